@@ -532,4 +532,4 @@ def test_a_ring_that_was_said_to_stop_is_left_alone_under_load(net):
 
 
 def test_the_log_says_why_liars_were_sent_away(net):
-    assert "a peer was sent away" in net.switch.log.read_text()
+    assert "peer connection closed" in net.switch.log.read_text()

@@ -351,7 +351,7 @@ pub(crate) fn workers(list: &[view::Worker]) -> Table {
         ">PACKETS",
         ">PER BURST",
         ">CYCLES/PACKET",
-        ">GIVEN",
+        ">HANDED OFF",
         ">SLEEPS",
         "POLLS",
     ];
@@ -367,7 +367,7 @@ pub(crate) fn workers(list: &[view::Worker]) -> Table {
             given.packets.to_string(),
             or_dash(per_burst),
             or_dash(given.cycles_per_packet.map(|cycles| format!("{cycles:.0}"))),
-            given.given.to_string(),
+            given.handed_off.to_string(),
             given.sleeps.to_string(),
             given.queues.iter().map(queue).collect::<Vec<_>>().join(" "),
         ]);

@@ -567,7 +567,7 @@ fn worker(
         core: stats.core.map(|core| core as u32),
         queues: queues.collect(),
         packets: stats.packets,
-        given: stats.given,
+        handed_off: stats.handed_off,
         bursts: stats.busy_polls,
         busy,
         sleeps: stats.sleeps,

@@ -446,7 +446,7 @@ impl Live for FakeSwitch {
             id: 0,
             core: Some(1),
             queues: vec![queue("h1"), queue("h2")],
-            given: 0,
+            handed_off: 0,
             packets: 1_000_000,
             bursts: 40_000,
             busy: 0.25,

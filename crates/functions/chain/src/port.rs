@@ -20,7 +20,7 @@ struct LaneTx<P> {
 
 impl<P: Packet> TxQueue<P> for LaneTx<P> {
     /// A lane polls the rings of all workers in turn, and takes one burst from each at most.
-    fn holds(&self) -> bool {
+    fn has_in_flight(&self) -> bool {
         !self.lanes.iter().all(Sender::is_empty)
     }
 

@@ -1,4 +1,4 @@
-//! What a packet costs that goes through a port's scheduler: put into a queue and taken out of it, in bursts of 32.
+//! Measures the cost of a packet in a port's scheduler: enqueue and dequeue, in bursts of 32.
 
 use std::hint::black_box;
 
@@ -57,7 +57,7 @@ fn schedule(criterion: &mut Criterion) {
         let (mut nanos, mut next) = (0, 0);
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
-                // As fast as 100 Gbit/s, so that nothing is held back.
+                // 100 Gbit/s, so that no limit holds packets back.
                 nanos += 150;
                 next = (next + 1) % (queues + 1);
                 let now = Time::from_nanos(nanos);

@@ -1,5 +1,5 @@
-//! What a packet costs at a memif port: ours beside DPDK's `net_memif`, whose peer is a `net_memif` of the same process
-//! ([`beside`]).
+//! Measures the cost of a packet at a memif port: ours beside DPDK's `net_memif`, whose peer is a `net_memif` of the
+//! same process ([`beside`]).
 //!
 //! ```text
 //! cargo run --release -p millrace-datapath --features dpdk --example memif -- [ROUNDS]
@@ -41,7 +41,7 @@ fn specs(path: &Path, is_server: bool, is_ours: bool) -> Specs {
     Specs {
         port: if is_ours { ours } else { dpdk(is_server, number) },
         peer: dpdk(!is_server, number + 1),
-        // Servers first.
+        // The server is opened first.
         is_port_first: is_server,
     }
 }

@@ -1,13 +1,13 @@
-//! One worker, and two, on what one queue brings and on what two bring: how much faster are two, and what does giving
-//! packets away cost?
+//! Measures one worker and two, with packets from one queue and from two: how much faster are two, and what does a
+//! handoff cost?
 //!
 //! ```text
 //! cargo run --release -p millrace-datapath --features dpdk --example scaling -- [ROUNDS [SECONDS [CASE]]]
 //! ```
-//! Cases take turns, and medians over the rounds are printed, so that a noisy machine disturbs all alike. Packets are
-//! replayed (`net_pcap`, 10,000 flows) and swallowed (`net_null`), by workers on cores 0 and 1 that never sleep; two
-//! cores are all that this needs and all that it says something about. *1* is one worker; *auto* and *always* are two
-//! with what one queue brings; *queues* are two with a queue each, which is what RSS can do at best.
+//! Cases are measured by turns, and medians over the rounds are printed, so that a noisy machine disturbs all alike.
+//! Packets are replayed (`net_pcap`, 10,000 flows) and discarded (`net_null`), by workers on cores 0 and 1 that never
+//! sleep; the result holds for two cores only. *1* is one worker; *auto* and *always* are two with the packets of one
+//! queue; *queues* are two with a queue each, which is the best that RSS can do.
 
 #![allow(clippy::print_stdout)]
 
@@ -33,7 +33,7 @@ const FLOWS: u32 = 10_000;
 const SOURCE: PortNo = PortNo::from_raw(1);
 const SINK: PortNo = PortNo::from_raw(2);
 
-/// What is to be done for each packet.
+/// The work for each packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Work {
     /// One entry that matches the ingress port.
@@ -44,7 +44,7 @@ enum Work {
     Heavy,
 }
 
-/// What is measured.
+/// A case to measure.
 #[derive(Clone, Copy)]
 struct Case {
     name: &'static str,
@@ -79,20 +79,20 @@ const CASES: [Case; 12] = [
     case("heavy-2-queues", Work::Heavy, 2, 2, Spread::Off),
 ];
 
-/// What was measured.
+/// The results of a measurement.
 #[derive(Clone, Copy, Default)]
 struct Figures {
-    /// Million packets a second that left, by the clock.
+    /// Million packets per second that left, by the clock.
     mpps: f64,
-    /// Of the packets received, the share that was given away.
-    given: f64,
-    /// Nanoseconds of hashing and giving away for each packet received.
+    /// Share of the packets received that was handed off.
+    handed_off: f64,
+    /// Nanoseconds of hashing and handoff for each packet received.
     spread_nanos: f64,
     /// Share of packets that were dropped because the other worker's ring was full.
     dropped: f64,
     /// Share of the time in which the first and the last worker had packets.
     busy: [f64; 2],
-    /// Nanoseconds of processing for each packet, at both.
+    /// Nanoseconds of processing for each packet, in both.
     processing_nanos: [f64; 2],
 }
 
@@ -128,7 +128,7 @@ fn main() -> Outcome<()> {
         }
     }
     println!(
-        "case              Mpps  (least..most)  given away  spreading ns  dropped  busy       processing ns"
+        "case              Mpps  (least..most)  handed off  spreading ns  dropped  busy       processing ns"
     );
     for (case, figures) in cases.iter().zip(figures) {
         let rates = sorted(&figures, |figures| figures.mpps);
@@ -138,7 +138,7 @@ fn main() -> Outcome<()> {
             rates[rates.len() / 2],
             rates[0],
             rates[rates.len() - 1],
-            100.0 * median(&figures, |figures| figures.given),
+            100.0 * median(&figures, |figures| figures.handed_off),
             median(&figures, |figures| figures.spread_nanos),
             100.0 * median(&figures, |figures| figures.dropped),
             median(&figures, |figures| figures.busy[0]),
@@ -163,7 +163,7 @@ fn median(figures: &[Figures], of: impl Fn(&Figures) -> f64) -> f64 {
 
 fn measure(backend: &Arc<DpdkBackend>, case: Case, files: &[PathBuf; 2], time: Duration) -> Outcome<Figures> {
     let workers = Workers {
-        // One worker has the core that the system uses least.
+        // One worker runs on the core that the system uses least.
         cores: [Some(1), Some(0)][..case.workers].to_vec(),
         idle: Idle::Busy,
         spread: case.spread,
@@ -195,9 +195,9 @@ fn measure(backend: &Arc<DpdkBackend>, case: Case, files: &[PathBuf; 2], time: D
         };
         bridge.add_port(port, &DeviceSpec::Vdev(device), options)?;
     }
-    // Long enough for the balancer to have found what suits.
+    // Long enough for the balancer to settle.
     std::thread::sleep(Duration::from_millis(700));
-    let look = |bridge: &Bridge<DpdkBackend>| {
+    let sample = |bridge: &Bridge<DpdkBackend>| {
         let stats = |port| bridge.port_stats(port).unwrap_or_default();
         let dropped = control.drops(DropReason::WorkerFull);
         let workers = datapath.worker_stats();
@@ -209,9 +209,9 @@ fn measure(backend: &Arc<DpdkBackend>, case: Case, files: &[PathBuf; 2], time: D
             Instant::now(),
         )
     };
-    let before = look(&bridge);
+    let before = sample(&bridge);
     std::thread::sleep(time);
-    let after = look(&bridge);
+    let after = sample(&bridge);
     let difference = |of: fn(&WorkerStats) -> u64| {
         let sum = |stats: &[WorkerStats]| stats.iter().map(of).sum::<u64>();
         (sum(&after.3) - sum(&before.3)) as f64
@@ -226,7 +226,7 @@ fn measure(backend: &Arc<DpdkBackend>, case: Case, files: &[PathBuf; 2], time: D
     let processed = both(|stats| stats.packets);
     Ok(Figures {
         mpps: (after.1 - before.1) as f64 / (after.4 - before.4).as_secs_f64() / 1e6,
-        given: difference(|stats| stats.given) / received,
+        handed_off: difference(|stats| stats.handed_off) / received,
         spread_nanos: difference(|stats| stats.spread_nanos) / received,
         dropped: (after.2 - before.2) as f64 / received,
         busy: busy.map(|busy| busy / nanos),
@@ -292,10 +292,10 @@ fn add_entries(control: &mut Control, work: Work, ops: &mut Vec<Op>) -> Outcome<
     Ok(())
 }
 
-/// One frame of each flow, 64 bytes on a wire, not in the order of the entries.
+/// Writes one frame of each flow, 64 bytes on a wire, in an order that differs from the entries'.
 fn write_packets(file: &Path, flows: std::ops::Range<u32>) -> Outcome<()> {
     let mut writer = PcapWriter::new(File::create(file)?)?;
-    // Prime, and so it visits every flow, if their number is not a multiple of it.
+    // A prime, so that it visits every flow if their number is not a multiple of it.
     let step = 104_729_u64;
     let len = u64::from(flows.end - flows.start);
     for at in 0..len {

@@ -1,14 +1,14 @@
-//! One worker, one bridge, DPDK devices: how many packets a second? For profiling, and for comparing two builds;
-//! `millrace bench` measures the whole daemon beside its peers.
+//! Measures packets per second of one worker with one bridge and DPDK devices, for profiling, and for comparing two
+//! builds; `millrace bench` measures the whole daemon beside its peers.
 //!
 //! ```text
 //! cargo run --release -p millrace-bench --example workload -- exact-10k FOLDER
 //! cargo run --release -p millrace-datapath --features dpdk --example switch -- FOLDER [SECONDS [off|auto|always]]
 //! ```
-//! FOLDER holds `flows.txt`, entries as `ovs-ofctl` reads them, and `packets.pcap`, which is replayed (`net_pcap`)
-//! into port 1, and which `dpdk-testpmd` can replay, too. Ports 2 and 3 swallow (`net_null`). With `drop` in place of
-//! FOLDER there is no entry, and one packet. The last word is about the cache of paths. It prints the rate, the share of packets that left by each port, and the
-//! structure of each table.
+//! FOLDER holds `flows.txt`, entries in the syntax of `ovs-ofctl`, and `packets.pcap`, which is replayed (`net_pcap`)
+//! into port 1, and which `dpdk-testpmd` can replay, too. Ports 2 and 3 discard (`net_null`). With `drop` in place of
+//! FOLDER there is no entry, and one packet. The last argument is the policy of the flow cache. The program prints the
+//! rate, the share of packets that left by each port, and the structure of each table.
 
 #![allow(clippy::print_stdout)]
 
@@ -30,7 +30,7 @@ use pcap_file::pcap::{PcapPacket, PcapReader, PcapWriter};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Packets that are on their way, and those that drivers hold.
+/// Number of buffers for packets in flight and for those that drivers keep.
 const SPARE: u32 = 16 << 10;
 
 fn main() -> Outcome<()> {
@@ -111,12 +111,12 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// What there was at one moment.
+/// The counters at one moment.
 struct Sample {
-    /// Received at port 1, sent to ports 2 and 3.
+    /// Packets received at port 1, and sent to ports 2 and 3.
     packets: [u64; 3],
-    /// What the worker's thread has had of its core: on a machine that others use, too, the rate by this time
-    /// is steadier than that by the clock.
+    /// The CPU time of the worker's thread: on a machine with other users, the rate by this time is steadier than the
+    /// rate by the clock.
     busy: Duration,
     time: Instant,
 }
@@ -132,7 +132,7 @@ impl Sample {
     }
 }
 
-/// See proc(5), `/proc/pid/task/tid/schedstat`.
+/// Returns the CPU time of the worker's thread: see proc(5), `/proc/pid/task/tid/schedstat`.
 fn worker_time() -> Outcome<Duration> {
     for task in std::fs::read_dir("/proc/self/task")? {
         let task = task?.path();
@@ -145,7 +145,7 @@ fn worker_time() -> Outcome<Duration> {
     Err("there is no worker".into())
 }
 
-/// Adds an entry for each line, and answers which tables have some.
+/// Adds an entry for each line, and returns the tables that have some.
 fn add_entries(control: &mut Control, file: &Path, ops: &mut Vec<Op>) -> Outcome<Vec<TableId>> {
     let mut tables = Vec::new();
     for line in BufReader::new(File::open(file)?).lines() {

@@ -1,7 +1,7 @@
-//! Captures: which packets workers copy for people.
+//! Captures: selects the packets that workers copy for people.
 //!
-//! Workers evaluate the filters of all captures of a bridge before they copy a packet, so that packets that nobody
-//! wants cost no buffer and no room in the queue to the control side. Filters allocate nothing and always end.
+//! Workers evaluate the filters of all captures of a bridge before they copy a packet, so that packets that no capture
+//! selects cost no buffer and no slot in the queue to the control side. Filters allocate nothing and always terminate.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use millrace_types::PortNo;
 use millrace_wire::bpf::Program;
 use millrace_wire::{Depth, Layers, Packet};
 
-/// The most captures of a bridge at a time: each has a bit in [`Tapped::captures`](crate::Tapped::captures).
+/// Maximum number of captures of a bridge at a time: each has a bit in [`Tapped::captures`](crate::Tapped::captures).
 pub const CAPTURES_MAX: usize = 64;
 
-/// The packets that a capture selects: those that pass all of its conditions.
+/// The conditions of a capture: it selects the packets that pass all of them.
 #[derive(Debug, Clone, Default)]
 pub struct CaptureFilter {
-    /// Only packets of this port.
+    /// Selects packets of this port.
     pub port: Option<PortNo>,
-    /// Only received packets (`true`), or only sent ones (`false`).
+    /// Selects received packets (`true`) or sent ones (`false`).
     pub received: Option<bool>,
-    /// Only packets whose flow key the rule matches.
+    /// Selects packets whose flow key the rule matches.
     pub rule: Option<Rule>,
-    /// Only packets that the program accepts. It sees the first segment of a packet, which has all headers.
+    /// Selects packets that the program accepts. It sees the first segment of a packet, which has all headers.
     pub program: Option<Program>,
 }
 
@@ -50,7 +50,15 @@ pub(crate) struct Captures(Arc<[(u8, CaptureFilter)]>);
 
 impl Captures {
     pub(crate) fn new(filters: impl IntoIterator<Item = (u8, CaptureFilter)>) -> Captures {
-        Captures(filters.into_iter().collect())
+        let captures = Captures(filters.into_iter().collect());
+        debug_assert!(
+            captures
+                .0
+                .iter()
+                .all(|(number, _)| usize::from(*number) < CAPTURES_MAX),
+            "each capture has a bit of its own"
+        );
+        captures
     }
 
     #[inline]
@@ -64,7 +72,7 @@ impl Captures {
         (!self.is_empty()).then(|| self.clone())
     }
 
-    /// Returns a bit for each capture that wants the packet.
+    /// Returns a bit for each capture that selects the packet.
     pub(crate) fn of<P: Packet>(&self, port: PortNo, received: bool, packet: &P) -> u64 {
         self.0.iter().fold(0, |bits, (number, filter)| {
             bits | u64::from(filter.selects(port, received, packet)) << (number & 63)

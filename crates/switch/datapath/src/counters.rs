@@ -1,4 +1,4 @@
-//! Counters with one writer: a worker adds with a plain load and store, anybody reads.
+//! Counters with one writer: a worker adds with a plain load and store, any thread reads.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds. To be called by the one writer only; a second one would lose counts, never memory safety.
+    /// Adds to the counter. Called by the one writer only; a second one would lose counts, never memory safety.
     #[inline]
     pub(crate) fn add(&self, amount: u64) {
         self.0.store(
@@ -37,7 +37,7 @@ impl Gauge {
     }
 }
 
-/// What one worker counted at one port.
+/// The counters of one worker at one port.
 #[derive(Debug, Default)]
 pub(crate) struct PortCounters {
     pub(crate) rx_packets: Counter,
@@ -47,7 +47,7 @@ pub(crate) struct PortCounters {
     pub(crate) tx_dropped: Counter,
 }
 
-/// What all workers counted at one port.
+/// The sum of all workers' counters at one port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PortStats {
     /// Packets received.
@@ -58,7 +58,7 @@ pub struct PortStats {
     pub tx_packets: u64,
     /// Bytes sent.
     pub tx_bytes: u64,
-    /// Packets that the device did not take in time.
+    /// Packets dropped because the device did not take them in time.
     pub tx_dropped: u64,
 }
 
@@ -72,7 +72,7 @@ impl PortCounters {
     }
 }
 
-/// What one worker did.
+/// The counters of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerCounters {
     pub(crate) polls: Counter,
@@ -80,35 +80,35 @@ pub(crate) struct WorkerCounters {
     pub(crate) packets: Counter,
     pub(crate) busy_nanos: Counter,
     pub(crate) spread_nanos: Counter,
-    pub(crate) given: Counter,
+    pub(crate) handed_off: Counter,
     pub(crate) sleeps: Counter,
     pub(crate) slept_nanos: Counter,
     pub(crate) rx_queues: Gauge,
 }
 
-/// What one worker did, and where it runs.
+/// The counters of one worker, and its core.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WorkerStats {
-    /// The worker's number, from 0.
+    /// The number of the worker, from 0.
     pub worker: usize,
-    /// The CPU core that it is bound to.
+    /// The CPU core that the worker is bound to.
     pub core: Option<usize>,
-    /// Times that it looked at all of its queues.
+    /// Number of rounds, each of which polls all queues.
     pub polls: u64,
-    /// Those that found a packet.
+    /// Number of rounds that found a packet.
     pub busy_polls: u64,
-    /// Packets processed.
+    /// Number of packets processed.
     pub packets: u64,
-    /// Packets received and given to another worker.
-    pub given: u64,
-    /// Nanoseconds in polls that found a packet.
+    /// Number of packets received and handed off to another worker.
+    pub handed_off: u64,
+    /// Nanoseconds spent in rounds that found a packet.
     pub busy_nanos: u64,
-    /// Of these, nanoseconds spent on giving packets to other workers.
+    /// Nanoseconds of these spent on handing packets off.
     pub spread_nanos: u64,
-    /// Times that it slept.
+    /// Number of sleeps.
     pub sleeps: u64,
     /// Nanoseconds asleep.
     pub slept_nanos: u64,
-    /// Receive queues that it polls now.
+    /// Number of receive queues that it polls now.
     pub rx_queues: usize,
 }

@@ -1,4 +1,4 @@
-//! The workers of a switch, and the way to give them bridges.
+//! The workers of a switch, and the bridges that they serve.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::io;
@@ -17,23 +17,23 @@ use crate::io::Backend;
 use crate::spread::balance::Balancer;
 use crate::spread::{Spread, Spreading, links};
 use crate::stepper::Stepper;
-use crate::worker::{Wish, Worker, WorkerHandle};
+use crate::worker::{Command, Worker, WorkerHandle};
 
-/// How many workers, where, and how eager.
+/// The number of workers, their cores, and their behaviour.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Workers {
     /// The core of each worker; `None` leaves the choice to the kernel. At least one.
     pub cores: Vec<Option<usize>>,
-    /// Whether they may sleep.
+    /// The behaviour of workers that find no packets.
     pub idle: Idle,
-    /// Whether they give packets to each other.
+    /// The condition under which workers hand packets to each other.
     pub spread: Spread,
 }
 
 impl Workers {
-    /// Keeps the calling thread, and the threads and processes that come of it from now on, from cores that workers are
-    /// bound to: the kernel puts what is ready to run where it finds room, and a network function beside a worker that
-    /// polls halves both. Where workers have all cores that there are, everything stays as it is.
+    /// Excludes the cores that workers are bound to from the affinity of the calling thread, and so of the threads and
+    /// processes that it starts from now on: the kernel runs threads on any core that is free, and a network function
+    /// on the core of a worker that polls halves the speed of both. Does nothing if workers have all cores.
     pub fn leave_cores(&self) {
         let this = nix::unistd::Pid::from_raw(0);
         let Ok(mut rest) = nix::sched::sched_getaffinity(this) else {
@@ -43,29 +43,29 @@ impl Workers {
         let left = taken.try_fold((), |(), core| rest.unset(*core));
         let is_free = |core| rest.is_set(core).unwrap_or(false);
         if left.is_ok() && (0..nix::sched::CpuSet::count()).any(is_free) {
-            // What is refused leaves all as it was.
+            // If the kernel refuses, the affinity stays as it was.
             let _as_before = nix::sched::sched_setaffinity(this, &rest);
         }
     }
 }
 
-/// The cores that a worker can be bound to, in ascending order: those that are there and that the system leaves to
-/// this process (cpusets). Where the calling thread runs at present does not matter and stays as it is.
+/// Returns the cores that a worker can be bound to, in ascending order: those that exist and that the system leaves to
+/// this process (cpusets). The affinity of the calling thread does not matter and stays as it is.
 ///
 /// # Errors
-/// What the kernel said.
+/// Returns the error of the kernel.
 pub fn usable_cores() -> io::Result<Vec<usize>> {
     let ask = || -> Result<Vec<usize>, nix::errno::Errno> {
         let this = nix::unistd::Pid::from_raw(0);
         let mut all = nix::sched::CpuSet::new();
         (0..nix::sched::CpuSet::count()).try_for_each(|core| all.set(core))?;
-        // The kernel takes what there is of them.
+        // The kernel takes the cores that exist.
         nix::sched::sched_setaffinity(this, &all)?;
         let taken = nix::sched::sched_getaffinity(this)?;
         let is_set = |core: &usize| taken.is_set(*core).unwrap_or(false);
         Ok((0..nix::sched::CpuSet::count()).filter(is_set).collect())
     };
-    // On a thread of its own, whose place nobody misses.
+    // A thread of its own keeps the affinity of the calling thread.
     let thread = std::thread::Builder::new().name("cores".to_owned()).spawn(ask)?;
     match thread.join() {
         Ok(cores) => Ok(cores?),
@@ -73,29 +73,29 @@ pub fn usable_cores() -> io::Result<Vec<usize>> {
     }
 }
 
-/// Why workers cannot be started.
+/// The reason why workers cannot be started.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// No worker was asked for.
+    /// The configuration has no worker.
     #[error("a switch needs at least one worker: set `workers` to 1 or more")]
     NoWorkers,
-    /// The kernel refused the thread that decides which worker gets which flows.
+    /// The kernel refused the thread that balances the load of the workers.
     #[error("the balancer's thread cannot be started: {0}")]
     Balancer(#[source] io::Error),
     /// The kernel refused a thread.
     #[error("worker {worker}: the thread cannot be started: {source}")]
     Thread {
-        /// The worker's number.
+        /// The number of the worker.
         worker: usize,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// The thread runs and cannot be a worker.
     #[error("worker {worker}: {reason}")]
     Refused {
-        /// The worker's number.
+        /// The number of the worker.
         worker: usize,
-        /// What is wrong and what to do.
+        /// The problem and the next step.
         reason: String,
     },
 }
@@ -112,7 +112,7 @@ pub struct Datapath<B: Backend> {
 }
 
 impl<B: Backend> Datapath<B> {
-    /// Starts the workers; they have nothing to do yet.
+    /// Starts the workers; they have no bridge yet.
     ///
     /// # Errors
     /// [`StartError`].
@@ -123,11 +123,11 @@ impl<B: Backend> Datapath<B> {
         let epoch = Instant::now();
         let (mut handles, mut threads) = (Vec::new(), Vec::new());
         let spreading = Spreading::new(workers.cores.len(), workers.spread);
-        let mut meshed = spreading
+        let mut links_of_workers = spreading
             .as_ref()
             .map(|_| links::mesh(workers.cores.len()).into_iter());
         for (number, core) in workers.cores.iter().enumerate() {
-            let links = meshed.as_mut().and_then(Iterator::next);
+            let links = links_of_workers.as_mut().and_then(Iterator::next);
             let (handle, worker) = new_worker(epoch, *core, workers.idle, links);
             threads.push(start_worker(number, *core, Arc::clone(&backend), worker)?);
             handles.push(handle);
@@ -141,7 +141,7 @@ impl<B: Backend> Datapath<B> {
             .as_ref()
             .map(|spreading| {
                 Balancer::start(
-                    Arc::clone(&spreading.lanes),
+                    Arc::clone(&spreading.retas),
                     workers_counters().collect(),
                     workers.spread,
                 )
@@ -159,7 +159,7 @@ impl<B: Backend> Datapath<B> {
         })
     }
 
-    /// A datapath of one worker that has no thread: it does what the holder of the [`Stepper`] has it do.
+    /// Returns a datapath of one worker that has no thread: the holder of the [`Stepper`] runs it.
     pub fn stepped(backend: Arc<B>) -> (Datapath<B>, Stepper<B::Packet>)
     where
         B: Backend<Registration = ()>,
@@ -183,7 +183,7 @@ impl<B: Backend> Datapath<B> {
         &self.backend
     }
 
-    /// Number of workers.
+    /// Returns the number of workers.
     pub fn workers_len(&self) -> usize {
         self.workers.len()
     }
@@ -193,8 +193,8 @@ impl<B: Backend> Datapath<B> {
         Time::from_nanos(self.epoch.elapsed().as_nanos() as u64)
     }
 
-    /// A new bridge without ports, controlled by the calling thread: it is the one that events wake up
-    /// (see [`std::thread::park`]).
+    /// Returns a new bridge without ports. The calling thread controls it: events unpark that thread (see
+    /// [`std::thread::park`]).
     ///
     /// # Errors
     /// [`BridgeError`] if there are more workers than a bridge can have readers.
@@ -210,7 +210,7 @@ impl<B: Backend> Datapath<B> {
         )
     }
 
-    /// What each worker did.
+    /// Returns the counters of each worker.
     pub fn worker_stats(&self) -> Vec<WorkerStats> {
         let stats = |(worker, handle): (usize, &WorkerHandle<B::Packet>)| WorkerStats {
             worker,
@@ -218,7 +218,7 @@ impl<B: Backend> Datapath<B> {
             polls: handle.counters.polls.read(),
             busy_polls: handle.counters.busy_polls.read(),
             packets: handle.counters.packets.read(),
-            given: handle.counters.given.read(),
+            handed_off: handle.counters.handed_off.read(),
             busy_nanos: handle.counters.busy_nanos.read(),
             spread_nanos: handle.counters.spread_nanos.read(),
             sleeps: handle.counters.sleeps.read(),
@@ -231,46 +231,46 @@ impl<B: Backend> Datapath<B> {
 
 impl<B: Backend> Drop for Datapath<B> {
     fn drop(&mut self) {
-        self.workers.iter().for_each(|worker| worker.wish(Wish::Stop));
+        self.workers.iter().for_each(|worker| worker.send(Command::Stop));
         for thread in self.threads.drain(..) {
-            // A worker that panicked has said so; there is nobody to tell again.
+            // A panic of a worker has been reported already.
             let _panicked = thread.join();
         }
     }
 }
 
-/// Returns a worker without bridges, and the control side's hold on it.
+/// Returns a worker without bridges, and the control side's handle of it.
 fn new_worker<P>(
     epoch: Instant,
     core: Option<usize>,
     idle: Idle,
     links: Option<links::Links<P>>,
 ) -> (WorkerHandle<P>, Worker<P>) {
-    let (wishes, wishes_in) = mpsc::channel();
+    let (commands, receiver) = mpsc::channel();
     let handle = WorkerHandle {
-        wishes,
-        wanted: Arc::new(AtomicBool::new(false)),
+        commands,
+        has_commands: Arc::new(AtomicBool::new(false)),
         inbox: Inbox::new(),
         counters: Arc::new(WorkerCounters::default()),
         core,
     };
     let worker = Worker {
         epoch,
-        wishes: wishes_in,
-        wanted: Arc::clone(&handle.wanted),
+        commands: receiver,
+        has_commands: Arc::clone(&handle.has_commands),
         inbox: handle.inbox.clone(),
         counters: Arc::clone(&handle.counters),
         idle,
-        seats: Vec::new(),
+        bridges: Vec::new(),
         links,
         is_flushed: true,
-        cuts: false,
+        expects_gso: false,
         wakes_precisely: false,
     };
     (handle, worker)
 }
 
-/// Starts the thread of a worker, and waits until it has told whether it can be one.
+/// Starts the thread of a worker. Returns when the thread has reported that it can be one.
 fn start_worker<B: Backend>(
     number: usize,
     core: Option<usize>,
@@ -282,12 +282,12 @@ fn start_worker<B: Backend>(
         let bound = core.map_or(Ok(()), bind_to_core);
         match bound.and_then(|()| backend.register_worker()) {
             Ok(registration) => {
-                let _starter_gone = ready.send(Ok(()));
+                let _starter_ended = ready.send(Ok(()));
                 worker.run();
                 drop(registration);
             }
             Err(reason) => {
-                let _starter_gone = ready.send(Err(reason));
+                let _starter_ended = ready.send(Err(reason));
             }
         }
     };

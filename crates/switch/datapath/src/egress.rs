@@ -1,5 +1,13 @@
-//! Where a worker puts packets that the pipeline is done with: transmit buffers of its own ports, inboxes
-//! of the workers that own the others, and the event queues of the control side.
+//! The destinations of packets after the pipeline: transmit buffers of the worker's own ports, inboxes of the workers
+//! that own the other ports, and the event queues of the control side.
+//!
+//! ```text
+//!   processor -> TxPort
+//!                  |- Queue:      buffer -> queue of the device                 (a run of packets at once,
+//!                  |                                                             the rest in flush())
+//!                  |- Scheduled:  scheduler -> buffer -> queue of the device    (in flush())
+//!                  `- Worker:     inbox of the worker that sends for the port
+//! ```
 
 use std::sync::Arc;
 
@@ -10,46 +18,56 @@ use millrace_wire::Packet;
 
 use crate::capture::Captures;
 use crate::counters::PortCounters;
-use crate::cutting::{CuttingTx, each_segment, is_uncut};
 use crate::events::{Direction, Events, Tapped};
 use crate::handoff::{Destination, Inbox};
 use crate::io::{Burst, TxQueue};
-use crate::turn::{Flushed, Scheduled};
+use crate::scheduled::{Flushed, Scheduled};
+use crate::segmentation::{SegmentingTx, each_segment, has_gso};
 
-/// How a worker sends to a port.
-pub(crate) enum Path<P> {
-    /// Through a queue of its own.
+/// The way by which a worker sends to a port.
+pub(crate) enum TxPath<P> {
+    /// A queue of the worker's own.
     Queue(Box<dyn TxQueue<P>>),
-    /// Through a queue of its own, when it is their turn, also for all other workers.
+    /// A scheduler, whose packets leave by a queue of the worker's own; other workers forward theirs here.
     Scheduled(Box<Scheduled<P>>),
-    /// Through the worker that owns a queue.
+    /// The inbox of the worker that owns a queue.
     Worker(Inbox<P>),
+}
+
+impl<P> TxPath<P> {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            TxPath::Queue(_) => "Queue",
+            TxPath::Scheduled(_) => "Scheduled",
+            TxPath::Worker(_) => "Worker",
+        }
+    }
 }
 
 /// A port as one worker sends to it.
 pub(crate) struct TxPort<P> {
     pub(crate) port: PortNo,
-    pub(crate) path: Path<P>,
+    pub(crate) path: TxPath<P>,
     pub(crate) counters: Arc<PortCounters>,
     pub(crate) buffer: Box<Burst<P>>,
-    /// True if the device did not take all that it was given last.
+    /// True if the device did not take all packets that it was given last.
     pub(crate) is_behind: bool,
-    /// A queue of its own that is not used while another worker schedules the port's packets.
+    /// A queue of the worker's own that is not used while another worker schedules the port's packets.
     pub(crate) parked: Option<Box<dyn TxQueue<P>>>,
 }
 
-/// A run of so many packets goes to the device at once. What is less waits for the end of the round, so that a
+/// Minimum number of packets that go to the device at once. Fewer packets wait for the end of the round, so that a
 /// device which makes a system call for each burst makes one for all of them.
 const RUN: usize = BURST / 2;
 
 impl<P: Packet + 'static> TxPort<P> {
-    /// Puts a cutter in front of its queues.
-    pub(crate) fn cut(mut self, counters: &Arc<Counters>) -> TxPort<P> {
-        let wrap = |queue| CuttingTx::wrap(queue, &self.counters, counters);
+    /// Puts software segmentation in front of its queues.
+    pub(crate) fn with_segmentation(mut self, counters: &Arc<Counters>) -> TxPort<P> {
+        let wrap = |queue| SegmentingTx::wrap(queue, &self.counters, counters);
         self.path = match self.path {
-            Path::Queue(queue) => Path::Queue(wrap(queue)),
-            Path::Scheduled(scheduled) => Path::Scheduled(Box::new(scheduled.map_queue(wrap))),
-            Path::Worker(inbox) => Path::Worker(inbox),
+            TxPath::Queue(queue) => TxPath::Queue(wrap(queue)),
+            TxPath::Scheduled(scheduled) => TxPath::Scheduled(Box::new(scheduled.map_queue(wrap))),
+            TxPath::Worker(inbox) => TxPath::Worker(inbox),
         };
         self.parked = self.parked.map(wrap);
         self
@@ -57,32 +75,32 @@ impl<P: Packet + 'static> TxPort<P> {
 }
 
 impl<P: Packet> TxPort<P> {
-    /// Sends what waits, as far as the device takes it. The rest waits for the next poll.
+    /// Sends the buffered packets, as far as the device takes them. The rest stays for the next round.
     #[inline]
     pub(crate) fn flush(&mut self) {
         let queue = match &mut self.path {
-            Path::Queue(queue) => &mut **queue,
-            Path::Scheduled(scheduled) => &mut *scheduled.queue,
-            Path::Worker(_) => return,
+            TxPath::Queue(queue) => &mut **queue,
+            TxPath::Scheduled(scheduled) => &mut *scheduled.queue,
+            TxPath::Worker(_) => return,
         };
         send(queue, &mut self.buffer, &self.counters);
         self.is_behind = !self.buffer.is_empty();
     }
 
-    /// Returns true if packets that were sent here might be overtaken by those that another worker sends.
-    fn holds(&self) -> bool {
+    /// Returns true if packets that were sent here might be overtaken by packets that another worker sends.
+    fn has_in_flight(&self) -> bool {
         match &self.path {
-            Path::Queue(queue) => queue.holds(),
-            Path::Scheduled(scheduled) => scheduled.queue.holds(),
-            // In an inbox, which is one for all.
-            Path::Worker(_) => false,
+            TxPath::Queue(queue) => queue.has_in_flight(),
+            TxPath::Scheduled(scheduled) => scheduled.queue.has_in_flight(),
+            // In an inbox, which all workers share.
+            TxPath::Worker(_) => false,
         }
     }
 
-    /// Takes packets for the device, in order. What neither the device nor the buffer takes stays in `burst`.
+    /// Accepts packets for the device, in order. Packets that neither the device nor the buffer takes stay in `burst`.
     #[inline]
     fn accept(&mut self, burst: &mut Burst<P>) {
-        let Path::Queue(queue) = &mut self.path else {
+        let TxPath::Queue(queue) = &mut self.path else {
             return;
         };
         if burst.len() > self.buffer.remaining_capacity() || burst.len() >= RUN {
@@ -100,7 +118,7 @@ impl<P: Packet> TxPort<P> {
     }
 }
 
-/// Sends what the device takes, and counts it.
+/// Sends the packets that the device takes, and counts them.
 #[inline]
 pub(crate) fn send<P: Packet>(queue: &mut dyn TxQueue<P>, burst: &mut Burst<P>, counters: &PortCounters) {
     let (packets, bytes) = (burst.len(), total_size(burst));
@@ -112,7 +130,7 @@ pub(crate) fn send<P: Packet>(queue: &mut dyn TxQueue<P>, burst: &mut Burst<P>, 
     }
 }
 
-/// Drops what the device has left and will never take, and sends what is behind it.
+/// Drops the packets that the device has left and will never take, and sends those behind them.
 #[cold]
 fn drop_refused<P: Packet>(queue: &mut dyn TxQueue<P>, burst: &mut Burst<P>, counters: &PortCounters) {
     let refused = queue.refused(burst.len()).min(burst.len());
@@ -134,15 +152,15 @@ fn total_size<P: Packet>(burst: &Burst<P>) -> usize {
 /// The ports of one bridge as one worker sends to them.
 pub(crate) struct TxPorts<P> {
     pub(crate) ports: Vec<TxPort<P>>,
-    /// True if there are ports whose packets are scheduled here.
+    /// True if a port has a scheduler in this worker.
     pub(crate) has_scheduled: bool,
-    /// See [`TxPorts::take_waiting`].
+    /// The port that [`TxPorts::take_waiting`] returns.
     waiting: Option<PortNo>,
-    /// True if there may be packets that are to be cut.
-    pub(crate) cuts: bool,
+    /// True if GSO packets may arrive.
+    pub(crate) expects_gso: bool,
     /// The captures of the bridge.
     pub(crate) captures: Captures,
-    /// Index in `ports` plus one, by port number, for the numbers that everybody uses.
+    /// Index in `ports` plus one, by port number, for the port numbers in common use; 0 for none.
     direct: Box<[u16; TxPorts::<()>::DIRECT]>,
 }
 
@@ -154,7 +172,7 @@ impl<P> TxPorts<P> {
             ports: Vec::new(),
             has_scheduled: false,
             waiting: None,
-            cuts: false,
+            expects_gso: false,
             captures: Captures::default(),
             direct: Box::new([0; TxPorts::<()>::DIRECT]),
         }
@@ -166,7 +184,7 @@ impl<P> TxPorts<P> {
     }
 
     pub(crate) fn remove(&mut self, port: PortNo) -> Option<TxPort<P>> {
-        let at = self.ports.iter().position(|held| held.port == port)?;
+        let at = self.ports.iter().position(|known| known.port == port)?;
         let removed = self.ports.swap_remove(at);
         self.index();
         Some(removed)
@@ -174,9 +192,9 @@ impl<P> TxPorts<P> {
 
     fn index(&mut self) {
         self.direct.fill(0);
-        for (place, port) in (1..).zip(&self.ports) {
+        for (index, port) in (1..).zip(&self.ports) {
             if let Some(slot) = self.direct.get_mut(port.port.raw() as usize) {
-                *slot = place;
+                *slot = index;
             }
         }
     }
@@ -184,23 +202,27 @@ impl<P> TxPorts<P> {
     #[inline]
     pub(crate) fn find(&mut self, port: PortNo) -> Option<&mut TxPort<P>> {
         match self.direct.get(port.raw() as usize) {
-            Some(place) => self.ports.get_mut(usize::from(*place).wrapping_sub(1)),
-            None => self.ports.iter_mut().find(|held| held.port == port),
+            Some(index) => self.ports.get_mut(usize::from(*index).wrapping_sub(1)),
+            None => self.ports.iter_mut().find(|known| known.port == port),
         }
     }
 }
 
 impl<P: Packet + 'static> TxPorts<P> {
-    /// From now on there may be packets that are to be cut.
-    pub(crate) fn cut(&mut self, counters: &Arc<Counters>) {
-        self.cuts = true;
-        self.ports = self.ports.drain(..).map(|port| port.cut(counters)).collect();
+    /// Prepares all ports for GSO packets.
+    pub(crate) fn expect_gso(&mut self, counters: &Arc<Counters>) {
+        self.expects_gso = true;
+        self.ports = self
+            .ports
+            .drain(..)
+            .map(|port| port.with_segmentation(counters))
+            .collect();
         self.index();
     }
 }
 
 impl<P: Packet> TxPorts<P> {
-    /// Counts packets that came in at a port, where they did not come by a receive queue.
+    /// Counts packets that were received at a port without a receive queue.
     pub(crate) fn count_received(&mut self, port: PortNo, burst: &Burst<P>) {
         if let Some(port) = self.find(port) {
             port.counters.rx_packets.add(burst.len() as u64);
@@ -208,8 +230,8 @@ impl<P: Packet> TxPorts<P> {
         }
     }
 
-    /// The last port that was given packets which its device has not taken yet, since this was asked last. Whether it will
-    /// by the end of the round, [`Self::is_behind`] tells then.
+    /// Returns the last port, since the previous call, that got packets which its device has not taken yet. At the end
+    /// of the round, [`Self::is_behind`] returns true if they are still there.
     #[inline]
     pub(crate) fn take_waiting(&mut self) -> Option<PortNo> {
         self.waiting.take()
@@ -221,12 +243,12 @@ impl<P: Packet> TxPorts<P> {
         self.find(port).is_some_and(|port| port.is_behind)
     }
 
-    /// Returns true if packets that were sent from here might be overtaken by those that another worker sends.
-    pub(crate) fn holds(&self) -> bool {
-        self.ports.iter().any(TxPort::holds)
+    /// Returns true if packets that were sent by this worker might be overtaken by packets that another worker sends.
+    pub(crate) fn has_in_flight(&self) -> bool {
+        self.ports.iter().any(TxPort::has_in_flight)
     }
 
-    /// Sends what is buffered, and what may leave by now of what waits for its turn.
+    /// Sends the buffered packets, and the scheduled packets that may leave now.
     pub(crate) fn flush(&mut self, now: Time) -> Flushed {
         let mut flushed = Flushed::default();
         if self.has_scheduled {
@@ -242,20 +264,20 @@ impl<P: Packet> TxPorts<P> {
     }
 }
 
-/// What the pipeline of one bridge in one worker sends into.
+/// The egress of the pipeline of one bridge in one worker.
 pub(crate) struct WorkerEgress<'a, P> {
     pub(crate) bridge: u32,
     pub(crate) tx: &'a mut TxPorts<P>,
     pub(crate) events: &'a Events<P>,
-    /// This worker's, for the drops that happen here.
+    /// The counters of this worker, for drops.
     pub(crate) counters: &'a Counters,
     pub(crate) now: Time,
 }
 
 impl<P: Packet> WorkerEgress<'_, P> {
-    /// Gives packets to the port's scheduler, or to the worker that sends for this one.
-    fn hand_over(&mut self, port: PortNo, queue: Option<QueueId>, burst: &mut Burst<P>) {
-        let cuts = self.tx.cuts;
+    /// Passes packets to the port's scheduler, or to the worker that sends for this one.
+    fn forward_or_enqueue(&mut self, port: PortNo, queue: Option<QueueId>, burst: &mut Burst<P>) {
+        let expects_gso = self.tx.expects_gso;
         let captures = self.tx.captures.shared();
         let Some(tx) = self.tx.find(port) else { return };
         if let Some(captures) = captures {
@@ -264,16 +286,16 @@ impl<P: Packet> WorkerEgress<'_, P> {
             }
         }
         let reason = match &mut tx.path {
-            Path::Scheduled(scheduled) => {
-                if cuts && is_uncut(burst) {
+            TxPath::Scheduled(scheduled) => {
+                if expects_gso && has_gso(burst) {
                     for packet in burst.drain(..) {
-                        scheduled.enqueue_cut(queue, packet, self.now, &tx.counters, self.counters);
+                        scheduled.enqueue_segmented(queue, packet, self.now, &tx.counters, self.counters);
                     }
                 }
                 scheduled.scheduler.enqueue_burst(queue, burst, self.now);
                 DropReason::QueueFull
             }
-            Path::Worker(inbox) => {
+            TxPath::Worker(inbox) => {
                 let to = Destination {
                     bridge: self.bridge,
                     port,
@@ -282,8 +304,8 @@ impl<P: Packet> WorkerEgress<'_, P> {
                 inbox.put(to, burst);
                 DropReason::TransmitFull
             }
-            // The caller's to do.
-            Path::Queue(_) => return,
+            // The caller sends these itself.
+            TxPath::Queue(_) => return,
         };
         if !burst.is_empty() {
             tx.counters.tx_dropped.add(burst.len() as u64);
@@ -296,7 +318,7 @@ impl<P: Packet> WorkerEgress<'_, P> {
 impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
     #[inline]
     fn transmit(&mut self, port: PortNo, queue: Option<QueueId>, packet: P) {
-        let cuts = self.tx.cuts;
+        let expects_gso = self.tx.expects_gso;
         let captures = self.tx.captures.shared();
         let Some(tx) = self.tx.find(port) else {
             self.counters.drops.add(DropReason::NoSuchPort, 1);
@@ -306,7 +328,7 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
             self.events.tap(&captures, port, Direction::Tx, self.now, &packet);
         }
         match &mut tx.path {
-            Path::Queue(_) => {
+            TxPath::Queue(_) => {
                 if tx.buffer.is_full() {
                     tx.flush();
                     if tx.buffer.is_full() {
@@ -318,7 +340,7 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
                 tx.buffer.push(packet);
                 self.tx.waiting = Some(port);
             }
-            Path::Worker(inbox) => {
+            TxPath::Worker(inbox) => {
                 let to = Destination {
                     bridge: self.bridge,
                     port,
@@ -329,10 +351,10 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
                     self.counters.drops.add(DropReason::TransmitFull, 1);
                 }
             }
-            Path::Scheduled(scheduled) if cuts => {
-                scheduled.enqueue_cut(queue, packet, self.now, &tx.counters, self.counters);
+            TxPath::Scheduled(scheduled) if expects_gso => {
+                scheduled.enqueue_segmented(queue, packet, self.now, &tx.counters, self.counters);
             }
-            Path::Scheduled(scheduled) => {
+            TxPath::Scheduled(scheduled) => {
                 if scheduled.scheduler.enqueue(queue, packet, self.now).is_err() {
                     tx.counters.tx_dropped.add(1);
                     self.counters.drops.add(DropReason::QueueFull, 1);
@@ -350,8 +372,8 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
                 .add(DropReason::NoSuchPort, burst.len() as u64);
             return P::discard(burst);
         };
-        let Path::Queue(_) = tx.path else {
-            return self.hand_over(port, queue, burst);
+        let TxPath::Queue(_) = tx.path else {
+            return self.forward_or_enqueue(port, queue, burst);
         };
         if let Some(captures) = captures {
             for packet in burst.iter() {
@@ -413,32 +435,32 @@ mod tests {
 
     use super::*;
 
-    /// Takes a few packets of each burst, as many as `appetite` says in turn.
-    struct Moody {
-        appetite: Vec<usize>,
+    /// A device that takes a few packets of each burst, by turns as many as `burst_sizes` lists.
+    struct VaryingDevice {
+        burst_sizes: Vec<usize>,
         bursts: usize,
         sent: Arc<Mutex<Vec<u8>>>,
     }
 
-    impl TxQueue<Frame> for Moody {
+    impl TxQueue<Frame> for VaryingDevice {
         fn tx_burst(&mut self, burst: &mut Burst<Frame>) {
-            let taken = self.appetite[self.bursts % self.appetite.len()].min(burst.len());
+            let taken = self.burst_sizes[self.bursts % self.burst_sizes.len()].min(burst.len());
             self.bursts += 1;
             let sent = burst.drain(..taken).map(|frame| frame.bytes()[0]);
             self.sent.lock().unwrap().extend(sent);
         }
     }
 
-    fn port(appetite: &[usize]) -> (TxPort<Frame>, Arc<Mutex<Vec<u8>>>) {
+    fn port(burst_sizes: &[usize]) -> (TxPort<Frame>, Arc<Mutex<Vec<u8>>>) {
         let sent = Arc::default();
-        let queue = Moody {
-            appetite: appetite.to_vec(),
+        let queue = VaryingDevice {
+            burst_sizes: burst_sizes.to_vec(),
             bursts: 0,
             sent: Arc::clone(&sent),
         };
         let port = TxPort {
             port: PortNo::from_raw(1),
-            path: Path::Queue(Box::new(queue)),
+            path: TxPath::Queue(Box::new(queue)),
             counters: Arc::default(),
             buffer: Box::new(Burst::new()),
             is_behind: false,
@@ -465,13 +487,13 @@ mod tests {
         assert_eq!(port.counters.tx_bytes.read(), 60 * 60);
     }
 
-    /// Takes some packets, but none that begins with 9; and none at all while nobody is there.
-    struct Picky {
-        is_there: bool,
+    /// A device that takes some packets, but none that begins with 9; and none at all without a peer.
+    struct SelectiveDevice {
+        has_peer: bool,
         takes: usize,
     }
 
-    impl TxQueue<Frame> for Picky {
+    impl TxQueue<Frame> for SelectiveDevice {
         fn tx_burst(&mut self, burst: &mut Burst<Frame>) {
             let refused = burst.iter().position(|frame| frame.bytes()[0] == 9);
             let taken = refused.unwrap_or(burst.len()).min(self.takes);
@@ -480,7 +502,7 @@ mod tests {
         }
 
         fn refused(&self, left: usize) -> usize {
-            if self.is_there {
+            if self.has_peer {
                 usize::from(self.takes > 0)
             } else {
                 left
@@ -490,14 +512,14 @@ mod tests {
 
     #[test]
     fn what_a_device_will_never_take_is_dropped_and_counted_as_that_alone() {
-        for (is_there, takes, sent, dropped, left) in [
+        for (has_peer, takes, sent, dropped, left) in [
             (true, 100, 19, 1, 0),
             (true, 12, 12, 1, 7),
             (true, 4, 4, 0, 16),
             (false, 0, 0, 20, 0),
         ] {
             let counters = PortCounters::default();
-            let mut queue = Picky { is_there, takes };
+            let mut queue = SelectiveDevice { has_peer, takes };
             let mut burst = burst(0..20);
             send(&mut queue, &mut burst, &counters);
             let counted = [&counters.tx_packets, &counters.tx_bytes, &counters.tx_dropped];
@@ -511,7 +533,7 @@ mod tests {
 
     #[test]
     fn packets_leave_in_order_and_are_counted_once_whatever_the_device_takes() {
-        for appetite in [
+        for burst_sizes in [
             &[0][..],
             &[BURST],
             &[1],
@@ -519,13 +541,13 @@ mod tests {
             &[5, 0, 40, 3],
             &[33, 1, 0, 0],
         ] {
-            let (mut port, sent) = port(appetite);
+            let (mut port, sent) = port(burst_sizes);
             let (mut next, mut left_over) = (0_u8, Vec::new());
             for len in [1, 40, 3, 3, 31, 32, 33, 20, 20, 20, 20, 1, 1] {
-                let mut given = burst(next..next + len);
+                let mut sent_now = burst(next..next + len);
                 next += len;
-                port.accept(&mut given);
-                left_over.extend(given.iter().map(|frame| frame.bytes()[0]));
+                port.accept(&mut sent_now);
+                left_over.extend(sent_now.iter().map(|frame| frame.bytes()[0]));
                 if len == 3 {
                     port.flush();
                 }
@@ -533,10 +555,10 @@ mod tests {
             let waiting = port.buffer.iter().map(|frame| frame.bytes()[0]);
             let sent = sent.lock().unwrap();
             let kept: Vec<u8> = sent.iter().copied().chain(waiting).collect();
-            assert!(kept.is_sorted(), "{appetite:?}: {kept:?}");
+            assert!(kept.is_sorted(), "{burst_sizes:?}: {kept:?}");
             let mut all = [kept, left_over].concat();
             all.sort_unstable();
-            assert_eq!(all, (0..next).collect::<Vec<u8>>(), "{appetite:?}");
+            assert_eq!(all, (0..next).collect::<Vec<u8>>(), "{burst_sizes:?}");
             assert_eq!(port.counters.tx_packets.read(), sent.len() as u64);
             assert_eq!(port.counters.tx_bytes.read(), 60 * sent.len() as u64);
         }

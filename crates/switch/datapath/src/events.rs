@@ -1,8 +1,8 @@
-//! What workers tell the control side of a bridge, through bounded queues: packets for the controllers,
-//! learned addresses, and copies of packets that a person asked to see.
+//! Bounded queues from the workers to the control side of a bridge: packet_ins for the controllers, learned addresses,
+//! and copies of packets for captures and traces.
 //!
-//! A full queue refuses; nobody waits. Learned addresses and packet-ins have queues of their own, so that a
-//! flood of the one does not starve the other.
+//! A full queue refuses; no worker waits. Learned addresses and packet_ins have separate queues, so that a flood of
+//! the one does not starve the other.
 
 use std::sync::Arc;
 use std::thread::Thread;
@@ -14,36 +14,36 @@ use millrace_wire::Packet;
 
 use crate::capture::Captures;
 
-/// Packet-ins that wait for the control side.
+/// Capacity of the queue of packet_ins.
 const PACKET_INS_LEN: usize = 1024;
-/// Learned addresses that wait for the control side.
+/// Capacity of the queue of learned addresses.
 const LEARNS_LEN: usize = 1024;
-/// Packets that ask for addresses under tunnels, and wait for the control side.
+/// Capacity of the queue of packets that resolve addresses under tunnels.
 const NEIGHBOURS_LEN: usize = 256;
-/// Captured packets that wait for the control side.
+/// Capacity of the queue of captured packets.
 const TAPPED_LEN: usize = 4096;
 
-/// Which way a captured packet went.
+/// The direction of a captured packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
-    /// Into the switch.
+    /// Received by the switch.
     Rx,
-    /// Out of the switch.
+    /// Sent by the switch.
     Tx,
-    /// Into the switch, and what the live trace of this number waited for.
+    /// Received by the switch, and traced by the live trace of this number.
     Traced(u64),
 }
 
-/// A copy of a packet, for a person.
+/// A copy of a packet for a capture or a trace.
 #[derive(Debug)]
 pub struct Tapped<P> {
-    /// Where it was seen.
+    /// The port at which the packet was received or sent.
     pub port: PortNo,
-    /// Which way it went.
+    /// The direction in which it passed.
     pub direction: Direction,
-    /// A bit for each capture that wants it, by number; none for a live trace.
+    /// A bit for each capture that selects the packet, by number; none for a live trace.
     pub captures: u64,
-    /// When the worker saw its burst.
+    /// The time at which the worker received the burst of the packet.
     pub time: Time,
     /// The copy.
     pub packet: P,
@@ -55,7 +55,7 @@ pub(crate) struct Events<P> {
     learns: ArrayQueue<Learn>,
     neighbours: ArrayQueue<(PortNo, P)>,
     tapped: ArrayQueue<Tapped<P>>,
-    /// Whom to wake.
+    /// The thread to unpark.
     control: Thread,
 }
 
@@ -70,35 +70,35 @@ impl<P: Packet> Events<P> {
         })
     }
 
-    /// Returns whether there was room.
+    /// Queues a packet_in. Returns true if there was room.
     pub(crate) fn push_packet_in(&self, info: PacketInInfo, packet: P) -> bool {
         let pushed = self.packet_ins.push((info, packet)).is_ok();
         self.control.unpark();
         pushed
     }
 
-    /// An address that finds the queue full is learned from its next packet.
+    /// Queues a learned address. If the queue is full, the address is learned from its next packet.
     pub(crate) fn push_learn(&self, learn: Learn) {
         if self.learns.push(learn).is_ok() {
             self.control.unpark();
         }
     }
 
-    /// A question or an answer that finds the queue full is lost, and comes again.
+    /// Queues a packet of address resolution. If the queue is full, it is lost, and its sender repeats it.
     pub(crate) fn push_neighbour(&self, underlay: PortNo, packet: P) {
         if self.neighbours.push((underlay, packet)).is_ok() {
             self.control.unpark();
         }
     }
 
-    /// A copy that finds the queue full is lost to the capture, which says so by its sequence of times.
+    /// Queues a copy. If the queue is full, the capture loses it, which shows as a gap in its sequence of times.
     pub(crate) fn push_tapped(&self, tapped: Tapped<P>) {
         if self.tapped.push(tapped).is_ok() {
             self.control.unpark();
         }
     }
 
-    /// Copies a packet for the captures that want it.
+    /// Copies a packet for the captures that select it.
     #[cold]
     pub(crate) fn tap(
         &self,

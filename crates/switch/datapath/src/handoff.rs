@@ -1,9 +1,10 @@
-//! The way of packets to the worker that sends for their port: its inbox, which all other workers and the control side
-//! put into.
+//! The inbox of a worker: packets for ports that this worker sends for, from all other workers and from the control
+//! side.
 //!
-//! One queue for all of them, and not a ring from each: what a flow's old worker put in before the flow moved leaves
-//! before what its new worker puts in after that (`spread::lane`). Such a queue costs each end tens of nanoseconds for
-//! each value, more when both are at it, so that a value is not one packet but what there is of a burst, up to eight.
+//! All senders share one queue, instead of one ring each: packets that a flow's old worker put in before the flow
+//! moved then leave before packets that its new worker puts in after that (`spread::reta`). Such a queue costs each
+//! end tens of nanoseconds for each value, more when both are active, so that a value is not one packet but up to
+//! eight packets of a burst.
 
 use std::sync::Arc;
 
@@ -11,12 +12,12 @@ use arrayvec::ArrayVec;
 use crossbeam_queue::ArrayQueue;
 use millrace_types::{PortNo, QueueId};
 
-/// Packets of one hand-over, at most.
+/// Maximum number of packets of one handoff.
 const PACKETS_MAX: usize = 8;
-/// Hand-overs that wait in an inbox, at most.
+/// Maximum number of handoffs that wait in an inbox.
 const INBOX_LEN: usize = 2048;
 
-/// Where packets are to leave.
+/// The port and queue by which packets are to leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Destination {
     pub(crate) bridge: u32,
@@ -24,7 +25,7 @@ pub(crate) struct Destination {
     pub(crate) queue: Option<QueueId>,
 }
 
-/// Packets that go the same way, at least one.
+/// Packets with one destination, at least one.
 #[derive(Debug)]
 pub(crate) struct Handoff<P> {
     pub(crate) to: Destination,
@@ -46,7 +47,7 @@ impl<P> Inbox<P> {
         Inbox(Arc::new(ArrayQueue::new(INBOX_LEN)))
     }
 
-    /// Puts packets in, in order. Those that find no room stay in `burst`.
+    /// Puts packets in, in order. Packets for which there is no room stay in `burst`.
     #[inline]
     pub(crate) fn put<const N: usize>(&self, to: Destination, burst: &mut ArrayVec<P, N>) {
         let mut waiting = burst.take().into_iter();
@@ -56,7 +57,7 @@ impl<P> Inbox<P> {
                 return;
             }
             if let Err(refused) = self.0.push(Handoff { to, packets }) {
-                // The others would not find room either, or overtake these.
+                // The other packets do not fit either, or would overtake these.
                 burst.extend(refused.packets);
                 burst.extend(waiting);
                 return;
@@ -67,7 +68,7 @@ impl<P> Inbox<P> {
     /// Puts a packet in.
     ///
     /// # Errors
-    /// The packet, if there is no room.
+    /// Returns the packet if there is no room.
     #[inline]
     pub(crate) fn put_one(&self, to: Destination, packet: P) -> Result<(), P> {
         let mut one = ArrayVec::from([packet]);
@@ -75,13 +76,13 @@ impl<P> Inbox<P> {
         one.pop().map_or(Ok(()), Err)
     }
 
-    /// Hand-overs that wait.
+    /// Returns the number of handoffs that wait.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Returns the next hand-over.
+    /// Returns the next handoff.
     #[inline]
     pub(crate) fn take(&self) -> Option<Handoff<P>> {
         self.0.pop()

@@ -1,41 +1,41 @@
-//! What a worker does when there is nothing to do.
+//! Sleep of an idle worker.
 //!
-//! A poll-mode worker that never sleeps burns its core, which on a small machine is also its neighbours'
-//! core. A worker that finds nothing polls on for a while, then sleeps, longer and longer up to a bound
-//! that a person does not notice: the first packet after a pause waits at most that long.
+//! A poll-mode worker that never sleeps uses its whole core, which on a small machine its neighbours need. A worker
+//! that finds nothing polls on for a while, then sleeps, longer and longer up to a limit that people do not notice:
+//! the first packet after a pause waits at most that long.
 
 use core::time::Duration;
 
-/// Whether a worker may sleep.
+/// The behaviour of a worker that finds no packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Idle {
-    /// Sleep when idle, up to [`SLEEP_MAX`].
+    /// Sleeps when idle, up to [`SLEEP_MAX`].
     #[default]
     Adaptive,
-    /// Never sleep: lowest latency, one core always busy.
+    /// Never sleeps: lowest latency, one core always busy.
     Busy,
 }
 
-/// Polls without a packet before the first sleep: some tens of microseconds, so that a busy link's gaps
-/// between bursts cost no sleep.
+/// Number of empty polls before the first sleep: some tens of microseconds, so that the gaps between bursts on a busy
+/// link cause no sleep.
 const POLLS: u32 = 256;
-/// The first sleep.
+/// Duration of the first sleep.
 const SLEEP_MIN: Duration = Duration::from_micros(5);
-/// The longest sleep, and so the longest that a packet waits for an idle worker.
+/// Maximum duration of a sleep, and so of the wait of a packet for an idle worker.
 pub const SLEEP_MAX: Duration = Duration::from_micros(250);
 
 /// The time before a packet is due at which a worker stops sleeping and polls, so that the kernel's wake-up latency
 /// does not delay the packet.
 pub const POLL_BEFORE_DUE: Duration = Duration::from_micros(150);
 
-/// Returns how long a worker may sleep that would sleep for `sleep`, if the next packet is due after `due_in`; `None` if
-/// it must poll.
+/// Returns the duration for which a worker may sleep, at most `sleep`, if the next packet is due after `due_in`; `None`
+/// if it must poll.
 pub(crate) fn until_due(sleep: Duration, due_in: Duration) -> Option<Duration> {
     let sleep = sleep.min(due_in.saturating_sub(POLL_BEFORE_DUE));
     (!sleep.is_zero()).then_some(sleep)
 }
 
-/// Counts empty polls and says how long to sleep.
+/// Counts empty polls and computes the duration of sleeps.
 #[derive(Debug)]
 pub(crate) struct Sleeper {
     idle: Idle,
@@ -52,7 +52,7 @@ impl Sleeper {
         }
     }
 
-    /// How long to sleep after a poll that brought, or did not bring, a packet.
+    /// Returns the duration to sleep after a poll, if any. `found` is true if the poll found a packet.
     pub(crate) fn after_poll(&mut self, found: bool) -> Option<Duration> {
         if found {
             self.empty_polls = 0;

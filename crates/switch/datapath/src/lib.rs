@@ -1,22 +1,21 @@
-//! Workers that move packets, and the devices they move them between.
+//! Workers that move packets, and the devices between which they move them.
 //!
-//! - [`Datapath`] starts the workers and gives out [`Bridge`]s.
-//! - A [`Bridge`] is the control side's hold on one bridge: ports come and go, what workers read is changed
-//!   and published, and what workers tell is fetched.
-//! - [`io`] are the devices: memory, links, capture files, and with the feature `dpdk` those of DPDK.
-//! - [`service`] is what a worker does besides: chains of network functions.
-//! - [`publish`] is how workers see changes without ever waiting.
+//! - [`Datapath`] starts the workers and creates [`Bridge`]s.
+//! - A [`Bridge`] is the control side's handle of one bridge: it adds and removes ports, publishes changes of the
+//!   tables that workers read, and receives the workers' events.
+//! - [`io`] has the devices: memory, links, capture files, and with the feature `dpdk` those of DPDK.
+//! - [`service`] is what else a worker runs: chains of network functions.
+//! - [`publish`] has the left-right copies by which workers see changes without ever waiting.
 //!
-//! A worker takes no lock, allocates nothing in steady state, logs nothing and never waits for the control
-//! side. The crate is generic over the [`Backend`](io::Backend) and so over the packet buffer: the whole
-//! switch runs on the heap, in tests and without root, as it does on mbufs.
+//! A worker takes no lock, allocates nothing in steady state, logs nothing and never waits for the control side;
+//! `worker` describes its state and the way of a burst. The crate is generic over the [`Backend`](io::Backend) and so
+//! over the packet buffer: the whole switch runs on the heap, in tests and without root, as it does on mbufs.
 
 #![deny(unsafe_code)]
 
 mod bridge;
 mod capture;
 mod counters;
-mod cutting;
 mod datapath;
 mod egress;
 mod events;
@@ -25,10 +24,11 @@ mod idle;
 pub mod io;
 pub mod publish;
 pub mod schedule;
+mod scheduled;
+mod segmentation;
 pub mod service;
 pub mod spread;
 mod stepper;
-mod turn;
 mod worker;
 
 pub use bridge::{AddPortError, Bridge, BridgeError, BridgeSetup};

@@ -1,21 +1,27 @@
-//! How the control side changes what workers read, without a lock and without making anyone wait but
-//! itself: two copies, one of them read, the other written, then swapped ("left-right").
+//! Left-right copies: the control side changes the tables that workers read, without a lock, and no reader ever waits.
+//! Of two copies one is read and the other is written; then they are swapped.
 //!
-//! # The promise
-//! A [`Reader`] enters with two stores, a fence and a load, whatever the writer does: it is wait-free. It
-//! sees one of the two copies, whole, until its guard is dropped. [`Writer::publish`] returns when every
-//! reader that could have seen the state before has left it: a barrier that follows is a true one. The copy that
-//! was left learns of the changes afterwards ([`Writer::catch_up`]), when nobody waits any more.
+//! ```text
+//!                  active = 0                       active = 1
+//!   readers ---> copy 0      copy 1 <--- writer     copy 0 <--- writer      copy 1 <--- readers
+//!                            apply changes          catch_up: apply the same changes
+//! ```
 //!
-//! # The argument
-//! Each reader owns a sequence number, odd while it is inside. Entering, it stores the odd number, then
-//! (after a sequentially consistent fence) loads which copy is active. Publishing, the writer stores which
-//! copy is active, then (after such a fence) loads the sequence numbers. Of the two loads at least one sees
-//! the other side's store: either the reader reads the new copy, or the writer sees that it is inside and
-//! waits until the number changes. After that nobody reads the old copy, and the writer may change it.
+//! # Guarantees
+//! A [`Reader`] enters with two stores, a fence and a load, whatever the writer does: it is wait-free. It sees one of
+//! the two copies, complete, until its guard is dropped. [`Writer::publish`] returns when every reader that could have
+//! seen the previous state has left it, so that a barrier reply that follows is truthful. The changes are applied to
+//! the other copy afterwards ([`Writer::catch_up`]), when nobody waits any more.
 //!
-//! Ramalhete, Correia: "Left-Right: A Concurrency Control Technique with Wait-Free Population Oblivious
-//! Reads" (2015). Here readers are few and known, so each has its own cache line.
+//! # Argument
+//! Each reader owns a sequence number, which is odd while the reader is inside. To enter, the reader stores the odd
+//! number, then (after a sequentially consistent fence) loads the index of the active copy. To publish, the writer
+//! stores the index of the active copy, then (after such a fence) loads the sequence numbers. At least one of the two
+//! loads sees the other side's store: either the reader reads the new copy, or the writer sees that the reader is
+//! inside and waits until the number changes. After that nobody reads the old copy, and the writer may change it.
+//!
+//! Ramalhete and Correia, "Left-Right: A Concurrency Control Technique with Wait-Free Population Oblivious Reads"
+//! (2015). Here readers are few and known, so each has its own cache line.
 //!
 //! Beside `spread/ring.rs` and `io/kernel.rs`, this is the only module of the crate with unsafe code.
 
@@ -31,15 +37,15 @@ use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
 
-/// The most readers that one [`Writer`] can have at a time: every worker that DPDK could have (128 lcores).
+/// Maximum number of readers that one [`Writer`] can have at a time: every worker that DPDK could have (128 lcores).
 pub const READERS_MAX: usize = if cfg!(loom) { 2 } else { 128 };
 
 /// A structure of which two copies are kept equal by applying the same changes to both.
 pub trait Replica {
-    /// One change.
+    /// A change.
     type Change;
 
-    /// Makes the change. Must be deterministic: two copies that were equal are equal afterwards.
+    /// Applies the change. Must be deterministic: two copies that were equal are equal afterwards.
     fn apply(&mut self, change: &Self::Change);
 }
 
@@ -69,27 +75,27 @@ struct Shared<T> {
     slots: Box<[CachePadded<Slot>]>,
 }
 
-// SAFETY: `copies[active]` is only read, by readers inside a guard; the other is only touched by the one
-// `Writer`, after it has seen every reader leave (see the argument above). So a `Shared` may be used from
-// several threads when `T` may be sent to (the writer's) and shared with (the readers') other threads.
+// SAFETY: `copies[active]` is only read, by readers inside a guard; the other is only accessed by the one `Writer`,
+// after it has seen every reader leave (see the argument above). A `Shared` may therefore be used from several threads
+// if `T` may be sent to other threads (the writer's) and shared with them (the readers').
 unsafe impl<T: Send + Sync> Sync for Shared<T> {}
-// SAFETY: as above; nothing in it is tied to a thread.
+// SAFETY: as above; no field is tied to a thread.
 unsafe impl<T: Send + Sync> Send for Shared<T> {}
 
-/// The one who changes. Not `Clone`: there is a single writer.
+/// The writing end. Not `Clone`: there is a single writer.
 pub struct Writer<T: Replica> {
     shared: Arc<Shared<T>>,
-    /// The copy that nobody reads.
+    /// Index of the copy that nobody reads.
     idle: usize,
-    /// What the other copy knows and the idle one does not.
+    /// Changes that were applied to the active copy and not to the idle one.
     behind: Vec<T::Change>,
 }
 
-/// Room for changes that is kept for the next ones.
+/// Capacity for changes that is kept for the next ones.
 const CHANGES_KEPT: usize = 4096;
 
 impl<T: Replica> Writer<T> {
-    /// Takes two equal copies. That they are equal is the caller's promise, and no matter of memory safety.
+    /// Returns a writer of two copies. The caller guarantees that they are equal; memory safety does not depend on it.
     pub fn new(one: T, two: T) -> Writer<T> {
         let slot = || {
             CachePadded::new(Slot {
@@ -109,7 +115,7 @@ impl<T: Replica> Writer<T> {
         }
     }
 
-    /// A new reader, or `None` when there are [`READERS_MAX`].
+    /// Returns a new reader, or `None` if there are [`READERS_MAX`] already.
     pub fn reader(&self) -> Option<Reader<T>> {
         let free = |slot: &CachePadded<Slot>| {
             slot.claimed
@@ -118,7 +124,7 @@ impl<T: Replica> Writer<T> {
         };
         let slot = self.shared.slots.iter().position(free)?;
         let sequence = self.shared.slots[slot].sequence.load(Ordering::Relaxed);
-        // Odd only if the reader before us forgot its guard: nobody is inside.
+        // The number is odd only if the previous reader leaked its guard: nobody is inside.
         let sequence = sequence.next_multiple_of(2);
         Some(Reader {
             shared: Arc::clone(&self.shared),
@@ -127,11 +133,11 @@ impl<T: Replica> Writer<T> {
         })
     }
 
-    /// Makes `changes` visible, all at once, and returns when no reader sees what was before. `changes` is empty
-    /// then. The copy that was read until now learns of them at the next [`Writer::catch_up`].
+    /// Makes `changes` visible, all at once, and returns when no reader sees the previous state. `changes` is empty
+    /// afterwards. The copy that was read until now gets them at the next [`Writer::catch_up`].
     ///
-    /// Waits for readers that are inside at this moment: a burst, some microseconds, unless the reader's
-    /// thread is not running.
+    /// Waits for readers that are inside at this moment: for the time of a burst, some microseconds, unless the
+    /// reader's thread is not running.
     pub fn publish(&mut self, changes: &mut Vec<T::Change>) {
         if changes.is_empty() {
             return;
@@ -153,8 +159,8 @@ impl<T: Replica> Writer<T> {
         core::mem::swap(&mut self.behind, changes);
     }
 
-    /// Makes the copies equal, and drops what was published. Whoever publishes and then answers somebody does
-    /// this after the answer.
+    /// Makes the copies equal, and drops the published changes. A caller that publishes and then replies to somebody
+    /// calls this after the reply.
     pub fn catch_up(&mut self) {
         let mut behind = core::mem::take(&mut self.behind);
         self.apply_to_idle(&behind);
@@ -163,18 +169,18 @@ impl<T: Replica> Writer<T> {
         self.behind = behind;
     }
 
-    /// What readers see. Needs the writer, so that nobody publishes meanwhile.
+    /// Returns the copy that readers see. The borrow of the writer prevents a publication meanwhile.
     pub fn read(&self) -> &T {
         let active = self.shared.copies[1 - self.idle].get();
-        // SAFETY: the active copy is never written, and stays active while `self` is borrowed, because
-        // `publish` needs `&mut self`.
+        // SAFETY: the active copy is never written, and stays active while `self` is borrowed, because `publish` needs
+        // `&mut self`.
         unsafe { &*active }
     }
 
     fn apply_to_idle(&mut self, changes: &[T::Change]) {
         let idle = self.shared.copies[self.idle].get();
-        // SAFETY: no reader is in the idle copy: at the start none ever was; later `publish` waited for all
-        // of them to leave it before it set `self.idle`. There is one writer, borrowed mutably.
+        // SAFETY: no reader is in the idle copy: at the start there was none; later `publish` waited for all of them
+        // to leave it before it set `self.idle`. There is one writer, borrowed mutably.
         let idle = unsafe { &mut *idle };
         for change in changes {
             idle.apply(change);
@@ -196,13 +202,13 @@ fn wait_until_left(sequence: &AtomicU64) {
         match tries {
             0..=64 => core::hint::spin_loop(),
             65..=256 => std::thread::yield_now(),
-            // The reader's thread has been preempted: give it our core.
+            // The reader's thread has been preempted: yield the core to it.
             _ => std::thread::sleep(core::time::Duration::from_micros(20)),
         }
     }
 }
 
-/// One who reads, from one thread at a time.
+/// A reading end, for one thread at a time.
 pub struct Reader<T> {
     shared: Arc<Shared<T>>,
     slot: usize,
@@ -210,20 +216,21 @@ pub struct Reader<T> {
 }
 
 impl<T> Reader<T> {
-    /// Enters. What the guard shows does not change until it is dropped; drop it soon, for the writer waits.
+    /// Enters. The value that the guard shows does not change until the guard is dropped; drop it soon, for the writer
+    /// waits.
     #[inline]
     pub fn enter(&mut self) -> Guard<'_, T> {
         self.sequence += 1;
         let slot = &self.shared.slots[self.slot].sequence;
-        // Release, too: a writer that waited for our last stay may see this number first, and must then
-        // also see that stay's reads done.
+        // Release is needed: a writer that waited for the previous guard may see this number first, and must then also
+        // see the reads of that guard as done.
         slot.store(self.sequence, Ordering::Release);
         fence(Ordering::SeqCst);
         let active = self.shared.active.load(Ordering::Acquire);
         let copy = self.shared.copies[active].get();
         self.sequence += 1;
-        // SAFETY: the writer does not touch this copy until it has seen our sequence number change, which
-        // happens when the guard, which borrows `self`, is dropped.
+        // SAFETY: the writer does not access this copy until it has seen our sequence number change, which happens
+        // when the guard, which borrows `self`, is dropped.
         let value = unsafe { &*copy };
         Guard {
             value,
@@ -241,7 +248,7 @@ impl<T> Drop for Reader<T> {
     }
 }
 
-/// A stay of a [`Reader`] inside.
+/// A reader inside a copy; it leaves when this is dropped.
 pub struct Guard<'a, T> {
     value: &'a T,
     slot: &'a AtomicU64,
@@ -331,10 +338,10 @@ mod tests {
 mod loom_tests {
     use super::*;
 
-    /// Counts who is inside while it is written: loom explores the interleavings.
+    /// Detects readers that are inside while it is written: loom explores the interleavings.
     struct Watched(loom::cell::UnsafeCell<u64>);
 
-    // SAFETY: loom's cell checks each access; the test is about whether any two conflict.
+    // SAFETY: loom's cell checks each access; the test shows that no two conflict.
     unsafe impl Sync for Watched {}
 
     impl Replica for Watched {
@@ -356,7 +363,7 @@ mod loom_tests {
                 let mut last = 0;
                 for _ in 0..2 {
                     let guard = reader.enter();
-                    // SAFETY: as above.
+                    // SAFETY: loom reports an access that conflicts with this one.
                     let seen = guard.0.with(|value| unsafe { *value });
                     assert!(seen >= last);
                     last = seen;

@@ -1,71 +1,52 @@
-//! What a worker does for a bridge besides moving packets between devices and the pipeline: a chain of network
-//! functions, for one. It is called in every round; where there is none, a round costs one comparison more.
+//! Services: work that a worker does for a bridge besides moving packets between devices and the pipeline, for example
+//! a chain of network functions. A worker calls its services in every round; a bridge without services costs one
+//! comparison for each round.
 
-use std::sync::Arc;
-
-use millrace_pipeline::{Counters, DropReason, Egress, Forwarding, Processor};
+use millrace_pipeline::{DropReason, Egress};
 use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
 
-use crate::egress::{TxPorts, WorkerEgress};
-use crate::events::{Direction, Events};
 use crate::io::Burst;
-use crate::publish::Reader;
+use crate::worker::BridgePipeline;
 
-/// A service of a bridge, by number.
+/// The number of a service of a bridge.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ServiceId(pub(crate) u64);
 
-/// What one call of a service came to.
+/// The result of one call of a service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Polled {
-    /// Packets that there was something to do for.
+    /// Number of packets that the service handled.
     pub found: usize,
-    /// True if something is on its way, so that the worker should look again soon.
+    /// True if packets are in flight, so that the worker should poll again soon.
     pub is_waiting: bool,
 }
 
-/// Work that a worker does between two bursts. Like all that runs in a worker it takes no lock, allocates nothing in
-/// steady state, logs nothing and never waits.
+/// Work that a worker does between two bursts. Like all code of a worker it takes no lock, allocates nothing in steady
+/// state, logs nothing and never waits.
 pub trait Service<P>: Send {
-    /// Does what there is to do now, a few bursts at most.
+    /// Does the work that is due now, for a few bursts at most.
     fn poll(&mut self, now: Time, outlet: &mut dyn Outlet<P>) -> Polled;
 }
 
-/// Where a service puts packets. Every call leaves the burst empty.
+/// The destination of a service's packets. Every call leaves the burst empty.
 pub trait Outlet<P> {
-    /// Packets came in at a logical port: the tables of the bridge decide.
+    /// Receives packets at a logical port: the tables of the bridge decide about them.
     fn receive(&mut self, in_port: PortNo, burst: &mut Burst<P>);
 
-    /// A packet goes out of a port.
+    /// Sends a packet out of a port.
     fn transmit(&mut self, port: PortNo, packet: P);
 
-    /// Packets go nowhere; they are counted here.
+    /// Drops packets and counts them under `reason`.
     fn discard(&mut self, reason: DropReason, burst: &mut Burst<P>);
 }
 
 /// The outlet of a worker.
 pub(crate) struct WorkerOutlet<'a, P> {
-    pub(crate) bridge: u32,
-    pub(crate) forwarding: &'a mut Reader<Forwarding>,
-    pub(crate) processor: &'a mut Processor,
-    pub(crate) counters: &'a Counters,
-    pub(crate) events: &'a Arc<Events<P>>,
-    pub(crate) tx: &'a mut TxPorts<P>,
+    pub(crate) pipeline: &'a mut BridgePipeline<P>,
     pub(crate) now: Time,
+    /// Number of packets that the service passed to the tables.
     pub(crate) processed: usize,
-}
-
-impl<P: Packet> WorkerOutlet<'_, P> {
-    fn egress(&mut self) -> WorkerEgress<'_, P> {
-        WorkerEgress {
-            bridge: self.bridge,
-            tx: self.tx,
-            events: self.events,
-            counters: self.counters,
-            now: self.now,
-        }
-    }
 }
 
 impl<P: Packet> Outlet<P> for WorkerOutlet<'_, P> {
@@ -74,32 +55,17 @@ impl<P: Packet> Outlet<P> for WorkerOutlet<'_, P> {
             return;
         }
         self.processed += burst.len();
-        self.tx.count_received(in_port, burst);
-        if !self.tx.captures.is_empty() {
-            for packet in burst.iter() {
-                self.events
-                    .tap(&self.tx.captures, in_port, Direction::Rx, self.now, packet);
-            }
-        }
-        let forwarding = self.forwarding.enter();
-        let mut egress = WorkerEgress {
-            bridge: self.bridge,
-            tx: self.tx,
-            events: self.events,
-            counters: self.counters,
-            now: self.now,
-        };
-        self.processor
-            .process_burst(&forwarding, in_port, burst, self.now, &mut egress);
-        burst.clear();
+        self.pipeline.tx.count_received(in_port, burst);
+        self.pipeline.capture_received(in_port, burst, self.now);
+        self.pipeline.process(in_port, burst, self.now);
     }
 
     fn transmit(&mut self, port: PortNo, packet: P) {
-        self.egress().transmit(port, None, packet);
+        self.pipeline.egress(self.now).transmit(port, None, packet);
     }
 
     fn discard(&mut self, reason: DropReason, burst: &mut Burst<P>) {
-        self.counters.drops.add(reason, burst.len() as u64);
+        self.pipeline.counters.drops.add(reason, burst.len() as u64);
         P::discard(burst);
     }
 }

@@ -1,5 +1,5 @@
-//! A worker without a thread of its own: whoever holds it moves it on, round by round. A simulated run
-//! (`millrace profile --simulate`) counts what such a round does, and nothing else.
+//! A worker without a thread of its own: the holder of the [`Stepper`] runs it, round by round. A simulated run
+//! (`millrace profile --simulate`) counts the instructions of such a round, and of nothing else.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,16 +10,17 @@ use millrace_wire::Packet;
 use crate::io::Burst;
 use crate::worker::Worker;
 
-/// How often the control side is looked after.
-const TICK: Duration = Duration::from_micros(100);
+/// Interval at which commands of the control side are executed.
+const COMMAND_INTERVAL: Duration = Duration::from_micros(100);
 
-/// The only worker of a datapath. It must be dropped before the bridges: a bridge that goes waits for its workers.
+/// The only worker of a datapath. It must be dropped before the bridges: a bridge that is dropped waits for its
+/// workers.
 pub struct Stepper<P> {
     worker: Worker<P>,
     burst: Box<Burst<P>>,
 }
 
-/// Ends the loop that looks after the control side, also if what it serves panics.
+/// Ends the loop that executes commands, even if the control side's work panics.
 struct Done<'a>(&'a AtomicBool);
 
 impl Drop for Done<'_> {
@@ -36,23 +37,24 @@ impl<P: Packet + 'static> Stepper<P> {
         }
     }
 
-    /// Does `work` of the control side, which waits for the worker: ports are added and removed in here.
+    /// Calls `work` of the control side, and executes the commands that it sends to the worker: ports are added and
+    /// removed in here.
     pub fn serve<R>(&mut self, work: impl FnOnce() -> R) -> R {
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let _end = Done(&done);
             scope.spawn(|| {
                 while !done.load(Ordering::Acquire) {
-                    self.worker.grant_what_is_wanted();
-                    std::thread::sleep(TICK);
+                    self.worker.run_pending_commands();
+                    std::thread::sleep(COMMAND_INTERVAL);
                 }
             });
             work()
         })
     }
 
-    /// Looks at every receive queue once, and forwards what it brings. Answers how many packets that was. Never inlined:
-    /// it is the same code wherever it is called from.
+    /// Polls every receive queue once, and forwards the packets. Returns the number of packets processed. Never
+    /// inlined: the code is the same wherever it is called from.
     #[inline(never)]
     pub fn forward_round(&mut self, now: Time) -> usize {
         self.worker.forward_round(now, &mut self.burst)

@@ -226,9 +226,9 @@ pub struct Worker {
     pub queues: Vec<Queue>,
     /// Packets that it processed.
     pub packets: u64,
-    /// Packets that it received and gave to another worker.
+    /// Packets that it received and handed off to another worker.
     #[serde(default)]
-    pub given: u64,
+    pub handed_off: u64,
     /// Bursts that had at least one packet.
     pub bursts: u64,
     /// The share of time in which it had packets, 0 to 1, over about the last second.

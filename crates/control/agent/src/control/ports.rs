@@ -70,7 +70,7 @@ impl<B: Backend> BridgeControl<B> {
             self.datapath.police(number, Some(&plan));
         }
         if wanted.backpressure {
-            self.datapath.hold(number, true);
+            self.datapath.set_backpressure(number, true);
         }
         Ok(())
     }
@@ -158,7 +158,7 @@ impl<B: Backend> BridgeControl<B> {
             self.datapath.police(number, policer.as_ref());
         }
         if backpressure_changed {
-            self.datapath.hold(number, wanted.backpressure);
+            self.datapath.set_backpressure(number, wanted.backpressure);
         }
         if status.config != config || vlans_changed {
             self.configure_port(number, config);

@@ -1,8 +1,8 @@
-//! A port of ours beside one of DPDK's, both with a peer of DPDK's in the same process.
+//! Compares a port of ours with one of DPDK's, both with a peer of DPDK's in the same process.
 //!
-//! One thread does everything: the peer sends a burst, the port receives it, and sends it back, and only the port's calls
-//! are timed. So nothing is waited for, and what differs is the work of the two drivers. They take turns, [`TURNS`]
-//! times; the median is printed, in nanoseconds for receiving and sending a packet.
+//! One thread does everything: the peer sends a burst, the port receives it, and sends it back, and only the port's
+//! calls are timed. Nothing is waited for, so the difference is the work of the two drivers. They are measured by
+//! turns, in [`ROUNDS`] rounds; the median is printed, in nanoseconds for receiving and sending a packet.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -13,32 +13,32 @@ use millrace_dpdk::{Eal, EalConfig, Mbuf};
 
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Turns of each driver.
-const TURNS: usize = 7;
-/// Packets of a burst.
+/// Number of measurements of each driver.
+const ROUNDS: usize = 7;
+/// Number of packets of a burst.
 const BURST: usize = 32;
 
-/// What is compared.
+/// The two drivers to compare.
 pub(crate) struct Comparison {
-    /// Of EAL's files.
+    /// The prefix of EAL's files.
     pub(crate) name: &'static str,
-    /// The driver beside ours.
+    /// The name of the other driver.
     pub(crate) theirs: &'static str,
-    /// What varies, and how its two kinds are called.
+    /// The name of the option that varies, and its two values.
     pub(crate) varies: &'static str,
     pub(crate) kinds: [(&'static str, bool); 2],
-    /// The port and its peer at a socket: of this kind, and whether the port is ours; the one that makes the socket first.
+    /// Returns the port and its peer at a socket, given the value of the option, and true if the port is ours.
     pub(crate) specs: fn(&Path, bool, bool) -> Specs,
 }
 
-/// What to open.
+/// The devices to open; the one that creates the socket first.
 pub(crate) struct Specs {
     pub(crate) port: DeviceSpec,
     pub(crate) peer: DeviceSpec,
     pub(crate) is_port_first: bool,
 }
 
-/// Whoever has this socket is us.
+/// Returns access rights for this process's user only.
 pub(crate) fn access() -> SocketAccess {
     SocketAccess {
         owner: None,
@@ -47,7 +47,7 @@ pub(crate) fn access() -> SocketAccess {
     }
 }
 
-/// Compares them over as many rounds as the command line says.
+/// Compares the drivers over as many bursts as the first argument says.
 pub(crate) fn compare(comparison: &Comparison) -> Outcome<()> {
     let rounds: usize = std::env::args().nth(1).map_or(Ok(100_000), |text| text.parse())?;
     let eal = Eal::init(&EalConfig {
@@ -63,19 +63,19 @@ pub(crate) fn compare(comparison: &Comparison) -> Outcome<()> {
         let mut pairs = Vec::new();
         for is_ours in [true, false] {
             let path: PathBuf = folder.path().join(format!("{kind}-{is_ours}"));
-            pairs.push(meet(&backend, &(comparison.specs)(&path, kind, is_ours))?);
+            pairs.push(open_pair(&backend, &(comparison.specs)(&path, kind, is_ours))?);
         }
         for size in [60, 508, 1514] {
             let mut costs = [Vec::new(), Vec::new()];
-            for _ in 0..TURNS {
+            for _ in 0..ROUNDS {
                 for (pair, costs) in pairs.iter_mut().zip(&mut costs) {
-                    let cost = turn(&backend, pair, size, rounds)?;
+                    let cost = measure(&backend, pair, size, rounds)?;
                     costs.push(cost.as_secs_f64() * 1e9 / (rounds * BURST) as f64);
                 }
             }
             let [ours, theirs] = costs.map(|mut costs| {
                 costs.sort_by(f64::total_cmp);
-                costs[TURNS / 2]
+                costs[ROUNDS / 2]
             });
             println!(
                 "{name:6}  {size:5}   {ours:6.1}  {theirs:6.1}      {:.2}",
@@ -93,7 +93,7 @@ struct Pair {
 }
 
 /// Opens both, and waits until their links are up.
-fn meet(backend: &DpdkBackend, specs: &Specs) -> Outcome<Pair> {
+fn open_pair(backend: &DpdkBackend, specs: &Specs) -> Outcome<Pair> {
     let open = |spec: &DeviceSpec| backend.open(spec, DeviceOptions::PLAIN);
     let (port, peer) = if specs.is_port_first {
         let port = open(&specs.port)?;
@@ -105,7 +105,7 @@ fn meet(backend: &DpdkBackend, specs: &Specs) -> Outcome<Pair> {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !(port.device.info().link_up && peer.device.info().link_up) {
         if Instant::now() > deadline {
-            return Err("the two do not meet".into());
+            return Err("no link between port and peer within 20 s".into());
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -113,7 +113,7 @@ fn meet(backend: &DpdkBackend, specs: &Specs) -> Outcome<Pair> {
 }
 
 /// Returns the time that the port took for so many bursts.
-fn turn(backend: &DpdkBackend, pair: &mut Pair, size: usize, rounds: usize) -> Outcome<Duration> {
+fn measure(backend: &DpdkBackend, pair: &mut Pair, size: usize, rounds: usize) -> Outcome<Duration> {
     let Pair { port, peer } = pair;
     let mut spent = Duration::ZERO;
     let mut burst = Burst::new();

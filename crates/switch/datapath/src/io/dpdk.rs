@@ -1,4 +1,4 @@
-//! The backend of the real world: devices of DPDK, and packets that are mbufs.
+//! The backend for production: devices of DPDK, and packets that are mbufs.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -24,9 +24,9 @@ use super::{
 pub struct DpdkBackend {
     eal: Eal,
     pools: Nodes<Mempool>,
-    /// Keys RSS: nobody outside knows it.
+    /// The secret key of RSS.
     rss_word: u16,
-    /// By devargs, or by name where many ports share one.
+    /// Pools of single ports by devargs, and pools that several ports share by name.
     own_pools: Mutex<HashMap<String, Mempool>>,
     own_pools_made: AtomicU32,
     registry: Registry<Mbuf>,
@@ -35,7 +35,7 @@ pub struct DpdkBackend {
 impl DpdkBackend {
     /// Returns a backend whose ports receive into one pool of `buffers` packets.
     ///
-    /// # Errors
+    /// Returns [`MempoolError`] if EAL's memory does not hold them.
     /// [`MempoolError`] if the memory that EAL has does not hold them.
     pub fn new(eal: Eal, buffers: u32) -> Result<DpdkBackend, MempoolError> {
         let pool = Mempool::new(eal, &MempoolConfig::new("packets", buffers))?;
@@ -54,9 +54,9 @@ impl DpdkBackend {
         self.registry.memory(name)
     }
 
-    /// A pool for one port: of AF_XDP, where the kernel keeps some of its buffers when the port goes, so that a shared
-    /// pool would bleed; or of a peer that may take many of them at once. Pools live as long as the process, so the next port with the same devargs gets
-    /// the same pool while it has enough left.
+    /// Returns a pool for one port: of AF_XDP, where the kernel keeps some of its buffers when the port closes, so
+    /// that a shared pool would drain; or of a peer that may take many buffers at once. Pools live as long as the
+    /// process, so the next port with the same devargs gets the same pool while it has enough buffers left.
     fn own_pool(&self, devargs: &str, wanted: u32) -> Result<Mempool, MempoolError> {
         let mut pools = self.own_pools.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pool) = pools.get(devargs).filter(|pool| pool.available() >= wanted / 3) {
@@ -68,7 +68,7 @@ impl DpdkBackend {
         Ok(pool)
     }
 
-    /// Returns a pool for drivers that want a frame of this size in one buffer.
+    /// Returns a pool for drivers that need a frame of this size in one buffer.
     fn pool_of(&self, segment_size: u32) -> Result<Mempool, MempoolError> {
         if segment_size as usize <= self.pools.home().segment_size() {
             return Ok(self.pools.home());
@@ -88,8 +88,8 @@ impl DpdkBackend {
         Ok(pool)
     }
 
-    /// Returns a virtual NIC. How many queues its peer will have is not known before it comes, so a device has as many
-    /// as were asked for, and packets go to the first, which every peer has.
+    /// Opens a virtual NIC. The number of queues of its peer is not known before the peer connects, so a device has as
+    /// many as configured, and packets go to the first, which every peer has.
     fn open_vnic(&self, spec: &VnicSpec, options: DeviceOptions) -> Result<Opened<Mbuf>, OpenError> {
         let queues = if options.only_if_spread { 1 } else { options.queues };
         let Some(devargs) = spec.devargs(queues) else {
@@ -99,7 +99,7 @@ impl DpdkBackend {
         Ok(opened(self.attach(&devargs, options, true)?))
     }
 
-    /// One that the switch drives itself: memif, and vhost-user.
+    /// Opens a virtual NIC that the switch drives itself: memif or vhost-user.
     fn open_own(
         &self,
         spec: &VnicSpec,
@@ -116,7 +116,7 @@ impl DpdkBackend {
         opened.unwrap_or_else(|| Err(unsupported(device)))
     }
 
-    /// Returns an interface of the kernel, whose long packets take many buffers at once: not those of other ports.
+    /// Opens an interface of the kernel with a pool of its own, as its long packets take many buffers at once.
     fn open_kernel(
         &self,
         spec: &DeviceSpec,
@@ -129,7 +129,7 @@ impl DpdkBackend {
         af_packet::open(spec, name, options, &empty)
     }
 
-    /// Where a peer's frame comes into one buffer, or not at all.
+    /// Returns the pool of a virtual NIC, whose frames need one buffer each.
     fn vnic_pool(&self, options: DeviceOptions) -> Result<Mempool, MempoolError> {
         match options.mtu > DEFAULT_MTU {
             true => self.pool_of(u32::from(options.mtu) + FRAME_OVERHEAD),
@@ -155,7 +155,7 @@ impl DpdkBackend {
             rx_queues: wanted.clamp(1, info.max_rx_queues.max(1)),
             tx_queues: wanted.clamp(1, info.max_tx_queues.max(1)),
             rss_word: self.rss_word,
-            // What most devices have is not worth a refusal by those that cannot be told.
+            // Devices whose MTU cannot be set are not refused for the most common value.
             mtu: (options.mtu != DEFAULT_MTU && !is_af_packet).then_some(options.mtu),
             ..PortConfig::default()
         };
@@ -218,7 +218,7 @@ fn unsupported(device: String) -> OpenError {
     }
 }
 
-/// Empty packets of a pool, one at least if there is one.
+/// Returns a function that appends empty packets of a pool, at least one if there is one.
 fn empty_of(pool: Mempool) -> impl Fn(usize, &mut Burst<Mbuf>) + Send + Sync + 'static {
     move |len, burst| {
         if pool.alloc_some(len, burst) == 0 {
@@ -246,15 +246,15 @@ fn opened(attached: Attached) -> Opened<Mbuf> {
 
 /// The driver whose ports share their pool with the kernel.
 const AF_XDP: &str = "net_af_xdp";
-/// Buffers for each queue of such a port: what the kernel's rings hold, and as many again in flight.
+/// Number of buffers for each queue of such a port: the capacity of the kernel's rings, and as many again in flight.
 const AF_XDP_BUFFERS: u32 = 3 * 4096;
-/// Buffers of a pool for long frames: such a driver keeps none, so these are only what is on its way.
+/// Number of buffers of a pool for long frames: such a driver keeps none, so these are only packets in flight.
 const LONG_BUFFERS: u32 = 2047;
 
-/// Size of a frame beside its MTU in bytes: Ethernet header and two VLAN tags.
+/// Size of a frame's headers in bytes: Ethernet header and two VLAN tags.
 const FRAME_OVERHEAD: u32 = 22;
 
-/// The MTU of Ethernet.
+/// The MTU of Ethernet in bytes.
 pub(super) const DEFAULT_MTU: u16 = 1500;
 
 impl Backend for DpdkBackend {

@@ -1,22 +1,22 @@
-//! What DPDK's AF_PACKET driver has to be told so that it carries long frames: slots of its rings that hold
-//! them, and buffers that hold them in one piece. Its MTU is that of the interface and nobody else's.
+//! Options of DPDK's AF_PACKET driver for long frames: ring slots that hold them, and buffers that hold them in one
+//! piece. Its MTU is that of the interface and cannot be set.
 
 use millrace_dpdk::{DevArgs, Mbuf, RxQueue};
 
 use super::Burst;
 
-/// The driver.
+/// The name of the driver.
 pub(super) const DRIVER: &str = "net_af_packet";
-/// Size of a slot unless `framesz` says otherwise in bytes.
+/// The driver's default slot size in bytes (`framesz`).
 const SLOT_SIZE: u32 = 2048;
-/// Size of a slot that do not hold payload in bytes: the kernel's header and its alignment (84), Ethernet with two
-/// tags (22), and a tag more.
+/// Bytes of a slot that hold no payload: the kernel's header and its alignment (84), Ethernet with two tags (22), and
+/// one more tag.
 const SLOT_OVERHEAD: u32 = 128;
-/// Slots of a block of the ring, which is one piece of the kernel's memory.
+/// Slots of a block of the ring, which is contiguous memory of the kernel.
 const SLOTS_PER_BLOCK: u32 = 4;
 
-/// The options to add for frames with `mtu` bytes of payload; empty where those that are given say the sizes
-/// themselves, and where the driver's own do.
+/// Returns the options to add for frames with `mtu` bytes of payload; empty if the given options set the sizes, and if
+/// the driver's defaults suffice.
 pub(super) fn more_options(given: &DevArgs, mtu: u16) -> String {
     let slot_size = (u32::from(mtu) + SLOT_OVERHEAD).next_power_of_two();
     if slot_size <= SLOT_SIZE || given.option("framesz").is_some() || given.option("blocksz").is_some() {
@@ -25,17 +25,17 @@ pub(super) fn more_options(given: &DevArgs, mtu: u16) -> String {
     format!(",blocksz={},framesz={slot_size}", SLOTS_PER_BLOCK * slot_size)
 }
 
-/// How many bytes a buffer must hold: the driver copies a frame into one.
+/// Returns the minimum size of a buffer in bytes: the driver copies a frame into one buffer.
 pub(super) fn segment_size(devargs: &DevArgs) -> u32 {
     let given = devargs.option("framesz").and_then(|size| size.parse().ok());
     given.unwrap_or(SLOT_SIZE)
 }
 
-/// Bursts that are discarded at most: no more than what the rings of a queue hold.
+/// Maximum number of bursts that are discarded: the capacity of the rings of a queue.
 const STRAY_BURSTS: usize = 1024;
 
-/// Throws away what lies in the rings of a port that begins. The driver's sockets hear every interface of the
-/// network namespace until they are bound to theirs: those packets are nobody's business here.
+/// Discards the packets in the rings of a port that has just been opened. The driver's sockets receive from every
+/// interface of the network namespace until they are bound to their own.
 pub(super) fn discard_strays(queues: &mut [RxQueue]) {
     let mut burst: Burst<Mbuf> = Burst::new();
     for queue in queues {

@@ -1,4 +1,4 @@
-//! The control side's hold on a DPDK port: what it is, what it counted, and the rules that it applies by itself.
+//! The control side's handle of a DPDK port: its properties, its counters, and the rules that it applies by itself.
 
 use core::cell::Cell;
 use std::collections::BTreeMap;
@@ -7,24 +7,24 @@ use millrace_dpdk::{FlowAction, FlowHeader, FlowItem, FlowRule, FlowSpec, Port, 
 use millrace_types::Mac;
 
 use super::dpdk::DEFAULT_MTU;
-use super::steer::{Fate, Header, HeaderMatch, RuleId, SteerError, SteerRule, Steering, Steers};
+use super::steer::{Header, HeaderMatch, RuleId, SteerAction, SteerError, SteerRule, Steering, Steers};
 use super::{Device, DeviceInfo, DeviceStats, PortModes, kernel};
 
 pub(super) struct DpdkDevice {
-    /// Before the port: rules keep it from being closed.
+    /// Declared before the port, and so dropped before it: rules keep a port from being closed.
     rules: BTreeMap<RuleId, FlowRule>,
     rules_made: u64,
     port: Port,
     info: PortInfo,
     rx_queues: u16,
     steers: Steers,
-    /// What the kernel said last of the interface under the port, where there is one, and whether the link was up
-    /// then: asked again when that changes.
+    /// The last known state of the kernel interface under the port, if there is one: link up, rate in Mbit/s, modes.
+    /// Rate and modes are read again when the link changes.
     interface: Cell<Option<(bool, Option<u32>, PortModes)>>,
 }
 
 impl DpdkDevice {
-    /// Returns a port that runs.
+    /// Returns the handle of a port that runs.
     pub(super) fn new(port: Port, info: PortInfo, rx_queues: u16) -> DpdkDevice {
         let offload = port.flow_offload();
         DpdkDevice {
@@ -45,10 +45,10 @@ impl DpdkDevice {
 }
 
 impl DpdkDevice {
-    /// Whether the link is up, the rate in Mbit/s, and how the port is connected.
+    /// Returns true if the link is up, the rate in Mbit/s, and the link modes.
     fn connection(&self) -> (bool, Option<u32>, PortModes) {
         if let Some(interface) = self.port.kernel_interface() {
-            // The driver over an interface does not know.
+            // A driver over an interface does not know the link.
             let is_up = kernel::state(interface).is_ok_and(|state| state.is_running);
             let known = self.interface.get().filter(|(was_up, ..)| *was_up == is_up);
             let connection = known.unwrap_or_else(|| {
@@ -95,7 +95,7 @@ impl Device for DpdkDevice {
     }
 
     fn set_link(&mut self, up: bool) {
-        // Many virtual devices cannot; what the pipeline does with the port does not depend on it.
+        // Many virtual devices cannot; the pipeline's handling of the port does not depend on it.
         if let Err(error) = self.port.set_link(up) {
             tracing::debug!(%error, up, "the device's link stays as it is");
         }
@@ -110,10 +110,10 @@ impl Steering for DpdkDevice {
     fn install(&mut self, rule: &SteerRule) -> Result<RuleId, SteerError> {
         let items: Option<Vec<FlowItem>> = rule.headers.iter().map(item).collect();
         let items = items.ok_or(SteerError::Packet)?;
-        let spec = match rule.fate {
-            Fate::Queue(queue) => FlowSpec::new(items, [FlowAction::Queue(queue)]),
-            // Most drivers want to be told where a packet goes, too.
-            Fate::Mark(mark) => FlowSpec::new(items, [FlowAction::Mark(mark), FlowAction::Queue(0)]),
+        let spec = match rule.action {
+            SteerAction::Queue(queue) => FlowSpec::new(items, [FlowAction::Queue(queue)]),
+            // Most drivers require a queue beside the mark.
+            SteerAction::Mark(mark) => FlowSpec::new(items, [FlowAction::Mark(mark), FlowAction::Queue(0)]),
         };
         let rule = self
             .port

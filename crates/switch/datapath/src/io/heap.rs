@@ -1,4 +1,4 @@
-//! The backend that needs neither DPDK nor root: packets on the heap.
+//! A backend that needs neither DPDK nor root: packets are on the heap.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,21 +7,21 @@ use millrace_wire::{Frame, FramePool};
 use super::registry::Empty;
 use super::{Backend, DeviceOptions, DeviceSpec, MemoryPeer, OpenError, Opened, Registry, af_packet};
 
-/// Buffers in the pool.
+/// Number of buffers in the pool.
 const FRAMES_LEN: usize = 8192;
-/// Bytes that a buffer holds behind its headroom: the longest frame, 9,600 bytes, and a few tags.
+/// Size of a buffer behind its headroom in bytes: the longest frame, 9,600 bytes, and a few tags.
 const FRAME_SIZE: usize = 9728;
 
-/// Buffers in the pool of the kernel's interfaces: memory is taken for those that were filled once.
+/// Number of buffers in the pool of kernel interfaces; only buffers that were filled once take memory.
 const LONG_FRAMES_LEN: usize = 1024;
-/// Bytes that such a buffer holds: a TCP packet of 64 KiB in one piece, with what may be in front of it.
+/// Size of such a buffer in bytes: a TCP packet of 64 KiB in one piece, with the headers in front of it.
 const LONG_FRAME_SIZE: usize = 65_535 + 128;
 
 /// Opens memory, links, pcap files, taps, interfaces of the kernel and memifs.
 pub struct HeapBackend {
     pool: FramePool,
     len: usize,
-    /// Made with the first interface of the kernel.
+    /// Created with the first interface of the kernel.
     long: OnceLock<FramePool>,
     registry: Registry<Frame>,
 }

@@ -1,9 +1,9 @@
-//! The one place that speaks to the kernel about its interfaces by `ioctl`: makes a tap device, and asks an
-//! interface how it is and how it is connected.
+//! All `ioctl` requests to the kernel about its interfaces: creates a tap device, and reads the state and the link
+//! settings of an interface.
 //!
-//! A tap device made here has no offloads: no virtio header in front of frames (`IFF_NO_PI` without
-//! `IFF_VNET_HDR`) and none switched on (`TUNSETOFFLOAD` is never called), so that frames come one by one, not
-//! longer than the MTU, with their checksums.
+//! A tap device created here has no offloads: no virtio header in front of frames (`IFF_NO_PI` without `IFF_VNET_HDR`)
+//! and none enabled (`TUNSETOFFLOAD` is never called), so that frames come one by one, no longer than the MTU, with
+//! their checksums.
 
 #![allow(unsafe_code)]
 use std::fs::{File, OpenOptions};
@@ -14,7 +14,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use libc::{c_char, c_short, c_ulong, ifreq};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
-/// Words of each bit set of link modes, at most; there were 4 in Linux 6.12.
+/// Maximum number of words of each bit set of link modes; Linux 6.12 has 4.
 const MODE_WORDS: usize = 8;
 
 /// `struct ethtool_link_settings` with its three bit sets behind it (linux/ethtool.h).
@@ -27,7 +27,7 @@ struct RawSettings {
     phy_address: u8,
     autoneg: u8,
     mdio: [u8; 3],
-    /// Words of each set; negative: the kernel wants as many.
+    /// Number of words of each set; if negative, the number that the kernel requires.
     words: i8,
     more: [u8; 4],
     reserved: [u32; 7],
@@ -39,32 +39,32 @@ const GET_LINK_SETTINGS: u32 = 0x4c;
 /// `SIOCETHTOOL`.
 const ETHTOOL: c_ulong = 0x8946;
 
-/// How an interface is connected, in the numbers of `linux/ethtool.h`.
+/// The link settings of an interface, in the numbers of `linux/ethtool.h`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct LinkSettings {
-    /// Mbit/s, if known.
+    /// Rate in Mbit/s, if known.
     pub(super) speed: Option<u32>,
     pub(super) full_duplex: bool,
     /// `PORT_*`.
     pub(super) port: u8,
     pub(super) autoneg: bool,
-    /// Bits `ETHTOOL_LINK_MODE_*`.
+    /// Modes that the interface supports, as bits `ETHTOOL_LINK_MODE_*`; the two sets below likewise.
     pub(super) supported: Vec<u32>,
     pub(super) advertised: Vec<u32>,
     pub(super) peer: Vec<u32>,
 }
 
-/// How an interface is connected. Some drivers ask their firmware, so not to be called often.
+/// Returns the link settings of an interface. Some drivers ask their firmware, so call this rarely.
 ///
 /// # Errors
-/// What the kernel says: `EOPNOTSUPP` where the driver does not know.
+/// Returns the error of the kernel: `EOPNOTSUPP` if the driver does not know.
 pub(super) fn link_settings(name: &str) -> io::Result<LinkSettings> {
-    // SAFETY: it is of numbers only, and zeros are legal ones.
+    // SAFETY: the structure has integers only, for which zero is a valid value.
     let mut raw: RawSettings = unsafe { core::mem::zeroed() };
     raw.cmd = GET_LINK_SETTINGS;
     let socket = socket_for_requests()?;
     let mut request = request(name)?;
-    // Asked with no words, the kernel says how many it wants.
+    // A request with no words returns the number of words that the kernel requires.
     for _ in 0..2 {
         request.ifr_ifru.ifru_data = core::ptr::from_mut(&mut raw).cast();
         ask(&socket, ETHTOOL, &mut request)?;
@@ -96,38 +96,39 @@ pub(super) fn link_settings(name: &str) -> io::Result<LinkSettings> {
     })
 }
 
-/// What an interface says of itself.
+/// The state of an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct InterfaceState {
-    /// Its number.
+    /// Index of the interface.
     pub(super) index: u32,
-    /// True if somebody has taken it up.
+    /// True if the interface is set up.
     pub(super) is_up: bool,
     /// True if it is up and has a carrier.
     pub(super) is_running: bool,
-    /// Size of the longest packet from the IP header on in bytes.
+    /// The longest packet in bytes, from the IP header on.
     pub(super) mtu: u32,
-    /// Its address.
+    /// The MAC address.
     pub(super) mac: [u8; 6],
 }
 
-/// A request about the interface `name`, which must be of 1 to 15 bytes.
+/// Returns a request about the interface `name`, which must have 1 to 15 bytes.
 fn request(name: &str) -> io::Result<ifreq> {
-    // SAFETY: an ifreq of zeros is a legal one: an empty name, and a union of plain data.
+    // SAFETY: an ifreq of zeros is valid: an empty name, and a union of plain data.
     let mut request: ifreq = unsafe { core::mem::zeroed() };
     if name.is_empty() || name.len() >= request.ifr_name.len() {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     }
-    for (place, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *place = byte as c_char;
+    for (to, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = byte as c_char;
     }
     Ok(request)
 }
 
-/// Asks a file or socket something about an interface, which is one of the requests of this file.
+/// Sends one of the requests of this file about an interface to a file or socket.
 fn ask(fd: &impl AsRawFd, what: c_ulong, request: &mut ifreq) -> io::Result<()> {
-    // SAFETY: each request of this file takes a pointer to an ifreq, which is alive and writable during the call, as is
-    // what it points to, and the kernel keeps nothing of them. ETHTOOL writes as many words as it was told there are.
+    // SAFETY: each request of this file takes a pointer to an ifreq, which is alive and writable during the call, as
+    // is the structure that it points to, and the kernel keeps no reference to them. ETHTOOL writes as many words as
+    // the request says there are.
     let code = unsafe { libc::ioctl(fd.as_raw_fd(), what, core::ptr::from_mut(request)) };
     if code < 0 {
         return Err(io::Error::last_os_error());
@@ -135,17 +136,17 @@ fn ask(fd: &impl AsRawFd, what: c_ulong, request: &mut ifreq) -> io::Result<()> 
     Ok(())
 }
 
-/// Something to ask about any interface of this thread's network namespace.
+/// Returns a socket for requests about any interface of this thread's network namespace.
 fn socket_for_requests() -> io::Result<OwnedFd> {
     let flags = SockFlag::SOCK_CLOEXEC;
     Ok(socket(AddressFamily::Inet, SockType::Datagram, flags, None)?)
 }
 
-/// Makes a tap device, or takes one that is there and that nobody has. Reading and writing never block; each moves
-/// one frame.
+/// Creates a tap device, or opens an existing one that nobody uses. Reads and writes never block; each moves one
+/// frame.
 ///
 /// # Errors
-/// What the kernel says: `EPERM` without CAP_NET_ADMIN, `EBUSY` if somebody has it.
+/// Returns the error of the kernel: `EPERM` without CAP_NET_ADMIN, `EBUSY` if the device is in use.
 pub(super) fn create(name: &str) -> io::Result<File> {
     let file = OpenOptions::new()
         .read(true)
@@ -158,39 +159,39 @@ pub(super) fn create(name: &str) -> io::Result<File> {
     Ok(file)
 }
 
-/// Sets the longest payload of frames.
+/// Sets the MTU: the longest payload of a frame in bytes.
 ///
 /// # Errors
-/// What the kernel says.
+/// Returns the error of the kernel.
 pub(super) fn set_mtu(name: &str, mtu: u16) -> io::Result<()> {
     let mut request = request(name)?;
     request.ifr_ifru.ifru_mtu = mtu.into();
     ask(&socket_for_requests()?, libc::SIOCSIFMTU as c_ulong, &mut request)
 }
 
-/// How an interface is now.
+/// Returns the state of an interface now.
 ///
 /// # Errors
-/// What the kernel says: `ENODEV` if this network namespace has none of the name.
+/// Returns the error of the kernel: `ENODEV` if this network namespace has no interface of that name.
 pub(super) fn state(name: &str) -> io::Result<InterfaceState> {
     let socket = socket_for_requests()?;
     let mut asked = request(name)?;
     ask(&socket, libc::SIOCGIFFLAGS as c_ulong, &mut asked)?;
-    // SAFETY: the kernel has written this member, and any bytes are a legal number.
+    // SAFETY: the kernel has written this member, and any bytes are a valid number.
     let flags = i32::from(unsafe { asked.ifr_ifru.ifru_flags });
     let running = libc::IFF_UP | libc::IFF_RUNNING;
     ask(&socket, libc::SIOCGIFHWADDR as c_ulong, &mut asked)?;
-    // SAFETY: the kernel has written this member, and any bytes are a legal address.
+    // SAFETY: the kernel has written this member, and any bytes are a valid address.
     let address = unsafe { asked.ifr_ifru.ifru_hwaddr };
     let mut mac = [0; 6];
     for (byte, raw) in mac.iter_mut().zip(address.sa_data) {
         *byte = raw as u8;
     }
     ask(&socket, libc::SIOCGIFMTU as c_ulong, &mut asked)?;
-    // SAFETY: the kernel has written this member, and any bytes are a legal number.
+    // SAFETY: the kernel has written this member, and any bytes are a valid number.
     let mtu = unsafe { asked.ifr_ifru.ifru_mtu };
     ask(&socket, libc::SIOCGIFINDEX as c_ulong, &mut asked)?;
-    // SAFETY: the kernel has written this member, and any bytes are a legal number.
+    // SAFETY: the kernel has written this member, and any bytes are a valid number.
     let index = unsafe { asked.ifr_ifru.ifru_ifindex };
     Ok(InterfaceState {
         index: index.unsigned_abs(),

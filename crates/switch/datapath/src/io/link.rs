@@ -1,4 +1,4 @@
-//! A patch between two ports, of the same bridge or of two: what goes into one comes out of the other.
+//! A patch between two ports, of one bridge or of two: packets sent to one are received at the other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use super::{
     Burst, Device, DeviceInfo, DeviceSpec, DeviceStats, OpenError, Opened, PortModes, RxQueue, TxQueue,
 };
 
-/// Packets that fit into each direction.
+/// Capacity of each direction in packets.
 const QUEUE_LEN: usize = 1024;
 
 /// The two directions of a link. End 0 receives from the first pipe, end 1 from the second.
@@ -19,7 +19,7 @@ pub(super) struct Cable<P>([Arc<Pipe<P>>; 2]);
 
 struct Pipe<P> {
     packets: ArrayQueue<P>,
-    /// Whether somebody receives at the other side.
+    /// True if a port receives at the other end.
     attached: AtomicBool,
 }
 
@@ -40,7 +40,7 @@ impl<P: Send + 'static> Cable<P> {
     /// Opens an end that is free.
     ///
     /// # Errors
-    /// [`OpenError::Busy`] if both are taken.
+    /// Returns [`OpenError::Busy`] if both ends are in use.
     pub(super) fn open(&self, spec: &DeviceSpec) -> Result<Opened<P>, OpenError> {
         let free = |end: &usize| !self.0[*end].attached.swap(true, Ordering::AcqRel);
         let end = [0, 1].into_iter().find(free).ok_or_else(|| OpenError::Busy {
@@ -87,8 +87,8 @@ impl<P: Send> TxQueue<P> for Tx<P> {
         }
     }
 
-    /// Whoever sends it out of the switch cuts it.
-    fn takes_uncut(&mut self, _: &P, _: &Cut) -> bool {
+    /// Takes every GSO packet: the port by which it leaves the switch segments it.
+    fn takes_gso(&mut self, _: &P, _: &Cut) -> bool {
         true
     }
 }
@@ -113,7 +113,7 @@ impl<P: Send> Device for Link<P> {
         DeviceStats::default()
     }
 
-    /// The link is up when both ends are there; nobody else decides.
+    /// Does nothing: the link is up while both ends have a port.
     fn set_link(&mut self, _up: bool) {}
 }
 

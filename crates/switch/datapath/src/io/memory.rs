@@ -1,7 +1,8 @@
-//! A device whose other end is held by somebody in this process: what tests send and receive through.
+//! A device whose other end is in this process: tests send and receive through it.
 //!
-//! It has as many receive queues as are asked for and takes rules, which it applies to what is sent to the switch, as a
-//! NIC does that has rte_flow; it does not hash. So what no rule sends elsewhere comes to the first queue.
+//! It has as many receive queues as requested and takes rules, which it applies to the packets that are sent to the
+//! switch, as a NIC with rte_flow does; it does not hash. Packets that no rule steers therefore come to the first
+//! queue.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,20 +13,20 @@ use millrace_types::Mac;
 use millrace_wire::Packet;
 
 use super::registry::Allocate;
-use super::steer::{Fate, RuleId, SteerError, SteerRule, Steering, Steers};
+use super::steer::{RuleId, SteerAction, SteerError, SteerRule, Steering, Steers};
 use super::{
     Burst, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened, PortModes, RxQueue,
     TxQueue,
 };
 
-/// Packets that fit into each direction.
+/// Capacity of each direction in packets.
 const QUEUE_LEN: usize = 4096;
-/// Receive queues, at most.
+/// Maximum number of receive queues.
 const QUEUES_MAX: u16 = 16;
 
 struct Wire<P> {
     to_switch: ArrayQueue<P>,
-    /// The receive queues after the first, made when they are asked for first.
+    /// The receive queues after the first, created at their first use.
     more: OnceLock<Box<[ArrayQueue<P>]>>,
     rules: RwLock<BTreeMap<RuleId, SteerRule>>,
     rules_made: AtomicU64,
@@ -66,12 +67,12 @@ impl<P: Packet> MemoryPeer<P> {
         }
     }
 
-    /// Sends a frame towards the switch. Returns whether there was room.
+    /// Sends a frame towards the switch. Returns false if there was no room.
     pub fn send(&self, bytes: &[u8]) -> bool {
         (self.allocate)(bytes).is_some_and(|packet| self.send_packet(packet))
     }
 
-    /// Sends a packet towards the switch. Returns whether there was room.
+    /// Sends a packet towards the switch. Returns false if there was no room.
     pub fn send_packet(&self, mut packet: P) -> bool {
         let rules = self.wire.rules.read().unwrap_or_else(PoisonError::into_inner);
         let mut queue = 0;
@@ -79,15 +80,15 @@ impl<P: Packet> MemoryPeer<P> {
             if !rule.matches(packet.head()) {
                 continue;
             }
-            match rule.fate {
-                Fate::Queue(wanted) => queue = wanted,
-                Fate::Mark(mark) => packet.set_mark(mark),
+            match rule.action {
+                SteerAction::Queue(wanted) => queue = wanted,
+                SteerAction::Mark(mark) => packet.set_mark(mark),
             }
         }
         self.wire.queue(queue).push(packet).is_ok()
     }
 
-    /// The next packet that the switch sent, if there is one.
+    /// Returns the next packet that the switch sent, if there is one.
     pub fn receive(&self) -> Option<P> {
         self.wire.from_switch.pop()
     }
@@ -108,14 +109,14 @@ impl<P: Packet> MemoryPeer<P> {
         }
     }
 
-    /// Pulls or plugs the cable.
+    /// Sets the carrier of the link.
     pub fn set_link(&self, up: bool) {
         self.wire.link_up.store(up, Ordering::Relaxed);
     }
 }
 
 impl<P> Wire<P> {
-    /// A receive queue; the first, if there is none of that number.
+    /// Returns a receive queue; the first, if there is none of that number.
     fn queue(&self, number: u16) -> &ArrayQueue<P> {
         let more = self.more.get();
         let queue = more.and_then(|more| more.get(usize::from(number).checked_sub(1)?));
@@ -146,7 +147,7 @@ pub(super) fn open<P: Packet + 'static>(
         options.queues.clamp(1, QUEUES_MAX)
     };
     let make = || (1..wanted).map(|_| ArrayQueue::new(QUEUE_LEN)).collect();
-    // Once made, their number stays.
+    // The number of queues stays after they were created.
     let queues = wanted.min(1 + peer.wire.more.get_or_init(make).len() as u16);
     let rx = (0..queues).map(|queue| Box::new(Rx(wire(), queue)) as Box<dyn RxQueue<P>>);
     Ok(Opened {

@@ -1,8 +1,7 @@
-//! Where packets come from and go to: one trait for each direction of a queue, and one for what can open
+//! Devices, the sources and sinks of packets: one trait for each direction of a queue, and one for backends that open
 //! devices, so that the whole switch runs on DPDK, on pcap files or on memory alike.
 
 mod af_packet;
-mod bell;
 #[cfg(feature = "dpdk")]
 pub mod dpdk;
 #[cfg(feature = "dpdk")]
@@ -17,10 +16,11 @@ mod memory;
 mod modes;
 #[cfg(feature = "dpdk")]
 mod nodes;
+mod notifier;
 mod pcap;
 mod peer;
 mod registry;
-mod slot;
+mod ring_slot;
 mod socket_file;
 pub mod steer;
 mod tap;
@@ -44,12 +44,12 @@ pub use modes::{LinkModes, PortModes};
 pub use registry::Registry;
 pub use vnic::{SocketAccess, VnicKind, VnicSpec};
 
-/// Up to [`BURST`] packets.
+/// A burst: up to [`BURST`] packets.
 pub type Burst<P> = ArrayVec<P, BURST>;
 
 /// A receive queue of a device. One worker owns it.
 pub trait RxQueue<P>: Send {
-    /// Appends received packets to `burst` until it is full or none is left, and never waits.
+    /// Appends received packets to `burst` until it is full or none is left. Never waits.
     fn rx_burst(&mut self, burst: &mut Burst<P>);
 
     /// Returns the time at which the queue has a packet without further input; a time in the past if it has one now.
@@ -62,63 +62,62 @@ pub trait RxQueue<P>: Send {
 
 /// A transmit queue of a device. One worker owns it.
 pub trait TxQueue<P>: Send {
-    /// Sends packets from the front of `burst` and never waits. What the device does not take stays in
-    /// `burst`, in order.
+    /// Sends packets from the front of `burst`. Packets that the device does not take stay in `burst`, in order. Never
+    /// waits.
     fn tx_burst(&mut self, burst: &mut Burst<P>);
 
-    /// How many of the packets that it has just left, of `left`, it will never take: the first ones. They are dropped.
-    /// Only asked if it left some.
+    /// Returns the number of packets, of the `left` ones that the last [`Self::tx_burst`] has left, that the device
+    /// will never take: the first ones. They are dropped. Called only if some are left.
     fn refused(&self, left: usize) -> usize {
         let _ = left;
         0
     }
 
-    /// Returns true if packets that it took are on their way still, so that some which another queue of the same
-    /// device takes now might overtake them. What a device has taken has left; ports whose other end is one of our
-    /// threads ask it.
-    fn holds(&self) -> bool {
+    /// Returns true if packets that the queue took have not left yet, so that packets of another queue of the same
+    /// device might overtake them. False for devices, whose packets have left once they are taken; ports whose other
+    /// end is a thread of the switch override it.
+    fn has_in_flight(&self) -> bool {
         false
     }
 
-    /// Returns true if the device takes a packet that is to be cut as it is. Where not, its segments are sent in its
-    /// place.
-    fn takes_uncut(&mut self, packet: &P, cut: &Cut) -> bool {
+    /// Returns true if the device takes a GSO packet as it is. If not, its segments are sent in its place.
+    fn takes_gso(&mut self, packet: &P, cut: &Cut) -> bool {
         let _ = (packet, cut);
         false
     }
 }
 
-/// What a device is, as far as it says.
+/// The properties of a device, as far as it reports them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceInfo {
-    /// Its driver: `net_af_xdp`, `memory`.
+    /// The name of its driver: `net_af_xdp`, `memory`.
     pub driver: String,
-    /// Its MAC address.
+    /// The MAC address of the device.
     pub mac: Mac,
-    /// Link speed in Mbit/s; `None` if the device does not know.
+    /// Link speed in Mbit/s; `None` if unknown.
     pub speed_mbps: Option<u32>,
     /// True if the link is up.
     pub link_up: bool,
-    /// How it can be, and is, connected.
+    /// The link modes that it supports and uses.
     pub modes: PortModes,
-    /// The longest payload of a frame in bytes.
+    /// The MTU: the longest payload of a frame in bytes.
     pub mtu: u16,
-    /// NUMA node that the device is attached to, if known.
+    /// The NUMA node that the device is attached to; `None` if unknown.
     pub numa_node: Option<u32>,
-    /// Receive queues that are open.
+    /// Number of open receive queues.
     pub rx_queues: u16,
-    /// By what the device spreads flows over them (`ip,tcp,udp`), if it does.
+    /// The headers by which the device spreads flows over its receive queues (`ip,tcp,udp`); `None` if it does not.
     pub rss: Option<String>,
-    /// Which rules the device takes (`flows,marks`), if any: [`steer::Steers`].
+    /// The types of rules that the device takes (`flows,marks`), if any: [`steer::Steers`].
     pub offload: Option<String>,
 }
 
-/// What a device counted since it was opened, beyond what workers count themselves.
+/// The counters of a device since it was opened, beyond those of the workers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DeviceStats {
-    /// Packets that the device dropped because nobody fetched them in time.
+    /// Packets that the device dropped because no worker fetched them in time.
     pub rx_missed: u64,
-    /// Packets that arrived broken.
+    /// Packets that arrived damaged.
     pub rx_errors: u64,
     /// Packets that arrived when no buffer was free.
     pub rx_no_buffer: u64,
@@ -126,50 +125,50 @@ pub struct DeviceStats {
     pub tx_errors: u64,
 }
 
-/// The control side's hold on an open device. Queues are with the workers.
+/// The control side's handle of an open device. The workers have its queues.
 pub trait Device: Send {
-    /// What the device says of itself now.
+    /// Returns the properties of the device now.
     fn info(&self) -> DeviceInfo;
 
-    /// What the device counted.
+    /// Returns the counters of the device.
     fn stats(&self) -> DeviceStats;
 
-    /// Brings the link up or down, where the device can.
+    /// Sets the link up or down, if the device can.
     fn set_link(&mut self, up: bool);
 
-    /// Returns true if packets come from it that are to be cut into segments ([`Packet::segment_size`]).
-    fn gives_uncut(&self) -> bool {
+    /// Returns true if the device delivers GSO packets ([`Packet::segment_size`]).
+    fn delivers_gso(&self) -> bool {
         false
     }
 
-    /// The part that takes rules, if there is one.
+    /// Returns the interface for rules, if the device takes any.
     fn steering(&mut self) -> Option<&mut dyn steer::Steering> {
         None
     }
 }
 
-/// A device that has just been opened: its queues go to workers.
+/// A device that has just been opened. Its queues go to workers.
 pub struct Opened<P> {
-    /// Receive queues, at least one, but for a logical port.
+    /// Receive queues, at least one, except for a logical port.
     pub rx: Vec<Box<dyn RxQueue<P>>>,
-    /// Transmit queues, at least one. Workers that get none hand their packets to one that did.
+    /// Transmit queues, at least one. Workers that get none forward their packets to a worker that got one.
     pub tx: Vec<Box<dyn TxQueue<P>>>,
-    /// Dropped last, after the queues: closes the device.
+    /// The device, which closes when this is dropped: after the queues.
     pub device: Box<dyn Device>,
 }
 
-/// Which device a port is.
+/// The type and address of a device.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum DeviceSpec {
-    /// A NIC by PCI address: `0000:01:00.0`.
+    /// A NIC, by PCI address: `0000:01:00.0`.
     Pci(String),
-    /// A DPDK virtual device by its devargs: `net_af_xdp0,iface=veth1`.
+    /// A DPDK virtual device, by its devargs: `net_af_xdp0,iface=veth1`.
     Vdev(String),
-    /// Capture files: packets come from one and go to the other.
+    /// Capture files: packets are received from one and sent to the other.
     Pcap {
-        /// Replayed once, or again and again.
+        /// The file that is replayed, once or repeatedly.
         rx: Option<PathBuf>,
-        /// Created, or overwritten.
+        /// The file that is created or overwritten.
         tx: Option<PathBuf>,
         /// True if `rx` starts over at its end.
         repeat: bool,
@@ -178,11 +177,11 @@ pub enum DeviceSpec {
     Link(String),
     /// A tap device of the kernel, by the name of its interface.
     Tap(String),
-    /// An interface that the kernel has, by its name.
+    /// An existing interface of the kernel, by its name.
     Kernel(String),
-    /// A virtual machine, a container or a process, met at a socket.
+    /// The virtual NIC of a virtual machine, a container or a process, by its socket.
     Vnic(VnicSpec),
-    /// A device whose other end is held by a test in this process.
+    /// A device whose other end a test in this process holds.
     Memory(String),
 }
 
@@ -207,14 +206,14 @@ impl fmt::Display for DeviceSpec {
     }
 }
 
-/// How to open a device.
+/// The options for opening a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeviceOptions {
-    /// Wanted pairs of queues, at least 1; a device may give fewer.
+    /// The wanted number of queue pairs, at least 1; a device may provide fewer.
     pub queues: u16,
     /// True if one queue is enough unless the device spreads flows over several by itself.
     pub only_if_spread: bool,
-    /// Longest payload of a frame in bytes.
+    /// The MTU: the longest payload of a frame in bytes.
     pub mtu: u16,
 }
 
@@ -227,17 +226,17 @@ impl DeviceOptions {
     };
 }
 
-/// Why a device cannot be opened, and what to do about it.
+/// The reason why a device cannot be opened, and the next step.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// This process was built or started without what the device needs.
+    /// The process was built or started without a part that the device needs.
     #[error("{device}: {reason}. To fix it: {remedy}")]
     Unsupported {
         /// The device.
         device: String,
-        /// What is missing.
+        /// The missing part.
         reason: String,
-        /// What to do.
+        /// The next step.
         remedy: String,
     },
     /// There is no such device.
@@ -245,37 +244,37 @@ pub enum OpenError {
     Missing {
         /// The device.
         device: String,
-        /// What was looked for.
+        /// The name or path that was looked up.
         reason: String,
-        /// What to do.
+        /// The next step.
         remedy: String,
     },
-    /// Somebody else has it.
+    /// Another user has the device.
     #[error("{device}: in use: {reason}. To fix it: {remedy}")]
     Busy {
         /// The device.
         device: String,
-        /// By whom, as far as known.
+        /// The other user, as far as known.
         reason: String,
-        /// What to do.
+        /// The next step.
         remedy: String,
     },
-    /// The driver cannot; it says why and what to do.
+    /// The driver cannot open it; its error has the reason and the next step.
     #[error("{source}")]
     Driver {
         /// The device.
         device: String,
-        /// What the driver said.
+        /// The error of the driver.
         source: Box<dyn core::error::Error + Send + Sync>,
     },
-    /// The device is there and refuses.
+    /// The device exists and cannot be opened.
     #[error("{device}: cannot be opened: {reason}. To fix it: {remedy}")]
     Failed {
         /// The device.
         device: String,
-        /// What it said.
+        /// The error.
         reason: String,
-        /// What to do.
+        /// The next step.
         remedy: String,
     },
 }
@@ -285,24 +284,24 @@ pub trait Backend: Send + Sync + 'static {
     /// The packet buffer.
     type Packet: Packet + 'static;
 
-    /// Whatever a worker's thread must hold while it runs.
+    /// The value that a worker's thread holds while it runs.
     type Registration;
 
-    /// A packet with these bytes; `None` when no buffer is free. Not for workers.
+    /// Returns a packet with these bytes, or `None` if no buffer is free. Not for workers.
     fn packet(&self, bytes: &[u8]) -> Option<Self::Packet>;
 
     /// Opens a device.
     ///
     /// # Errors
-    /// [`OpenError`], with a remedy.
+    /// Returns [`OpenError`], which has the next step.
     fn open(&self, spec: &DeviceSpec, options: DeviceOptions) -> Result<Opened<Self::Packet>, OpenError>;
 
-    /// Called once on the thread of each worker, before its first burst.
+    /// Registers the calling thread, a worker's, before its first burst.
     ///
     /// # Errors
-    /// What to tell a person when the thread cannot become a worker.
+    /// Returns the reason, for people, if the thread cannot become a worker.
     fn register_worker(&self) -> Result<Self::Registration, String>;
 
-    /// Buffers: `(in use, in all)`, where buffers come from a pool.
+    /// Returns the number of buffers in use, and in the pool; `None` without a pool.
     fn buffers(&self) -> Option<(usize, usize)>;
 }

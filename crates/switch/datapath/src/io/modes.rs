@@ -1,11 +1,17 @@
-//! How a port can be connected and is, in the words of OpenFlow (`OFPPF_*`, section 7.2.1), whoever tells it: the
-//! kernel about its interfaces, or a driver of DPDK.
+//! The link modes that a port supports and uses, as bits `OFPPF_*` (OpenFlow 1.3.5, section 7.2.1), whether the kernel
+//! or a driver of DPDK reports them.
 
 use core::ops::BitOr;
 
 use super::kernel::LinkSettings;
 
-/// Rates, media and what else two ends of a cable agree on: the bits `OFPPF_*`.
+/// Rates, media and other properties that the two ends of a cable negotiate: the bits `OFPPF_*`.
+///
+/// ```text
+///  bit  0     1     2     3     4     5     6     7     8     9     10    11     12    13      14    15
+///       10M   10M   100M  100M  1G    1G    10G   40G   100G  1T    other copper fiber autoneg pause pause_asym
+///       half  full  half  full  half  full
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct LinkModes(pub u32);
 
@@ -16,14 +22,14 @@ impl LinkModes {
     pub const COPPER: LinkModes = LinkModes(1 << 11);
     /// Fiber.
     pub const FIBER: LinkModes = LinkModes(1 << 12);
-    /// The ends agree on a rate.
+    /// Autonegotiation of the rate.
     pub const AUTONEG: LinkModes = LinkModes(1 << 13);
-    /// Pauses of both ends.
+    /// Pause frames in both directions.
     pub const PAUSE: LinkModes = LinkModes(1 << 14);
-    /// Pauses of one end.
+    /// Pause frames in one direction.
     pub const PAUSE_ASYM: LinkModes = LinkModes(1 << 15);
 
-    /// Returns a rate in Mbit/s. Half duplex exists up to 1 Gbit/s.
+    /// Returns the bit of a rate in Mbit/s. Half duplex exists up to 1 Gbit/s.
     pub const fn rate(mbps: u32, full_duplex: bool) -> LinkModes {
         let bit = match (mbps, full_duplex) {
             (10, false) => 0,
@@ -41,7 +47,7 @@ impl LinkModes {
         LinkModes(1 << bit)
     }
 
-    /// What a bit `ETHTOOL_LINK_MODE_*` of `linux/ethtool.h` means here.
+    /// Returns the mode of a bit `ETHTOOL_LINK_MODE_*` of `linux/ethtool.h`.
     const fn of_ethtool(bit: usize) -> LinkModes {
         match bit {
             0 => LinkModes::rate(10, false),
@@ -58,7 +64,7 @@ impl LinkModes {
             14 => LinkModes::PAUSE_ASYM,
             23..=26 => LinkModes::rate(40_000, true),
             36..=39 | 57..=61 | 75..=79 => LinkModes::rate(100_000, true),
-            // Other connectors, and error correction.
+            // Other connectors, and forward error correction.
             8 | 9 | 11 | 16 | 49..=51 | 74 => LinkModes(0),
             _ => LinkModes::OTHER,
         }
@@ -80,23 +86,23 @@ impl BitOr for LinkModes {
     }
 }
 
-/// What a port is doing, says that it can, can, and what the other end says that it can. Nothing where nobody knows.
+/// The modes of a port; none where they are unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PortModes {
-    /// What it is doing.
+    /// The modes in use.
     pub current: LinkModes,
-    /// What it offers.
+    /// The modes that the port advertises.
     pub advertised: LinkModes,
-    /// What it can.
+    /// The modes that the port supports.
     pub supported: LinkModes,
-    /// What the other end offers.
+    /// The modes that the other end advertises.
     pub peer: LinkModes,
-    /// The highest rate that it can have, Mbit/s.
+    /// The highest supported rate in Mbit/s.
     pub max_mbps: Option<u32>,
 }
 
 impl PortModes {
-    /// What is known of a port with these rates, all in Mbit/s.
+    /// Returns the modes of a port with these rates, all in Mbit/s: the rate `now`, and the rates that it can have.
     pub fn of_rates(now: Option<u32>, full_duplex: bool, autoneg: bool, can: &[u32]) -> PortModes {
         let negotiates = if autoneg { LinkModes::AUTONEG } else { LinkModes(0) };
         let supported = can
@@ -121,7 +127,7 @@ impl PortModes {
         }
     }
 
-    /// What the kernel says.
+    /// Returns the modes that the kernel reports.
     pub(super) fn of_settings(settings: &LinkSettings) -> PortModes {
         let medium = match settings.port {
             // PORT_TP, PORT_FIBRE and PORT_DA.
@@ -145,7 +151,7 @@ impl PortModes {
     }
 }
 
-/// Returns the highest rate among modes, Mbit/s.
+/// Returns the highest rate among modes, in Mbit/s.
 fn highest(modes: LinkModes) -> Option<u32> {
     let rates = [1_000_000, 100_000, 40_000, 10_000, 1_000, 100, 10];
     let has = |mbps: &u32| {
@@ -161,7 +167,7 @@ mod tests {
 
     #[test]
     fn what_ethtool_says_of_a_gigabit_port_is_what_openflow_calls_it() {
-        // ethtool of an e1000e: 10 to 1000baseT, autonegotiation, twisted pair; pause frames offered.
+        // ethtool of an e1000e: 10 to 1000baseT, autonegotiation, twisted pair; pause frames advertised.
         let settings = LinkSettings {
             speed: Some(1000),
             full_duplex: true,

@@ -1,20 +1,21 @@
 //! A pool of packet buffers for each NUMA node that has devices: a NIC writes packets into memory of its own node, or
-//! all of them cross the link between the sockets.
+//! all of them would cross the link between the sockets.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Pools by node.
+/// The pools, by node.
 pub(super) struct Nodes<P> {
-    /// For devices that have no node, and on machines with one.
+    /// The pool for devices without a node, and on machines with one node.
     home: P,
-    /// True if the machine has several.
+    /// True if the machine has several nodes.
     are_several: bool,
     others: Mutex<BTreeMap<u16, P>>,
 }
 
 impl<P: Copy> Nodes<P> {
-    /// `home` is a pool that is there already, and `online` what the kernel says of the machine's nodes (`0`, `0-1`).
+    /// Returns the pools of a machine. `home` is an existing pool, and `online` the kernel's list of the machine's
+    /// nodes (`0`, `0-1`).
     pub(super) fn new(home: P, online: &str) -> Nodes<P> {
         Nodes {
             home,
@@ -33,8 +34,8 @@ impl<P: Copy> Nodes<P> {
         self.home
     }
 
-    /// The pool of a node, made when it is needed first. Where it cannot be made, as EAL has no memory there, buffers come
-    /// from another node: slower, and better than no port.
+    /// Returns the pool of a node, which is created when it is needed first. If it cannot be created because EAL has
+    /// no memory there, buffers come from another node: slower, and better than no port.
     pub(super) fn near<E: core::fmt::Display>(
         &self,
         node: Option<u16>,

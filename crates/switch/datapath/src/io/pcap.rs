@@ -1,6 +1,6 @@
-//! Capture files as a device: replay one, record into another.
+//! Capture files as a device: replays one file, and records into another.
 //!
-//! A file that is repeated is read into memory first, so that replaying costs a copy and no disk.
+//! The file to replay is read into memory first, so that replaying costs a copy and no disk access.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -16,7 +16,7 @@ use super::{
     Burst, Device, DeviceInfo, DeviceSpec, DeviceStats, OpenError, Opened, PortModes, RxQueue, TxQueue,
 };
 
-/// The longest frame that is written whole.
+/// The longest frame that is recorded without truncation, in bytes.
 const SNAPLEN: u32 = 65_535;
 
 pub(super) fn open<P: Packet + 'static>(
@@ -108,7 +108,7 @@ impl<P: Packet> RxQueue<P> for Replay<P> {
             let Some(frame) = self.frames.get(self.at) else {
                 return;
             };
-            // No buffer is free: try the same frame again at the next burst.
+            // No buffer is free: the same frame is tried again at the next burst.
             let Some(packet) = (self.allocate)(frame) else {
                 return;
             };
@@ -121,7 +121,7 @@ impl<P: Packet> RxQueue<P> for Replay<P> {
     }
 }
 
-/// Writes what it gets; without a file, swallows it.
+/// Records sent packets; without a file, discards them.
 struct Record {
     writer: Option<PcapWriter<BufWriter<File>>>,
 }

@@ -1,4 +1,4 @@
-//! What ports have in common whose other end is a process that need not be trusted: memif, and vhost-user.
+//! Common parts of ports whose other end is a process that need not be trusted: memif and vhost-user.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,7 +12,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::vnic::VnicSpec;
 use super::{DeviceStats, OpenError};
 
-/// Has a thread look around. Ours alone, so that a write never waits.
+/// Wakes a control thread. Only this process has the eventfd, so a write never blocks.
 pub(super) struct Wake(OwnedFd);
 
 impl Wake {
@@ -21,7 +21,7 @@ impl Wake {
     }
 
     pub(super) fn wake(&self) {
-        // Full: it was woken often enough.
+        // A full counter has woken the thread already.
         let _full = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
@@ -36,7 +36,7 @@ impl AsFd for Wake {
     }
 }
 
-/// What is counted beside packets.
+/// Counters of a port beside those of packets.
 #[derive(Default)]
 pub(super) struct Counters {
     pub(super) rx_errors: AtomicU64,
@@ -60,35 +60,37 @@ pub(super) fn count(counter: &AtomicU64, by: usize) {
     counter.fetch_add(by as u64, Ordering::Relaxed);
 }
 
-/// When the log was told of a port's peers, so that those who come again and again do not fill it.
+/// Logs the ends of a port's connections, at most one in each [`LOG_INTERVAL`], so that peers that reconnect all the
+/// time do not fill the log.
 #[derive(Default)]
-pub(super) struct Told(Mutex<Telling>);
+pub(super) struct CloseLog(Mutex<CloseLogState>);
 
 #[derive(Default)]
-struct Telling {
+struct CloseLogState {
     last: Option<Instant>,
-    untold: u64,
+    suppressed: u64,
 }
 
-/// How often the log is told of a port's peers, at most.
-const TELL_EVERY: Duration = Duration::from_secs(1);
+/// Minimum interval between two log lines of a port.
+const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
-impl Told {
-    /// Tells the log why a peer was sent away, with how often that was not told.
-    pub(super) fn tell(&self, device: &str, reason: &dyn core::fmt::Display) {
-        let mut telling = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+impl CloseLog {
+    /// Logs why a connection was closed, with the number of closes that were not logged since the last one.
+    pub(super) fn log(&self, device: &str, reason: &dyn core::fmt::Display) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        if telling.last.is_some_and(|last| now - last < TELL_EVERY) {
-            telling.untold += 1;
+        if state.last.is_some_and(|last| now - last < LOG_INTERVAL) {
+            state.suppressed += 1;
             return;
         }
-        telling.last = Some(now);
-        let untold = core::mem::take(&mut telling.untold);
-        tracing::warn!(device, %reason, untold, "a peer was sent away");
+        state.last = Some(now);
+        let suppressed = core::mem::take(&mut state.suppressed);
+        tracing::warn!(device, %reason, suppressed, "peer connection closed");
     }
 }
 
-/// One that is the same each time: locally administered, by the name of the interface.
+/// Returns the MAC address of a port: locally administered, and derived from the name, so that it is the same at each
+/// start.
 pub(super) fn mac_of(spec: &VnicSpec) -> Mac {
     let mut hasher = DefaultHasher::new();
     spec.hash(&mut hasher);

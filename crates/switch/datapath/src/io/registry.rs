@@ -1,5 +1,5 @@
-//! The devices that need no driver: memory, links, pcap files, taps, interfaces of the kernel, memif and vhost-user, for any
-//! type of packet.
+//! The devices that need no driver: memory, links, pcap files, taps, interfaces of the kernel, memif and vhost-user,
+//! for any type of packet.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,35 +11,36 @@ use super::vnic::{VnicKind, VnicSpec};
 use super::{Burst, DeviceOptions, DeviceSpec, OpenError, Opened, af_packet, pcap, tap, vhost};
 use millrace_wire::Packet;
 
-/// Makes a packet from bytes; `None` when no buffer is free.
+/// Returns a packet with these bytes, or `None` if no buffer is free.
 pub(crate) type Allocate<P> = Arc<dyn Fn(&[u8]) -> Option<P> + Send + Sync>;
 
-/// Adds at most so many empty packets to a burst: fewer when buffers are short. For workers, too.
+/// Appends at most so many empty packets to a burst, fewer if buffers are short. For workers, too.
 pub(crate) type Empty<P> = Arc<dyn Fn(usize, &mut Burst<P>) + Send + Sync>;
 
-/// Opens driverless devices, and remembers those that have two ends.
+/// Opens devices without a driver, and keeps those that have two ends.
 pub struct Registry<P> {
     allocate: Allocate<P>,
     empty: Empty<P>,
     memifs: Sockets,
-    bears_shrinking: bool,
+    accepts_unsealed: bool,
     links: Mutex<HashMap<String, Cable<P>>>,
     memories: Mutex<HashMap<String, MemoryPeer<P>>>,
 }
 
 impl<P: Packet + 'static> Registry<P> {
-    /// Devices whose packets `allocate` makes from bytes, and `empty` for them to fill: at most so many, added to a burst.
-    /// `bears_shrinking` says whether a SIGBUS by a peer that takes memory back is borne.
+    /// Returns a registry. `allocate` makes packets from bytes; `empty` appends at most so many empty packets to a
+    /// burst, for devices to fill. `accepts_unsealed` is true if this process survives a SIGBUS that a peer causes
+    /// when it shrinks the memory that it shares.
     pub fn new(
         allocate: impl Fn(&[u8]) -> Option<P> + Send + Sync + 'static,
         empty: impl Fn(usize, &mut Burst<P>) + Send + Sync + 'static,
-        bears_shrinking: bool,
+        accepts_unsealed: bool,
     ) -> Registry<P> {
         Registry {
             allocate: Arc::new(allocate),
             empty: Arc::new(empty),
-            memifs: Sockets::new(bears_shrinking),
-            bears_shrinking,
+            memifs: Sockets::new(accepts_unsealed),
+            accepts_unsealed,
             links: Mutex::default(),
             memories: Mutex::default(),
         }
@@ -59,10 +60,10 @@ impl<P: Packet + 'static> Registry<P> {
             .clone()
     }
 
-    /// Opens a driverless device; `None` for one that needs a driver.
+    /// Opens a device without a driver; `None` for a device that needs one.
     ///
     /// # Errors
-    /// [`OpenError`], with a remedy.
+    /// Returns [`OpenError`], which has the next step.
     pub fn open(&self, spec: &DeviceSpec, options: DeviceOptions) -> Option<Result<Opened<P>, OpenError>> {
         match spec {
             DeviceSpec::Memory(name) => Some(memory::open(spec, options, &self.memory(name))),
@@ -93,7 +94,7 @@ impl<P: Packet + 'static> Registry<P> {
     ) -> Option<Result<Opened<P>, OpenError>> {
         match vnic.kind {
             VnicKind::Memif { id } => Some(self.memifs.open(vnic, id, options, empty)),
-            VnicKind::Vhost { tso } => Some(vhost::open(vnic, tso, options, empty, self.bears_shrinking)),
+            VnicKind::Vhost { tso } => Some(vhost::open(vnic, tso, options, empty, self.accepts_unsealed)),
             VnicKind::VirtioUser { .. } => None,
         }
     }

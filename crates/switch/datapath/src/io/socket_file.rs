@@ -1,9 +1,9 @@
-//! The socket files that the switch makes for virtual NICs: who may connect is said by the file, so it must never, not
-//! for a moment, be open to everyone, and nothing that is not ours is put aside for it.
+//! The socket files that the switch creates for virtual NICs. The file's permissions say who may connect, so it must
+//! never, not for a moment, be open to everyone, and no file of others is removed for it.
 //!
-//! Drivers make the file, by the path, when a port is opened. [`SocketFile::make`] has them do it on a thread with a file
-//! mode mask of its own, so that the file comes into the world for this process's user alone; then it gets the owner,
-//! group and permissions that were asked for.
+//! Drivers create the file, by its path, when a port is opened. [`SocketFile::make`] runs them on a thread with a file
+//! mode mask of its own, so that the file is created for this process's user alone; then the file gets the configured
+//! owner, group and permissions.
 
 use std::fs;
 use std::io;
@@ -20,19 +20,19 @@ use nix::unistd::{Gid, Group, Uid, User, fchownat};
 use super::OpenError;
 use super::vnic::SocketAccess;
 
-/// A socket file of ours. Dropping it removes the file, if it is still the one that was made.
+/// A socket file of this process. Dropping it removes the file, if it is still the one that was created.
 #[derive(Debug)]
 pub(super) struct SocketFile {
     path: PathBuf,
-    /// Device and inode.
+    /// Device and inode numbers.
     identity: Option<(u64, u64)>,
 }
 
 impl SocketFile {
-    /// Has `open` make the socket `path`, for those whom `access` names.
+    /// Calls `open`, which creates the socket `path`, and gives the file the rights in `access`.
     ///
     /// # Errors
-    /// [`OpenError`], which names the file or the account; and those of `open`.
+    /// Returns [`OpenError`], which names the file or the account; and the errors of `open`.
     pub(super) fn make<T: Send>(
         path: &Path,
         access: &SocketAccess,
@@ -69,7 +69,7 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // The drivers remove it, too, and another may have taken the place.
+        // Drivers remove the file, too, and another socket may have been created at its path.
         if self.identity.is_some() && identity(&self.path) == self.identity {
             let _ = fs::remove_file(&self.path);
         }
@@ -81,7 +81,8 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     file.file_type().is_socket().then(|| (file.dev(), file.ino()))
 }
 
-/// Where everyone may put aside anyone's files, a socket can be replaced by a trap.
+/// Returns an error if everyone may rename files in the folder of the socket, so that it could be replaced by another
+/// one.
 fn look_at_folder(path: &Path) -> Result<(), OpenError> {
     let device = || path.display().to_string();
     let folder = path.parent().unwrap_or(Path::new("/"));
@@ -101,7 +102,7 @@ fn look_at_folder(path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Makes place: removes a socket that nobody listens to, as a process leaves it that is killed, and nothing else.
+/// Removes a socket file that nobody listens to, as a killed process leaves it, and no other file.
 fn clear(path: &Path) -> Result<(), OpenError> {
     let device = || path.display().to_string();
     let found = match fs::symlink_metadata(path) {
@@ -143,8 +144,8 @@ fn clear(path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Whether a process has this socket. Asked with a type that no virtual NIC has, so that its owner notices nothing: the
-/// kernel says `EPROTOTYPE` where somebody is, and `ECONNREFUSED` where nobody is.
+/// Returns true if a process listens at this socket. The request uses a type that no virtual NIC has, so that the
+/// listener does not notice it: the kernel returns `EPROTOTYPE` if there is a listener, and `ECONNREFUSED` if not.
 fn is_served(path: &Path) -> nix::Result<bool> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let socket = socket(AddressFamily::Unix, SockType::Datagram, flags, None)?;
@@ -155,10 +156,10 @@ fn is_served(path: &Path) -> nix::Result<bool> {
     }
 }
 
-/// Says why a peer's socket cannot be connected to, before a driver does with fewer words.
+/// Returns the reason why a peer's socket cannot be connected to, before a driver fails with a shorter message.
 ///
 /// # Errors
-/// [`OpenError::Missing`].
+/// Returns [`OpenError::Missing`].
 #[cfg(any(test, feature = "dpdk"))]
 pub(super) fn expect_peer(path: &Path) -> Result<(), OpenError> {
     let reason = match is_served(path) {
@@ -173,7 +174,7 @@ pub(super) fn expect_peer(path: &Path) -> Result<(), OpenError> {
     })
 }
 
-/// Calls `open` on a thread whose new files are for this process's user alone, and which may not be executed.
+/// Calls `open` on a thread whose new files are not executable and for this process's user alone.
 fn privately<T: Send>(
     path: &Path,
     open: impl FnOnce() -> Result<T, OpenError> + Send,
@@ -187,7 +188,7 @@ fn privately<T: Send>(
     std::thread::scope(|scope| {
         let work = || {
             let _log_here = tracing::dispatcher::set_default(&subscriber);
-            // From here on this thread's mask is not that of the process.
+            // From here on this thread has a mask of its own.
             unshare(CloneFlags::CLONE_FS)
                 .map_err(|error| failed(format!("no file mode mask of its own: {error}")))?;
             umask(Mode::from_bits_truncate(0o177));

@@ -1,103 +1,103 @@
-//! What a device can take off the workers' hands: sending packets that match a rule to one of its queues, and putting a
-//! number on them that saves the worker from looking into them.
+//! Flow rules that a device applies by itself: it steers packets that match to one of its queues, or marks them so
+//! that the worker need not parse them.
 //!
 //! # Queues
-//! Hardly any NIC hashes MPLS: all of it comes to one queue. Where a device takes rules, has several queues and does not
-//! hash labels, [`label_rules`] spread it by the low bits of the outermost label, from the moment the port opens.
+//! Hardly any NIC hashes MPLS: all of it comes to one queue. If a device takes rules, has several queues and does not
+//! hash labels, [`label_rules`] spread MPLS by the low bits of the outermost label, from the moment the port opens.
 //!
 //! # Marks
-//! The mark of a flow is what the worker would have computed ([`FlowHash`]), so that packets come to the same bucket with
-//! and without it: before the rule is there, when the device refuses it, and after it is gone. A device that marks wrongly
-//! can disturb order, and nothing else.
+//! The mark of a flow is the hash that the worker would compute ([`FlowHash`]), so that packets come to the same
+//! bucket with and without it: before the rule exists, if the device refuses it, and after it is removed. A device
+//! that marks wrongly can disturb order, and nothing else.
 //!
-//! Behind the trait are rte_flow (`dpdk`, drivers that have it) and the memory device, which applies rules as a NIC would
-//! and so shows what happens above one.
+//! The trait is implemented with rte_flow (`dpdk`, drivers that have it) and by the memory device, which applies rules
+//! as a NIC would, for tests of the layers above.
 //!
 //! [`FlowHash`]: crate::spread::FlowHash
 
 use thiserror::Error;
 
-/// A kind of header.
+/// The type of a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Header {
     /// Ethernet, 14 bytes.
     Ethernet,
-    /// The control information of a VLAN tag and the EtherType behind it, 4 bytes.
+    /// The tag control information of a VLAN tag and the EtherType behind it, 4 bytes.
     Vlan,
     /// A label stack entry, 4 bytes.
     Mpls,
     /// IPv4 without options, 20 bytes.
     Ipv4,
-    /// The ports of TCP.
+    /// The ports of TCP, 4 bytes.
     Tcp,
-    /// The ports of UDP.
+    /// The ports of UDP, 4 bytes.
     Udp,
 }
 
-/// A header that packets must have; the first bytes of it under a mask, as on the wire.
+/// A header that packets must have, and a masked match of its first bytes, as on the wire.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HeaderMatch {
-    /// Which.
+    /// The type of the header.
     pub header: Header,
-    /// What its bytes are, where the mask has ones.
+    /// The values of its first bytes where the mask has ones.
     pub bytes: Vec<u8>,
-    /// As many.
+    /// The mask; as long as `bytes`.
     pub mask: Vec<u8>,
 }
 
-/// What the device does with a packet that matches.
+/// The action of a device on a packet that matches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fate {
-    /// It comes to this receive queue.
+pub enum SteerAction {
+    /// Steers the packet to this receive queue.
     Queue(u16),
-    /// It carries this number and comes to the queue that it would have come to. Where a driver wants a queue, to 0.
+    /// Sets this mark, and leaves the queue as it is. Drivers that need a queue steer to queue 0.
     Mark(u32),
 }
 
 /// A rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SteerRule {
-    /// From the outermost in.
+    /// The headers, from the outermost in.
     pub headers: Vec<HeaderMatch>,
-    /// What happens.
-    pub fate: Fate,
+    /// The action on packets that match.
+    pub action: SteerAction,
 }
 
-/// Names a rule of one device.
+/// The number of a rule of one device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RuleId(pub u64);
 
-/// Why a device does not take a rule.
+/// The reason why a device does not take a rule.
 #[derive(Debug, Error)]
 pub enum SteerError {
-    /// It takes none, or the port has no such device.
+    /// The device takes no rules, or the port has no such device.
     #[error("the device takes no rules; packets are sorted in software")]
     None,
-    /// The packet has none of the headers that rules are made of.
+    /// The packet has no headers that rules can match.
     #[error(
         "no rule can be made for such a packet: it is not TCP or UDP over IPv4, with at most one VLAN tag"
     )]
     Packet,
-    /// It does not take this one.
+    /// The device refuses this rule.
     #[error("{0}")]
     Refused(#[source] Box<dyn core::error::Error + Send + Sync>),
 }
 
-/// Which rules a device takes.
+/// The types of rules that a device takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Steers {
-    /// 5-tuples to queues.
+    /// True if it steers 5-tuples to queues.
     pub flows: bool,
-    /// Marks.
+    /// True if it sets marks.
     pub marks: bool,
-    /// VLANs to queues.
+    /// True if it steers VLANs to queues.
     pub vlans: bool,
-    /// MPLS labels, under a mask, to queues.
+    /// True if it steers masked MPLS labels to queues.
     pub labels: bool,
 }
 
 impl Steers {
-    /// For people: `flows, marks`; `None` if it takes nothing.
+    /// Returns the names of the types, for people: `flows,marks`; `None` if there are none.
     pub fn names(self) -> Option<String> {
         let all = [
             (self.flows, "flows"),
@@ -114,23 +114,23 @@ impl Steers {
     }
 }
 
-/// The part of a device that takes rules.
+/// A device that takes rules.
 pub trait Steering {
-    /// Gives the device a rule.
+    /// Installs a rule.
     ///
     /// # Errors
-    /// [`SteerError`]; nothing has changed then.
+    /// Returns [`SteerError`]; nothing has changed then.
     fn install(&mut self, rule: &SteerRule) -> Result<RuleId, SteerError>;
 
-    /// Takes a rule away. Returns whether there was one.
+    /// Removes a rule. Returns false if there was none.
     fn remove(&mut self, rule: RuleId) -> bool;
 }
 
-/// Rules that spread MPLS over so many queues: a power of two, and what is beyond the largest is left out.
+/// Returns rules that spread MPLS over the largest power of two of at most `queues` queues.
 pub fn label_rules(queues: u16) -> Vec<SteerRule> {
     let used = 1_u32 << queues.max(1).ilog2();
     let rule = |queue: u32| {
-        // Label (20 bits), class, bottom of stack, TTL (RFC 3032).
+        // Label (20 bits), traffic class, bottom of stack, TTL (RFC 3032, section 2.1).
         let entry = |label: u32| (label << 12).to_be_bytes()[..3].to_vec();
         SteerRule {
             headers: vec![
@@ -145,16 +145,16 @@ pub fn label_rules(queues: u16) -> Vec<SteerRule> {
                     mask: entry(used - 1),
                 },
             ],
-            fate: Fate::Queue(queue as u16),
+            action: SteerAction::Queue(queue as u16),
         }
     };
     (0..used).filter(|_| used > 1).map(rule).collect()
 }
 
-/// Returns the rule that marks packets of the same flow, in the same direction, as this one.
+/// Returns the rule that marks packets of the same flow and direction as this one.
 ///
 /// # Errors
-/// [`SteerError::Packet`].
+/// Returns [`SteerError::Packet`].
 pub fn mark_rule(packet: &[u8], mark: u32) -> Result<SteerRule, SteerError> {
     let any = |header| HeaderMatch {
         header,
@@ -201,16 +201,16 @@ pub fn mark_rule(packet: &[u8], mark: u32) -> Result<SteerRule, SteerError> {
     });
     Ok(SteerRule {
         headers,
-        fate: Fate::Mark(mark),
+        action: SteerAction::Mark(mark),
     })
 }
 
 impl SteerRule {
-    /// Returns true if a packet matches: what a device does in silicon.
+    /// Returns true if a packet matches. A device does this in hardware.
     pub(super) fn matches(&self, packet: &[u8]) -> bool {
         let (mut rest, mut kind) = (packet, 0);
         for part in &self.headers {
-            // Where its EtherType or protocol is, and how long it is.
+            // The length of the header, and true if the previous header announces it.
             let (size, is_there) = match part.header {
                 Header::Ethernet => (14, true),
                 Header::Vlan => (4, matches!(kind, 0x8100 | 0x88a8)),
@@ -222,6 +222,7 @@ impl SteerRule {
             let Some(bytes) = rest.get(..size).filter(|_| is_there) else {
                 return false;
             };
+            debug_assert!(part.bytes.len() == part.mask.len() && part.bytes.len() <= size);
             let wanted = part.bytes.iter().zip(&part.mask);
             if bytes
                 .iter()
@@ -266,7 +267,7 @@ mod tests {
         for vlan in [None, Some(5)] {
             let rule = mark_rule(&udp(vlan, 1), 7).unwrap();
             let mut later = udp(vlan, 1);
-            // Its TTL is behind the VLAN tag, if any.
+            // The offset of the TTL behind a VLAN tag, if any.
             let ttl = if vlan.is_some() { 26 } else { 22 };
             later[ttl] = 9;
             assert!(rule.matches(&later));

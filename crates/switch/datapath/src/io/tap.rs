@@ -1,7 +1,7 @@
 //! A tap device: an interface of the kernel by which the machine itself, or a container, takes part in a bridge.
 //!
-//! A system call for each frame is dear, and one for each poll dearer: so two threads make them, one for each
-//! direction, and workers see two queues in memory. A worker that finds nothing has looked at one counter; the
+//! A system call for each frame is expensive, and one for each poll more so. Two threads make them therefore, one for
+//! each direction, and workers see two queues in memory. An empty poll costs a worker one read of a counter; the
 //! threads sleep in the kernel meanwhile. Works with any packet buffer, with and without DPDK.
 
 use core::cell::Cell;
@@ -25,20 +25,20 @@ use super::{
     TxQueue,
 };
 
-/// Packets that fit into each direction.
+/// Capacity of each direction in packets.
 const QUEUE_LEN: usize = 1024;
-/// The longest frame that is read: what the kernel allows as MTU, and a header.
+/// The longest frame that is read, in bytes: the kernel's limit of the MTU, and a header.
 const FRAME_SIZE: usize = 65_536;
 
 struct Pipes<P> {
     to_switch: ArrayQueue<P>,
     from_switch: ArrayQueue<P>,
-    /// The device is closed: the threads end.
+    /// True if the device is closed: the threads end.
     stop: AtomicBool,
     /// Wakes the thread that reads.
     stopped: EventFd,
-    /// The interface was taken away.
-    gone: AtomicBool,
+    /// True if the interface was deleted.
+    is_deleted: AtomicBool,
     missed: AtomicU64,
     no_buffer: AtomicU64,
     tx_errors: AtomicU64,
@@ -54,16 +54,16 @@ struct Tx<P> {
 struct Tap<P> {
     name: String,
     mtu: u16,
-    /// What was heard last; an interface in another network namespace says nothing.
+    /// The last known MAC address; an interface in another network namespace cannot be queried.
     mac: Cell<Mac>,
     pipes: Arc<Pipes<P>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Makes the interface and starts its threads.
+/// Creates the interface and starts its threads.
 ///
 /// # Errors
-/// [`OpenError`], with a remedy.
+/// Returns [`OpenError`], which has the next step.
 pub(super) fn open<P: Packet + 'static>(
     spec: &DeviceSpec,
     name: &str,
@@ -82,7 +82,7 @@ pub(super) fn open<P: Packet + 'static>(
         from_switch: ArrayQueue::new(QUEUE_LEN),
         stop: AtomicBool::new(false),
         stopped: EventFd::from_flags(EfdFlags::EFD_CLOEXEC).map_err(|error| failed(error.into()))?,
-        gone: AtomicBool::new(false),
+        is_deleted: AtomicBool::new(false),
         missed: AtomicU64::new(0),
         no_buffer: AtomicU64::new(0),
         tx_errors: AtomicU64::new(0),
@@ -144,7 +144,7 @@ fn refused(spec: &DeviceSpec, name: &str, error: &std::io::Error) -> OpenError {
     }
 }
 
-/// The thread that reads frames off the kernel.
+/// Reads frames from the kernel; the body of a thread.
 fn read<P: Packet>(mut file: File, pipes: &Pipes<P>, allocate: &Allocate<P>) {
     let mut bytes = vec![0; FRAME_SIZE];
     while !pipes.stop.load(Ordering::Acquire) {
@@ -171,16 +171,16 @@ fn read<P: Packet>(mut file: File, pipes: &Pipes<P>, allocate: &Allocate<P>) {
         }
     }
     if !pipes.stop.load(Ordering::Acquire) {
-        pipes.gone.store(true, Ordering::Release);
+        pipes.is_deleted.store(true, Ordering::Release);
     }
 }
 
-/// The thread that writes frames to the kernel.
+/// Writes frames to the kernel; the body of a thread.
 fn write<P: Packet>(mut file: File, pipes: &Pipes<P>) {
     let mut bytes = Vec::with_capacity(FRAME_SIZE);
     while !pipes.stop.load(Ordering::Acquire) {
         let Some(packet) = pipes.from_switch.pop() else {
-            // Whoever adds a packet, or stops us, wakes us afterwards.
+            // The worker unparks this thread after it has pushed a packet, and `drop` after it has set `stop`.
             std::thread::park();
             continue;
         };
@@ -226,13 +226,13 @@ impl<P: Send> Device for Tap<P> {
         if let Some(state) = state {
             self.mac.set(Mac(state.mac));
         }
-        // An interface that was given to a container is not seen from here, and as good as up.
+        // An interface that was moved to a container cannot be queried, and counts as up.
         let is_running = state.is_none_or(|state| state.is_running);
         DeviceInfo {
             driver: "tap".to_owned(),
             mac: self.mac.get(),
             speed_mbps: None,
-            link_up: is_running && !self.pipes.gone.load(Ordering::Acquire),
+            link_up: is_running && !self.pipes.is_deleted.load(Ordering::Acquire),
             modes: PortModes::default(),
             mtu: self.mtu,
             numa_node: None,
@@ -252,14 +252,14 @@ impl<P: Send> Device for Tap<P> {
         }
     }
 
-    /// Whoever owns the addresses of the interface takes it up and down.
+    /// Does nothing: the owner of the interface's addresses sets it up or down.
     fn set_link(&mut self, _up: bool) {}
 }
 
 impl<P> Drop for Tap<P> {
     fn drop(&mut self) {
         self.pipes.stop.store(true, Ordering::Release);
-        // The event is there to be read until the end of it, so nothing is lost if nobody waits now.
+        // The event stays readable until the end, so nothing is lost if the thread does not wait now.
         let _full = self.pipes.stopped.write(1);
         for thread in self.threads.drain(..) {
             thread.thread().unpark();

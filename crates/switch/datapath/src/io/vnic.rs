@@ -1,50 +1,51 @@
-//! Virtual NICs: vhost-user and memif, which are ours ([`super::vhost`], [`super::memif`]), and `net_virtio_user` of DPDK.
+//! Virtual NICs: vhost-user and memif, which the switch implements ([`super::vhost`], [`super::memif`]), and
+//! `net_virtio_user` of DPDK.
 //!
-//! Peers come, go and come back while the port stays, and the port's link says whether somebody is there. What a peer sends
-//! is taken as it is on a wire.
+//! Peers come and go while the port exists, and the port's link is up while a peer is connected. Packets from a peer
+//! are handled as packets from a wire.
 
 use core::fmt;
 use std::path::PathBuf;
 
-/// How packets are handed over.
+/// The protocol by which packets are exchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum VnicKind {
-    /// The peer is the virtio driver.
+    /// vhost-user; the peer is the virtio driver.
     Vhost {
-        /// True if it may leave the cutting of TCP into segments to the switch.
+        /// True if the peer may leave TCP segmentation to the switch (TSO).
         tso: bool,
     },
-    /// This switch is the virtio driver.
+    /// vhost-user; this switch is the virtio driver.
     VirtioUser {
-        /// True if descriptors are in one ring rather than three.
+        /// True for packed virtqueues (virtio 1.1, section 2.7), false for split ones.
         packed: bool,
     },
     /// memif.
     Memif {
-        /// Which interface of the socket.
+        /// The number of the interface at the socket.
         id: u32,
     },
 }
 
-/// Who may connect to a socket that the switch makes.
+/// The access rights of a socket that the switch creates.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SocketAccess {
-    /// A user's name or number; this process's user where `None`.
+    /// A user's name or number; `None` for this process's user.
     pub owner: Option<String>,
-    /// A group's name or number; this process's group where `None`.
+    /// A group's name or number; `None` for this process's group.
     pub group: Option<String>,
-    /// Permissions: of others there are none.
+    /// The permission bits; those of others are 0.
     pub mode: u16,
 }
 
-/// A virtual NIC.
+/// The type and address of a virtual NIC.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct VnicSpec {
-    /// How packets are handed over.
+    /// The protocol by which packets are exchanged.
     pub kind: VnicKind,
-    /// The socket.
+    /// The path of the socket.
     pub path: PathBuf,
-    /// Of the socket that the switch makes; `None` where the peer makes it.
+    /// The access rights of the socket if the switch creates it; `None` if the peer creates it.
     pub access: Option<SocketAccess>,
 }
 
@@ -59,14 +60,14 @@ impl fmt::Display for VnicSpec {
     }
 }
 
-/// Descriptors of a ring that the switch makes as a virtio driver.
+/// Number of descriptors of a ring that the switch creates as a virtio driver.
 #[cfg(feature = "dpdk")]
 const VIRTIO_RING_LEN: u16 = 1024;
 
 #[cfg(feature = "dpdk")]
 impl VnicSpec {
-    /// DPDK's text for it, with so many queues; none for what is no device of DPDK. The name says which socket it is, as
-    /// names must differ.
+    /// Returns DPDK's devargs of the device with so many queues; `None` if it is no device of DPDK. The device name is
+    /// derived from the socket, as names must differ.
     pub(super) fn devargs(&self, queues: u16) -> Option<String> {
         use std::hash::{DefaultHasher, Hash, Hasher};
 

@@ -1,4 +1,4 @@
-//! What a queue counted: written by the worker that owns it, read by anybody.
+//! The counters of a queue: written by the worker that owns it, read by any thread.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use millrace_types::{QueueId, Time};
 use super::plan::PortPlan;
 use crate::counters::{Counter, Gauge};
 
-/// The counters of one queue. They outlive its scheduler, so that a change of its settings forgets nothing.
+/// The counters of one queue. They outlive its scheduler, so that they survive a change of its settings.
 #[derive(Debug, Default)]
 pub struct QueueCounters {
     pub(super) tx_packets: Counter,
@@ -18,23 +18,23 @@ pub struct QueueCounters {
     pub(super) waiting_bytes: Gauge,
 }
 
-/// What one queue of a port counted.
+/// The values of the counters of one queue of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QueueStats {
-    /// Packets that left the queue for the device.
+    /// Number of packets that left the queue for the device.
     pub tx_packets: u64,
-    /// Their bytes, from the Ethernet header on, without check sequence.
+    /// Size of these packets in bytes, from the Ethernet header on, without check sequence.
     pub tx_bytes: u64,
-    /// Packets that were dropped because the queue was full.
+    /// Number of packets that were dropped because the queue was full.
     pub dropped: u64,
-    /// Packets that wait.
+    /// Number of packets that are queued.
     pub waiting_packets: usize,
-    /// Their bytes, counted as rates are.
+    /// Size of the queued packets in bytes, counted as for rates.
     pub waiting_bytes: usize,
 }
 
 impl QueueCounters {
-    /// Returns the counts now.
+    /// Returns the values now.
     pub fn read(&self) -> QueueStats {
         QueueStats {
             tx_packets: self.tx_packets.read(),
@@ -49,18 +49,18 @@ impl QueueCounters {
 /// The counters of queues by number.
 pub type QueueCountersMap = BTreeMap<QueueId, Arc<QueueCounters>>;
 
-/// A queue of a port.
+/// The state of a queue of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueStatus {
-    /// Its number.
+    /// The number of the queue.
     pub id: QueueId,
-    /// Since when it is there.
+    /// The time at which the queue was created.
     pub since: Time,
-    /// What it counted.
+    /// The values of its counters.
     pub stats: QueueStats,
 }
 
-/// What the control side keeps of the queues of a port.
+/// The control side's record of the queues of a port.
 #[derive(Debug, Default)]
 pub(crate) struct PortQueues(BTreeMap<QueueId, (Arc<QueueCounters>, Time)>);
 
@@ -69,7 +69,7 @@ impl PortQueues {
         self.0.is_empty()
     }
 
-    /// Has the queues of a plan, none if it is plain. Those that stay keep their counters.
+    /// Creates and removes queues as the plan says, all of them if it is plain. Queues that stay keep their counters.
     pub(crate) fn change(&mut self, plan: &PortPlan, now: Time) -> QueueCountersMap {
         let mut before = core::mem::take(&mut self.0);
         let wanted = if plan.is_plain() {

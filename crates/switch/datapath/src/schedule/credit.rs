@@ -1,81 +1,81 @@
-//! How much may be sent at a rate by now.
+//! A token bucket: the amount that may be sent at a rate by now.
 //!
-//! A credit grows with time at its rate and falls by what is sent; something may be sent while it is not negative. So
-//! it goes below zero by less than a packet, no packet is too large for it, and what is sent over any time is the
-//! rate times that time, give or take one burst. It is counted in billionths of a bit: a rate of so many bits a
-//! second times a number of nanoseconds is a whole number of them, so that nothing is ever rounded and nothing drifts,
-//! from one bit a second to hundreds of Gbit/s.
+//! A credit grows with time at its rate and shrinks by what is sent; packets may be sent while it is not negative. It
+//! therefore goes below zero by less than a packet, no packet is too large for it, and the amount sent over any time
+//! is the rate times that time, plus or minus one burst. The unit is a billionth of a bit: a rate in bits per second
+//! times a time in nanoseconds is a whole number of these, so that nothing is ever rounded and nothing drifts, from
+//! one bit per second to hundreds of Gbit/s.
 //!
-//! There are two limits to what is saved up. While nothing waits, a credit grows to one burst only
-//! ([`Credit::rest`]), so that what comes after a pause leaves smoothly. While packets wait it grows further: it was
-//! the worker that was late then, held up by its core, and what it owes it makes up for. That takes it longer than the
-//! packets last that a queue holds, so for some time after it was late nothing is cut off either ([`Delay`]).
+//! The credit has two upper limits. While nothing is queued, it grows to one burst only ([`Credit::advance_idle`]), so
+//! that packets leave smoothly after a pause. While packets are queued it grows further: the worker was late, kept
+//! from its core, and catches up. Catching up takes longer than the packets of a queue last, so the higher limit also
+//! applies for some time after the worker was late ([`Delay`]).
 
 use millrace_types::{BitRate, Duration, Time};
 
 /// Billionths of a bit in a byte.
 const BYTE: i64 = 8_000_000_000;
-/// What may leave at once after a pause, as time at the rate.
+/// The burst: the amount that may leave at once after a pause, as time at the rate.
 const BURST: Duration = Duration::from_millis(1);
-/// And at least so many bytes: two full frames.
+/// Minimum size of the burst in bytes: two full frames.
 const BURST_BYTES_MIN: i64 = 3_028;
-/// What is made up for when a worker is late, as time at the rate: longer than the kernel keeps a busy worker from its
-/// core, shorter than anybody notices.
+/// The amount that a late worker catches up, as time at the rate: longer than the kernel keeps a busy worker from its
+/// core, shorter than people notice.
 const LATE: Duration = Duration::from_millis(20);
 
-/// Whether a worker was late, and still makes up for it.
+/// Records if the worker was late, and until when it catches up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Delay {
-    /// When it last came by. It never sleeps for as long as a burst takes.
-    seen: Time,
-    until: Time,
+    /// The time of the last poll. A worker never sleeps for as long as a burst lasts.
+    polled_at: Time,
+    catch_up_until: Time,
 }
 
 impl Delay {
     pub(super) fn new(now: Time) -> Delay {
         Delay {
-            seen: now,
-            until: Time::ZERO,
+            polled_at: now,
+            catch_up_until: Time::ZERO,
         }
     }
 
-    /// The worker comes by.
+    /// Records a poll by the worker.
     #[inline]
-    pub(super) fn see(&mut self, now: Time) {
-        if now > self.seen + BURST {
-            self.until = now + LATE;
+    pub(super) fn note_poll(&mut self, now: Time) {
+        if now > self.polled_at + BURST {
+            self.catch_up_until = now + LATE;
         }
-        self.seen = now;
+        self.polled_at = now;
     }
 
-    /// Returns true if what was saved up by now is to be made up for.
+    /// Returns true while the worker catches up.
     #[inline]
-    pub(super) fn holds(&self, now: Time) -> bool {
-        now < self.until
+    pub(super) fn is_catching_up(&self, now: Time) -> bool {
+        now < self.catch_up_until
     }
 }
 
-/// What may be sent at a rate.
+/// A token bucket of one rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Credit {
-    /// Bits a second, and so billionths of a bit a nanosecond.
+    /// Bits per second, which are billionths of a bit per nanosecond.
     rate: u64,
-    left: i64,
+    amount: i64,
     burst: i64,
-    most: i64,
+    max: i64,
     at: Time,
 }
 
 impl Credit {
-    /// For a rate, which counts as one bit a second if it is zero; with a full burst.
+    /// Returns a full bucket for a rate; a rate of zero counts as one bit per second.
     pub(super) fn new(rate: BitRate, now: Time) -> Credit {
         let rate = rate.bps().max(1);
-        let burst = saved(rate, BURST).max(BURST_BYTES_MIN * BYTE);
+        let burst = credit_of(rate, BURST).max(BURST_BYTES_MIN * BYTE);
         Credit {
             rate,
-            left: burst,
+            amount: burst,
             burst,
-            most: burst.saturating_add(saved(rate, LATE)),
+            max: burst.saturating_add(credit_of(rate, LATE)),
             at: now,
         }
     }
@@ -85,49 +85,49 @@ impl Credit {
         BitRate::from_bps(self.rate)
     }
 
-    /// Lets time pass. Time that is before the last one changes nothing.
+    /// Adds the credit of the time since the last call. Does nothing if `now` is before it.
     #[inline]
-    pub(super) fn pass(&mut self, now: Time) {
+    pub(super) fn advance(&mut self, now: Time) {
         let nanos = now.nanos().saturating_sub(self.at.nanos());
         if nanos != 0 {
             let more = u128::from(self.rate) * u128::from(nanos);
             let more = i64::try_from(more).unwrap_or(i64::MAX);
-            self.left = self.left.saturating_add(more).min(self.most);
+            self.amount = self.amount.saturating_add(more).min(self.max);
             self.at = now;
         }
     }
 
-    /// Lets time pass in which nothing waited.
+    /// Adds the credit of a time in which nothing was queued: one burst at most.
     #[inline]
-    pub(super) fn rest(&mut self, now: Time) {
-        self.pass(now);
-        self.left = self.left.min(self.burst);
+    pub(super) fn advance_idle(&mut self, now: Time) {
+        self.advance(now);
+        self.amount = self.amount.min(self.burst);
     }
 
-    /// Returns true if something may be sent.
+    /// Returns true if a packet may be sent.
     #[inline]
     pub(super) fn is_open(&self) -> bool {
-        self.left >= 0
+        self.amount >= 0
     }
 
-    /// Sends so many bytes.
+    /// Subtracts the credit of so many bytes.
     #[inline]
     pub(super) fn spend(&mut self, bytes: u32) {
-        self.left = self.left.saturating_sub(i64::from(bytes).saturating_mul(BYTE));
+        self.amount = self.amount.saturating_sub(i64::from(bytes).saturating_mul(BYTE));
     }
 
-    /// When something may be sent again.
+    /// Returns the time at which a packet may be sent again.
     #[inline]
-    pub(super) fn opens(&self) -> Time {
+    pub(super) fn eligible_at(&self) -> Time {
         if self.is_open() {
             return self.at;
         }
-        self.at + Duration::from_nanos(self.left.unsigned_abs().div_ceil(self.rate))
+        self.at + Duration::from_nanos(self.amount.unsigned_abs().div_ceil(self.rate))
     }
 }
 
-/// What a rate brings in some time, and no more than can be counted.
-fn saved(rate: u64, time: Duration) -> i64 {
+/// Returns the credit of some time at a rate, limited to a quarter of the range.
+fn credit_of(rate: u64, time: Duration) -> i64 {
     i64::try_from(u128::from(rate) * time.as_nanos())
         .unwrap_or(i64::MAX)
         .min(i64::MAX / 4)
@@ -139,11 +139,11 @@ mod tests {
 
     #[test]
     fn a_credit_never_drifts_however_often_it_is_asked() {
-        // A rate that no power of two or ten divides, asked every seven nanoseconds.
+        // A rate that no power of two or ten divides, advanced every seven nanoseconds.
         let mut credit = Credit::new(BitRate::from_bps(999_999_937), Time::ZERO);
         let mut bytes = 0_u64;
         for nanos in (0..70_000_000).step_by(7) {
-            credit.pass(Time::from_nanos(nanos));
+            credit.advance(Time::from_nanos(nanos));
             while credit.is_open() {
                 credit.spend(64);
                 bytes += 64;
@@ -161,11 +161,11 @@ mod tests {
             while credit.is_open() {
                 credit.spend(1518);
             }
-            let opens = credit.opens();
+            let eligible_at = credit.eligible_at();
             let mut early = credit;
-            early.pass(Time::from_nanos(opens.nanos() - 1));
+            early.advance(Time::from_nanos(eligible_at.nanos() - 1));
             assert!(!early.is_open(), "{rate}");
-            credit.pass(opens);
+            credit.advance(eligible_at);
             assert!(credit.is_open(), "{rate}");
         }
     }
@@ -182,8 +182,8 @@ mod tests {
             bytes
         };
         let (mut rested, mut late) = (Credit::new(rate, Time::ZERO), Credit::new(rate, Time::ZERO));
-        rested.rest(Time::from_secs(9));
-        late.pass(Time::from_secs(9));
+        rested.advance_idle(Time::from_secs(9));
+        late.advance(Time::from_secs(9));
         assert_eq!(bytes(rested), 126_000);
         assert_eq!(bytes(late), 2_626_000);
     }
@@ -192,10 +192,10 @@ mod tests {
     fn no_rate_and_no_time_overflows() {
         for rate in [0, 1, u64::MAX] {
             let mut credit = Credit::new(BitRate::from_bps(rate), Time::ZERO);
-            credit.pass(Time::from_nanos(u64::MAX));
+            credit.advance(Time::from_nanos(u64::MAX));
             credit.spend(u32::MAX);
-            credit.pass(Time::ZERO);
-            let _ = credit.opens();
+            credit.advance(Time::ZERO);
+            let _ = credit.eligible_at();
         }
     }
 }

@@ -1,19 +1,29 @@
-//! Which packet of a port leaves when: queues with guarantees, limits, priorities and weights, and the port's own rate.
+//! The scheduler of a port: queues with guarantees, limits, priorities and weights, and the port's own rate.
 //!
-//! Time is an argument and nothing here knows of workers or devices, so that tests run it in simulated time. What it
-//! promises, and tests in `tests/it/scheduler.rs` show:
+//! Time is an argument, and nothing here depends on workers or devices, so that tests run in simulated time. The
+//! scheduler guarantees, and `tests/it/scheduler/` shows:
 //!
-//! * Packets of one queue leave in the order in which they came; none is lost, none is made up. A full queue refuses
-//!   what comes (tail drop) and counts it.
-//! * Over any time a queue sends no more than its `max_rate` allows, and a port no more than its `rate`, but for one
+//! * Packets of one queue leave in the order in which they came; none is lost, none is invented. A full queue refuses
+//!   packets (tail drop) and counts them.
+//! * Over any time a queue sends no more than its `max_rate` allows, and a port no more than its `rate`, plus one
 //!   burst: a millisecond at the rate, or two full frames.
-//! * A queue with packets gets its `min_rate`, whatever the others want, as long as the port can send all guarantees.
-//! * What is left after the guarantees goes to the queues of the highest priority that have packets, by turns in
-//!   proportion to their weights (surplus round robin: a queue may exceed its turn by less than a packet, and its next
-//!   turn is shorter by as much).
+//! * A queue with packets gets its `min_rate`, whatever the other queues demand, as long as the port can send all
+//!   guarantees.
+//! * The rest of the capacity goes to the queues of the highest priority that have packets, in proportion to their
+//!   weights (surplus round robin: a queue may exceed its quantum by less than a packet, which its next quantum is
+//!   reduced by).
 //!
-//! A port's rate, or a device that takes no more, holds all of them back alike. [`Scheduler::opens`] says when there is
-//! something to do again, so that a worker may sleep until then.
+//! ```text
+//!  enqueue --> queue: FIFO, max_rate, min_rate, priority, weight
+//!                |
+//!                v  dequeue, while the port's rate has credit
+//!  1. Which queues have packets, and credit of their max_rate?
+//!  2. Of these, have some credit of their min_rate?  -- yes --> the next of these, by priority, then in turn
+//!  3. Else: the highest priority among them, by surplus round robin
+//! ```
+//!
+//! The port's rate, or a device that takes no more, holds back all queues alike. [`Scheduler::eligible_at`] returns
+//! the time at which a packet may leave again, so that a worker may sleep until then.
 
 mod counters;
 mod credit;

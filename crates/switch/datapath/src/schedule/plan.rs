@@ -1,31 +1,32 @@
-//! What is wanted of a port's scheduler.
+//! The settings of a port's scheduler.
 
 use millrace_types::{BitRate, QueueId};
 
-/// Queues that a port has at most: as many as the bits of a word, which is how a scheduler remembers them.
+/// Maximum number of queues of a port: the bits of a word, by which a scheduler addresses them.
 pub const QUEUES_MAX: usize = 64;
 
-/// A queue as it is wanted.
+/// The settings of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueuePlan {
-    /// Its number on the port.
+    /// The number of the queue on the port.
     pub id: QueueId,
-    /// What it gets before any other queue gets more than that, whatever their priorities; `None` is nothing.
+    /// The rate that the queue gets before any other queue gets more than its own, whatever the priorities; `None` for
+    /// no guarantee.
     pub min_rate: Option<BitRate>,
-    /// What it gets at most; `None` is no limit.
+    /// The rate that the queue never exceeds; `None` for no limit.
     pub max_rate: Option<BitRate>,
     /// Queues of a higher priority are served first.
     pub priority: u8,
     /// The share among queues of one priority.
     pub weight: u16,
-    /// Packets that wait at most.
+    /// Maximum number of queued packets.
     pub packets_max: usize,
-    /// Bytes that wait at most, counted as rates are; `None` is no limit.
+    /// Maximum size of the queued packets in bytes, counted as for rates; `None` for no limit.
     pub bytes_max: Option<u64>,
 }
 
 impl QueuePlan {
-    /// Packets that wait at most where nothing is said.
+    /// The default of `packets_max`.
     pub const PACKETS_MAX: usize = 1000;
 
     /// Returns a queue without limits and guarantees.
@@ -42,34 +43,41 @@ impl QueuePlan {
     }
 }
 
-/// The scheduler of a port as it is wanted.
+/// The settings of the scheduler of a port.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PortPlan {
-    /// What all queues together send at most; `None` is as fast as the device takes it.
+    /// The rate that all queues together never exceed; `None` for as fast as the device sends.
     pub rate: Option<BitRate>,
-    /// Bytes that each packet counts for beyond those of its frame, in all rates and limits. A frame counts from the
-    /// Ethernet header on, without check sequence; 24 are check sequence, preamble and the gap between frames.
+    /// Bytes that are added to each packet's size, in all rates and limits. The size of a frame begins with the
+    /// Ethernet header and excludes the check sequence; 24 stands for check sequence, preamble and the gap between
+    /// frames.
     pub overhead: u8,
-    /// Its queues, of different numbers. Queue 0 is there even if it is not among them: packets that choose no queue,
-    /// or one that is not there, go to it. Those beyond [`QUEUES_MAX`] are not made.
+    /// The queues, with different numbers. Queue 0 exists even if it is not among them: packets with no queue, or with
+    /// one that does not exist, use it. Queues beyond [`QUEUES_MAX`] are not created.
     pub queues: Vec<QueuePlan>,
 }
 
 impl PortPlan {
-    /// Where packets go that choose no queue.
+    /// The queue of packets that name none.
     pub const DEFAULT_QUEUE: QueueId = QueueId(0);
 
-    /// All queues, with the one that is always there.
+    /// Returns all queues, including the default queue, at most [`QUEUES_MAX`].
     pub fn all_queues(&self) -> Vec<QueuePlan> {
         let mut queues = self.queues.clone();
-        if queues.iter().all(|queue| queue.id != PortPlan::DEFAULT_QUEUE) {
-            queues.insert(0, QueuePlan::new(PortPlan::DEFAULT_QUEUE));
+        let default = queues
+            .iter()
+            .position(|queue| queue.id == PortPlan::DEFAULT_QUEUE);
+        match default {
+            // The default queue must not be truncated.
+            Some(at) if at >= QUEUES_MAX => queues.swap(0, at),
+            Some(_) => {}
+            None => queues.insert(0, QueuePlan::new(PortPlan::DEFAULT_QUEUE)),
         }
         queues.truncate(QUEUES_MAX);
         queues
     }
 
-    /// Returns true if there is anything to schedule.
+    /// Returns true if there is nothing to schedule.
     pub fn is_plain(&self) -> bool {
         self.rate.is_none() && self.queues.is_empty()
     }

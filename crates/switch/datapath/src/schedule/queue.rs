@@ -1,4 +1,4 @@
-//! One queue: packets in the order in which they came, bounded, with what it is owed and what it may take.
+//! One queue: packets in the order in which they came, bounded, with its guarantee, its limit and its deficit.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use super::plan::QueuePlan;
 #[derive(Debug)]
 pub(super) struct Queue<P> {
     pub(super) id: QueueId,
-    /// Never longer than the capacity it was made with: nothing is allocated later.
+    /// Never longer than its initial capacity, so that nothing is allocated later.
     packets: VecDeque<P>,
     packets_max: usize,
     bytes: u64,
     bytes_max: u64,
     pub(super) guarantee: Option<Credit>,
     pub(super) limit: Option<Credit>,
-    /// Bytes that it may still send in its turn; what it sent too many is below zero.
-    pub(super) turn: i64,
-    /// Bytes that a turn adds.
+    /// Bytes that the queue may still send in its turn; negative by the excess of its last packet.
+    pub(super) deficit: i64,
+    /// Bytes that a turn adds to the deficit.
     pub(super) quantum: i64,
     pub(super) counters: Arc<QueueCounters>,
 }
@@ -39,7 +39,7 @@ impl<P: Packet> Queue<P> {
             bytes_max: plan.bytes_max.unwrap_or(u64::MAX),
             guarantee: plan.min_rate.map(|rate| Credit::new(rate, now)),
             limit: plan.max_rate.map(|rate| Credit::new(rate, now)),
-            turn: 0,
+            deficit: 0,
             quantum: 0,
             counters,
         }
@@ -54,10 +54,10 @@ impl<P: Packet> Queue<P> {
         self.packets.len()
     }
 
-    /// Puts a packet at the end.
+    /// Appends a packet.
     ///
     /// # Errors
-    /// The packet, if there is no room. An empty queue has room for any packet.
+    /// Returns the packet if the queue is full. An empty queue accepts any packet.
     #[inline]
     pub(super) fn push(&mut self, packet: P, overhead: u32) -> Result<(), P> {
         let size = u64::from(size(&packet, overhead));
@@ -71,7 +71,7 @@ impl<P: Packet> Queue<P> {
         Ok(())
     }
 
-    /// Takes the first packet, and what it counts for.
+    /// Removes the first packet. Returns it with its size in bytes, overhead included.
     #[inline]
     pub(super) fn pop(&mut self, overhead: u32) -> Option<(P, u32)> {
         let packet = self.packets.pop_front()?;
@@ -80,9 +80,9 @@ impl<P: Packet> Queue<P> {
         Some((packet, size))
     }
 
-    /// Tells how much waits.
+    /// Publishes the length of the queue in its counters.
     #[inline]
-    pub(super) fn tell(&self) {
+    pub(super) fn publish_len(&self) {
         self.counters.waiting_packets.set(self.packets.len());
         self.counters
             .waiting_bytes
@@ -90,7 +90,7 @@ impl<P: Packet> Queue<P> {
     }
 }
 
-/// What a packet counts for.
+/// Returns the size of a packet in bytes, overhead included.
 #[inline]
 fn size<P: Packet>(packet: &P, overhead: u32) -> u32 {
     u32::try_from(packet.len())

@@ -1,4 +1,4 @@
-//! Which packet of a port leaves next.
+//! Selects the next packet of a port.
 
 use arrayvec::ArrayVec;
 use millrace_types::{QueueId, Time};
@@ -6,44 +6,44 @@ use millrace_wire::Packet;
 
 use super::counters::QueueCountersMap;
 use super::credit::{Credit, Delay};
-use super::plan::{PortPlan, QueuePlan};
+use super::plan::{PortPlan, QUEUES_MAX, QueuePlan};
 use super::queue::Queue;
 
-/// Bytes that a turn of the queue with the least weight of its priority adds.
+/// Bytes that a turn adds to the queue with the smallest weight of its priority.
 const QUANTUM: i64 = 2_048;
-/// Numbers of queues that are found without search.
+/// Number of queue numbers that are found without search.
 const DIRECT: usize = 64;
 
 /// The queues of one priority.
 #[derive(Debug)]
 struct Level {
-    /// A bit for each.
+    /// A bit for each queue.
     queues: u64,
-    /// Whose turn it is.
-    turn: u32,
-    /// Which was served last for what it is owed.
-    owed: u32,
+    /// Index of the queue that has the turn.
+    current: u32,
+    /// Index of the queue that was served last for its guarantee.
+    last_guaranteed: u32,
 }
 
 /// The scheduler of one port. One worker owns it.
 #[derive(Debug)]
 pub struct Scheduler<P> {
-    /// Those of a higher priority first.
+    /// Sorted by priority, the highest first; the index in this array is the bit number in all masks below.
     queues: Vec<Queue<P>>,
     levels: Vec<Level>,
-    /// Place in `queues` by number.
+    /// Index in `queues`, by queue number.
     direct: [u8; DIRECT],
-    /// Where packets go whose queue is not there.
+    /// Index of the queue for packets whose queue does not exist.
     default: usize,
-    /// Bits of the queues in which packets wait.
+    /// Bits of the queues that are not empty.
     waiting: u64,
-    /// Bits of those with a limit, and with a guarantee.
+    /// Bits of the queues with a limit, and of those with a guarantee.
     limited: u64,
     guaranteed: u64,
     rate: Option<Credit>,
     overhead: u32,
-    /// Before this nothing can be sent that waits now.
-    opens: Time,
+    /// No queued packet can be sent before this time.
+    eligible_at: Time,
     delay: Delay,
 }
 
@@ -58,15 +58,18 @@ impl<P: Packet> Scheduler<P> {
             .map(|queue| Queue::new(queue, counters.get(&queue.id).cloned().unwrap_or_default(), now))
             .collect();
         let bits = |wanted: &dyn Fn(&QueuePlan) -> bool| {
-            let places = (0_u32..).zip(&plans).filter(|(_, queue)| wanted(queue));
-            places.fold(0, |bits, (at, _)| bits | bit(at))
+            let indexed = (0_u32..).zip(&plans).filter(|(_, queue)| wanted(queue));
+            indexed.fold(0, |bits, (at, _)| bits | bit(at))
         };
-        let place = |id: QueueId| plans.iter().position(|queue| queue.id == id);
-        let default = place(PortPlan::DEFAULT_QUEUE).unwrap_or(0);
-        let mut direct = [u8::try_from(default).unwrap_or(0); DIRECT];
+        let index_of = |id: QueueId| plans.iter().position(|queue| queue.id == id);
+        let default = index_of(PortPlan::DEFAULT_QUEUE);
+        debug_assert!(default.is_some(), "each plan has the default queue");
+        debug_assert!(plans.len() <= QUEUES_MAX, "an index is the number of a bit");
+        let default = default.unwrap_or(0);
+        let mut direct = [default as u8; DIRECT];
         for (id, direct) in (0..).zip(&mut direct) {
-            if let Some(at) = place(QueueId(id)).and_then(|at| u8::try_from(at).ok()) {
-                *direct = at;
+            if let Some(at) = index_of(QueueId(id)) {
+                *direct = at as u8;
             }
         }
         let mut priorities: Vec<u8> = plans.iter().map(|queue| queue.priority).collect();
@@ -76,8 +79,8 @@ impl<P: Packet> Scheduler<P> {
             let last = queues.ilog2();
             Level {
                 queues,
-                turn: last,
-                owed: last,
+                current: last,
+                last_guaranteed: last,
             }
         });
         let mut scheduler = Scheduler {
@@ -89,7 +92,7 @@ impl<P: Packet> Scheduler<P> {
             guaranteed: bits(&|queue| queue.min_rate.is_some()),
             rate: plan.rate.map(|rate| Credit::new(rate, now)),
             overhead: plan.overhead.into(),
-            opens: Time::ZERO,
+            eligible_at: Time::ZERO,
             delay: Delay::new(now),
             queues,
         };
@@ -106,16 +109,16 @@ impl<P: Packet> Scheduler<P> {
         scheduler
     }
 
-    /// Takes over the packets, and what they may still send, from the scheduler that this one replaces. What finds no
-    /// room is appended to `homeless`, and counted. To be called before anything is put into a queue.
-    pub fn inherit(&mut self, mut old: Scheduler<P>, now: Time, homeless: &mut Vec<P>) {
+    /// Takes the packets and the credits from the scheduler that this one replaces. Packets that do not fit are
+    /// counted, and appended to `overflow`. Called before anything is enqueued.
+    pub fn inherit(&mut self, mut old: Scheduler<P>, now: Time, overflow: &mut Vec<P>) {
         let same = |credit: &Option<Credit>, old: &Option<Credit>| match (credit, old) {
             (Some(credit), Some(old)) if credit.rate() == old.rate() => Some(*old),
             (credit, _) => *credit,
         };
         self.rate = same(&self.rate, &old.rate);
         for from in &mut old.queues {
-            let at = self.place(Some(from.id));
+            let at = self.index_of(Some(from.id));
             if self.queues[at].id == from.id {
                 let queue = &mut self.queues[at];
                 queue.limit = same(&queue.limit, &from.limit);
@@ -123,22 +126,22 @@ impl<P: Packet> Scheduler<P> {
             }
             while let Some((packet, _)) = from.pop(old.overhead) {
                 if let Err(packet) = self.enqueue(Some(from.id), packet, now) {
-                    homeless.push(packet);
+                    overflow.push(packet);
                 }
             }
-            from.tell();
+            from.publish_len();
         }
-        self.queues.iter().for_each(Queue::tell);
+        self.queues.iter().for_each(Queue::publish_len);
     }
 
-    /// Takes away all limits and bounds: what waits leaves as fast as the device takes it.
-    pub fn release(&mut self) {
-        (self.rate, self.limited, self.opens) = (None, 0, Time::ZERO);
+    /// Removes all limits: queued packets leave as fast as the device takes them.
+    pub fn lift_limits(&mut self) {
+        (self.rate, self.limited, self.eligible_at) = (None, 0, Time::ZERO);
         self.queues.iter_mut().for_each(|queue| queue.limit = None);
     }
 
     #[inline]
-    fn place(&self, queue: Option<QueueId>) -> usize {
+    fn index_of(&self, queue: Option<QueueId>) -> usize {
         let Some(id) = queue else { return self.default };
         match self.direct.get(id.0 as usize) {
             Some(at) => usize::from(*at),
@@ -150,15 +153,15 @@ impl<P: Packet> Scheduler<P> {
         }
     }
 
-    /// Puts a packet into a queue.
+    /// Appends a packet to a queue.
     ///
     /// # Errors
-    /// The packet, if the queue is full: counted there.
+    /// Returns the packet if the queue is full; the queue counts it.
     #[inline]
     pub fn enqueue(&mut self, queue: Option<QueueId>, packet: P, now: Time) -> Result<(), P> {
-        let at = self.place(queue);
+        let at = self.index_of(queue);
         if self.waiting & bit(at as u32) == 0 {
-            self.begin(at, now);
+            self.activate(at, now);
         }
         let queue = &mut self.queues[at];
         queue
@@ -166,7 +169,7 @@ impl<P: Packet> Scheduler<P> {
             .inspect_err(|_| queue.counters.dropped.add(1))
     }
 
-    /// Puts packets into a queue, in order. Those that find no room, counted there, stay in `burst`.
+    /// Appends packets to a queue, in order. Packets that do not fit are counted, and stay in `burst`.
     #[inline]
     pub fn enqueue_burst<const N: usize>(
         &mut self,
@@ -177,9 +180,9 @@ impl<P: Packet> Scheduler<P> {
         if burst.is_empty() {
             return;
         }
-        let at = self.place(queue);
+        let at = self.index_of(queue);
         if self.waiting & bit(at as u32) == 0 {
-            self.begin(at, now);
+            self.activate(at, now);
         }
         let queue = &mut self.queues[at];
         let mut left = ArrayVec::<P, N>::new();
@@ -192,70 +195,70 @@ impl<P: Packet> Scheduler<P> {
         core::mem::swap(burst, &mut left);
     }
 
-    /// A queue that was empty is about to get a packet.
-    fn begin(&mut self, at: usize, now: Time) {
-        // Also if what waits waits for its own limits: the port has not been late.
-        if self.waiting == 0 || now < self.opens {
-            rested(&mut self.rate, self.delay, now);
+    /// Prepares an empty queue for its first packet.
+    fn activate(&mut self, at: usize, now: Time) {
+        // The port was not late either if the queued packets wait for their own limits.
+        if self.waiting == 0 || now < self.eligible_at {
+            advance_rested(&mut self.rate, self.delay, now);
         }
         self.waiting |= bit(at as u32);
-        self.opens = Time::ZERO;
+        self.eligible_at = Time::ZERO;
         let queue = &mut self.queues[at];
-        queue.turn = queue.turn.min(0);
-        rested(&mut queue.limit, self.delay, now);
-        rested(&mut queue.guarantee, self.delay, now);
+        queue.deficit = queue.deficit.min(0);
+        advance_rested(&mut queue.limit, self.delay, now);
+        advance_rested(&mut queue.guarantee, self.delay, now);
     }
 
-    /// To be called each time that the worker comes by, whether something waits or not: it finds out when the worker was
-    /// late. What could not leave meanwhile may leave in the next 20 ms.
+    /// Records a poll by the worker; called at every poll, even if nothing is queued, to detect that the worker was
+    /// late. Packets that could not leave meanwhile may leave in the next 20 ms.
     #[inline]
-    pub fn attend(&mut self, now: Time) {
-        self.delay.see(now);
+    pub fn note_poll(&mut self, now: Time) {
+        self.delay.note_poll(now);
     }
 
-    /// Returns true if nothing waits.
+    /// Returns true if nothing is queued.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.waiting == 0
     }
 
-    /// Packets that wait.
+    /// Returns the number of queued packets.
     pub fn len(&self) -> usize {
         self.queues.iter().map(Queue::len).sum()
     }
 
-    /// When something that waits now may leave, as far as the last [`Scheduler::dequeue`] knows; `None` if nothing
-    /// waits. It may be past.
+    /// Returns the time at which a queued packet may leave, as of the last [`Scheduler::dequeue`]; `None` if nothing
+    /// is queued. The time may be past.
     #[inline]
-    pub fn opens(&self) -> Option<Time> {
-        (self.waiting != 0).then_some(self.opens)
+    pub fn eligible_at(&self) -> Option<Time> {
+        (self.waiting != 0).then_some(self.eligible_at)
     }
 
-    /// Appends packets that leave now, in order, until `out` is full or nothing more may leave.
+    /// Appends packets that may leave now, in order, until `out` is full or no more may leave.
     pub fn dequeue<const N: usize>(&mut self, now: Time, out: &mut ArrayVec<P, N>) {
-        if self.waiting == 0 || now < self.opens {
+        if self.waiting == 0 || now < self.eligible_at {
             return;
         }
         let mut open = self.waiting;
         for at in Bits(self.waiting & self.limited) {
-            open &= !closed(&mut self.queues[at as usize].limit, at, now);
+            open &= !exhausted(&mut self.queues[at as usize].limit, at, now);
         }
-        let mut owed = open & self.guaranteed;
-        for at in Bits(owed) {
-            owed &= !closed(&mut self.queues[at as usize].guarantee, at, now);
+        let mut behind = open & self.guaranteed;
+        for at in Bits(behind) {
+            behind &= !exhausted(&mut self.queues[at as usize].guarantee, at, now);
         }
-        let mut is_open = closed(&mut self.rate, 0, now) == 0;
+        let mut is_open = exhausted(&mut self.rate, 0, now) == 0;
         let mut touched = 0;
         while is_open && open != 0 && !out.is_full() {
-            let is_owed = owed != 0;
-            let at = if is_owed {
-                self.next_owed(owed)
+            let is_guaranteed = behind != 0;
+            let at = if is_guaranteed {
+                self.next_guaranteed(behind)
             } else {
                 self.next(open)
             };
             let queue = &mut self.queues[at as usize];
             let Some((packet, size)) = queue.pop(self.overhead) else {
-                // There is one in every queue whose bit is set.
+                debug_assert!(false, "each queue whose bit is set has a packet");
                 self.waiting &= !bit(at);
                 break;
             };
@@ -263,78 +266,85 @@ impl<P: Packet> Scheduler<P> {
             queue.counters.tx_packets.add(1);
             queue.counters.tx_bytes.add(packet.len() as u64);
             out.push(packet);
-            let credit = if is_owed { &mut queue.guarantee } else { &mut None };
-            owed &= !spent(credit, at, size);
-            if !is_owed {
-                queue.turn -= i64::from(size);
+            let credit = if is_guaranteed {
+                &mut queue.guarantee
+            } else {
+                &mut None
+            };
+            behind &= !spend(credit, at, size);
+            if !is_guaranteed {
+                queue.deficit -= i64::from(size);
             }
-            let mut shut = spent(&mut queue.limit, at, size);
+            let mut closing = spend(&mut queue.limit, at, size);
             if queue.is_empty() {
                 self.waiting &= !bit(at);
-                shut |= bit(at);
+                closing |= bit(at);
             }
-            open &= !shut;
-            owed &= !shut;
-            is_open = spent(&mut self.rate, 0, size) == 0;
+            open &= !closing;
+            behind &= !closing;
+            is_open = spend(&mut self.rate, 0, size) == 0;
         }
         for at in Bits(touched) {
-            self.queues[at as usize].tell();
+            self.queues[at as usize].publish_len();
         }
-        // Who was not the one that held packets back has not been late, and saves up no more than a burst.
+        // Queues that did not hold packets back were not late, and save one burst at most.
         if !is_open {
             for at in Bits(open & self.limited) {
-                rested(&mut self.queues[at as usize].limit, self.delay, now);
+                advance_rested(&mut self.queues[at as usize].limit, self.delay, now);
             }
         } else if open == 0 {
-            rested(&mut self.rate, self.delay, now);
+            advance_rested(&mut self.rate, self.delay, now);
         }
-        self.opens = if is_open && open != 0 {
+        self.eligible_at = if is_open && open != 0 {
             now
         } else {
-            self.next_opening()
+            self.next_eligible()
         };
     }
 
-    /// Tells how much waits in each queue, after packets were put in.
+    /// Publishes the lengths of all queues in their counters, after packets were enqueued.
     #[inline]
-    pub fn tell(&self) {
-        Bits(self.waiting).for_each(|at| self.queues[at as usize].tell());
+    pub fn publish_len(&self) {
+        Bits(self.waiting).for_each(|at| self.queues[at as usize].publish_len());
     }
 
-    /// When the limits let something pass that waits. All credits of what waits are of now.
-    fn next_opening(&self) -> Time {
+    /// Returns the time at which the limits let a queued packet pass. All credits of queues with packets are up to
+    /// date.
+    fn next_eligible(&self) -> Time {
         let limits = Bits(self.waiting).map(|at| match &self.queues[at as usize].limit {
-            Some(limit) => limit.opens(),
+            Some(limit) => limit.eligible_at(),
             None => Time::ZERO,
         });
         let queues = limits.min().unwrap_or(Time::ZERO);
-        self.rate.map_or(queues, |rate| queues.max(rate.opens()))
+        self.rate.map_or(queues, |rate| queues.max(rate.eligible_at()))
     }
 
-    /// Of queues that are owed something, the next of the highest priority.
+    /// Returns the next queue of the highest priority among those that are behind their guarantee.
     #[inline]
-    fn next_owed(&mut self, owed: u64) -> u32 {
-        let Some(level) = self.levels.iter_mut().find(|level| level.queues & owed != 0) else {
-            return owed.trailing_zeros();
+    fn next_guaranteed(&mut self, behind: u64) -> u32 {
+        let Some(level) = self.levels.iter_mut().find(|level| level.queues & behind != 0) else {
+            debug_assert!(false, "each queue has a level");
+            return behind.trailing_zeros();
         };
-        level.owed = after(level.owed, level.queues & owed);
-        level.owed
+        level.last_guaranteed = after(level.last_guaranteed, level.queues & behind);
+        level.last_guaranteed
     }
 
-    /// Of queues that may send, the one of the highest priority whose turn it is.
+    /// Returns the queue of the highest priority whose turn it is, among those that may send.
     #[inline]
     fn next(&mut self, open: u64) -> u32 {
         let Some(level) = self.levels.iter_mut().find(|level| level.queues & open != 0) else {
+            debug_assert!(false, "each queue has a level");
             return open.trailing_zeros();
         };
         let candidates = level.queues & open;
         loop {
-            if candidates & bit(level.turn) != 0 && self.queues[level.turn as usize].turn > 0 {
-                return level.turn;
+            if candidates & bit(level.current) != 0 && self.queues[level.current as usize].deficit > 0 {
+                return level.current;
             }
-            level.turn = after(level.turn, candidates);
-            let queue = &mut self.queues[level.turn as usize];
-            queue.turn = queue.turn.min(0) + queue.quantum;
+            level.current = after(level.current, candidates);
+            let queue = &mut self.queues[level.current as usize];
+            queue.deficit = queue.deficit.min(0) + queue.quantum;
         }
     }
 }
@@ -344,7 +354,7 @@ const fn bit(at: u32) -> u64 {
     1 << at
 }
 
-/// Returns the lowest of some bits above one, or else the lowest.
+/// Returns the lowest bit above bit `at`, or else the lowest bit.
 #[inline]
 const fn after(at: u32, bits: u64) -> u32 {
     let above = bits & !(u64::MAX >> (63 - at));
@@ -355,21 +365,21 @@ const fn after(at: u32, bits: u64) -> u32 {
     }
 }
 
-/// The bit, if there is a credit and it is used up by now.
+/// Returns the bit `at` if there is a credit and it is used up now.
 #[inline]
-fn closed(credit: &mut Option<Credit>, at: u32, now: Time) -> u64 {
+fn exhausted(credit: &mut Option<Credit>, at: u32, now: Time) -> u64 {
     match credit {
         Some(credit) => {
-            credit.pass(now);
+            credit.advance(now);
             u64::from(!credit.is_open()) << at
         }
         None => 0,
     }
 }
 
-/// The bit, if there is a credit and this uses it up.
+/// Subtracts `size` from a credit. Returns the bit `at` if that uses it up.
 #[inline]
-fn spent(credit: &mut Option<Credit>, at: u32, size: u32) -> u64 {
+fn spend(credit: &mut Option<Credit>, at: u32, size: u32) -> u64 {
     match credit {
         Some(credit) => {
             credit.spend(size);
@@ -380,15 +390,15 @@ fn spent(credit: &mut Option<Credit>, at: u32, size: u32) -> u64 {
 }
 
 #[inline]
-fn rested(credit: &mut Option<Credit>, delay: Delay, now: Time) {
+fn advance_rested(credit: &mut Option<Credit>, delay: Delay, now: Time) {
     match credit {
-        Some(credit) if delay.holds(now) => credit.pass(now),
-        Some(credit) => credit.rest(now),
+        Some(credit) if delay.is_catching_up(now) => credit.advance(now),
+        Some(credit) => credit.advance_idle(now),
         None => {}
     }
 }
 
-/// The places of the bits of a word, from the lowest.
+/// Iterates over the numbers of the bits that are set in a word, from the lowest.
 struct Bits(u64);
 
 impl Iterator for Bits {

@@ -1,10 +1,12 @@
-//! Which worker gets which bucket: decided on the control side, a few times a second, from what workers measured.
+//! Decides on the control side, a few times a second, which worker owns which bucket, from the load that the workers
+//! measured.
 //!
-//! The rule is that of water: as long as one worker is much fuller than another, buckets flow from the fullest to the
-//! emptiest, the heaviest first that do not overshoot the middle. A worker is only relieved when it is nearly full, so
-//! that a switch with little to do leaves packets where they arrive; and when all there is to do fits one worker again,
-//! buckets go home. A flow that fills a worker alone stays: it cannot be divided, so the others move away from it. A
-//! worker that is kept from its core ([`Shunned`]) gets nothing and loses what it has: all that goes home.
+//! As long as one worker is much fuller than another, buckets move from the fullest to the emptiest, the heaviest
+//! first that do not overshoot the mean of the two. Only a worker that is nearly full is relieved, so that a switch
+//! with little load leaves packets with the worker that receives them. When the whole load fits one worker again,
+//! buckets return to the receiving worker. A flow that fills a worker alone stays: it cannot be divided, so the other
+//! flows move away from it. A worker that is kept from its core ([`Exclusions`]) gets nothing and loses its buckets:
+//! all of them return to the receiving worker.
 
 use core::time::Duration;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,49 +15,52 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use super::Spread;
-use super::lane::{BUCKETS, Lane, Patience};
-use super::shun::Shunned;
+use super::excluded::Exclusions;
+use super::reta::{BUCKETS, Reta, Urgency};
 use crate::counters::WorkerCounters;
 
-/// How often loads are looked at: long against a burst and a sleep, short against what people notice.
+/// Interval of samples: long compared with a burst and a sleep, short compared with what people notice.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// A worker that is busy for more of its time than this is relieved.
-const FULL: f64 = 0.7;
-/// By how much of its time another worker must be less busy.
-const GAP: f64 = 0.15;
-/// A packet whose processing costs less is not worth giving away: that costs as much, as it moves the packet and its
-/// buffer from one core's caches to another's. Measured: docs/scaling.md.
-const WORTH_NANOS: f64 = 80.0;
-/// If all workers together are busy for less than this, buckets go home.
-const LITTLE: f64 = 0.35;
-/// Of the half of a gap, what is moved at once: loads are measured roughly, and overshooting would swing.
-const CAUTION: f64 = 0.8;
-/// Buckets that one queue is asked to move at once: what is parked meanwhile is a share of its traffic.
+/// The share of time, 0 to 1, above which a worker is relieved.
+const FULL_LOAD: f64 = 0.7;
+/// The minimum difference of load between two workers, as a share of time, at which buckets move.
+const MIN_GAP: f64 = 0.15;
+/// Nanoseconds of processing below which packets are not handed off: a hand-off costs as much, as it moves the packet
+/// and its buffer from one core's caches to another's. Measured in docs/scaling.md.
+const HANDOFF_NANOS_MIN: f64 = 80.0;
+/// The load of all workers together, as a share of one worker's time, below which buckets return to the receiving
+/// worker.
+const LOW_LOAD: f64 = 0.35;
+/// The share of half the difference in load that one step moves: load is measured roughly, and overshooting would
+/// oscillate.
+const DAMPING: f64 = 0.8;
+/// Maximum number of buckets that one queue moves at once: packets that are parked meanwhile are a share of its
+/// traffic.
 const MOVES_MAX: usize = BUCKETS / 4;
 
-/// How a worker spent its time, as shares of it.
+/// The load of a worker since the last sample.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Load {
-    /// With packets.
+    /// The share of time spent on packets, 0 to 1.
     pub(super) busy: f64,
-    /// Of that, hashing and giving away.
+    /// The share of time spent on hashing and hand-off; part of `busy`.
     pub(super) spreading: f64,
-    /// Nanoseconds that a packet takes, from receiving to sending.
+    /// Nanoseconds for each packet, from receiving to sending.
     pub(super) packet_nanos: f64,
-    /// Packets that it processed since the last look.
+    /// Number of packets that it processed.
     pub(super) packets: f64,
-    /// Packets that its rings refused since then.
+    /// Number of packets that its rings refused.
     pub(super) refused: f64,
 }
 
 impl Load {
-    /// Returns true if it is to be relieved.
+    /// Returns true if the worker is to be relieved.
     pub(super) fn is_full(&self) -> bool {
-        self.busy >= FULL
+        self.busy >= FULL_LOAD
     }
 }
 
-/// A queue, and the packets of each of its buckets since the last look.
+/// A queue, and the number of packets of each of its buckets since the last sample.
 #[derive(Clone, PartialEq, Debug)]
 struct Traffic {
     worker: usize,
@@ -64,74 +69,76 @@ struct Traffic {
     packets: Vec<u64>,
 }
 
-/// What a queue is asked.
+/// A request to a queue.
 #[derive(Clone, PartialEq, Debug)]
 enum Advice {
     Switch(bool),
-    Move(Vec<(u16, u16)>, Patience),
+    Move(Vec<(u16, u16)>, Urgency),
 }
 
-/// Buckets of workers that are given nothing go home; `None` if a queue has none of those.
-fn bring_home(lane: &Traffic, shunned: &[bool]) -> Option<Advice> {
-    let home = lane.worker as u16;
-    let is_away = |owner: u16| owner != home && shunned.get(usize::from(owner)) == Some(&true);
-    let away = (0..).zip(&lane.owners).filter(|(_, owner)| is_away(**owner));
-    let moves: Vec<_> = away.map(|(bucket, _)| (bucket, home)).collect();
-    (!moves.is_empty()).then_some(Advice::Move(moves, Patience::Long))
+/// Returns a move of the buckets that excluded workers own to the receiving worker; `None` if there are none.
+fn return_home(reta: &Traffic, excluded: &[bool]) -> Option<Advice> {
+    let receiver = reta.worker as u16;
+    let is_away = |owner: u16| owner != receiver && excluded.get(usize::from(owner)) == Some(&true);
+    let away = (0..).zip(&reta.owners).filter(|(_, owner)| is_away(**owner));
+    let moves: Vec<_> = away.map(|(bucket, _)| (bucket, receiver)).collect();
+    (!moves.is_empty()).then_some(Advice::Move(moves, Urgency::Urgent))
 }
 
-/// What to ask of each queue, if anything. `may_rest` says that queues may be switched off; `shunned`, which workers
-/// are given nothing.
-fn advise(loads: &[Load], lanes: &[Traffic], may_rest: bool, shunned: &[bool]) -> Vec<Option<Advice>> {
-    let mut advice: Vec<Option<Advice>> = lanes.iter().map(|lane| bring_home(lane, shunned)).collect();
+/// Returns the request to each queue, if any. `may_switch_off` allows hashing to be switched off. `excluded` says, by
+/// worker, which ones get no buckets.
+fn advise(loads: &[Load], retas: &[Traffic], may_switch_off: bool, excluded: &[bool]) -> Vec<Option<Advice>> {
+    debug_assert!(
+        retas.iter().all(|reta| reta.owners.len() == reta.packets.len()),
+        "each bucket has an owner and a count"
+    );
+    let mut advice: Vec<Option<Advice>> = retas.iter().map(|reta| return_home(reta, excluded)).collect();
     if advice.iter().any(Option::is_some) {
         return advice;
     }
     let total: f64 = loads.iter().map(|load| load.busy).sum();
-    if may_rest && total < LITTLE {
-        for (lane, advice) in lanes.iter().zip(&mut advice).filter(|(lane, _)| lane.is_on) {
-            let home = lane.worker as u16;
-            let away = (0..).zip(&lane.owners).filter(|(_, owner)| **owner != home);
-            let moves: Vec<_> = away.map(|(bucket, _)| (bucket, home)).collect();
+    if may_switch_off && total < LOW_LOAD {
+        for (reta, advice) in retas.iter().zip(&mut advice).filter(|(reta, _)| reta.is_on) {
+            let receiver = reta.worker as u16;
+            let away = (0..).zip(&reta.owners).filter(|(_, owner)| **owner != receiver);
+            let moves: Vec<_> = away.map(|(bucket, _)| (bucket, receiver)).collect();
             *advice = Some(if moves.is_empty() {
                 Advice::Switch(false)
             } else {
-                Advice::Move(moves, Patience::Short)
+                Advice::Move(moves, Urgency::Normal)
             });
         }
         return advice;
     }
     let mut busy: Vec<f64> = loads.iter().map(|load| load.busy).collect();
-    // Packets of each worker, and so what one costs there.
+    // The packets of each worker, which give the cost of one packet.
     let mut packets = vec![0_u64; loads.len()];
-    for lane in lanes {
-        for (owner, count) in lane.owners.iter().zip(&lane.packets) {
-            if let Some(sum) = packets.get_mut(usize::from(*owner)) {
-                *sum += count;
-            }
+    for reta in retas {
+        for (owner, count) in reta.owners.iter().zip(&reta.packets) {
+            packets[usize::from(*owner)] += count;
         }
     }
-    let mut owners: Vec<Vec<u16>> = lanes.iter().map(|lane| lane.owners.clone()).collect();
-    let mut moves: Vec<Vec<(u16, u16)>> = lanes.iter().map(|_| Vec::new()).collect();
+    let mut owners: Vec<Vec<u16>> = retas.iter().map(|reta| reta.owners.clone()).collect();
+    let mut moves: Vec<Vec<(u16, u16)>> = retas.iter().map(|_| Vec::new()).collect();
     for _ in 0..loads.len() {
         let by_load = |one: &usize, two: &usize| busy[*one].total_cmp(&busy[*two]);
         let full = (0..busy.len())
             .filter(|worker| loads[*worker].is_full())
             .max_by(by_load);
         let empty = (0..busy.len())
-            .filter(|worker| shunned.get(*worker) != Some(&true))
+            .filter(|worker| excluded.get(*worker) != Some(&true))
             .min_by(by_load);
         let (Some(full), Some(empty)) = (full, empty) else {
             break;
         };
-        if busy[full] - busy[empty] < GAP {
+        if busy[full] - busy[empty] < MIN_GAP {
             break;
         }
         let mut is_off = false;
-        for (lane, advice) in lanes.iter().zip(&mut advice) {
-            if lane.worker == full && !lane.is_on {
-                if loads[full].packet_nanos >= WORTH_NANOS {
-                    // What its buckets are is known next time.
+        for (reta, advice) in retas.iter().zip(&mut advice) {
+            if reta.worker == full && !reta.is_on {
+                if loads[full].packet_nanos >= HANDOFF_NANOS_MIN {
+                    // The traffic of its buckets is known at the next sample.
                     *advice = Some(Advice::Switch(true));
                 }
                 is_off = true;
@@ -142,15 +149,15 @@ fn advise(loads: &[Load], lanes: &[Traffic], may_rest: bool, shunned: &[bool]) -
         }
         let each = (loads[full].busy - loads[full].spreading).max(0.0) / packets[full] as f64;
         let mut candidates: Vec<(u64, usize, usize)> = Vec::new();
-        for (at, lane) in lanes.iter().enumerate().filter(|(_, lane)| lane.is_on) {
-            for (bucket, count) in lane.packets.iter().enumerate() {
+        for (at, reta) in retas.iter().enumerate().filter(|(_, reta)| reta.is_on) {
+            for (bucket, count) in reta.packets.iter().enumerate() {
                 if *count != 0 && usize::from(owners[at][bucket]) == full {
                     candidates.push((*count, at, bucket));
                 }
             }
         }
         candidates.sort_unstable_by(|one, two| two.cmp(one));
-        let mut room = (busy[full] - busy[empty]) / 2.0 * CAUTION;
+        let mut room = (busy[full] - busy[empty]) / 2.0 * DAMPING;
         for (count, at, bucket) in candidates {
             let weight = count as f64 * each;
             let moves = &mut moves[at];
@@ -166,39 +173,39 @@ fn advise(loads: &[Load], lanes: &[Traffic], may_rest: bool, shunned: &[bool]) -
     }
     for (advice, moves) in advice.iter_mut().zip(moves) {
         if advice.is_none() && !moves.is_empty() {
-            *advice = Some(Advice::Move(moves, Patience::Short));
+            *advice = Some(Advice::Move(moves, Urgency::Normal));
         }
     }
     advice
 }
 
-/// The queues of a switch, for the balancer to look at.
-pub(crate) type Lanes = Arc<Mutex<Vec<Weak<Lane>>>>;
+/// The redirection tables of a switch.
+pub(crate) type Retas = Arc<Mutex<Vec<Weak<Reta>>>>;
 
-/// The thread that decides. Dropping it ends the thread.
+/// The thread that balances the load. Dropping this ends the thread.
 pub(crate) struct Balancer {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Balancer {
-    /// Starts it.
+    /// Starts the thread.
     ///
     /// # Errors
-    /// What the kernel said to another thread.
+    /// Returns the error of the kernel if it refuses a thread.
     pub(crate) fn start(
-        lanes: Lanes,
+        retas: Retas,
         workers: Vec<Arc<WorkerCounters>>,
         spread: Spread,
     ) -> std::io::Result<Balancer> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let mut watch = Watch {
+        let mut monitor = LoadMonitor {
             spread,
-            shunned: Shunned::none(workers.len()),
+            excluded: Exclusions::none(workers.len()),
             refused: vec![0; workers.len()],
             workers: workers.into_iter().map(|counters| (counters, [0; 3])).collect(),
-            lanes: Vec::new(),
+            retas: Vec::new(),
             at: Instant::now(),
         };
         let thread = std::thread::Builder::new()
@@ -206,7 +213,7 @@ impl Balancer {
             .spawn(move || {
                 while !stopped.load(Ordering::Relaxed) {
                     std::thread::park_timeout(INTERVAL);
-                    watch.look(&lanes);
+                    monitor.sample(&retas);
                 }
             })?;
         Ok(Balancer {
@@ -221,26 +228,26 @@ impl Drop for Balancer {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // If it panicked it has said so.
+            // A panic has been reported already.
             let _panicked = thread.join();
         }
     }
 }
 
-/// What was seen at the last look.
-struct Watch {
+/// The state of the balancer at the last sample.
+struct LoadMonitor {
     spread: Spread,
-    /// Nanoseconds busy, of these spreading, and packets processed.
+    /// Nanoseconds busy, nanoseconds of these spent on spreading, and packets processed, by worker.
     workers: Vec<(Arc<WorkerCounters>, [u64; 3])>,
-    lanes: Vec<(Weak<Lane>, Vec<u64>)>,
-    /// Packets that the rings of each worker refused.
+    retas: Vec<(Weak<Reta>, Vec<u64>)>,
+    /// Number of packets that the rings of each worker refused, by worker.
     refused: Vec<u64>,
-    shunned: Shunned,
+    excluded: Exclusions,
     at: Instant,
 }
 
-impl Watch {
-    fn look(&mut self, lanes: &Lanes) {
+impl LoadMonitor {
+    fn sample(&mut self, retas: &Retas) {
         let elapsed = self.at.elapsed().as_nanos() as f64;
         if elapsed < INTERVAL.as_nanos() as f64 / 2.0 {
             return;
@@ -264,19 +271,20 @@ impl Watch {
             load
         };
         let mut loads: Vec<Load> = self.workers.iter_mut().map(load).collect();
-        self.follow(lanes);
+        self.update_retas(retas);
         let (mut live, mut traffic) = (Vec::new(), Vec::new());
         let mut refused = vec![0; loads.len()];
-        for (lane, before) in &mut self.lanes {
-            let Some(lane) = lane.upgrade() else { continue };
-            let states: Vec<_> = lane.buckets().collect();
+        for (reta, before) in &mut self.retas {
+            let Some(reta) = reta.upgrade() else { continue };
+            let states: Vec<_> = reta.buckets().collect();
+            debug_assert_eq!(states.len(), before.len(), "each bucket has a previous count");
             refused
                 .iter_mut()
-                .zip(lane.refused())
+                .zip(reta.refused())
                 .for_each(|(sum, count)| *sum += count);
             traffic.push(Traffic {
-                worker: lane.worker(),
-                is_on: lane.is_on(),
+                worker: reta.worker(),
+                is_on: reta.is_on(),
                 owners: states.iter().map(|state| state.owner).collect(),
                 packets: states
                     .iter()
@@ -285,35 +293,35 @@ impl Watch {
                     .collect(),
             });
             *before = states.iter().map(|state| state.packets).collect();
-            live.push(lane);
+            live.push(reta);
         }
         for ((load, now), before) in loads.iter_mut().zip(&refused).zip(&self.refused) {
-            // Less than before, if a queue has gone.
+            // The sum is smaller than before if a queue was closed.
             load.refused = now.saturating_sub(*before) as f64;
         }
         self.refused = refused;
-        let shunned = self.shunned.look(&loads);
-        let advice = advise(&loads, &traffic, self.spread == Spread::Auto, &shunned);
-        for (lane, advice) in live.iter().zip(advice) {
+        let excluded = self.excluded.sample(&loads);
+        let advice = advise(&loads, &traffic, self.spread == Spread::Auto, &excluded);
+        for (reta, advice) in live.iter().zip(advice) {
             match advice {
-                Some(Advice::Switch(on)) => lane.switch(on),
-                Some(Advice::Move(moves, patience)) if lane.is_answered() => lane.ask(&moves, patience),
+                Some(Advice::Switch(on)) => reta.switch(on),
+                Some(Advice::Move(moves, urgency)) if reta.is_idle() => reta.request(&moves, urgency),
                 Some(Advice::Move(..)) | None => {}
             }
         }
     }
 
-    /// Forgets queues that are gone, and begins with those that are new.
-    fn follow(&mut self, lanes: &Lanes) {
-        let mut lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        lanes.retain(|lane| lane.strong_count() != 0);
-        self.lanes.retain(|(lane, _)| lane.strong_count() != 0);
-        for lane in lanes.iter() {
-            if !self.lanes.iter().any(|(known, _)| known.ptr_eq(lane)) {
-                let counts = lane
+    /// Removes tables of queues that were closed, and adds those of new ones.
+    fn update_retas(&mut self, retas: &Retas) {
+        let mut retas = retas.lock().unwrap_or_else(PoisonError::into_inner);
+        retas.retain(|reta| reta.strong_count() != 0);
+        self.retas.retain(|(reta, _)| reta.strong_count() != 0);
+        for reta in retas.iter() {
+            if !self.retas.iter().any(|(known, _)| known.ptr_eq(reta)) {
+                let counts = reta
                     .upgrade()
-                    .map(|lane| lane.buckets().map(|state| state.packets).collect());
-                self.lanes.push((lane.clone(), counts.unwrap_or_default()));
+                    .map(|reta| reta.buckets().map(|state| state.packets).collect());
+                self.retas.push((reta.clone(), counts.unwrap_or_default()));
             }
         }
     }
@@ -334,8 +342,8 @@ mod tests {
         busy.iter().map(load).collect()
     }
 
-    /// A queue whose buckets have these packets and are all its worker's.
-    fn lane(worker: usize, packets: &[u64]) -> Traffic {
+    /// Returns a queue whose buckets received these packets and all belong to `worker`.
+    fn reta(worker: usize, packets: &[u64]) -> Traffic {
         Traffic {
             worker,
             is_on: true,
@@ -353,13 +361,13 @@ mod tests {
 
     #[test]
     fn nothing_moves_while_no_worker_is_full() {
-        let advice = advise(&loads(&[0.6, 0.0]), &[lane(0, &[10; 8])], true, &[]);
+        let advice = advise(&loads(&[0.6, 0.0]), &[reta(0, &[10; 8])], true, &[]);
         assert_eq!(advice, [None]);
     }
 
     #[test]
     fn a_full_worker_begins_to_hash_before_anything_moves() {
-        let mut quiet = lane(0, &[0; 8]);
+        let mut quiet = reta(0, &[0; 8]);
         quiet.is_on = false;
         let advice = advise(&loads(&[1.0, 0.1]), &[quiet], true, &[]);
         assert_eq!(advice, [Some(Advice::Switch(true))]);
@@ -367,7 +375,7 @@ mod tests {
 
     #[test]
     fn packets_that_cost_little_stay_where_they_arrive() {
-        let mut quiet = lane(0, &[0; 8]);
+        let mut quiet = reta(0, &[0; 8]);
         quiet.is_on = false;
         let mut loads = loads(&[1.0, 0.1]);
         loads[0].packet_nanos = 30.0;
@@ -376,7 +384,7 @@ mod tests {
 
     #[test]
     fn about_half_of_a_full_workers_load_moves_to_an_idle_one() {
-        let advice = advise(&loads(&[1.0, 0.0]), &[lane(0, &[10; 100])], true, &[]);
+        let advice = advise(&loads(&[1.0, 0.0]), &[reta(0, &[10; 100])], true, &[]);
         assert!((35..=50).contains(&moves(&advice[0]).len()), "{advice:?}");
         assert!(moves(&advice[0]).iter().all(|(_, to)| *to == 1));
     }
@@ -385,14 +393,14 @@ mod tests {
     fn a_flow_that_fills_its_worker_stays_and_the_others_leave() {
         let mut packets = [1; 50];
         packets[7] = 450;
-        let advice = advise(&loads(&[1.0, 0.0]), &[lane(0, &packets)], true, &[]);
+        let advice = advise(&loads(&[1.0, 0.0]), &[reta(0, &packets)], true, &[]);
         assert!(moves(&advice[0]).iter().all(|(bucket, _)| *bucket != 7));
         assert_eq!(moves(&advice[0]).len(), 49);
     }
 
     #[test]
     fn several_idle_workers_share_what_one_has_too_much() {
-        let advice = advise(&loads(&[1.0, 0.0, 0.0, 0.0]), &[lane(0, &[10; 100])], true, &[]);
+        let advice = advise(&loads(&[1.0, 0.0, 0.0, 0.0]), &[reta(0, &[10; 100])], true, &[]);
         let got = |worker| moves(&advice[0]).iter().filter(|(_, to)| *to == worker).count();
         assert!((1..4).all(|worker| got(worker) >= 5), "{advice:?}");
         assert!(moves(&advice[0]).len() <= 80);
@@ -408,14 +416,14 @@ mod tests {
             refused: 0.0,
         };
         let idle = Load::default();
-        // All its processing takes a tenth of its time, so all of it goes.
-        let advice = advise(&[receiving, idle], &[lane(0, &[10; 20])], true, &[]);
+        // Processing takes a tenth of the worker's time, so all of it moves.
+        let advice = advise(&[receiving, idle], &[reta(0, &[10; 20])], true, &[]);
         assert_eq!(moves(&advice[0]).len(), 20);
     }
 
     #[test]
     fn buckets_go_home_when_there_is_little_to_do_and_hashing_ends() {
-        let mut away = lane(0, &[1; 8]);
+        let mut away = reta(0, &[1; 8]);
         away.owners[3] = 1;
         let little = loads(&[0.1, 0.1]);
         assert_eq!(moves(&advise(&little, &[away.clone()], true, &[])[0]), [(3, 0)]);
@@ -429,11 +437,11 @@ mod tests {
 
     #[test]
     fn a_worker_that_is_left_alone_gets_nothing_and_loses_what_it_has() {
-        let mut away = lane(0, &[10; 8]);
+        let mut away = reta(0, &[10; 8]);
         (away.owners[3], away.owners[5]) = (1, 2);
         let loads = loads(&[1.0, 0.0, 0.5]);
         let advice = advise(&loads, &[away.clone()], true, &[false, true, false]);
-        assert_eq!(advice, [Some(Advice::Move(vec![(3, 0)], Patience::Long))]);
+        assert_eq!(advice, [Some(Advice::Move(vec![(3, 0)], Urgency::Urgent))]);
         away.owners[3] = 0;
         let advice = advise(&loads, &[away], true, &[false, true, false]);
         assert!(moves(&advice[0]).iter().all(|(_, to)| *to == 2), "{advice:?}");
@@ -442,10 +450,10 @@ mod tests {
 
     #[test]
     fn repeated_advice_settles_and_then_stays() {
-        // 60 buckets of different weight; one worker could do them all in 1.6 of its time.
+        // 60 buckets of different weight, which one worker would need 1.6 times its time for.
         let counts: Vec<u64> = (0..60).map(|bucket| 10 + bucket % 13).collect();
         let total: u64 = counts.iter().sum();
-        let mut traffic = lane(0, &counts);
+        let mut traffic = reta(0, &counts);
         let mut rounds = 0;
         let load_of = |traffic: &Traffic, worker: u16| {
             let mine = traffic
@@ -467,6 +475,6 @@ mod tests {
             rounds += 1;
             assert!(rounds < 10, "it swings");
         }
-        assert!((load_of(&traffic, 0) - load_of(&traffic, 1)).abs() < 2.0 * GAP);
+        assert!((load_of(&traffic, 0) - load_of(&traffic, 1)).abs() < 2.0 * MIN_GAP);
     }
 }

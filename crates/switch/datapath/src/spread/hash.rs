@@ -1,55 +1,56 @@
-//! What a flow is, as a number: the keyed hash by which packets are spread over workers.
+//! A keyed hash of the flow of a packet, by which packets are spread over workers.
 //!
-//! # What it promises
-//! * Packets of one flow have one hash. Only what stays the same in a flow goes in: no TTL, no class, no length, no
-//!   sequence number.
-//! * Both directions of a flow have one hash, wherever the two ends appear in pairs (addresses, ports).
-//! * It looks as deep as it can: VLAN tags of any number, PBB, MPLS, VXLAN, Geneve, GRE, GTP-U, IP in IP. What a
-//!   tunnel carries is what is spread; NICs hash the outside, and of MPLS and PBB nothing at all.
-//! * Fragments are told by addresses and protocol alone, as later ones have no ports. A flow of which only some
+//! # Properties
+//! * Packets of one flow have one hash. Only fields that are constant within a flow are hashed: no TTL, no traffic
+//!   class, no length, no sequence number.
+//! * Both directions of a flow have one hash, since the two ends (addresses, ports) are combined symmetrically.
+//! * The innermost flow is hashed: VLAN tags of any number, PBB, MPLS, VXLAN, Geneve, GRE, GTP-U and IP in IP are
+//!   parsed. NICs hash the outer headers of a tunnel only, and nothing of MPLS and PBB.
+//! * Fragments are hashed by addresses and protocol only, as later fragments have no ports. A flow of which only some
 //!   packets are fragments therefore has two hashes.
-//! * Who does not know the key cannot prepare flows that fall together.
+//! * Without the key, nobody can construct flows whose hashes collide.
 //!
-//! # Where it may be wrong
-//! MPLS does not say what it carries. An IPv4 header is believed when its version and its checksum are right, an IPv6
-//! header when its version and its next header are likely, an Ethernet header when its EtherType is known; otherwise the
-//! labels are the flow. A guess must not depend on bytes that change within a flow, or it would tear the flow apart
-//! (RFC 4928); of these only the checksum does, and bytes that are no header pass for one once in 65,536 packets.
+//! # Limits
+//! MPLS does not name its payload. An IPv4 header is accepted if its version and its checksum are right, an IPv6
+//! header if its version is right and its next header is a common one, an Ethernet header if its EtherType is known;
+//! otherwise the labels are the flow. The decision must not depend on bytes that change within a flow, or it would
+//! split the flow (RFC 4928, section 2). Of these bytes only the checksum matters, and bytes that are no header pass
+//! for one once in 65,536 packets.
 
 use millrace_wire::bytes::{be16, be32, be64};
 use millrace_wire::checksum;
 
-/// Headers that are looked at, one inside the other, VLAN tags and MPLS labels not counted.
+/// Maximum number of nested headers that are parsed, VLAN tags and MPLS labels not counted.
 const LAYERS_MAX: usize = 12;
-/// IPv6 extension headers that are passed.
+/// Maximum number of IPv6 extension headers that are skipped.
 const EXTENSIONS_MAX: usize = 8;
-/// Labels that are passed in search of the bottom of the stack.
+/// Maximum number of labels that are skipped in search of the bottom of the stack.
 const LABELS_MAX: usize = 16;
 
-/// The hash of one switch.
+/// The hash of one switch, with its key.
 #[derive(Clone, Debug)]
 pub struct FlowHash {
     keys: [u64; 6],
 }
 
-/// What is known of a flow so far: inner headers replace what outer ones said.
+/// The fields of the flow that are known so far; inner headers replace the fields of outer ones.
 #[derive(Clone, Copy)]
-struct Found {
-    /// The sum over both ends, so that their order does not matter.
+struct FlowFields {
+    /// The sum of the hashes of both ends, which does not depend on their order.
     ends: u64,
-    /// Their protocol or EtherType.
+    /// The IP protocol or EtherType.
     kind: u16,
-    /// Networks that the ends are in: VLANs, service instances, tunnels.
+    /// The networks that the ends are in: VLANs, service instances, tunnels.
     network: u64,
 }
 
-/// What comes next, and is not known to be good.
+/// The type of the next header, whose bytes are not validated yet.
 #[derive(Clone, Copy)]
 enum Layer {
     Ethernet,
-    /// What an EtherType announces.
-    Typed(u16),
-    /// What an IP protocol announces, and the sums over the addresses.
+    /// The header that an EtherType announces.
+    EtherType(u16),
+    /// The header that an IP protocol announces, with the two IP addresses.
     Transport {
         proto: u8,
         ends: [u64; 2],
@@ -66,7 +67,7 @@ mod ether_type {
     pub(super) const MPLS_UPSTREAM: u16 = 0x8848;
     pub(super) const SERVICE_VLAN: u16 = 0x88a8;
     pub(super) const PBB: u16 = 0x88e7;
-    /// What some switches put in front of an outer tag, before 802.1ad.
+    /// The EtherType that some switches put in front of an outer tag, before IEEE 802.1ad.
     pub(super) const OLD_SERVICE_VLAN: u16 = 0x9100;
 }
 
@@ -81,20 +82,20 @@ mod proto {
     pub(super) const UDP_LITE: u8 = 136;
 }
 
-/// Destination ports of tunnels.
+/// UDP destination ports of tunnels.
 mod port {
     pub(super) const GTP_U: u16 = 2152;
     pub(super) const VXLAN: u16 = 4789;
     pub(super) const GENEVE: u16 = 6081;
     pub(super) const MPLS: u16 = 6635;
-    /// VXLAN as Linux has it unless told otherwise.
+    /// The default port of VXLAN in Linux.
     pub(super) const VXLAN_LINUX: u16 = 8472;
 
     pub(super) const TUNNELS: [u16; 5] = [GTP_U, VXLAN, GENEVE, MPLS, VXLAN_LINUX];
 }
 
 impl FlowHash {
-    /// Returns a hash drawn by a seed that only the switch knows.
+    /// Returns a hash whose key is derived from a seed that only the switch knows.
     pub fn new(seed: u64) -> FlowHash {
         let mut state = seed;
         // SplitMix64 (Steele, Lea and Flood 2014).
@@ -110,7 +111,7 @@ impl FlowHash {
         }
     }
 
-    /// Returns the hash of a packet that begins with these bytes. The high bits are the best ones.
+    /// Returns the hash of a packet that begins with the bytes `head`. The high bits are the best ones.
     #[inline]
     pub fn of(&self, head: &[u8]) -> u64 {
         match self.of_common(head) {
@@ -119,19 +120,20 @@ impl FlowHash {
         }
     }
 
-    /// The number by which a device may mark packets of this one's flow, so that nobody has to look into them: the upper
-    /// half of the hash.
+    /// Returns the mark by which a device may tag packets of this one's flow, so that workers need not parse them: the
+    /// upper half of the hash.
     pub fn mark(&self, head: &[u8]) -> u32 {
         (self.of(head) >> 32) as u32
     }
 
-    /// Returns the hash of a packet with a mark, as far as the mark tells.
+    /// Returns the hash that a mark stands for; the lower half is 0.
     #[inline]
     pub(crate) fn of_mark(mark: u32) -> u64 {
         u64::from(mark) << 32
     }
 
-    /// Ethernet, IPv4 without options and not a fragment, TCP or UDP that is no tunnel.
+    /// Returns the hash of the common case: Ethernet, IPv4 without options and not a fragment, TCP or UDP that is no
+    /// tunnel.
     #[inline(always)]
     fn of_common(&self, head: &[u8]) -> Option<u64> {
         let start = head.first_chunk::<38>()?;
@@ -147,17 +149,17 @@ impl FlowHash {
         }
         let from = be16(start, 34);
         let end = |at: usize, port: u16| self.end(u64::from(be32(start, at)), port);
-        Some(self.finish(&Found {
+        Some(self.finish(&FlowFields {
             ends: end(26, from).wrapping_add(end(30, to)),
             kind: protocol.into(),
             network: 0,
         }))
     }
 
-    /// Any packet.
+    /// Returns the hash of any packet.
     #[inline(never)]
     fn of_any(&self, head: &[u8]) -> u64 {
-        let mut found = Found {
+        let mut found = FlowFields {
             ends: 0,
             kind: 0,
             network: 0,
@@ -167,7 +169,7 @@ impl FlowHash {
             let (layer, bytes) = next;
             let inside = match layer {
                 Layer::Ethernet => self.ethernet(bytes, &mut found),
-                Layer::Typed(kind) => self.typed(kind, bytes, &mut found),
+                Layer::EtherType(kind) => self.ether_typed(kind, bytes, &mut found),
                 Layer::Transport { proto, ends } => self.transport(proto, ends, bytes, &mut found),
             };
             match inside {
@@ -178,34 +180,39 @@ impl FlowHash {
         self.finish(&found)
     }
 
-    /// One end of a flow. Not linear in what it mixes, so that sums of two are not easily made equal.
+    /// Returns the hash of one end of a flow. It is not linear in its arguments, so that sums of two are not easily
+    /// made equal.
     #[inline(always)]
     fn end(&self, address: u64, port: u16) -> u64 {
         fold((address << 16 | u64::from(port)) ^ self.keys[0], self.keys[1])
     }
 
     #[inline(always)]
-    fn finish(&self, found: &Found) -> u64 {
+    fn finish(&self, found: &FlowFields) -> u64 {
         let inside = found.ends ^ u64::from(found.kind).wrapping_mul(self.keys[3]);
         fold(inside ^ self.keys[4], found.network ^ self.keys[5])
     }
 
-    fn ethernet<'a>(&self, bytes: &'a [u8], found: &mut Found) -> Option<(Layer, &'a [u8])> {
+    fn ethernet<'a>(&self, bytes: &'a [u8], found: &mut FlowFields) -> Option<(Layer, &'a [u8])> {
         let header = bytes.first_chunk::<14>()?;
         let kind = be16(header, 12);
-        found.ends = self.stations(header, 0);
+        found.ends = self.mac_ends(header, 0);
         found.kind = kind;
-        Some((Layer::Typed(kind), &bytes[14..]))
+        Some((Layer::EtherType(kind), &bytes[14..]))
     }
 
-    /// Both ends of an Ethernet header.
-    fn stations<const N: usize>(&self, header: &[u8; N], at: usize) -> u64 {
-        let station = |at: usize| u64::from(be16(header, at)) << 32 | u64::from(be32(header, at + 2));
-        self.end(station(at), 0)
-            .wrapping_add(self.end(station(at + 6), 0))
+    /// Returns the sum over both MAC addresses of an Ethernet header that begins at offset `at`.
+    fn mac_ends<const N: usize>(&self, header: &[u8; N], at: usize) -> u64 {
+        let mac = |at: usize| u64::from(be16(header, at)) << 32 | u64::from(be32(header, at + 2));
+        self.end(mac(at), 0).wrapping_add(self.end(mac(at + 6), 0))
     }
 
-    fn typed<'a>(&self, kind: u16, bytes: &'a [u8], found: &mut Found) -> Option<(Layer, &'a [u8])> {
+    fn ether_typed<'a>(
+        &self,
+        kind: u16,
+        bytes: &'a [u8],
+        found: &mut FlowFields,
+    ) -> Option<(Layer, &'a [u8])> {
         match kind {
             ether_type::VLAN | ether_type::SERVICE_VLAN | ether_type::OLD_SERVICE_VLAN => {
                 self.tags(bytes, found)
@@ -213,10 +220,10 @@ impl FlowHash {
             ether_type::PBB => {
                 let tag = bytes.first_chunk::<18>()?;
                 found.network = join(found.network, be32(tag, 0) & 0x00ff_ffff);
-                found.ends = self.stations(tag, 4);
+                found.ends = self.mac_ends(tag, 4);
                 let kind = be16(tag, 16);
                 found.kind = kind;
-                Some((Layer::Typed(kind), &bytes[18..]))
+                Some((Layer::EtherType(kind), &bytes[18..]))
             }
             ether_type::MPLS | ether_type::MPLS_UPSTREAM => self.mpls(bytes, found),
             ether_type::TRANSPARENT_ETHERNET => Some((Layer::Ethernet, bytes)),
@@ -226,8 +233,8 @@ impl FlowHash {
         }
     }
 
-    /// VLAN tags, any number of them; the first EtherType is read already.
-    fn tags<'a>(&self, bytes: &'a [u8], found: &mut Found) -> Option<(Layer, &'a [u8])> {
+    /// Skips VLAN tags, any number of them; `bytes` begins behind the first EtherType.
+    fn tags<'a>(&self, bytes: &'a [u8], found: &mut FlowFields) -> Option<(Layer, &'a [u8])> {
         let mut rest = bytes;
         loop {
             let tag = rest.first_chunk::<4>()?;
@@ -239,20 +246,20 @@ impl FlowHash {
                 kind,
                 ether_type::VLAN | ether_type::SERVICE_VLAN | ether_type::OLD_SERVICE_VLAN
             ) {
-                return Some((Layer::Typed(kind), rest));
+                return Some((Layer::EtherType(kind), rest));
             }
         }
     }
 
-    fn mpls<'a>(&self, bytes: &'a [u8], found: &mut Found) -> Option<(Layer, &'a [u8])> {
+    fn mpls<'a>(&self, bytes: &'a [u8], found: &mut FlowFields) -> Option<(Layer, &'a [u8])> {
         let (mut rest, mut labels) = (bytes, 0);
         for _ in 0..LABELS_MAX {
             let entry = be32(rest.first_chunk::<4>()?, 0);
             rest = &rest[4..];
             labels = join(labels, entry >> 12);
-            // The bottom of the stack (RFC 3032).
+            // The bottom of the stack (RFC 3032, section 2.1).
             if entry & 0x100 != 0 {
-                let inside = self.under_mpls(rest);
+                let inside = self.mpls_payload(rest);
                 if inside.is_none() {
                     found.network = found.network.rotate_left(17) ^ labels;
                 }
@@ -263,15 +270,15 @@ impl FlowHash {
         None
     }
 
-    /// What is under the bottom of a stack of labels, if that can be told.
-    fn under_mpls<'a>(&self, bytes: &'a [u8]) -> Option<(Layer, &'a [u8])> {
+    /// Returns the payload below the bottom of a label stack, if it is recognized.
+    fn mpls_payload<'a>(&self, bytes: &'a [u8]) -> Option<(Layer, &'a [u8])> {
         if is_ipv4(bytes) {
-            return Some((Layer::Typed(ether_type::IPV4), bytes));
+            return Some((Layer::EtherType(ether_type::IPV4), bytes));
         }
         if is_ipv6(bytes) {
-            return Some((Layer::Typed(ether_type::IPV6), bytes));
+            return Some((Layer::EtherType(ether_type::IPV6), bytes));
         }
-        // A pseudo-wire, without and with a control word, whose first four bits are zero (RFC 4385).
+        // A pseudowire, without and with a control word, whose first four bits are zero (RFC 4385, section 3).
         if is_ethernet(bytes) {
             return Some((Layer::Ethernet, bytes));
         }
@@ -279,7 +286,7 @@ impl FlowHash {
         is_ethernet(framed).then_some((Layer::Ethernet, framed))
     }
 
-    fn ipv4<'a>(&self, bytes: &'a [u8], found: &mut Found) -> Option<(Layer, &'a [u8])> {
+    fn ipv4<'a>(&self, bytes: &'a [u8], found: &mut FlowFields) -> Option<(Layer, &'a [u8])> {
         let header = bytes.first_chunk::<20>()?;
         let size = usize::from(header[0] & 0xf) * 4;
         let total = usize::from(be16(header, 2));
@@ -288,11 +295,11 @@ impl FlowHash {
         }
         let protocol = header[9];
         let addresses = [12, 16].map(|at| u64::from(be32(header, at)));
-        self.told_by_addresses(protocol, addresses, found);
+        self.set_addresses(protocol, addresses, found);
         if be16(header, 6) & FRAGMENT != 0 {
             return None;
         }
-        // Padding of the frame is no header.
+        // Bytes behind the total length are padding of the frame.
         let end = total.min(bytes.len());
         let transport = Layer::Transport {
             proto: protocol,
@@ -301,13 +308,13 @@ impl FlowHash {
         Some((transport, bytes.get(size..end)?))
     }
 
-    fn ipv6<'a>(&self, bytes: &'a [u8], found: &mut Found) -> Option<(Layer, &'a [u8])> {
+    fn ipv6<'a>(&self, bytes: &'a [u8], found: &mut FlowFields) -> Option<(Layer, &'a [u8])> {
         let header = bytes.first_chunk::<40>()?;
         if header[0] >> 4 != 6 {
             return None;
         }
         let addresses = [8, 24].map(|at| {
-            // 48 bits, as many as an end has room for.
+            // 48 bits, as many as [`Self::end`] takes.
             fold(
                 be64(header, at) ^ self.keys[2],
                 be64(header, at + 8) ^ self.keys[3],
@@ -317,16 +324,17 @@ impl FlowHash {
         let (mut protocol, mut rest) = (header[6], &bytes[40..end]);
         for _ in 0..EXTENSIONS_MAX {
             let size = match protocol {
-                // Hop-by-hop options, routing, destination options, mobility (RFC 8200, RFC 6275).
+                // Hop-by-hop options, routing, destination options (RFC 8200, section 4), mobility (RFC 6275, section
+                // 6.1).
                 0 | 43 | 60 | 135 => rest.get(1).map(|words| 8 + 8 * usize::from(*words)),
-                // Fragment: even a first one, for those that follow have nothing but addresses.
+                // The fragment header, of a first fragment, too: later fragments have nothing but addresses.
                 44 => {
                     let inner = rest.first().copied().unwrap_or(protocol);
-                    self.told_by_addresses(inner, addresses, found);
+                    self.set_addresses(inner, addresses, found);
                     return None;
                 }
                 _ => {
-                    self.told_by_addresses(protocol, addresses, found);
+                    self.set_addresses(protocol, addresses, found);
                     let transport = Layer::Transport {
                         proto: protocol,
                         ends: addresses,
@@ -340,11 +348,11 @@ impl FlowHash {
             protocol = *next;
             rest = rest.get(size..).unwrap_or(&[]);
         }
-        self.told_by_addresses(protocol, addresses, found);
+        self.set_addresses(protocol, addresses, found);
         None
     }
 
-    fn told_by_addresses(&self, protocol: u8, [one, two]: [u64; 2], found: &mut Found) {
+    fn set_addresses(&self, protocol: u8, [one, two]: [u64; 2], found: &mut FlowFields) {
         found.ends = self.end(one, 0).wrapping_add(self.end(two, 0));
         found.kind = protocol.into();
     }
@@ -354,7 +362,7 @@ impl FlowHash {
         protocol: u8,
         [from, to]: [u64; 2],
         bytes: &'a [u8],
-        found: &mut Found,
+        found: &mut FlowFields,
     ) -> Option<(Layer, &'a [u8])> {
         match protocol {
             proto::TCP | proto::UDP | proto::SCTP | proto::DCCP | proto::UDP_LITE => {
@@ -362,24 +370,24 @@ impl FlowHash {
                 let (port_from, port_to) = (be16(ports, 0), be16(ports, 2));
                 found.ends = self.end(from, port_from).wrapping_add(self.end(to, port_to));
                 let payload = bytes.get(8..).filter(|_| protocol == proto::UDP)?;
-                in_udp(port_to, payload, found)
+                udp_payload(port_to, payload, found)
             }
-            proto::IPV4 => Some((Layer::Typed(ether_type::IPV4), bytes)),
-            proto::IPV6 => Some((Layer::Typed(ether_type::IPV6), bytes)),
-            proto::GRE => in_gre(bytes),
+            proto::IPV4 => Some((Layer::EtherType(ether_type::IPV4), bytes)),
+            proto::IPV6 => Some((Layer::EtherType(ether_type::IPV6), bytes)),
+            proto::GRE => gre_payload(bytes),
             _ => None,
         }
     }
 }
 
-/// More fragments, and the fragment offset (RFC 791).
+/// The flag "more fragments" and the fragment offset (RFC 791, section 3.1).
 const FRAGMENT: u16 = 0x3fff;
 
-/// What a tunnel over UDP carries.
-fn in_udp<'a>(to: u16, payload: &'a [u8], found: &mut Found) -> Option<(Layer, &'a [u8])> {
+/// Returns the payload of a tunnel over UDP.
+fn udp_payload<'a>(to: u16, payload: &'a [u8], found: &mut FlowFields) -> Option<(Layer, &'a [u8])> {
     match to {
         port::VXLAN | port::VXLAN_LINUX => {
-            // RFC 7348: a flag that the network identifier is there, and the identifier.
+            // RFC 7348, section 5: the flag I says that the network identifier is valid.
             let header = payload
                 .first_chunk::<8>()
                 .filter(|header| header[0] & 0x08 != 0)?;
@@ -387,27 +395,28 @@ fn in_udp<'a>(to: u16, payload: &'a [u8], found: &mut Found) -> Option<(Layer, &
             Some((Layer::Ethernet, &payload[8..]))
         }
         port::GENEVE => {
-            // RFC 8926: version, options in words of four bytes, the EtherType, the identifier.
+            // RFC 8926, section 3.4: version, length of the options in words of four bytes, EtherType, network
+            // identifier.
             let header = payload.first_chunk::<8>().filter(|header| header[0] >> 6 == 0)?;
             let inside = payload.get(8 + 4 * usize::from(header[0] & 0x3f)..)?;
             found.network = join(found.network, be32(header, 4) >> 8);
-            Some((Layer::Typed(be16(header, 2)), inside))
+            Some((Layer::EtherType(be16(header, 2)), inside))
         }
-        port::GTP_U => in_gtp(payload),
-        port::MPLS => Some((Layer::Typed(ether_type::MPLS), payload)),
+        port::GTP_U => gtp_payload(payload),
+        port::MPLS => Some((Layer::EtherType(ether_type::MPLS), payload)),
         _ => None,
     }
 }
 
-/// 3GPP TS 29.281, section 5: version 1, GTP and not GTP', a G-PDU. The tunnel's identifier is another in each
-/// direction and stays out.
-fn in_gtp(payload: &[u8]) -> Option<(Layer, &[u8])> {
+/// Returns the payload of GTP-U (3GPP TS 29.281, section 5): version 1, protocol type GTP, a G-PDU. The tunnel
+/// endpoint identifier differs between the directions and is not hashed.
+fn gtp_payload(payload: &[u8]) -> Option<(Layer, &[u8])> {
     let header = payload.first_chunk::<8>()?;
     if header[0] >> 4 != 3 || header[1] != 255 {
         return None;
     }
     let mut inside = &payload[8..];
-    // Extension headers, sequence number, N-PDU number: one of the flags brings the room for all three.
+    // Each of the three flags adds the fields of all three: sequence number, N-PDU number, next extension header.
     if header[0] & 7 != 0 {
         let mut kind = if header[0] & 4 == 0 { 0 } else { *inside.get(3)? };
         inside = inside.get(4..)?;
@@ -421,14 +430,15 @@ fn in_gtp(payload: &[u8]) -> Option<(Layer, &[u8])> {
         }
     }
     match inside.first()? >> 4 {
-        4 => Some((Layer::Typed(ether_type::IPV4), inside)),
-        6 => Some((Layer::Typed(ether_type::IPV6), inside)),
+        4 => Some((Layer::EtherType(ether_type::IPV4), inside)),
+        6 => Some((Layer::EtherType(ether_type::IPV6), inside)),
         _ => None,
     }
 }
 
-/// RFC 2784 and RFC 2890: checksum, key and sequence number are there as flags say; routing is not known.
-fn in_gre(bytes: &[u8]) -> Option<(Layer, &[u8])> {
+/// Returns the payload of GRE (RFC 2784, section 2; RFC 2890, section 2): flags announce checksum, key and sequence
+/// number. Routing is not supported.
+fn gre_payload(bytes: &[u8]) -> Option<(Layer, &[u8])> {
     let header = bytes.first_chunk::<4>()?;
     let flags = be16(header, 0);
     if flags & 0x4007 != 0 {
@@ -437,7 +447,7 @@ fn in_gre(bytes: &[u8]) -> Option<(Layer, &[u8])> {
     let words = [0x8000, 0x2000, 0x1000];
     let optional: usize = words.into_iter().map(|flag| usize::from(flags & flag != 0)).sum();
     let inside = bytes.get(4 + 4 * optional..)?;
-    Some((Layer::Typed(be16(header, 2)), inside))
+    Some((Layer::EtherType(be16(header, 2)), inside))
 }
 
 fn is_ipv4(bytes: &[u8]) -> bool {
@@ -450,7 +460,8 @@ fn is_ipv4(bytes: &[u8]) -> bool {
     total >= size && checksum::internet(header) == 0
 }
 
-/// There is no checksum, and the length changes within a flow, so the protocol has to be a common one.
+/// Returns true if the bytes look like an IPv6 header. There is no checksum, and the length changes within a flow, so
+/// the next header has to be a common one.
 fn is_ipv6(bytes: &[u8]) -> bool {
     let common = [
         0,
@@ -489,7 +500,7 @@ fn is_ethernet(bytes: &[u8]) -> bool {
     }
 }
 
-/// Adds the number of a network. Number 0 adds nothing: VLAN 0 is none.
+/// Adds the number of a network. Number 0 adds nothing: VLAN 0 means no VLAN (IEEE 802.1Q-2018, section 9.6).
 #[inline]
 fn join(networks: u64, number: u32) -> u64 {
     networks
@@ -497,7 +508,7 @@ fn join(networks: u64, number: u32) -> u64 {
         .wrapping_add(u64::from(number))
 }
 
-/// Both halves of the product.
+/// Returns the exclusive or of both halves of the product.
 #[inline(always)]
 fn fold(one: u64, two: u64) -> u64 {
     let product = u128::from(one) * u128::from(two);

@@ -6,38 +6,38 @@ use millrace_wire::Packet;
 use super::ring::{Receiver, Sender, ring};
 use crate::io::Burst;
 
-/// A packet on its way to the worker that its flow belongs to.
-pub(crate) struct Handed<P> {
+/// A packet on its way to the worker that owns its flow.
+pub(crate) struct FlowHandoff<P> {
     pub(crate) bridge: u32,
-    /// Where it was received.
+    /// The port at which the packet was received.
     pub(crate) port: PortNo,
     pub(crate) packet: P,
 }
 
-/// Slots of a ring: what arrives while the other worker is away for some hundred microseconds.
+/// Slots of a ring: for the packets that arrive while the other worker is away for some hundred microseconds.
 const RING_LEN: usize = 2048;
-/// Slots of all rings out of one worker, at most: with very many workers each ring is shorter.
+/// Maximum number of slots of all rings out of one worker: with very many workers each ring is shorter.
 const RINGS_LEN: usize = 64 * 1024;
-/// Slots of a ring, at least: some bursts.
+/// Minimum number of slots of a ring: some bursts.
 const RING_LEN_MIN: usize = 256;
 
-/// One worker's ends.
+/// One worker's ends of the rings.
 pub(crate) struct Links<P> {
-    /// By worker; none to itself.
-    out: Vec<Option<Sender<Handed<P>>>>,
-    incoming: Vec<Receiver<Handed<P>>>,
-    /// Packets that were given away since this was asked last.
-    given: u64,
+    /// The ring to each worker, by worker; `None` for the worker itself.
+    out: Vec<Option<Sender<FlowHandoff<P>>>>,
+    incoming: Vec<Receiver<FlowHandoff<P>>>,
+    /// Number of packets handed off since the last [`Self::take_handed_off`].
+    handed_off: u64,
 }
 
-/// Returns the ends of each worker.
+/// Returns the ends of each worker, by worker.
 pub(crate) fn mesh<P>(workers: usize) -> Vec<Links<P>> {
     let len = (RINGS_LEN / workers.max(1)).clamp(RING_LEN_MIN, RING_LEN);
     let mut all: Vec<Links<P>> = (0..workers)
         .map(|_| Links {
             out: Vec::new(),
             incoming: Vec::new(),
-            given: 0,
+            handed_off: 0,
         })
         .collect();
     for from in 0..workers {
@@ -54,35 +54,38 @@ pub(crate) fn mesh<P>(workers: usize) -> Vec<Links<P>> {
 }
 
 impl<P: Packet> Links<P> {
-    /// Puts a packet on the ring to a worker, to be seen there after [`Self::publish`].
+    /// Puts a packet into the ring to a worker, which sees it after [`Self::publish`].
     ///
     /// # Errors
-    /// The packet, if the ring is full.
+    /// Returns the packet if the ring is full.
     #[inline]
-    pub(crate) fn give(&mut self, worker: usize, handed: Handed<P>) -> Result<(), P> {
+    pub(crate) fn hand_off(&mut self, worker: usize, handoff: FlowHandoff<P>) -> Result<(), P> {
         match self.out.get_mut(worker) {
             Some(Some(sender)) => {
-                sender.push(handed).map_err(|handed| handed.packet)?;
-                self.given += 1;
+                sender.push(handoff).map_err(|handoff| handoff.packet)?;
+                self.handed_off += 1;
                 Ok(())
             }
-            _ => Err(handed.packet),
+            _ => {
+                debug_assert!(false, "worker {worker} is this one, or does not exist");
+                Err(handoff.packet)
+            }
         }
     }
 
-    /// Shows all workers what they were given.
+    /// Makes all packets that were handed off visible to the other workers.
     #[inline]
     pub(crate) fn publish(&mut self) {
         self.out.iter_mut().flatten().for_each(Sender::publish);
     }
 
-    /// Packets that were given away since this was asked last.
+    /// Returns the number of packets handed off since the last call.
     #[inline]
-    pub(crate) fn take_given(&mut self) -> u64 {
-        core::mem::take(&mut self.given)
+    pub(crate) fn take_handed_off(&mut self) -> u64 {
+        core::mem::take(&mut self.handed_off)
     }
 
-    /// How much a worker was given since the beginning.
+    /// Returns the number of packets handed off to a worker since the start; 0 for the worker itself.
     pub(crate) fn mark(&self, worker: usize) -> u64 {
         match self.out.get(worker) {
             Some(Some(sender)) => sender.mark(),
@@ -90,21 +93,25 @@ impl<P: Packet> Links<P> {
         }
     }
 
-    /// Returns true if nothing that the worker was given before the mark is still on its way.
+    /// Returns true if the worker has settled all packets that it was handed before the mark.
     pub(crate) fn is_settled(&self, worker: usize, mark: u64) -> bool {
         match self.out.get(worker) {
             Some(Some(sender)) => sender.is_settled(mark),
-            _ => true,
+            _ => {
+                debug_assert!(false, "worker {worker} is this one, or does not exist");
+                true
+            }
         }
     }
 
-    /// How many rings lead here.
+    /// Returns the number of incoming rings.
     #[inline]
     pub(crate) fn incoming_len(&self) -> usize {
         self.incoming.len()
     }
 
-    /// Fills `burst`, which is empty, with the next packets of one ring that came in at one port, and says which.
+    /// Fills `burst`, which is empty, with the next packets of one ring that came in at one port. Returns that port
+    /// and its bridge.
     #[inline]
     pub(crate) fn receive(&mut self, ring: usize, burst: &mut Burst<P>) -> Option<(u32, PortNo)> {
         let receiver = self.incoming.get_mut(ring)?;
@@ -112,8 +119,8 @@ impl<P: Packet> Links<P> {
         let origin = (first.bridge, first.port);
         burst.push(first.packet);
         while !burst.is_full() {
-            match receiver.pop_if(|handed| (handed.bridge, handed.port) == origin) {
-                Some(handed) => burst.push(handed.packet),
+            match receiver.pop_if(|handoff| (handoff.bridge, handoff.port) == origin) {
+                Some(handoff) => burst.push(handoff.packet),
                 None => break,
             }
         }
@@ -123,7 +130,7 @@ impl<P: Packet> Links<P> {
         Some(origin)
     }
 
-    /// Says to all workers that nothing of what they gave and was taken is still on its way.
+    /// Acknowledges to all workers that all packets that were taken from their rings have left this worker.
     #[inline]
     pub(crate) fn settle(&mut self) {
         self.incoming.iter_mut().for_each(Receiver::settle);

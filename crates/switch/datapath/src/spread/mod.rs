@@ -1,104 +1,106 @@
-//! Spreading what one receive queue brings over all workers.
+//! Spreads the packets of one receive queue over all workers.
 //!
-//! A NIC with as many queues as there are workers spreads by itself what it can hash. Everything else comes to one
-//! worker: all that a device with one queue receives (pcap, AF_PACKET, memif, links), and on any NIC what it does not
-//! look into (MPLS, PBB, most tunnels). That worker can give packets away:
+//! A NIC with as many queues as there are workers spreads by itself the packets that it can hash (RSS). All other
+//! packets come to one worker: all that a device with one queue receives (pcap, AF_PACKET, memif, links), and on any
+//! NIC the protocols that it does not parse (MPLS, PBB, most tunnels). That worker can hand packets off:
 //!
 //! ```text
-//!  queue -> hash -> bucket (1,024 of them) -> worker      [hash], [lane]
+//!  queue -> hash -> bucket (1,024 of them) -> worker      [hash], [reta]
 //!                                     |
 //!                    itself, or a ring to the other        [ring]
 //! ```
-//! and the control side changes which bucket belongs to which worker as load asks for it ([balance]).
+//! and the control side changes the owners of buckets as the load requires ([balance]).
 //!
 //! # Order
 //! All packets of a flow are in one bucket, and a bucket belongs to one worker at a time. Rings, inboxes and transmit
-//! buffers are first in, first out. So order can only be lost when a bucket moves: if packets that the old worker has
-//! could be overtaken by those that the new one gets. They cannot: while a bucket moves the receiving worker parks its
-//! packets, and it gives them to the new worker only when the old one has said that nothing it took is still on its
-//! way (`lane` has the argument). A bucket that cannot be moved within a bound stays where it was.
+//! buffers are first in, first out. Order could therefore only be lost when a bucket moves, if packets of the old
+//! owner were overtaken by packets of the new one. This cannot happen: while a bucket moves, the receiving worker
+//! parks its packets, and hands them to the new owner only after the old one has acknowledged that all packets that it
+//! took have left (`reta` has the argument). A bucket that cannot be moved within a time limit keeps its owner.
 //!
 //! # Cost
-//! With one worker none of this exists. With several, a queue whose packets all stay with the worker that receives them
-//! costs one look at a flag for each burst; only a worker that has too much to do begins to hash ([`Spread::Auto`]).
+//! With one worker none of this exists. With several, a queue whose packets all stay with the worker that receives
+//! them costs one test of a flag for each burst; a worker begins to hash only when it is overloaded
+//! ([`Spread::Auto`]).
 
 pub(crate) mod balance;
+mod excluded;
 mod hash;
-pub(crate) mod lane;
 pub(crate) mod links;
+pub(crate) mod reta;
 pub mod ring;
-mod shun;
 
 pub use hash::FlowHash;
-pub use lane::BUCKETS;
+pub use reta::BUCKETS;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, PoisonError};
 
 use millrace_wire::Packet;
 
-use self::balance::Lanes;
-use self::lane::{Lane, Spreader};
+use self::balance::Retas;
+use self::reta::{Reta, Spreader};
 
-/// Whether workers give packets to each other.
+/// The condition under which workers hand packets to each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Spread {
     /// Never: a packet is processed by the worker that received it.
     Off,
-    /// When a worker has too much to do and another has not.
+    /// If a worker is overloaded and another one is not.
     #[default]
     Auto,
-    /// From the beginning, evenly, and then as load asks for it.
+    /// Always: evenly at first, then as the load requires.
     Always,
 }
 
-/// How one receive queue is spread.
+/// The state of the spreading of one receive queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SpreadStats {
     /// The worker that receives.
     pub worker: usize,
     /// True if packets are hashed.
     pub is_on: bool,
-    /// How many buckets each worker has.
+    /// Number of buckets that each worker owns, by worker.
     pub buckets: Vec<usize>,
-    /// Buckets that got another worker, since the port was opened.
+    /// Number of changes of a bucket's owner since the port was opened.
     pub moved: u64,
-    /// Buckets that were to get another worker and did not, as that took too long.
-    pub stayed: u64,
-    /// True if all that was asked was dealt with.
-    pub is_settled: bool,
+    /// Number of changes of a bucket's owner that were given up because they took too long.
+    pub aborted: u64,
+    /// True if no request to move buckets is pending.
+    pub has_completed: bool,
 }
 
-/// What all queues of a switch have in common: there is one of it where there are several workers that may give packets
-/// to each other.
+/// State that all receive queues of a switch share, if several workers may hand packets to each other.
 #[derive(Clone)]
 pub(crate) struct Spreading {
-    pub(crate) lanes: Lanes,
+    pub(crate) retas: Retas,
     pub(crate) hash: FlowHash,
     workers: usize,
     spread: Spread,
 }
 
 impl Spreading {
-    /// `None` where packets stay with the worker that receives them.
+    /// Returns the shared state, or `None` if packets stay with the worker that receives them.
     pub(crate) fn new(workers: usize, spread: Spread) -> Option<Spreading> {
         (workers > 1 && spread != Spread::Off).then(|| Spreading {
-            lanes: Lanes::default(),
-            // Random numbers from the system, by the one way that the standard library has.
+            retas: Retas::default(),
+            // The standard library's only source of random numbers of the system.
             hash: FlowHash::new(RandomState::new().hash_one(0)),
             workers,
             spread,
         })
     }
 
-    /// Returns a queue of a device with so many, which `worker` receives from.
-    pub(crate) fn queue<P: Packet>(&self, worker: usize, queues: usize) -> (Arc<Lane>, Box<Spreader<P>>) {
-        // What a device spreads over all workers needs no second time, until it turns out that it does not.
+    /// Returns the two sides of the redirection table of a queue that `worker` receives from, of a device with
+    /// `queues` queues.
+    pub(crate) fn queue<P: Packet>(&self, worker: usize, queues: usize) -> (Arc<Reta>, Box<Spreader<P>>) {
+        // The flows of a device with a queue for each worker are spread already, until the load shows that they are
+        // not.
         let evenly = self.spread == Spread::Always && queues < self.workers;
-        let lane = Lane::new(worker, self.workers, evenly);
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        lanes.push(Arc::downgrade(&lane));
-        let spreader = Spreader::new(Arc::clone(&lane), self.workers, self.hash.clone());
-        (lane, Box::new(spreader))
+        let reta = Reta::new(worker, self.workers, evenly);
+        let mut retas = self.retas.lock().unwrap_or_else(PoisonError::into_inner);
+        retas.push(Arc::downgrade(&reta));
+        let spreader = Spreader::new(Arc::clone(&reta), self.workers, self.hash.clone());
+        (reta, Box::new(spreader))
     }
 }

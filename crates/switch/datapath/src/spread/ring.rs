@@ -1,23 +1,32 @@
-//! The hand-over from one worker to another: a bounded ring with one thread at each end.
+//! A bounded ring by which one worker hands values to another, with one thread at each end.
 //!
-//! # The promise
-//! Values come out in the order in which they went in, each once. Neither end ever waits, takes a lock or allocates:
-//! a full ring gives the value back, an empty one gives nothing. What was pushed is seen by the other end after
+//! # Guarantees
+//! Values come out in the order in which they went in, each once. Neither end ever waits, takes a lock or allocates: a
+//! full ring returns the value, an empty one returns nothing. The other end sees pushed values after
 //! [`Sender::publish`], so that a burst costs one store that the other core has to fetch, not one for each packet.
 //!
-//! Beside the usual two positions there is a third: how far the receiver has *settled* what it took, which is to say
-//! that nothing of it is still on its way inside the receiver. [`Sender::is_settled`] is what makes it safe to give a
-//! flow to another worker: see `lane`.
+//! Beside the two usual positions there is a third: the position up to which the receiver has *settled* the values
+//! that it took, which means that all of them have left the receiver. [`Sender::is_settled`] makes it safe to move a
+//! flow to another worker (see `reta`).
 //!
-//! # The argument
-//! A slot belongs to the sender from the moment that it sees the receiver's `taken` past it until it publishes a
-//! `filled` past it, and to the receiver for the rest of the time. Each of the two positions is written by one end with
-//! release, after it is done with the slots, and read by the other with acquire, before it touches them. Positions
-//! only grow (at a thousand million packets a second they wrap after 584 years), so neither end can take a new
-//! position for an old one.
+//! ```text
+//!   0 <= settled <= taken <= filled <= taken + len
 //!
-//! Beside `publish.rs` and `io/kernel.rs`, this is the only module of the crate with unsafe code. A queue for any number of threads
-//! (`crossbeam_queue::ArrayQueue`) needs none and takes tens of nanoseconds for each packet, where this takes a few: docs/scaling.md.
+//!   ... settled ......... taken ............. filled ............. taken + len
+//!          | taken, not    | filled: the       | free: the sender's
+//!          | settled yet   | receiver's        |
+//! ```
+//!
+//! # Argument
+//! A slot belongs to the sender from the moment at which it sees the receiver's `taken` past the slot until it
+//! publishes a `filled` past it, and to the receiver for the rest of the time. Each of the two positions is written by
+//! one end with release, after it has finished with the slots, and read by the other with acquire, before it accesses
+//! them. Positions only grow (at a thousand million packets a second they wrap after 584 years), so neither end can
+//! mistake a new position for an old one.
+//!
+//! Beside `publish.rs` and `io/kernel.rs`, this is the only module of the crate with unsafe code. A queue for any
+//! number of threads (`crossbeam_queue::ArrayQueue`) needs none and takes tens of nanoseconds for each packet, where
+//! this takes a few: docs/scaling.md.
 
 #![allow(unsafe_code)]
 
@@ -50,24 +59,24 @@ impl<T> UnsafeCell<T> {
 
 struct Shared<T> {
     slots: Box<[UnsafeCell<MaybeUninit<T>>]>,
-    /// Written by the sender: slots before it are filled.
+    /// Slots before this position are filled; written by the sender.
     filled: CachePadded<AtomicU64>,
-    /// Written by the receiver: slots before it are free again.
+    /// Slots before this position are free again; written by the receiver.
     taken: CachePadded<AtomicU64>,
-    /// Written by the receiver: what came out of slots before it is no longer on its way.
+    /// Values from slots before this position have left the receiver; written by the receiver.
     settled: CachePadded<AtomicU64>,
 }
 
-// SAFETY: each slot is touched by one end at a time, as the argument above says, so values only move from one thread
-// to the other.
+// SAFETY: each slot is accessed by one end at a time (see the argument above), so values only move from one thread to
+// the other.
 unsafe impl<T: Send> Sync for Shared<T> {}
-// SAFETY: as above.
+// SAFETY: as for `Sync`.
 unsafe impl<T: Send> Send for Shared<T> {}
 
 impl<T> Shared<T> {
     #[inline(always)]
     fn slot(&self, position: u64) -> &UnsafeCell<MaybeUninit<T>> {
-        // The length is a power of two.
+        // The number of slots is a power of two.
         &self.slots[position as usize & (self.slots.len() - 1)]
     }
 }
@@ -80,7 +89,7 @@ impl<T> Drop for Shared<T> {
         );
         for position in taken..filled {
             self.slot(position).with_mut(|slot| {
-                // SAFETY: both ends are gone, so nobody else has a reference to a slot.
+                // SAFETY: both ends are dropped, so nobody else has a reference to a slot.
                 let slot = unsafe { &mut *slot };
                 // SAFETY: slots between these two positions are filled.
                 unsafe { slot.assume_init_drop() };
@@ -89,26 +98,26 @@ impl<T> Drop for Shared<T> {
     }
 }
 
-/// The one end that puts in.
+/// The end that puts values in.
 pub struct Sender<T> {
     shared: Arc<Shared<T>>,
-    /// Slots that are filled, published or not.
+    /// Number of slots filled so far, published or not.
     filled: u64,
     published: u64,
-    /// What `taken` was when it was read last.
+    /// The last known value of `Shared::taken`.
     taken: u64,
 }
 
-/// The one end that takes out.
+/// The end that takes values out.
 pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
     taken: u64,
-    /// What `filled` was when it was read last.
+    /// The last known value of `Shared::filled`.
     filled: u64,
     settled: u64,
 }
 
-/// A ring of `len` slots; `len` is rounded up to a power of two.
+/// Returns the two ends of a ring of `len` slots; `len` is rounded up to a power of two.
 pub fn ring<T>(len: usize) -> (Sender<T>, Receiver<T>) {
     let position = || CachePadded::new(AtomicU64::new(0));
     let shared = Arc::new(Shared {
@@ -135,10 +144,10 @@ pub fn ring<T>(len: usize) -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Sender<T> {
-    /// Puts a value in, for the other end to see after [`Self::publish`].
+    /// Puts a value in, which the other end sees after [`Self::publish`].
     ///
     /// # Errors
-    /// The value, if the ring is full.
+    /// Returns the value if the ring is full.
     #[inline]
     pub fn push(&mut self, value: T) -> Result<(), T> {
         let len = self.shared.slots.len() as u64;
@@ -149,7 +158,8 @@ impl<T> Sender<T> {
             }
         }
         self.shared.slot(self.filled).with_mut(|slot| {
-            // SAFETY: the receiver has left this slot, as `taken` says, and sees it again after `publish`.
+            // SAFETY: `taken` shows that the receiver has left this slot; it accesses the slot again only after
+            // `publish`.
             let slot = unsafe { &mut *slot };
             slot.write(value);
         });
@@ -157,7 +167,7 @@ impl<T> Sender<T> {
         Ok(())
     }
 
-    /// Shows the other end what was pushed.
+    /// Makes all pushed values visible to the other end.
     #[inline]
     pub fn publish(&mut self) {
         if self.filled != self.published {
@@ -166,21 +176,22 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Returns true if all that was published has been taken and released.
+    /// Returns true if all published values have been taken and released.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.shared.taken.load(Ordering::Acquire) == self.published
     }
 
-    /// How much was pushed since the beginning, a mark for [`Self::is_settled`].
+    /// Returns the number of values pushed since the start: a mark for [`Self::is_settled`].
     #[inline]
     pub fn mark(&self) -> u64 {
         self.filled
     }
 
-    /// Returns true if nothing that was pushed before the mark is still on its way. What the receiver did with it has
-    /// then happened before, for this thread and for whoever hears of it from this thread.
+    /// Returns true if the receiver has settled all values that were pushed before the mark. Everything that the
+    /// receiver did with them then happens before the return of this function, and before whatever this thread tells
+    /// others next.
     #[inline]
     pub fn is_settled(&self, mark: u64) -> bool {
         self.shared.settled.load(Ordering::Acquire) >= mark
@@ -188,7 +199,7 @@ impl<T> Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// Takes the next value if `wanted` says so.
+    /// Takes the next value if `wanted` returns true for it.
     #[inline]
     pub fn pop_if(&mut self, wanted: impl FnOnce(&T) -> bool) -> Option<T> {
         if self.taken == self.filled {
@@ -198,12 +209,13 @@ impl<T> Receiver<T> {
             }
         }
         let value = self.shared.slot(self.taken).with_mut(|slot| {
-            // SAFETY: the sender has left this slot, as `filled` says, and comes back after `release`.
+            // SAFETY: `filled` shows that the sender has left this slot; it accesses the slot again only after
+            // `release`.
             let slot = unsafe { &*slot };
-            // SAFETY: it has filled it before.
+            // SAFETY: the sender has filled the slot before it stored `filled`.
             let value = unsafe { slot.assume_init_ref() };
             wanted(value).then(|| {
-                // SAFETY: as above; `taken` grows below, so nobody reads it again.
+                // SAFETY: as above; `taken` grows below, so the value is not read again.
                 unsafe { slot.assume_init_read() }
             })
         })?;
@@ -211,18 +223,18 @@ impl<T> Receiver<T> {
         Some(value)
     }
 
-    /// Returns true if nothing was published that was not taken.
+    /// Returns true if all published values have been taken.
     pub fn is_empty(&self) -> bool {
         self.taken == self.shared.filled.load(Ordering::Acquire)
     }
 
-    /// Gives the slots that were emptied back to the sender.
+    /// Returns the emptied slots to the sender.
     #[inline]
     pub fn release(&mut self) {
         self.shared.taken.store(self.taken, Ordering::Release);
     }
 
-    /// Says that nothing that was taken so far is still on its way.
+    /// Acknowledges that all values taken so far have left the receiver.
     #[inline]
     pub fn settle(&mut self) {
         if self.settled != self.taken {
@@ -234,14 +246,14 @@ impl<T> Receiver<T> {
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        // What was taken and not released is nobody's to drop again.
+        // Values that were taken must not be dropped again with the ring.
         self.release();
     }
 }
 
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
-        // What was pushed and not published is dropped with the rest.
+        // Values that were pushed and not published are dropped with the rest.
         self.publish();
     }
 }
@@ -384,7 +396,7 @@ mod loom_tests {
                     loom::thread::yield_now();
                 }
                 receiver.release();
-                // Where packets of a flow go next; relaxed, as the order must come from the ring alone.
+                // Stands for a change of a flow's owner; relaxed, as the order must come from the ring alone.
                 did.store(1, Ordering::Relaxed);
                 receiver.settle();
             });

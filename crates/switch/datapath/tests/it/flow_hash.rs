@@ -1,5 +1,5 @@
-//! What the flow hash takes for one flow, what for two, and how evenly flows fall into buckets, for everything that a
-//! switch of a campus, a provider or a mobile core sees.
+//! The flow hash: which packets it counts as one flow, and how evenly it spreads flows over buckets, for all protocols
+//! of campus, provider and mobile core networks.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,13 +11,13 @@ use millrace_datapath::spread::{BUCKETS, FlowHash};
 use millrace_wire::checksum;
 use proptest::prelude::*;
 
-/// Both ends of a flow, and what changes from packet to packet.
+/// Both ends of a flow, and the fields that change from packet to packet.
 #[derive(Clone, Copy, Debug)]
 struct Flow {
     from: u32,
     to: u32,
     ports: (u16, u16),
-    /// Whatever stays no property of the flow.
+    /// Selects the values of fields that are no property of the flow.
     noise: u64,
 }
 
@@ -26,7 +26,7 @@ impl Flow {
         Flow {
             from: 0x0a00_0000 | number,
             to: 0x0a80_0000 | number.wrapping_mul(7919) & 0xffff,
-            // Above the ports of tunnels: to one of those, the way back would be one.
+            // Above the ports of tunnels, since packets in the other direction would be addressed to one of these.
             ports: (10_000 + (number % 50_000) as u16, 443),
             noise: u64::from(number),
         }
@@ -84,7 +84,7 @@ fn ipv4(flow: &Flow) -> Vec<u8> {
     ipv4_of(6, flow, &ports(flow))
 }
 
-/// With a hop-by-hop header in every second packet: it is no property of the flow.
+/// Adds a hop-by-hop header to every second packet: it is no property of the flow.
 fn ipv6(flow: &Flow) -> Vec<u8> {
     let payload = ports(flow);
     let mut bytes = vec![
@@ -111,7 +111,7 @@ fn ipv6(flow: &Flow) -> Vec<u8> {
     bytes
 }
 
-/// An Ethernet frame between the two routers, whichever way the flow goes.
+/// Returns an Ethernet frame between the two routers, in either direction.
 fn ethernet(flow: &Flow, kind: u16, payload: &[u8]) -> Vec<u8> {
     let (one, two) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
     let addresses = if flow.from < flow.to {
@@ -127,7 +127,7 @@ fn tag(flow: &Flow, vid: u16, inner: u16, payload: &[u8]) -> Vec<u8> {
     [&tci.to_be_bytes()[..], &inner.to_be_bytes(), payload].concat()
 }
 
-/// Returns a label stack; labels differ in each direction, as they do.
+/// Returns a label stack; the labels differ in each direction.
 fn mpls(flow: &Flow, depth: u32, payload: &[u8]) -> Vec<u8> {
     let direction = u32::from(flow.from < flow.to);
     let mut bytes = Vec::new();
@@ -141,7 +141,7 @@ fn mpls(flow: &Flow, depth: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The outer header of a tunnel between two gateways, whose source port, if it is UDP, is whatever the gateway likes.
+/// Returns the outer header of a tunnel between two gateways. The gateway may choose any UDP source port.
 fn tunnel(flow: &Flow, to: u16, payload: &[u8]) -> Vec<u8> {
     let source = 0xc000 | flow.noise as u16 & 0x3fff;
     let size = (8 + payload.len()) as u16;
@@ -211,7 +211,7 @@ const KINDS: [(&str, Build); 22] = [
         tunnel(f, 6081, &[&header, &ethernet(f, 0x86dd, &ipv6(f))[..]].concat())
     }),
     ("GTP-U", |f| {
-        // Another tunnel in each direction.
+        // The tunnel differs in each direction.
         let teid = u8::from(f.from < f.to);
         tunnel(
             f,
@@ -318,7 +318,7 @@ proptest! {
     }
 }
 
-/// Returns the chi-square statistic of how many flows fall into each bucket.
+/// Returns the chi-square statistic of the number of flows in each bucket.
 fn chi_square(build: Build, flows: u32, seed: u64) -> f64 {
     let hash = FlowHash::new(seed);
     let mut counts = vec![0_u32; BUCKETS];

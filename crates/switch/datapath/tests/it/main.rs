@@ -8,10 +8,10 @@
 )]
 
 mod flow_hash;
+mod gso;
 mod lost;
 mod no_allocation;
 mod queues;
 mod scheduler;
 mod spreading;
 mod switching;
-mod uncut;

@@ -37,15 +37,15 @@ impl Counting {
         if !COUNTS.load(Ordering::Relaxed) {
             return;
         }
-        // A thread's name cannot be asked for from inside the allocator without allocating: the kernel knows.
+        // To ask for a thread's name allocates, which the allocator must not do; so it asks the kernel.
         let is_worker = IS_WORKER.try_with(|known| {
             known.get().unwrap_or_else(|| {
                 known.set(Some(false));
                 let mut name = [0u8; 16];
-                // SAFETY: the kernel writes at most 16 bytes, which are there.
+                // SAFETY: the kernel writes at most 16 bytes, the size of the array.
                 let outcome = unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
                 let is_worker = outcome == 0 && name.starts_with(b"worker-");
-                // Before its name is set, a thread looks like its parent: ask again until it is a worker.
+                // Until its name is set, a thread has its parent's name: ask again until it is a worker.
                 known.set(is_worker.then_some(true));
                 is_worker
             })
@@ -60,13 +60,13 @@ impl Counting {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         Counting::count();
-        // SAFETY: the caller's promises are the system allocator's demands.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc`, which is the system allocator's.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         Counting::count();
-        // SAFETY: as above.
+        // SAFETY: as in `alloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -105,7 +105,7 @@ fn a_worker_in_steady_state_neither_allocates_nor_frees() {
             .add_port(number, &DeviceSpec::Memory(format!("m{raw}")), options)
             .unwrap();
     }
-    // Packets of one port wait for their turn.
+    // Packets of one port are scheduled.
     let urgent = QueuePlan {
         min_rate: Some(BitRate::from_bps(1_000_000)),
         max_rate: Some(BitRate::from_bps(10_000_000_000)),
@@ -117,7 +117,7 @@ fn a_worker_in_steady_state_neither_allocates_nor_frees() {
         ..PortPlan::default()
     };
     assert!(bridge.schedule(PortNo::ordinary(2).unwrap(), &plan));
-    // Two tables, tags pushed, fields set, two outputs (a clone), and a packet-in.
+    // Two tables, tags pushed, fields set, two outputs (a clone), and a packet_in.
     let mut first = FlowMod::new(FlowModCommand::Add, TableId(0), Priority(1), Match::any());
     first.instructions = Instructions {
         apply_actions: Some(Box::new([

@@ -1,5 +1,5 @@
-//! Workers that run: packets of scheduled ports keep their rate, their order and their counters, whoever processes
-//! them, and while what is wanted changes.
+//! Schedulers in running workers: packets of scheduled ports keep their rate, their order and their counters,
+//! whichever worker processes them, and while the settings change.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ use millrace_wire::{Frame, Packet};
 
 const BOUND: Duration = Duration::from_secs(30);
 
-struct Rig {
+struct TestBed {
     bridge: Bridge<HeapBackend>,
     control: Control,
     ops: Vec<Op>,
@@ -34,8 +34,8 @@ fn port(raw: u32) -> PortNo {
     PortNo::ordinary(raw).unwrap()
 }
 
-impl Rig {
-    fn new(workers: usize) -> Rig {
+impl TestBed {
+    fn new(workers: usize) -> TestBed {
         let workers = Workers {
             cores: vec![None; workers],
             idle: Idle::Adaptive,
@@ -48,7 +48,7 @@ impl Rig {
             forwarding: [control.forwarding(), control.forwarding()],
             counters,
         };
-        Rig {
+        TestBed {
             bridge: datapath.bridge(setup).unwrap(),
             control,
             ops: Vec::new(),
@@ -67,7 +67,7 @@ impl Rig {
         self.datapath.backend().memory(&name)
     }
 
-    /// What comes from a port goes to another, through a queue.
+    /// Adds an entry that sends packets from a port to another, through a queue.
     fn output(&mut self, from: u32, queue: u32, to: u32) {
         let from = Match::exact(&[(Field::InPort, u128::from(from))]).unwrap();
         let mut request = FlowMod::new(FlowModCommand::Add, TableId(0), Priority(1), from);
@@ -95,24 +95,24 @@ fn number(frame: &Frame) -> (u8, u32) {
 #[test]
 fn a_shaper_holds_its_rate_whichever_worker_brings_the_packets() {
     for workers in [1, 2] {
-        let mut rig = Rig::new(workers);
-        let (one, two, three) = (rig.port(1), rig.port(2), rig.port(3));
-        rig.output(1, 1, 3);
-        rig.output(2, 2, 3);
+        let mut testbed = TestBed::new(workers);
+        let (one, two, three) = (testbed.port(1), testbed.port(2), testbed.port(3));
+        testbed.output(1, 1, 3);
+        testbed.output(2, 2, 3);
         // 1,000 bytes take 200 microseconds.
         let plan = PortPlan {
             rate: Some(BitRate::from_bps(40_000_000)),
             queues: [1, 2].map(|id| QueuePlan::new(QueueId(id))).into(),
             ..PortPlan::default()
         };
-        assert!(rig.bridge.schedule(port(3), &plan));
+        assert!(testbed.bridge.schedule(port(3), &plan));
         let deadline = Instant::now() + BOUND;
         let (mut sent, mut counts, mut next) = ([0, 0], [0_u32, 0], [0_u32, 0]);
         let mut began = None;
         while counts[0] + counts[1] < 4_000 {
             assert!(Instant::now() < deadline, "{workers} workers: {counts:?}");
             for (i, peer) in [&one, &two].into_iter().enumerate() {
-                // Somewhat more than leaves, so that queues are full and nothing else.
+                // Slightly more than may leave, so that only the scheduler's queues are full.
                 while sent[i] < next[i] + 1_500 && peer.send(&frame(i as u8, sent[i])) {
                     sent[i] += 1;
                 }
@@ -129,11 +129,11 @@ fn a_shaper_holds_its_rate_whichever_worker_brings_the_packets() {
         }
         let nanos = began.unwrap().elapsed().as_nanos() as f64;
         let rate = 4_000.0 * 8_000.0 / nanos * 1e9;
-        // Never faster, but for a burst of a millisecond and what came while we did not look.
+        // Never faster, except for a burst of a millisecond and the packets that arrived between two polls.
         assert!(rate < 44_000_000.0, "{workers} workers: {rate} bit/s");
         let [one, two] = counts.map(f64::from);
         assert!((one / two - 1.0).abs() < 0.1, "equal queues: {counts:?}");
-        let queues = rig.bridge.queues(port(3));
+        let queues = testbed.bridge.queues(port(3));
         assert_eq!(
             queues.iter().map(|queue| queue.id.0).collect::<Vec<_>>(),
             [0, 1, 2]
@@ -146,9 +146,9 @@ fn a_shaper_holds_its_rate_whichever_worker_brings_the_packets() {
 
 #[test]
 fn queues_come_change_and_go_while_packets_flow_and_none_is_lost() {
-    let mut rig = Rig::new(2);
-    let (one, two) = (rig.port(1), rig.port(2));
-    rig.output(1, 1, 2);
+    let mut testbed = TestBed::new(2);
+    let (one, two) = (testbed.port(1), testbed.port(2));
+    testbed.output(1, 1, 2);
     let queue = |rate| QueuePlan {
         max_rate: rate,
         packets_max: 5_000,
@@ -168,14 +168,14 @@ fn queues_come_change_and_go_while_packets_flow_and_none_is_lost() {
             queues,
             ..PortPlan::default()
         };
-        let before: u64 = rig
+        let before: u64 = testbed
             .bridge
             .queues(port(2))
             .iter()
             .map(|queue| queue.stats.tx_packets)
             .sum();
-        assert!(rig.bridge.schedule(port(2), &plan));
-        let queues = rig.bridge.queues(port(2));
+        assert!(testbed.bridge.schedule(port(2), &plan));
+        let queues = testbed.bridge.queues(port(2));
         assert_eq!(
             queues.len(),
             if plan.queues.is_empty() {
@@ -205,16 +205,16 @@ fn queues_come_change_and_go_while_packets_flow_and_none_is_lost() {
         }
     }
     assert!(
-        !rig.bridge.schedule(port(7), &PortPlan::default()),
+        !testbed.bridge.schedule(port(7), &PortPlan::default()),
         "no such port"
     );
 }
 
 #[test]
 fn what_comes_too_fast_is_dropped_by_name_or_marked_and_counted_by_color() {
-    let mut rig = Rig::new(2);
-    let (one, two) = (rig.port(1), rig.port(2));
-    rig.output(1, 0, 2);
+    let mut testbed = TestBed::new(2);
+    let (one, two) = (testbed.port(1), testbed.port(2));
+    testbed.output(1, 0, 2);
     let marks = Marks {
         pcp: Pcp::new(3).ok(),
         ..Marks::default()
@@ -234,8 +234,8 @@ fn what_comes_too_fast_is_dropped_by_name_or_marked_and_counted_by_color() {
             Treatment::Drop,
         ],
     };
-    assert!(rig.bridge.police(port(1), Some(&plan)) && !rig.bridge.police(port(9), None));
-    // Tagged, so that there is a priority to mark.
+    assert!(testbed.bridge.police(port(1), Some(&plan)) && !testbed.bridge.police(port(9), None));
+    // Tagged packets, which have a priority that can be changed.
     let tagged = |number| {
         let mut bytes = frame(1, number);
         bytes[12..16].copy_from_slice(&[0x81, 0, 0, 7]);
@@ -251,20 +251,21 @@ fn what_comes_too_fast_is_dropped_by_name_or_marked_and_counted_by_color() {
         [0, 0, 3 << 5]
     );
     let deadline = Instant::now() + BOUND;
-    let counts = |rig: &Rig| {
-        rig.bridge
+    let counts = |testbed: &TestBed| {
+        testbed
+            .bridge
             .policed(port(1))
             .map(|counts| counts.map(|count| count.packets))
     };
-    while counts(&rig) != Some([2, 1, 2]) {
-        assert!(Instant::now() < deadline, "{:?}", counts(&rig));
+    while counts(&testbed) != Some([2, 1, 2]) {
+        assert!(Instant::now() < deadline, "{:?}", counts(&testbed));
     }
-    assert_eq!(rig.control.drops(DropReason::Policer), 2);
-    // Another rate: what was counted stays. None: everything passes.
-    assert!(rig.bridge.police(port(1), Some(&plan)));
-    assert_eq!(counts(&rig), Some([2, 1, 2]));
-    assert!(rig.bridge.police(port(1), None));
-    assert_eq!(counts(&rig), None);
+    assert_eq!(testbed.control.drops(DropReason::Policer), 2);
+    // A new rate keeps the counters; without a policer, all packets pass.
+    assert!(testbed.bridge.police(port(1), Some(&plan)));
+    assert_eq!(counts(&testbed), Some([2, 1, 2]));
+    assert!(testbed.bridge.police(port(1), None));
+    assert_eq!(counts(&testbed), None);
     for number in 0..50 {
         assert!(one.send(&tagged(number)));
         assert!(two.receive_within(BOUND).is_some());
@@ -273,20 +274,21 @@ fn what_comes_too_fast_is_dropped_by_name_or_marked_and_counted_by_color() {
 
 #[test]
 fn a_packet_out_waits_in_the_queue_that_it_asks_for() {
-    let mut rig = Rig::new(2);
-    let (_one, two) = (rig.port(1), rig.port(2));
+    let mut testbed = TestBed::new(2);
+    let (_one, two) = (testbed.port(1), testbed.port(2));
     let plan = PortPlan {
         queues: vec![QueuePlan::new(QueueId(4))],
         ..PortPlan::default()
     };
-    rig.bridge.schedule(port(2), &plan);
+    testbed.bridge.schedule(port(2), &plan);
     let actions = [Action::SetQueue(QueueId(4)), Action::output(port(2))];
     let bytes = frame(9, 9);
-    rig.bridge
+    testbed
+        .bridge
         .packet_out(PortNo::CONTROLLER, &actions, &bytes)
         .unwrap();
     assert_eq!(two.receive_within(BOUND), Some(bytes));
-    let counts: Vec<u64> = rig
+    let counts: Vec<u64> = testbed
         .bridge
         .queues(port(2))
         .iter()

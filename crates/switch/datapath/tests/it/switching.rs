@@ -1,4 +1,4 @@
-//! Workers that run, on memory devices: packets go where the tables say, while ports and tables change.
+//! Running workers on memory devices: packets go to the ports that the tables select, while ports and tables change.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,15 +20,15 @@ use millrace_wire::Frame;
 const BOUND: Duration = Duration::from_secs(20);
 const OPTIONS: DeviceOptions = DeviceOptions::PLAIN;
 
-struct Rig {
+struct TestBed {
     bridge: Bridge<HeapBackend>,
     control: Control,
     ops: Vec<Op>,
     datapath: Datapath<HeapBackend>,
 }
 
-impl Rig {
-    fn new(workers: usize) -> Rig {
+impl TestBed {
+    fn new(workers: usize) -> TestBed {
         let workers = Workers {
             cores: vec![None; workers],
             idle: Idle::Adaptive,
@@ -45,7 +45,7 @@ impl Rig {
             counters,
         };
         let bridge = datapath.bridge(setup).unwrap();
-        Rig {
+        TestBed {
             bridge,
             control,
             ops: Vec::new(),
@@ -96,24 +96,24 @@ fn frame(source: u8, target: u8) -> Vec<u8> {
 
 #[test]
 fn a_packet_goes_out_of_the_port_that_its_entry_names() {
-    let mut rig = Rig::new(1);
-    let (one, two) = (rig.port(1), rig.port(2));
-    rig.output(1, 2);
+    let mut testbed = TestBed::new(1);
+    let (one, two) = (testbed.port(1), testbed.port(2));
+    testbed.output(1, 2);
     assert!(one.send(&frame(1, 2)));
     assert_eq!(two.receive_within(BOUND), Some(frame(1, 2)));
     let (sent, received) = (PortNo::ordinary(2).unwrap(), PortNo::ordinary(1).unwrap());
-    assert_eq!(rig.bridge.port_stats(received).unwrap().rx_packets, 1);
+    assert_eq!(testbed.bridge.port_stats(received).unwrap().rx_packets, 1);
     let deadline = Instant::now() + BOUND;
-    while rig.bridge.port_stats(sent).unwrap().tx_bytes != 60 {
+    while testbed.bridge.port_stats(sent).unwrap().tx_bytes != 60 {
         assert!(Instant::now() < deadline);
     }
 }
 
 #[test]
 fn order_within_a_flow_is_kept_when_another_worker_sends() {
-    let mut rig = Rig::new(3);
-    let (one, two) = (rig.port(1), rig.port(2));
-    rig.output(1, 2);
+    let mut testbed = TestBed::new(3);
+    let (one, two) = (testbed.port(1), testbed.port(2));
+    testbed.output(1, 2);
     for round in 0..50u32 {
         for i in 0..40u32 {
             let mut bytes = frame(1, 2);
@@ -127,18 +127,19 @@ fn order_within_a_flow_is_kept_when_another_worker_sends() {
     }
 }
 
-/// Sends frames from port 1 to port 2, which nobody empties, until no more fit into the device of port 1 or `most` were
-/// sent. Returns how many.
-fn overload(rig: &Rig, one: &MemoryPeer<Frame>, most: u32) -> u32 {
-    let dropped = |rig: &Rig| {
-        rig.bridge
+/// Sends frames from port 1 to port 2, whose peer receives nothing, until the device of port 1 is full or `most` were
+/// sent. Returns the number sent.
+fn overload(testbed: &TestBed, one: &MemoryPeer<Frame>, most: u32) -> u32 {
+    let dropped = |testbed: &TestBed| {
+        testbed
+            .bridge
             .port_stats(PortNo::ordinary(2).unwrap())
             .unwrap()
             .tx_dropped
     };
     let deadline = Instant::now() + BOUND;
     let mut sent = 0;
-    while sent < most && dropped(rig) == 0 && Instant::now() < deadline {
+    while sent < most && dropped(testbed) == 0 && Instant::now() < deadline {
         let mut bytes = frame(1, 2);
         bytes[20..24].copy_from_slice(&sent.to_be_bytes());
         if one.send(&bytes) {
@@ -151,26 +152,34 @@ fn overload(rig: &Rig, one: &MemoryPeer<Frame>, most: u32) -> u32 {
     sent
 }
 
-/// Packets that fit into one direction of a memory device.
+/// Capacity of one direction of a memory device in packets.
 const DEVICE: u32 = 4096;
 
 #[test]
 fn with_backpressure_packets_wait_where_they_come_from_and_none_is_lost() {
-    let mut rig = Rig::new(1);
-    let (one, two) = (rig.port(1), rig.port(2));
-    rig.output(1, 2);
-    assert!(rig.bridge.hold(PortNo::ordinary(1).unwrap(), true));
-    let sent = overload(&rig, &one, 4 * DEVICE);
+    let mut testbed = TestBed::new(1);
+    let (one, two) = (testbed.port(1), testbed.port(2));
+    testbed.output(1, 2);
+    assert!(
+        testbed
+            .bridge
+            .set_backpressure(PortNo::ordinary(1).unwrap(), true)
+    );
+    let sent = overload(&testbed, &one, 4 * DEVICE);
     assert!(sent >= 2 * DEVICE, "{sent}");
     for i in 0..sent {
         let got = two.receive_within(BOUND).expect("nothing is lost");
         assert_eq!(got[20..24], i.to_be_bytes());
     }
-    // Without it, what finds no room is dropped.
-    assert!(rig.bridge.hold(PortNo::ordinary(1).unwrap(), false));
-    let sent = overload(&rig, &one, 4 * DEVICE);
+    // Without backpressure, packets for which there is no room are dropped.
+    assert!(
+        testbed
+            .bridge
+            .set_backpressure(PortNo::ordinary(1).unwrap(), false)
+    );
+    let sent = overload(&testbed, &one, 4 * DEVICE);
     let deadline = Instant::now() + BOUND;
-    while rig
+    while testbed
         .bridge
         .port_stats(PortNo::ordinary(2).unwrap())
         .unwrap()
@@ -183,21 +192,23 @@ fn with_backpressure_packets_wait_where_they_come_from_and_none_is_lost() {
 
 #[test]
 fn normal_floods_then_learns() {
-    let mut rig = Rig::new(2);
-    let ports = [rig.port(1), rig.port(2), rig.port(3)];
-    rig.flow(None, Instructions::apply([Action::output(PortNo::NORMAL)]));
+    let mut testbed = TestBed::new(2);
+    let ports = [testbed.port(1), testbed.port(2), testbed.port(3)];
+    testbed.flow(None, Instructions::apply([Action::output(PortNo::NORMAL)]));
     assert!(ports[0].send(&frame(1, 2)));
     assert_eq!(ports[1].receive_within(BOUND), Some(frame(1, 2)));
     assert_eq!(ports[2].receive_within(BOUND), Some(frame(1, 2)));
     let deadline = Instant::now() + BOUND;
     let learn = loop {
-        if let Some(learn) = rig.bridge.next_learn() {
+        if let Some(learn) = testbed.bridge.next_learn() {
             break learn;
         }
         assert!(Instant::now() < deadline);
     };
-    rig.control.learn(learn, rig.bridge.now(), &mut rig.ops);
-    rig.bridge.publish(&mut rig.ops);
+    testbed
+        .control
+        .learn(learn, testbed.bridge.now(), &mut testbed.ops);
+    testbed.bridge.publish(&mut testbed.ops);
     assert!(ports[1].send(&frame(2, 1)));
     assert_eq!(ports[0].receive_within(BOUND), Some(frame(2, 1)));
     assert!(ports[2].receive().is_none(), "the destination is known: no flood");
@@ -205,48 +216,49 @@ fn normal_floods_then_learns() {
 
 #[test]
 fn a_port_is_taken_away_and_comes_back_while_traffic_flows() {
-    let mut rig = Rig::new(2);
-    let one = rig.port(1);
-    rig.output(1, 2);
+    let mut testbed = TestBed::new(2);
+    let one = testbed.port(1);
+    testbed.output(1, 2);
     let number = PortNo::ordinary(2).unwrap();
     for _ in 0..20 {
-        let two = rig.port(2);
+        let two = testbed.port(2);
         for _ in 0..100 {
             assert!(one.send(&frame(1, 2)));
         }
         assert!(
             two.receive_within(BOUND).is_some(),
             "{:?} {:?}",
-            lost(&rig.control),
-            rig.datapath.worker_stats()
+            lost(&testbed.control),
+            testbed.datapath.worker_stats()
         );
-        rig.control.remove_port(number, &mut rig.ops);
-        rig.bridge.publish(&mut rig.ops);
-        assert!(rig.bridge.remove_port(number));
+        testbed.control.remove_port(number, &mut testbed.ops);
+        testbed.bridge.publish(&mut testbed.ops);
+        assert!(testbed.bridge.remove_port(number));
         while two.receive().is_some() {}
     }
-    drop(rig.bridge);
-    // Whatever was on its way when a port went has been given back.
+    drop(testbed.bridge);
+    // Packets that were in flight when a port was removed have been freed.
     let deadline = Instant::now() + BOUND;
-    while one.receive().is_some() || rig.datapath.backend().buffers().unwrap().0 > 4096 {
+    while one.receive().is_some() || testbed.datapath.backend().buffers().unwrap().0 > 4096 {
         assert!(Instant::now() < deadline);
     }
 }
 
 #[test]
 fn a_packet_out_reaches_its_port_and_a_packet_in_the_control_side() {
-    let mut rig = Rig::new(1);
-    let (one, _two) = (rig.port(1), rig.port(2));
+    let mut testbed = TestBed::new(1);
+    let (one, _two) = (testbed.port(1), testbed.port(2));
     let actions = [Action::output(PortNo::ordinary(1).unwrap())];
-    rig.bridge
+    testbed
+        .bridge
         .packet_out(PortNo::CONTROLLER, &actions, &frame(9, 1))
         .unwrap();
     assert_eq!(one.receive_within(BOUND), Some(frame(9, 1)));
-    rig.flow(None, Instructions::apply([Action::output(PortNo::CONTROLLER)]));
+    testbed.flow(None, Instructions::apply([Action::output(PortNo::CONTROLLER)]));
     assert!(one.send(&frame(1, 9)));
     let deadline = Instant::now() + BOUND;
     let (info, packet) = loop {
-        if let Some(event) = rig.bridge.next_packet_in() {
+        if let Some(event) = testbed.bridge.next_packet_in() {
             break event;
         }
         assert!(Instant::now() < deadline);
@@ -256,15 +268,15 @@ fn a_packet_out_reaches_its_port_and_a_packet_in_the_control_side() {
 
 #[test]
 fn a_device_is_opened_once() {
-    let mut rig = Rig::new(1);
-    let _one = rig.port(1);
-    let again = rig.bridge.add_port(
+    let mut testbed = TestBed::new(1);
+    let _one = testbed.port(1);
+    let again = testbed.bridge.add_port(
         PortNo::ordinary(5).unwrap(),
         &DeviceSpec::Memory("m1".into()),
         OPTIONS,
     );
     assert!(again.unwrap_err().to_string().contains("in use"));
-    let nic = rig.bridge.add_port(
+    let nic = testbed.bridge.add_port(
         PortNo::ordinary(6).unwrap(),
         &DeviceSpec::Pci("0000:01:00.0".into()),
         OPTIONS,
@@ -276,15 +288,17 @@ fn a_device_is_opened_once() {
 fn links_join_two_ports_and_capture_files_are_replayed_and_written() {
     let folder = tempfile::tempdir().unwrap();
     let (first, second) = (folder.path().join("a.pcap"), folder.path().join("b.pcap"));
-    let mut rig = Rig::new(1);
-    let one = rig.port(1);
+    let mut testbed = TestBed::new(1);
+    let one = testbed.port(1);
     for raw in [2, 3, 4] {
-        rig.control
-            .set_port(Port::new(PortNo::ordinary(raw).unwrap()), &mut rig.ops);
+        testbed
+            .control
+            .set_port(Port::new(PortNo::ordinary(raw).unwrap()), &mut testbed.ops);
     }
-    rig.bridge.publish(&mut rig.ops);
+    testbed.bridge.publish(&mut testbed.ops);
     for raw in [2, 3] {
-        rig.bridge
+        testbed
+            .bridge
             .add_port(
                 PortNo::ordinary(raw).unwrap(),
                 &DeviceSpec::Link("l".into()),
@@ -298,19 +312,23 @@ fn links_join_two_ports_and_capture_files_are_replayed_and_written() {
         repeat: false,
     };
     let four = PortNo::ordinary(4).unwrap();
-    rig.bridge.add_port(four, &record(&first, None), OPTIONS).unwrap();
-    rig.output(1, 2);
-    rig.output(3, 4);
+    testbed
+        .bridge
+        .add_port(four, &record(&first, None), OPTIONS)
+        .unwrap();
+    testbed.output(1, 2);
+    testbed.output(3, 4);
     for i in 0..10 {
         assert!(one.send(&frame(i, 2)));
     }
     let deadline = Instant::now() + BOUND;
-    while rig.bridge.port_stats(four).unwrap().tx_packets < 10 {
+    while testbed.bridge.port_stats(four).unwrap().tx_packets < 10 {
         assert!(Instant::now() < deadline);
     }
-    rig.bridge.remove_port(four);
-    rig.output(4, 1);
-    rig.bridge
+    testbed.bridge.remove_port(four);
+    testbed.output(4, 1);
+    testbed
+        .bridge
         .add_port(four, &record(&second, Some(&first)), OPTIONS)
         .unwrap();
     for i in 0..10 {

@@ -10,7 +10,7 @@ use millrace_wire::virtio_net::Accepted;
 
 use crate::io::kernel::{self, InterfaceState};
 use crate::io::peer::{Counters, Wake};
-use crate::io::slot::Slot;
+use crate::io::ring_slot::RingSlot;
 use crate::io::{DeviceStats, PortModes};
 
 /// The index that no interface has.
@@ -18,8 +18,8 @@ const DETACHED: u32 = 0;
 
 pub(super) struct Interface {
     pub(super) name: String,
-    pub(super) rx: Box<[Slot<Receiver>]>,
-    pub(super) tx: Box<[Slot<Sender>]>,
+    pub(super) rx: Box<[RingSlot<Receiver>]>,
+    pub(super) tx: Box<[RingSlot<Sender>]>,
     pub(super) counters: Counters,
     /// Number of frames for which the kernel had no slot or no room.
     pub(super) missed: AtomicU64,
@@ -35,8 +35,8 @@ impl Interface {
     pub(super) fn new(name: &str, queues: u16) -> rustix::io::Result<Interface> {
         Ok(Interface {
             name: name.to_owned(),
-            rx: (0..queues).map(|_| Slot::new()).collect(),
-            tx: (0..queues).map(|_| Slot::new()).collect(),
+            rx: (0..queues).map(|_| RingSlot::new()).collect(),
+            tx: (0..queues).map(|_| RingSlot::new()).collect(),
             counters: Counters::default(),
             missed: AtomicU64::new(0),
             drops: Mutex::default(),
@@ -85,11 +85,12 @@ impl Interface {
 
     fn attach(&self, index: u32) -> Result<(), OpenError> {
         let pairs = open(&self.name, self.queues())?;
+        debug_assert_eq!(pairs.len(), self.rx.len(), "one pair for each queue");
         let mut drops = self.drops.lock().unwrap_or_else(PoisonError::into_inner);
         for ((receiver, sender), (rx, tx)) in pairs.into_iter().zip(self.rx.iter().zip(&self.tx)) {
             drops.push(receiver.drops());
-            rx.give(receiver);
-            tx.give(sender);
+            rx.insert(receiver);
+            tx.insert(sender);
         }
         self.index.store(index, Ordering::Release);
         Ok(())
@@ -101,10 +102,10 @@ impl Interface {
         self.count_drops();
         self.drops.lock().unwrap_or_else(PoisonError::into_inner).clear();
         for slot in &self.rx {
-            drop(slot.take_away());
+            drop(slot.remove());
         }
         for slot in &self.tx {
-            drop(slot.take_away());
+            drop(slot.remove());
         }
     }
 
@@ -114,7 +115,7 @@ impl Interface {
         let (state, index) = (self.look(), self.index.load(Ordering::Acquire));
         let found = state.map_or(DETACHED, |state| state.index);
         if index != DETACHED && found != index {
-            tracing::info!(interface = self.name, "the interface is gone");
+            tracing::info!(interface = self.name, "interface removed");
             self.detach();
         }
         let is_new = self.index.load(Ordering::Acquire) == DETACHED;
@@ -122,11 +123,11 @@ impl Interface {
             None => true,
             Some(state) => match self.attach(state.index) {
                 Ok(()) => {
-                    tracing::info!(interface = self.name, "the interface is there");
+                    tracing::info!(interface = self.name, "interface attached");
                     true
                 }
                 Err(error) => {
-                    tracing::debug!(interface = self.name, %error, "the interface cannot be opened yet");
+                    tracing::debug!(interface = self.name, %error, "the interface cannot be opened yet; it is tried again");
                     false
                 }
             },

@@ -1,9 +1,9 @@
 //! An interface of the kernel as a device, by packet sockets of our own: `kernel:eth1`.
 //!
 //! ```text
-//!   worker: Rx --- slot --- Receiver     The watch gives and takes away receivers and senders between two
+//!   worker: Rx --- slot --- Receiver     The watch inserts and removes receivers and senders between two
 //!   worker: Tx --- slot --- Sender       bursts, as interfaces come and go; a worker that finds none has
-//!              [`super::slot`]           nothing to receive, and drops what it sends.
+//!              [`super::ring_slot`]      nothing to receive, and drops the packets that it sends.
 //!   watch: netlink events -> open, close
 //! ```
 //!
@@ -133,7 +133,7 @@ impl Device for AfPacket {
     /// Does nothing: the owner of the interface sets it up or down.
     fn set_link(&mut self, _up: bool) {}
 
-    fn gives_uncut(&self) -> bool {
+    fn delivers_gso(&self) -> bool {
         true
     }
 }

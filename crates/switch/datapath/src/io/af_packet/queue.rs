@@ -32,12 +32,10 @@ impl<P: Packet> RxQueue<P> for Rx<P> {
     #[inline]
     fn rx_burst(&mut self, burst: &mut Burst<P>) {
         let interface = &*self.interface;
-        let Some(slot) = interface.rx.get(usize::from(self.queue)) else {
-            return;
-        };
-        let Some(mut held) = slot.take() else { return };
-        let received = held.ring.receive(burst, &interface.accepted(), &*self.empty);
-        slot.put(held);
+        let slot = &interface.rx[usize::from(self.queue)];
+        let Some(mut running) = slot.acquire() else { return };
+        let received = running.ring.receive(burst, &interface.accepted(), &*self.empty);
+        slot.release(running);
         if received.dropped > 0 {
             count(&interface.counters.rx_errors, received.dropped);
         }
@@ -73,16 +71,13 @@ impl<P: Packet> TxQueue<P> for Tx {
     #[inline]
     fn tx_burst(&mut self, burst: &mut Burst<P>) {
         let interface = &*self.interface;
-        let taken = interface
-            .tx
-            .get(usize::from(self.queue))
-            .and_then(|slot| Some((slot, slot.take()?)));
-        let Some((slot, mut held)) = taken else {
+        let slot = &interface.tx[usize::from(self.queue)];
+        let Some(mut running) = slot.acquire() else {
             self.is_down = true;
             return;
         };
-        let sent = held.ring.send(burst, interface.mtu());
-        slot.put(held);
+        let sent = running.ring.send(burst, interface.mtu());
+        slot.release(running);
         self.is_down = sent.is_down;
         if sent.dropped > 0 {
             count(&interface.counters.tx_errors, sent.dropped);
@@ -94,7 +89,7 @@ impl<P: Packet> TxQueue<P> for Tx {
         if self.is_down { left } else { 0 }
     }
 
-    fn takes_uncut(&mut self, _: &P, cut: &Cut) -> bool {
+    fn takes_gso(&mut self, _: &P, cut: &Cut) -> bool {
         Sender::takes_uncut(cut)
     }
 }

@@ -1,4 +1,5 @@
-//! A port at one end of a veth, whose other end is this test's. Needs root; says so and passes otherwise.
+//! Tests of a port at one end of a veth, whose other end belongs to the test. They need root, and skip with a message
+//! without it.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -65,7 +66,7 @@ fn received(receiver: &mut Receiver) -> usize {
     receiver.receive(&mut burst, &accepted, empty).frames
 }
 
-/// Both hear each other.
+/// Sends packets both ways, and asserts that each side receives them.
 fn talk(port: &mut Opened<Frame>) {
     wait_for("the link is up", || port.device.info().link_up);
     let (mut receiver, mut sender) = far();
@@ -75,11 +76,11 @@ fn talk(port: &mut Opened<Frame>) {
             port.tx[0].tx_burst(&mut burst);
             burst.is_empty()
         });
-        wait_for("it is heard", || received(&mut receiver) == 1);
+        wait_for("the peer receives", || received(&mut receiver) == 1);
         let mut burst: Burst<Frame> = [Frame::new(&[round; 100])].into_iter().collect();
         sender.send(&mut burst, 1500);
         let mut came: Burst<Frame> = Burst::new();
-        wait_for("the switch hears", || {
+        wait_for("the switch receives", || {
             port.rx[0].rx_burst(&mut came);
             !came.is_empty()
         });
@@ -98,7 +99,7 @@ fn an_interface_that_is_deleted_and_made_again_is_found_again_and_its_link_says_
         talk(&mut port);
         ip("link del v0");
         wait_for("the link is down", || !port.device.info().link_up);
-        // What is sent to nobody is dropped, not kept.
+        // Packets that are sent while there is no interface are dropped, not kept.
         let mut burst: Burst<Frame> = [Frame::new(&[1; 60])].into_iter().collect();
         wait_for("the queue is taken away", || {
             port.tx[0].tx_burst(&mut burst);

@@ -19,7 +19,7 @@ const LINKS: u32 = 1;
 /// Time until an interface that could not be opened is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The thread; dropping this ends it and closes the queues.
+/// The thread. Dropping this ends the thread and closes the queues.
 pub(super) struct Watch {
     interface: Arc<Interface>,
     stop: Arc<AtomicBool>,
@@ -61,7 +61,7 @@ fn wait(events: &OwnedFd, interface: &Interface, is_settled: bool) {
     // An interrupted poll only makes the loop run once more.
     let _interrupted = poll(&mut files, again.as_ref());
     let mut bytes = [0_u8; 4096];
-    // The events are not read: an overflow (ENOBUFS) is one more reason to look.
+    // The events are not read: an overflow (ENOBUFS) is one more reason to read the interface's state.
     while !matches!(recv(events, &mut bytes, RecvFlags::DONTWAIT), Err(Errno::AGAIN)) {}
 }
 

@@ -1,4 +1,4 @@
-//! A socket that a peer serves: the thread that connects to it, again and again.
+//! Sockets that a peer serves: the thread that connects to one, and reconnects.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -19,22 +19,22 @@ use super::server::PROGRAM;
 use crate::io::OpenError;
 use crate::io::peer::{Wake, failed};
 
-/// How often a server is looked for.
-const SEARCH: Duration = Duration::from_millis(500);
-/// How long a server may take to let us in.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How often to look at what changes without an event, while there is such a thing.
-const TICK: Duration = Duration::from_millis(250);
+/// Interval between attempts to connect.
+const RECONNECT_INTERVAL: Duration = Duration::from_millis(500);
+/// Time within which a server must complete the handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval of checks for changes without an event, while there can be any.
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Why there is no connection any more.
+/// The reason why a connection ended.
 #[derive(Debug, Error)]
 enum End {
     #[error("the port is closed")]
     Stopped,
-    #[error("the peer went")]
-    Left,
+    #[error("the peer closed the connection")]
+    PeerClosed,
     #[error("{0}")]
-    Sent(String),
+    Rejected(String),
     #[error(transparent)]
     System(#[from] rustix::io::Errno),
 }
@@ -42,13 +42,13 @@ enum End {
 impl From<ConnectionError> for End {
     fn from(error: ConnectionError) -> End {
         match error {
-            ConnectionError::Closed => End::Left,
-            error => End::Sent(error.to_string()),
+            ConnectionError::Closed => End::PeerClosed,
+            error => End::Rejected(error.to_string()),
         }
     }
 }
 
-/// Connects until this is dropped.
+/// A client, which connects until this is dropped.
 pub(super) struct Client {
     stop: Arc<AtomicBool>,
     wake: Arc<Wake>,
@@ -62,7 +62,7 @@ impl Client {
         wake: Arc<Wake>,
     ) -> Result<Client, OpenError> {
         let stop = Arc::new(AtomicBool::new(false));
-        let guest = Guest {
+        let client = ClientThread {
             path: path.to_owned(),
             interface: Arc::clone(interface),
             wake: Arc::clone(&wake),
@@ -70,7 +70,7 @@ impl Client {
         };
         let thread = std::thread::Builder::new()
             .name("memif".to_owned())
-            .spawn(move || guest.run())
+            .spawn(move || client.run())
             .map_err(|error| failed(&interface.name, &error))?;
         Ok(Client {
             stop,
@@ -90,92 +90,92 @@ impl Drop for Client {
     }
 }
 
-/// What the thread has.
-struct Guest {
+/// The state of the client's thread.
+struct ClientThread {
     path: PathBuf,
     interface: Arc<Interface>,
     wake: Arc<Wake>,
     stop: Arc<AtomicBool>,
 }
 
-/// What is shared with a server, until it is connected.
-struct Shared {
+/// The memory and eventfds that are shared with a server, until it is connected.
+struct SharedRings {
     rings: Rings,
-    file: OwnedFd,
-    /// By which we wake the server.
-    bell: OwnedFd,
-    /// By which it would wake us; we poll.
-    idle: OwnedFd,
+    memory: OwnedFd,
+    /// The eventfd by which the switch notifies the server.
+    notifier: OwnedFd,
+    /// The eventfd by which the server would notify the switch, which polls.
+    unused: OwnedFd,
 }
 
-impl Guest {
+impl ClientThread {
     fn run(&self) {
         while !self.stop.load(Ordering::Acquire) {
-            let line = match self.call() {
-                Ok(line) => line,
+            let connection = match self.connect() {
+                Ok(connection) => connection,
                 Err(error) => {
-                    tracing::trace!(device = %self.interface.name, %error, "memif: nobody is there");
+                    tracing::trace!(device = %self.interface.name, %error, "memif: no server at the socket");
                     self.sleep();
                     continue;
                 }
             };
-            let end = self.visit(&line);
+            let end = self.run_session(&connection);
             if self.interface.is_connected() {
                 self.interface.disconnect();
-                tracing::info!(device = %self.interface.name, "memif: the peer is gone");
+                tracing::info!(device = %self.interface.name, "memif: peer disconnected");
             }
             if let Err(end) = end {
                 match &end {
-                    End::Left => {}
+                    End::PeerClosed => {}
                     End::Stopped => {
-                        let _deaf = line.send(&Message::disconnect(&end), None);
+                        let _not_reading = connection.send(&Message::disconnect(&end), None);
                     }
-                    End::Sent(_) | End::System(_) => {
-                        let _deaf = line.send(&Message::disconnect(&end), None);
-                        self.interface.tell(&end);
+                    End::Rejected(_) | End::System(_) => {
+                        let _not_reading = connection.send(&Message::disconnect(&end), None);
+                        self.interface.log_closed(&end);
                     }
                 }
             }
-            drop(line);
+            drop(connection);
             self.sleep();
         }
         self.interface.collect();
     }
 
-    /// A while, or until we end.
+    /// Waits for [`RECONNECT_INTERVAL`], or until the client is dropped.
     fn sleep(&self) {
-        let until = Instant::now() + SEARCH;
+        let until = Instant::now() + RECONNECT_INTERVAL;
         while !self.stop.load(Ordering::Acquire) && Instant::now() < until {
             self.wait(None, Some(until - Instant::now()));
             self.interface.collect();
         }
     }
 
-    /// Waits for a message, or to be woken.
-    fn wait(&self, line: Option<&Connection>, bound: Option<Duration>) {
+    /// Waits for a message, or for a wake-up.
+    fn wait(&self, connection: Option<&Connection>, bound: Option<Duration>) {
         let timeout = bound.map(|bound| Timespec {
             tv_sec: bound.as_secs() as i64,
             tv_nsec: i64::from(bound.subsec_nanos()),
         });
         let mut files = vec![PollFd::new(&*self.wake, PollFlags::IN)];
-        files.extend(line.map(|line| PollFd::new(line, PollFlags::IN)));
+        files.extend(connection.map(|connection| PollFd::new(connection, PollFlags::IN)));
         // An interrupted wait is a short one.
         let _interrupted = poll(&mut files, timeout.as_ref());
         self.wake.clear();
     }
 
-    fn call(&self) -> rustix::io::Result<Connection> {
-        // Connecting does not wait for anybody to accept, unless too many wait already.
+    fn connect(&self) -> rustix::io::Result<Connection> {
+        // A connect does not wait for the peer's accept, unless its backlog is full.
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         connect(&socket, &SocketAddrUnix::new(&self.path)?)?;
         Ok(Connection::new(socket))
     }
 
-    /// From the first word to the last.
-    fn visit(&self, line: &Connection) -> Result<(), End> {
+    /// Handles a connection from the first message to the last. Returns the reason of its end.
+    fn run_session(&self, connection: &Connection) -> Result<(), End> {
         let interface = &self.interface;
-        let mut session = Session::new(interface.id, PROGRAM, &interface.name, interface.wish());
+        let mut session = Session::new(interface.id, PROGRAM, &interface.name, interface.client_config());
         let since = Instant::now();
         let mut shared = None;
         loop {
@@ -183,54 +183,54 @@ impl Guest {
                 return Err(End::Stopped);
             }
             if session.is_connected() {
-                if let Some(lie) = interface.lie() {
-                    return Err(End::Sent(lie.to_string()));
+                if let Some(violation) = interface.violation() {
+                    return Err(End::Rejected(violation.to_string()));
                 }
-            } else if since.elapsed() > PATIENCE {
-                return Err(End::Sent(MessageError::TooSlow.to_string()));
+            } else if since.elapsed() > CONNECT_TIMEOUT {
+                return Err(End::Rejected(MessageError::TooSlow.to_string()));
             }
             interface.collect();
-            interface.bell.attend(&interface.id.to_string());
-            let Some((message, _file)) = line.receive()? else {
-                let bound = (!session.is_connected()).then_some(TICK);
-                self.wait(Some(line), bound);
+            interface.notifier.ensure_thread(&interface.id.to_string());
+            let Some((message, _file)) = connection.receive()? else {
+                let bound = (!session.is_connected()).then_some(CHECK_INTERVAL);
+                self.wait(Some(connection), bound);
                 continue;
             };
             if let Message::Disconnect { reason, .. } = message {
-                tracing::debug!(device = %interface.name, %reason, "memif: the server sends us away");
+                tracing::debug!(device = %interface.name, %reason, "memif: the server closed the connection");
             }
             match session
                 .receive(&message)
-                .map_err(|refusal| End::Sent(refusal.to_string()))?
+                .map_err(|error| End::Rejected(error.to_string()))?
             {
-                Step::Gone => return Err(End::Left),
+                Step::Gone => return Err(End::PeerClosed),
                 Step::Begin(layout, message) => {
-                    let (rings, file) = Rings::create(&layout)?;
+                    let (rings, memory) = Rings::create(&layout)?;
                     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-                    shared = Some(Shared {
+                    shared = Some(SharedRings {
                         rings,
-                        file,
-                        bell: eventfd(0, flags)?,
-                        idle: eventfd(0, flags)?,
+                        memory,
+                        notifier: eventfd(0, flags)?,
+                        unused: eventfd(0, flags)?,
                     });
-                    line.send(&message, None)?;
+                    connection.send(&message, None)?;
                 }
                 Step::Send(message, with) => {
                     let file = shared.as_ref().and_then(|shared| match with {
                         Attachment::Nothing => None,
-                        Attachment::Memory => Some(shared.file.as_fd()),
-                        Attachment::Interrupt(Direction::ToServer, 0) => Some(shared.bell.as_fd()),
-                        Attachment::Interrupt(..) => Some(shared.idle.as_fd()),
+                        Attachment::Memory => Some(shared.memory.as_fd()),
+                        Attachment::Interrupt(Direction::ToServer, 0) => Some(shared.notifier.as_fd()),
+                        Attachment::Interrupt(..) => Some(shared.unused.as_fd()),
                     });
-                    line.send(&message, file)?;
+                    connection.send(&message, file)?;
                 }
                 Step::Connected(name) => {
                     if let Some(mut shared) = shared.take() {
                         for receiver in &mut shared.rings.receivers {
                             receiver.begin();
                         }
-                        tracing::info!(device = %interface.name, peer = %name, "memif: a peer is there");
-                        interface.connect(shared.rings, Some(shared.bell));
+                        tracing::info!(device = %interface.name, peer = %name, "memif: peer connected");
+                        interface.connect(shared.rings, Some(shared.notifier));
                     }
                 }
             }

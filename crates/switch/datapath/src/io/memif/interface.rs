@@ -1,4 +1,4 @@
-//! One interface: what its queues, its thread and its device share.
+//! The state that the queues, the control thread and the device of one interface share.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::os::fd::OwnedFd;
@@ -10,31 +10,31 @@ use millrace_memif::client::ClientConfig;
 use millrace_memif::ring::{Receiver, Rings, Sender};
 use millrace_memif::server::Limits;
 
-use super::seat::{Held, Seat};
+use super::ring_mailbox::{ConnectedRing, RingMailbox};
 use super::{BUFFER_SIZE, FRAME_OVERHEAD, LOG2_RING};
-use crate::io::bell::Bell;
-use crate::io::peer::{Counters, Told, Wake};
+use crate::io::notifier::Notifier;
+use crate::io::peer::{CloseLog, Counters, Wake};
 use crate::io::vnic::VnicSpec;
 
 pub(super) struct Interface {
-    /// As configured.
+    /// The name, as configured.
     pub(super) name: String,
     pub(super) id: u32,
-    pub(super) rx: Box<[Seat<Receiver>]>,
-    pub(super) tx: Seat<Sender>,
+    pub(super) rx: Box<[RingMailbox<Receiver>]>,
+    pub(super) tx: RingMailbox<Sender>,
     pub(super) counters: Counters,
-    pub(super) bell: Arc<Bell>,
-    /// The longest frame that passes, bytes.
+    pub(super) notifier: Arc<Notifier>,
+    /// Maximum size of a frame in bytes.
     pub(super) frame_size: usize,
-    /// The number of the connection that is up; 0 for none.
+    /// The number of the current connection; 0 for none.
     connection: AtomicU64,
-    /// How many there were.
+    /// Number of connections so far.
     connections: AtomicU64,
-    /// What workers found, and in which connection.
-    lies: ArrayQueue<(u64, ProtocolViolation)>,
-    /// The thread that speaks for it.
+    /// Protocol violations that workers found, each with the number of its connection.
+    violations: ArrayQueue<(u64, ProtocolViolation)>,
+    /// Wakes the control thread of the interface.
     wake: Arc<Wake>,
-    told: Told,
+    close_log: CloseLog,
 }
 
 impl Interface {
@@ -42,21 +42,22 @@ impl Interface {
         Interface {
             name: spec.to_string(),
             id,
-            rx: (0..queues).map(|_| Seat::new()).collect(),
-            tx: Seat::new(),
+            rx: (0..queues).map(|_| RingMailbox::new()).collect(),
+            tx: RingMailbox::new(),
             counters: Counters::default(),
-            bell: Arc::default(),
+            notifier: Arc::default(),
             frame_size: usize::from(mtu) + FRAME_OVERHEAD,
             connection: AtomicU64::new(0),
             connections: AtomicU64::new(0),
-            // Each queue finds one in each connection, and there may be two: one that is over, and one that is up.
-            lies: ArrayQueue::new(2 * (usize::from(queues) + 1)),
+            // Each queue finds at most one in each connection, and there may be two: one that is closed, and the
+            // current one.
+            violations: ArrayQueue::new(2 * (usize::from(queues) + 1)),
             wake,
-            told: Told::default(),
+            close_log: CloseLog::default(),
         }
     }
 
-    /// How many rings a client may bring.
+    /// Returns the number of rings that a client may create.
     pub(super) fn limits(&self) -> Limits {
         let rings = self.rx.len() as u16;
         Limits {
@@ -65,8 +66,9 @@ impl Interface {
         }
     }
 
-    /// What rings we would like to make as a client. As many each way, as some servers want it; we send on the first.
-    pub(super) fn wish(&self) -> ClientConfig {
+    /// Returns the rings to create as a client. Both directions have the same number, as some servers require; the
+    /// switch sends on the first ring.
+    pub(super) fn client_config(&self) -> ClientConfig {
         let rings = self.rx.len() as u16;
         ClientConfig {
             to_server: rings,
@@ -76,73 +78,73 @@ impl Interface {
         }
     }
 
-    /// Returns true if a peer is there.
+    /// Returns true if a peer is connected.
     pub(super) fn is_connected(&self) -> bool {
         self.connection.load(Ordering::Acquire) != 0
     }
 
-    /// The thread's: gives a connection to the workers. Rings beyond our queues were refused; those that we do not send
-    /// on are let go.
-    pub(super) fn connect(&self, rings: Rings, bell: Option<OwnedFd>) {
+    /// Passes the rings of a connection to the workers; called by the control thread. Rings beyond our queues were
+    /// rejected before; those that we do not send on are dropped.
+    pub(super) fn connect(&self, rings: Rings, notifier: Option<OwnedFd>) {
         let connection = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
-        while self.lies.pop().is_some() {}
-        self.bell.set(bell);
-        // First what we send on: whoever is heard can be answered.
+        while self.violations.pop().is_some() {}
+        self.notifier.set_eventfd(notifier);
+        // The sender comes first, so that packets that are received can be answered.
         let ring = rings.senders.into_iter().next();
-        self.tx.give(ring.map(|ring| Held { ring, connection }));
+        self.tx.post(ring.map(|ring| ConnectedRing { ring, connection }));
         let mut receivers = rings.receivers.into_iter();
-        for seat in &self.rx {
+        for mailbox in &self.rx {
             let ring = receivers.next();
-            seat.give(ring.map(|ring| Held { ring, connection }));
+            mailbox.post(ring.map(|ring| ConnectedRing { ring, connection }));
         }
-        // A link that is said to be up takes packets. What workers find wrong before this waits in `lies` for us.
+        // A link that is up takes packets. Violations that workers found meanwhile are in `violations`.
         self.connection.store(connection, Ordering::Release);
     }
 
-    /// The thread's: takes the connection away.
+    /// Takes the rings from the workers; called by the control thread.
     pub(super) fn disconnect(&self) {
         self.connection.store(0, Ordering::Release);
-        for seat in &self.rx {
-            seat.give(None);
+        for mailbox in &self.rx {
+            mailbox.post(None);
         }
-        self.tx.give(None);
-        self.bell.set(None);
+        self.tx.post(None);
+        self.notifier.set_eventfd(None);
     }
 
-    /// The thread's: drops what workers have left. Nothing of a connection that is over is mapped after this, once each
-    /// worker has polled.
+    /// Drops the rings that workers have returned; called by the control thread. After this no memory of a closed
+    /// connection is mapped, once each worker has polled.
     pub(super) fn collect(&self) {
-        for seat in &self.rx {
-            seat.collect();
+        for mailbox in &self.rx {
+            mailbox.collect();
         }
         self.tx.collect();
     }
 
-    /// The thread's: what a worker found in the connection that is up.
-    pub(super) fn lie(&self) -> Option<ProtocolViolation> {
+    /// Returns the protocol violation that a worker found in the current connection; called by the control thread.
+    pub(super) fn violation(&self) -> Option<ProtocolViolation> {
         let current = self.connection.load(Ordering::Acquire);
-        core::iter::from_fn(|| self.lies.pop())
+        core::iter::from_fn(|| self.violations.pop())
             .find(|(connection, _)| *connection == current)
-            .map(|(_, lie)| lie)
+            .map(|(_, violation)| violation)
     }
 
-    /// A worker's: the peer lies. It is told once for each ring.
+    /// Reports a protocol violation by the peer; called by a worker, once for each ring.
     #[cold]
-    pub(super) fn accuse(&self, connection: u64, lie: ProtocolViolation) {
-        let _oldest = self.lies.force_push((connection, lie));
+    pub(super) fn report_violation(&self, connection: u64, violation: ProtocolViolation) {
+        let _oldest = self.violations.force_push((connection, violation));
         self.wake.wake();
     }
 
-    /// A worker's: the peer sleeps.
+    /// Notifies the peer, which sleeps; called by a worker.
     #[cold]
-    pub(super) fn ring(&self) {
-        if !self.bell.ring() {
+    pub(super) fn notify(&self) {
+        if !self.notifier.notify() {
             self.wake.wake();
         }
     }
 
-    /// Tells the log why a peer was sent away, with how often that was not told.
-    pub(super) fn tell(&self, reason: &dyn core::fmt::Display) {
-        self.told.tell(&self.name, reason);
+    /// Logs why a peer's connection was closed, with the number of closes that were not logged.
+    pub(super) fn log_closed(&self, reason: &dyn core::fmt::Display) {
+        self.close_log.log(&self.name, reason);
     }
 }

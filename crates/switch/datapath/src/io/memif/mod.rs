@@ -1,16 +1,23 @@
-//! memif as a device: a process at the other side of a Unix socket, which need not be trusted.
+//! memif as a device: the other side of the Unix socket is a process that need not be trusted.
 //!
-//! Messages are a thread's business, one for each socket that we serve ([`server`]) or connect to ([`client`]). When a
-//! connection has come about, that thread puts the ends of its rings onto seats ([`seat`]), where workers find them; a
-//! worker that meets a lie takes its end off the seat and tells the thread, which ends the connection. So a worker's
-//! poll costs one flag while nothing changes, and it never waits for anybody.
+//! A thread for each socket exchanges the messages: [`server`] for sockets that the switch serves, [`client`] for
+//! those that it connects to. When a connection is established, that thread posts the ends of its rings to mailboxes
+//! ([`ring_mailbox`]), from which workers take them. A worker that detects a protocol violation returns its end and
+//! reports the violation to the thread, which closes the connection. A worker's poll therefore costs the test of one
+//! flag while nothing changes, and it never waits.
 //!
-//! What is believed of a peer, and why nothing it does can harm, is in the crate `memif`.
+//! ```text
+//!   worker: Rx, Tx <--- RingMailbox <--- post --- control thread (server or client) <--- socket --- peer
+//!                  ---> retired     ---> collect ->     ^
+//!                  ---> violations  --------------------+
+//! ```
+//!
+//! The crate `memif` says which values of a peer are trusted, and why a peer cannot do harm.
 
 mod client;
 mod interface;
 mod queue;
-mod seat;
+mod ring_mailbox;
 mod server;
 
 use std::path::{Path, PathBuf};
@@ -29,25 +36,25 @@ use super::registry::Empty;
 use super::vnic::{SocketAccess, VnicSpec};
 use super::{Device, DeviceInfo, DeviceOptions, DeviceStats, OpenError, Opened, PortModes, RxQueue, TxQueue};
 
-/// Descriptors of rings that we make, as a power of two.
+/// Binary logarithm of the number of descriptors of rings that the switch creates.
 const LOG2_RING: u8 = 10;
-/// Size of a buffer that we make in bytes, at least.
+/// Minimum size of a buffer that the switch creates, in bytes.
 const BUFFER_SIZE: u32 = 2048;
-/// Size of a frame beside its MTU in bytes: Ethernet header and two VLAN tags.
+/// Size of a frame's headers in bytes: Ethernet header and two VLAN tags.
 const FRAME_OVERHEAD: usize = 22;
 
-/// The sockets that are served, by path: interfaces may share one.
+/// The sockets that the switch serves, by path: interfaces may share one.
 pub(super) struct Sockets {
     servers: Mutex<Vec<(PathBuf, Weak<Server>)>>,
     unsealed: UnsealedPolicy,
 }
 
 impl Sockets {
-    /// `bears_shrinking`: whether this process survives when a peer takes memory back.
-    pub(super) fn new(bears_shrinking: bool) -> Sockets {
+    /// Returns an empty set. `accepts_unsealed` is true if this process survives when a peer shrinks memory.
+    pub(super) fn new(accepts_unsealed: bool) -> Sockets {
         Sockets {
             servers: Mutex::default(),
-            unsealed: match bears_shrinking {
+            unsealed: match accepts_unsealed {
                 true => UnsealedPolicy::Accept,
                 false => UnsealedPolicy::Reject,
             },
@@ -57,7 +64,7 @@ impl Sockets {
     /// Opens interface `id`, whose packets `empty` makes.
     ///
     /// # Errors
-    /// [`OpenError`], with a remedy.
+    /// Returns [`OpenError`], which has the next step.
     pub(super) fn open<P: Packet + 'static>(
         &self,
         spec: &VnicSpec,
@@ -103,7 +110,7 @@ impl Sockets {
         })
     }
 
-    /// The one that serves a path, made if there is none.
+    /// Returns the server of a path, which is started if there is none.
     fn server(&self, path: &Path, access: &SocketAccess) -> Result<Arc<Server>, OpenError> {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         servers.retain(|(_, server)| server.strong_count() > 0);
@@ -117,10 +124,10 @@ impl Sockets {
     }
 }
 
-/// Which thread speaks for an interface.
+/// The thread that handles the connections of an interface.
 enum End {
     Server(Arc<Server>),
-    /// Ends when it is dropped.
+    /// Ends its thread when dropped.
     Client(#[expect(dead_code, reason = "held for its end")] Client),
 }
 
@@ -152,7 +159,7 @@ impl Device for Memif {
         self.interface.counters.read()
     }
 
-    /// The link is up while a peer is there; nobody else decides.
+    /// Does nothing: the link is up while a peer is connected.
     fn set_link(&mut self, _up: bool) {}
 }
 
@@ -161,7 +168,7 @@ impl Drop for Memif {
         if let End::Server(server) = &self.end {
             server.remove(&self.interface);
         }
-        self.interface.bell.close();
+        self.interface.notifier.close();
     }
 }
 

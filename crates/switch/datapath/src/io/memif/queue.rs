@@ -1,4 +1,4 @@
-//! The queues of a memif: the workers' side.
+//! The receive and transmit queues of a memif, which workers own.
 
 use std::sync::Arc;
 
@@ -6,18 +6,18 @@ use millrace_memif::ring::{Receiver, Sender, Sent, Sink};
 use millrace_wire::Packet;
 
 use super::interface::Interface;
-use super::seat::Held;
+use super::ring_mailbox::ConnectedRing;
 use crate::io::peer::count;
 use crate::io::registry::Empty;
 use crate::io::{Burst, RxQueue, TxQueue};
 
-/// The longest frame in several segments that is sent: it is put together first.
-const WHOLE_MAX: usize = 65_536;
+/// Maximum size in bytes of a frame in several segments that is sent: it is linearized first.
+const LINEARIZED_MAX: usize = 65_536;
 
 pub(super) struct Rx<P> {
     interface: Arc<Interface>,
     queue: usize,
-    held: Option<Held<Receiver>>,
+    connected: Option<ConnectedRing<Receiver>>,
     empty: Empty<P>,
 }
 
@@ -26,17 +26,17 @@ impl<P> Rx<P> {
         Rx {
             interface,
             queue: usize::from(queue),
-            held: None,
+            connected: None,
             empty,
         }
     }
 }
 
-/// Empty packets of a burst, from `at` on, that take frames one after the other.
+/// The empty packets of a burst, from `next` on, which take frames one after the other.
 struct Fill<'a, P> {
     packets: &'a mut Burst<P>,
-    at: usize,
-    /// The longest that are taken.
+    next: usize,
+    /// Maximum size of a frame in bytes.
     frame_size: usize,
 }
 
@@ -45,11 +45,11 @@ impl<P: Packet> Sink for Fill<'_, P> {
     fn allocate(&mut self, size: usize) -> Option<&mut [u8]> {
         let packet = self
             .packets
-            .get_mut(self.at)
+            .get_mut(self.next)
             .filter(|_| size <= self.frame_size)?;
-        // Longer than a buffer: the packet stays empty, for the next.
+        // If the frame is longer than a buffer, the packet stays empty, for the next frame.
         let bytes = packet.append(size)?;
-        self.at += 1;
+        self.next += 1;
         Some(bytes)
     }
 }
@@ -57,14 +57,14 @@ impl<P: Packet> Sink for Fill<'_, P> {
 impl<P: Packet> RxQueue<P> for Rx<P> {
     #[inline]
     fn rx_burst(&mut self, burst: &mut Burst<P>) {
-        let Some(seat) = self.interface.rx.get(self.queue) else {
+        let mailbox = &self.interface.rx[self.queue];
+        mailbox.update(&mut self.connected);
+        let Some(connected) = &mut self.connected else {
             return;
         };
-        seat.look(&mut self.held);
-        let Some(held) = &mut self.held else { return };
         let first = burst.len();
         let room = burst.remaining_capacity();
-        let received = held.ring.ready().and_then(|ready| {
+        let received = connected.ring.ready().and_then(|ready| {
             let wanted = room.min(usize::from(ready));
             if wanted == 0 {
                 return Ok(0);
@@ -77,10 +77,10 @@ impl<P: Packet> RxQueue<P> for Rx<P> {
             }
             let mut fill = Fill {
                 packets: burst,
-                at: first,
+                next: first,
                 frame_size: self.interface.frame_size,
             };
-            let received = held.ring.receive(frames, &mut fill)?;
+            let received = connected.ring.receive(frames, &mut fill)?;
             if received.dropped > 0 {
                 count(&self.interface.counters.rx_errors, received.dropped);
             }
@@ -88,12 +88,12 @@ impl<P: Packet> RxQueue<P> for Rx<P> {
         });
         match received {
             Ok(frames) => burst.truncate(first + frames),
-            Err(lie) => {
+            Err(violation) => {
                 burst.truncate(first);
                 count(&self.interface.counters.rx_errors, 1);
-                if let Some(held) = self.held.take() {
-                    self.interface.accuse(held.connection, lie);
-                    seat.leave(held);
+                if let Some(connected) = self.connected.take() {
+                    self.interface.report_violation(connected.connection, violation);
+                    mailbox.retire(connected);
                 }
             }
         }
@@ -102,20 +102,20 @@ impl<P: Packet> RxQueue<P> for Rx<P> {
 
 pub(super) struct Tx {
     interface: Arc<Interface>,
-    held: Option<Held<Sender>>,
-    /// True if the first frame that was left is longer than what the interface carries, or the peer takes.
+    connected: Option<ConnectedRing<Sender>>,
+    /// True if the first frame that was left is longer than the interface carries or the peer takes.
     is_too_long: bool,
-    /// A frame of several segments, put together.
-    whole: Vec<u8>,
+    /// A linearized frame.
+    linearized: Vec<u8>,
 }
 
 impl Tx {
     pub(super) fn new(interface: Arc<Interface>) -> Tx {
         Tx {
             interface,
-            held: None,
+            connected: None,
             is_too_long: false,
-            whole: Vec::with_capacity(WHOLE_MAX),
+            linearized: Vec::with_capacity(LINEARIZED_MAX),
         }
     }
 }
@@ -123,10 +123,12 @@ impl Tx {
 impl<P: Packet> TxQueue<P> for Tx {
     #[inline]
     fn tx_burst(&mut self, burst: &mut Burst<P>) {
-        self.interface.tx.look(&mut self.held);
+        self.interface.tx.update(&mut self.connected);
         self.is_too_long = false;
-        let Some(held) = &mut self.held else { return };
-        let ring = &mut held.ring;
+        let Some(connected) = &mut self.connected else {
+            return;
+        };
+        let ring = &mut connected.ring;
         let sent = ring.ready().and_then(|_free| {
             let mut done = 0;
             for packet in burst.iter() {
@@ -138,9 +140,9 @@ impl<P: Packet> TxQueue<P> for Tx {
                 let frame = if head.len() == packet.len() {
                     head
                 } else {
-                    self.whole.clear();
-                    packet.copy_to(&mut self.whole, WHOLE_MAX);
-                    &self.whole
+                    self.linearized.clear();
+                    packet.copy_to(&mut self.linearized, LINEARIZED_MAX);
+                    &self.linearized
                 };
                 match ring.send(frame)? {
                     Sent::Yes => {}
@@ -157,7 +159,7 @@ impl<P: Packet> TxQueue<P> for Tx {
         match sent {
             Ok(done) => {
                 if ring.publish() {
-                    self.interface.ring();
+                    self.interface.notify();
                 }
                 if done == burst.len() {
                     P::discard(burst);
@@ -165,19 +167,19 @@ impl<P: Packet> TxQueue<P> for Tx {
                     drop(burst.drain(..done));
                 }
             }
-            Err(lie) => {
+            Err(violation) => {
                 count(&self.interface.counters.rx_errors, 1);
-                if let Some(held) = self.held.take() {
-                    self.interface.accuse(held.connection, lie);
-                    self.interface.tx.leave(held);
+                if let Some(connected) = self.connected.take() {
+                    self.interface.report_violation(connected.connection, violation);
+                    self.interface.tx.retire(connected);
                 }
             }
         }
     }
 
     fn refused(&self, left: usize) -> usize {
-        match &self.held {
-            // Nobody is there, and what waited would be old when somebody comes.
+        match &self.connected {
+            // Packets do not wait for a peer: they would be outdated when one connects.
             None => left,
             Some(_) => self.is_too_long.into(),
         }

@@ -1,7 +1,8 @@
-//! A socket that we serve: its file, the thread that hears clients, and the interfaces behind it.
+//! A socket that the switch serves: its file, the thread that handles clients, and the interfaces behind it.
 //!
-//! Clients cost little and hold up nobody: one that has not connected within [`PATIENCE`] goes, of those that have not even
-//! chosen an interface there are at most [`STRANGERS_MAX`], and each says a few messages before the others are heard.
+//! Clients cost little and delay nobody: a client that has not connected within [`CONNECT_TIMEOUT`] is closed, at most
+//! [`UNASSIGNED_MAX`] clients have not yet chosen an interface, and the thread handles a few messages of each before
+//! it turns to the next.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,15 +26,15 @@ use crate::io::peer::{Wake, failed};
 use crate::io::socket_file::SocketFile;
 use crate::io::{OpenError, vnic::SocketAccess};
 
-/// How long a client may take to connect.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Clients that have not chosen an interface.
-const STRANGERS_MAX: usize = 16;
-/// Messages of one client before the others are heard.
+/// Time within which a client must complete the handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum number of clients that have not chosen an interface.
+const UNASSIGNED_MAX: usize = 16;
+/// Maximum number of messages of one client before other clients are handled.
 const MESSAGES_MAX: usize = 8;
-/// How often to look at what changes without an event, while there is such a thing.
-const TICK: Duration = Duration::from_millis(250);
-/// What we call ourselves.
+/// Interval of checks for changes without an event, while there can be any.
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
+/// The name of this program in messages.
 pub(super) const PROGRAM: &str = "millrace";
 
 type Interfaces = Mutex<BTreeMap<u32, Arc<Interface>>>;
@@ -73,7 +74,7 @@ impl Server {
         let thread = std::thread::Builder::new().name("memif".to_owned()).spawn({
             let shared = Arc::clone(&shared);
             move || {
-                Host {
+                ServerThread {
                     listener,
                     shared,
                     peers: Vec::new(),
@@ -93,7 +94,7 @@ impl Server {
         Arc::clone(&self.shared.wake)
     }
 
-    /// From now on clients may choose this interface.
+    /// Adds an interface, which clients may choose from now on.
     pub(super) fn add(&self, interface: &Arc<Interface>) -> Result<(), OpenError> {
         let mut interfaces = lock(&self.shared.interfaces);
         if interfaces.contains_key(&interface.id) {
@@ -107,7 +108,7 @@ impl Server {
         Ok(())
     }
 
-    /// The port goes: its client is told.
+    /// Removes an interface, and closes the connection of its client.
     pub(super) fn remove(&self, interface: &Arc<Interface>) {
         lock(&self.shared.interfaces).remove(&interface.id);
         self.shared.wake.wake();
@@ -138,52 +139,52 @@ fn listener(path: &Path) -> rustix::io::Result<OwnedFd> {
 
 /// A client.
 struct Peer {
-    line: Connection,
+    connection: Connection,
     session: Session<OwnedFd>,
     since: Instant,
     interface: Option<Arc<Interface>>,
-    /// What it shares, once it is connected.
+    /// The memory that it shares, once it is connected.
     memory: Option<Arc<Regions>>,
 }
 
-/// Why a client goes.
+/// The reason why a client's connection ends.
 enum End {
-    /// By itself.
-    Left,
-    /// We say so.
-    Sent(String),
-    /// The port or the switch goes.
+    /// The client has closed it.
+    PeerClosed,
+    /// The server closes it, with this reason.
+    Rejected(String),
+    /// The port is removed, or the switch ends.
     Closed,
 }
 
 impl From<MessageError> for End {
-    fn from(refusal: MessageError) -> End {
-        End::Sent(refusal.to_string())
+    fn from(error: MessageError) -> End {
+        End::Rejected(error.to_string())
     }
 }
 
 impl From<ConnectionError> for End {
     fn from(error: ConnectionError) -> End {
         match error {
-            ConnectionError::Closed => End::Left,
-            error => End::Sent(error.to_string()),
+            ConnectionError::Closed => End::PeerClosed,
+            error => End::Rejected(error.to_string()),
         }
     }
 }
 
-/// What the thread has.
-struct Host {
+/// The state of the server's thread.
+struct ServerThread {
     listener: OwnedFd,
     shared: Arc<Shared>,
     peers: Vec<Peer>,
 }
 
-impl Host {
+impl ServerThread {
     fn run(mut self) {
-        // Whether workers may still have something of a connection that is over.
-        let mut is_untidy = false;
+        // True if workers may still have rings of a connection that is closed.
+        let mut has_retired = false;
         loop {
-            let (is_called, heard) = self.wait(is_untidy);
+            let (has_client, readable) = self.wait(has_retired);
             self.shared.wake.clear();
             if self.shared.stop.load(Ordering::Acquire) {
                 break;
@@ -191,33 +192,33 @@ impl Host {
             let interfaces: Vec<Arc<Interface>> = lock(&self.shared.interfaces).values().cloned().collect();
             for interface in &interfaces {
                 interface.collect();
-                interface.bell.attend(&interface.id.to_string());
+                interface.notifier.ensure_thread(&interface.id.to_string());
             }
-            is_untidy = false;
+            has_retired = false;
             for at in (0..self.peers.len()).rev() {
-                let is_heard = heard.get(at).copied().unwrap_or(false);
-                if let Err(end) = self.attend(at, is_heard, &interfaces) {
-                    is_untidy |= self.dismiss(at, end);
+                let is_readable = readable.get(at).copied().unwrap_or(false);
+                if let Err(end) = self.serve(at, is_readable, &interfaces) {
+                    has_retired |= self.close(at, end);
                 }
             }
-            if is_called {
+            if has_client {
                 self.accept();
             }
         }
         while !self.peers.is_empty() {
-            self.dismiss(0, End::Closed);
+            self.close(0, End::Closed);
         }
     }
 
-    /// Waits for something to do. Whether somebody calls, and which clients say something.
-    fn wait(&self, is_untidy: bool) -> (bool, Vec<bool>) {
-        let ticks = |peer: &Peer| match &peer.memory {
+    /// Waits for events. Returns true if a client wants to connect, and which clients have sent something.
+    fn wait(&self, has_retired: bool) -> (bool, Vec<bool>) {
+        let needs_checks = |peer: &Peer| match &peer.memory {
             None => true,
             Some(memory) => memory.can_shrink(),
         };
-        let timeout = (is_untidy || self.peers.iter().any(ticks)).then(|| Timespec {
+        let timeout = (has_retired || self.peers.iter().any(needs_checks)).then(|| Timespec {
             tv_sec: 0,
-            tv_nsec: TICK.as_nanos() as i64,
+            tv_nsec: CHECK_INTERVAL.as_nanos() as i64,
         });
         let mut files = vec![
             PollFd::new(&self.listener, PollFlags::IN),
@@ -226,31 +227,31 @@ impl Host {
         files.extend(
             self.peers
                 .iter()
-                .map(|peer| PollFd::new(&peer.line, PollFlags::IN)),
+                .map(|peer| PollFd::new(&peer.connection, PollFlags::IN)),
         );
         // An interrupted wait is a short one.
         if poll(&mut files, timeout.as_ref()).is_err() {
             return (false, Vec::new());
         }
         let mut ready = files.iter().map(|file| !file.revents().is_empty());
-        let is_called = ready.next().unwrap_or(false);
-        (is_called, ready.skip(1).collect())
+        let has_client = ready.next().unwrap_or(false);
+        (has_client, ready.skip(1).collect())
     }
 
     fn accept(&mut self) {
-        for _ in 0..STRANGERS_MAX {
+        for _ in 0..UNASSIGNED_MAX {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let socket = match accept_with(&self.listener, flags) {
                 Ok(socket) => socket,
                 Err(rustix::io::Errno::AGAIN) => return,
                 Err(error) => {
-                    tracing::warn!(%error, "memif: a client cannot be let in");
-                    // Whoever calls goes on to; so that this is not all that happens.
-                    std::thread::sleep(TICK);
+                    tracing::warn!(%error, "memif: a client cannot be accepted");
+                    // Clients that keep connecting must not keep the thread busy.
+                    std::thread::sleep(CHECK_INTERVAL);
                     return;
                 }
             };
-            let line = Connection::new(socket);
+            let connection = Connection::new(socket);
             let limits = lock(&self.shared.interfaces)
                 .values()
                 .map(|interface| interface.limits())
@@ -259,21 +260,21 @@ impl Host {
                     to_client: a.to_client.max(b.to_client),
                 });
             let Some(limits) = limits else { return };
-            if line
+            if connection
                 .send(&Session::<OwnedFd>::hello(PROGRAM, limits), None)
                 .is_err()
             {
                 continue;
             }
-            // The one that said nothing for longest makes place.
-            let mut strangers = (0..self.peers.len()).filter(|at| self.peers[*at].interface.is_none());
-            if let Some(oldest) = strangers.next()
-                && strangers.count() + 1 >= STRANGERS_MAX
+            // The client that was silent for longest is closed to make room.
+            let mut unassigned = (0..self.peers.len()).filter(|at| self.peers[*at].interface.is_none());
+            if let Some(oldest) = unassigned.next()
+                && unassigned.count() + 1 >= UNASSIGNED_MAX
             {
-                self.dismiss(oldest, MessageError::TooMany.into());
+                self.close(oldest, MessageError::TooMany.into());
             }
             self.peers.push(Peer {
-                line,
+                connection,
                 session: Session::default(),
                 since: Instant::now(),
                 interface: None,
@@ -282,8 +283,8 @@ impl Host {
         }
     }
 
-    /// Hears a client, and looks whether it may stay.
-    fn attend(&mut self, at: usize, is_heard: bool, interfaces: &[Arc<Interface>]) -> Result<(), End> {
+    /// Handles the messages of a client, and checks if it may stay.
+    fn serve(&mut self, at: usize, is_readable: bool, interfaces: &[Arc<Interface>]) -> Result<(), End> {
         let taken: Vec<u32> = self
             .peers
             .iter()
@@ -297,18 +298,18 @@ impl Host {
                 return Err(End::Closed);
             }
             if let Some(memory) = &peer.memory {
-                if let Some(lie) = interface.lie() {
-                    return Err(End::Sent(lie.to_string()));
+                if let Some(violation) = interface.violation() {
+                    return Err(End::Rejected(violation.to_string()));
                 }
                 memory.check()?;
             }
         }
-        if !peer.session.is_connected() && peer.since.elapsed() > PATIENCE {
+        if !peer.session.is_connected() && peer.since.elapsed() > CONNECT_TIMEOUT {
             return Err(MessageError::TooSlow.into());
         }
-        if is_heard {
+        if is_readable {
             for _ in 0..MESSAGES_MAX {
-                if !peer.hear(interfaces, &taken, self.shared.unsealed)? {
+                if !peer.receive(interfaces, &taken, self.shared.unsealed)? {
                     break;
                 }
             }
@@ -316,25 +317,29 @@ impl Host {
         Ok(())
     }
 
-    /// Ends a client's connection. Returns whether it was connected.
-    fn dismiss(&mut self, at: usize, end: End) -> bool {
+    /// Ends a client's connection. Returns true if it was connected.
+    fn close(&mut self, at: usize, end: End) -> bool {
         let peer = self.peers.remove(at);
         let was_connected = peer.memory.is_some();
         if was_connected && let Some(interface) = &peer.interface {
             interface.disconnect();
-            tracing::info!(device = %interface.name, "memif: the peer is gone");
+            tracing::info!(device = %interface.name, "memif: peer disconnected");
         }
-        // Whoever does not listen is not told.
+        // A peer that does not read does not get the message.
         match end {
-            End::Left => {}
+            End::PeerClosed => {}
             End::Closed => {
-                let _deaf = peer.line.send(&Message::disconnect(&"the port is closed"), None);
+                let _not_reading = peer
+                    .connection
+                    .send(&Message::disconnect(&"the port is closed"), None);
             }
-            End::Sent(reason) => {
-                let _deaf = peer.line.send(&Message::disconnect(&reason), None);
+            End::Rejected(reason) => {
+                let _not_reading = peer.connection.send(&Message::disconnect(&reason), None);
                 match &peer.interface {
-                    Some(interface) => interface.tell(&reason),
-                    None => tracing::debug!(%reason, "memif: a stranger was sent away"),
+                    Some(interface) => interface.log_closed(&reason),
+                    None => {
+                        tracing::debug!(%reason, "memif: closed a client that had not chosen an interface");
+                    }
                 }
             }
         }
@@ -343,14 +348,14 @@ impl Host {
 }
 
 impl Peer {
-    /// Hears one message. Returns whether there was one.
-    fn hear(
+    /// Handles one message. Returns false if there was none.
+    fn receive(
         &mut self,
         interfaces: &[Arc<Interface>],
         taken: &[u32],
         unsealed: UnsealedPolicy,
     ) -> Result<bool, End> {
-        let Some((message, file)) = self.line.receive()? else {
+        let Some((message, file)) = self.connection.receive()? else {
             return Ok(false);
         };
         let mut chosen = None;
@@ -367,20 +372,21 @@ impl Peer {
             self.interface = chosen;
         }
         match step {
-            Step::Gone => return Err(End::Left),
-            Step::Reply(reply) => self.line.send(&reply, None)?,
+            Step::Gone => return Err(End::PeerClosed),
+            Step::Reply(reply) => self.connection.send(&reply, None)?,
             Step::Connect(offer) => {
                 let Some(interface) = &self.interface else {
-                    return Err(End::Left);
+                    debug_assert!(false, "a session chooses an interface before it connects");
+                    return Err(End::PeerClosed);
                 };
                 let program = offer.program;
                 let (rings, interrupts) = Rings::open(*offer, unsealed)?;
                 let connected = Message::Connected {
                     name: Name::new(&interface.name),
                 };
-                self.line.send(&connected, None)?;
+                self.connection.send(&connected, None)?;
                 self.memory = Some(Arc::clone(&rings.memory));
-                tracing::info!(device = %interface.name, %program, queues = rings.receivers.len(), "memif: a peer is there");
+                tracing::info!(device = %interface.name, %program, queues = rings.receivers.len(), "memif: peer connected");
                 interface.connect(rings, interrupts.into_iter().next());
             }
         }
@@ -390,6 +396,6 @@ impl Peer {
 
 impl AsFd for Peer {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.line.as_fd()
+        self.connection.as_fd()
     }
 }

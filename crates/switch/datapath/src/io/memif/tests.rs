@@ -36,7 +36,7 @@ fn open(backend: &HeapBackend, spec: &DeviceSpec, queues: u16) -> Result<Opened<
     backend.open(spec, options)
 }
 
-/// A server and its client, of an MTU each.
+/// A server and its client, each with an MTU.
 fn open_both(path: &Path, mtus: [u16; 2]) -> [Opened<Frame>; 2] {
     let backend = HeapBackend::new();
     let pair = [(true, mtus[0]), (false, mtus[1])].map(|(is_server, mtu)| {
@@ -76,12 +76,12 @@ fn receive(port: &mut Opened<Frame>) -> Vec<Vec<u8>> {
     burst.iter().map(|frame| frame.bytes().to_vec()).collect()
 }
 
-/// Both hear each other.
+/// Sends packets both ways, and asserts that each side receives them.
 fn talk(a: &mut Opened<Frame>, b: &mut Opened<Frame>) {
     link_is(a, true);
     link_is(b, true);
     for _ in 0..100 {
-        // What was sent to somebody before may still come.
+        // Packets that were sent to an earlier peer may still arrive.
         while !receive(a).is_empty() || !receive(b).is_empty() {}
         send(a, &[b"to b", b"to b, too"]);
         send(b, &[b"to a"]);
@@ -172,7 +172,7 @@ fn what_does_not_fit_into_the_ring_stays_and_what_fits_into_no_buffer_goes() {
     server.tx[0].tx_burst(&mut burst);
     assert!(burst.is_empty());
     while !receive(&mut client).is_empty() {}
-    // In several buffers, but longer than a buffer of ours.
+    // In several buffers, and longer than one buffer of ours.
     send(&mut server, &[&[1; 9000], &[2; 20_000], &[3; 60]]);
     assert_eq!(
         receive(&mut client).iter().map(Vec::len).collect::<Vec<_>>(),
@@ -185,7 +185,7 @@ fn what_does_not_fit_into_the_ring_stays_and_what_fits_into_no_buffer_goes() {
 fn frames_longer_than_the_mtu_allows_are_neither_taken_nor_sent() {
     let dir = tempfile::tempdir().unwrap();
     let [mut large, mut small] = open_both(&dir.path().join("m"), [9000, 1500]);
-    // Ethernet and two VLAN tags go on top.
+    // The Ethernet header and two VLAN tags are added to the MTU.
     send(&mut large, &[&[1; 1522], &[2; 1523], &[3; 60]]);
     assert_eq!(
         receive(&mut small).iter().map(Vec::len).collect::<Vec<_>>(),
@@ -225,9 +225,9 @@ fn a_switch_without_buffers_leaves_frames_where_they_are() {
     assert_eq!(receive(&mut server), [b"x"]);
 }
 
-/// A client of our own making, which says what it likes.
+/// A client of this test, which sends any messages.
 struct Peer {
-    line: Connection,
+    connection: Connection,
     rings: Option<Rings>,
 }
 
@@ -243,44 +243,44 @@ fn call(path: &Path) -> Connection {
     Connection::new(socket)
 }
 
-fn hear(line: &Connection) -> Message {
-    let mut heard = None;
+fn receive_message(connection: &Connection) -> Message {
+    let mut received = None;
     wait_for("an answer", || {
-        heard = line.receive().unwrap();
-        heard.is_some()
+        received = connection.receive().unwrap();
+        received.is_some()
     });
-    heard.unwrap().0
+    received.unwrap().0
 }
 
 impl Peer {
     fn connect(path: &Path) -> Peer {
-        let wish = ClientConfig {
+        let config = ClientConfig {
             to_server: 1,
             to_client: 1,
             log2_len: 4,
             buffer_size: 256,
         };
-        let line = call(path);
-        let mut session = Session::new(0, "test", "peer", wish);
-        let bell = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
+        let connection = call(path);
+        let mut session = Session::new(0, "test", "peer", config);
+        let notifier = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
         let mut made = None;
         loop {
-            match session.receive(&hear(&line)).unwrap() {
+            match session.receive(&receive_message(&connection)).unwrap() {
                 Step::Begin(layout, message) => {
                     made = Some(Rings::create(&layout).unwrap());
-                    line.send(&message, None).unwrap();
+                    connection.send(&message, None).unwrap();
                 }
                 Step::Send(message, with) => {
                     let file = match with {
                         Attachment::Nothing => None,
                         Attachment::Memory => made.as_ref().map(|(_, file)| file.as_fd()),
-                        Attachment::Interrupt(..) => Some(bell.as_fd()),
+                        Attachment::Interrupt(..) => Some(notifier.as_fd()),
                     };
-                    line.send(&message, file).unwrap();
+                    connection.send(&message, file).unwrap();
                 }
                 Step::Connected(_) => {
                     let rings = made.map(|(rings, _)| rings);
-                    return Peer { line, rings };
+                    return Peer { connection, rings };
                 }
                 Step::Gone => panic!("sent away"),
             }
@@ -288,7 +288,7 @@ impl Peer {
     }
 
     fn is_sent_away(&self, why: &str) {
-        let Message::Disconnect { reason, .. } = hear(&self.line) else {
+        let Message::Disconnect { reason, .. } = receive_message(&self.connection) else {
             panic!("not sent away");
         };
         assert!(reason.to_string().contains(why), "{reason}");
@@ -301,7 +301,7 @@ fn a_peer_that_lies_is_sent_away_with_a_reason_and_may_come_back() {
     let path = dir.path().join("m");
     let backend = HeapBackend::new();
     let mut server = open(&backend, &spec(&path, 0, true), 1).unwrap();
-    for lies in 1..4 {
+    for violations in 1..4 {
         let mut peer = Peer::connect(&path);
         link_is(&server, true);
         let rings = peer.rings.as_mut().unwrap();
@@ -309,8 +309,10 @@ fn a_peer_that_lies_is_sent_away_with_a_reason_and_may_come_back() {
         sender.ready().unwrap();
         assert_eq!(sender.send(b"an honest word"), Ok(Sent::Yes));
         sender.publish();
-        wait_for("it is heard", || receive(&mut server) == [b"an honest word"]);
-        // The index of the ring to the server, which begins the memory.
+        wait_for("the peer receives", || {
+            receive(&mut server) == [b"an honest word"]
+        });
+        // The index of the ring to the server, which is first in the memory.
         rings
             .memory
             .buffer(0, 6, 2)
@@ -318,7 +320,7 @@ fn a_peer_that_lies_is_sent_away_with_a_reason_and_may_come_back() {
             .write(&1000_u16.to_le_bytes());
         wait_for("it is noticed", || {
             receive(&mut server);
-            server.device.stats().rx_errors == lies
+            server.device.stats().rx_errors == violations
         });
         peer.is_sent_away("index moved from 1 to 1000");
         link_is(&server, false);
@@ -334,14 +336,14 @@ fn one_interface_has_one_peer_and_others_are_told() {
     let first = Peer::connect(&path);
     for (id, why) in [(0, "already has a client"), (9, "no interface 9")] {
         let second = call(&path);
-        hear(&second);
-        let wish = ClientConfig {
+        receive_message(&second);
+        let config = ClientConfig {
             to_server: 1,
             to_client: 1,
             log2_len: 4,
             buffer_size: 256,
         };
-        let mut session = Session::new(id, "test", "second", wish);
+        let mut session = Session::new(id, "test", "second", config);
         let hello = millrace_memif::server::Session::<()>::hello(
             "x",
             millrace_memif::server::Limits {
@@ -354,24 +356,24 @@ fn one_interface_has_one_peer_and_others_are_told() {
         };
         second.send(&init, None).unwrap();
         Peer {
-            line: second,
+            connection: second,
             rings: None,
         }
         .is_sent_away(why);
     }
-    assert!(first.line.receive().unwrap().is_none());
+    assert!(first.connection.receive().unwrap().is_none());
 }
 
 #[test]
-fn strangers_who_say_nothing_do_not_keep_others_out() {
+fn clients_that_send_nothing_do_not_keep_others_out() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("m");
     let backend = HeapBackend::new();
     let server = open(&backend, &spec(&path, 0, true), 1).unwrap();
-    let strangers: Vec<Connection> = (0..60).map(|_| call(&path)).collect();
+    let silent: Vec<Connection> = (0..60).map(|_| call(&path)).collect();
     let _peer = Peer::connect(&path);
     link_is(&server, true);
-    drop(strangers);
+    drop(silent);
 }
 
 #[test]
@@ -402,10 +404,10 @@ fn a_server_that_is_none_is_left_and_looked_for_again() {
     let backend = HeapBackend::new();
     let client = open(&backend, &spec(&path, 0, false), 1).unwrap();
     for said in [Message::Ack, Message::disconnect(&"go away")] {
-        let line = Connection::new(rustix::net::accept(&listener).unwrap());
-        line.send(&said, None).unwrap();
+        let connection = Connection::new(rustix::net::accept(&listener).unwrap());
+        connection.send(&said, None).unwrap();
         wait_for("it hangs up", || {
-            matches!(line.receive(), Err(millrace_memif::ConnectionError::Closed))
+            matches!(connection.receive(), Err(millrace_memif::ConnectionError::Closed))
         });
     }
     assert!(!client.device.info().link_up);

@@ -1,4 +1,4 @@
-//! One port: what its queues, its thread and its device share.
+//! The state that the queues, the thread and the device of one port share.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::os::fd::OwnedFd;
@@ -9,49 +9,49 @@ use millrace_vhost::ring::{Limits, Receiver, Sender, Setup};
 use millrace_vhost::session::RingConfig;
 use millrace_vhost::{Features, MessageError, ProtocolViolation};
 
-use crate::io::bell::Bell;
-use crate::io::peer::{Counters, Told, Wake};
-use crate::io::slot::Slot;
+use crate::io::notifier::Notifier;
+use crate::io::peer::{CloseLog, Counters, Wake};
+use crate::io::ring_slot::RingSlot;
 use crate::io::vnic::VnicSpec;
 
 pub(super) struct Interface {
-    /// As configured.
+    /// The name, as configured.
     pub(super) name: String,
-    /// What the driver sends, by pair of queues.
-    pub(super) rx: Box<[Slot<Receiver>]>,
-    /// What it receives: by its first queue, which every driver has.
-    pub(super) tx: Slot<Sender>,
-    /// By ring.
-    bells: Box<[Arc<Bell>]>,
+    /// The transmit queues of the driver, by queue pair, from which the switch receives.
+    pub(super) rx: Box<[RingSlot<Receiver>]>,
+    /// The first receive queue of the driver, which every driver has and which the switch sends to.
+    pub(super) tx: RingSlot<Sender>,
+    /// The notifiers, by ring.
+    notifiers: Box<[Arc<Notifier>]>,
     pub(super) counters: Counters,
     limits: Limits,
-    /// Whether packets flow both ways.
+    /// True if packets flow both ways.
     is_up: AtomicBool,
-    /// What workers found in the connection that there is.
-    lies: ArrayQueue<ProtocolViolation>,
-    /// The thread that speaks for it.
+    /// Protocol violations that workers found in the current connection.
+    violations: ArrayQueue<ProtocolViolation>,
+    /// Wakes the thread of the port.
     pub(super) wake: Wake,
-    told: Told,
+    close_log: CloseLog,
 }
 
 impl Interface {
     pub(super) fn new(spec: &VnicSpec, pairs: u16, limits: Limits) -> rustix::io::Result<Interface> {
         Ok(Interface {
             name: spec.to_string(),
-            rx: (0..pairs).map(|_| Slot::new()).collect(),
-            tx: Slot::new(),
-            bells: (0..2 * pairs).map(|_| Arc::default()).collect(),
+            rx: (0..pairs).map(|_| RingSlot::new()).collect(),
+            tx: RingSlot::new(),
+            notifiers: (0..2 * pairs).map(|_| Arc::default()).collect(),
             counters: Counters::default(),
             limits,
             is_up: AtomicBool::new(false),
-            // One of each queue.
-            lies: ArrayQueue::new(usize::from(pairs) + 1),
+            // At most one for each queue.
+            violations: ArrayQueue::new(usize::from(pairs) + 1),
             wake: Wake::new()?,
-            told: Told::default(),
+            close_log: CloseLog::default(),
         })
     }
 
-    /// Pairs of queues that a driver may have.
+    /// Returns the number of queue pairs that a driver may have.
     pub(super) fn pairs(&self) -> u16 {
         self.rx.len() as u16
     }
@@ -61,7 +61,7 @@ impl Interface {
         self.is_up.load(Ordering::Acquire)
     }
 
-    /// The thread's: so it is from now on. Returns whether it was not.
+    /// Sets the state of the link; called by the session's thread. Returns true if it changed.
     pub(super) fn set_up(&self, is_up: bool) -> bool {
         self.is_up.swap(is_up, Ordering::AcqRel) != is_up
     }
@@ -86,99 +86,99 @@ impl Interface {
         let base = if ring == 0 {
             let sender = Sender::open(&setup)?;
             let base = sender.base();
-            self.tx.give(sender);
+            self.tx.insert(sender);
             base
         } else if ring % 2 == 1
             && let Some(slot) = self.rx.get(pair)
         {
             let receiver = Receiver::open(&setup, self.limits)?;
             let base = receiver.base();
-            slot.give(receiver);
+            slot.insert(receiver);
             base
         } else {
             return Ok(());
         };
-        // Whoever had this ring before us may have ended before it woke the driver.
+        // The previous process with this ring may have ended before it called the driver.
         if base & !Self::WRAPPED != 0 {
-            self.ring(ring);
+            self.notify(ring);
         }
         Ok(())
     }
 
-    /// The wrap counters in the base of a packed ring.
+    /// The wrap counters in the base of a packed ring (virtio 1.1, section 2.7.1): bit 15 and bit 31.
     const WRAPPED: u32 = 0x8000_8000;
 
     /// Stops a ring; called by the session's thread. Returns its vring base, if the ring was running.
     pub(super) fn stop(&self, ring: u16) -> Option<u32> {
         let pair = usize::from(ring / 2);
         if ring == 0 {
-            self.tx.take_away().map(|sender| sender.base())
+            self.tx.remove().map(|sender| sender.base())
         } else if ring % 2 == 1 {
             let slot = self.rx.get(pair)?;
-            slot.take_away().map(|receiver| receiver.base())
+            slot.remove().map(|receiver| receiver.base())
         } else {
             None
         }
     }
 
-    /// The thread's: by which file the driver is woken for a ring. It is, at once, if it may be waiting already.
-    pub(super) fn call(&self, ring: u16, file: Option<OwnedFd>) {
-        if let Some(bell) = self.bells.get(usize::from(ring)) {
-            bell.set(file);
+    /// Sets the eventfd by which the driver is called for a ring; called by the session's thread.
+    pub(super) fn set_call(&self, ring: u16, fd: Option<OwnedFd>) {
+        if let Some(notifier) = self.notifiers.get(usize::from(ring)) {
+            notifier.set_eventfd(fd);
         }
     }
 
-    /// The thread's: makes threads to wake the driver, where they are asked for and are not there.
-    pub(super) fn attend(&self) {
-        for (ring, bell) in self.bells.iter().enumerate() {
-            bell.attend(&ring.to_string());
+    /// Creates the threads that call the driver, if there are requests; called by the session's thread.
+    pub(super) fn ensure_notifier_threads(&self) {
+        for (ring, notifier) in self.notifiers.iter().enumerate() {
+            notifier.ensure_thread(&ring.to_string());
         }
     }
 
-    /// The thread's, when a connection is over: nothing of it stays.
-    pub(super) fn forget(&self) {
+    /// Resets the state when a connection has ended; called by the session's thread.
+    pub(super) fn reset(&self) {
         self.set_up(false);
-        for bell in &self.bells {
-            bell.set(None);
+        for notifier in &self.notifiers {
+            notifier.set_eventfd(None);
         }
-        while self.lies.pop().is_some() {}
+        while self.violations.pop().is_some() {}
     }
 
-    /// The port goes.
+    /// Ends the notifiers; called when the port is removed.
     pub(super) fn close(&self) {
-        for bell in &self.bells {
-            bell.close();
+        for notifier in &self.notifiers {
+            notifier.close();
         }
     }
 
     /// Returns the protocol violation that a worker has found; called by the session's thread.
     pub(super) fn violation(&self) -> Option<ProtocolViolation> {
-        self.lies.pop()
+        self.violations.pop()
     }
 
-    /// A worker's: the driver lies. It is told once for each ring.
+    /// Reports a protocol violation by the driver; called by a worker, once for each ring.
     #[cold]
-    pub(super) fn accuse(&self, violation: ProtocolViolation) {
-        let _oldest = self.lies.force_push(violation);
+    pub(super) fn report_violation(&self, violation: ProtocolViolation) {
+        let _oldest = self.violations.force_push(violation);
         self.wake.wake();
     }
 
-    /// Wakes the driver for a ring.
+    /// Calls the driver for a ring.
     #[cold]
-    pub(super) fn ring(&self, ring: u16) {
-        if let Some(bell) = self.bells.get(usize::from(ring))
-            && !bell.ring()
+    pub(super) fn notify(&self, ring: u16) {
+        if let Some(notifier) = self.notifiers.get(usize::from(ring))
+            && !notifier.notify()
         {
             self.wake.wake();
         }
     }
 
-    /// Tells the log why a driver was sent away.
-    pub(super) fn tell(&self, reason: &dyn core::fmt::Display) {
-        self.told.tell(&self.name, reason);
+    /// Logs why a driver's connection was closed.
+    pub(super) fn log_closed(&self, reason: &dyn core::fmt::Display) {
+        self.close_log.log(&self.name, reason);
     }
 
-    /// What drivers are offered.
+    /// Returns the features that are offered to drivers.
     pub(super) fn offered(&self) -> Features {
         Features::offered(self.limits.is_segmented)
     }

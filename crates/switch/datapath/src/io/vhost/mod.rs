@@ -1,17 +1,22 @@
-//! vhost-user as a device: the driver of a virtual machine, or of a process, at the other side of a Unix socket, which need
-//! not be trusted.
+//! vhost-user as a device: the other side of the Unix socket is the driver of a virtual machine or a process, which
+//! need not be trusted.
 //!
-//! Messages are the business of a thread for each port ([`speaker`]), which has one driver at a time ([`peer`]). A ring that
-//! the driver starts goes into a slot ([`slot`]), where a worker takes it for each burst; the thread takes it away
-//! between two bursts when the driver stops it, or goes. So a worker never waits, and nobody touches a driver's memory once
-//! it was told that nobody does.
+//! A thread for each port ([`session_thread`]) exchanges the messages with one driver at a time ([`peer`]). A ring
+//! that the driver starts is inserted into a slot ([`ring_slot`](super::ring_slot)), from which a worker acquires it
+//! for each burst. The thread removes it between two bursts when the driver stops it, or disconnects. A worker
+//! therefore never waits, and nothing accesses a driver's memory after the driver was told so.
 //!
-//! What is believed of a driver, and why nothing it does can harm, is in the crate `vhost`.
+//! ```text
+//!   worker: Rx, Tx <-- acquire, release --> RingSlot <-- insert, remove -- session thread <-- socket --> driver
+//!                  --> violations -------------------------------------------->
+//! ```
+//!
+//! The crate `vhost` says which values of a driver are trusted, and why a driver cannot do harm.
 
 mod interface;
 mod peer;
 mod queue;
-mod speaker;
+mod session_thread;
 
 use std::sync::Arc;
 
@@ -23,31 +28,30 @@ use millrace_wire::Packet;
 
 use self::interface::Interface;
 use self::queue::{Rx, Tx};
-use self::speaker::Speaker;
+use self::session_thread::SessionThread;
 use super::peer::{failed, mac_of};
 use super::registry::Empty;
 use super::vnic::VnicSpec;
 use super::{Device, DeviceInfo, DeviceOptions, DeviceStats, OpenError, Opened, PortModes, RxQueue, TxQueue};
 
-/// Buffers of a port whose drivers leave it to us to cut TCP, for each of its receive queues: more than a hundred packets of
-/// 64 KiB.
+/// Number of buffers for each receive queue of a port with TSO: for more than a hundred packets of 64 KiB.
 #[cfg(feature = "dpdk")]
 pub(super) const BUFFERS: u32 = 4095;
-/// Size of a frame beside its MTU in bytes: Ethernet header and two VLAN tags.
+/// Size of a frame's headers in bytes: Ethernet header and two VLAN tags.
 const FRAME_OVERHEAD: usize = 22;
 
-/// Opens a port whose packets `empty` makes. With `tso` drivers may leave it to us to cut TCP into segments; then packets
-/// come in as many buffers as they need. `bears_shrinking` says whether this process survives when a driver takes memory
-/// back.
+/// Opens a port whose packets `empty` makes. With `tso`, drivers may leave TCP segmentation to the switch; packets
+/// then arrive in as many buffers as they need. `accepts_unsealed` is true if this process survives when a driver
+/// shrinks memory.
 ///
 /// # Errors
-/// [`OpenError`], with a remedy.
+/// Returns [`OpenError`], which has the next step.
 pub(super) fn open<P: Packet + 'static>(
     spec: &VnicSpec,
     tso: bool,
     options: DeviceOptions,
     empty: &Empty<P>,
-    bears_shrinking: bool,
+    accepts_unsealed: bool,
 ) -> Result<Opened<P>, OpenError> {
     let pairs = match options.only_if_spread {
         true => 1,
@@ -55,18 +59,18 @@ pub(super) fn open<P: Packet + 'static>(
     };
     let mtu = usize::from(options.mtu);
     let limits = Limits {
-        // Guests may send longer ones than they are told, as far as our buffers hold them.
+        // Without TSO, guests may send frames longer than the MTU, as far as our buffers hold them.
         frame_size: if tso { mtu + FRAME_OVERHEAD } else { usize::MAX },
         mtu,
         is_segmented: tso,
     };
     let interface = Interface::new(spec, pairs, limits).map_err(|error| failed(spec, &error))?;
     let interface = Arc::new(interface);
-    let unsealed = match bears_shrinking {
+    let unsealed = match accepts_unsealed {
         true => UnsealedPolicy::Accept,
         false => UnsealedPolicy::Reject,
     };
-    let speaker = Speaker::start(spec, &interface, unsealed)?;
+    let thread = SessionThread::start(spec, &interface, unsealed)?;
     let rx = (0..pairs).map(|pair| {
         let rx = Rx::new(Arc::clone(&interface), pair, Arc::clone(empty));
         Box::new(rx) as Box<dyn RxQueue<P>>
@@ -78,7 +82,7 @@ pub(super) fn open<P: Packet + 'static>(
             mac: mac_of(spec),
             mtu: options.mtu,
             tso,
-            _speaker: speaker,
+            _thread: thread,
             interface,
         }),
     })
@@ -88,8 +92,8 @@ struct Vhost {
     mac: Mac,
     mtu: u16,
     tso: bool,
-    /// Ends when it is dropped.
-    _speaker: Speaker,
+    /// Ends its thread when dropped.
+    _thread: SessionThread,
     interface: Arc<Interface>,
 }
 
@@ -113,10 +117,10 @@ impl Device for Vhost {
         self.interface.counters.read()
     }
 
-    /// The link is up while packets flow; nobody else decides.
+    /// Does nothing: the link is up while packets flow.
     fn set_link(&mut self, _up: bool) {}
 
-    fn gives_uncut(&self) -> bool {
+    fn delivers_gso(&self) -> bool {
         self.tso
     }
 }

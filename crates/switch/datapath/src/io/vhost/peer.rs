@@ -1,4 +1,4 @@
-//! A driver that is connected.
+//! The connection of a driver.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -10,35 +10,35 @@ use millrace_vhost::{Connection, ConnectionError, MessageError};
 
 use super::interface::Interface;
 
-/// Messages before the thread looks at what else there is.
+/// Maximum number of messages that are handled before other events.
 const MESSAGES_MAX: usize = 64;
-/// How long a driver that has taken up no packets keeps others waiting.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time for which a driver that has not started its rings keeps other drivers waiting.
+const START_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a driver goes.
+/// The reason why a connection ends.
 pub(super) enum End {
-    /// By itself.
-    Left,
-    /// We end it.
-    Sent(String),
+    /// The driver has closed it.
+    PeerClosed,
+    /// The switch closes it, with this reason.
+    Rejected(String),
 }
 
 impl From<MessageError> for End {
-    fn from(refusal: MessageError) -> End {
-        End::Sent(refusal.to_string())
+    fn from(error: MessageError) -> End {
+        End::Rejected(error.to_string())
     }
 }
 
 impl From<ConnectionError> for End {
     fn from(error: ConnectionError) -> End {
         match error {
-            ConnectionError::Closed => End::Left,
-            error => End::Sent(error.to_string()),
+            ConnectionError::Closed => End::PeerClosed,
+            error => End::Rejected(error.to_string()),
         }
     }
 }
 
-/// The memory that it shares, and where its rings are given to.
+/// The driver's memory, and the interface that gets its rings.
 struct Shared<'a> {
     interface: &'a Interface,
     unsealed: UnsealedPolicy,
@@ -49,7 +49,7 @@ impl Device for Shared<'_> {
     type Fd = OwnedFd;
 
     fn share(&mut self, memory: Vec<(MemoryRegion, OwnedFd)>) -> Result<(), MessageError> {
-        // What was there goes first, as there may not be enough for both.
+        // The old memory is unmapped first, as there may be no room for both.
         self.memory = None;
         self.memory = Some(Arc::new(Memory::open(memory, self.unsealed)?));
         Ok(())
@@ -66,25 +66,25 @@ impl Device for Shared<'_> {
         self.interface.stop(ring)
     }
 
-    fn call(&mut self, ring: u16, file: Option<OwnedFd>) {
-        self.interface.call(ring, file);
+    fn call(&mut self, ring: u16, fd: Option<OwnedFd>) {
+        self.interface.set_call(ring, fd);
     }
 }
 
-/// One connection. Nothing of it is left when it is dropped.
+/// A connection. Dropping it removes all rings and unmaps the memory.
 pub(super) struct Peer<'a> {
-    line: Connection,
+    connection: Connection,
     session: Session,
     shared: Shared<'a>,
     since: Instant,
-    /// True if packets have flowed.
+    /// True if the link has been up.
     was_up: bool,
 }
 
 impl<'a> Peer<'a> {
     pub(super) fn new(socket: OwnedFd, interface: &'a Interface, unsealed: UnsealedPolicy) -> Peer<'a> {
         Peer {
-            line: Connection::new(socket),
+            connection: Connection::new(socket),
             session: Session::new(interface.pairs(), interface.offered()),
             shared: Shared {
                 interface,
@@ -96,23 +96,23 @@ impl<'a> Peer<'a> {
         }
     }
 
-    /// Returns true if it must be looked at now and then, without an event.
-    pub(super) fn ticks(&self) -> bool {
+    /// Returns true if it must be checked regularly, without an event.
+    pub(super) fn needs_checks(&self) -> bool {
         self.shared
             .memory
             .as_ref()
             .is_some_and(|memory| memory.can_shrink())
     }
 
-    /// When another one would have its place.
-    pub(super) fn yields_at(&self) -> Option<Instant> {
-        (!self.session.is_up()).then(|| self.since + PATIENCE)
+    /// Returns the time from which another driver may replace this one; `None` while packets flow.
+    pub(super) fn replaceable_at(&self) -> Option<Instant> {
+        (!self.session.is_up()).then(|| self.since + START_TIMEOUT)
     }
 
-    /// Looks whether it may stay.
+    /// Returns an error if the connection must be closed.
     pub(super) fn check(&self) -> Result<(), End> {
         if let Some(violation) = self.shared.interface.violation() {
-            return Err(End::Sent(violation.to_string()));
+            return Err(End::Rejected(violation.to_string()));
         }
         if let Some(memory) = &self.shared.memory {
             memory.check()?;
@@ -120,37 +120,37 @@ impl<'a> Peer<'a> {
         Ok(())
     }
 
-    /// Hears what it says.
-    pub(super) fn hear(&mut self) -> Result<(), End> {
+    /// Handles the driver's messages.
+    pub(super) fn receive(&mut self) -> Result<(), End> {
         for _ in 0..MESSAGES_MAX {
-            let Some(received) = self.line.receive()? else {
+            let Some(received) = self.connection.receive()? else {
                 return Ok(());
             };
             let (message, fds) = (received.message, received.fds);
-            tracing::trace!(device = %self.shared.interface.name, ?message, "vhost: the driver says");
+            tracing::trace!(device = %self.shared.interface.name, ?message, "vhost: message from the driver");
             let reply = self
                 .session
                 .receive(message, received.needs_reply, fds, &mut self.shared)?;
             if let Some(reply) = reply {
-                self.line.send(&reply)?;
+                self.connection.send(&reply)?;
             }
-            self.tell();
+            self.update_link();
         }
         Ok(())
     }
 
-    /// Has the link say whether packets flow.
-    fn tell(&mut self) {
+    /// Sets the link up or down, as the driver's rings run or not.
+    fn update_link(&mut self) {
         let (interface, is_up) = (self.shared.interface, self.session.is_up());
         if !interface.set_up(is_up) {
             return;
         }
-        // A driver may stop and start its queues as often as it likes.
+        // A driver may stop and start its queues often: only the first start is logged at the higher level.
         if is_up && !self.was_up {
             let features = format_args!("{:#x}", self.session.features().bits());
-            tracing::info!(device = %interface.name, %features, "vhost: a peer is there");
+            tracing::info!(device = %interface.name, %features, "vhost: peer connected");
         } else {
-            tracing::debug!(device = %interface.name, is_up, "vhost: the peer's queues");
+            tracing::debug!(device = %interface.name, is_up, "vhost: the driver started or stopped its queues");
         }
         self.was_up |= is_up;
     }
@@ -160,15 +160,15 @@ impl Drop for Peer<'_> {
     fn drop(&mut self) {
         self.session.end(&mut self.shared);
         let interface = self.shared.interface;
-        interface.forget();
+        interface.reset();
         if self.was_up {
-            tracing::info!(device = %interface.name, "vhost: the peer is gone");
+            tracing::info!(device = %interface.name, "vhost: peer disconnected");
         }
     }
 }
 
 impl AsFd for Peer<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.line.as_fd()
+        self.connection.as_fd()
     }
 }

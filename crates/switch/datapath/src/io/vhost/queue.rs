@@ -1,4 +1,4 @@
-//! The queues of a vhost-user port: the workers' side.
+//! The receive and transmit queues of a vhost-user port, which workers own.
 
 use std::sync::Arc;
 
@@ -29,11 +29,9 @@ impl<P> Rx<P> {
 impl<P: Packet> RxQueue<P> for Rx<P> {
     #[inline]
     fn rx_burst(&mut self, burst: &mut Burst<P>) {
-        let Some(slot) = self.interface.rx.get(usize::from(self.pair)) else {
-            return;
-        };
-        let Some(mut held) = slot.take() else { return };
-        match held.ring.receive(burst, &*self.empty) {
+        let slot = &self.interface.rx[usize::from(self.pair)];
+        let Some(mut running) = slot.acquire() else { return };
+        match running.ring.receive(burst, &*self.empty) {
             Ok(received) => {
                 if received.dropped > 0 {
                     count(&self.interface.counters.rx_errors, received.dropped);
@@ -42,22 +40,22 @@ impl<P: Packet> RxQueue<P> for Rx<P> {
                     count(&self.interface.counters.no_buffer, 1);
                 }
                 if received.needs_call {
-                    self.interface.ring(2 * self.pair + 1);
+                    self.interface.notify(2 * self.pair + 1);
                 }
             }
             Err(violation) => {
                 count(&self.interface.counters.rx_errors, 1);
-                held.is_lie = true;
-                self.interface.accuse(violation);
+                running.is_violated = true;
+                self.interface.report_violation(violation);
             }
         }
-        slot.put(held);
+        slot.release(running);
     }
 }
 
 pub(super) struct Tx {
     interface: Arc<Interface>,
-    /// True if somebody was there when it sent last.
+    /// True if a driver was connected at the last transmission.
     has_peer: bool,
 }
 
@@ -74,38 +72,40 @@ impl<P: Packet> TxQueue<P> for Tx {
     #[inline]
     fn tx_burst(&mut self, burst: &mut Burst<P>) {
         let slot = &self.interface.tx;
-        let taken = slot.take();
+        let taken = slot.acquire();
         self.has_peer = taken.is_some();
-        let Some(mut held) = taken else { return };
-        match held.ring.send(burst) {
+        let Some(mut running) = taken else { return };
+        match running.ring.send(burst) {
             Ok(sent) => {
                 if sent.dropped > 0 {
                     count(&self.interface.counters.tx_errors, sent.dropped);
                 }
                 if sent.needs_call {
-                    self.interface.ring(0);
+                    self.interface.notify(0);
                 }
             }
             Err(violation) => {
                 count(&self.interface.counters.rx_errors, 1);
-                held.is_lie = true;
-                self.interface.accuse(violation);
+                running.is_violated = true;
+                self.interface.report_violation(violation);
             }
         }
-        slot.put(held);
+        slot.release(running);
     }
 
-    /// What waited for nobody would be old when somebody comes.
+    /// Packets do not wait for a driver: they would be outdated when one connects.
     fn refused(&self, left: usize) -> usize {
         if self.has_peer { 0 } else { left }
     }
 
-    /// Where the driver has said so.
-    fn takes_uncut(&mut self, _: &P, cut: &Cut) -> bool {
+    /// Takes the GSO packets that the driver has negotiated.
+    fn takes_gso(&mut self, _: &P, cut: &Cut) -> bool {
         let slot = &self.interface.tx;
-        let Some(held) = slot.take() else { return false };
-        let takes = held.ring.takes_uncut(cut);
-        slot.put(held);
+        let Some(running) = slot.acquire() else {
+            return false;
+        };
+        let takes = running.ring.takes_uncut(cut);
+        slot.release(running);
         takes
     }
 }

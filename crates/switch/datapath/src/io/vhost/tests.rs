@@ -1,4 +1,5 @@
-//! A driver of split rings that has its memory in a file and reads and writes that: no memory is mapped here.
+//! Tests with a driver of split rings that has its memory in a file, and reads and writes the file: no memory is
+//! mapped here.
 
 use std::fs::File;
 use std::io::{IoSlice, Read};
@@ -37,7 +38,7 @@ const BUFFER: u64 = 2048;
 const HEADER: usize = 12;
 const WRITE: u16 = 2;
 
-/// A driver, connected, that answers to nobody.
+/// A connected driver, which handles no messages of the switch but the replies.
 struct Driver {
     stream: UnixStream,
     memory: File,
@@ -103,7 +104,7 @@ impl Driver {
 
     fn ring(&self, ring: u16) {
         let at = USER + u64::from(ring) * RING_SIZE;
-        let place = Addresses {
+        let addresses = Addresses {
             descriptors: at,
             driver: at + AVAIL,
             device: at + USED,
@@ -112,7 +113,7 @@ impl Driver {
         for message in [
             RingMessage::Size(RING.into()),
             RingMessage::Base(0),
-            RingMessage::Addresses(place),
+            RingMessage::Addresses(addresses),
             RingMessage::Call { has_fd: false },
         ] {
             self.say(&Message::Ring(number, message), &[]);
@@ -126,7 +127,7 @@ impl Driver {
         self.say(&message, &[kick.as_fd()]);
     }
 
-    /// All that a driver says before packets flow, by so many pairs of queues.
+    /// Sends all messages of a driver before packets flow, for so many pairs of queues.
     fn run(mut self, pairs: u16) -> Driver {
         self.say(&Message::SetOwner, &[]);
         let offered = Features::from_bits(self.ask(&Message::GetFeatures));
@@ -176,17 +177,17 @@ impl Driver {
     }
 
     fn send_on(&mut self, ring: u16, frame: &[u8]) {
-        let place = Self::buffer(ring, self.offered[usize::from(ring)] % RING);
-        self.put(place, &[0; HEADER]);
-        self.put(place + HEADER as u64, frame);
-        self.offer(ring, GUEST + place, (HEADER + frame.len()) as u32, 0);
+        let offset = Self::buffer(ring, self.offered[usize::from(ring)] % RING);
+        self.put(offset, &[0; HEADER]);
+        self.put(offset + HEADER as u64, frame);
+        self.offer(ring, GUEST + offset, (HEADER + frame.len()) as u32, 0);
     }
 
     fn used(&self, ring: u16) -> u16 {
         self.number(u64::from(ring) * RING_SIZE + USED + 2)
     }
 
-    /// What came since it was asked last.
+    /// Returns the packets that arrived since the last call.
     fn received(&mut self) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         while self.seen[0] != self.used(0) {
@@ -250,7 +251,7 @@ fn send(port: &mut Opened<Frame>, frames: &[&[u8]]) {
     assert!(burst.is_empty());
 }
 
-/// What nobody takes is left, to be dropped.
+/// Packets that are left when there is no driver are to be dropped.
 fn send_to_nobody(port: &mut Opened<Frame>) {
     let mut burst: Burst<Frame> = [Frame::new(b"a"), Frame::new(b"b")].into_iter().collect();
     port.tx[0].tx_burst(&mut burst);
@@ -265,7 +266,7 @@ fn receive(port: &mut Opened<Frame>) -> Vec<Vec<u8>> {
     burst.iter().map(|frame| frame.bytes().to_vec()).collect()
 }
 
-/// Both hear each other, until the rings have gone round.
+/// Sends packets both ways until the rings have wrapped, and asserts that each side receives them.
 fn talk(port: &mut Opened<Frame>, driver: &mut Driver) {
     link_is(port, true);
     for round in 0..100_u8 {
@@ -366,10 +367,10 @@ fn memory_may_change_under_workers_that_are_at_it_all_the_time() {
         wait_for("there is room", || frame - driver.used(1) < RING);
         driver.send_on(1, b"a frame");
         driver.share();
-        // The answer is behind the change.
+        // The reply comes after the change.
         driver.ask(&Message::GetFeatures);
     }
-    wait_for("all is heard", || driver.used(1) == 200);
+    wait_for("the switch receives all", || driver.used(1) == 200);
     is_over.store(true, Ordering::Release);
     assert_eq!(worker.join().unwrap(), 200);
 }
@@ -453,16 +454,16 @@ fn a_driver_that_sleeps_is_woken_and_one_that_fills_its_bell_holds_up_nobody() {
     let backend = HeapBackend::new();
     let mut port = open(&backend, &path, 1, true);
     let mut driver = Driver::connect(&path).run(1);
-    let bell: OwnedFd = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+    let notifier: OwnedFd = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
     let call = Message::Ring(0, RingMessage::Call { has_fd: true });
-    driver.say(&call, &[bell.as_fd()]);
+    driver.say(&call, &[notifier.as_fd()]);
     driver.ask(&Message::GetFeatures);
     send(&mut port, &[b"wake up"]);
     let mut count = [0; 8];
-    assert_eq!(rustix::io::read(&bell, &mut count), Ok(8));
+    assert_eq!(rustix::io::read(&notifier, &mut count), Ok(8));
     assert_eq!(driver.received(), [b"wake up"]);
-    // The next to write waits for ever.
-    rustix::io::write(&bell, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+    // The next write blocks for ever.
+    rustix::io::write(&notifier, &(u64::MAX - 1).to_ne_bytes()).unwrap();
     talk(&mut port, &mut driver);
     drop(port);
     assert!(driver.is_gone());

@@ -1,8 +1,8 @@
-//! What was dropped, for tests that say so when they fail.
+//! Dropped packets, for the messages of failed assertions.
 
 use millrace_pipeline::{Control, DropReason};
 
-/// Packets dropped by all workers, by the name of the reason, where there are any.
+/// Returns the number of packets that all workers dropped, by the name of the reason, without zeros.
 pub(crate) fn lost(control: &Control) -> Vec<(&'static str, u64)> {
     let counts = DropReason::ALL.map(|reason| (reason.name(), control.drops(reason)));
     counts.into_iter().filter(|(_, count)| *count != 0).collect()

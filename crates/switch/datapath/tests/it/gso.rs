@@ -1,5 +1,5 @@
-//! Workers that run: long TCP packets go through the switch whole, and whoever takes no more than a segment gets the
-//! segments that the sender would have sent.
+//! GSO packets in running workers: they pass through the switch unsegmented, and destinations that do not take them
+//! get the segments that the sender would have sent.
 
 #![allow(
     clippy::unwrap_used,
@@ -29,7 +29,7 @@ use millrace_wire::{Builder, Frame, Packet, tcp};
 const BOUND: Duration = Duration::from_secs(30);
 const SEGMENT_SIZE: u16 = 1448;
 
-/// A memory device as one behind which there is a virtual machine.
+/// A memory device with a virtual machine behind it, which takes and sends GSO packets.
 struct Guest {
     device: Box<dyn Device>,
 }
@@ -47,7 +47,7 @@ impl Device for Guest {
         self.device.set_link(up);
     }
 
-    fn gives_uncut(&self) -> bool {
+    fn delivers_gso(&self) -> bool {
         true
     }
 }
@@ -59,12 +59,12 @@ impl TxQueue<Frame> for TakesUncut {
         self.0.tx_burst(burst);
     }
 
-    fn takes_uncut(&mut self, _: &Frame, _: &Cut) -> bool {
+    fn takes_gso(&mut self, _: &Frame, _: &Cut) -> bool {
         true
     }
 }
 
-struct Rig {
+struct TestBed {
     bridge: Bridge<HeapBackend>,
     control: Control,
     ops: Vec<Op>,
@@ -75,8 +75,8 @@ fn port(raw: u32) -> PortNo {
     PortNo::ordinary(raw).unwrap()
 }
 
-impl Rig {
-    fn new(workers: usize) -> Rig {
+impl TestBed {
+    fn new(workers: usize) -> TestBed {
         let workers = Workers {
             cores: vec![None; workers],
             idle: Idle::Adaptive,
@@ -89,7 +89,7 @@ impl Rig {
             forwarding: [control.forwarding(), control.forwarding()],
             counters,
         };
-        Rig {
+        TestBed {
             bridge: datapath.bridge(setup).unwrap(),
             control,
             ops: Vec::new(),
@@ -115,7 +115,7 @@ impl Rig {
         self.datapath.backend().memory(&name)
     }
 
-    /// Returns a port that sends long packets, and takes them.
+    /// Returns a port that sends and takes GSO packets.
     fn guest(&mut self, raw: u32) -> MemoryPeer<Frame> {
         let name = format!("m{raw}");
         self.announce(raw);
@@ -149,7 +149,7 @@ impl Rig {
     }
 }
 
-/// Returns a packet with so much data, which its place in the stream follows from.
+/// Returns a packet with so much data, which depends on its position in the stream.
 fn packet(seq: u32, size: usize) -> Frame {
     let data: Vec<u8> = (0..size).map(|at| (seq as usize + at) as u8).collect();
     let bytes = Builder::ethernet(Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 1]))
@@ -170,7 +170,7 @@ fn long(seq: u32, size: usize) -> Frame {
     packet(seq, size).to_cut(NonZeroU16::new(SEGMENT_SIZE).unwrap())
 }
 
-/// The next packet that comes out.
+/// Returns the next packet that is sent.
 fn next(peer: &MemoryPeer<Frame>) -> Frame {
     let deadline = Instant::now() + BOUND;
     loop {
@@ -212,28 +212,28 @@ fn send(peer: &MemoryPeer<Frame>, packets: u32) {
 #[test]
 fn a_wire_gets_segments_and_counts_them_whenever_its_port_was_made() {
     for workers in [1, 2, 3] {
-        let mut rig = Rig::new(workers);
-        let before = rig.port(1);
-        let guest = rig.guest(2);
-        let after = rig.port(3);
+        let mut testbed = TestBed::new(workers);
+        let before = testbed.port(1);
+        let guest = testbed.guest(2);
+        let after = testbed.port(3);
         for (number, wire) in [(1, before), (3, after)] {
-            rig.apply(2, &[Action::output(port(number))]);
+            testbed.apply(2, &[Action::output(port(number))]);
             send(&guest, 500);
             let count = receive_segments(&wire, 500);
-            let stats = rig.bridge.port_stats(port(number)).unwrap();
+            let stats = testbed.bridge.port_stats(port(number)).unwrap();
             assert_eq!((stats.tx_packets, stats.tx_dropped), (count, 0));
             assert_eq!(stats.tx_bytes, 500 * 10_000 + count * 54);
         }
-        assert_eq!(rig.bridge.port_stats(port(2)).unwrap().rx_packets, 1000);
+        assert_eq!(testbed.bridge.port_stats(port(2)).unwrap().rx_packets, 1000);
     }
 }
 
 #[test]
 fn another_guest_gets_them_whole_with_what_the_tables_changed() {
-    let mut rig = Rig::new(2);
-    let (one, two) = (rig.guest(1), rig.guest(2));
+    let mut testbed = TestBed::new(2);
+    let (one, two) = (testbed.guest(1), testbed.guest(2));
     let set = Action::SetField(SetField::new(Field::TcpDst, 8080).unwrap());
-    rig.apply(1, &[set, Action::output(port(2))]);
+    testbed.apply(1, &[set, Action::output(port(2))]);
     send(&one, 100);
     for number in 0..100 {
         let got = next(&two);
@@ -246,9 +246,9 @@ fn another_guest_gets_them_whole_with_what_the_tables_changed() {
 
 #[test]
 fn copies_are_cut_where_they_leave_and_only_there() {
-    let mut rig = Rig::new(2);
-    let (one, two, wire) = (rig.guest(1), rig.guest(2), rig.port(3));
-    rig.apply(1, &[Action::output(port(3)), Action::output(port(2))]);
+    let mut testbed = TestBed::new(2);
+    let (one, two, wire) = (testbed.guest(1), testbed.guest(2), testbed.port(3));
+    testbed.apply(1, &[Action::output(port(3)), Action::output(port(2))]);
     send(&one, 50);
     receive_segments(&wire, 50);
     for _ in 0..50 {
@@ -258,44 +258,47 @@ fn copies_are_cut_where_they_leave_and_only_there() {
 
 #[test]
 fn a_patch_carries_them_whole_to_where_they_leave() {
-    let mut rig = Rig::new(2);
-    let (guest, wire) = (rig.guest(1), rig.port(2));
-    rig.add(3, &DeviceSpec::Link("patch".to_owned()));
-    rig.add(4, &DeviceSpec::Link("patch".to_owned()));
-    rig.apply(1, &[Action::output(port(3))]);
-    rig.apply(4, &[Action::output(port(2))]);
+    let mut testbed = TestBed::new(2);
+    let (guest, wire) = (testbed.guest(1), testbed.port(2));
+    testbed.add(3, &DeviceSpec::Link("patch".to_owned()));
+    testbed.add(4, &DeviceSpec::Link("patch".to_owned()));
+    testbed.apply(1, &[Action::output(port(3))]);
+    testbed.apply(4, &[Action::output(port(2))]);
     send(&guest, 200);
     receive_segments(&wire, 200);
-    assert_eq!(rig.bridge.port_stats(port(3)).unwrap().tx_packets, 200);
+    assert_eq!(testbed.bridge.port_stats(port(3)).unwrap().tx_packets, 200);
 }
 
 #[test]
 fn a_scheduler_has_segments_wait() {
-    let mut rig = Rig::new(2);
-    let (guest, wire) = (rig.guest(1), rig.port(2));
+    let mut testbed = TestBed::new(2);
+    let (guest, wire) = (testbed.guest(1), testbed.port(2));
     let plan = PortPlan {
         queues: vec![QueuePlan::new(QueueId(7))],
         ..PortPlan::default()
     };
-    assert!(rig.bridge.schedule(port(2), &plan));
-    rig.apply(1, &[Action::SetQueue(QueueId(7)), Action::output(port(2))]);
-    // Fewer segments than the queue holds.
+    assert!(testbed.bridge.schedule(port(2), &plan));
+    testbed.apply(1, &[Action::SetQueue(QueueId(7)), Action::output(port(2))]);
+    // The queue holds more segments than these.
     send(&guest, 40);
     let count = receive_segments(&wire, 40);
-    let queues = rig.bridge.queues(port(2));
+    let queues = testbed.bridge.queues(port(2));
     let queue = queues.iter().find(|queue| queue.id == QueueId(7)).unwrap();
     assert_eq!(
-        (queue.stats.tx_packets, rig.control.drops(DropReason::QueueFull)),
+        (
+            queue.stats.tx_packets,
+            testbed.control.drops(DropReason::QueueFull)
+        ),
         (count, 0)
     );
 }
 
 #[test]
 fn a_policer_measures_segments() {
-    let mut rig = Rig::new(2);
-    let guest = rig.guest(1);
-    let wire = rig.port(2);
-    // No packet of 10,000 bytes would ever conform.
+    let mut testbed = TestBed::new(2);
+    let guest = testbed.guest(1);
+    let wire = testbed.port(2);
+    // A packet of 10,000 bytes would never conform.
     let plan = PolicerPlan {
         rates: PolicerRates::SingleRate {
             cir: BitRate::from_bps(8_000),
@@ -310,10 +313,10 @@ fn a_policer_measures_segments() {
             Treatment::Drop,
         ],
     };
-    assert!(rig.bridge.police(port(1), Some(&plan)));
-    rig.apply(1, &[Action::output(port(2))]);
-    // The wish has been granted when a later one has.
-    rig.port(3);
+    assert!(testbed.bridge.police(port(1), Some(&plan)));
+    testbed.apply(1, &[Action::output(port(2))]);
+    // Commands are executed in order: adding a port returns after the policer was set.
+    testbed.port(3);
     send(&guest, 1);
     let whole = long(0, 10_000);
     let cut = Cut::of(&whole).unwrap();
@@ -321,24 +324,24 @@ fn a_policer_measures_segments() {
         assert_eq!(next(&wire), cut.segment(&whole, segment).unwrap());
     }
     let deadline = Instant::now() + BOUND;
-    while rig.bridge.policed(port(1)).unwrap()[2].packets != 5 {
-        assert!(Instant::now() < deadline, "{:?}", rig.bridge.policed(port(1)));
+    while testbed.bridge.policed(port(1)).unwrap()[2].packets != 5 {
+        assert!(Instant::now() < deadline, "{:?}", testbed.bridge.policed(port(1)));
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
 #[test]
 fn a_controller_gets_segments() {
-    let mut rig = Rig::new(2);
-    let guest = rig.guest(1);
-    rig.apply(1, &[Action::output(PortNo::CONTROLLER)]);
+    let mut testbed = TestBed::new(2);
+    let guest = testbed.guest(1);
+    testbed.apply(1, &[Action::output(PortNo::CONTROLLER)]);
     send(&guest, 1);
     let whole = long(0, 10_000);
     let cut = Cut::of(&whole).unwrap();
     let deadline = Instant::now() + BOUND;
     for segment in 0..cut.count() {
         let got = loop {
-            if let Some((_, packet)) = rig.bridge.next_packet_in() {
+            if let Some((_, packet)) = testbed.bridge.next_packet_in() {
                 break packet;
             }
             assert!(Instant::now() < deadline, "no packet-in");

@@ -1,7 +1,14 @@
-//! The thread of a port: it has one driver at a time, hears it, and looks for the next when it is gone.
+//! The thread of a port: it serves one driver at a time, and waits for the next when that one has disconnected.
 //!
-//! Who serves the socket has others wait until the first is gone, unless that one takes up no packets for [a
-//! while](super::peer). Who connects does so again and again.
+//! If the switch serves the socket, other drivers wait until the first one has disconnected, unless that one does not
+//! start its rings for [some time](super::peer). If the switch connects to a socket, it reconnects.
+//!
+//! ```text
+//!              accept or connect                rings started: link up
+//!   no peer ----------------------> connected <-----------------------> link up
+//!      ^                                |                                  |
+//!      +------ closed, violation, or idle while another driver waits ------+
+//! ```
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -25,46 +32,46 @@ use crate::io::peer::failed;
 use crate::io::socket_file::SocketFile;
 use crate::io::vnic::VnicSpec;
 
-/// How often a driver's socket is looked for.
-const SEARCH: Duration = Duration::from_millis(500);
-/// How often to look at what changes without an event, while there is such a thing.
-const TICK: Duration = Duration::from_millis(250);
+/// Interval between attempts to connect.
+const RECONNECT_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval of checks for changes without an event, while there can be any.
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 const SOCKET_FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 
-/// Where drivers come from.
+/// The source of connections.
 enum Source {
-    /// They connect to us.
-    Served(OwnedFd),
-    /// We connect to them.
-    Sought(PathBuf),
+    /// The switch serves the socket, and drivers connect to it.
+    Listen(OwnedFd),
+    /// The switch connects to a socket that the driver serves.
+    Connect(PathBuf),
 }
 
-/// Speaks until this is dropped.
-pub(super) struct Speaker {
+/// The thread, which runs until this is dropped.
+pub(super) struct SessionThread {
     stop: Arc<AtomicBool>,
     interface: Arc<Interface>,
     thread: Option<JoinHandle<()>>,
     _file: Option<SocketFile>,
 }
 
-impl Speaker {
+impl SessionThread {
     pub(super) fn start(
         spec: &VnicSpec,
         interface: &Arc<Interface>,
         unsealed: UnsealedPolicy,
-    ) -> Result<Speaker, OpenError> {
+    ) -> Result<SessionThread, OpenError> {
         let (source, file) = match &spec.access {
-            None => (Source::Sought(spec.path.clone()), None),
+            None => (Source::Connect(spec.path.clone()), None),
             Some(access) => {
                 let (file, listener) = SocketFile::make(&spec.path, access, || {
                     listener(&spec.path).map_err(|error| failed(spec, &error))
                 })?;
-                (Source::Served(listener), Some(file))
+                (Source::Listen(listener), Some(file))
             }
         };
         let stop = Arc::new(AtomicBool::new(false));
-        let speech = Speech {
+        let session_loop = SessionLoop {
             source,
             interface: Arc::clone(interface),
             unsealed,
@@ -72,9 +79,9 @@ impl Speaker {
         };
         let thread = std::thread::Builder::new()
             .name("vhost".to_owned())
-            .spawn(move || speech.run())
+            .spawn(move || session_loop.run())
             .map_err(|error| failed(spec, &error))?;
-        Ok(Speaker {
+        Ok(SessionThread {
             stop,
             interface: Arc::clone(interface),
             thread: Some(thread),
@@ -83,7 +90,7 @@ impl Speaker {
     }
 }
 
-impl Drop for Speaker {
+impl Drop for SessionThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         self.interface.wake.wake();
@@ -101,100 +108,100 @@ fn listener(path: &Path) -> rustix::io::Result<OwnedFd> {
     Ok(socket)
 }
 
-fn called(path: &Path) -> rustix::io::Result<OwnedFd> {
+fn connected(path: &Path) -> rustix::io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SOCKET_FLAGS, None)?;
-    // It does not wait for anybody to accept.
+    // A connect does not wait for the peer's accept.
     connect(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(socket)
 }
 
-/// What the thread has.
-struct Speech {
+/// The state of the thread.
+struct SessionLoop {
     source: Source,
     interface: Arc<Interface>,
     unsealed: UnsealedPolicy,
     stop: Arc<AtomicBool>,
 }
 
-/// What there is to do.
+/// The events that a wait returns.
 #[derive(Default)]
 struct Events {
-    /// The driver says something, or goes.
-    is_heard: bool,
-    /// Another one is there.
-    is_called: bool,
+    /// The driver has sent something, or has disconnected.
+    is_readable: bool,
+    /// Another driver wants to connect.
+    has_new_peer: bool,
 }
 
-impl Speech {
+impl SessionLoop {
     fn run(&self) {
         let interface = &*self.interface;
         let mut peer = None;
         while !self.stop.load(Ordering::Acquire) {
-            interface.attend();
+            interface.ensure_notifier_threads();
             let Some(some) = &mut peer else {
-                peer = self.meet();
+                peer = self.wait_for_peer();
                 continue;
             };
             let events = self.wait(Some(some));
             interface.wake.clear();
-            if let Err(end) = self.attend(some, &events) {
+            if let Err(end) = self.serve(some, &events) {
                 peer = None;
-                self.part(&end);
+                self.log_end(&end);
             }
         }
     }
 
-    /// Waits for a driver, or for whatever else happens.
-    fn meet(&self) -> Option<Peer<'_>> {
+    /// Waits for a driver or a wake-up, or connects to a driver.
+    fn wait_for_peer(&self) -> Option<Peer<'_>> {
         let socket = match &self.source {
-            Source::Served(listener) => {
-                if !self.wait(None).is_called {
+            Source::Listen(listener) => {
+                if !self.wait(None).has_new_peer {
                     self.interface.wake.clear();
                     return None;
                 }
                 accept_with(listener, SOCKET_FLAGS)
             }
-            Source::Sought(path) => called(path),
+            Source::Connect(path) => connected(path),
         };
         match socket {
             Ok(socket) => {
-                tracing::debug!(device = %self.interface.name, "vhost: a peer is there");
+                tracing::debug!(device = %self.interface.name, "vhost: peer connected");
                 return Some(Peer::new(socket, &self.interface, self.unsealed));
             }
-            Err(Errno::AGAIN) if matches!(self.source, Source::Served(_)) => {}
+            Err(Errno::AGAIN) if matches!(self.source, Source::Listen(_)) => {}
             Err(error) => {
-                tracing::trace!(device = %self.interface.name, %error, "vhost: nobody is there");
-                self.rest();
+                tracing::trace!(device = %self.interface.name, %error, "vhost: no driver at the socket");
+                self.pause();
             }
         }
         None
     }
 
-    /// What a connection's end means.
-    fn part(&self, end: &End) {
+    /// Logs the end of a connection, and waits before the next one if the switch connects.
+    fn log_end(&self, end: &End) {
         match end {
-            End::Left => tracing::debug!(device = %self.interface.name, "vhost: the peer is gone"),
-            End::Sent(reason) => self.interface.tell(reason),
+            End::PeerClosed => tracing::debug!(device = %self.interface.name, "vhost: peer disconnected"),
+            End::Rejected(reason) => self.interface.log_closed(reason),
         }
-        if matches!(self.source, Source::Sought(_)) {
-            self.rest();
+        if matches!(self.source, Source::Connect(_)) {
+            self.pause();
         }
     }
 
-    fn attend(&self, peer: &mut Peer<'_>, events: &Events) -> Result<(), End> {
+    fn serve(&self, peer: &mut Peer<'_>, events: &Events) -> Result<(), End> {
         peer.check()?;
-        if events.is_heard {
-            peer.hear()?;
+        if events.is_readable {
+            peer.receive()?;
         }
-        if events.is_called && peer.yields_at().is_some_and(|at| at <= Instant::now()) {
+        if events.has_new_peer && peer.replaceable_at().is_some_and(|at| at <= Instant::now()) {
             return Err(MessageError::Idle.into());
         }
         Ok(())
     }
 
-    /// A while, or until we end.
-    fn rest(&self) {
-        let until = Instant::now() + SEARCH;
+    /// Waits for [`RECONNECT_INTERVAL`], or until the thread is to end.
+    fn pause(&self) {
+        let until = Instant::now() + RECONNECT_INTERVAL;
         while !self.stop.load(Ordering::Acquire) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -203,22 +210,22 @@ impl Speech {
             let mut fds = [PollFd::new(&self.interface.wake, PollFlags::IN)];
             let _interrupted = poll(&mut fds, Some(&timespec(left)));
             self.interface.wake.clear();
-            self.interface.attend();
+            self.interface.ensure_notifier_threads();
         }
     }
 
-    /// Waits for something to do.
+    /// Waits for events.
     fn wait(&self, peer: Option<&Peer<'_>>) -> Events {
         let now = Instant::now();
-        let yields_at = peer.and_then(Peer::yields_at);
-        let may_call = peer.is_none() || yields_at.is_some_and(|at| at <= now);
+        let replaceable_at = peer.and_then(Peer::replaceable_at);
+        let may_accept = peer.is_none() || replaceable_at.is_some_and(|at| at <= now);
         let listener = match &self.source {
-            Source::Served(listener) if may_call => Some(listener.as_fd()),
+            Source::Listen(listener) if may_accept => Some(listener.as_fd()),
             _ => None,
         };
-        let ticks = peer.is_some_and(Peer::ticks).then_some(TICK);
-        let yields = yields_at.filter(|_| !may_call).map(|at| at - now);
-        let timeout = ticks.into_iter().chain(yields).min().map(timespec);
+        let check = peer.is_some_and(Peer::needs_checks).then_some(CHECK_INTERVAL);
+        let replaceable = replaceable_at.filter(|_| !may_accept).map(|at| at - now);
+        let timeout = check.into_iter().chain(replaceable).min().map(timespec);
         let wake = self.interface.wake.as_fd();
         let of_peer = peer.map(AsFd::as_fd);
         let mut fds: Vec<PollFd<'_>> = [Some(wake), of_peer, listener]
@@ -232,8 +239,8 @@ impl Speech {
         }
         let mut ready = fds.iter().skip(1).map(|file| !file.revents().is_empty());
         Events {
-            is_heard: peer.is_some() && ready.next().unwrap_or(false),
-            is_called: listener.is_some() && ready.next().unwrap_or(false),
+            is_readable: peer.is_some() && ready.next().unwrap_or(false),
+            has_new_peer: listener.is_some() && ready.next().unwrap_or(false),
         }
     }
 }

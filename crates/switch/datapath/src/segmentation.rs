@@ -1,18 +1,19 @@
-//! Long TCP packets on their way to somebody who takes no more than a segment at a time.
+//! Software segmentation of GSO packets (TCP packets longer than the MTU) in front of parts of the switch that do not
+//! take them.
 //!
-//! Such packets come only from devices that say so ([`Device::gives_uncut`](crate::io::Device::gives_uncut)). Before
-//! the first of them is opened, every worker puts a cutter in front of all its transmit queues: until then none of this
-//! is on the way of a packet. What cannot carry them whole:
+//! GSO packets come only from devices that say so ([`Device::delivers_gso`](crate::io::Device::delivers_gso)). Before
+//! the first such device is opened, every worker puts a segmenting queue in front of all its transmit queues; until
+//! then no packet passes through any of this. GSO packets are segmented in front of:
 //!
-//! | who | what happens |
+//! | part | treatment |
 //! | --- | --- |
-//! | a transmit queue that does not take the packet ([`TxQueue::takes_uncut`]) | it is cut there, as far as the device takes segments: no more than a burst of them is in memory |
-//! | a scheduler | gets segments: its queues and rates are those of packets of the network |
-//! | a policer | gets segments: what is longer than a burst size never conforms (RFC 2697) |
-//! | a controller | gets segments: a packet-in has 16 bits for its length |
+//! | a transmit queue that does not take the packet ([`TxQueue::takes_gso`]) | segmented there, one burst at a time |
+//! | a scheduler | gets segments: its queues and rates are for packets of the MTU |
+//! | a policer | gets segments: a packet longer than the burst size never conforms (RFC 2697, section 3) |
+//! | a controller | gets segments: the length of a packet_in has 16 bits (OpenFlow 1.3.5, section 7.4.1) |
 //!
-//! Everything else carries them as they are: tables and groups, meters, patches, captures, other workers. So do ports of
-//! chains and tunnels no longer see them: the pipeline cuts before an envelope, and a chain's port is a transmit queue.
+//! Tables and groups, meters, patches, captures and other workers take them as they are. Chains and tunnels do not see
+//! them: the pipeline segments before it encapsulates, and the port of a chain is a transmit queue.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,10 +25,11 @@ use millrace_wire::segment::Cut;
 use crate::counters::PortCounters;
 use crate::io::{Burst, RxQueue, TxQueue};
 
-/// Segments that a queue sends at a time, so that others have their turn.
+/// Maximum number of segments that a queue sends in one call, so that other queues are served, too.
 const SEGMENTS_MAX: usize = 512;
 
-/// Hands out a packet or, if it is to be cut, its segments in order. What cannot be made is dropped and counted.
+/// Passes a packet to `to`; a GSO packet as its segments, in order. Segments that cannot be made are dropped and
+/// counted.
 #[inline]
 pub(crate) fn each_segment<P: Packet>(packet: P, counters: &Counters, mut to: impl FnMut(P)) {
     if packet.segment_size().is_none() {
@@ -44,38 +46,40 @@ pub(crate) fn each_segment<P: Packet>(packet: P, counters: &Counters, mut to: im
     }
 }
 
-/// Returns true if a packet of a burst is to be cut.
+/// Returns true if a burst has a GSO packet.
 #[inline]
-pub(crate) fn is_uncut<P: Packet>(burst: &Burst<P>) -> bool {
+pub(crate) fn has_gso<P: Packet>(burst: &Burst<P>) -> bool {
     burst.iter().any(|packet| packet.segment_size().is_some())
 }
 
-/// A transmit queue that cuts what its device does not take.
-pub(crate) struct CuttingTx<P> {
+/// A transmit queue that segments the GSO packets that its device does not take.
+pub(crate) struct SegmentingTx<P> {
     queue: Box<dyn TxQueue<P>>,
-    /// The first packet of the burst, if some of its segments were made and not all of them were sent.
-    begun: Option<Begun>,
-    /// Segments of it that the device did not take.
+    /// The segmentation of the first packet of the burst, if some of its segments were made and not all of them were
+    /// sent.
+    current: Option<Segmentation>,
+    /// Segments of that packet that the device did not take.
     ready: Box<Burst<P>>,
     port: Arc<PortCounters>,
     counters: Arc<Counters>,
 }
 
-struct Begun {
+/// A segmentation in progress.
+struct Segmentation {
     cut: Cut,
-    /// The next segment.
+    /// The number of the next segment.
     next: usize,
 }
 
-impl<P: Packet + 'static> CuttingTx<P> {
+impl<P: Packet + 'static> SegmentingTx<P> {
     pub(crate) fn wrap(
         queue: Box<dyn TxQueue<P>>,
         port: &Arc<PortCounters>,
         counters: &Arc<Counters>,
     ) -> Box<dyn TxQueue<P>> {
-        Box::new(CuttingTx {
+        Box::new(SegmentingTx {
             queue,
-            begun: None,
+            current: None,
             ready: Box::new(Burst::new()),
             port: Arc::clone(port),
             counters: Arc::clone(counters),
@@ -83,25 +87,26 @@ impl<P: Packet + 'static> CuttingTx<P> {
     }
 
     #[inline(never)]
-    fn cut(&mut self, burst: &mut Burst<P>) {
+    fn send(&mut self, burst: &mut Burst<P>) {
         let mut left = SEGMENTS_MAX;
-        // A port that is scheduled by another worker for a while takes its packets elsewhere, whole.
-        let is_other = |begun: &Begun| burst.first().is_none_or(|first| !begun.cut.is_of(first));
-        if self.begun.as_ref().is_some_and(is_other) {
-            self.begun = None;
+        // A port that another worker begins to schedule gives its unsent packets to that worker, unsegmented.
+        let is_other = |current: &Segmentation| burst.first().is_none_or(|first| !current.cut.is_of(first));
+        if self.current.as_ref().is_some_and(is_other) {
+            self.current = None;
             P::discard(&mut self.ready);
         }
         while !burst.is_empty() {
-            if self.begun.is_none() {
-                let whole = self.whole(burst);
-                if whole != 0 && !self.send_first(whole, burst) {
+            if self.current.is_none() {
+                let unsegmented = self.unsegmented_len(burst);
+                if unsegmented != 0 && !self.send_first(unsegmented, burst) {
                     return;
                 }
                 let Some(first) = burst.first() else { return };
                 match Cut::of(first) {
-                    Some(cut) => self.begun = Some(Begun { cut, next: 0 }),
+                    Some(cut) => self.current = Some(Segmentation { cut, next: 0 }),
                     None => {
-                        // To the port's counters it was sent, as is whatever a device takes and does not send.
+                        // The port's counters count it as sent, as they do any packet that a device takes and does not
+                        // send.
                         self.counters.drops.add(DropReason::Uncuttable, 1);
                         burst.remove(0);
                         continue;
@@ -114,19 +119,20 @@ impl<P: Packet + 'static> CuttingTx<P> {
         }
     }
 
-    /// How many packets from the first on go as they are.
-    fn whole(&mut self, burst: &mut Burst<P>) -> usize {
+    /// Returns the number of packets, from the first on, that go to the device unsegmented.
+    fn unsegmented_len(&mut self, burst: &mut Burst<P>) -> usize {
         let queue = &mut *self.queue;
         let goes = |packet: &P| {
             packet.segment_size().is_none()
-                || Cut::of(packet).is_some_and(|cut| queue.takes_uncut(packet, &cut))
+                || Cut::of(packet).is_some_and(|cut| queue.takes_gso(packet, &cut))
         };
         let len = burst.len();
-        let to_cut = burst.iter().map(goes).position(|goes| !goes);
-        to_cut.unwrap_or(len)
+        let segmented = burst.iter().map(goes).position(|goes| !goes);
+        segmented.unwrap_or(len)
     }
 
-    /// Sends packets as they are. Returns whether all of them went; the others are the first of the burst again.
+    /// Sends the first `len` packets as they are. Returns true if all of them were sent; else the rest are the first
+    /// of the burst.
     fn send_first(&mut self, len: usize, burst: &mut Burst<P>) -> bool {
         if len == burst.len() {
             self.queue.tx_burst(burst);
@@ -142,90 +148,91 @@ impl<P: Packet + 'static> CuttingTx<P> {
         has_sent
     }
 
-    /// Sends segments of the first packet, and takes it out of the burst when the last of them has gone. Returns
-    /// whether it has.
+    /// Sends segments of the first packet, and removes it from the burst when the last of them was sent. Returns true
+    /// if it was.
     fn send_segments(&mut self, burst: &mut Burst<P>, left: &mut usize) -> bool {
-        let (Some(begun), Some(packet)) = (&mut self.begun, burst.first()) else {
-            self.begun = None;
+        let (Some(current), Some(packet)) = (&mut self.current, burst.first()) else {
+            debug_assert!(false, "a packet is being segmented");
+            self.current = None;
             return true;
         };
-        let count = begun.cut.count();
+        let count = current.cut.count();
         loop {
-            while begun.next < count && !self.ready.is_full() && *left > 0 {
+            while current.next < count && !self.ready.is_full() && *left > 0 {
                 *left -= 1;
-                begun.next += 1;
-                match begun.cut.segment(packet, begun.next - 1) {
+                current.next += 1;
+                match current.cut.segment(packet, current.next - 1) {
                     Some(segment) => self.ready.push(segment),
-                    // To wait for buffers would be to keep those of this packet.
+                    // A wait for free buffers would keep the buffers of this packet.
                     None => {
                         self.counters.drops.add(DropReason::NoBuffer, 1);
-                        begun.next = count;
+                        current.next = count;
                     }
                 }
             }
             if !self.ready.is_empty() {
                 self.queue.tx_burst(&mut self.ready);
             }
-            if !self.ready.is_empty() || (begun.next < count && *left == 0) {
+            if !self.ready.is_empty() || (current.next < count && *left == 0) {
                 return false;
             }
-            if begun.next == count {
+            if current.next == count {
                 break;
             }
         }
-        // The packet itself is counted by whoever sends the burst.
+        // The caller that sends the burst counts the packet itself.
         let more = (count - 1) as u64;
         self.port.tx_packets.add(more);
-        self.port.tx_bytes.add(more * begun.cut.headers_size() as u64);
-        self.begun = None;
+        self.port.tx_bytes.add(more * current.cut.headers_size() as u64);
+        self.current = None;
         burst.remove(0);
         true
     }
 }
 
-impl<P: Packet + 'static> TxQueue<P> for CuttingTx<P> {
-    fn holds(&self) -> bool {
-        self.queue.holds()
+impl<P: Packet + 'static> TxQueue<P> for SegmentingTx<P> {
+    fn has_in_flight(&self) -> bool {
+        self.queue.has_in_flight()
     }
 
     fn refused(&self, left: usize) -> usize {
-        // If some of its segments were made, the rest of them goes, too: they are no longer the first packet's.
+        // Segments that were made are dropped with their packet: [`Self::tx_burst`] discards them.
         self.queue.refused(left)
     }
 
-    /// A packet that is to be cut stays the first of the burst until all of its segments have gone.
+    /// Sends packets; a GSO packet that is segmented stays the first of the burst until all of its segments were sent.
     fn tx_burst(&mut self, burst: &mut Burst<P>) {
-        if self.begun.is_none() && !is_uncut(burst) {
+        if self.current.is_none() && !has_gso(burst) {
             return self.queue.tx_burst(burst);
         }
-        self.cut(burst);
+        self.send(burst);
     }
 }
 
-/// A receive queue whose packets are all of the network's size.
-pub(crate) struct CuttingRx<P> {
+/// A receive queue that delivers segments in place of GSO packets.
+pub(crate) struct SegmentingRx<P> {
     queue: Box<dyn RxQueue<P>>,
-    begun: Option<(P, Begun)>,
-    /// What was received and not yet handed out, the first one last.
+    current: Option<(P, Segmentation)>,
+    /// Packets that were received and not yet delivered, in reverse order.
     waiting: Box<Burst<P>>,
     counters: Arc<Counters>,
 }
 
-impl<P: Packet + 'static> CuttingRx<P> {
+impl<P: Packet + 'static> SegmentingRx<P> {
     pub(crate) fn wrap(queue: Box<dyn RxQueue<P>>, counters: &Arc<Counters>) -> Box<dyn RxQueue<P>> {
-        Box::new(CuttingRx {
+        Box::new(SegmentingRx {
             queue,
-            begun: None,
+            current: None,
             waiting: Box::new(Burst::new()),
             counters: Arc::clone(counters),
         })
     }
 }
 
-impl<P: Packet + 'static> RxQueue<P> for CuttingRx<P> {
-    /// Segments that are not yet handed out are due now.
+impl<P: Packet + 'static> RxQueue<P> for SegmentingRx<P> {
+    /// Segments that are not yet delivered are due now.
     fn next_due(&mut self) -> Option<Instant> {
-        if self.begun.is_some() || !self.waiting.is_empty() {
+        if self.current.is_some() || !self.waiting.is_empty() {
             return Some(Instant::now());
         }
         self.queue.next_due()
@@ -234,24 +241,24 @@ impl<P: Packet + 'static> RxQueue<P> for CuttingRx<P> {
     fn rx_burst(&mut self, burst: &mut Burst<P>) {
         let mut has_polled = false;
         while !burst.is_full() {
-            if let Some((packet, begun)) = &mut self.begun {
-                begun.next += 1;
-                match begun.cut.segment(packet, begun.next - 1) {
+            if let Some((packet, current)) = &mut self.current {
+                current.next += 1;
+                match current.cut.segment(packet, current.next - 1) {
                     Some(segment) => burst.push(segment),
                     None => {
                         self.counters.drops.add(DropReason::NoBuffer, 1);
-                        begun.next = begun.cut.count();
+                        current.next = current.cut.count();
                     }
                 }
-                if begun.next == begun.cut.count() {
-                    self.begun = None;
+                if current.next == current.cut.count() {
+                    self.current = None;
                 }
                 continue;
             }
             match self.waiting.pop() {
                 Some(packet) if packet.segment_size().is_none() => burst.push(packet),
                 Some(packet) => match Cut::of(&packet) {
-                    Some(cut) => self.begun = Some((packet, Begun { cut, next: 0 })),
+                    Some(cut) => self.current = Some((packet, Segmentation { cut, next: 0 })),
                     None => self.counters.drops.add(DropReason::Uncuttable, 1),
                 },
                 None if has_polled => return,
@@ -277,29 +284,30 @@ mod tests {
 
     use super::*;
 
-    /// Takes so many packets of each burst in turn, and long ones whole if their first byte of data is less.
-    struct Moody {
-        appetite: Vec<usize>,
+    /// A device that takes or delivers so many packets of each burst in turn, and takes GSO packets if their first
+    /// byte of data is less than `whole_below`.
+    struct VaryingDevice {
+        burst_sizes: Vec<usize>,
         bursts: usize,
         whole_below: u8,
         sent: Arc<Mutex<Vec<Frame>>>,
     }
 
-    impl TxQueue<Frame> for Moody {
+    impl TxQueue<Frame> for VaryingDevice {
         fn tx_burst(&mut self, burst: &mut Burst<Frame>) {
-            let taken = self.appetite[self.bursts % self.appetite.len()].min(burst.len());
+            let taken = self.burst_sizes[self.bursts % self.burst_sizes.len()].min(burst.len());
             self.bursts += 1;
             self.sent.lock().unwrap().extend(burst.drain(..taken));
         }
 
-        fn takes_uncut(&mut self, packet: &Frame, _: &Cut) -> bool {
+        fn takes_gso(&mut self, packet: &Frame, _: &Cut) -> bool {
             packet.bytes()[54] < self.whole_below
         }
     }
 
-    impl RxQueue<Frame> for Moody {
+    impl RxQueue<Frame> for VaryingDevice {
         fn rx_burst(&mut self, burst: &mut Burst<Frame>) {
-            let given = self.appetite[self.bursts % self.appetite.len()];
+            let given = self.burst_sizes[self.bursts % self.burst_sizes.len()];
             self.bursts += 1;
             let mut from = self.sent.lock().unwrap();
             let given = given.min(from.len()).min(burst.remaining_capacity());
@@ -307,7 +315,7 @@ mod tests {
         }
     }
 
-    /// A packet with so many bytes of data, the first of which is its number.
+    /// Returns a packet with `size` bytes of data, the first of which is `number`.
     fn packet(number: u8, size: usize, segment_size: Option<u16>) -> Frame {
         let mut data = vec![7; size];
         data[0] = number;
@@ -353,13 +361,13 @@ mod tests {
 
         #[test]
         fn whatever_the_device_takes_the_segments_leave_once_and_in_order_and_are_counted(
-            packets in packets(), appetite in vec(0_usize..70, 1..6), whole_below in 0_u8..100,
+            packets in packets(), burst_sizes in vec(0_usize..70, 1..6), whole_below in 0_u8..100,
         ) {
-            prop_assume!(appetite.iter().any(|taken| *taken != 0));
+            prop_assume!(burst_sizes.iter().any(|taken| *taken != 0));
             let sent = Arc::default();
-            let queue = Moody { appetite, bursts: 0, whole_below, sent: Arc::clone(&sent) };
+            let queue = VaryingDevice { burst_sizes, bursts: 0, whole_below, sent: Arc::clone(&sent) };
             let (port, counters) = (Arc::<PortCounters>::default(), Arc::<Counters>::default());
-            let mut queue = CuttingTx::wrap(Box::new(queue), &port, &counters);
+            let mut queue = SegmentingTx::wrap(Box::new(queue), &port, &counters);
             let (mut burst, mut next) = (Burst::new(), packets.iter());
             for _ in 0..100_000 {
                 burst.extend(next.by_ref().take(burst.remaining_capacity()).cloned());
@@ -376,12 +384,12 @@ mod tests {
 
         #[test]
         fn what_is_received_is_cut_in_order_however_it_comes(
-            packets in packets(), appetite in vec(0_usize..70, 1..6), room in 1_usize..64,
+            packets in packets(), burst_sizes in vec(0_usize..70, 1..6), room in 1_usize..64,
         ) {
-            prop_assume!(appetite.iter().any(|given| *given != 0));
+            prop_assume!(burst_sizes.iter().any(|given| *given != 0));
             let wanted = wanted(&packets, 0);
-            let queue = Moody { appetite, bursts: 0, whole_below: 0, sent: Arc::new(Mutex::new(packets)) };
-            let mut queue = CuttingRx::wrap(Box::new(queue), &Arc::default());
+            let queue = VaryingDevice { burst_sizes, bursts: 0, whole_below: 0, sent: Arc::new(Mutex::new(packets)) };
+            let mut queue = SegmentingRx::wrap(Box::new(queue), &Arc::default());
             let mut received = Vec::new();
             for _ in 0..100_000 {
                 if received.len() == wanted.len() {
@@ -398,14 +406,14 @@ mod tests {
     #[test]
     fn a_packet_that_is_no_longer_tcp_is_dropped_by_name_and_the_others_go() {
         let sent = Arc::default();
-        let queue = Moody {
-            appetite: vec![64],
+        let queue = VaryingDevice {
+            burst_sizes: vec![64],
             bursts: 0,
             whole_below: 0,
             sent: Arc::clone(&sent),
         };
         let counters = Arc::<Counters>::default();
-        let mut queue = CuttingTx::wrap(Box::new(queue), &Arc::default(), &counters);
+        let mut queue = SegmentingTx::wrap(Box::new(queue), &Arc::default(), &counters);
         let mut bad = packet(1, 3000, Some(1000));
         bad.head_mut()[23] = 17;
         let mut burst: Burst<Frame> = [packet(0, 100, None), bad, packet(2, 100, None)]
@@ -419,13 +427,13 @@ mod tests {
     #[test]
     fn a_packet_that_was_taken_away_half_sent_leaves_nothing_of_it_behind() {
         let sent = Arc::default();
-        let queue = Moody {
-            appetite: vec![3, 0, 64],
+        let queue = VaryingDevice {
+            burst_sizes: vec![3, 0, 64],
             bursts: 0,
             whole_below: 0,
             sent: Arc::clone(&sent),
         };
-        let mut queue = CuttingTx::wrap(Box::new(queue), &Arc::default(), &Arc::default());
+        let mut queue = SegmentingTx::wrap(Box::new(queue), &Arc::default(), &Arc::default());
         let mut burst: Burst<Frame> = [packet(1, 9000, Some(1000))].into_iter().collect();
         queue.tx_burst(&mut burst);
         assert_eq!((sent.lock().unwrap().len(), burst.len()), (3, 1));
@@ -440,13 +448,13 @@ mod tests {
     #[test]
     fn a_queue_makes_no_more_segments_at_a_time_than_is_fair() {
         let sent = Arc::default();
-        let queue = Moody {
-            appetite: vec![64],
+        let queue = VaryingDevice {
+            burst_sizes: vec![64],
             bursts: 0,
             whole_below: 0,
             sent: Arc::clone(&sent),
         };
-        let mut queue = CuttingTx::wrap(Box::new(queue), &Arc::default(), &Arc::default());
+        let mut queue = SegmentingTx::wrap(Box::new(queue), &Arc::default(), &Arc::default());
         let mut burst: Burst<Frame> = (0..3).map(|number| packet(number, 65_000, Some(100))).collect();
         for rounds in 1..=3 {
             queue.tx_burst(&mut burst);

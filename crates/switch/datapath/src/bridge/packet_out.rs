@@ -1,0 +1,88 @@
+//! Packets that the control side sends: packet_out.
+
+use std::collections::BTreeMap;
+
+use millrace_pipeline::{Counters, DropReason, Egress, Learn, PacketInInfo};
+use millrace_types::{PortNo, QueueId, Time};
+
+use super::Bridge;
+use super::ports::BridgePort;
+use crate::events::{Direction, Events, Tapped};
+use crate::handoff::Destination;
+use crate::io::Backend;
+use crate::worker::WorkerHandle;
+
+impl<B: Backend> Bridge<B> {
+    /// Executes a list of actions on a packet of the control side (OpenFlow 1.3.5, section 7.3.7). Returns `None` if no
+    /// buffer is free.
+    pub fn packet_out(
+        &mut self,
+        in_port: PortNo,
+        actions: &[millrace_flow::Action],
+        bytes: &[u8],
+    ) -> Option<()> {
+        let packet = self.backend.packet(bytes)?;
+        let now = self.now();
+        let mut egress = ControlEgress {
+            bridge: self.number,
+            workers: &self.workers,
+            ports: &self.ports,
+            events: &self.events,
+            counters: &self.counters,
+        };
+        self.processor
+            .packet_out(self.writer.read(), in_port, actions, packet, now, &mut egress);
+        Some(())
+    }
+}
+
+/// The egress of packet_outs: the inboxes of the workers that own the ports.
+struct ControlEgress<'a, P> {
+    bridge: u32,
+    workers: &'a [WorkerHandle<P>],
+    ports: &'a BTreeMap<PortNo, BridgePort>,
+    events: &'a Events<P>,
+    counters: &'a Counters,
+}
+
+impl<P: millrace_wire::Packet> Egress<P> for ControlEgress<'_, P> {
+    fn transmit(&mut self, port: PortNo, queue: Option<QueueId>, packet: P) {
+        let Some(owner) = self.ports.get(&port).map(|port| port.owner) else {
+            self.counters.drops.add(DropReason::NoSuchPort, 1);
+            return;
+        };
+        let to = Destination {
+            bridge: self.bridge,
+            port,
+            queue,
+        };
+        if self.workers[owner].inbox.put_one(to, packet).is_err() {
+            self.counters.drops.add(DropReason::TransmitFull, 1);
+        }
+    }
+
+    fn packet_in(&mut self, info: PacketInInfo, packet: P) {
+        if !self.events.push_packet_in(info, packet) {
+            self.counters.drops.add(DropReason::PacketInFull, 1);
+        }
+    }
+
+    fn learn(&mut self, learn: Learn) {
+        self.events.push_learn(learn);
+    }
+
+    fn neighbour(&mut self, underlay: PortNo, packet: P) {
+        self.events.push_neighbour(underlay, packet);
+    }
+
+    fn traced(&mut self, trace: u64, in_port: PortNo, packet: P) {
+        let direction = Direction::Traced(trace);
+        self.events.push_tapped(Tapped {
+            port: in_port,
+            direction,
+            captures: 0,
+            time: Time::ZERO,
+            packet,
+        });
+    }
+}

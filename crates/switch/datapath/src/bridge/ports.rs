@@ -1,0 +1,277 @@
+//! The ports of a bridge: opens their devices, and distributes the queues over the workers.
+
+use std::sync::{Arc, mpsc};
+
+use millrace_pipeline::PolicerCounters;
+use millrace_types::PortNo;
+use thiserror::Error;
+
+use super::Bridge;
+use crate::counters::{PortCounters, PortStats};
+use crate::egress::{TxPath, TxPort};
+use crate::io::steer::label_rules;
+use crate::io::{
+    Backend, Burst, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened, TxQueue,
+};
+use crate::schedule::PortQueues;
+use crate::spread::reta::Reta;
+use crate::worker::{Command, RxPort};
+
+/// The reason why a port cannot be added.
+#[derive(Debug, Error)]
+pub enum AddPortError {
+    /// The bridge has a port with this number.
+    #[error("port {0} exists already: choose another number, or remove that port first")]
+    Exists(PortNo),
+    /// The device of the port cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+/// A port's device and counters.
+pub(super) struct BridgePort {
+    pub(super) device: Box<dyn Device>,
+    /// The counters of each worker, by worker.
+    pub(super) counters: Vec<Arc<PortCounters>>,
+    /// The worker of each receive queue, by queue.
+    pub(super) rx_workers: Vec<usize>,
+    /// The redirection table of each receive queue, by queue; none if workers hand nothing off.
+    pub(super) retas: Vec<Arc<Reta>>,
+    /// The worker that sends for workers without a transmit queue.
+    pub(super) owner: usize,
+    pub(super) queues: PortQueues,
+    pub(super) policed: Option<Arc<PolicerCounters>>,
+}
+
+impl<B: Backend> Bridge<B> {
+    /// Opens a device, and has the workers receive from it and send to it. The caller must have added the port to the
+    /// pipeline and published that ([`Op`](millrace_pipeline::Op)), so that no packet is dropped for coming from an
+    /// unknown port. When this returns, every worker sends to the port.
+    ///
+    /// # Errors
+    /// [`AddPortError`].
+    pub fn add_port(
+        &mut self,
+        port: PortNo,
+        spec: &DeviceSpec,
+        options: DeviceOptions,
+    ) -> Result<(), AddPortError> {
+        if self.ports.contains_key(&port) {
+            return Err(AddPortError::Exists(port));
+        }
+        let opened = self.backend.open(spec, options)?;
+        self.attach_port(port, opened)
+    }
+
+    /// Adds a port as [`Self::add_port`] does, for a device that is open already: a logical port, whose packets come
+    /// from a [`Service`](crate::service::Service). It may have no receive queue.
+    ///
+    /// # Errors
+    /// [`AddPortError::Exists`].
+    pub fn attach_port(&mut self, port: PortNo, opened: Opened<B::Packet>) -> Result<(), AddPortError> {
+        if self.ports.contains_key(&port) {
+            return Err(AddPortError::Exists(port));
+        }
+        let Opened { rx, tx, mut device } = opened;
+        spread_labels(&mut *device, rx.len());
+        if device.delivers_gso() {
+            self.expect_gso();
+        }
+        let counters: Vec<Arc<PortCounters>> = self.workers.iter().map(|_| Arc::default()).collect();
+        // Ports start at different workers, so that ports with one queue spread over all of them.
+        let owner = self.ports.len() % self.workers.len();
+        self.add_tx_port(port, owner, tx, &counters);
+        let (mut rx_workers, mut retas, rx_len) = (Vec::new(), Vec::new(), rx.len());
+        for (i, queue) in rx.into_iter().enumerate() {
+            let worker = (owner + i) % self.workers.len();
+            rx_workers.push(worker);
+            let spread = self
+                .spreading
+                .as_ref()
+                .map(|spreading| spreading.queue(worker, rx_len));
+            let (reta, spreader) = spread.unzip();
+            retas.extend(reta);
+            let rx = RxPort {
+                port,
+                queue,
+                counters: Arc::clone(&counters[worker]),
+                spreader,
+                policing: None,
+                backpressure: false,
+                waits_for: None,
+                is_segmenting: false,
+            };
+            self.workers[worker].send(Command::AddRxPort {
+                bridge: self.number,
+                port: Box::new(rx),
+            });
+        }
+        self.ports.insert(
+            port,
+            BridgePort {
+                device,
+                counters,
+                rx_workers,
+                retas,
+                owner,
+                queues: PortQueues::default(),
+                policed: None,
+            },
+        );
+        Ok(())
+    }
+
+    /// Gives each worker a transmit queue, from `owner` on; workers for which there is none send by the inbox of
+    /// `owner`. Returns when all workers send to the port, before which packets to it would be dropped.
+    fn add_tx_port(
+        &self,
+        port: PortNo,
+        owner: usize,
+        tx: Vec<Box<dyn TxQueue<B::Packet>>>,
+        counters: &[Arc<PortCounters>],
+    ) {
+        debug_assert!(!tx.is_empty(), "port {port} has no transmit queue");
+        let workers = self.workers.len();
+        let mut queues: Vec<_> = self.workers.iter().map(|_| None).collect();
+        for (i, queue) in tx.into_iter().take(workers).enumerate() {
+            queues[(owner + i) % workers] = Some(queue);
+        }
+        let (done, back) = mpsc::sync_channel(1);
+        for ((worker, queue), counters) in self.workers.iter().zip(queues).zip(counters) {
+            let path = match queue {
+                Some(queue) => TxPath::Queue(queue),
+                None => TxPath::Worker(self.workers[owner].inbox.clone()),
+            };
+            let tx = TxPort {
+                port,
+                path,
+                counters: Arc::clone(counters),
+                buffer: Box::new(Burst::new()),
+                is_behind: false,
+                parked: None,
+            };
+            worker.send(Command::AddTxPort {
+                bridge: self.number,
+                port: Box::new(tx),
+                done: done.clone(),
+            });
+        }
+        drop(done);
+        while back.recv().is_ok() {}
+    }
+
+    /// Prepares all workers for GSO packets; returns when they are.
+    fn expect_gso(&self) {
+        let (done, back) = mpsc::sync_channel(1);
+        for worker in &*self.workers {
+            worker.send(Command::ExpectGso { done: done.clone() });
+        }
+        drop(done);
+        while back.recv().is_ok() {}
+    }
+
+    /// Switches backpressure of a port on or off. With backpressure, the port's packets stay in its device while the
+    /// port that its last packets went to has no room; without it, as for a new port, packets for which there is no
+    /// room are dropped. The port that they went to must have a queue of its own: not a scheduled one (ADR 6), nor one
+    /// of another worker. All packets of the port wait, whatever their destination. Returns false if there is no such
+    /// port.
+    pub fn set_backpressure(&mut self, port: PortNo, enabled: bool) -> bool {
+        for worker in &*self.workers {
+            worker.send(Command::SetBackpressure {
+                bridge: self.number,
+                port,
+                enabled,
+            });
+        }
+        self.ports.contains_key(&port)
+    }
+
+    /// Removes a port from the workers and closes its device. The caller must have removed the port from the pipeline
+    /// and published that. Returns false if there was no such port.
+    pub fn remove_port(&mut self, port: PortNo) -> bool {
+        let Some(removed) = self.ports.remove(&port) else {
+            return false;
+        };
+        let (done, back) = mpsc::sync_channel(self.workers.len());
+        for worker in &*self.workers {
+            worker.send(Command::RemovePort {
+                bridge: self.number,
+                port,
+                done: done.clone(),
+            });
+        }
+        drop(done);
+        // All queues come back and are dropped here, before the device.
+        while back.recv().is_ok() {}
+        drop(removed);
+        true
+    }
+
+    /// Returns the numbers of the open ports.
+    pub fn ports(&self) -> impl Iterator<Item = PortNo> + '_ {
+        self.ports.keys().copied()
+    }
+
+    /// Returns the worker, the port and the number of each receive queue.
+    pub fn polled(&self) -> Vec<(usize, PortNo, u16)> {
+        let queues = |(number, port): (&PortNo, &BridgePort)| {
+            let number = *number;
+            let workers = port.rx_workers.clone().into_iter().zip(0..);
+            workers.map(move |(worker, queue)| (worker, number, queue))
+        };
+        self.ports.iter().flat_map(queues).collect()
+    }
+
+    /// Returns the properties of a port's device now.
+    pub fn device_info(&self, port: PortNo) -> Option<DeviceInfo> {
+        Some(self.ports.get(&port)?.device.info())
+    }
+
+    /// Returns the counters of a port's device.
+    pub fn device_stats(&self, port: PortNo) -> Option<DeviceStats> {
+        Some(self.ports.get(&port)?.device.stats())
+    }
+
+    /// Returns the sum of the workers' counters of a port.
+    pub fn port_stats(&self, port: PortNo) -> Option<PortStats> {
+        let mut sum = PortStats::default();
+        self.ports
+            .get(&port)?
+            .counters
+            .iter()
+            .for_each(|counters| counters.add_to(&mut sum));
+        Some(sum)
+    }
+
+    /// Sets a port's link up or down, if its device can.
+    pub fn set_link(&mut self, port: PortNo, up: bool) {
+        if let Some(port) = self.ports.get_mut(&port) {
+            port.device.set_link(up);
+        }
+    }
+}
+
+/// Installs rules that spread MPLS over the queues of a device that takes rules and does not hash labels. Called before
+/// the workers get the queues: a rule that moves a flow to another queue later could reorder it.
+fn spread_labels(device: &mut dyn Device, queues: usize) {
+    let rss = device.info().rss;
+    let hashes_labels = rss.is_some_and(|types| types.split(',').any(|name| name == "mpls"));
+    let Some(steering) = device.steering().filter(|_| queues > 1 && !hashes_labels) else {
+        return;
+    };
+    let rules = label_rules(u16::try_from(queues).unwrap_or(u16::MAX));
+    let mut installed = Vec::new();
+    for rule in &rules {
+        match steering.install(rule) {
+            Ok(id) => installed.push(id),
+            Err(error) => {
+                tracing::debug!(%error, "the device refuses rules for MPLS; all of it comes to one queue");
+                // Rules for some labels only would be no better than none.
+                for id in installed {
+                    steering.remove(id);
+                }
+                return;
+            }
+        }
+    }
+}

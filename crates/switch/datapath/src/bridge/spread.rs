@@ -1,0 +1,49 @@
+//! The spreading of a bridge's receive queues over the workers.
+
+use millrace_types::PortNo;
+
+use super::Bridge;
+use crate::io::Backend;
+use crate::io::steer::{RuleId, SteerError, mark_rule};
+use crate::spread::SpreadStats;
+use crate::spread::reta::Urgency;
+
+impl<B: Backend> Bridge<B> {
+    /// Returns the state of the spreading of each receive queue of a port; empty if workers hand nothing off.
+    pub fn spread(&self, port: PortNo) -> Vec<SpreadStats> {
+        let retas = self.ports.get(&port).into_iter().flat_map(|port| &port.retas);
+        retas.map(|reta| reta.stats(self.workers.len())).collect()
+    }
+
+    /// Switches hashing of a receive queue on, and requests that its buckets move: pairs of bucket and worker. Returns
+    /// false, and requests nothing, while an earlier request is not completed, or if there is no such queue.
+    pub fn move_buckets(&self, port: PortNo, queue: usize, moves: &[(u16, u16)]) -> bool {
+        let reta = self.ports.get(&port).and_then(|port| port.retas.get(queue));
+        let reta = reta.filter(|reta| reta.is_idle());
+        if let Some(reta) = reta {
+            reta.switch(true);
+            reta.request(moves, Urgency::Normal);
+        }
+        reta.is_some()
+    }
+
+    /// Has a port's device mark packets of the flow and direction of `packet`, so that the worker that receives them
+    /// finds their bucket without parsing them. They are processed as before.
+    ///
+    /// # Errors
+    /// [`SteerError`]; the flow is spread in software, as before.
+    pub fn mark_flow(&mut self, port: PortNo, packet: &[u8]) -> Result<RuleId, SteerError> {
+        let spreading = self.spreading.as_ref().ok_or(SteerError::None)?;
+        let rule = mark_rule(packet, spreading.hash.mark(packet))?;
+        let device = self.ports.get_mut(&port).map(|port| &mut port.device);
+        let steering = device.and_then(|device| device.steering());
+        steering.ok_or(SteerError::None)?.install(&rule)
+    }
+
+    /// Removes a rule of [`Bridge::mark_flow`]. Returns false if there is no such rule.
+    pub fn unmark_flow(&mut self, port: PortNo, rule: RuleId) -> bool {
+        let device = self.ports.get_mut(&port).map(|port| &mut port.device);
+        let steering = device.and_then(|device| device.steering());
+        steering.is_some_and(|steering| steering.remove(rule))
+    }
+}

@@ -1,0 +1,288 @@
+//! The state of one bridge in one worker, and the steps of a burst through it.
+
+use std::sync::Arc;
+
+use millrace_pipeline::{Counters, DropReason, Forwarding, Policer, PolicerCounters, Processor};
+use millrace_types::{PortNo, Time};
+use millrace_wire::Packet;
+
+use super::command::{Command, RemovedPort};
+use crate::counters::PortCounters;
+use crate::egress::{TxPorts, WorkerEgress};
+use crate::events::{Direction, Events};
+use crate::io::{Burst, RxQueue};
+use crate::publish::Reader;
+use crate::segmentation::SegmentingRx;
+use crate::service::{Service, ServiceId};
+use crate::spread::links::Links;
+use crate::spread::reta::{HandoffContext, Spreader};
+
+/// One bridge in one worker.
+pub(crate) struct BridgeContext<P> {
+    pub(crate) rx: Vec<RxPort<P>>,
+    /// Called once in each round; usually none.
+    pub(crate) services: Vec<(ServiceId, Box<dyn Service<P>>)>,
+    pub(crate) pipeline: BridgePipeline<P>,
+}
+
+/// The tables of a bridge, and the ports and events that their packets go to, in one worker.
+pub(crate) struct BridgePipeline<P> {
+    /// The number of the bridge.
+    pub(crate) bridge: u32,
+    pub(crate) forwarding: Reader<Forwarding>,
+    pub(crate) processor: Processor,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) events: Arc<Events<P>>,
+    pub(crate) tx: TxPorts<P>,
+}
+
+/// One receive queue of a port.
+pub(crate) struct RxPort<P> {
+    pub(crate) port: PortNo,
+    pub(crate) queue: Box<dyn RxQueue<P>>,
+    pub(crate) counters: Arc<PortCounters>,
+    /// Hands packets to other workers, if there are any.
+    pub(crate) spreader: Option<Box<Spreader<P>>>,
+    /// Limits the rate of received packets, if configured.
+    pub(crate) policing: Option<Policing>,
+    /// True if the queue is not polled while the port that its last burst went to is behind.
+    pub(crate) backpressure: bool,
+    /// The port that the queue waits for, if there is backpressure.
+    pub(crate) waits_for: Option<PortNo>,
+    /// True if `queue` segments GSO packets.
+    pub(crate) is_segmenting: bool,
+}
+
+/// The policer of a port, which all workers share that receive from it.
+#[derive(Clone)]
+pub(crate) struct Policing {
+    pub(crate) policer: Arc<Policer>,
+    pub(crate) counters: Arc<PolicerCounters>,
+}
+
+impl Policing {
+    /// Drops packets that exceed the rates, and marks those that the policer recolours.
+    #[inline(never)]
+    fn police<P: Packet>(&self, burst: &mut Burst<P>, now: Time, counters: &Counters) {
+        let mut dropped = Burst::new();
+        self.policer.police(burst, &mut dropped, now, &self.counters);
+        counters.drops.add(DropReason::Policer, dropped.len() as u64);
+        P::discard(&mut dropped);
+    }
+}
+
+impl<P: Packet> BridgePipeline<P> {
+    /// Returns the egress of packets that are processed at `now`.
+    #[inline]
+    pub(crate) fn egress(&mut self, now: Time) -> WorkerEgress<'_, P> {
+        WorkerEgress {
+            bridge: self.bridge,
+            tx: &mut self.tx,
+            events: &self.events,
+            counters: &self.counters,
+            now,
+        }
+    }
+
+    /// Runs a burst of packets that came in at one port through the tables. Leaves `burst` empty.
+    #[inline]
+    pub(crate) fn process(&mut self, in_port: PortNo, burst: &mut Burst<P>, now: Time) {
+        let forwarding = self.forwarding.enter();
+        let mut egress = WorkerEgress {
+            bridge: self.bridge,
+            tx: &mut self.tx,
+            events: &self.events,
+            counters: &self.counters,
+            now,
+        };
+        self.processor
+            .process_burst(&forwarding, in_port, burst, now, &mut egress);
+        burst.clear();
+    }
+
+    /// Copies received packets for the captures that select them.
+    #[inline]
+    pub(crate) fn capture_received(&self, in_port: PortNo, burst: &Burst<P>, now: Time) {
+        if !self.tx.captures.is_empty() {
+            for packet in burst {
+                self.events
+                    .tap(&self.tx.captures, in_port, Direction::Rx, now, packet);
+            }
+        }
+    }
+}
+
+impl<P: Packet> RxPort<P> {
+    /// Returns true while the port that the last burst went to is behind, so that this queue must not be polled.
+    #[inline]
+    pub(super) fn is_held_back(&mut self, tx: &mut TxPorts<P>) -> bool {
+        let Some(awaited) = self.waits_for else {
+            return false;
+        };
+        if tx.is_behind(awaited) {
+            return true;
+        }
+        self.waits_for = None;
+        false
+    }
+
+    /// Moves own packets that were parked while buckets moved into `burst`, which is empty. They arrived before all
+    /// packets in the queue.
+    #[inline]
+    pub(super) fn take_parked(&mut self, burst: &mut Burst<P>) {
+        if let Some(spreader) = &mut self.spreader {
+            spreader.take_ready(burst);
+        }
+    }
+
+    /// Receives a burst into `burst`, which is empty, then counts, captures and polices it. Returns the number of
+    /// packets received.
+    #[inline]
+    pub(super) fn receive(&mut self, burst: &mut Burst<P>, pipeline: &BridgePipeline<P>, now: Time) -> usize {
+        self.queue.rx_burst(burst);
+        let received = burst.len();
+        if received == 0 {
+            return 0;
+        }
+        self.counters.rx_packets.add(received as u64);
+        self.counters
+            .rx_bytes
+            .add(burst.iter().map(|packet| packet.len() as u64).sum());
+        pipeline.capture_received(self.port, burst, now);
+        if let Some(policing) = &self.policing {
+            policing.police(burst, now, &pipeline.counters);
+        }
+        received
+    }
+
+    /// Returns true if received packets have to go through [`Self::spread`].
+    #[inline]
+    pub(super) fn is_spread(&self) -> bool {
+        self.spreader.as_ref().is_some_and(|spreader| spreader.is_on())
+    }
+
+    /// Hands packets of flows that other workers own to these. The others stay in `burst`.
+    #[inline]
+    pub(super) fn spread(
+        &mut self,
+        burst: &mut Burst<P>,
+        pipeline: &BridgePipeline<P>,
+        links: &mut Links<P>,
+    ) {
+        if let Some(spreader) = &mut self.spreader {
+            let mut handoff = HandoffContext {
+                bridge: pipeline.bridge,
+                port: self.port,
+                links,
+                counters: &pipeline.counters,
+            };
+            spreader.spread(burst, &mut handoff);
+        }
+    }
+
+    /// Begins and ends moves of buckets of this queue. `is_flushed` is true if this worker has nothing left to send.
+    #[inline]
+    pub(super) fn move_buckets(
+        &mut self,
+        now: Time,
+        is_flushed: bool,
+        pipeline: &BridgePipeline<P>,
+        links: &mut Links<P>,
+    ) {
+        if let Some(spreader) = &mut self.spreader {
+            let mut handoff = HandoffContext {
+                bridge: pipeline.bridge,
+                port: self.port,
+                links,
+                counters: &pipeline.counters,
+            };
+            spreader.tick(now, is_flushed, &mut handoff);
+        }
+    }
+
+    /// Runs a burst from this queue through the tables, and notes the port that the queue waits for afterwards. Leaves
+    /// `burst` empty.
+    #[inline]
+    pub(super) fn process(&mut self, burst: &mut Burst<P>, pipeline: &mut BridgePipeline<P>, now: Time) {
+        if self.backpressure {
+            // Packets of queues polled earlier in this round do not hold this one back.
+            pipeline.tx.take_waiting();
+        }
+        pipeline.process(self.port, burst, now);
+        if self.backpressure {
+            self.waits_for = pipeline.tx.take_waiting();
+        }
+    }
+}
+
+impl<P: Packet + 'static> BridgeContext<P> {
+    /// Returns the number of the bridge.
+    pub(super) fn bridge(&self) -> u32 {
+        self.pipeline.bridge
+    }
+
+    /// Executes a command to this bridge.
+    pub(super) fn run(&mut self, command: Command<P>, now: Time) {
+        let tx = &mut self.pipeline.tx;
+        match command {
+            Command::AddRxPort { port, .. } => self.rx.push(*port),
+            Command::AddTxPort { port, done, .. } => {
+                tx.insert(match tx.expects_gso {
+                    true => port.with_segmentation(&self.pipeline.counters),
+                    false => *port,
+                });
+                drop(done);
+            }
+            Command::RemovePort { port, done, .. } => {
+                let removed = RemovedPort {
+                    _rx: self.rx.extract_if(.., |rx| rx.port == port).collect(),
+                    _tx: tx.remove(port),
+                };
+                let _waiter_ended = done.send(removed);
+            }
+            Command::SetSchedulerRole { port, role, bridge } => {
+                tx.set_scheduler_role(bridge, port, role, now, &self.pipeline.counters);
+            }
+            Command::AddService { id, service, .. } => self.services.push((id, service)),
+            Command::RemoveService { id, done, .. } => {
+                let at = self.services.iter().position(|(known, _)| *known == id);
+                debug_assert!(at.is_some(), "{id:?} is not here");
+                if let Some(at) = at {
+                    let _waiter_ended = done.send(self.services.remove(at).1);
+                }
+            }
+            Command::SetBackpressure { port, enabled, .. } => {
+                for rx in self.rx.iter_mut().filter(|rx| rx.port == port) {
+                    (rx.backpressure, rx.waits_for) = (enabled, None);
+                }
+            }
+            Command::SetCaptures { captures, done, .. } => {
+                let _waiter_ended = done.send(core::mem::replace(&mut tx.captures, captures));
+            }
+            Command::SetPolicing { port, policing, .. } => {
+                for rx in self.rx.iter_mut().filter(|rx| rx.port == port) {
+                    rx.policing.clone_from(&policing);
+                }
+                if self.pipeline.tx.expects_gso {
+                    self.segment_policed();
+                }
+            }
+            Command::Attach(_) | Command::Detach { .. } | Command::ExpectGso { .. } | Command::Stop => {
+                debug_assert!(false, "commands to the worker do not come here");
+            }
+        }
+    }
+
+    /// Puts segmentation into the receive queues of ports with a policer, which measures packets of the MTU. It stays
+    /// when the policer is removed, as it may have packets.
+    pub(super) fn segment_policed(&mut self) {
+        let segmented = |mut rx: RxPort<P>| {
+            if rx.policing.is_some() && !rx.is_segmenting {
+                rx.queue = SegmentingRx::wrap(rx.queue, &self.pipeline.counters);
+                rx.is_segmenting = true;
+            }
+            rx
+        };
+        self.rx = self.rx.drain(..).map(segmented).collect();
+    }
+}

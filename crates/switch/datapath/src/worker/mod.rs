@@ -1,0 +1,263 @@
+//! Workers: each is a poll-mode thread that receives bursts, runs them to completion and sends them, round by round.
+//!
+//! A worker takes no lock, and allocates nothing except when it executes a command of the control side, between two
+//! rounds; a round without commands costs one read of a flag for that.
+//!
+//! # State of a worker
+//! ```text
+//!  Worker
+//!   |- commands   from the control side, applied between rounds                   [command]
+//!   |- links      rings to and from the other workers, for packets of flows       [crate::spread::links]
+//!   |- inbox      packets for ports that this worker sends for                    [crate::handoff]
+//!   `- bridges    one BridgeContext for each bridge                               [context]
+//!       |- rx         one RxPort for each receive queue that this worker polls
+//!       |   |- queue      of the device                                           [crate::io]
+//!       |   |- policing   the port's policer, shared by all workers
+//!       |   `- spreader   owners of buckets, and parked packets                   [crate::spread::reta]
+//!       |- services   chains of network functions                                 [crate::service]
+//!       `- pipeline
+//!           |- forwarding   left-right copies of the tables                       [crate::publish]
+//!           |- processor    runs packets through the tables
+//!           |- tx           one TxPort for each port of the bridge                [crate::egress]
+//!           |   |- buffer     packets that the device has yet to take
+//!           |   `- path       Queue, Scheduled (see [crate::scheduled]) or Worker (another one's inbox)
+//!           `- events       packet_ins, learned addresses and captures, to the control side
+//! ```
+//!
+//! # The way of a burst
+//! One `Burst` (up to 64 packets) is reused by all steps of a round. It is empty between two ports, and while it is not,
+//! all of its packets came in at the same port.
+//!
+//! ```text
+//!  queue --> count, capture --> policer --> spreader --> tables --> TxPort --> queue of the device
+//!            (dropped packets leave          |  ^          |          |            (a run of packets at once,
+//!             the burst)                     |  |          |          |             the rest in the flush)
+//!               flows of other workers: links|  |parked    |          `-> inbox of another worker
+//!                                            v  |          v
+//!                                        other workers   events, chains
+//! ```
+//!
+//! # A round
+//! 1. Buckets move ([`Worker::move_buckets`]), as owners must change before packets are processed.
+//! 2. One burst from each other worker is processed, after the inbox that was filled before it.
+//! 3. The inbox is sent.
+//! 4. For each bridge: its services are called, each receive queue is polled once, and transmit buffers and schedulers
+//!    are flushed.
+//! 5. If nothing is left to send, packets of other workers are acknowledged as settled, so that their buckets may move.
+
+mod command;
+mod context;
+mod inbound;
+
+pub(crate) use self::command::{Command, WorkerHandle};
+pub(crate) use self::context::{BridgeContext, BridgePipeline, Policing, RxPort};
+
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use millrace_types::Time;
+use millrace_wire::Packet;
+
+use crate::counters::WorkerCounters;
+use crate::handoff::Inbox;
+use crate::idle::{Idle, Sleeper, until_due};
+use crate::io::Burst;
+use crate::scheduled::{Flushed, earlier};
+use crate::service::{Service, ServiceId, WorkerOutlet};
+use crate::spread::links::Links;
+
+/// The timer slack of the thread of a worker in nanoseconds, once a queue has returned a due time (prctl(2),
+/// `PR_SET_TIMERSLACK`).
+const TIMER_SLACK_NANOS: u64 = 1;
+
+pub(crate) struct Worker<P> {
+    pub(crate) epoch: Instant,
+    pub(crate) commands: Receiver<Command<P>>,
+    pub(crate) has_commands: Arc<AtomicBool>,
+    pub(crate) inbox: Inbox<P>,
+    pub(crate) counters: Arc<WorkerCounters>,
+    pub(crate) idle: Idle,
+    pub(crate) bridges: Vec<BridgeContext<P>>,
+    /// The rings to and from the other workers, if packets are handed off.
+    pub(crate) links: Option<Links<P>>,
+    /// True if the last round left nothing to send, and no packet that was sent can be overtaken.
+    pub(crate) is_flushed: bool,
+    /// True if GSO packets may arrive.
+    pub(crate) expects_gso: bool,
+    /// True if the thread's timer slack is [`TIMER_SLACK_NANOS`].
+    pub(crate) wakes_precisely: bool,
+}
+
+/// The result of a round.
+#[derive(Default)]
+struct Round {
+    /// Number of packets found: received, handed off, from the inbox, of services, and released by schedulers.
+    found: usize,
+    /// Number of packets that went through the pipeline.
+    processed: usize,
+    /// True if a device is behind with sending.
+    is_behind: bool,
+    /// The time at which the next scheduled packet may leave, if any is queued.
+    eligible_at: Option<Time>,
+}
+
+impl Round {
+    #[inline]
+    fn add(&mut self, flushed: &Flushed) {
+        self.found += flushed.sent;
+        self.is_behind |= flushed.is_behind;
+        self.eligible_at = earlier(self.eligible_at, flushed.eligible_at);
+    }
+}
+
+impl<P: Packet + 'static> Worker<P> {
+    /// Runs rounds until [`Command::Stop`]; the body of the worker's thread.
+    pub(crate) fn run(mut self) {
+        let mut sleeper = Sleeper::new(self.idle);
+        let mut burst = Box::new(Burst::new());
+        let mut before = self.now();
+        loop {
+            if self.has_commands.load(Ordering::Relaxed) && !self.run_commands() {
+                return;
+            }
+            let round = self.round(before, &mut burst);
+            let after = self.now();
+            self.counters.polls.add(1);
+            if round.found != 0 {
+                self.counters.busy_polls.add(1);
+                self.counters.packets.add(round.processed as u64);
+                self.counters.busy_nanos.add(after.nanos() - before.nanos());
+            } else {
+                // The other hyper-thread of the core gets the execution units meanwhile.
+                core::hint::spin_loop();
+            }
+            before = after;
+            let sleep = sleeper.after_poll(round.found != 0 || round.is_behind);
+            if let Some(sleep) = sleep.and_then(|sleep| self.until_due(sleep)) {
+                let until_eligible = round.eligible_at.map(|at| at.since(after));
+                std::thread::sleep(until_eligible.map_or(sleep, |bound| sleep.min(bound)));
+                before = self.now();
+                self.counters.sleeps.add(1);
+                self.counters.slept_nanos.add(before.nanos() - after.nanos());
+            }
+        }
+    }
+
+    /// Returns the duration for which this worker may sleep, at most `sleep`, so that it polls when a receive queue has a
+    /// packet due; `None` if one is due so soon that it must not sleep.
+    fn until_due(&mut self, sleep: Duration) -> Option<Duration> {
+        let queues = self.bridges.iter_mut().flat_map(|context| &mut context.rx);
+        let Some(due) = queues.filter_map(|rx| rx.queue.next_due()).min() else {
+            return Some(sleep);
+        };
+        if !core::mem::replace(&mut self.wakes_precisely, true) {
+            // A kernel that refuses leaves the default slack of 50 us, which POLL_BEFORE_DUE covers.
+            let _default = nix::sys::prctl::set_timerslack(TIMER_SLACK_NANOS);
+        }
+        until_due(sleep, due.saturating_duration_since(Instant::now()))
+    }
+
+    /// Runs one round at time `now`, for a worker without a thread. Returns the number of packets processed.
+    #[inline]
+    pub(crate) fn forward_round(&mut self, now: Time, burst: &mut Burst<P>) -> usize {
+        self.round(now, burst).processed
+    }
+
+    /// Executes the commands that were sent, for a worker without a thread.
+    pub(crate) fn run_pending_commands(&mut self) {
+        if self.has_commands.load(Ordering::Relaxed) {
+            self.run_commands();
+        }
+    }
+
+    #[inline]
+    fn now(&self) -> Time {
+        Time::from_nanos(self.epoch.elapsed().as_nanos() as u64)
+    }
+
+    /// Polls every queue once. `burst` is empty before and after.
+    #[inline]
+    fn round(&mut self, now: Time, burst: &mut Burst<P>) -> Round {
+        debug_assert!(burst.is_empty(), "a burst belongs to one port");
+        let mut round = Round::default();
+        if self.links.is_some() {
+            self.move_buckets(now);
+            self.process_handed_off(now, burst, &mut round);
+        }
+        round.found += self.deliver_inbox(now);
+        for context in &mut self.bridges {
+            let BridgeContext {
+                rx,
+                services,
+                pipeline,
+            } = context;
+            call_services(services, pipeline, now, &mut round);
+            for port in rx {
+                if port.is_held_back(&mut pipeline.tx) {
+                    round.is_behind = true;
+                    continue;
+                }
+                port.take_parked(burst);
+                if burst.is_empty() {
+                    round.found += port.receive(burst, pipeline, now);
+                    if burst.is_empty() {
+                        continue;
+                    }
+                    if port.is_spread()
+                        && let Some(links) = &mut self.links
+                    {
+                        let before = self.epoch.elapsed();
+                        port.spread(burst, pipeline, links);
+                        let spent = self.epoch.elapsed().saturating_sub(before);
+                        self.counters.spread_nanos.add(spent.as_nanos() as u64);
+                        if burst.is_empty() {
+                            continue;
+                        }
+                    }
+                }
+                round.processed += burst.len();
+                port.process(burst, pipeline, now);
+            }
+            round.add(&pipeline.tx.flush(now));
+        }
+        self.settle(&round);
+        round
+    }
+
+    /// Counts the packets that were handed off in a round, and acknowledges those that this worker was handed, if all
+    /// of them have left.
+    #[inline]
+    fn settle(&mut self, round: &Round) {
+        if let Some(links) = &mut self.links {
+            self.counters.handed_off.add(links.take_handed_off());
+            let mut pipelines = self.bridges.iter().map(|context| &context.pipeline);
+            self.is_flushed = !round.is_behind && !pipelines.any(|pipeline| pipeline.tx.has_in_flight());
+            if self.is_flushed {
+                links.settle();
+            }
+        }
+    }
+}
+
+/// Calls each service of a bridge once.
+#[inline]
+fn call_services<P: Packet>(
+    services: &mut [(ServiceId, Box<dyn Service<P>>)],
+    pipeline: &mut BridgePipeline<P>,
+    now: Time,
+    round: &mut Round,
+) {
+    for (_, service) in services {
+        let mut outlet = WorkerOutlet {
+            pipeline,
+            now,
+            processed: 0,
+        };
+        let polled = service.poll(now, &mut outlet);
+        round.processed += outlet.processed;
+        round.found += polled.found;
+        round.is_behind |= polled.is_waiting;
+    }
+}
