@@ -1,4 +1,4 @@
-//! The lines that control a generator: one command each, read from standard input.
+//! Commands on standard input, one per line.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,55 +7,55 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// How fast.
+/// The rate of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Rate {
-    /// As fast as the device takes packets.
+    /// The highest rate at which the device accepts packets.
     Flat,
-    /// Packets a second.
+    /// Packets per second.
     Pps(f64),
 }
 
-/// Which packets a run sends, and by which device.
+/// The packets of a run, and the device that sends them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Portion {
-    /// The device, by its place among those that send.
+pub struct Selection {
+    /// The index of the device among those that send.
     pub tx: usize,
-    /// The packets, by their places; none is all of them.
+    /// The indexes of the packets; `None` for all.
     pub packets: Option<Range<usize>>,
 }
 
 /// A command.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
-    /// `start RATE [SECONDS] [tx=N] [packets=FROM+LEN]`: a new run.
+    /// `start RATE [SECONDS] [tx=N] [packets=FROM+LEN]`: starts a run.
     Start {
-        /// How fast.
+        /// The rate.
         rate: Rate,
-        /// How long. If there is none, each packet of a portion is sent once; without a portion it is until `stop`.
+        /// The duration. `None` sends each packet of a given range once; without a range the run lasts until `stop`.
         length: Option<Duration>,
-        /// Which packets, and by which device.
-        portion: Portion,
+        /// The packets and the device.
+        selection: Selection,
     },
-    /// `stop`: the run ends, and is reported when the last packets are in.
+    /// `stop`: ends the run. The report follows when the last packets have arrived.
     Stop,
-    /// `quit`: the program ends. So it does when standard input does.
+    /// `quit`: ends the program, as the end of standard input does.
     Quit,
 }
 
-/// A line that is no command.
+/// The error for a line that is not a command.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "{line:?} is no command: expected `start RATE [SECONDS] [tx=N] [packets=FROM+LEN]`, `stop` or `quit`; RATE is packets a second (1000, 1.5M) or `flat`"
+    "{line:?} is not a command: expected `start RATE [SECONDS] [tx=N] [packets=FROM+LEN]`, `stop` or `quit`; RATE is in packets per second (1000, 1.5M) or `flat`"
 )]
 pub struct CommandError {
     /// The line.
     pub line: String,
 }
 
-/// The longest run, seconds: a day.
+/// The longest duration of a run in seconds: a day.
 const LENGTH_MAX: f64 = 86_400.0;
-/// The highest rate, packets a second: more than any device has.
+/// The highest rate in packets per second, above that of any device.
 const RATE_MAX: f64 = 1e9;
 
 impl FromStr for Rate {
@@ -73,7 +73,7 @@ impl FromStr for Rate {
         let rate = digits.parse::<f64>().ok().map(|rate| rate * unit);
         rate.filter(|rate| *rate > 0.0 && *rate <= RATE_MAX)
             .map(Rate::Pps)
-            .ok_or_else(|| "expected packets a second, as in 1000, 250k or 1.5M, or `flat`".to_owned())
+            .ok_or_else(|| "expected packets per second, as in 1000, 250k or 1.5M, or `flat`".to_owned())
     }
 }
 
@@ -103,22 +103,22 @@ impl FromStr for Command {
     }
 }
 
-/// What is behind `start`.
+/// Parses the arguments of `start`.
 fn start(rate: &str, words: &[&str]) -> Option<Command> {
-    let (mut length, mut portion) = (None, Portion::default());
-    for (place, word) in words.iter().enumerate() {
+    let (mut length, mut selection) = (None, Selection::default());
+    for (index, word) in words.iter().enumerate() {
         match word.split_once('=') {
-            Some(("tx", number)) => portion.tx = number.parse().ok()?,
+            Some(("tx", number)) => selection.tx = number.parse().ok()?,
             Some(("packets", packets)) => {
                 let (first, len) = packets.split_once('+')?;
                 let (first, len) = (first.parse::<usize>().ok()?, len.parse::<usize>().ok()?);
                 let end = first.checked_add(len).filter(|end| *end > first)?;
-                portion.packets = Some(first..end);
+                selection.packets = Some(first..end);
             }
-            None if place == 0 => {
+            None if index == 0 => {
                 let seconds = word.parse::<f64>().ok()?;
-                let is_legal = seconds > 0.0 && seconds <= LENGTH_MAX;
-                length = Some(is_legal.then(|| Duration::from_secs_f64(seconds))?);
+                let is_valid = seconds > 0.0 && seconds <= LENGTH_MAX;
+                length = Some(is_valid.then(|| Duration::from_secs_f64(seconds))?);
             }
             _ => return None,
         }
@@ -126,7 +126,7 @@ fn start(rate: &str, words: &[&str]) -> Option<Command> {
     Some(Command::Start {
         rate: rate.parse().ok()?,
         length,
-        portion,
+        selection,
     })
 }
 
@@ -141,21 +141,21 @@ mod tests {
             Ok(Command::Start {
                 rate,
                 length: Option::map(length, Duration::from_secs_f64),
-                portion: Portion::default(),
+                selection: Selection::default(),
             })
         };
         assert_eq!("start 1.5M 10".parse(), start(Rate::Pps(1.5e6), Some(10.0)));
         assert_eq!(" start  250k ".parse(), start(Rate::Pps(250e3), None));
         assert_eq!("start flat 0.5".parse(), start(Rate::Flat, Some(0.5)));
-        let portion = |tx, packets| {
+        let selection = |tx, packets| {
             Ok(Command::Start {
                 rate: Rate::Pps(1e4),
                 length: None,
-                portion: Portion { tx, packets },
+                selection: Selection { tx, packets },
             })
         };
-        assert_eq!("start 10k tx=1 packets=7+3".parse(), portion(1, Some(7..10)));
-        assert_eq!("start 10k tx=2".parse(), portion(2, None));
+        assert_eq!("start 10k tx=1 packets=7+3".parse(), selection(1, Some(7..10)));
+        assert_eq!("start 10k tx=2".parse(), selection(2, None));
         assert_eq!("stop".parse(), Ok(Command::Stop));
         assert_eq!("quit".parse(), Ok(Command::Quit));
     }

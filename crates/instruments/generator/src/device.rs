@@ -1,4 +1,4 @@
-//! From the command line to running devices.
+//! EAL, packet pool and devices, from the command line.
 
 use millrace_dpdk::eal::HugePages;
 use millrace_dpdk::mempool::HEADROOM;
@@ -11,56 +11,56 @@ use thiserror::Error;
 
 use crate::args::{self, Args};
 
-/// Room for data in a buffer of the usual size, headroom not counted, bytes.
-const USUAL_FRAME: usize = 2048;
-/// What EAL and drivers want for themselves, MiB.
-const OWN_MEMORY_MIB: u64 = 96;
+/// The default data size of a buffer in bytes, without headroom.
+const DEFAULT_FRAME_SIZE: usize = 2048;
+/// The memory that EAL and drivers need themselves, in MiB.
+const EAL_MEMORY_MIB: u64 = 96;
 
-/// Why devices are not there.
+/// Errors of the start of the devices.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// EAL does not start.
     #[error(transparent)]
     Eal(#[from] EalError),
-    /// Text that names no device.
+    /// The text does not name a device.
     #[error(transparent)]
     DevArgs(#[from] DevArgsError),
-    /// A device that cannot be attached.
+    /// The device cannot be attached.
     #[error(transparent)]
     Attach(#[from] AttachError),
-    /// A device that cannot be started.
+    /// The device cannot be started.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// There is no memory for packets.
+    /// The packet pool cannot be allocated.
     #[error(transparent)]
     Pool(#[from] MempoolError),
     /// The poll loop cannot be started.
     #[error(transparent)]
     Thread(#[from] ThreadError),
-    /// There are too many devices.
-    #[error("{0} devices are too many; expected at most 8")]
+    /// More devices than a report has counters for.
+    #[error("{0} devices: expected at most 8, tx and rx together")]
     TooMany(usize),
 }
 
-/// The most devices that receive: as many as a report tells apart.
+/// The largest number of devices: a report counts packets for each.
 const RX_MAX: usize = 8;
 
-/// Devices that run.
+/// The running devices.
 pub(crate) struct Devices {
     pub(crate) eal: Eal,
     pub(crate) pool: Mempool,
-    /// All of them; the first ones send.
+    /// All devices; those that send come first.
     pub(crate) ports: Vec<Port>,
-    /// One for each device that sends, in the order in which they were named.
+    /// The transmit queue of each device that sends, in the command of the command line.
     pub(crate) tx: Vec<TxQueue>,
-    /// Device after device, of each as many as were asked for.
+    /// The receive queues, device by device.
     pub(crate) rx: Vec<RxQueue>,
-    /// Queues that are there and not used: they keep nothing but their devices.
+    /// The unused queues, which must live as long as their devices.
     pub(crate) unused: (Vec<RxQueue>, Vec<TxQueue>),
 }
 
-/// Starts EAL and the devices; `frame_max` bytes fit into one buffer.
+/// Starts EAL and the devices, with buffers for frames of `frame_max` bytes.
 pub(crate) fn open(args: &Args, frame_max: usize) -> Result<Devices, DeviceError> {
     let mut names: Vec<&str> = Vec::new();
     for name in args.tx.iter().chain(&args.rx) {
@@ -73,13 +73,13 @@ pub(crate) fn open(args: &Args, frame_max: usize) -> Result<Devices, DeviceError
     if names.len() > RX_MAX {
         return Err(DeviceError::TooMany(names.len()));
     }
-    let room = frame_max.max(USUAL_FRAME) + usize::from(HEADROOM);
+    let data_size = frame_max.max(DEFAULT_FRAME_SIZE) + usize::from(HEADROOM);
     let pool = MempoolConfig {
-        data_room: u16::try_from(room).unwrap_or(u16::MAX),
+        data_room: u16::try_from(data_size).unwrap_or(u16::MAX),
         ..MempoolConfig::new("generator", args.buffers)
     };
-    let memory_mib = pool.memory_size().div_ceil(1 << 20) * 5 / 4 + OWN_MEMORY_MIB;
-    // Also EAL's own threads: any other core may be the switch's.
+    let memory_mib = pool.memory_size().div_ceil(1 << 20) * 5 / 4 + EAL_MEMORY_MIB;
+    // EAL's own threads stay on this core, too: any other core may be one of the switch's.
     thread::pin(&[CoreId(args.core)])?;
     let eal = Eal::init(&EalConfig {
         worker_cores: vec![CoreId(args.core)],

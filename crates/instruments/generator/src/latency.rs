@@ -1,49 +1,49 @@
-//! How long packets were on their way: a histogram with three significant digits, and what is said of it.
+//! Histograms of latencies with three significant digits, and their summaries.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// The longest latency that is told from a longer one: 20 s, nanoseconds.
+/// The largest recorded latency in nanoseconds; longer ones count as this one.
 const MAX_NS: u64 = 20_000_000_000;
-/// Digits that are kept: a value is right to a thousandth.
+/// The number of significant digits of a recorded value.
 const DIGITS: u8 = 3;
 
-/// Latencies, nanoseconds.
+/// A histogram of latencies in nanoseconds.
 #[derive(Debug, Clone)]
 pub struct Latencies(Option<Histogram<u32>>);
 
 impl Default for Latencies {
     fn default() -> Latencies {
-        // The bounds are legal, so that this cannot fail; if it did nothing would be recorded.
+        // The constant bounds are valid, so that this cannot fail; without a histogram nothing would be recorded.
         Latencies(Histogram::new_with_bounds(1, MAX_NS, DIGITS).ok())
     }
 }
 
-/// What is said of latencies; all zero where there are none.
+/// A summary of latencies; all zero without packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// How many packets.
+    /// The number of packets.
     pub count: u64,
-    /// The least.
+    /// The minimum.
     pub min_ns: u64,
     /// The mean.
     pub mean_ns: f64,
-    /// Half are at most this.
+    /// The 50th percentile.
     pub p50_ns: u64,
-    /// Nine of ten.
+    /// The 90th percentile.
     pub p90_ns: u64,
-    /// 99 of 100.
+    /// The 99th percentile.
     pub p99_ns: u64,
-    /// 999 of 1,000.
+    /// The 99.9th percentile.
     pub p999_ns: u64,
-    /// 9,999 of 10,000.
+    /// The 99.99th percentile.
     pub p9999_ns: u64,
-    /// The greatest.
+    /// The maximum.
     pub max_ns: u64,
 }
 
 impl Latencies {
-    /// One more.
+    /// Records a latency.
     #[inline]
     pub fn record(&mut self, ns: u64) {
         if let Some(histogram) = &mut self.0 {
@@ -51,22 +51,22 @@ impl Latencies {
         }
     }
 
-    /// Those of another.
+    /// Adds the latencies of another histogram.
     pub fn add(&mut self, other: &Latencies) {
         if let (Some(own), Some(other)) = (&mut self.0, &other.0) {
-            // Bounds are equal, so that this cannot fail.
+            // The bounds are equal, so that this cannot fail.
             let _ = own.add(other);
         }
     }
 
-    /// Forgets all.
+    /// Removes all latencies.
     pub fn clear(&mut self) {
         if let Some(histogram) = &mut self.0 {
             histogram.reset();
         }
     }
 
-    /// What is said of them.
+    /// Returns the summary.
     pub fn summary(&self) -> Summary {
         let Some(histogram) = self.0.as_ref().filter(|histogram| !histogram.is_empty()) else {
             return Summary::default();
@@ -85,8 +85,8 @@ impl Latencies {
         }
     }
 
-    /// Bars for a plot: up to this many nanoseconds, so many packets; each bar about 19 % (a quarter of an
-    /// octave) wider than the one before, empty ones left out.
+    /// Returns the bars of a plot: an upper bound in nanoseconds, and the number of packets. Each bar is about 19 % (a
+    /// quarter of an octave) wider than the one before. Empty bars are left out.
     pub fn bars(&self) -> Vec<(u64, u64)> {
         let Some(histogram) = &self.0 else {
             return Vec::new();

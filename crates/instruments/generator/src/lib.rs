@@ -1,10 +1,10 @@
-//! Sends packets at a rate, receives them again, and says what became of them: lost, late, twice, out of order,
-//! changed. One thread does both on a core of its own, over any DPDK device.
+//! A packet generator: sends packets at a rate, receives them again, and reports loss, latency, duplicates, command and
+//! corruption. One thread on its own core does both, over any DPDK device.
 //!
-//! Packets come from a capture file or a [`pattern`]; [`templates`] holds them. Each gets a [`stamp`]: run,
-//! number, time. The [`engine`] offers them when the [`pace`] says so, and gives what arrives to [`track`]
-//! (which came, and in what order) and [`latency`] (how long they took). [`control`] is what it is told,
-//! [`report`] what it says; [`program`] puts it together.
+//! Packets come from a capture file or a [`pattern`]; [`templates`] holds them. Each gets a [`stamp`] with run,
+//! sequence number and time. The [`engine`] sends packets when they are due ([`pace`]), and passes received ones to
+//! [`track`] (loss, duplicates, command) and [`latency`]. [`control`] parses commands, [`report`] defines the output,
+//! and [`program`] connects all of them.
 
 #![forbid(unsafe_code)]
 
@@ -13,11 +13,14 @@ pub mod control;
 mod device;
 pub mod engine;
 pub mod latency;
+pub mod messages;
 pub mod pace;
 pub mod pattern;
 pub mod program;
 pub mod reflect;
 pub mod report;
+mod run;
+pub mod settings;
 pub mod stamp;
 pub mod templates;
 pub mod track;

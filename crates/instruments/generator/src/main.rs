@@ -1,4 +1,4 @@
-//! The generator as a program: see the library.
+//! The program `millrace-generator`.
 
 #![forbid(unsafe_code)]
 
@@ -11,7 +11,7 @@ use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    // A filter that cannot be read filters nothing but errors: what it should have shown is no reason to end.
+    // An invalid filter shows errors only: the log is not worth a failed start.
     let filter = EnvFilter::try_new(&args.log).unwrap_or_else(|_| EnvFilter::new("error"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)

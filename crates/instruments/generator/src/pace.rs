@@ -1,13 +1,12 @@
-//! When the next packet is due: a token bucket over the time-stamp counter.
+//! The schedule of packets: a token bucket on the time-stamp counter.
 //!
-//! A generator that was away (its core had other work) owes packets. It makes up for a little of that, and
-//! counts the rest as missed: a burst that makes up for everything would measure how deep a switch's queues
-//! are, not how fast it is.
+//! A generator that was absent (its core had other work) has overdue packets. It sends a few of them and counts the
+//! others as missed: a burst of all overdue packets would measure the depth of the switch's queues, not its speed.
 
 /// A token bucket.
 #[derive(Debug, Clone)]
 pub struct Pacer {
-    /// Packets for one tick, in units of 2^-64.
+    /// The packets per tick, in units of 2^-64.
     per_tick: u64,
     start: u64,
     issued: u64,
@@ -16,9 +15,10 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// `rate` packets a second (below `hz`) from the tick `start` on, `hz` ticks a second; at most `depth` at once.
+    /// Returns a bucket for `rate` packets per second (below `hz`) from the tick `start` on, with `hz` ticks per
+    /// second and `depth` overdue packets at most.
     pub fn new(rate: f64, hz: u64, start: u64, depth: u64) -> Pacer {
-        // A ratio of 1 or more saturates: a packet for every tick is more than anything can send.
+        // A ratio of 1 or more saturates: no device sends a packet per tick.
         let per_tick = (rate.max(0.0) / hz.max(1) as f64 * 2_f64.powi(64)) as u64;
         Pacer {
             per_tick,
@@ -29,7 +29,7 @@ impl Pacer {
         }
     }
 
-    /// How many packets are due at the tick `now`.
+    /// Returns the number of packets that are due at the tick `now`.
     #[inline]
     pub fn due(&mut self, now: u64) -> u64 {
         let elapsed = now.saturating_sub(self.start);
@@ -41,19 +41,19 @@ impl Pacer {
         owed.min(self.depth)
     }
 
-    /// That many were offered.
+    /// Records that `len` packets were sent or refused.
     #[inline]
     pub fn issue(&mut self, len: u64) {
         self.issued += len;
     }
 
-    /// The end, at the tick `now`: what is still owed is missed.
+    /// Ends the schedule at the tick `now`: packets that are due count as missed.
     pub fn close(&mut self, now: u64) {
         self.depth = 0;
         self.due(now);
     }
 
-    /// Packets that were due and never offered.
+    /// Returns the number of packets that were due and never sent.
     pub fn missed(&self) -> u64 {
         self.missed
     }

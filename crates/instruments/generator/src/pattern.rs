@@ -1,4 +1,4 @@
-//! Packets by description: so many flows, of such sizes, with such addresses.
+//! Packets by description: a number of flows with sizes and addresses.
 
 use std::net::Ipv4Addr;
 use std::str::FromStr;
@@ -6,21 +6,21 @@ use std::str::FromStr;
 use millrace_types::Mac;
 use millrace_wire::{Builder, tcp};
 
-/// The smallest frame of Ethernet and the largest that is offered, check sequence included, bytes.
+/// The smallest Ethernet frame in bytes, with check sequence.
 pub const SIZE_MIN: u16 = 64;
-/// As above.
+/// The largest frame in bytes, with check sequence.
 pub const SIZE_MAX: u16 = 9000;
-/// A cycle has at least so many packets, so that a mix of sizes comes out as it should.
+/// The smallest number of packets in a cycle.
 const CYCLE_MIN: usize = 512;
-/// The same where sizes differ.
+/// The smallest number of packets in a cycle of mixed sizes, so that the shares of the sizes are right.
 const MIXED_CYCLE_MIN: usize = 12 * 1024;
 
-/// Sizes of frames on the wire, each with its weight.
+/// Frame sizes in bytes, each with its weight.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sizes(Vec<(u16, u32)>);
 
 impl Sizes {
-    /// All the same; moved into the range from [`SIZE_MIN`] to [`SIZE_MAX`].
+    /// Returns a single size, clamped to [`SIZE_MIN`]..=[`SIZE_MAX`].
     pub fn fixed(size: u16) -> Sizes {
         Sizes(vec![(size.clamp(SIZE_MIN, SIZE_MAX), 1)])
     }
@@ -32,10 +32,10 @@ impl Sizes {
 
     fn pick(&self, random: &mut Random) -> u16 {
         let total: u64 = self.0.iter().map(|(_, weight)| u64::from(*weight)).sum();
-        let mut place = random.below(total);
+        let mut remaining = random.below(total);
         for (size, weight) in &self.0 {
-            match place.checked_sub(u64::from(*weight)) {
-                Some(rest) => place = rest,
+            match remaining.checked_sub(u64::from(*weight)) {
+                Some(rest) => remaining = rest,
                 None => return *size,
             }
         }
@@ -46,7 +46,7 @@ impl Sizes {
 impl FromStr for Sizes {
     type Err = String;
 
-    /// `64`, `imix`, or sizes with weights: `64:7,594:4,1518:1`.
+    /// Parses `64`, `imix`, or sizes with weights: `64:7,594:4,1518:1`.
     fn from_str(text: &str) -> Result<Sizes, String> {
         if text == "imix" {
             return Ok(Sizes::imix());
@@ -69,16 +69,16 @@ impl FromStr for Sizes {
     }
 }
 
-/// How the addresses of flows follow each other.
+/// The command of the addresses of flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Addresses {
-    /// One after the other: source address and port count up.
+    /// Consecutive: source address and source port count up.
     Sequential,
-    /// Any addresses and ports, the same for the same seed.
+    /// Random addresses and ports, which depend on the seed only.
     Random,
 }
 
-/// What is above IP.
+/// The protocol above IP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Proto {
@@ -86,28 +86,28 @@ pub enum Proto {
     Tcp,
 }
 
-/// Which packets.
+/// A description of packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
-    /// How many flows.
+    /// The number of flows.
     pub flows: usize,
-    /// How long frames are.
+    /// The frame sizes.
     pub sizes: Sizes,
-    /// How addresses are chosen.
+    /// The command of addresses.
     pub addresses: Addresses,
-    /// What is above IP.
+    /// The protocol above IP.
     pub proto: Proto,
-    /// The VLAN of a tag, if there is one.
+    /// The VLAN id of a tag; `None` for untagged frames.
     pub vlan: Option<u16>,
-    /// Where frames come from.
+    /// The source MAC address.
     pub eth_src: Mac,
-    /// Where they go.
+    /// The destination MAC address.
     pub eth_dst: Mac,
     /// The source address of the first flow.
     pub src: Ipv4Addr,
     /// The destination address.
     pub dst: Ipv4Addr,
-    /// What random addresses and sizes follow from.
+    /// The seed of random addresses and sizes.
     pub seed: u64,
 }
 
@@ -129,7 +129,7 @@ impl Default for Pattern {
 }
 
 impl Pattern {
-    /// Returns the packets of one cycle: each flow equally often.
+    /// Returns the packets of one cycle, which has the same number of packets for each flow.
     pub fn frames(&self) -> impl Iterator<Item = Vec<u8>> {
         let least = if self.sizes.0.len() > 1 {
             MIXED_CYCLE_MIN
@@ -145,7 +145,7 @@ impl Pattern {
         })
     }
 
-    /// Returns the packet of one flow; `size` counts the check sequence, which the device adds.
+    /// Returns a packet of a flow. `size` includes the check sequence, which the device adds.
     fn frame(&self, flow: u64, size: u16) -> Vec<u8> {
         let (src, dst, sport, dport) = match self.addresses {
             Addresses::Sequential => (
@@ -155,7 +155,7 @@ impl Pattern {
                 9,
             ),
             Addresses::Random => {
-                // Seeds that follow each other give numbers that have nothing to do with each other.
+                // The multiplication makes the sequences of consecutive flows independent.
                 let mut random = Random(self.seed ^ flow.wrapping_mul(0x2545_f491_4f6c_dd1d));
                 (
                     u32::from(self.src) & 0xff00_0000 | random.word() as u32 >> 8,
@@ -194,7 +194,7 @@ impl Pattern {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): the same numbers for the same seed.
+/// SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014).
 struct Random(u64);
 
 impl Random {
@@ -205,7 +205,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Below `bound`; 0 if that is 0.
+    /// Returns a number below `bound`, or 0 if `bound` is 0.
     fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.word()) * u128::from(bound)) >> 64) as u64
     }

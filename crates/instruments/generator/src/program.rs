@@ -1,7 +1,7 @@
-//! The program: reads commands, starts the poll loop, prints what it says.
+//! The program: reads commands, starts the poll loop, prints its reports.
 //!
-//! Three threads: one reads standard input, one waits for signals, and the calling one waits for both, for the
-//! loop's notes, and for links. None of them does anything while nothing happens.
+//! It has three threads beside the poll loop: one reads standard input, one waits for signals, one forwards reports;
+//! the calling thread waits for their events and polls the links. None of them runs while nothing happens.
 
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;
@@ -13,43 +13,45 @@ use nix::sys::signal::{SigSet, Signal};
 use thiserror::Error;
 
 use crate::args::Args;
-use crate::control::{Command, Portion};
+use crate::control::{Command, Selection};
 use crate::device::{self, DeviceError};
-use crate::engine::{Engine, Note, Order, Parts, Settings};
-use crate::reflect::{Manner, reflect};
+use crate::engine::Engine;
+use crate::messages::{EngineCommand, IntervalLatencies, Progress};
+use crate::reflect::{ReflectMode, reflect};
 use crate::report::{End, Interval, Ready, Report};
+use crate::settings::Settings;
 use crate::templates::{TemplateError, Templates};
 
-/// How often links are looked at.
-const LINK_TICK: Duration = Duration::from_millis(50);
-/// How long a run that starts by itself waits for links.
+/// The interval of link polls.
+const LINK_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// The longest wait for the links of a run that `--rate` starts.
 const LINK_WAIT: Duration = Duration::from_secs(10);
-/// Notes that the loop may be ahead of the printer.
-const NOTES: usize = 4;
+/// The number of reports that can wait for the reporter.
+const PROGRESS_CAPACITY: usize = 4;
 
-/// Why the program ends before its end.
+/// Errors of the program.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ProgramError {
-    /// There are no packets.
+    /// The packets cannot be built.
     #[error(transparent)]
     Templates(#[from] TemplateError),
-    /// There are no devices.
+    /// The devices cannot be started.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// Nobody reads.
+    /// Standard output cannot be written.
     #[error("standard output: {0}")]
     Output(#[from] io::Error),
-    /// A thread does not start.
+    /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),
-    /// The poll loop died.
-    #[error("the poll loop has ended unexpectedly")]
+    /// The poll loop panicked.
+    #[error("the poll loop panicked: see the message above")]
     Loop,
-    /// The other end of a device is not there.
+    /// The peer of a device is missing.
     #[error("{device}: its link did not come up within {} s. To fix it: start the other end (a memif needs one server and one client)", LINK_WAIT.as_secs())]
     NoLink {
-        /// The device.
+        /// The name of the device.
         device: String,
     },
 }
@@ -57,34 +59,37 @@ pub enum ProgramError {
 enum Event {
     Line(String),
     End,
-    Note(Note),
+    Progress(Progress),
 }
 
-/// What there is to send, and to send it by.
+/// The number of devices and packets that a run can use.
 struct Limits {
     devices: usize,
     packets: usize,
 }
 
 impl Limits {
-    /// Why a portion cannot be sent.
-    fn refuse(&self, portion: &Portion) -> Option<String> {
+    /// Returns the reason why a selection cannot be sent, or `None`.
+    fn error_of(&self, selection: &Selection) -> Option<String> {
         let Limits { devices, packets } = self;
-        if portion.tx >= *devices {
-            let tx = portion.tx;
+        if selection.tx >= *devices {
+            let tx = selection.tx;
             return Some(format!(
                 "tx={tx}: expected less than {devices}, the number of devices that send"
             ));
         }
-        let wanted = portion.packets.as_ref().filter(|wanted| wanted.end > *packets)?;
+        let wanted = selection
+            .packets
+            .as_ref()
+            .filter(|wanted| wanted.end > *packets)?;
         let (first, len) = (wanted.start, wanted.len());
         Some(format!(
-            "packets={first}+{len}: there are {packets} packets, the first of which is number 0"
+            "packets={first}+{len}: there are {packets} packets, numbered from 0"
         ))
     }
 }
 
-/// Does what the command line says, until told to quit.
+/// Runs the program until `quit`, the end of standard input, or a signal.
 ///
 /// # Errors
 /// [`ProgramError`].
@@ -94,12 +99,12 @@ pub fn run(args: &Args) -> Result<(), ProgramError> {
         None => Templates::from_pattern(&args.pattern())?,
     });
     let (events, inbox) = mpsc::channel();
-    // Before any other thread is started: they inherit what is blocked.
+    // Signals are blocked before any other thread starts, because threads inherit the mask.
     let signals = block_signals();
     let devices = device::open(args, templates.size_max())?;
     let (eal, ports) = (devices.eal, devices.ports);
-    let (orders, loop_orders) = mpsc::channel();
-    let (note_sender, notes) = mpsc::sync_channel(NOTES);
+    let (commands, loop_commands) = mpsc::channel();
+    let (progress_sender, progress) = mpsc::sync_channel(PROGRESS_CAPACITY);
     let ready = Ready {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         packets: templates.len(),
@@ -130,38 +135,38 @@ pub fn run(args: &Args) -> Result<(), ProgramError> {
         settings: settings(args),
         hz: clock::tsc_hz(eal),
         seed: std::process::id() as u16,
-        orders: loop_orders,
-        notes: note_sender,
+        commands: loop_commands,
+        progress: progress_sender,
     };
-    let manner = args.reflect.then_some(match args.swap {
-        true => Manner::Swapped,
-        false => Manner::AsItCame,
+    let mode = args.reflect.then_some(match args.swap {
+        true => ReflectMode::SwapMacs,
+        false => ReflectMode::Unchanged,
     });
     let unused = devices.unused;
     let worker = thread::spawn(eal, "generator", CoreId(args.core), move || {
         let _kept = unused;
-        match manner {
-            Some(manner) => reflect(engine.rx, engine.tx, manner, &engine.orders),
+        match mode {
+            Some(mode) => reflect(engine.rx, engine.tx, mode, &engine.commands),
             None => engine.run(),
         }
     })
     .map_err(DeviceError::from)?;
     watch_signals(signals, events.clone())?;
-    forward_notes(notes, events.clone())?;
+    forward_progress(progress, events.clone())?;
     if args.rate.is_none() {
         read_lines(events)?;
     }
-    let mut printer = Printer::default();
+    let mut reporter = Reporter::default();
     print(&Report::Ready(ready))?;
     let outcome = match (args.rate, args.seconds) {
         (Some(rate), length) => wait_for_links(&ports).and_then(|()| {
-            let _ = orders.send(Order::Start(rate, length, Portion::default()));
-            follow(&inbox, &orders, &ports, &limits, &mut printer, true)
+            let _ = commands.send(EngineCommand::Start(rate, length, Selection::default()));
+            process_events(&inbox, &commands, &ports, &limits, &mut reporter, true)
         }),
-        _ => follow(&inbox, &orders, &ports, &limits, &mut printer, false),
+        _ => process_events(&inbox, &commands, &ports, &limits, &mut reporter, false),
     };
-    // The loop may have died, in which case joining it says so.
-    let _ = orders.send(Order::Quit);
+    // The send fails if the loop panicked; `join` reports that.
+    let _ = commands.send(EngineCommand::Quit);
     let joined = worker.join();
     drop(ports);
     eal.give_back();
@@ -175,37 +180,37 @@ fn settings(args: &Args) -> Settings {
         interval: args.interval,
         absence: Duration::from_micros(args.absence_us.into()),
         drain: Duration::from_millis(args.drain_ms.into()),
-        rest: args.rest,
+        sleep: args.sleep,
         stamp_every: u64::from(args.stamp_every),
         verify: !args.no_verify,
     }
 }
 
-/// Until told to quit, or after the first run.
-fn follow(
+/// Processes events until the program is to end, or, if `once`, until the first run has ended.
+fn process_events(
     inbox: &Receiver<Event>,
-    orders: &Sender<Order>,
+    commands: &Sender<EngineCommand>,
     ports: &[Port],
     limits: &Limits,
-    printer: &mut Printer,
+    reporter: &mut Reporter,
     once: bool,
 ) -> Result<(), ProgramError> {
     let mut were_up = false;
     loop {
-        let are_up = down(ports).is_none();
+        let are_up = first_down(ports).is_none();
         if are_up != were_up {
             print(&Report::Link { up: are_up })?;
             were_up = are_up;
         }
-        let event = match inbox.recv_timeout(LINK_TICK) {
+        let event = match inbox.recv_timeout(LINK_POLL_INTERVAL) {
             Ok(event) => event,
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
         };
-        let order = match event {
-            Event::Note(note) => {
-                let is_end = note.is_end;
-                print(&printer.report(&note))?;
+        let command = match event {
+            Event::Progress(progress) => {
+                let is_end = progress.is_end;
+                print(&reporter.report(&progress))?;
                 if is_end && once {
                     return Ok(());
                 }
@@ -214,20 +219,20 @@ fn follow(
             Event::End => return Ok(()),
             Event::Line(line) => match line.parse() {
                 Ok(Command::Quit) => return Ok(()),
-                Ok(Command::Stop) => Order::Stop,
+                Ok(Command::Stop) => EngineCommand::Stop,
                 Ok(Command::Start {
                     rate,
                     length,
-                    portion,
+                    selection,
                 }) => {
-                    let refused = down(ports)
-                        .map(|device| format!("{device}: its link is down, so that nothing can be sent"))
-                        .or_else(|| limits.refuse(&portion));
+                    let refused = first_down(ports)
+                        .map(|device| format!("{device}: its link is down: start the other end first"))
+                        .or_else(|| limits.error_of(&selection));
                     if let Some(message) = refused {
                         print(&Report::Error { message })?;
                         continue;
                     }
-                    Order::Start(rate, length, portion)
+                    EngineCommand::Start(rate, length, selection)
                 }
                 Err(error) => {
                     print(&Report::Error {
@@ -237,12 +242,12 @@ fn follow(
                 }
             },
         };
-        orders.send(order).map_err(|_| ProgramError::Loop)?;
+        commands.send(command).map_err(|_| ProgramError::Loop)?;
     }
 }
 
-/// The first device whose link is down. One that does not say is taken to be up.
-fn down(ports: &[Port]) -> Option<&str> {
+/// Returns the first device whose link is down. A device without link state counts as up.
+fn first_down(ports: &[Port]) -> Option<&str> {
     ports
         .iter()
         .find(|port| port.link().is_ok_and(|link| !link.up))
@@ -251,13 +256,13 @@ fn down(ports: &[Port]) -> Option<&str> {
 
 fn wait_for_links(ports: &[Port]) -> Result<(), ProgramError> {
     let start = Instant::now();
-    while let Some(device) = down(ports) {
+    while let Some(device) = first_down(ports) {
         if start.elapsed() > LINK_WAIT {
             return Err(ProgramError::NoLink {
                 device: device.to_owned(),
             });
         }
-        std::thread::sleep(LINK_TICK);
+        std::thread::sleep(LINK_POLL_INTERVAL);
     }
     Ok(())
 }
@@ -270,37 +275,37 @@ fn print(report: &Report) -> io::Result<()> {
     out.flush()
 }
 
-/// From notes to reports: sums up the latencies of a run.
+/// Converts progress to reports, and sums the latencies of a run.
 #[derive(Default)]
-struct Printer {
-    sum: Parts,
+struct Reporter {
+    sum: IntervalLatencies,
     last: (f64, u64, u64),
 }
 
-impl Printer {
-    fn report(&mut self, note: &Note) -> Report {
-        self.sum.all.add(&note.parts.all);
-        self.sum.attended.add(&note.parts.attended);
-        let counters = note.counters;
-        if !note.is_end {
+impl Reporter {
+    fn report(&mut self, progress: &Progress) -> Report {
+        self.sum.all.add(&progress.latencies.all);
+        self.sum.attended.add(&progress.latencies.attended);
+        let counters = progress.counters;
+        if !progress.is_end {
             let (then, sent, received) = self.last;
-            self.last = (note.seconds, counters.sent, counters.received);
-            let passed = note.seconds - then;
+            self.last = (progress.seconds, counters.sent, counters.received);
+            let passed = progress.seconds - then;
             let rate = |count: u64| if passed > 0.0 { count as f64 / passed } else { 0.0 };
             return Report::Interval(Interval {
-                run: note.run,
-                at_s: note.seconds,
+                run: progress.run,
+                at_s: progress.seconds,
                 tx_pps: rate(counters.sent.saturating_sub(sent)),
                 rx_pps: rate(counters.received.saturating_sub(received)),
-                latency: note.parts.all.summary(),
+                latency: progress.latencies.all.summary(),
                 counters,
             });
         }
-        let rate = |count: u64| count as f64 / note.seconds.max(1e-9);
+        let rate = |count: u64| count as f64 / progress.seconds.max(1e-9);
         let report = Report::End(End {
-            run: note.run,
-            rate: note.rate,
-            seconds: note.seconds,
+            run: progress.run,
+            rate: progress.rate,
+            seconds: progress.seconds,
             tx_pps: rate(counters.sent),
             rx_pps: rate(counters.received),
             lost: (counters.sent + counters.refused).saturating_sub(counters.received),
@@ -310,7 +315,7 @@ impl Printer {
             histogram: self.sum.all.bars(),
             histogram_attended: self.sum.attended.bars(),
         });
-        *self = Printer::default();
+        *self = Reporter::default();
         report
     }
 }
@@ -327,15 +332,15 @@ fn read_lines(events: Sender<Event>) -> Result<(), ProgramError> {
                 return;
             }
         }
-        // Whoever started this has gone.
+        // The parent process has closed standard input.
         let _ = events.send(Event::End);
     })
 }
 
-fn forward_notes(notes: Receiver<Note>, events: Sender<Event>) -> Result<(), ProgramError> {
-    spawn("notes", move || {
-        for note in notes {
-            if events.send(Event::Note(note)).is_err() {
+fn forward_progress(progress: Receiver<Progress>, events: Sender<Event>) -> Result<(), ProgramError> {
+    spawn("progress", move || {
+        for progress in progress {
+            if events.send(Event::Progress(progress)).is_err() {
                 return;
             }
         }
@@ -343,12 +348,12 @@ fn forward_notes(notes: Receiver<Note>, events: Sender<Event>) -> Result<(), Pro
     })
 }
 
-/// What ends the program in order: devices are closed, sockets removed, huge pages given back.
+/// Blocks the signals that end the program, so that it closes devices, removes sockets and frees huge pages first.
 fn block_signals() -> Option<SigSet> {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGINT);
     signals.add(Signal::SIGTERM);
-    // Where they cannot be blocked they end the program at once, as usual.
+    // Signals that cannot be blocked end the program at once.
     signals.thread_block().ok().map(|()| signals)
 }
 

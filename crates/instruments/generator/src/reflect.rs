@@ -1,4 +1,4 @@
-//! The other end of a measurement: what comes goes back, as it is or as a network function sends it.
+//! The far end of a measurement: sends received packets back, unchanged or as a network function would.
 
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
@@ -6,116 +6,126 @@ use std::time::{Duration, Instant};
 use arrayvec::ArrayVec;
 use millrace_dpdk::{Mbuf, RxQueue, TxQueue, free_burst};
 
-use crate::engine::Order;
+use crate::messages::EngineCommand;
 
-/// Packets of a burst.
+/// The number of packets in a burst.
 const BURST: usize = 64;
-/// Rounds of the loop between two looks at what it is told.
-const ROUNDS_PER_LOOK: u32 = 1024;
+/// The number of rounds of the loop between two polls of the commands.
+const ROUNDS_PER_COMMAND_POLL: u32 = 1024;
 
-/// What becomes of a packet before it goes back.
+/// The treatment of packets and of idle time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Manner {
-    /// Nothing, and the core is never left to others.
-    AsItCame,
-    /// Its MAC addresses are exchanged; the core is left to others while nothing comes, as several functions share one.
-    Swapped,
+pub enum ReflectMode {
+    /// Packets stay as they are; the loop never yields its core.
+    Unchanged,
+    /// MAC addresses are swapped; the loop yields its core while no packets arrive, as functions on a shared core do.
+    SwapMacs,
 }
 
-/// Sends back whatever comes by the first device, until told to quit: the simplest switch, for tests and to know the limit.
-pub fn reflect(mut rx: Vec<RxQueue>, mut tx: Vec<TxQueue>, manner: Manner, orders: &Receiver<Order>) {
+/// Sends all received packets back by the first device, until [`EngineCommand::Quit`]: the simplest switch, for tests
+/// and as an upper bound of rates.
+pub fn reflect(
+    mut rx: Vec<RxQueue>,
+    mut tx: Vec<TxQueue>,
+    mode: ReflectMode,
+    commands: &Receiver<EngineCommand>,
+) {
     let mut burst = ArrayVec::<Mbuf, BURST>::new();
     let mut round = 0_u32;
-    let mut turns = Turns::default();
-    // One queue was asked for, and a device that starts has it.
+    let mut idle = IdleYield::default();
+    // The configuration asks for one transmit queue for each device, so that it exists.
     let Some(tx) = tx.first_mut() else { return };
     loop {
         round = round.wrapping_add(1);
-        if round.is_multiple_of(ROUNDS_PER_LOOK)
+        if round.is_multiple_of(ROUNDS_PER_COMMAND_POLL)
             && matches!(
-                orders.try_recv(),
-                Ok(Order::Quit) | Err(TryRecvError::Disconnected)
+                commands.try_recv(),
+                Ok(EngineCommand::Quit) | Err(TryRecvError::Disconnected)
             )
         {
             return;
         }
-        let mut came = 0;
+        let mut received = 0;
         for rx in &mut rx {
             let len = rx.rx_burst(&mut burst);
-            came += len;
+            received += len;
             if len > 0 {
-                if manner == Manner::Swapped {
-                    // The switch has just written them, on another core.
+                if mode == ReflectMode::SwapMacs {
+                    // The switch has just written the packets on another core.
                     burst.iter().for_each(Mbuf::prefetch_head);
-                    burst.iter_mut().for_each(exchange_addresses);
+                    burst.iter_mut().for_each(swap_addresses);
                 }
                 tx.tx_burst(&mut burst);
                 free_burst(&mut burst);
             }
         }
-        if manner == Manner::Swapped {
-            match came {
-                0 => turns.leave(),
-                _ => turns.worked(came),
+        if mode == ReflectMode::SwapMacs {
+            match received {
+                0 => idle.no_packets(),
+                _ => idle.processed(received),
             }
         }
     }
 }
 
-/// Takes turns with others on a core. To yield costs least, and says that all others may go first: who is no function
-/// takes milliseconds then. Where that has happened we sleep for a while instead, as one that wakes goes before one that
-/// computes; a chain's functions do the same (`millrace_nf::shm`), so that those behind other ports can be compared.
-/// They do not yield while there are packets, as we do: a switch gives a chain no more than it has room for.
+/// Shares a core with other threads.
+///
+/// A yield costs least, and lets all other threads run first; a thread that computes takes milliseconds then. After
+/// such a long yield this thread sleeps for a while instead, because the scheduler prefers a thread that wakes to one
+/// that computes. The functions of a chain do the same (`millrace_nf::shm`), so that functions behind other ports are
+/// comparable. Unlike here, they do not yield while packets arrive: a switch gives a chain no more packets than it has
+/// room for.
 #[derive(Default)]
-struct Turns {
-    crowded_until: Option<Instant>,
-    /// Looks that found nothing, one after the other.
-    looks: u32,
-    /// Packets since it yielded last.
-    done: usize,
+struct IdleYield {
+    sleep_until: Option<Instant>,
+    /// The number of consecutive polls without packets.
+    empty_polls: u32,
+    /// The number of packets since the last yield.
+    packets: usize,
 }
 
-/// A function gives the core back sooner than that, however many share it.
-const TURN_MAX: Duration = Duration::from_millis(1);
-/// How long nobody yields after that.
-const CROWDED: Duration = Duration::from_millis(100);
-/// Less might run out while the timer is being set, and leave the core to nobody.
+/// The longest yield if only functions share the core, however many they are.
+const YIELD_MAX: Duration = Duration::from_millis(1);
+/// The time without yields after a longer one.
+const SLEEP_PERIOD: Duration = Duration::from_millis(100);
+/// The duration of a sleep. A shorter one could expire while the timer is set, and leave the core idle.
 const SLEEP: Duration = Duration::from_micros(50);
-/// Packets after which others have their turn though there are more: as many as a queue holds. The next function's queue
-/// is full then, and all beyond that would be lost.
-const SHARE: usize = 256;
-/// Looks before the first sleep: the kernel lets one that only yields run on to the end of its time slice.
-const LOOKS: u32 = 64;
-/// How much later a sleep may end, in nanoseconds (prctl(2)).
+/// The number of packets after which the thread yields although more have arrived: the capacity of a queue. The queue
+/// of the next function is full then, and would drop further packets.
+const PACKETS_PER_YIELD: usize = 256;
+/// The number of empty polls before the first sleep. The kernel lets a thread that only yields run to the end of its
+/// time slice.
+const POLLS_BEFORE_SLEEP: u32 = 64;
+/// The timer slack in nanoseconds: the largest delay of the end of a sleep (prctl(2), PR_SET_TIMERSLACK).
 const TIMER_SLACK_NANOS: u64 = 1000;
 
-impl Turns {
-    fn worked(&mut self, packets: usize) {
-        self.looks = 0;
-        self.done += packets;
-        if self.done >= SHARE {
-            self.done = 0;
+impl IdleYield {
+    fn processed(&mut self, count: usize) {
+        self.empty_polls = 0;
+        self.packets += count;
+        if self.packets >= PACKETS_PER_YIELD {
+            self.packets = 0;
             std::thread::yield_now();
         }
     }
 
-    fn leave(&mut self) {
+    fn no_packets(&mut self) {
         let now = Instant::now();
-        self.looks = self.looks.saturating_add(1);
-        if self.looks >= LOOKS || self.crowded_until.is_some_and(|until| now < until) {
+        self.empty_polls = self.empty_polls.saturating_add(1);
+        if self.empty_polls >= POLLS_BEFORE_SLEEP || self.sleep_until.is_some_and(|until| now < until) {
             return std::thread::sleep(SLEEP);
         }
         std::thread::yield_now();
-        self.crowded_until = (now.elapsed() > TURN_MAX).then(|| {
-            // Of this thread alone, and where it is refused sleeps are longer.
-            let _usual = nix::sys::prctl::set_timerslack(TIMER_SLACK_NANOS);
-            now + CROWDED
+        self.sleep_until = (now.elapsed() > YIELD_MAX).then(|| {
+            // The slack is that of this thread. If the call fails, sleeps are longer.
+            let _result = nix::sys::prctl::set_timerslack(TIMER_SLACK_NANOS);
+            now + SLEEP_PERIOD
         });
     }
 }
 
-/// Exchanges the first six bytes of a frame with the next six.
-fn exchange_addresses(packet: &mut Mbuf) {
+/// Swaps the destination and the source MAC address of a frame.
+fn swap_addresses(packet: &mut Mbuf) {
     if let Some(addresses) = packet.head_mut().first_chunk_mut::<12>() {
         let (destination, source) = addresses.split_at_mut(6);
         destination.swap_with_slice(source);

@@ -1,124 +1,124 @@
-//! What a generator says: one JSON object a line.
+//! The output of the generator: one JSON object per line.
 
 use serde::{Deserialize, Serialize};
 
 use crate::latency::Summary;
 
-/// One line.
+/// A line of output.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Report {
-    /// Devices are open; commands are read from now on.
+    /// The devices are open; commands are read from now on.
     Ready(Ready),
-    /// All links are up, or one went down.
+    /// The state of the links has changed.
     Link {
-        /// True if all are up.
+        /// True if all links are up.
         up: bool,
     },
-    /// A part of a run.
+    /// An interval of a run.
     Interval(Interval),
-    /// A run is over, and the last packets are in.
+    /// The end of a run, after the last packets.
     End(End),
-    /// A command cannot be followed.
+    /// A command cannot be executed.
     Error {
-        /// Why.
+        /// The cause.
         message: String,
     },
 }
 
-/// What is ready.
+/// The properties of the program and its devices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ready {
-    /// The program's version.
+    /// The version of the program.
     pub version: String,
-    /// Packets in a cycle.
+    /// The number of packets in a cycle.
     pub packets: usize,
-    /// Flows among them.
+    /// The number of flows in a cycle.
     pub flows: usize,
-    /// Packets with room for a stamp; the others are counted and no more.
+    /// The number of packets with room for a stamp; the others are only counted.
     pub stampable: usize,
-    /// The device that sends.
+    /// The first device that sends.
     pub tx: String,
     /// The devices that receive.
     pub rx: Vec<String>,
-    /// True if its memory is in huge pages.
+    /// True if packet memory is in huge pages.
     pub huge_pages: bool,
 }
 
-/// What was counted since the run began.
+/// The counters since the start of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Packets that the device took.
+    /// Packets that the device accepted.
     pub sent: u64,
-    /// Size of them in bytes, without check sequence.
+    /// The size of these packets in bytes, without check sequence.
     pub sent_bytes: u64,
-    /// Packets that the device did not take: its queue, which is the switch's, was full. Offered, and lost.
+    /// Packets that the device did not accept, because its queue (that of the switch) was full. They count as lost.
     pub refused: u64,
-    /// Packets that were due and not offered: this program was away, or is too slow for the rate.
+    /// Packets that were due and not sent: the program was absent, or is too slow for the rate.
     pub missed: u64,
-    /// Packets of this run that came, second copies not counted.
+    /// Packets of this run that arrived, without duplicates.
     pub received: u64,
-    /// Second copies.
+    /// Duplicates of packets that had arrived before.
     pub duplicated: u64,
-    /// Packets that came after a later one of the same flow.
+    /// Packets that arrived after a later one of the same flow.
     pub reordered: u64,
-    /// Packets whose IPv4 header has a wrong checksum, or whose payload is not what was sent.
+    /// Packets with a wrong IPv4 header checksum, or another payload than the sent one.
     pub corrupted: u64,
     /// Packets of an earlier run.
     pub stale: u64,
-    /// Packets that nobody here sent, or whose stamp is gone.
+    /// Packets without a valid stamp.
     pub foreign: u64,
-    /// Of `received`, by device, in the order in which they were named; at most eight.
+    /// The share of each device in `received`, in the command of the command line; eight devices at most.
     pub received_by: [u64; 8],
-    /// How often this program did not look at its queues for longer than it should.
+    /// Absences: times without a poll of the queues that exceed the limit.
     pub absences: u64,
-    /// How long in all, nanoseconds.
+    /// The total duration of absences in nanoseconds.
     pub absent_ns: u64,
-    /// The longest of them, nanoseconds.
+    /// The longest absence in nanoseconds.
     pub absence_max_ns: u64,
 }
 
-/// A part of a run.
+/// An interval of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// Which run, from 1.
+    /// The number of the run, from 1.
     pub run: u64,
-    /// Seconds since it began.
+    /// The time since the start of the run, in seconds.
     pub at_s: f64,
-    /// Packets a second that were sent in this part.
+    /// The rate of sent packets in this interval, in packets per second.
     pub tx_pps: f64,
-    /// Packets a second that came in this part.
+    /// The rate of received packets in this interval, in packets per second.
     pub rx_pps: f64,
-    /// Latency of all packets that came in this part.
+    /// The latency of all packets that arrived in this interval.
     pub latency: Summary,
-    /// What was counted since the run began.
+    /// The counters since the start of the run.
     pub counters: Counters,
 }
 
-/// A run that is over.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct End {
-    /// Which run, from 1.
+    /// The number of the run, from 1.
     pub run: u64,
-    /// What was asked for, packets a second; none is flat out.
+    /// The requested rate in packets per second; `null` for `flat`.
     pub rate: Option<f64>,
-    /// How long packets were sent, seconds.
+    /// The time for which packets were sent, in seconds.
     pub seconds: f64,
-    /// Packets a second that the device took.
+    /// The rate of packets that the device accepted, in packets per second.
     pub tx_pps: f64,
-    /// Packets a second that came back: received over `seconds`.
+    /// The rate of received packets in packets per second: `received` over `seconds`.
     pub rx_pps: f64,
-    /// Packets that were offered (sent or refused) and did not come back. Where packets have no room for
-    /// stamps, second copies and foreign packets are not told from others.
+    /// Packets that were sent or refused, and did not arrive. Without stamps, duplicates and foreign packets count as
+    /// arrived.
     pub lost: u64,
-    /// What was counted.
+    /// The counters of the run.
     pub counters: Counters,
-    /// Latency of all stamped packets.
+    /// The latency of all stamped packets.
     pub latency: Summary,
-    /// Latency of those during whose journey this program looked at its queues all the time.
+    /// The latency of packets that were not in flight during an absence of the program.
     pub latency_attended: Summary,
-    /// Bars of a histogram of `latency`: up to so many nanoseconds, so many packets.
+    /// The histogram of `latency`: an upper bound in nanoseconds, and the number of packets.
     pub histogram: Vec<(u64, u64)>,
-    /// The same of `latency_attended`.
+    /// The histogram of `latency_attended`.
     pub histogram_attended: Vec<(u64, u64)>,
 }

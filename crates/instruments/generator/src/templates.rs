@@ -1,4 +1,4 @@
-//! The packets that are sent, over and over: made once, so that sending one is a copy and a stamp.
+//! The packets to send repeatedly, built once: sending one is a copy and a stamp.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,66 +9,66 @@ use pcap_file::pcap::PcapReader;
 use thiserror::Error;
 
 use crate::pattern::Pattern;
-use crate::stamp::Place;
+use crate::stamp::StampLocation;
 
-/// The longest frame that is taken, bytes.
+/// The longest frame in bytes.
 pub const FRAME_MAX: usize = 9_600;
-/// An Ethernet header.
+/// The shortest frame in bytes: an Ethernet header.
 const FRAME_MIN: usize = 14;
 
-/// Why there are no packets.
+/// Errors of the packets to send.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TemplateError {
     /// The file cannot be read.
     #[error("{}: {source}", .path.display())]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The file is no capture.
+    /// The file is not a capture file.
     #[error("{}: not a capture file (pcap): {reason}. To fix it: convert it, `editcap -F pcap IN OUT`", .path.display())]
     Format {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error of the parser.
         reason: String,
     },
-    /// A packet that cannot be sent.
-    #[error("packet {number} has {size} bytes; expected {FRAME_MIN} to {FRAME_MAX}, without check sequence")]
+    /// The packet is too short or too long.
+    #[error("packet {number} has {size} bytes: expected {FRAME_MIN} to {FRAME_MAX}, without check sequence")]
     Size {
-        /// Which one, from 1.
+        /// The number of the packet, from 1.
         number: usize,
-        /// Its bytes.
+        /// The size of the packet in bytes.
         size: usize,
     },
-    /// There is no packet.
-    #[error("there is no packet to send. To fix it: a capture file with packets, or --flows 1 or more")]
+    /// The list of packets is empty.
+    #[error("there is no packet to send. To fix it: give a capture file with packets, or --flows 1 or more")]
     Empty,
 }
 
-/// One packet.
+/// A packet to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Template {
     start: usize,
     size: u16,
-    /// Where its stamp goes; `None` if it has no room for one.
-    pub place: Option<Place>,
-    /// The number of its flow, from 0.
+    /// The location of the stamp; `None` if the packet has no room for one.
+    pub location: Option<StampLocation>,
+    /// The index of the flow.
     pub flow: u32,
 }
 
 impl Template {
-    /// Its bytes.
+    /// Returns the size of the packet in bytes.
     #[inline]
     pub fn size(&self) -> usize {
         usize::from(self.size)
     }
 }
 
-/// The packets, in the order in which they are sent.
+/// The packets, in the command of sending.
 #[derive(Debug, Clone)]
 pub struct Templates {
     bytes: Vec<u8>,
@@ -92,11 +92,11 @@ impl Templates {
             source,
         })?;
         let mut reader = PcapReader::new(BufReader::with_capacity(1 << 20, file)).map_err(format)?;
-        let mut maker = Maker::default();
+        let mut builder = TemplatesBuilder::default();
         while let Some(packet) = reader.next_packet() {
-            maker.add(&packet.map_err(format)?.data)?;
+            builder.add(&packet.map_err(format)?.data)?;
         }
-        maker.finish()
+        builder.finish()
     }
 
     /// Returns the packets of a pattern.
@@ -104,36 +104,36 @@ impl Templates {
     /// # Errors
     /// [`TemplateError`].
     pub fn from_pattern(pattern: &Pattern) -> Result<Templates, TemplateError> {
-        let mut maker = Maker::default();
-        pattern.frames().try_for_each(|frame| maker.add(&frame))?;
-        maker.finish()
+        let mut builder = TemplatesBuilder::default();
+        pattern.frames().try_for_each(|frame| builder.add(&frame))?;
+        builder.finish()
     }
 
-    /// How many packets.
+    /// Returns the number of packets.
     #[expect(clippy::len_without_is_empty, reason = "there is always one")]
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// How many flows.
+    /// Returns the number of flows.
     pub fn flows(&self) -> usize {
         self.flows
     }
 
-    /// Returns the bytes of the longest packet.
+    /// Returns the size of the longest packet in bytes.
     pub fn size_max(&self) -> usize {
         self.size_max
     }
 
-    /// How many packets have room for a stamp.
+    /// Returns the number of packets with room for a stamp.
     pub fn stampable(&self) -> usize {
         self.list
             .iter()
-            .filter(|template| template.place.is_some())
+            .filter(|template| template.location.is_some())
             .count()
     }
 
-    /// Returns the packet at a place below [`Templates::len`], and its bytes.
+    /// Returns the packet at an index below [`Templates::len`], and its bytes.
     #[inline]
     pub fn get(&self, index: usize) -> Option<(&Template, &[u8])> {
         let template = self.list.get(index)?;
@@ -143,14 +143,14 @@ impl Templates {
 }
 
 #[derive(Default)]
-struct Maker {
+struct TemplatesBuilder {
     bytes: Vec<u8>,
     list: Vec<Template>,
     flows: HashMap<Vec<u8>, u32>,
     size_max: usize,
 }
 
-impl Maker {
+impl TemplatesBuilder {
     fn add(&mut self, frame: &[u8]) -> Result<(), TemplateError> {
         if !(FRAME_MIN..=FRAME_MAX).contains(&frame.len()) {
             return Err(TemplateError::Size {
@@ -162,16 +162,16 @@ impl Maker {
         let flow = *self.flows.entry(flow_key(frame)).or_insert(next);
         let start = self.bytes.len();
         self.bytes.extend_from_slice(frame);
-        let place = Place::of(frame);
-        if let (Some(place), Some(copy)) = (place, self.bytes.get_mut(start..)) {
-            place.clear(copy);
+        let location = StampLocation::of(frame);
+        if let (Some(location), Some(copy)) = (location, self.bytes.get_mut(start..)) {
+            location.clear(copy);
         }
         self.size_max = self.size_max.max(frame.len());
         self.list.push(Template {
             start,
-            // At most FRAME_MAX, as checked above.
+            // The size is at most FRAME_MAX, as checked above.
             size: frame.len() as u16,
-            place,
+            location,
             flow,
         });
         Ok(())
@@ -190,7 +190,7 @@ impl Maker {
     }
 }
 
-/// What tells a flow from another: MAC addresses, the outermost tag, and the 5-tuple where there is one.
+/// Returns the bytes that identify the flow: MAC addresses, the outermost VLAN tag, and the 5-tuple if there is one.
 fn flow_key(frame: &[u8]) -> Vec<u8> {
     use millrace_wire::{Depth, L3, L4, Layers};
     let layers = Layers::parse(frame, Depth::L4);
@@ -261,17 +261,20 @@ mod tests {
         let templates = Templates::from_pcap(&path).unwrap();
         assert_eq!((templates.len(), templates.flows()), (6, 3));
         let (template, bytes) = templates.get(4).unwrap();
-        let end = template.place.unwrap().end();
+        let end = template.location.unwrap().end();
         assert_eq!(bytes[end..], frames[4][end..]);
         assert_eq!(bytes[..42], frames[4][..42]);
     }
 
     #[test]
     fn what_cannot_be_sent_is_refused_with_its_number() {
-        let mut maker = Maker::default();
-        maker.add(&[0; 60]).unwrap();
-        let error = maker.add(&[0; 10]).unwrap_err();
+        let mut builder = TemplatesBuilder::default();
+        builder.add(&[0; 60]).unwrap();
+        let error = builder.add(&[0; 10]).unwrap_err();
         assert!(error.to_string().starts_with("packet 2 has 10 bytes"), "{error}");
-        assert!(matches!(Maker::default().finish(), Err(TemplateError::Empty)));
+        assert!(matches!(
+            TemplatesBuilder::default().finish(),
+            Err(TemplateError::Empty)
+        ));
     }
 }

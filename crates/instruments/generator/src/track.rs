@@ -1,36 +1,37 @@
-//! What became of the packets of a run: which came, came twice, or came after a later one of their flow.
+//! Tracking of the packets of a run: received, duplicated, reordered.
 
-/// How many packets back a second copy is still recognised: a fifth of a second at five million a second.
+/// The distance in packets at which a duplicate is still recognised: a fifth of a second at five million packets per
+/// second.
 const WINDOW: u64 = 1 << 20;
 
-/// Follows the packets of one run.
+/// Tracks the packets of one run.
 #[derive(Debug, Clone)]
 pub struct Tracker {
-    /// One bit for each of the last [`WINDOW`] numbers up to `highest`.
+    /// One bit for each of the last [`WINDOW`] sequence numbers before `end`.
     seen: Box<[u64]>,
-    /// One more than the highest number that came; numbers start at 0.
+    /// The highest received sequence number plus one.
     end: u64,
-    /// For each flow one more than the highest number that came.
+    /// The highest received sequence number of each flow plus one.
     flows: Box<[u64]>,
-    /// What was seen.
+    /// The counters.
     pub counts: Counts,
 }
 
-/// What a [`Tracker`] counts.
+/// The counters of a [`Tracker`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets that came for the first time.
+    /// Packets that arrived for the first time.
     pub unique: u64,
-    /// Packets that had come before.
+    /// Packets that had arrived before.
     pub duplicated: u64,
-    /// Packets that came after a later one of the same flow.
+    /// Packets that arrived after a later one of the same flow.
     pub reordered: u64,
-    /// Packets so late that nobody knows whether they came before; they count as unique and as reordered.
+    /// Packets from before the window, which may be duplicates; they count as unique and as reordered.
     pub late: u64,
 }
 
 impl Tracker {
-    /// For packets of so many flows.
+    /// Returns a tracker for a number of flows.
     pub fn new(flows: usize) -> Tracker {
         Tracker {
             seen: vec![0; (WINDOW / 64) as usize].into_boxed_slice(),
@@ -40,7 +41,7 @@ impl Tracker {
         }
     }
 
-    /// Begins anew.
+    /// Resets the tracker.
     pub fn clear(&mut self) {
         self.seen.fill(0);
         self.flows.fill(0);
@@ -48,7 +49,7 @@ impl Tracker {
         self.counts = Counts::default();
     }
 
-    /// The packet of that number and flow came.
+    /// Records the arrival of a packet.
     #[inline]
     pub fn arrive(&mut self, seq: u64, flow: u32) {
         if seq >= self.end {
@@ -82,7 +83,7 @@ impl Tracker {
         ((seq % WINDOW / 64) as usize, 1 << (seq % 64))
     }
 
-    /// Forgets the numbers whose places the new ones take.
+    /// Clears the bits of the sequence numbers from the present end to `end`.
     #[inline]
     fn advance(&mut self, end: u64) {
         if end - self.end >= WINDOW {
@@ -147,7 +148,7 @@ mod tests {
             let (mut seen, mut highest) = (HashSet::new(), HashMap::new());
             let mut expected = Counts::default();
             for (seq, flow) in arrivals {
-                // A number belongs to one flow.
+                // A sequence number belongs to one flow.
                 let (seq, flow) = (u64::from(seq) << 8 | u64::from(flow), u32::from(flow));
                 tracker.arrive(seq, flow);
                 let reach = seen.iter().max().map_or(0, |highest: &u64| highest + 1).max(seq + 1);

@@ -174,7 +174,7 @@ impl Generator {
         };
         let mut command = Command::new(&program);
         if let Share::Ahead { every_us, for_us } = share {
-            command.arg("--rest").arg(format!("{every_us},{for_us}"));
+            command.arg("--sleep").arg(format!("{every_us},{for_us}"));
             // A sleep is no absence; what is longer than two of them is.
             command.arg("--absence-us").arg((2 * for_us + 30).to_string());
         }

@@ -1,4 +1,4 @@
-//! `millrace-generator` as a program.
+//! Tests of the program `millrace-generator`.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! The program as a whole, without huge pages: over a ring that is its own far end, and over memif to a second
-//! process that sends everything back.
+//! Tests of the whole program without huge pages: over a ring device, which loops packets back, and over memif to a
+//! second process that reflects packets.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers are tests too")]
 
@@ -100,7 +100,7 @@ fn what_is_sent_into_a_loop_comes_back_whole_and_in_order() {
     generator.say("start 20k 0.5");
     let end = generator.end();
     let counters = end.counters;
-    // A machine with other work is away now and then: what is missed is said, and everything adds up.
+    // A busy machine causes absences: missed packets are reported, and the counters add up.
     let due = counters.sent + counters.refused + counters.missed;
     assert!((9_500..=10_001).contains(&due), "{end:?}");
     assert!(counters.sent > 100, "{end:?}");
@@ -188,7 +188,7 @@ fn a_device_that_swallows_loses_everything() {
 
 #[test]
 fn packets_that_nobody_sent_are_counted_apart() {
-    // The device makes packets of buffers as it finds them, some of which still hold ours.
+    // The device sends buffers as they are, some of which still contain our packets.
     let mut generator = Generator::start(&["--tx", "net_null0,size=60", "--rate", "1k", "--seconds", "0.1"]);
     let counters = generator.end().counters;
     assert!(counters.foreign > 0, "{counters:?}");
@@ -207,7 +207,7 @@ fn wrong_lines_are_answered_and_change_nothing() {
     }
     generator.say("start 1k 0.1");
     assert!(generator.end().counters.sent > 0);
-    // Whoever started it goes away.
+    // The parent closes standard input.
     drop(generator.stdin.take());
     assert!(generator.status().success());
 }
