@@ -49,7 +49,7 @@ pub(crate) fn rest(bytes: &[u8]) {
     }
     let service = SERVICE.get_or_init(|| FakeService::new().expect("a service of fixed values"));
     // What is no path at all does not reach a handler.
-    let Ok((status, kind)) = service.ask(method, &path, content_type, body) else {
+    let Ok((status, kind)) = service.request(method, &path, content_type, body) else {
         return;
     };
     assert!(status < 500, "{method} {path} gave {status}");

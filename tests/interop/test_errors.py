@@ -59,14 +59,14 @@ def troubles(switch, *, count):
 
     status = wait_for("the configuration is applied", settled)
     assert status["state"] == ("degraded" if count else "settled"), status
-    assert len(status["troubles"]) == count, status
-    for trouble in status["troubles"]:
-        assert trouble["subject"] and trouble["message"], trouble
-        assert trouble["remedy"] and "tried again every" not in trouble["remedy"], trouble
+    assert len(status["problems"]) == count, status
+    for problem in status["problems"]:
+        assert problem["subject"] and problem["message"], problem
+        assert problem["remedy"] and "tried again every" not in problem["remedy"], problem
     text = switch.cli("show", "status")
-    for trouble in status["troubles"]:
-        assert trouble["message"] in text and f"to fix it: {trouble['remedy']}" in text
-    return {trouble["subject"]: (trouble["message"], trouble["remedy"]) for trouble in status["troubles"]}
+    for problem in status["problems"]:
+        assert problem["message"] in text and f"to fix it: {problem['remedy']}" in text
+    return {problem["subject"]: (problem["message"], problem["remedy"]) for problem in status["problems"]}
 
 
 @pytest.fixture

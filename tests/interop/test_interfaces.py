@@ -185,8 +185,8 @@ def test_an_interface_that_is_deleted_under_traffic_comes_back(tmp_path):
 def test_what_is_no_interface_is_said_with_the_next_step(tmp_path):
     with Millrace(tmp_path / "m", ports=[(1, "kernel:mr-nowhere")]) as switch:
         status = switch.rest.get(f"{switch.url}/status", timeout=5).json()
-        (trouble,) = status["troubles"]
-        assert "no interface `mr-nowhere`" in trouble["message"] and "ip -br link" in trouble["remedy"], trouble
+        (problem,) = status["problems"]
+        assert "no interface `mr-nowhere`" in problem["message"] and "ip -br link" in problem["remedy"], problem
 
 
 def test_cap_net_raw_is_enough_and_without_it_the_switch_says_so(tmp_path):
@@ -195,6 +195,6 @@ def test_cap_net_raw_is_enough_and_without_it_the_switch_says_so(tmp_path):
             switch = Millrace(tmp_path / f"m{troubled}", ports=[(1, "kernel:mr-k1")])
             switch.command = ["setpriv", f"--bounding-set={bounding}", f"--inh-caps={bounding}", *switch.command]
             with switch:
-                troubles = switch.rest.get(f"{switch.url}/status", timeout=5).json()["troubles"]
-                assert bool(troubles) == troubled, troubles
-                assert all("CAP_NET_RAW" in trouble["message"] + trouble["remedy"] for trouble in troubles), troubles
+                problems = switch.rest.get(f"{switch.url}/status", timeout=5).json()["problems"]
+                assert bool(problems) == troubled, problems
+                assert all("CAP_NET_RAW" in problem["message"] + problem["remedy"] for problem in problems), problems

@@ -65,7 +65,7 @@ def add_port(switch, number, device, mtu=9578):
 
 def settled(switch):
     status = switch.rest.get(f"{switch.url}/status", timeout=5).json()
-    assert not status["troubles"], status
+    assert not status["problems"], status
     return status["state"] == "settled"
 
 

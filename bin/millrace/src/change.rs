@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use millrace_api::client::{ChangeOptions, Client, ClientError};
-use millrace_api::view::{Change, Committed, Revision, Status, moment};
+use millrace_api::view::{Change, Committed, Revision, Status, format_utc};
 use millrace_model::Config;
 use serde::Serialize;
 
 use crate::cli::{Apply, Confirm, Diff, DiffFrom, Rollback, Wait, Why};
 use crate::output::{Session, author, say};
-use crate::show::{origin, troubles};
+use crate::show::{origin, problems};
 
-/// Exit status of a change that is committed, and of which something does not run.
+/// The exit status of a change that is committed but does not run completely.
 const NOT_RUNNING: u8 = 4;
 
-/// Time between two requests for the status while a change is waited for.
+/// The interval of status requests while a change is waited for.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
 fn options(why: &Why) -> ChangeOptions {
@@ -72,7 +72,7 @@ fn done(committed: &Committed) -> String {
     if let (Some(pending), false) = (committed.pending, committed.dry_run) {
         text += &format!(
             "rolled back at {} unless confirmed: millrace confirm {}\n",
-            moment(pending.deadline),
+            format_utc(pending.deadline),
             pending.revision
         );
     }
@@ -104,18 +104,18 @@ pub(crate) fn apply(session: &Session, what: &Apply) -> Result<ExitCode> {
     follow(session, committed, &what.wait)
 }
 
-/// A committed change and the status of the switch after it.
+/// A committed change, and the status of the switch after it.
 #[derive(Serialize)]
 struct Followed {
     #[serde(flatten)]
     committed: Committed,
-    /// The status when the wait ended; `null` if nobody waited or the daemon did not answer.
+    /// The status at the end of the wait; `null` without a wait or a response.
     status: Option<Status>,
 }
 
-/// Prints a committed change, waits until it runs, and prints what does not run.
+/// Prints a committed change, waits until it runs, and prints its problems.
 ///
-/// Returns [`NOT_RUNNING`] if something does not run, or if that is not known when the wait ends.
+/// Returns [`NOT_RUNNING`] if the change does not run completely, or if that is unknown at the end of the wait.
 fn follow(session: &Session, committed: Committed, wait: &Wait) -> Result<ExitCode> {
     if !session.json() {
         say(&done(&committed))?;
@@ -126,7 +126,7 @@ fn follow(session: &Session, committed: Committed, wait: &Wait) -> Result<ExitCo
         seconds => wait_for(session.client()?, number, seconds).map(Some),
     };
     let is_well = match &found {
-        Ok(Some(status)) => runs(status, number) && status.troubles.is_empty(),
+        Ok(Some(status)) => runs(status, number) && status.problems.is_empty(),
         Ok(None) => true,
         Err(_) => false,
     };
@@ -136,7 +136,7 @@ fn follow(session: &Session, committed: Committed, wait: &Wait) -> Result<ExitCo
     } else {
         say(&match found {
             Ok(None) => String::new(),
-            Ok(Some(status)) if runs(&status, number) => troubles(&status.troubles),
+            Ok(Some(status)) if runs(&status, number) => problems(&status.problems),
             Ok(Some(_)) => format!(
                 "revision {number} does not run after {} s: `millrace show status` shows its progress\n",
                 wait.wait
@@ -158,7 +158,7 @@ fn runs(status: &Status, revision: u64) -> bool {
     status.running_revision.is_some_and(|running| running >= revision)
 }
 
-/// Returns the state of the switch when the revision runs, or after `seconds`.
+/// Returns the status when the revision runs, or after `seconds`.
 fn wait_for(client: &Client, revision: u64, seconds: u64) -> Result<Status, ClientError> {
     let end = Instant::now() + Duration::from_secs(seconds);
     loop {

@@ -1,4 +1,4 @@
-//! `millrace flow` and `millrace port`: flow entries by hand, and counters set to zero.
+//! `millrace flow` and `millrace port`: flow entries of an operator, and counters that are reset.
 
 use std::io::Read;
 use std::path::Path;
@@ -12,11 +12,11 @@ use millrace_api::view::{
 use crate::cli::{Flow, FlowTexts, PortCommand};
 use crate::output::{Session, author};
 
-/// The most entries of one request. Additions are quick; a change or removal that is not strict looks at every
-/// entry of the bridge.
+/// The largest number of additions in one request.
 const ADDS_LEN: usize = 5000;
+/// The largest number of changes or removals in one request: one that is not strict compares every entry of the bridge.
 const SELECTS_LEN: usize = 100;
-/// The most bytes of entries in one request, well below the largest body that the daemon takes.
+/// The largest size of the entries in one request, in bytes; well below the daemon's limit for bodies.
 const REQUEST_SIZE: usize = 1 << 20;
 
 pub(crate) fn run(session: &Session, what: &Flow) -> Result<()> {
@@ -63,7 +63,7 @@ pub(crate) fn port(session: &Session, what: &PortCommand) -> Result<()> {
     })
 }
 
-/// A flow entry, and the place that it comes from.
+/// A flow entry and its location.
 struct Line {
     /// `FILE:LINE: `; empty for an argument.
     place: String,
@@ -146,7 +146,8 @@ fn request_len(lines: &[Line], len_max: usize) -> usize {
     fits.count().max(1)
 }
 
-/// Sends one request. If an entry is refused, the error names its place, and how many entries took effect before.
+/// Sends one request. If an entry is rejected, the error names its location, and the number of entries that took
+/// effect before.
 fn send(client: &Client, bridge: &str, mods: &FlowMods, lines: &[Line], sent: usize) -> Result<FlowModsDone> {
     let problem = match client.flow_mods(bridge, mods) {
         Ok(done) => return Ok(done),
@@ -178,7 +179,7 @@ fn entries(count: u64) -> String {
     format!("{count} {}", if count == 1 { "entry" } else { "entries" })
 }
 
-/// Returns what changed, in words.
+/// Returns the numbers of changed entries in words.
 fn told(done: FlowModsDone) -> String {
     let parts = [
         (done.added, "added"),

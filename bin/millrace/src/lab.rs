@@ -38,7 +38,7 @@ pub(crate) fn run(session: &Session, what: &cli::Lab) -> Result<ExitCode> {
             })?;
         }
         cli::Lab::Run { lab, host, command } => {
-            // Does not return: the command replaces this process.
+            // `exec` does not return: the command replaces this process.
             match Lab::open(lab.as_deref())?.exec(host, command)? {}
         }
         cli::Lab::Status { name } => {
@@ -46,7 +46,7 @@ pub(crate) fn run(session: &Session, what: &cli::Lab) -> Result<ExitCode> {
                 Some(name) => vec![Lab::open(Some(name))?.status()],
                 None => {
                     let names = Lab::names()?;
-                    // A lab that is incomplete, or that was removed meanwhile, has an error of its own.
+                    // A lab that is incomplete, or was removed meanwhile, is left out.
                     names
                         .iter()
                         .filter_map(|name| Some(Lab::open(Some(name)).ok()?.status()))
@@ -63,7 +63,7 @@ pub(crate) fn run(session: &Session, what: &cli::Lab) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Removes one lab, or all of them. Fails if there is none to remove; `--all` is content with none.
+/// Removes one lab, or all of them. Fails if the lab does not exist; `--all` succeeds without labs.
 fn down(name: Option<&str>, all: bool) -> Result<ExitCode> {
     let names = match name {
         Some(name) => vec![name.to_owned()],
@@ -82,7 +82,7 @@ fn down(name: Option<&str>, all: bool) -> Result<ExitCode> {
     }
     for name in names {
         let report = Lab::down(&name)?;
-        // Another process may remove one of them first.
+        // Another process may have removed the lab first.
         if !report.existed && !all {
             bail!("{}", missing(&name, &Lab::names()?));
         }

@@ -1,9 +1,11 @@
-//! The command line of the switch: every command asks the daemon over REST, or looks at this machine; none
-//! has DPDK in it.
+//! The command line of the switch. Every command sends REST requests to the daemon, or examines this machine. It does
+//! not link DPDK.
 
 #![forbid(unsafe_code)]
 
+mod bridges;
 mod capture;
+mod chain_edit;
 mod change;
 mod cli;
 mod doctor;

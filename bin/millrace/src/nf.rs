@@ -1,15 +1,16 @@
-//! `millrace nf`: the functions of chains. `millrace chain plan`: where they should run.
+//! `millrace nf`: the functions of chains. `millrace chain plan`: the workers that chains need.
 
-use anyhow::{Context, Result, anyhow, bail};
-use millrace_api::client::{ChangeOptions, Client};
+use anyhow::{Context, Result, anyhow};
+use millrace_api::client::Client;
 use millrace_api::view::{Chain, ChainHop};
 use millrace_builtin::CATALOGUE;
-use millrace_model::{Config, InstanceCount};
+use millrace_model::InstanceCount;
 use serde::Serialize;
 
+use crate::bridges::bridge_names;
+use crate::chain_edit::change_chain;
 use crate::cli::{ChainCommand, HopName, Nf, OfBridge, Plan};
-use crate::output::{Session, author, say};
-use crate::show::bridge_names;
+use crate::output::{Session, say};
 use crate::table::Table;
 
 pub(crate) fn run(session: &Session, what: &Nf) -> Result<()> {
@@ -44,7 +45,7 @@ pub(crate) fn chain(session: &Session, what: &ChainCommand) -> Result<()> {
     }
 }
 
-/// Chains of a bridge.
+/// The chains of a bridge.
 #[derive(Serialize)]
 struct OnBridge {
     bridge: String,
@@ -113,7 +114,7 @@ fn list(all: &[OnBridge]) -> String {
     format!("{table}{limited}{failures}{}", problems(all))
 }
 
-/// What a table of hops says that has no rows.
+/// Returns the text for a table without hops.
 fn none(all: &[OnBridge]) -> &'static str {
     match all.iter().all(|on| on.chains.is_empty()) {
         true => "there are no chains",
@@ -121,7 +122,7 @@ fn none(all: &[OnBridge]) -> &'static str {
     }
 }
 
-/// A line for each chain that is not what is configured, with the reason.
+/// Returns a line for each chain that does not run as configured, with the reason.
 fn problems(all: &[OnBridge]) -> String {
     let chains = all
         .iter()
@@ -132,7 +133,7 @@ fn problems(all: &[OnBridge]) -> String {
     chains.filter_map(line).collect()
 }
 
-/// How a chain is not what is configured, and why.
+/// Returns the reason why a chain does not run as configured.
 fn problem(chain: &Chain) -> Option<String> {
     let how = match chain.state.as_str() {
         "down" => "does not run",
@@ -141,7 +142,8 @@ fn problem(chain: &Chain) -> Option<String> {
     (!chain.problem.is_empty()).then(|| format!("{how}: {}", chain.problem))
 }
 
-/// What functions of a hop may use, and what sees to that; and a line for each limit that should be held otherwise.
+/// Returns the limits of a hop's functions with the mechanisms that enforce them, and a line for each limit that is
+/// not enforced as it should be.
 fn limits(chain: &Chain, hop: &ChainHop) -> String {
     if hop.limits.is_empty() {
         return String::new();
@@ -199,14 +201,14 @@ fn stats(all: &[OnBridge]) -> String {
     format!("{table}{more}{}", problems(all))
 }
 
-/// What can be named in a chain.
+/// The description of a built-in function.
 #[derive(Serialize)]
 struct About {
     name: &'static str,
     about: &'static str,
     settings: Vec<(&'static str, &'static str)>,
     counters: &'static [&'static str],
-    /// True if it only reads packets.
+    /// True if the function does not change packets.
     only_reads: bool,
 }
 
@@ -258,63 +260,30 @@ fn change(
     })
 }
 
-/// Changes a chain in the configuration.
-pub(crate) fn change_chain(
-    session: &Session,
-    bridge: &str,
-    chain: &str,
-    why: &str,
-    change: impl FnOnce(&mut millrace_model::Chain) -> Result<()>,
-) -> Result<()> {
-    let client = session.client()?;
-    let (json, revision) = client.config()?;
-    let mut config = Config::from_json(&json)
-        .map_err(|errors| anyhow::anyhow!("the daemon's configuration:\n{errors}"))?;
-    let wanted = config
-        .bridges
-        .iter_mut()
-        .filter(|held| held.name.as_str() == bridge)
-        .flat_map(|bridge| &mut bridge.chains)
-        .find(|held| held.name.as_str() == chain);
-    let Some(wanted) = wanted else {
-        bail!("{bridge} {chain}: no such chain is configured");
-    };
-    change(wanted)?;
-    let options = ChangeOptions {
-        author: author(),
-        comment: why.to_owned(),
-        ..ChangeOptions::default()
-    };
-    let committed = client.replace_config(&config.to_json(), Some(revision), &options)?;
-    session.print(&committed, |committed| {
-        format!("revision {}\n", committed.revision.number)
-    })
-}
-
-/// What a chain needs at a rate.
+/// The cost of a chain at a rate, and the workers that it needs.
 #[derive(Serialize)]
 struct Placement {
     chain: String,
-    /// Nanoseconds of all hops together.
+    /// The time of all hops for a packet, in nanoseconds.
     nanos_per_packet: f64,
     packets_per_second: f64,
     cores: f64,
     lanes: u32,
     lanes_now: u32,
-    /// Hops whose neighbours could work beside them.
+    /// Pairs of adjacent hops that could form a parallel group.
     parallel: Vec<(String, String)>,
     not_measured: Vec<String>,
-    /// Why it does not run, or runs as it was before the last change.
+    /// The reason why the chain does not run as configured.
     problem: Option<String>,
 }
 
-/// How much of a core its worker may spend on the functions: the switch needs the rest.
+/// The share of a core that functions may use; the switch needs the rest.
 const SHARE: f64 = 0.7;
 
 fn plan(session: &Session, wanted: &Plan) -> Result<()> {
     let client = session.client()?;
     let rate = wanted.rate.bps() as f64;
-    // On the wire a frame is 24 bytes longer: preamble, check sequence, gap.
+    // A frame takes 24 bytes more on the wire: frame check sequence, preamble and inter-packet gap.
     let packets_per_second = rate / (8.0 * f64::from(wanted.frame.checked_add(24).context("--frame")?));
     let mut plans = Vec::new();
     for on in all(client, &wanted.of)? {
@@ -359,7 +328,7 @@ fn plan(session: &Session, wanted: &Plan) -> Result<()> {
 
 fn place(chain: &Chain, packets_per_second: f64) -> Placement {
     let measured = chain.hops.iter().filter_map(|hop| hop.nanos_per_packet);
-    // The sum of nothing would be -0.
+    // `sum` of an empty iterator is -0.
     let nanos = measured.fold(0.0, |sum, nanos| sum + nanos);
     let cores = nanos * 1e-9 * packets_per_second;
     let kind = |hop: &ChainHop| CATALOGUE.find(&hop.function).ok();

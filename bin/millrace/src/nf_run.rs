@@ -1,4 +1,4 @@
-//! `millrace nf run`: a function in front of a capture file, without a switch; or in a chain that runs.
+//! `millrace nf run`: runs a function over a capture file without a switch, or as a hop of a running chain.
 
 use std::fs::File;
 use std::path::Path;
@@ -13,13 +13,13 @@ use millrace_wire::Frame;
 use pcap_file::pcap::{PcapPacket, PcapReader, PcapWriter};
 use serde::Serialize;
 
+use crate::chain_edit::change_chain;
 use crate::cli::Run;
-use crate::nf::change_chain;
 use crate::output::Session;
 
-/// Packets of a burst.
+/// The number of packets in a burst.
 const BURST: usize = 64;
-/// How often a function is told of the time.
+/// The interval of the function's `tick` calls.
 const TICK: millrace_types::Duration = millrace_types::Duration::from_millis(100);
 
 pub(crate) fn run(session: &Session, wanted: &Run) -> Result<()> {
@@ -29,7 +29,7 @@ pub(crate) fn run(session: &Session, wanted: &Run) -> Result<()> {
     }
 }
 
-/// What became of the packets of a file.
+/// The numbers of packets by verdict, and the function's counters.
 #[derive(Serialize, Default)]
 struct Outcome {
     packets: u64,
@@ -109,7 +109,7 @@ fn offline(session: &Session, wanted: &Run, file: &Path) -> Result<()> {
     })
 }
 
-/// Puts a hop into a chain that is configured: before the hop that is named, or at the end.
+/// Inserts a hop into a configured chain: before the given hop, or at the end.
 fn in_chain(session: &Session, wanted: &Run) -> Result<()> {
     let (Some(bridge), Some(chain), Some(name)) = (&wanted.bridge, &wanted.chain, &wanted.hop) else {
         anyhow::bail!("expected --read FILE, or a bridge, a chain and a hop: --bridge, --chain, --hop");

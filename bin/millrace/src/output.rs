@@ -1,4 +1,4 @@
-//! The connection to the daemon, the output, and the form of failures.
+//! The connection to the daemon, the output, and the failures.
 
 use std::cell::OnceCell;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use crate::cli::Global;
 use crate::table::Table;
 use crate::token;
 
-/// The exit status if the daemon does not answer.
+/// The exit status if the daemon does not respond.
 const UNREACHABLE: u8 = 3;
 
 /// One run of the program.
@@ -40,7 +40,7 @@ impl Session {
         &self.global.api
     }
 
-    /// Returns the client of the daemon, which is made when it is first needed.
+    /// Returns the client of the daemon, which is created on first use.
     pub(crate) fn client(&self) -> Result<&Client> {
         if self.client.get().is_none() {
             let token = match &self.global.token_file {
@@ -98,7 +98,7 @@ pub(crate) fn author() -> String {
     let uid = rustix::process::getuid().as_raw().to_string();
     let named = || {
         let users = std::fs::read_to_string("/etc/passwd").ok()?;
-        // NAME:PASSWORD:UID:…
+        // A line of passwd(5): NAME:PASSWORD:UID:…
         let user = users.lines().find(|line| line.split(':').nth(2) == Some(&uid))?;
         Some(user.split(':').next()?.to_owned())
     };
@@ -116,7 +116,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Returns the failure that `error` is to the user. A closed pipe at the output is none.
+    /// Returns the failure for an error. A closed pipe at the output is not a failure.
     pub(crate) fn of(error: &anyhow::Error) -> Failure {
         let failure = |message: String, remedy: Option<String>, code| Failure {
             message,
@@ -143,7 +143,7 @@ impl Failure {
                     access over TCP with a token";
                 failure(told, Some(remedy.to_owned()), 1)
             }
-            Some(ClientError::Foreign { .. }) => {
+            Some(ClientError::NotMillrace { .. }) => {
                 let remedy =
                     "something else answers there; say where millraced does with --api URL or MILLRACE_API";
                 failure(told, Some(remedy.to_owned()), UNREACHABLE)

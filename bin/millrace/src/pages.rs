@@ -1,4 +1,4 @@
-//! Completions, man pages and docs/cli.md, made from the definitions in cli.rs.
+//! Completions, man pages and docs/cli.md, generated from the definitions in `cli`.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub(crate) fn completions(shell: Shell) -> Result<()> {
     say(&String::from_utf8_lossy(&text))
 }
 
-/// Writes `millrace.1`, `millrace-show.1` and so on.
+/// Writes `millrace.1`, `millrace-show.1` and so on to `dir`.
 pub(crate) fn man(dir: &Path) -> Result<()> {
     std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     clap_mangen::generate_to(Cli::command(), dir)
@@ -58,8 +58,8 @@ mod tests {
         let mut command = Cli::command().term_width(100);
         command.build();
         let mut text =
-            "# The command line\n\n<!-- Written by `MILLRACE_BLESS=1 cargo test -p millrace docs`; \
-            edit bin/millrace/src/cli.rs instead. -->\n\n"
+            "# The command line\n\n<!-- Written by `MILLRACE_BLESS=1 cargo test -p millrace pages`; \
+            edit bin/millrace/src/cli/ instead. -->\n\n"
                 .to_owned();
         help(&mut command, "millrace", &mut text);
         let text = text.trim_end().to_owned() + "\n";
@@ -70,7 +70,7 @@ mod tests {
         let written = std::fs::read_to_string(&path).unwrap_or_default();
         assert!(
             written == text,
-            "docs/cli.md is not what cli.rs says: MILLRACE_BLESS=1 cargo test -p millrace docs"
+            "docs/cli.md does not follow src/cli/: run MILLRACE_BLESS=1 cargo test -p millrace pages"
         );
     }
 

@@ -1,4 +1,4 @@
-//! `millrace show`: what is configured and what runs.
+//! `millrace show`: the desired and the running state.
 
 mod flows;
 mod queues;
@@ -8,10 +8,11 @@ use std::fmt::Display;
 
 use anyhow::Result;
 use millrace_api::client::{Client, ClientError};
-use millrace_api::view::{self, moment};
+use millrace_api::view::{self, format_utc};
 use millrace_model::Config;
 use serde::Serialize;
 
+use crate::bridges::bridge_names;
 use crate::cli::{OfBridge, Show};
 use crate::human::{bps, or_dash, port, short, span};
 use crate::output::{Session, say};
@@ -39,14 +40,6 @@ pub(crate) fn run(session: &Session, what: &Show) -> Result<()> {
         Show::Macs(of) => per_bridge(session, of, Client::macs, macs),
         Show::Config { revision, full } => config(session, *revision, *full),
         Show::History { limit } => session.print(&client.revisions((*limit).into())?, history),
-    }
-}
-
-/// Returns the names of the selected bridges.
-pub(crate) fn bridge_names(client: &Client, of: &OfBridge) -> Result<Vec<String>, ClientError> {
-    match &of.bridge {
-        Some(name) => Ok(vec![name.clone()]),
-        None => Ok(client.bridges()?.into_iter().map(|bridge| bridge.name).collect()),
     }
 }
 
@@ -138,10 +131,10 @@ impl Status {
             lines.push(format!(
                 "revision {} is rolled back at {} unless `millrace confirm` is run before",
                 pending.revision,
-                moment(pending.deadline)
+                format_utc(pending.deadline)
             ));
         }
-        lines.extend(status.troubles.iter().map(trouble));
+        lines.extend(status.problems.iter().map(problem));
         if !status.restart_needed_for.is_empty() {
             lines.push(format!(
                 "a restart of millraced is needed for {}",
@@ -152,16 +145,16 @@ impl Status {
     }
 }
 
-fn trouble(trouble: &view::Trouble) -> String {
+fn problem(problem: &view::StatusProblem) -> String {
     format!(
         "! {}: {}\n  to fix it: {}",
-        trouble.subject, trouble.message, trouble.remedy
+        problem.subject, problem.message, problem.remedy
     )
 }
 
 /// Returns the differences between the desired and the running state as `show status` prints them.
-pub(crate) fn troubles(list: &[view::Trouble]) -> String {
-    list.iter().map(|item| trouble(item) + "\n").collect()
+pub(crate) fn problems(list: &[view::StatusProblem]) -> String {
+    list.iter().map(|item| problem(item) + "\n").collect()
 }
 
 fn bridges(list: &[view::Bridge]) -> Table {
@@ -203,7 +196,7 @@ fn port_state(port: &view::Port) -> &'static str {
     }
 }
 
-/// Returns the ports, and below them what would mend those that break checksums.
+/// Returns the table of ports, followed by advice for ports that forward partial checksums.
 fn advised_ports(list: &[view::Port]) -> String {
     let mut text = ports(list).to_string();
     for line in crate::doctor::advice(list) {
@@ -255,7 +248,7 @@ fn ports(list: &[view::Port]) -> Table {
             or_dash(given.driver.as_ref()),
             given.rx_queues.to_string(),
             or_dash(given.rss.as_ref()),
-            // RETA buckets of each worker.
+            // The numbers of RETA buckets, by worker.
             or_dash((!given.spread.is_empty()).then(|| {
                 let buckets: Vec<_> = given.spread.iter().map(ToString::to_string).collect();
                 buckets.join("/")
@@ -487,7 +480,7 @@ fn config(session: &Session, revision: Option<u64>, full: bool) -> Result<()> {
     if session.json() {
         return session.print(&json, |_| String::new());
     }
-    // A configuration is shown even if a function would refuse its settings.
+    // A configuration is shown even if a function rejects its settings.
     let config: Config = serde_json::from_value(json)?;
     say(&if full {
         config.to_toml_full()
@@ -519,7 +512,7 @@ fn history(revisions: &view::Revisions) -> String {
         let note = if waits { " (waits to be confirmed)" } else { "" };
         table.row([
             given.number.to_string(),
-            moment(given.time),
+            format_utc(given.time),
             given.author.clone(),
             origin(given.origin) + note,
             given.comment.replace('\n', " "),

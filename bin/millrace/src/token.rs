@@ -1,4 +1,4 @@
-//! The token that a daemon on this machine has generated.
+//! The token that a daemon on this machine generated.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt as _;
@@ -6,8 +6,8 @@ use std::path::Path;
 
 use millrace_model::System;
 
-/// Returns the generated token of the daemon that serves `url`, if that is a loopback address where only root or the
-/// owner of the token listens: a program of somebody else that took the port while the daemon is down learns nothing.
+/// Returns the generated token for `url`, if that is a loopback address on which only root or the token's owner
+/// listens. Another user's program that took the port while the daemon is down therefore does not get the token.
 pub(crate) fn of_this_machine(url: &str) -> Option<String> {
     let address = loopback(url)?;
     let path = System::default().state_dir.join(millrace_api::TOKEN_FILE);
@@ -24,8 +24,8 @@ fn first_line(path: &Path) -> Option<String> {
     text.lines().next().map(|line| line.trim().to_owned())
 }
 
-/// Returns the address in `http://127.0.0.1:8080` or `http://localhost:8080`, if it is a loopback address. An `https`
-/// address has a token of the operator's, which is not looked for.
+/// Returns the address in `http://127.0.0.1:8080` or `http://localhost:8080`, if it is a loopback address. For an
+/// `https` address the operator configures the token.
 fn loopback(url: &str) -> Option<SocketAddr> {
     let authority = url.strip_prefix("http://")?.trim_end_matches('/');
     let authority = match authority.strip_prefix("localhost") {
@@ -39,11 +39,11 @@ fn loopback(url: &str) -> Option<SocketAddr> {
     address.ip().is_loopback().then_some(address)
 }
 
-/// Returns the users who listen on a TCP port of any address (proc(5), `/proc/net/tcp`).
+/// Returns the users that listen on a TCP port of any address (proc(5), `/proc/net/tcp`).
 fn listeners(port: u16) -> Vec<u32> {
     const LISTEN: &str = "0A";
     let of_line = |line: &str| {
-        // sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid …
+        // The columns: sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid …
         let mut words = line.split_ascii_whitespace();
         let (_, local_port) = words.nth(1)?.rsplit_once(':')?;
         let is_listening = words.nth(1)? == LISTEN;

@@ -1,4 +1,4 @@
-//! `millrace trace`: a packet's way through tables and chains.
+//! `millrace trace`: the processing of a packet in tables and chains.
 
 use anyhow::Result;
 use millrace_api::view::{Matched, Trace, TraceLiveRequest, TraceRequest};

@@ -1,5 +1,5 @@
-//! `millrace watch`: live rates. On a terminal, one screen that is redrawn at each reading, until `q`; elsewhere,
-//! one table after the other.
+//! `millrace watch`: live rates. On a terminal the screen is redrawn with each reading, until `q`; otherwise the
+//! tables follow each other.
 
 use std::collections::HashMap;
 use std::io::{self, IsTerminal, Read, Write};
@@ -12,13 +12,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use serde::Serialize;
 
+use crate::bridges::bridge_names;
 use crate::cli::{OfBridge, Watch};
 use crate::human::{bps, port, short};
 use crate::output::{Session, say};
-use crate::show::{bridge_names, dropped, workers};
+use crate::show::{dropped, workers};
 use crate::table::Table;
 
-/// One reading.
+/// A reading of all ports, workers and drop reasons.
 #[derive(Serialize)]
 struct Look {
     ports: Vec<Port>,
@@ -48,7 +49,7 @@ impl Watcher {
         for port in &mut ports {
             let key = (port.bridge.clone(), port.name.clone());
             let before = self.ports.insert(key, (port.rx, port.tx));
-            // The first reading has the rates of the daemon.
+            // The first reading has the rates that the daemon measured.
             if let (Some((rx, tx)), Some(seconds)) = (before, seconds.filter(|seconds| *seconds > 0.0)) {
                 port.rates = Some(rates(seconds, (rx, tx), (port.rx, port.tx)));
             }
@@ -118,7 +119,7 @@ pub(crate) fn run(session: &Session, what: &Watch) -> Result<()> {
         ports: HashMap::new(),
         drops: HashMap::new(),
     };
-    // The first reading fails if the daemon does not answer, before the terminal changes its mode.
+    // The first reading fails if the daemon does not respond, before the terminal mode changes.
     let mut look = watcher.look(client, &what.of)?;
     let screen = if session.json() || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         None

@@ -81,7 +81,7 @@ async fn serve<B: Backend>(switch: Arc<Switch<B>>, start: &Start, live: Arc<Live
     let api = match config.api.enabled {
         false => None,
         true => {
-            let settings = Settings::of(&config.api, start.state_dir())?;
+            let settings = Settings::from_config(&config.api, start.state_dir())?;
             Some(Bound::bind(settings, live, store.clone()).await?)
         }
     };

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::{Context, Error, Result, anyhow};
-use millrace_api::view::moment;
+use millrace_api::view::format_utc;
 use millrace_model::{Change, ChangeKind, Config, System, diff};
 use millrace_store::{FileImport, Note, Revision, RevisionNo, Store, UnixTime};
 
@@ -209,7 +209,7 @@ fn line(revision: &Revision) -> String {
     let line = format!(
         "\n    {:>4}  {}  {}  {what}",
         revision.number,
-        moment(revision.time.0),
+        format_utc(revision.time.0),
         revision.author
     );
     line.trim_end().to_owned()

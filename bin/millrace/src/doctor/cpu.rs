@@ -1,8 +1,9 @@
-//! The processor: what DPDK needs of it, how many cores there are, and whether they change their speed.
+//! Checks of the processor: instructions, time-stamp counter, cores, clock governor.
 
-use super::{Finding, Machine};
+use super::finding::Finding;
+use super::machine::Machine;
 
-/// What DPDK of the distributions is compiled for on x86-64 (`cpu_instruction_set=corei7`).
+/// The instruction sets for which distributions compile DPDK on x86-64 (`cpu_instruction_set=corei7`).
 const NEEDED: [&str; 3] = ["ssse3", "sse4_1", "sse4_2"];
 
 pub(super) fn instructions(machine: &Machine) -> Finding {
@@ -73,8 +74,8 @@ pub(super) fn governor(machine: &Machine) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict;
-    use super::super::tests::machine;
+    use super::super::finding::Verdict;
+    use super::super::machine::tests::machine;
     use super::*;
 
     #[test]

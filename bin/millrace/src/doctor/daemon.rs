@@ -1,10 +1,10 @@
-//! The daemon: whether it answers, and what it says of itself.
+//! Check of the daemon: it responds, and reports its problems.
 
 use millrace_api::client::ClientError;
 use millrace_api::view::Reconciliation;
 use millrace_types::Causes;
 
-use super::Finding;
+use super::finding::Finding;
 use crate::output::Session;
 
 pub(super) fn answers(session: &Session) -> Finding {
@@ -21,18 +21,18 @@ pub(super) fn answers(session: &Session) -> Finding {
             ),
         ),
         Ok((version, status)) => {
-            let trouble = |trouble: &millrace_api::view::Trouble| {
+            let problem = |problem: &millrace_api::view::StatusProblem| {
                 format!(
                     "{}: {} (to fix it: {})",
-                    trouble.subject, trouble.message, trouble.remedy
+                    problem.subject, problem.message, problem.remedy
                 )
             };
-            let troubles: Vec<String> = status.troubles.iter().map(trouble).collect();
+            let problems: Vec<String> = status.problems.iter().map(problem).collect();
             let found = format!("{} answers, but not all runs as configured", version.version);
-            let remedy = if troubles.is_empty() {
+            let remedy = if problems.is_empty() {
                 "it is being changed: look again".to_owned()
             } else {
-                troubles.join("\n")
+                problems.join("\n")
             };
             Finding::note(SUBJECT, found, remedy)
         }

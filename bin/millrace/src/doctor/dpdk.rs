@@ -1,8 +1,9 @@
-//! DPDK: whether its libraries are here, in a version that Millrace knows, and its drivers with them.
+//! Checks of DPDK: its libraries in a supported version, and its drivers.
 
-use super::{Finding, Machine};
+use super::finding::Finding;
+use super::machine::Machine;
 
-/// Where distributions keep libraries.
+/// The directories in which distributions install libraries.
 const DIRECTORIES: [&str; 5] = [
     "usr/lib/x86_64-linux-gnu",
     "usr/lib/aarch64-linux-gnu",
@@ -11,12 +12,12 @@ const DIRECTORIES: [&str; 5] = [
     "usr/local/lib64",
 ];
 
-/// The versions of the binary interface that Millrace is built against, with the releases that have them.
+/// The ABI versions that Millrace supports, with their DPDK releases.
 const KNOWN: [(u32, &str); 3] = [(23, "22.11"), (24, "23.11"), (25, "24.11")];
 
 const INSTALL: &str = "sudo apt-get install dpdk libdpdk-dev";
 
-/// Drivers that configurations name most, and what each is for.
+/// The drivers that configurations name most, with their purposes.
 const DRIVERS: [(&str, &str); 6] = [
     ("af_xdp", "interfaces of the kernel"),
     (
@@ -29,7 +30,7 @@ const DRIVERS: [(&str, &str); 6] = [
     ("pcap", "capture files"),
 ];
 
-/// Returns the directory with the library and its versions.
+/// Returns the directory with the library, and the installed versions.
 fn installed(machine: &Machine) -> Option<(&'static str, Vec<u32>)> {
     DIRECTORIES.into_iter().find_map(|directory| {
         let names = machine.list(directory);
@@ -109,8 +110,8 @@ pub(super) fn drivers(machine: &Machine) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict;
-    use super::super::tests::machine;
+    use super::super::finding::Verdict;
+    use super::super::machine::tests::machine;
     use super::*;
 
     #[test]

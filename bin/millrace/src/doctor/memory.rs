@@ -1,14 +1,15 @@
-//! Huge pages: whether the daemon has them, or can have them when it starts.
+//! Check of huge pages: the daemon has them, or can reserve them at its start.
 //!
-//! `millraced` reserves the pages that it lacks, and gives them back when it ends (`millrace_dpdk::hugepages`). Pages in
-//! use are therefore nothing that is missing, and a machine without free pages is as it should be.
+//! `millraced` reserves the pages that it lacks, and frees them when it ends (`millrace_dpdk::hugepages`). Pages in
+//! use therefore do not count as missing, and a machine without free pages is fine if it has free memory.
 
 use millrace_api::view::Version;
 
-use super::{Finding, Machine};
+use super::finding::Finding;
+use super::machine::Machine;
 
 const SUBJECT: &str = "huge pages";
-/// The memory of the daemon unless configured otherwise (`system.memory_mib`), KiB.
+/// The default memory of the daemon in KiB (`system.memory_mib`).
 const WANTED_KIB: u64 = 512 << 10;
 
 fn field(meminfo: &str, name: &str) -> Option<u64> {
@@ -18,7 +19,7 @@ fn field(meminfo: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Checks the huge pages of the machine. `daemon` is what the running daemon says of itself.
+/// Checks the huge pages. `daemon` is the version information of the running daemon, if one responds.
 pub(super) fn huge_pages(machine: &Machine, daemon: Option<&Version>) -> Finding {
     let meminfo = machine.read("proc/meminfo").unwrap_or_default();
     let (Some(total), Some(free), Some(size_kib)) = (
@@ -57,7 +58,7 @@ pub(super) fn huge_pages(machine: &Machine, daemon: Option<&Version>) -> Finding
     if missing == 0 {
         return Finding::good(SUBJECT, found);
     }
-    // The daemon reserves at most nine tenths of what the kernel calls available.
+    // The daemon reserves at most nine tenths of the available memory.
     let available_kib = field(&meminfo, "MemAvailable").unwrap_or(0) / 10 * 9;
     if missing * size_kib <= available_kib {
         return Finding::good(
@@ -77,8 +78,8 @@ pub(super) fn huge_pages(machine: &Machine, daemon: Option<&Version>) -> Finding
 mod tests {
     use millrace_api::view::Dpdk;
 
-    use super::super::Verdict;
-    use super::super::tests::machine;
+    use super::super::finding::Verdict;
+    use super::super::machine::tests::machine;
     use super::*;
 
     fn meminfo(available_mib: u64, total: u64, free: u64) -> String {

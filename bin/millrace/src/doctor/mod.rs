@@ -1,122 +1,29 @@
-//! `millrace doctor`: what keeps a switch from running well on this machine, and the command that mends it.
+//! `millrace doctor`: checks of this machine, each with the command that corrects a problem.
 //!
-//! Every check reads files under a root directory, so that tests show it machines of any kind. A finding is
-//! `bad` if the switch cannot run so, a `note` if it runs with less, `good` otherwise.
+//! A check reads files below a root directory only, so that tests can give it any machine. A finding is `bad` if the
+//! switch cannot run, a `note` if it runs with restrictions, `good` otherwise.
 
 mod cpu;
 mod daemon;
 mod dpdk;
+mod finding;
+mod machine;
 mod memory;
 mod network;
 mod offloads;
 mod rights;
 
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
 use millrace_api::view::Version;
-use serde::Serialize;
 
 pub(crate) use offloads::advice;
 
+use finding::{Finding, Verdict};
+use machine::Machine;
+
 use crate::output::Session;
-
-/// How bad it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Verdict {
-    /// As it should be.
-    Good,
-    /// The switch runs, with less.
-    Note,
-    /// The switch cannot run so.
-    Bad,
-}
-
-/// What one check found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Finding {
-    /// What was checked.
-    subject: &'static str,
-    verdict: Verdict,
-    /// What was found.
-    found: String,
-    /// What it means, and the command that mends it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    remedy: Option<String>,
-}
-
-impl Finding {
-    fn good(subject: &'static str, found: impl Into<String>) -> Finding {
-        Finding {
-            subject,
-            verdict: Verdict::Good,
-            found: found.into(),
-            remedy: None,
-        }
-    }
-
-    fn note(subject: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
-        Finding {
-            subject,
-            verdict: Verdict::Note,
-            found: found.into(),
-            remedy: Some(remedy.into()),
-        }
-    }
-
-    fn bad(subject: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
-        Finding {
-            subject,
-            verdict: Verdict::Bad,
-            found: found.into(),
-            remedy: Some(remedy.into()),
-        }
-    }
-}
-
-/// A machine, as its files describe it.
-struct Machine {
-    root: PathBuf,
-}
-
-impl Machine {
-    /// Returns the machine that this runs on.
-    fn this() -> Machine {
-        Machine {
-            root: PathBuf::from("/"),
-        }
-    }
-
-    /// Returns the text of a file; `None` if it cannot be read.
-    fn read(&self, path: &str) -> Option<String> {
-        std::fs::read_to_string(self.root.join(path)).ok()
-    }
-
-    fn exists(&self, path: &str) -> bool {
-        self.root.join(path).exists()
-    }
-
-    /// Returns the names in a directory, sorted; none if it cannot be read.
-    fn list(&self, path: &str) -> Vec<String> {
-        let entries = std::fs::read_dir(self.root.join(path))
-            .into_iter()
-            .flatten()
-            .flatten();
-        let mut names: Vec<String> = entries
-            .filter_map(|entry| entry.file_name().into_string().ok())
-            .collect();
-        names.sort();
-        names
-    }
-
-    /// Returns the last part of what a link points to.
-    fn link_target(&self, path: &str) -> Option<String> {
-        let target = std::fs::read_link(self.root.join(path)).ok()?;
-        Some(Path::new(&target).file_name()?.to_str()?.to_owned())
-    }
-}
 
 pub(crate) fn run(session: &Session) -> Result<ExitCode> {
     let machine = Machine::this();
@@ -133,7 +40,7 @@ pub(crate) fn run(session: &Session) -> Result<ExitCode> {
     })
 }
 
-/// Examines the machine; `daemon` is what the running daemon says of itself.
+/// Runs all checks. `daemon` is the version information of the running daemon, if one responds.
 fn examine(machine: &Machine, daemon: Option<&Version>) -> Vec<Finding> {
     [
         cpu::instructions(machine),
@@ -187,23 +94,7 @@ fn text(findings: &[Finding]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A machine of these files; a target that begins with `->` is a link.
-    pub(super) fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Machine) {
-        let dir = tempfile::tempdir().unwrap();
-        for (path, content) in files {
-            let path = dir.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            match content.strip_prefix("->") {
-                Some(target) => std::os::unix::fs::symlink(target, path).unwrap(),
-                None => std::fs::write(path, content).unwrap(),
-            }
-        }
-        let machine = Machine {
-            root: dir.path().to_owned(),
-        };
-        (dir, machine)
-    }
+    use machine::tests::machine;
 
     #[test]
     fn every_finding_that_is_not_good_names_a_remedy_even_on_an_empty_machine() {
@@ -220,9 +111,6 @@ mod tests {
 
     #[test]
     fn this_machine_can_be_examined() {
-        let machine = Machine {
-            root: PathBuf::from("/"),
-        };
-        assert!(examine(&machine, None).len() > 10);
+        assert!(examine(&Machine::this(), None).len() > 10);
     }
 }

@@ -1,8 +1,9 @@
-//! Ways to packets: AF_XDP, vfio, NICs, and what labs and the demo need.
+//! Checks of packet input and output: AF_XDP, vfio, NICs; and of the programs that labs and the demo need.
 
-use super::{Finding, Machine};
+use super::finding::Finding;
+use super::machine::Machine;
 
-/// The first kernel whose AF_XDP works on every interface with copying (5.4, with need-wakeup).
+/// The first kernel whose AF_XDP works on every interface in copy mode (5.4, with need-wakeup).
 const AF_XDP_KERNEL: (u32, u32) = (5, 4);
 
 pub(super) fn af_xdp(machine: &Machine) -> Finding {
@@ -22,7 +23,7 @@ pub(super) fn af_xdp(machine: &Machine) -> Finding {
             format!("expected 5.4 or later; {remedy}"),
         );
     }
-    // Sockets of a family that the kernel knows are listed here.
+    // The kernel lists the socket families that it supports here.
     let families = machine.read("proc/net/protocols").unwrap_or_default();
     if families
         .lines()
@@ -67,7 +68,7 @@ pub(super) fn vfio(machine: &Machine) -> Finding {
     }
 }
 
-/// NICs on the PCI bus and who has them.
+/// Checks the NICs on the PCI bus and their drivers.
 pub(super) fn nics(machine: &Machine) -> Finding {
     let devices = machine.list("sys/bus/pci/devices");
     let is_nic = |address: &&String| {
@@ -122,7 +123,7 @@ pub(super) fn nics(machine: &Machine) -> Finding {
     }
 }
 
-/// The kernel's interfaces of a NIC; those of virtio are one level further down.
+/// Returns the kernel's interfaces of a NIC. The interface of a virtio NIC is one directory further down.
 fn interfaces(machine: &Machine, address: &str) -> Vec<String> {
     let device = format!("sys/bus/pci/devices/{address}");
     let mut names = machine.list(&format!("{device}/net"));
@@ -136,7 +137,8 @@ fn interfaces(machine: &Machine, address: &str) -> Vec<String> {
     names
 }
 
-/// Returns true if this machine would lose a route without the interface, and perhaps whoever asks with it.
+/// Returns true if a route uses the interface: without it the machine could lose its network, and the user the
+/// connection.
 fn carries_routes(machine: &Machine, interface: &str) -> bool {
     let routes = machine.read("proc/net/route").unwrap_or_default();
     routes
@@ -144,7 +146,7 @@ fn carries_routes(machine: &Machine, interface: &str) -> bool {
         .any(|line| line.split_whitespace().next() == Some(interface))
 }
 
-/// Programs of labs and of the demo, with their Debian packages.
+/// The programs that labs and the demo use, with their Debian packages.
 const TOOLS: [(&str, &str); 6] = [
     ("ip", "iproute2"),
     ("ethtool", "ethtool"),
@@ -186,8 +188,8 @@ pub(super) fn lab_tools(machine: &Machine) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict;
-    use super::super::tests::machine;
+    use super::super::finding::Verdict;
+    use super::super::machine::tests::machine;
     use super::*;
 
     #[test]

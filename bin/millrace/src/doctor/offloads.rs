@@ -1,17 +1,19 @@
-//! Ports by DPDK's drivers for interfaces of the kernel at virtual Ethernet. Hosts at its other end leave checksums to a NIC
-//! that is not there; the kernel says so beside each frame, and these drivers do not ask: TCP and UDP then arrive with wrong
-//! checksums, while ping works.
+//! Check of checksum offload: ports by DPDK's AF_PACKET and AF_XDP drivers on veth interfaces.
+//!
+//! Hosts at the other end leave partial checksums for a NIC to complete. The kernel reports this with each frame, but
+//! these drivers do not read it and forward the frame as it is: TCP and UDP fail, while ping works.
 
 use millrace_api::view::Port;
 use millrace_model::Device;
 
-use super::{Finding, Machine};
+use super::finding::Finding;
+use super::machine::Machine;
 use crate::output::Session;
 
-/// The drivers that forward partial checksums as they are.
+/// The drivers that forward partial checksums.
 const DRIVERS: [&str; 2] = ["net_af_packet", "net_af_xdp"];
 
-/// Returns the port's interface if hosts behind it may leave checksums to it in vain.
+/// Returns the veth interface of a port whose driver forwards partial checksums.
 fn affected(machine: &Machine, port: &Port) -> Option<String> {
     let Ok(Device::Vdev(vdev)) = port.device.parse() else {
         return None;
@@ -23,7 +25,7 @@ fn affected(machine: &Machine, port: &Port) -> Option<String> {
     is_veth(machine, interface).then(|| interface.to_owned())
 }
 
-/// Returns true for an interface whose other end is an interface, too, and not below it.
+/// Returns true for a veth interface: its peer is another interface, and it has no lower device.
 fn is_veth(machine: &Machine, interface: &str) -> bool {
     let class = format!("sys/class/net/{interface}");
     let number = |name: &str| machine.read(&format!("{class}/{name}"));
@@ -34,7 +36,7 @@ fn is_veth(machine: &Machine, interface: &str) -> bool {
     own.trim() != other.trim() && !has_lower()
 }
 
-/// Returns a line of advice for each port concerned, to be printed below a list of ports.
+/// Returns a line of advice for each affected port, to print below a list of ports.
 pub(crate) fn advice(ports: &[Port]) -> Vec<String> {
     let machine = Machine::this();
     let concerned = ports
@@ -53,7 +55,7 @@ fn advice_on(port: &Port, interface: &str) -> String {
     )
 }
 
-/// Looks at the ports of all bridges; nothing is found where no daemon answers.
+/// Checks the ports of all bridges. Returns `None` if no port is affected, or no daemon responds.
 pub(super) fn of_ports(machine: &Machine, session: &Session) -> Option<Finding> {
     let client = session.client().ok()?;
     let mut lines = Vec::new();
@@ -76,7 +78,7 @@ fn finding(lines: &[String]) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::machine;
+    use super::super::machine::tests::machine;
     use super::*;
 
     fn port(device: &str) -> Port {

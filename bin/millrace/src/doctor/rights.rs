@@ -1,8 +1,9 @@
-//! What this process may do: the rights of the user that runs `doctor` are taken for those of the daemon.
+//! Checks of rights: those of the user that runs `doctor` stand for those of the daemon.
 
-use super::{Finding, Machine};
+use super::finding::Finding;
+use super::machine::Machine;
 
-/// What the daemon needs for devices of the kernel and for huge pages, with the bit in the capability sets.
+/// The capabilities for kernel devices and huge pages, with their bits in the capability sets (capabilities(7)).
 const NEEDED: [(&str, u32); 3] = [("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13), ("CAP_IPC_LOCK", 14)];
 
 pub(super) fn capabilities(machine: &Machine) -> Finding {
@@ -27,9 +28,9 @@ pub(super) fn capabilities(machine: &Machine) -> Finding {
     )
 }
 
-/// AF_XDP and vfio pin memory.
+/// Checks the limit of locked memory, which AF_XDP and vfio need.
 pub(super) fn locked_memory(machine: &Machine) -> Finding {
-    /// 64 MiB: the rings and buffers of a few AF_XDP ports.
+    /// The required limit, 64 MiB: the rings and buffers of a few AF_XDP ports.
     const ENOUGH: u64 = 64 << 20;
     let limits = machine.read("proc/self/limits").unwrap_or_default();
     let limit = limits
@@ -50,8 +51,8 @@ pub(super) fn locked_memory(machine: &Machine) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict;
-    use super::super::tests::machine;
+    use super::super::finding::Verdict;
+    use super::super::machine::tests::machine;
     use super::*;
 
     #[test]

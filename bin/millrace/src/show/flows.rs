@@ -7,16 +7,16 @@ use anyhow::Result;
 use millrace_api::client::{Client, ClientError, FlowOptions};
 use millrace_api::view::Flow;
 
-use super::bridge_names;
+use crate::bridges::bridge_names;
 use crate::cli::{FlowSort, Flows};
 use crate::human::span;
 use crate::output::{Session, say};
 
-/// Flow entries requested at a time.
+/// The number of flow entries in one request.
 const PAGE_LEN: usize = 1000;
 
-/// Prints flow entries. Unsorted entries are printed page by page, because there may be a million; sorted
-/// entries and JSON (an object by bridge) are printed when the last page has arrived.
+/// Prints flow entries. Unsorted entries are printed page by page, because there may be a million; sorted entries and
+/// JSON (an object by bridge) are printed after the last page.
 pub(super) fn show(session: &Session, wanted: &Flows) -> Result<()> {
     let client = session.client()?;
     let mut lists = BTreeMap::new();
@@ -65,7 +65,7 @@ fn pages<'a>(
     wanted: &'a Flows,
     limit: usize,
 ) -> impl Iterator<Item = Result<Vec<Flow>, ClientError>> + 'a {
-    // The cursor of the next page (`None`: the first page), until the last page has come.
+    // The cursor of the next page: `Some(None)` for the first page, `None` after the last.
     let mut next = Some(None);
     let mut left = limit;
     std::iter::from_fn(move || {
@@ -85,8 +85,8 @@ fn pages<'a>(
     })
 }
 
-/// Returns the selected entries in order, `wanted.limit` at most. No more than twice that number, plus a page,
-/// is kept in memory.
+/// Returns the selected entries in order, `wanted.limit` at most. It holds no more than twice that number, plus a
+/// page, in memory.
 fn sorted(client: &Client, bridge: &str, wanted: &Flows, key: FlowSort) -> Result<Vec<Flow>> {
     let limit = wanted.limit.unwrap_or(usize::MAX);
     let order = |one: &Flow, other: &Flow| {
@@ -118,7 +118,7 @@ fn compare(key: FlowSort, one: &Flow, other: &Flow) -> Ordering {
     (table(one), Reverse(by(one))).cmp(&(table(other), Reverse(by(other))))
 }
 
-/// Returns the line of an entry.
+/// Returns an entry as a line of the table.
 fn line(flow: &Flow) -> String {
     let mut notes = String::new();
     for (name, seconds) in [

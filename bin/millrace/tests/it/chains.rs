@@ -1,4 +1,4 @@
-//! `millrace nf` and `millrace chain`, against a server of a fake switch.
+//! Tests of `millrace nf` and `millrace chain`, against a server of a fake switch.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
@@ -79,7 +79,7 @@ fn a_hop_is_restarted_by_name_and_one_that_is_not_there_is_named() {
 #[test]
 fn a_plan_says_how_many_workers_a_rate_takes() {
     let server = FakeServer::start().unwrap();
-    // 61.5 ns a packet at 14.88 million a second.
+    // A packet costs 61.5 ns; 10 Gbit/s are 14.88 million packets per second.
     let (_, text, _) = run(&server, "chain plan --rate 10Gbps --frame 60");
     assert!(
         text.contains("edge: 62 ns a packet, 14.88 Mpps: 0.92 cores; lanes = 2 (now 1)"),

@@ -1,4 +1,4 @@
-//! The command line, in one program.
+//! Tests of the command line, in one program.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,5 +8,11 @@
 )]
 
 mod chains;
-mod commands;
+mod changes;
+mod connection;
+mod flows;
+mod harness;
+mod lab;
+mod packets;
+mod show;
 mod simulate;

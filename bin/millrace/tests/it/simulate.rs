@@ -1,5 +1,5 @@
-//! A simulated run, from the command line to the record: with valgrind, and the daemon that `cargo build -p millraced`
-//! has made beside this program.
+//! Test of a simulated run, from the command line to the record. It needs valgrind, and the daemon that `cargo build
+//! -p millraced` builds beside this program.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Returns true if what this needs is there; what is not is told.
+/// Returns true if valgrind and a current daemon are installed; prints the reason if not.
 fn is_there() -> bool {
     let millraced = Path::new(env!("CARGO_BIN_EXE_millrace")).with_file_name("millraced");
     let knows = |program: &Path, option: &str| {
@@ -68,13 +68,13 @@ fn a_small_case_is_simulated_and_what_comes_of_it_says_so() {
             .starts_with("simulated, not measured")
     );
     assert_eq!((&run["case"], &run["packets"]), (&"one-rule".into(), &512.into()));
-    // Valgrind's processor has no AVX-512, and the switch found that by itself.
+    // Valgrind's processor has no AVX-512, which the switch detects.
     assert!(
         ["avx2", "plain"].contains(&run["model"]["simd"].as_str().unwrap()),
         "{run}"
     );
     let count = |name: &str| run["counts"][name].as_u64().unwrap();
-    // Of this build, which may be one without optimisation: a packet takes at least as much.
+    // A lower bound that holds for a build without optimisation, too.
     assert!(count("instructions") > 512 * 50, "{run}");
     assert!(count("data_reads") > 512 * 10 && count("branches") > 512, "{run}");
     assert!(count("l1d_read_misses") < count("data_reads") / 5, "{run}");

@@ -46,7 +46,7 @@ pub(super) fn page<B: Backend>(
     let filter = filter(control, bridge, query)?;
     let now = control.datapath().now();
     let mut flows = Vec::new();
-    let mut next = Some(Cursor::at(query.after.map_or(0, |after| after.place as usize)));
+    let mut next = Some(Cursor::at(query.after.map_or(0, |after| after.position as usize)));
     // One entry per call, so that the page ends exactly at its limit.
     for _ in 0..LOOKED_AT {
         let Some(cursor) = next.filter(|_| flows.len() < query.limit) else {
@@ -58,7 +58,7 @@ pub(super) fn page<B: Backend>(
     }
     let next = next.map(|cursor| view::FlowCursor {
         table: 0,
-        place: cursor.place() as u64,
+        position: cursor.place() as u64,
     });
     Ok(Flows { flows, next })
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use millrace_agent::channel::{ChannelKind, ChannelState, ChannelStatus};
 use millrace_agent::{BridgeControl, Switch};
-use millrace_api::server::{CaptureSpec, Captured, FlowQuery, Flows, Live, LiveError, TracePacket};
+use millrace_api::server::{CaptureSpec, CapturedPacket, FlowQuery, Flows, Live, LiveError, TracePacket};
 use millrace_api::view;
 use millrace_datapath::WorkerStats;
 use millrace_datapath::io::Backend;
@@ -173,7 +173,7 @@ impl<B: Backend> Live for LiveSwitch<B> {
                 }
                 None => (problem.reason, "it is tried again every 5 s".to_owned()),
             };
-            view::Trouble {
+            view::StatusProblem {
                 subject: problem.object,
                 message,
                 remedy,
@@ -183,7 +183,7 @@ impl<B: Backend> Live for LiveSwitch<B> {
             wanted_revision: wanted,
             running_revision: status.revision,
             state,
-            troubles: status.problems.into_iter().map(problem).collect(),
+            problems: status.problems.into_iter().map(problem).collect(),
             restart_needed_for: self.restart_needed_for(),
         }
     }
@@ -386,7 +386,7 @@ impl<B: Backend> Live for LiveSwitch<B> {
         })
     }
 
-    fn capture(&self, bridge: &str, spec: &CaptureSpec) -> Result<mpsc::Receiver<Captured>, LiveError> {
+    fn capture(&self, bridge: &str, spec: &CaptureSpec) -> Result<mpsc::Receiver<CapturedPacket>, LiveError> {
         let spec = spec.clone();
         let name = bridge.to_owned();
         self.ask(bridge, move |control| trace::capture(control, &name, &spec))?

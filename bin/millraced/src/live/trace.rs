@@ -7,7 +7,7 @@ use millrace_agent::BridgeControl;
 use millrace_agent::control::{
     self as agent, CaptureRequest, CaptureSink, ChainTrace, ChainTraceEnd, TraceOutcome, TracedHop,
 };
-use millrace_api::server::{CaptureSpec, Captured, Direction, LiveError, TracePacket};
+use millrace_api::server::{CaptureSpec, CapturedPacket, Direction, LiveError, TracePacket};
 use millrace_api::view;
 use millrace_datapath::io::Backend;
 use millrace_datapath::{CAPTURES_MAX, CaptureFilter};
@@ -363,7 +363,7 @@ pub(super) fn capture<B: Backend>(
     control: &mut BridgeControl<B>,
     bridge: &str,
     spec: &CaptureSpec,
-) -> Result<mpsc::Receiver<Captured>, LiveError> {
+) -> Result<mpsc::Receiver<CapturedPacket>, LiveError> {
     if let Some(port) = spec.port {
         known_port(control, bridge, port)?;
     }
@@ -393,7 +393,7 @@ pub(super) fn capture<B: Backend>(
 
 /// The consumer of captured packets, which sends them to the REST server.
 struct Sink {
-    out: mpsc::Sender<Captured>,
+    out: mpsc::Sender<CapturedPacket>,
     /// The origin of the switch's time, in nanoseconds since 1970.
     epoch: u64,
     lost: u64,
@@ -401,7 +401,7 @@ struct Sink {
 
 impl CaptureSink for Sink {
     fn take(&mut self, seen: agent::Captured) {
-        let packet = Captured {
+        let packet = CapturedPacket {
             unix_nanos: self.epoch + seen.time.nanos(),
             port: seen.port,
             direction: if seen.received {

@@ -1,10 +1,9 @@
 //! The REST interface of the switch.
 //!
-//! - [`view`]: what the switch shows of itself, as Rust values with a JSON form.
-//! - `server` (feature `server`): serves the store and a running switch, which it knows as the trait
-//!   `Live`.
-//! - `client` (feature `client`): asks a server, blocking.
-//! - `fake` (feature `fake`): a switch of fixed values and a server of it, for tests.
+//! - [`view`]: the JSON of the interface as Rust values.
+//! - `server` (feature `server`): serves the store and a running switch, which it knows as the trait `Live`.
+//! - `client` (feature `client`): a blocking client.
+//! - `fake` (feature `fake`): a switch of fixed values and a server for it, for tests.
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +15,6 @@ pub mod fake;
 pub mod server;
 pub mod view;
 
-/// The file in the daemon's state directory with the bearer token that it generates where a TCP address is served and
-/// no token is configured.
+/// The file in the daemon's state directory with the bearer token that the daemon generates if a TCP address is
+/// configured without a token.
 pub const TOKEN_FILE: &str = "api-token";

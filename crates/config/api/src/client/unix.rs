@@ -1,4 +1,4 @@
-//! HTTP over a Unix socket: the parts that `ureq` connects with.
+//! HTTP over a Unix socket: connector and transport for `ureq`.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,24 +15,24 @@ use ureq::unversioned::transport::{
 };
 use ureq::{Agent, Error};
 
-/// An agent whose every connection goes to the socket at `path`.
+/// Returns an agent whose connections all go to the socket at `path`.
 pub(super) fn agent(config: Config, path: &Path) -> Agent {
-    Agent::with_parts(config, Socket(path.to_owned()), Nowhere)
+    Agent::with_parts(config, SocketConnector(path.to_owned()), NoResolver)
 }
 
-/// The users who may connect to a socket of mode 0600: `root`, or `root and user 997`.
-pub(super) fn who_may(path: &Path) -> String {
+/// Returns the users who may connect to a socket of mode 0600: `root`, or `root and user 997`.
+pub(super) fn allowed_users(path: &Path) -> String {
     match std::fs::metadata(path) {
         Ok(found) if found.uid() != 0 => format!("root and user {}", found.uid()),
         _ => "root".to_owned(),
     }
 }
 
-/// Looks nothing up: the name in the URL is not that of a machine.
+/// Resolves every name to an unused address: the host in the URL is a placeholder.
 #[derive(Debug)]
-struct Nowhere;
+struct NoResolver;
 
-impl Resolver for Nowhere {
+impl Resolver for NoResolver {
     fn resolve(&self, _: &Uri, _: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, Error> {
         let mut addresses = self.empty();
         addresses.push(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
@@ -40,11 +40,11 @@ impl Resolver for Nowhere {
     }
 }
 
-/// Connects to a socket.
+/// Connects to a Unix socket.
 #[derive(Debug)]
-struct Socket(PathBuf);
+struct SocketConnector(PathBuf);
 
-impl Connector for Socket {
+impl Connector for SocketConnector {
     type Out = Connection;
 
     fn connect(&self, details: &ConnectionDetails<'_>, _: Option<()>) -> Result<Option<Connection>, Error> {
@@ -55,18 +55,18 @@ impl Connector for Socket {
     }
 }
 
-/// A connection to a socket.
+/// A connection to a Unix socket.
 #[derive(Debug)]
 struct Connection {
     stream: UnixStream,
     buffers: LazyBuffers,
 }
 
-/// The time that is left, as a socket takes it: `None` waits for ever, and zero is not allowed.
-fn left(timeout: NextTimeout) -> Option<Duration> {
+/// Returns the remaining time in the form of a socket timeout: `None` for no limit, never zero.
+fn remaining(timeout: NextTimeout) -> Option<Duration> {
     match timeout.after {
         time::Duration::NotHappening => None,
-        time::Duration::Exact(left) => Some(left.max(Duration::from_millis(1))),
+        time::Duration::Exact(time) => Some(time.max(Duration::from_millis(1))),
     }
 }
 
@@ -83,11 +83,11 @@ impl Transport for Connection {
     }
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
-        self.stream.set_write_timeout(left(timeout))?;
+        self.stream.set_write_timeout(remaining(timeout))?;
         let output = self.buffers.output().get(..amount).unwrap_or_default();
         match self.stream.write_all(output) {
-            // The server has answered and closed without reading the body, as it does for a request that it refuses: the
-            // answer is still to be read (RFC 9112, section 9.5). If there is none, reading says so.
+            // The server responded and closed without reading the body, as it does for a request that it rejects. The
+            // response is still readable (RFC 9112, section 9.5). Without a response, the read fails.
             Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
                 Ok(())
             }
@@ -96,7 +96,7 @@ impl Transport for Connection {
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
-        self.stream.set_read_timeout(left(timeout))?;
+        self.stream.set_read_timeout(remaining(timeout))?;
         let input = self.buffers.input_append_buf();
         let size = loop {
             match self.stream.read(input) {
@@ -109,8 +109,8 @@ impl Transport for Connection {
         Ok(size > 0)
     }
 
-    /// Returns true if a request can be sent on a connection that has been idle: the server has neither closed it nor
-    /// sent anything.
+    /// Returns true if an idle connection can be used for another request: the server has neither closed it nor sent
+    /// data.
     fn is_open(&mut self) -> bool {
         let probe = |stream: &mut UnixStream| {
             stream.set_nonblocking(true)?;
@@ -142,7 +142,7 @@ mod tests {
             write!(stream, "{head}content-length: {}\r\n\r\n{problem}", problem.len()).unwrap();
         });
         let client = Client::new(&format!("unix:{}", path.display()), None, None).unwrap();
-        // More than the socket holds, so that the close comes while it is sent.
+        // The body exceeds the buffers of the socket, so that the server closes during the write.
         let config = serde_json::json!({"text": "x".repeat(4 << 20)});
         let refused = client.replace_config(&config, None, &ChangeOptions::default());
         assert!(

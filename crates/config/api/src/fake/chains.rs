@@ -2,7 +2,7 @@
 
 use crate::view::{Chain, ChainHop, FunctionCounter, FunctionLimit};
 
-/// One with a hop that works and one that does not, and one that does not run.
+/// Returns a chain with one hop that is up and one that is down, and a chain that does not run.
 pub(super) fn chains() -> Vec<Chain> {
     let firewall = ChainHop {
         name: "fw".to_owned(),

@@ -1,8 +1,8 @@
-//! The queues of the fake switch, and its policer.
+//! The queues and the policer of the fake switch.
 
 use crate::view::{Colored, EgressQueue, Policer};
 
-/// One that is always there, and one with everything.
+/// Returns a default queue, and a queue with every setting.
 pub(super) fn queues() -> Vec<EgressQueue> {
     let plain = EgressQueue {
         port: "h2".to_owned(),
@@ -35,7 +35,7 @@ pub(super) fn queues() -> Vec<EgressQueue> {
     vec![plain, full]
 }
 
-/// One with everything.
+/// Returns a policer with every setting.
 pub(super) fn policer() -> Policer {
     let colored = |action: &str, packets| Colored {
         action: action.to_owned(),

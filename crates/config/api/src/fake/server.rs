@@ -12,8 +12,22 @@ use millrace_model::Config;
 use millrace_store::{Note, Proposal, Store, UnixTime};
 use tokio::sync::oneshot;
 
-use super::{CONFIG, FakeSwitch};
+use super::switch::FakeSwitch;
 use crate::server::{Bound, Limits, Settings, StartError, Tcp};
+
+/// The configuration of revision 1 in the store of a [`FakeServer`].
+pub const CONFIG: &str = r#"
+[[bridge]]
+name = "br0"
+[[bridge.port]]
+name = "h1"
+number = 1
+device = "net_null0"
+[[bridge.port]]
+name = "h2"
+number = 2
+device = "net_null1"
+"#;
 
 /// Returns a store in memory with [`CONFIG`] as revision 1.
 fn store() -> Result<Store, String> {
@@ -34,7 +48,7 @@ fn store() -> Result<Store, String> {
     Ok(store)
 }
 
-/// A server of a [`FakeSwitch`] on a thread of its own, closed on drop.
+/// A server of a [`FakeSwitch`] on its own thread, closed on drop.
 pub struct FakeServer {
     socket: PathBuf,
     address: Option<SocketAddr>,
@@ -45,25 +59,25 @@ pub struct FakeServer {
 }
 
 impl FakeServer {
-    /// Serves on a Unix socket in a directory of its own.
+    /// Serves a Unix socket in a temporary directory.
     ///
     /// # Errors
-    /// Text, for a test to fail with.
+    /// A text with which a test can fail.
     pub fn start() -> Result<FakeServer, String> {
         FakeServer::start_with(None, Limits::default())
     }
 
-    /// Serves on a Unix socket, and `tcp`, within `limits`.
+    /// Serves a Unix socket and `tcp`, with `limits`.
     ///
     /// # Errors
-    /// Text, for a test to fail with.
+    /// A text with which a test can fail.
     pub fn start_with(tcp: Option<Tcp>, limits: Limits) -> Result<FakeServer, String> {
         let text = |error: &dyn std::fmt::Display| error.to_string();
         let directory = PrivateDirectory::make().map_err(|error| text(&error))?;
         let settings = Settings {
             tcp,
             limits,
-            ..Settings::at(directory.0.join("api.sock"))
+            ..Settings::for_socket(directory.0.join("api.sock"))
         };
         let store = store()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -73,7 +87,7 @@ impl FakeServer {
         let runtime = runtime.map_err(|error| text(&error))?;
         let bound: Result<Bound, StartError> = runtime.block_on(Bound::bind(
             settings,
-            Arc::new(FakeSwitch::of(store.clone())),
+            Arc::new(FakeSwitch::with_store(store.clone())),
             store.clone(),
         ));
         let bound = bound.map_err(|error| format!("{error}: {:?}", std::error::Error::source(&error)))?;
@@ -81,7 +95,7 @@ impl FakeServer {
         let (close, closed) = oneshot::channel();
         let thread = std::thread::spawn(move || {
             runtime.block_on(bound.run(async {
-                // A sender that was dropped closes, too.
+                // A dropped sender closes the server, too.
                 let _ = closed.await;
             }));
             runtime.shutdown_timeout(Duration::from_secs(1));
@@ -96,17 +110,17 @@ impl FakeServer {
         })
     }
 
-    /// Returns the Unix socket that it serves.
+    /// Returns the path of the Unix socket.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// Returns the TCP address that it serves, if it serves one.
+    /// Returns the TCP address, if it is served.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Where it serves, as a client is told: the TCP address if there is one.
+    /// Returns the address for a client: the TCP address if there is one, else the Unix socket.
     pub fn url(&self) -> String {
         match self.address {
             Some(address) => format!("http://{address}"),
@@ -114,18 +128,18 @@ impl FakeServer {
         }
     }
 
-    /// A directory that goes with the server.
+    /// Returns a directory that is removed with the server.
     pub fn directory(&self) -> &Path {
         &self.directory.0
     }
 
-    /// Its store.
+    /// Returns the store of the server.
     pub fn store(&self) -> &Store {
         &self.store
     }
 }
 
-/// A directory for this user alone, removed on drop.
+/// A directory with mode 0700, removed on drop.
 struct PrivateDirectory(PathBuf);
 
 impl PrivateDirectory {
@@ -136,7 +150,7 @@ impl PrivateDirectory {
             let name = format!("millrace-fake-{}-{number}", std::process::id());
             let path = std::env::temp_dir().join(name);
             match std::fs::DirBuilder::new().mode(0o700).create(&path) {
-                // A process that was killed had the same number.
+                // A killed process left a directory of the same name.
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 made => return made.map(|()| PrivateDirectory(path)),
             }
@@ -154,25 +168,25 @@ impl Drop for FakeServer {
     fn drop(&mut self) {
         drop(self.close.take());
         if let Some(thread) = self.thread.take() {
-            // A server that panicked has failed the test already.
+            // A server that panicked has already failed the test.
             let _ = thread.join();
         }
     }
 }
 
-/// The handlers without sockets: what a fuzzer asks.
+/// The handlers without sockets, for fuzzers.
 pub struct FakeService {
     runtime: tokio::runtime::Runtime,
     router: axum::Router,
-    // Streams end when this is dropped.
+    // Streams end when the sender is dropped.
     _close: tokio::sync::watch::Sender<bool>,
 }
 
 impl FakeService {
-    /// Handlers over a [`FakeSwitch`] and a store in memory.
+    /// Returns the handlers of a [`FakeSwitch`] with a store in memory.
     ///
     /// # Errors
-    /// Text, for a test to fail with.
+    /// A text with which a test can fail.
     pub fn new() -> Result<FakeService, String> {
         let store = store()?;
         let (close, closing) = tokio::sync::watch::channel(false);
@@ -188,12 +202,11 @@ impl FakeService {
         })
     }
 
-    /// The status and the content type of the answer to one request, whose headers are those that every
-    /// method needs.
+    /// Sends one request with the headers that every method needs. Returns status and content type of the response.
     ///
     /// # Errors
-    /// Text, if the request cannot be made: the path is no path.
-    pub fn ask(
+    /// A text, if `path` is not a valid path.
+    pub fn request(
         &self,
         method: &str,
         path: &str,

@@ -1,5 +1,5 @@
-//! The accept loops: a bounded number of connections, in all and of each party, each with limits on how slowly it may
-//! speak and listen.
+//! The accept loops: a bounded number of connections, in total and for each client, each with time limits for reads
+//! and writes.
 
 use std::io;
 use std::time::Duration;
@@ -15,30 +15,29 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::task::JoinSet;
 
-use super::Limits;
-use super::app::{self, App};
-use super::overload;
+use super::app::App;
+use super::limits::Limits;
 use super::peer::Peer;
-use super::places::{Places, Probes};
-use super::progress::Progress;
-use super::socket;
+use super::slots::{ConnectionSlots, ProbeConnections};
 use super::tls::Tls;
+use super::write_timeout::WriteTimeout;
+use super::{overload, router, socket};
 
-/// How long open requests may take once the server closes.
+/// The time that open requests have to finish after the server starts to close.
 const GRACE: Duration = Duration::from_secs(1);
-/// How long to wait when the system has no more file descriptors.
+/// The pause after a failed accept, for example when the process has no free file descriptor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A TCP listener, with the certificate to show there.
+/// A TCP listener, and the certificate that it presents.
 pub(super) struct Tcp(pub(super) TcpListener, pub(super) Option<Tls>);
 
-/// Where connections come from.
+/// A source of connections.
 pub(super) trait Listener {
-    /// The next connection and who it is from.
+    /// Returns the next connection and its peer.
     async fn accept(&self) -> io::Result<(Stream, Peer)>;
 }
 
-/// A connection before its first byte.
+/// A connection from which nothing has been read yet.
 pub(super) enum Stream {
     Unix(UnixStream),
     Tcp(TcpStream),
@@ -48,7 +47,7 @@ pub(super) enum Stream {
 impl Listener for Tcp {
     async fn accept(&self) -> io::Result<(Stream, Peer)> {
         let (stream, address) = self.0.accept().await?;
-        // Small answers are not held back for larger ones.
+        // Small responses are sent at once (TCP_NODELAY), not held back until more data follows.
         let _ = stream.set_nodelay(true);
         let stream = match &self.1 {
             None => Stream::Tcp(stream),
@@ -66,13 +65,13 @@ impl Listener for socket::Listener {
     }
 }
 
-/// What every listener serves.
+/// The services that every listener offers.
 pub(super) struct Server {
     app: App,
     limits: Limits,
-    /// The whole service.
+    /// The service for connections that have a slot.
     full: Router,
-    /// `/health` and `/ready`.
+    /// The service for connections without a slot: `/health` and `/ready`.
     probe: Router,
 }
 
@@ -81,38 +80,38 @@ impl Server {
         Server {
             app: app.clone(),
             limits,
-            full: app::router(app.clone()),
+            full: router::router(app.clone()),
             probe: overload::router(app.clone()),
         }
     }
 
-    /// Serves until the server closes and the connections are done, or [`GRACE`] is over.
+    /// Accepts and serves connections until the server closes; then waits until they are done, for [`GRACE`] at most.
     pub(super) async fn serve<L: Listener>(&self, listener: L) {
         let limits = self.limits;
-        let places = Places::new(limits.connections, limits.connections_of_peer);
-        let mut probes = Probes::new(limits.probes);
+        let slots = ConnectionSlots::new(limits.connections, limits.connections_per_peer);
+        let mut probes = ProbeConnections::new(limits.probes);
         let mut connections = JoinSet::new();
         let closing = self.app.closing();
         tokio::pin!(closing);
         loop {
             let (stream, peer) = tokio::select! {
                 () = &mut closing => break,
-                accepted = next(&listener) => accepted,
+                accepted = accept_next(&listener) => accepted,
             };
             while connections.try_join_next().is_some() {}
             let closing = self.app.closing();
-            if let Some(place) = places.take(peer) {
+            if let Some(slot) = slots.acquire(peer) {
                 let router = self.full.clone();
                 connections.spawn(async move {
-                    let _held = place;
-                    speak(stream, peer, router, limits, closing).await;
+                    let _slot = slot;
+                    serve_connection(stream, peer, router, limits, closing).await;
                 });
             } else {
-                tracing::debug!(%peer, "too many connections: one more gets /health and /ready only");
+                tracing::debug!(%peer, "too many connections: a further one is served /health and /ready only");
                 let router = self.probe.clone();
                 let probe = connections.spawn(async move {
-                    let speak = speak(stream, peer, router, limits, closing);
-                    let _ = tokio::time::timeout(limits.probe, speak).await;
+                    let service = serve_connection(stream, peer, router, limits, closing);
+                    let _ = tokio::time::timeout(limits.probe, service).await;
                 });
                 probes.add(probe);
             }
@@ -123,8 +122,8 @@ impl Server {
     }
 }
 
-/// Returns the next connection. That the system has no place for one is no reason to end.
-async fn next<L: Listener>(listener: &L) -> (Stream, Peer) {
+/// Returns the next connection. A failed accept, for example for lack of file descriptors, is logged and tried again.
+async fn accept_next<L: Listener>(listener: &L) -> (Stream, Peer) {
     loop {
         match listener.accept().await {
             Ok(accepted) => return accepted,
@@ -136,8 +135,8 @@ async fn next<L: Listener>(listener: &L) -> (Stream, Peer) {
     }
 }
 
-/// HTTP/1.1 over one connection, until either side has enough.
-async fn speak(
+/// Serves HTTP/1.1 on one connection until either side closes it.
+async fn serve_connection(
     stream: Stream,
     peer: Peer,
     router: Router,
@@ -146,15 +145,29 @@ async fn speak(
 ) {
     match stream {
         Stream::Unix(stream) => {
-            converse(Progress::new(stream, limits.write), peer, router, limits, closing).await;
+            serve_http(
+                WriteTimeout::new(stream, limits.write),
+                peer,
+                router,
+                limits,
+                closing,
+            )
+            .await;
         }
         Stream::Tcp(stream) => {
-            converse(Progress::new(stream, limits.write), peer, router, limits, closing).await;
+            serve_http(
+                WriteTimeout::new(stream, limits.write),
+                peer,
+                router,
+                limits,
+                closing,
+            )
+            .await;
         }
         Stream::Tls(stream, tls) => {
-            let handshake = tls.accept(Progress::new(stream, limits.write));
+            let handshake = tls.accept(WriteTimeout::new(stream, limits.write));
             match tokio::time::timeout(limits.head, handshake).await {
-                Ok(Ok(stream)) => converse(stream, peer, router, limits, closing).await,
+                Ok(Ok(stream)) => serve_http(stream, peer, router, limits, closing).await,
                 Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
                 Err(_) => tracing::debug!(%peer, "TLS handshake took too long"),
             }
@@ -162,8 +175,13 @@ async fn speak(
     }
 }
 
-async fn converse<S>(stream: S, peer: Peer, router: Router, limits: Limits, closing: impl Future<Output = ()>)
-where
+async fn serve_http<S>(
+    stream: S,
+    peer: Peer,
+    router: Router,
+    limits: Limits,
+    closing: impl Future<Output = ()>,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = TowerToHyperService::new(router);
@@ -178,7 +196,7 @@ where
         .serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection, closing);
     tokio::select! {
-        // How a connection breaks is its client's affair.
+        // A broken connection concerns only its client: nothing is logged.
         _ = connection.as_mut() => {}
         () = &mut closing => {
             connection.as_mut().graceful_shutdown();

@@ -1,4 +1,4 @@
-//! Conditional requests (RFC 9110, section 13): the revision is the entity tag.
+//! Conditional requests (RFC 9110, section 13). The entity tag is the revision number.
 
 use axum::http::{HeaderMap, HeaderName, header};
 
@@ -9,22 +9,22 @@ pub(super) fn etag(revision: u64) -> String {
     format!("\"{revision}\"")
 }
 
-/// The revisions that a header names.
+/// The revisions that a header lists.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Condition {
-    /// `*`.
+    /// `*`: any revision.
     Any,
-    /// These; a tag that is not of a revision of ours stands for none.
+    /// The listed revisions. A tag that is not a revision number adds none.
     OneOf(Vec<u64>),
 }
 
 impl Condition {
-    /// What `If-Match` demands, if it is there.
+    /// Returns the condition in `If-Match`, or `None` without that header.
     pub(super) fn if_match(headers: &HeaderMap) -> Result<Option<Condition>, Problem> {
         if !headers.contains_key(header::IF_MATCH) {
             return Ok(None);
         }
-        // A weak tag never matches strongly, as If-Match compares.
+        // `If-Match` compares strongly (RFC 9110, section 8.8.3.2): a weak tag matches nothing.
         let bad = || {
             let detail = "If-Match is malformed: expected an entity tag as \"7\", a list of them, or *";
             Problem::new(ProblemKind::BadRequest, detail)
@@ -34,7 +34,8 @@ impl Condition {
             .ok_or_else(bad)
     }
 
-    /// What `If-None-Match` names; a malformed one is ignored, for it only saves a transfer.
+    /// Returns the condition in `If-None-Match`. A malformed header is ignored: the client then gets the whole
+    /// response.
     pub(super) fn none_match(headers: &HeaderMap) -> Option<Condition> {
         Condition::parse(headers, &header::IF_NONE_MATCH, true)
     }
@@ -66,8 +67,8 @@ impl Condition {
         })
     }
 
-    /// Returns true if the revision is one of those.
-    pub(super) fn holds(&self, revision: u64) -> bool {
+    /// Returns true if the condition includes the revision.
+    pub(super) fn includes(&self, revision: u64) -> bool {
         match self {
             Condition::Any => true,
             Condition::OneOf(revisions) => revisions.contains(&revision),

@@ -1,4 +1,4 @@
-//! What is taken out of a request, with every refusal a [`Problem`].
+//! Extractors of axum whose rejections are [`Problem`]s.
 
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, FailedToBufferBody};
@@ -7,10 +7,10 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use serde::de::DeserializeOwned;
 
-use super::Limits;
+use super::limits::{BODY_LIMIT, Limits};
 use crate::view::{Problem, ProblemKind};
 
-/// Parameters of the path.
+/// The parameters in the path.
 pub(super) struct Path<T>(pub(super) T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
@@ -24,7 +24,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
     }
 }
 
-/// Parameters of the query.
+/// The parameters in the query.
 pub(super) struct Query<T>(pub(super) T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Query<T> {
@@ -38,7 +38,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Query<T
     }
 }
 
-/// A body of JSON.
+/// A JSON body.
 pub(super) struct Body<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
@@ -49,7 +49,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     }
 }
 
-/// A body of JSON merge patch (RFC 7396).
+/// A JSON merge patch as the body (RFC 7396).
 pub(super) struct MergePatch(pub(super) serde_json::Value);
 
 impl<S: Send + Sync> FromRequest<S> for MergePatch {
@@ -90,10 +90,7 @@ async fn json<T: DeserializeOwned, S: Send + Sync>(
         })?
         .map_err(|rejection| match rejection {
             BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) => {
-                let detail = format!(
-                    "the body is too large: expected at most {} bytes",
-                    super::BODY_LIMIT
-                );
+                let detail = format!("the body is too large: expected at most {} bytes", BODY_LIMIT);
                 Problem::new(ProblemKind::TooLarge, detail)
             }
             other => Problem::new(ProblemKind::BadRequest, other.body_text()),
@@ -106,7 +103,7 @@ async fn json<T: DeserializeOwned, S: Send + Sync>(
         };
         Problem::new(kind, format!("the body is not as expected: {error}"))
     })?;
-    // Every body here is an object; serde would also take a list for one, item by item.
+    // Every body of this interface is a JSON object. serde would also read a list as a struct, element by element.
     if bytes.trim_ascii_start().first() == Some(&b'{') {
         Ok(value)
     } else {

@@ -1,9 +1,9 @@
-//! Who may ask at all: users whom the mode of the Unix socket has let in, over TCP those who show the token, and no page
-//! of a foreign origin.
+//! Access control. The mode of the Unix socket admits its users; over TCP, a request must carry the token; requests of
+//! web pages from other origins are rejected on both.
 //!
-//! A browser on the operator's machine can reach a loopback address. A page that sends requests to the switch is refused
-//! by its `Origin`, and by `Sec-Fetch-Site` (Fetch Metadata, W3C) where a browser sends no `Origin`, as for images and
-//! navigation. A page whose name was rebound to a loopback address does not know the token.
+//! A browser on the operator's machine can reach a loopback address. Requests of foreign pages are recognised by
+//! `Origin`, and by `Sec-Fetch-Site` (W3C, "Fetch Metadata Request Headers") where browsers send no `Origin`, as for
+//! images and navigation. A page whose name was rebound to a loopback address (DNS rebinding) does not know the token.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Version, header};
@@ -15,25 +15,26 @@ use super::peer::Peer;
 use super::token::Token;
 use crate::view::{Problem, ProblemKind};
 
-/// Whether a request may see more than a probe does.
+/// The rights of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
-    /// It may ask everything.
+    /// All resources.
     Full,
-    /// It shows no token, and asks `/health` or `/ready`.
+    /// `/health` and `/ready` without details, for a request without the token.
     Probe,
 }
 
-/// Returns the middleware. A TCP connection whose request shows no token ends with the answer.
+/// Middleware that checks every request. A connection whose request is rejected, or lacks the token, is closed after
+/// the response.
 pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let peer = request.extensions().get().copied().unwrap_or(Peer::Unknown);
     let token = match peer {
         Peer::Address(_) => app.token.as_deref(),
         Peer::User(_) | Peer::Unknown => None,
     };
-    let access = well_formed(request.version(), request.headers())
-        .and_then(|()| of_own_origin(request.headers()))
-        .and_then(|()| admit(token, request.uri().path(), request.headers()));
+    let access = check_host(request.version(), request.headers())
+        .and_then(|()| check_origin(request.headers()))
+        .and_then(|()| authorize(token, request.uri().path(), request.headers()));
     let mut response = match access {
         Ok(access) => {
             request.extensions_mut().insert(access);
@@ -48,9 +49,9 @@ pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Ne
     response
 }
 
-/// A request has one `Host` (RFC 9112, section 3.2); of HTTP/1.0 it may have none. Two programs that each believe another
-/// one of two would not mean the same request.
-fn well_formed(version: Version, headers: &HeaderMap) -> Result<(), Problem> {
+/// Checks that a request has one `Host` header (RFC 9112, section 3.2); HTTP/1.0 may have none. With two, a proxy and
+/// this server could choose different ones.
+fn check_host(version: Version, headers: &HeaderMap) -> Result<(), Problem> {
     match headers.get_all(header::HOST).iter().count() {
         1 => Ok(()),
         0 if version < Version::HTTP_11 => Ok(()),
@@ -61,21 +62,21 @@ fn well_formed(version: Version, headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-/// Refuses what a page of another site sends.
-fn of_own_origin(headers: &HeaderMap) -> Result<(), Problem> {
+/// Rejects a request that a page of another origin sends.
+fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let host = headers.get(header::HOST).map_or(&b""[..], HeaderValue::as_bytes);
     for origin in headers.get_all(header::ORIGIN) {
-        // An origin of other bytes than ASCII is an origin, and not ours.
+        // An origin with bytes outside ASCII is a foreign origin, not a missing header.
         let own =
             split_scheme(origin.as_bytes()).is_some_and(|authority| authority.eq_ignore_ascii_case(host));
         if !own {
-            return Err(foreign(origin));
+            return Err(foreign_origin(origin));
         }
     }
     for site in headers.get_all("sec-fetch-site") {
-        // `none` is what a person typed or chose, and no page.
+        // `none` means that the user typed or chose the address; no page is involved.
         if !matches!(site.as_bytes(), b"same-origin" | b"none") {
-            return Err(foreign(site));
+            return Err(foreign_origin(site));
         }
     }
     Ok(())
@@ -86,20 +87,20 @@ fn split_scheme(origin: &[u8]) -> Option<&[u8]> {
     origin.get(at + 3..)
 }
 
-fn foreign(value: &HeaderValue) -> Problem {
+fn foreign_origin(value: &HeaderValue) -> Problem {
     let shown: String = String::from_utf8_lossy(value.as_bytes())
         .chars()
         .take(64)
         .collect();
-    let detail = format!("a page of another site (`{shown}`) may not ask this switch");
+    let detail = format!("a page of another origin (`{shown}`) may not send requests to this switch");
     Problem::new(ProblemKind::ForeignOrigin, detail)
 }
 
-fn admit(token: Option<&Token>, path: &str, headers: &HeaderMap) -> Result<Access, Problem> {
+fn authorize(token: Option<&Token>, path: &str, headers: &HeaderMap) -> Result<Access, Problem> {
     match token {
         None => Ok(Access::Full),
-        Some(token) if token.is_in(headers) => Ok(Access::Full),
-        // Probes know no token, and learn nothing but whether the switch lives and is ready.
+        Some(token) if token.is_carried_by(headers) => Ok(Access::Full),
+        // A probe carries no token. It learns only if the process runs and if the switch is ready.
         Some(_) if matches!(path, "/health" | "/ready") => Ok(Access::Probe),
         Some(_) => {
             let detail = "expected the header `Authorization: Bearer TOKEN` with the token of this switch";
@@ -168,13 +169,13 @@ mod tests {
                 given.append(name, value.clone());
             }
             for (name, value) in list.iter().skip(1) {
-                // Collecting keeps the last of several.
+                // `collect` keeps only the last value of a repeated header.
                 given.append(
                     name.parse::<HeaderName>().unwrap(),
                     HeaderValue::from_bytes(value.as_bytes()).unwrap(),
                 );
             }
-            assert_eq!(of_own_origin(&given).is_ok(), may, "{list:?}");
+            assert_eq!(check_origin(&given).is_ok(), may, "{list:?}");
         }
     }
 
@@ -185,17 +186,18 @@ mod tests {
             map.append(header::HOST, HeaderValue::from_static("a"));
             map
         };
-        assert!(well_formed(Version::HTTP_11, &headers(&[("host", "a")])).is_ok());
-        assert!(well_formed(Version::HTTP_11, &two).is_err());
-        assert!(well_formed(Version::HTTP_10, &two).is_err());
-        assert!(well_formed(Version::HTTP_11, &HeaderMap::new()).is_err());
-        assert!(well_formed(Version::HTTP_10, &HeaderMap::new()).is_ok());
+        assert!(check_host(Version::HTTP_11, &headers(&[("host", "a")])).is_ok());
+        assert!(check_host(Version::HTTP_11, &two).is_err());
+        assert!(check_host(Version::HTTP_10, &two).is_err());
+        assert!(check_host(Version::HTTP_11, &HeaderMap::new()).is_err());
+        assert!(check_host(Version::HTTP_10, &HeaderMap::new()).is_ok());
     }
 
     #[test]
     fn with_a_token_every_request_but_a_probe_must_carry_it() {
         let token = Token::new("0123456789abcdef\n").unwrap();
-        let asks = |value: &str| admit(Some(&token), "/metrics", &headers(&[("authorization", value)])).ok();
+        let asks =
+            |value: &str| authorize(Some(&token), "/metrics", &headers(&[("authorization", value)])).ok();
         assert_eq!(asks("Bearer 0123456789abcdef"), Some(Access::Full));
         assert_eq!(asks("bearer  0123456789abcdef"), Some(Access::Full));
         for wrong in [
@@ -208,7 +210,7 @@ mod tests {
         ] {
             assert_eq!(asks(wrong), None, "{wrong}");
         }
-        let probe = admit(Some(&token), "/health", &HeaderMap::new());
+        let probe = authorize(Some(&token), "/health", &HeaderMap::new());
         assert_eq!(probe.ok(), Some(Access::Probe));
         assert!(!format!("{token:?}").contains("0123"));
     }

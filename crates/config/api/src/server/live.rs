@@ -1,9 +1,9 @@
-//! What the running switch answers: the one interface between the REST server and the data plane.
+//! The interface between the REST server and the data plane.
 //!
-//! The daemon implements [`Live`] over the agent's handles; tests implement it over fixed values. Methods
-//! are blocking and may take milliseconds: the server calls them on threads of their own, never on the
-//! runtime's. They read counters and copies that the control plane keeps; no method may make a worker
-//! wait, take a lock that a worker takes, or allocate in one.
+//! The daemon implements [`Live`] with the agent's handles; tests implement it with fixed values. The methods block
+//! and may take milliseconds: the server calls them on blocking threads, never on threads of the async runtime. They
+//! read counters and copies that the control plane keeps. No method may make a worker wait, take a lock that a worker
+//! takes, or allocate in a worker.
 
 use std::time::Duration;
 
@@ -19,41 +19,41 @@ use crate::view;
 
 /// The running switch.
 pub trait Live: Send + Sync + 'static {
-    /// What this program is.
+    /// Returns the versions of the program and of its libraries.
     fn version(&self) -> view::Version;
 
-    /// Returns the log.
+    /// Returns the filter, the levels and the targets of the log.
     fn log(&self) -> view::Log;
 
-    /// Puts another filter of the log in force.
+    /// Replaces the filter of the log.
     ///
     /// # Errors
     /// [`LiveError::LogFilter`].
     fn set_log(&self, filter: &str) -> Result<view::Log, LiveError>;
 
-    /// Whether it forwards as it was configured.
+    /// Returns the readiness of the switch: it forwards as configured, or the reasons why not.
     fn ready(&self) -> view::Ready;
 
-    /// Whether this machine has what a start with `config` needs and a running process does not: what takes effect
-    /// only at the next start would else be noticed only then. Asked before a revision is committed.
+    /// Checks that this machine provides what a start with `config` needs. The values in question take effect at the
+    /// next start only, so that a running process would not notice. The server calls it before each commit.
     ///
     /// # Errors
-    /// Every value that names what is not there.
+    /// All values that name something that is missing.
     fn check(&self, config: &Config) -> Result<(), ConfigErrors>;
 
-    /// What is wanted, what runs, and what stands between.
+    /// Returns the desired revision, the running one, and the problems between them.
     fn status(&self) -> view::Status;
 
-    /// Every bridge that runs.
+    /// Returns the bridges that run.
     fn bridges(&self) -> Vec<view::Bridge>;
 
-    /// The ports of a bridge in the order of their numbers; `rates` is left to the server.
+    /// Returns the ports of a bridge by number. `rates` is `None`; the server fills it in.
     ///
     /// # Errors
     /// [`LiveError::NoBridge`].
     fn ports(&self, bridge: &str) -> Result<Vec<view::Port>, LiveError>;
 
-    /// Flow entries of a bridge, in an order in which [`view::FlowCursor`] can continue.
+    /// Returns flow entries of a bridge, in an order in which [`view::FlowCursor`] can continue.
     ///
     /// # Errors
     /// [`LiveError::NoBridge`], [`LiveError::NoTable`].
@@ -62,16 +62,17 @@ pub trait Live: Send + Sync + 'static {
     /// Applies flow_mods in order, all or none. Returns when every worker sees the change, as a barrier does.
     ///
     /// # Errors
-    /// [`LiveError::NoBridge`]; [`LiveError::FlowMod`] for the first that is refused.
+    /// [`LiveError::NoBridge`]; [`LiveError::FlowMod`] for the first flow_mod that is rejected.
     fn flow_mods(&self, bridge: &str, mods: Vec<FlowModText>) -> Result<view::FlowModsDone, LiveError>;
 
-    /// Sets the counters of the selected flow entries to zero, whatever the limit of the query. Returns how many.
+    /// Sets the counters of the selected flow entries to zero; the limit of the query is ignored. Returns the number
+    /// of entries.
     ///
     /// # Errors
     /// [`LiveError::NoBridge`], [`LiveError::NoTable`], [`LiveError::Unavailable`].
     fn reset_flow_counters(&self, bridge: &str, query: &FlowQuery) -> Result<u64, LiveError>;
 
-    /// Sets the counters of a port, or of all ports, to zero. Returns how many ports were selected.
+    /// Sets the counters of a port, or of all ports, to zero. Returns the number of ports.
     ///
     /// # Errors
     /// [`LiveError::NoBridge`].
@@ -89,37 +90,37 @@ pub trait Live: Send + Sync + 'static {
     /// [`LiveError::NoBridge`].
     fn controllers(&self, bridge: &str) -> Result<Vec<view::Controller>, LiveError>;
 
-    /// What the bridge learned.
+    /// Returns the MAC addresses that a bridge has learned.
     ///
     /// # Errors
     /// [`LiveError::NoBridge`].
     fn macs(&self, bridge: &str) -> Result<Vec<view::MacEntry>, LiveError>;
 
-    /// Returns the groups of a bridge, in order of numbers.
+    /// Returns the groups of a bridge by number.
     ///
     /// # Errors
     /// [`LiveError::NoBridge`].
     fn groups(&self, bridge: &str) -> Result<Vec<view::Group>, LiveError>;
 
-    /// Returns the meters of a bridge, in order of numbers.
+    /// Returns the meters of a bridge by number.
     ///
     /// # Errors
     /// [`LiveError::NoBridge`].
     fn meters(&self, bridge: &str) -> Result<Vec<view::Meter>, LiveError>;
 
-    /// Returns the queues of all ports of a bridge, in order of port and number.
+    /// Returns the queues of all ports of a bridge, by port and number.
     ///
     /// # Errors
     /// [`LiveError::NoBridge`].
     fn queues(&self, bridge: &str) -> Result<Vec<view::EgressQueue>, LiveError>;
 
-    /// Returns the chains of a bridge, in order of names.
+    /// Returns the chains of a bridge by name.
     ///
     /// # Errors
     /// [`LiveError::NoBridge`].
     fn chains(&self, bridge: &str) -> Result<Vec<view::Chain>, LiveError>;
 
-    /// Makes the functions of a hop anew.
+    /// Re-creates the functions of a hop.
     ///
     /// # Errors
     /// [`LiveError::NoBridge`], [`LiveError::NoHop`], [`LiveError::Unavailable`].
@@ -128,17 +129,17 @@ pub trait Live: Send + Sync + 'static {
     /// Returns the workers.
     fn workers(&self) -> Vec<view::Worker>;
 
-    /// Every reason for which packets can be dropped, with its count, zero or not.
+    /// Returns every drop reason with its count, including those at zero.
     fn drops(&self) -> Vec<view::Drop>;
 
-    /// What would happen to a packet. Nothing is sent, and no counter moves.
+    /// Traces a packet through the tables. Sends nothing and changes no counter.
     ///
     /// # Errors
     /// [`LiveError::NoBridge`], [`LiveError::NoPort`].
     fn trace(&self, bridge: &str, packet: &TracePacket) -> Result<view::Trace, LiveError>;
 
-    /// What happens to the next packet that matches on arrival; `None` if none came in time. Blocks up to
-    /// `timeout`.
+    /// Traces the next received packet that matches. Blocks up to `timeout`. Returns `None` if no packet matched in
+    /// time.
     ///
     /// # Errors
     /// [`LiveError::NoBridge`], [`LiveError::Unavailable`].
@@ -149,80 +150,80 @@ pub trait Live: Send + Sync + 'static {
         timeout: Duration,
     ) -> Result<Option<view::Trace>, LiveError>;
 
-    /// Begins a capture. Packets come through the channel; the capture ends when the server drops the
-    /// receiver, which the sender learns by [`mpsc::Sender::closed`] or a failed send. A full channel costs
-    /// packets of the capture ([`Captured::lost_before`]), never packets of the switch.
+    /// Starts a capture. Returns the channel of its packets. The capture ends when the server drops the receiver,
+    /// which the sender notices by [`mpsc::Sender::closed`] or a failed send. A full channel loses packets of the
+    /// capture ([`CapturedPacket::lost_before`]), never packets of the switch.
     ///
     /// # Errors
     /// [`LiveError::NoBridge`], [`LiveError::NoPort`], [`LiveError::Unavailable`].
-    fn capture(&self, bridge: &str, spec: &CaptureSpec) -> Result<mpsc::Receiver<Captured>, LiveError>;
+    fn capture(&self, bridge: &str, spec: &CaptureSpec) -> Result<mpsc::Receiver<CapturedPacket>, LiveError>;
 }
 
-/// Why the running switch cannot answer.
+/// Errors of the running switch.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LiveError {
-    /// No such bridge runs.
+    /// No bridge of this name runs.
     #[error("no bridge `{name}` is running: {}", known(.running))]
     NoBridge {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// Those that run.
+        /// The names of the bridges that run.
         running: Vec<String>,
     },
     /// The bridge has no such port.
     #[error("bridge `{bridge}` has no port {port}: {}", known(.ports))]
     NoPort {
-        /// The bridge.
+        /// The name of the bridge.
         bridge: String,
-        /// The port asked for, a name or a number.
+        /// The requested port, a name or a number.
         port: String,
-        /// The names of those it has.
+        /// The names of the bridge's ports.
         ports: Vec<String>,
     },
     /// The bridge has no such table.
     #[error("bridge `{bridge}` has no table {table}: expected 0 to {last}")]
     NoTable {
-        /// The bridge.
+        /// The name of the bridge.
         bridge: String,
-        /// The table asked for.
+        /// The requested table.
         table: TableId,
-        /// The last one it has.
+        /// The last table of the bridge.
         last: TableId,
     },
     /// The bridge has no such hop.
     #[error("bridge `{bridge}` has no hop {hop}: {}", known(.hops))]
     NoHop {
-        /// The bridge.
+        /// The name of the bridge.
         bridge: String,
-        /// The hop asked for, with its chain.
+        /// The requested hop, as `CHAIN/HOP`.
         hop: String,
-        /// Those that it has.
+        /// The hops of the bridge, as `CHAIN/HOP`.
         hops: Vec<String>,
     },
-    /// The text is no filter of the log.
-    #[error("`{text}` is no log filter: {reason}")]
+    /// The text is not a valid log filter.
+    #[error("`{text}` is not a log filter: {reason}")]
     LogFilter {
         /// The text.
         text: String,
-        /// Why, and what was expected.
+        /// The cause, and the expected form.
         reason: String,
     },
-    /// A flow_mod was refused, and with it the whole list.
+    /// A flow_mod was rejected, and with it the whole list.
     #[error("{message}")]
     FlowMod {
-        /// Its index in the list.
+        /// The index of the flow_mod in the list.
         index: usize,
         /// The error code of OpenFlow: `OFPFMFC_TABLE_FULL`.
         code: String,
-        /// Why, and what was expected.
+        /// The cause, and the expected value.
         message: String,
     },
     /// The switch cannot do this at present.
     #[error("{message}")]
     Unavailable {
-        /// Why.
+        /// The cause.
         message: String,
-        /// What to do about it.
+        /// The next step for the operator.
         remedy: String,
     },
 }
@@ -235,44 +236,44 @@ fn known(names: &[String]) -> String {
     }
 }
 
-/// Which flow entries are wanted.
+/// A selection of flow entries.
 #[derive(Debug, Clone, Default)]
 pub struct FlowQuery {
-    /// Only of this table.
+    /// Selects entries of this table only.
     pub table: Option<TableId>,
-    /// Only entries whose match is this one or narrower (as a non-strict request selects them).
+    /// Selects entries with this match or a narrower one (as a non-strict flow_mod does; OpenFlow 1.3.5, section 6.4).
     pub within: Option<Match>,
-    /// Only entries with this cookie.
+    /// Selects entries with this cookie only.
     pub cookie: Option<CookieMatch>,
-    /// Only what follows this place.
+    /// Continues after this cursor, the end of the previous page.
     pub after: Option<view::FlowCursor>,
-    /// At most so many, 1 to 10000.
+    /// The largest number of entries in the result, 1 to 10000.
     pub limit: usize,
 }
 
-/// Some flow entries.
+/// A page of flow entries.
 #[derive(Debug, Clone, Default)]
 pub struct Flows {
     /// The entries.
     pub flows: Vec<view::Flow>,
-    /// Where the next page begins; `None` on the last.
+    /// The cursor from which the next page continues; `None` on the last page.
     pub next: Option<view::FlowCursor>,
 }
 
-/// A packet to be traced.
+/// A packet to trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TracePacket {
-    /// Where it comes in.
+    /// The ingress port.
     pub in_port: PortNo,
-    /// The metadata it begins with.
+    /// The initial metadata.
     pub metadata: u64,
-    /// The tunnel identifier it begins with.
+    /// The initial tunnel identifier.
     pub tunnel_id: u64,
-    /// Its bytes, at most 9600.
+    /// The frame, 9600 bytes at most.
     pub frame: Vec<u8>,
 }
 
-/// Which way a packet passes a port.
+/// The direction in which a packet passes a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// Received by the switch.
@@ -281,34 +282,34 @@ pub enum Direction {
     Tx,
 }
 
-/// What to capture.
+/// The selection of a capture.
 #[derive(Debug, Clone)]
 pub struct CaptureSpec {
-    /// Only of this port; `None` for all.
+    /// The port; `None` for all.
     pub port: Option<PortNo>,
-    /// Only in this direction; `None` for both.
+    /// The direction; `None` for both.
     pub direction: Option<Direction>,
-    /// Only packets that match, as they are at the point of capture.
+    /// A match that a packet must meet, with the fields that it has at the point of capture.
     pub matching: Match,
-    /// Only packets that the program accepts.
+    /// A classic BPF program that must accept the packet.
     pub program: Option<Program>,
-    /// At most so many bytes of each packet, 1 to 9600.
+    /// The largest number of bytes to keep of each packet, 1 to 9600.
     pub snap_size: u32,
 }
 
 /// A captured packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Captured {
-    /// When it passed: nanoseconds since 1970-01-01 UTC.
+pub struct CapturedPacket {
+    /// The time of capture, in nanoseconds since 1970-01-01 UTC.
     pub unix_nanos: u64,
-    /// Where it passed.
+    /// The port that the packet passed.
     pub port: PortNo,
-    /// Which way.
+    /// The direction in which it passed.
     pub direction: Direction,
-    /// Size of the whole packet in bytes.
+    /// The size of the whole packet in bytes.
     pub size: u32,
-    /// Its first bytes.
+    /// The first bytes of the packet.
     pub bytes: Vec<u8>,
-    /// Packets that matched and were lost to the capture since the one before.
+    /// The number of matching packets that the capture lost between the previous packet and this one.
     pub lost_before: u64,
 }

@@ -1,4 +1,4 @@
-//! The service of connections that find no place: `/health` and `/ready`, and for everything else the reason.
+//! The service for connections without a slot: `/health` and `/ready`, and an error for everything else.
 
 use axum::Router;
 use axum::extract::Request;
@@ -8,36 +8,36 @@ use axum::response::Response;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::Limits;
 use super::app::App;
 use super::guard::guard;
+use super::limits::Limits;
 use super::routes::switch;
 use crate::view::{Problem, ProblemKind};
 
-/// Returns the service; each connection ends with its answer.
+/// Returns the service. A connection is closed after one response.
 pub(super) fn router(app: App) -> Router {
     let (router, _) = OpenApiRouter::new()
         .routes(routes!(switch::health))
         .routes(routes!(switch::ready))
         .split_for_parts();
     router
-        .fallback(no_place)
+        .fallback(no_slot)
         .layer(middleware::map_response(close))
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .with_state(app)
 }
 
-async fn no_place(request: Request) -> Problem {
+async fn no_slot(request: Request) -> Problem {
     let Limits {
         connections,
-        connections_of_peer,
+        connections_per_peer,
         ..
     } = request.extensions().get().copied().unwrap_or_default();
     let detail = format!(
-        "too many connections: expected at most {connections_of_peer} of one user or address, and {connections} in all"
+        "too many connections: expected at most {connections_per_peer} of one user or address, and {connections} in total"
     );
     Problem::new(ProblemKind::Busy, detail)
-        .with_remedy("end some of them, or try again later; /health and /ready answer meanwhile")
+        .with_remedy("close some of them, or try again later; /health and /ready respond meanwhile")
 }
 
 async fn close(mut response: Response) -> Response {

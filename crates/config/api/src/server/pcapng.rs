@@ -1,9 +1,9 @@
-//! The capture file format that Wireshark reads (draft-ietf-opsawg-pcapng), as far as a capture needs it:
-//! one section, an interface for each port, enhanced packets with nanoseconds, direction and losses.
+//! The parts of the pcapng capture file format (draft-ietf-opsawg-pcapng) that a capture needs: one section, an
+//! interface for each port, enhanced packets with nanoseconds, direction and losses.
 
 use millrace_types::PortNo;
 
-use super::live::{Captured, Direction};
+use super::live::{CapturedPacket, Direction};
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE_DESCRIPTION: u32 = 1;
@@ -14,30 +14,30 @@ const ETHERNET: u16 = 1;
 
 mod option {
     pub(super) const END: u16 = 0;
-    /// Of a section: the application that wrote it (section 4.1).
+    /// `shb_userappl`: the application that wrote the section (draft-ietf-opsawg-pcapng, section 4.1).
     pub(super) const USER_APPLICATION: u16 = 4;
-    /// Of an interface: its name (section 4.2).
+    /// `if_name`: the name of an interface (draft-ietf-opsawg-pcapng, section 4.2).
     pub(super) const NAME: u16 = 2;
-    /// Of an interface: a description.
+    /// `if_description`: the description of an interface (draft-ietf-opsawg-pcapng, section 4.2).
     pub(super) const DESCRIPTION: u16 = 3;
-    /// Of an interface: the negative power of ten of the time unit.
+    /// `if_tsresol`: the negative power of ten of the time unit (draft-ietf-opsawg-pcapng, section 4.2).
     pub(super) const TIME_RESOLUTION: u16 = 9;
-    /// Of a packet: flags (section 4.3.1).
+    /// `epb_flags`: the flags of a packet (draft-ietf-opsawg-pcapng, section 4.3.1).
     pub(super) const FLAGS: u16 = 2;
-    /// Of a packet: how many were lost before it.
+    /// `epb_dropcount`: the number of packets lost before this one (draft-ietf-opsawg-pcapng, section 4.3).
     pub(super) const DROP_COUNT: u16 = 4;
 }
 
-/// Writes the blocks of one capture, each to be sent as it is.
+/// Encodes the blocks of one capture. Each block is sent as it is returned.
 #[derive(Debug)]
 pub(super) struct Writer {
     snap_size: u32,
-    /// In the order of interface numbers.
+    /// The port of each interface, by interface number.
     ports: Vec<PortNo>,
 }
 
 impl Writer {
-    /// Returns a capture, and its first blocks: the header and an interface for each port.
+    /// Returns a writer, and the first blocks: the section header and an interface for each port.
     pub(super) fn new(ports: &[(PortNo, String, String)], snap_size: u32) -> (Writer, Vec<u8>) {
         let mut writer = Writer {
             snap_size,
@@ -78,8 +78,8 @@ impl Writer {
         self.ports.push(port);
     }
 
-    /// The block of one packet, after that of its port if that is new.
-    pub(super) fn packet(&mut self, packet: &Captured) -> Vec<u8> {
+    /// Returns the block of one packet, preceded by an interface block if its port is new.
+    pub(super) fn packet(&mut self, packet: &CapturedPacket) -> Vec<u8> {
         let mut out = Vec::new();
         let known = self.ports.iter().position(|port| *port == packet.port);
         let interface = known.unwrap_or_else(|| {
@@ -117,7 +117,7 @@ fn pad(body: &mut Vec<u8>) {
     body.resize(body.len().next_multiple_of(4), 0);
 }
 
-/// A block: type, length, body, length again (section 3.1).
+/// Appends a block: type, length, body, length again (draft-ietf-opsawg-pcapng, section 3.1).
 fn block(out: &mut Vec<u8>, kind: u32, write: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend(kind.to_le_bytes());
@@ -130,7 +130,7 @@ fn block(out: &mut Vec<u8>, kind: u32, write: impl FnOnce(&mut Vec<u8>)) {
     out[start + 4..start + 8].copy_from_slice(&size.to_le_bytes());
 }
 
-/// An option; text is cut at 255 bytes.
+/// Appends an option; a value is truncated to 255 bytes.
 fn put_option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
     let value = &value[..value.len().min(255)];
     body.extend(code.to_le_bytes());
@@ -148,7 +148,7 @@ mod tests {
         let ports = [(PortNo::from_raw(1), "p1".to_owned(), "net_null0".to_owned())];
         let (mut writer, mut file) = Writer::new(&ports, 96);
         for port in [1, 7] {
-            file.extend(writer.packet(&Captured {
+            file.extend(writer.packet(&CapturedPacket {
                 unix_nanos: 1_700_000_000_123_456_789,
                 port: PortNo::from_raw(port),
                 direction: Direction::Tx,

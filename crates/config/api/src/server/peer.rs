@@ -6,23 +6,23 @@ use std::net::IpAddr;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 
-/// Who connected.
+/// The client at the other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Peer {
-    /// A user, over the Unix socket (`SO_PEERCRED`, unix(7)). The mode of the socket has let the user in.
+    /// A user of the Unix socket (`SO_PEERCRED`, unix(7)), whom the mode of the socket has admitted.
     User(u32),
-    /// An address, over TCP, which must show a token.
+    /// An address that connected over TCP, whose requests must carry the token.
     Address(IpAddr),
-    /// Nobody: a handler is called without a connection, as fuzzers do.
+    /// No client: a handler was called without a connection, as fuzzers do.
     Unknown,
 }
 
-/// The bits of an IPv6 address that one site is free to choose (RFC 4291, section 2.5.4).
+/// The number of low bits of an IPv6 address that one site can choose freely (RFC 4291, section 2.5.4).
 const IPV6_HOST_BITS: u32 = 64;
 
 impl Peer {
-    /// The party whose connections are counted together: a user, an IPv4 address, or an IPv6 subnet of 64 bits.
-    pub(super) fn party(self) -> Peer {
+    /// Returns the key under which connections are counted: a user, an IPv4 address, or an IPv6 /64.
+    pub(super) fn quota_key(self) -> Peer {
         match self {
             Peer::Address(address) => Peer::Address(match address.to_canonical() {
                 IpAddr::V6(v6) => IpAddr::V6((v6.to_bits() >> IPV6_HOST_BITS << IPV6_HOST_BITS).into()),
@@ -32,8 +32,8 @@ impl Peer {
         }
     }
 
-    /// Returns the author of a revision that the client makes. Of a user, the name that the system knows comes first
-    /// and the name that the request claims follows in parentheses: `root (alice)`. Over TCP there is only the claim.
+    /// Returns the author of a revision. For a user of the Unix socket it is the name that the system knows, followed
+    /// by the name that the request claims: `root (alice)`. Over TCP it is the claimed name alone.
     pub(super) fn author(self, claimed: Option<&str>) -> String {
         let claimed = claimed.unwrap_or("").trim();
         match self {
@@ -50,9 +50,9 @@ impl std::fmt::Display for Peer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Peer::User(uid) => write!(f, "user {}", user_name(*uid)),
-            Peer::Address(IpAddr::V6(v6)) if self.party() == *self => write!(f, "{v6}/64"),
+            Peer::Address(IpAddr::V6(v6)) if self.quota_key() == *self => write!(f, "{v6}/64"),
             Peer::Address(address) => write!(f, "{address}"),
-            Peer::Unknown => f.write_str("nobody known"),
+            Peer::Unknown => f.write_str("no client"),
         }
     }
 }
@@ -61,7 +61,7 @@ impl std::fmt::Display for Peer {
 fn user_name(uid: u32) -> String {
     let number = uid.to_string();
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    // NAME:PASSWORD:UID:…
+    // A line of passwd(5): NAME:PASSWORD:UID:…
     let line = users
         .lines()
         .find(|line| line.split(':').nth(2) == Some(number.as_str()));
@@ -96,10 +96,10 @@ mod tests {
 
     #[test]
     fn addresses_of_one_ipv6_subnet_and_mapped_ones_are_one_party() {
-        let party = |text: &str| Peer::Address(text.parse().unwrap()).party();
-        assert_eq!(party("2001:db8::1"), party("2001:db8::ffff:1"));
-        assert_ne!(party("2001:db8::1"), party("2001:db8:0:1::1"));
-        assert_eq!(party("::ffff:10.0.0.1"), party("10.0.0.1"));
-        assert_ne!(party("10.0.0.1"), party("10.0.0.2"));
+        let quota_key = |text: &str| Peer::Address(text.parse().unwrap()).quota_key();
+        assert_eq!(quota_key("2001:db8::1"), quota_key("2001:db8::ffff:1"));
+        assert_ne!(quota_key("2001:db8::1"), quota_key("2001:db8:0:1::1"));
+        assert_eq!(quota_key("::ffff:10.0.0.1"), quota_key("10.0.0.1"));
+        assert_ne!(quota_key("10.0.0.1"), quota_key("10.0.0.2"));
     }
 }

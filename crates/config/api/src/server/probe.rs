@@ -1,4 +1,4 @@
-//! Tries whether a server could start as the configuration says: no value tells that of itself, but the machine does.
+//! Checks of a configuration against this machine: files, socket and address that the server would need.
 
 use std::io::ErrorKind;
 use std::net::TcpListener;
@@ -9,8 +9,9 @@ use super::socket;
 use super::tls::{Tls, TlsError};
 use super::token::Token;
 
-/// Returns the faults of `api` on this machine: files that cannot be read or do not fit each other, a socket or an
-/// address that cannot be served. What `running` has, the daemon that runs already, may be in use.
+/// Returns the errors of `api` on this machine: files that cannot be read or do not fit each other, a socket or an
+/// address that cannot be served. The socket and the address of `running`, the daemon's own configuration, may be in
+/// use.
 pub fn probe(api: &Api, running: Option<&Api>) -> Vec<ConfigError> {
     let mut errors = Vec::new();
     if !api.enabled {
@@ -138,7 +139,7 @@ mod tests {
         assert_eq!(pointers(&api, Some(&api)), [""; 0]);
         let elsewhere = on_a_free_port(std::path::Path::new("/nope/nope"));
         assert_eq!(pointers(&elsewhere, None), ["/api/socket"]);
-        // TEST-NET-1 (RFC 5737) is nobody's.
+        // TEST-NET-1 (RFC 5737) is not an address of any machine.
         let foreign = Api {
             listen: Some(SocketAddr::from(([192, 0, 2, 1], 8080))),
             ..api.clone()

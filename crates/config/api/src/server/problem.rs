@@ -1,4 +1,4 @@
-//! Problems as HTTP answers, and what becomes a problem.
+//! Problem documents as HTTP responses, and conversions of errors to problems.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -8,7 +8,6 @@ use millrace_model::ConfigErrors;
 use millrace_store::{CommitError, ConfirmError, ReadError, StorageError};
 
 use super::live::LiveError;
-use super::routes::flow_mods::refused;
 use crate::view::{Mistake, Problem, ProblemKind};
 
 impl IntoResponse for Problem {
@@ -22,7 +21,7 @@ impl IntoResponse for Problem {
             HeaderValue::from_static("application/problem+json"),
         );
         if unauthorized {
-            // RFC 6750, section 3.
+            // RFC 6750, section 3, requires the header.
             headers.insert(
                 header::WWW_AUTHENTICATE,
                 HeaderValue::from_static("Bearer realm=\"millrace\""),
@@ -36,7 +35,7 @@ impl From<LiveError> for Problem {
     fn from(error: LiveError) -> Problem {
         let detail = error.to_string();
         match error {
-            LiveError::FlowMod { index, code, message } => refused(index, &code, message),
+            LiveError::FlowMod { index, code, message } => flow_refused(index, &code, message),
             LiveError::NoBridge { .. }
             | LiveError::NoPort { .. }
             | LiveError::NoTable { .. }
@@ -87,7 +86,9 @@ impl From<CommitError> for Problem {
             CommitError::Storage(error) => error.into(),
             CommitError::DeadlinePassed { .. } => Problem::new(ProblemKind::Invalid, error.to_string()),
             CommitError::Unconfirmed { .. } => Problem::new(ProblemKind::Conflict, error.to_string())
-                .with_remedy("`millrace confirm` keeps it, `millrace confirm --cancel` takes it back"),
+                .with_remedy(
+                    "confirm it with `millrace confirm`, or roll it back with `millrace confirm --cancel`",
+                ),
             error => Problem::new(ProblemKind::Conflict, error.to_string()),
         }
     }
@@ -102,7 +103,21 @@ impl From<ConfirmError> for Problem {
     }
 }
 
-/// The page about one kind of problem, at the address that its `type` is.
+/// Returns the problem of a request whose flow at `index` was rejected.
+pub(super) fn flow_refused(index: usize, code: &str, detail: String) -> Problem {
+    let mut problem = Problem::new(
+        ProblemKind::Invalid,
+        format!("flow {}: {detail}; nothing was changed", index + 1),
+    );
+    problem.errors.push(Mistake {
+        pointer: format!("/flows/{index}"),
+        code: code.to_owned(),
+        detail,
+    });
+    problem
+}
+
+/// Returns the text of the page at a problem's `type`, or `None` if no kind has this name.
 pub(super) fn page(name: &str) -> Option<String> {
     let kind = ProblemKind::all().find(|kind| kind.name() == name)?;
     Some(format!("{} (HTTP {}).\n", kind.title(), kind.status()))

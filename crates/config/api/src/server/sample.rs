@@ -1,4 +1,4 @@
-//! Rates: counters are read every second, so that whoever asks gets packets a second at once.
+//! Rates of ports. Counters are sampled every second, so that a request gets rates without a wait.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use super::live::Live;
 use crate::view::{Counters, Port, Rates};
 
-/// How often counters are read.
+/// The sampling period.
 pub(super) const PERIOD: Duration = Duration::from_secs(1);
 
-/// The last reading of every port, and the rates since the one before.
+/// The last sample of every port, and the rates since the sample before it.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
     ports: Mutex<HashMap<(String, String), Sample>>,
@@ -25,16 +25,18 @@ struct Sample {
 }
 
 impl Samples {
-    /// Reads every port. Ports that are gone are forgotten.
-    pub(super) fn take(&self, live: &dyn Live, now: Instant) {
+    /// Samples every port. Ports that no longer exist are removed.
+    pub(super) fn read(&self, live: &dyn Live, now: Instant) {
         let bridges = live.bridges().into_iter();
         let ports: Vec<Port> = bridges
             .flat_map(|bridge| live.ports(&bridge.name).unwrap_or_default())
             .collect();
-        let mut held = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut samples = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
         let new = ports.into_iter().map(|port| {
             let key = (port.bridge, port.name);
-            let rates = held.get(&key).and_then(|old| rates(old, now, port.rx, port.tx));
+            let rates = samples
+                .get(&key)
+                .and_then(|old| rates(old, now, port.rx, port.tx));
             (
                 key,
                 Sample {
@@ -46,20 +48,21 @@ impl Samples {
             )
         });
         let new = new.collect();
-        *held = new;
+        *samples = new;
     }
 
-    /// Fills in the rates.
+    /// Fills in the rates of the ports.
     pub(super) fn fill(&self, ports: &mut [Port]) {
-        let held = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        let samples = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
         for port in ports {
             let key = (port.bridge.clone(), port.name.clone());
-            port.rates = held.get(&key).and_then(|sample| sample.rates);
+            port.rates = samples.get(&key).and_then(|sample| sample.rates);
         }
     }
 }
 
-/// `None` if no time has passed. Counters that went back (the port was made anew) count as standing still.
+/// Returns the rates between two samples, or `None` if no time has passed. A counter that decreased (the port was
+/// re-created) counts as unchanged.
 fn rates(old: &Sample, now: Instant, rx: Counters, tx: Counters) -> Option<Rates> {
     let seconds = now.saturating_duration_since(old.at).as_secs_f64();
     if seconds <= 0.0 {

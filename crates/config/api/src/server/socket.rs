@@ -1,8 +1,9 @@
-//! The Unix socket of the REST API: whoever may connect to it may do what root may, so the file is never, not for a
-//! moment, open to others, and stands in a folder where others can neither replace nor forge it.
+//! The Unix socket of the REST API. A user who can connect can do everything that root can: therefore the socket is
+//! never accessible to others, not even between bind and chmod, and its folder must not let others replace or forge
+//! it.
 //!
-//! A lock file beside the socket (`PATH.lock`) is held for as long as the socket is served. It makes "is it stale?" and
-//! "replace it" one step: of two daemons that start at once, one gets the path and the other is refused.
+//! A lock file beside the socket (`PATH.lock`) is held while the socket is served. It makes the check for a stale
+//! socket and its replacement one atomic step: if two daemons start at once, one gets the path and the other an error.
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -13,14 +14,14 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, fchmod};
 use tokio::net::{UnixListener, UnixSocket};
 
-/// Connections that the system holds until they are accepted.
+/// The length of the queue of connections that are not accepted yet.
 const BACKLOG: u32 = 1024;
 
-/// Why a Unix socket cannot be served.
+/// Errors of a Unix socket that is to be served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SocketError {
-    /// The folder is not there and cannot be made, or cannot be looked at.
+    /// The folder does not exist and cannot be created, or cannot be read.
     #[error(
         "the folder {}: {error}: run millraced as root, or set api.socket to a path in a folder of its user",
         folder.display()
@@ -31,7 +32,7 @@ pub enum SocketError {
         /// The error of the system.
         error: io::Error,
     },
-    /// Somebody else could replace the socket, or a folder above it.
+    /// Other users could replace the socket, or a folder above it.
     #[error(
         "users other than root and the daemon's own could replace {}: expected it to belong to one of these two and to \
          have mode 0755 or less; set api.socket to a path in such a folder, as /run/millrace is",
@@ -41,20 +42,20 @@ pub enum SocketError {
         /// The folder, or the symbolic link to it.
         folder: PathBuf,
     },
-    /// Another process serves it.
-    #[error("another process serves it: stop that (`ss -lxp` names it), or set api.socket to another path")]
-    Served,
-    /// There is a file of that name.
+    /// Another process serves the path.
     #[error(
-        "there is a file of this name, and it is no socket: remove it, or set api.socket to another path"
+        "another process serves it: stop that process (`ss -lxp` names it), or set api.socket to another path"
     )]
+    Served,
+    /// The path names a file that is not a socket.
+    #[error("a file of this name exists and is not a socket: remove it, or set api.socket to another path")]
     NotSocket,
-    /// Anything else.
+    /// Any other error of the system.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// A served socket. Dropping it removes the file if it is still the one that was made.
+/// A served socket. Drop removes the file if it is still the one that `bind` created.
 #[derive(Debug)]
 pub(super) struct Listener {
     listener: UnixListener,
@@ -64,8 +65,8 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Serves `path`, with mode 0600. Makes its folder (mode 0755) if that is missing, and replaces a socket that
-    /// nobody serves.
+    /// Serves `path` with mode 0600. Creates its folder with mode 0755 if that is missing, and replaces a stale
+    /// socket.
     ///
     /// # Errors
     /// [`SocketError`].
@@ -83,8 +84,7 @@ impl Listener {
             std::fs::remove_file(path)?;
         }
         let socket = UnixSocket::new_stream()?;
-        // Linux gives the file the mode of the socket, less the umask, when it binds: it is private from its first
-        // moment on.
+        // On bind, Linux gives the file the mode of the socket, less the umask: the file is private from the start.
         fchmod(&socket, Mode::RUSR | Mode::WUSR).map_err(io::Error::from)?;
         socket.bind(path)?;
         let identity = identity(path);
@@ -97,12 +97,12 @@ impl Listener {
         })
     }
 
-    /// Returns the socket.
+    /// Returns the listener.
     pub(super) fn listener(&self) -> &UnixListener {
         &self.listener
     }
 
-    /// Where it is.
+    /// Returns the path of the socket.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -116,18 +116,18 @@ impl Drop for Listener {
     }
 }
 
-/// Tries whether `path` could be served: its folder is safe, or can be made, and nobody serves it, which
-/// `is_taken_by_us` allows.
+/// Checks that `path` could be served: its folder is safe or can be created, and no other process serves it.
+/// `is_taken_by_us` says that this process does.
 ///
 /// # Errors
 /// [`SocketError`].
 pub(super) fn probe(path: &Path, is_taken_by_us: bool) -> Result<(), SocketError> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     if !folder.try_exists().map_err(failed(folder))? {
-        // The daemon makes one folder, not several.
+        // The daemon creates one folder, not its parents.
         let above = folder.parent().unwrap_or(Path::new("/"));
         return check_folder(above).or_else(|error| match error {
-            // What stands in a folder like /tmp is safe if the folder itself is.
+            // A new folder inside a sticky one, as /tmp, is safe.
             SocketError::UnsafeFolder { folder } if is_sticky(&folder) => Ok(()),
             error => Err(error),
         });
@@ -139,44 +139,44 @@ pub(super) fn probe(path: &Path, is_taken_by_us: bool) -> Result<(), SocketError
     }
 }
 
-/// What stands at the path of a socket.
+/// The state of a socket's path.
 #[derive(PartialEq, Eq)]
 enum State {
-    Nothing,
-    /// A socket that a process has left that was killed.
+    Free,
+    /// A socket whose process was killed.
     Stale,
 }
 
 fn state(path: &Path) -> Result<State, SocketError> {
     match std::fs::symlink_metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(State::Nothing),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(State::Free),
         Err(error) => return Err(error.into()),
         Ok(found) if !found.file_type().is_socket() => return Err(SocketError::NotSocket),
         Ok(_) => {}
     }
     match StdUnixStream::connect(path) {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(State::Stale),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(State::Nothing),
-        // A full backlog, or a socket of another type, is somebody's, too.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(State::Free),
+        // A full backlog, or a socket of another type, belongs to a process, too.
         _ => Err(SocketError::Served),
     }
 }
 
-/// Refuses a folder in which others can replace files, or that others can replace: every folder above it counts, and
-/// every symbolic link on the way. A sticky folder above it (as /tmp) is allowed.
+/// Rejects a folder in which other users can replace files, or that other users can replace. The check covers all
+/// folders above it and all symbolic links on the path. A sticky folder above it, as /tmp, is allowed.
 fn check_folder(folder: &Path) -> Result<(), SocketError> {
     let canonical = folder.canonicalize().map_err(failed(folder))?;
-    for place in folder.ancestors().chain(canonical.ancestors()) {
-        if place.as_os_str().is_empty() {
+    for above in folder.ancestors().chain(canonical.ancestors()) {
+        if above.as_os_str().is_empty() {
             continue;
         }
-        let link = std::fs::symlink_metadata(place).map_err(failed(place))?;
-        let found = std::fs::metadata(place).map_err(failed(place))?;
-        let is_parent = place == folder || place == canonical;
+        let link = std::fs::symlink_metadata(above).map_err(failed(above))?;
+        let found = std::fs::metadata(above).map_err(failed(above))?;
+        let is_parent = above == folder || above == canonical;
         let others_write = found.mode() & 0o022 != 0 && (is_parent || found.mode() & 0o1000 == 0);
         if !is_trusted(&link) || !is_trusted(&found) || others_write {
             return Err(SocketError::UnsafeFolder {
-                folder: place.to_owned(),
+                folder: above.to_owned(),
             });
         }
     }
@@ -198,13 +198,13 @@ fn failed(folder: &Path) -> impl Fn(io::Error) -> SocketError {
     }
 }
 
-/// The device and inode of a socket, if there is one.
+/// Returns the device and inode of a socket, or `None` without a socket.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let found = std::fs::symlink_metadata(path).ok()?;
     found.file_type().is_socket().then(|| (found.dev(), found.ino()))
 }
 
-/// The lock file of a socket, held. Dropping it removes the file.
+/// The locked lock file of a socket. Drop removes the file.
 #[derive(Debug)]
 struct Lock {
     path: PathBuf,
@@ -228,10 +228,10 @@ impl Lock {
                 Err(TryLockError::WouldBlock) => return Err(SocketError::Served),
                 Err(TryLockError::Error(error)) => return Err(error.into()),
             }
-            // The daemon that held it before may have removed the file meanwhile.
-            let held = file.metadata()?;
+            // The daemon that held the lock before may have removed the file meanwhile.
+            let locked = file.metadata()?;
             let there = std::fs::symlink_metadata(&path);
-            if there.is_ok_and(|there| (there.dev(), there.ino()) == (held.dev(), held.ino())) {
+            if there.is_ok_and(|there| (there.dev(), there.ino()) == (locked.dev(), locked.ino())) {
                 return Ok(Lock { path, _file: file });
             }
         }
@@ -240,7 +240,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Still held: nobody else has it.
+        // The lock is still held: no other daemon uses the file.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -309,7 +309,8 @@ mod tests {
                 "{mode:o}: {bound:?}"
             );
         }
-        // The folder of the socket itself must not even be sticky: a name in it can be taken before the daemon starts.
+        // The folder of the socket itself must not even be sticky: another user could create the name before the
+        // daemon starts.
         assert!(matches!(
             Listener::bind(&open.join("api.sock")),
             Err(SocketError::UnsafeFolder { .. })

@@ -1,4 +1,4 @@
-//! TLS for addresses that can be reached from elsewhere.
+//! TLS for addresses that other machines can reach.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// A certificate with its key, ready to serve.
+/// A certificate with its key.
 #[derive(Clone)]
 pub struct Tls(TlsAcceptor);
 
@@ -20,21 +20,21 @@ impl std::fmt::Debug for Tls {
     }
 }
 
-/// Why certificate and key are of no use.
+/// Errors of a certificate and its key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// A file cannot be read, or holds no PEM.
+    /// A file cannot be read, or contains no PEM.
     #[error("{}: {source}: expected a PEM file with {expected}", path.display())]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What it should hold.
+        /// The expected content.
         expected: &'static str,
-        /// What is wrong.
+        /// The cause.
         source: pem::Error,
     },
-    /// They do not fit each other, or the algorithm is not supported.
+    /// Certificate and key do not fit each other, or the algorithm is not supported.
     #[error("certificate and key cannot be used together: {0}")]
     Refused(#[from] rustls::Error),
 }
@@ -47,7 +47,7 @@ impl Tls {
     pub fn from_files(cert: &Path, key: &Path) -> Result<Tls, TlsError> {
         let chain_error = |source| TlsError::File {
             path: cert.to_owned(),
-            expected: "a certificate chain, that of the server first",
+            expected: "a certificate chain, the server's certificate first",
             source,
         };
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(cert)
@@ -70,7 +70,7 @@ impl Tls {
         Ok(Tls(TlsAcceptor::from(Arc::new(config))))
     }
 
-    /// Returns the handshake.
+    /// Performs the TLS handshake.
     pub(super) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: S,

@@ -1,4 +1,5 @@
-//! The bearer token of the TCP address: read from a file of the operator, or generated into the state directory.
+//! The bearer token of the TCP address (RFC 6750): read from a file of the operator, or generated into the state
+//! directory.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -8,25 +9,25 @@ use std::path::Path;
 use axum::http::{HeaderMap, header};
 use subtle::ConstantTimeEq;
 
-/// The least length of a token, bytes: enough that it cannot be guessed even at a million tries a second.
+/// The smallest length of a token in bytes: it cannot be guessed even at a million attempts a second.
 const TOKEN_MIN_SIZE: usize = 16;
-/// Random bytes of a generated token.
+/// The number of random bytes in a generated token.
 const GENERATED_SIZE: usize = 32;
 
-/// The secret that every request over TCP must carry.
+/// The bearer token that every request over TCP must carry.
 pub struct Token(Box<[u8]>);
 
-/// Why a token file is of no use.
+/// Errors of a token file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the token file: {0}")]
     Read(std::io::Error),
     /// A token cannot be generated.
     #[error("cannot write the generated token: {0}")]
     Write(std::io::Error),
-    /// The generated token is not private.
+    /// Other users can read or replace the generated token.
     #[error(
         "other users can read or replace the generated token: expected a file of root or the daemon's user with mode \
          0600; remove it, so that the next start generates another one"
@@ -37,13 +38,13 @@ pub enum TokenError {
         "the first line of the token file has {size} bytes: expected at least {TOKEN_MIN_SIZE}, as `openssl rand -hex 32` makes"
     )]
     TooShort {
-        /// Its bytes, without blanks at its ends.
+        /// The length of the line in bytes, without blanks at its ends.
         size: usize,
     },
 }
 
 impl Token {
-    /// Returns the first line of a file, without blanks at its ends.
+    /// Returns the token in the first line of a file, without blanks at its ends.
     ///
     /// # Errors
     /// [`TokenError`].
@@ -52,6 +53,8 @@ impl Token {
         Token::new(text.lines().next().unwrap_or(""))
     }
 
+    /// Returns the token in `text`, without blanks at its ends.
+    ///
     /// # Errors
     /// [`TokenError::TooShort`].
     pub fn new(text: &str) -> Result<Token, TokenError> {
@@ -62,10 +65,11 @@ impl Token {
         Ok(Token(text.as_bytes().into()))
     }
 
-    /// The token in the file `path` of the state directory, generated first (mode 0600) if there is none.
+    /// Returns the token in the file `path` of the state directory. Generates the file with mode 0600 if it is
+    /// missing.
     ///
     /// # Errors
-    /// [`TokenError`]; a file that others can read or replace is not used.
+    /// [`TokenError`]; a file that other users can read or replace is rejected.
     pub fn generated(path: &Path) -> Result<Token, TokenError> {
         match std::fs::symlink_metadata(path) {
             Ok(found) => {
@@ -83,8 +87,9 @@ impl Token {
         }
     }
 
-    /// Returns true if the request carries it. Takes equally long for every wrong token of the right length.
-    pub(super) fn is_in(&self, headers: &HeaderMap) -> bool {
+    /// Returns true if the request carries the token. The comparison takes constant time for tokens of the right
+    /// length.
+    pub(super) fn is_carried_by(&self, headers: &HeaderMap) -> bool {
         let given = headers
             .get(header::AUTHORIZATION)
             .map_or(&b""[..], |value| value.as_bytes());
@@ -95,7 +100,7 @@ impl Token {
     }
 }
 
-/// Writes a random token, whole or not at all.
+/// Writes a random token to `path` atomically.
 fn generate(path: &Path) -> std::io::Result<()> {
     let mut random = [0; GENERATED_SIZE];
     File::open("/dev/urandom")?.read_exact(&mut random)?;
@@ -120,7 +125,7 @@ pub(super) fn is_open_to_all(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|file| file.mode() & 0o004 != 0)
 }
 
-/// Never shows the secret.
+/// Hides the secret.
 impl std::fmt::Debug for Token {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Token(…)")
@@ -142,7 +147,7 @@ mod tests {
             header::AUTHORIZATION,
             format!("Bearer {}", text.trim()).parse().unwrap(),
         );
-        token.is_in(&headers)
+        token.is_carried_by(&headers)
     }
 
     #[test]

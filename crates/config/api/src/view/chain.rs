@@ -1,4 +1,4 @@
-//! Chains of network functions as they run.
+//! Running chains of network functions.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,21 +6,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Chain {
-    /// Its name.
+    /// The name of the chain, unique in its bridge.
     pub name: String,
     /// The port number of the near end.
     pub near: u32,
-    /// The port number of the far end; the same where there is one end.
+    /// The port number of the far end; equal to `near` if the chain has one end.
     pub far: u32,
-    /// Workers that run it.
+    /// The number of workers that run the chain.
     pub lanes: u32,
     /// `up`, or `down` if it does not run.
     #[serde(default)]
     pub state: String,
-    /// Why it does not run, or runs as it was before the last change; empty if it is what is configured.
+    /// The reason why the chain does not run, or runs as before the last change; empty if it runs as configured.
     #[serde(default)]
     pub problem: String,
-    /// Its hops, in order.
+    /// The hops, in order.
     pub hops: Vec<ChainHop>,
 }
 
@@ -28,90 +28,90 @@ pub struct Chain {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct ChainHop {
-    /// Its name.
+    /// The name of the hop, unique in its chain.
     pub name: String,
-    /// The function.
+    /// The network function: a built-in one, `wasm:PATH` or `library:PATH`.
     pub function: String,
     /// `inline`, `ring` or `isolated`.
     pub class: String,
-    /// `up`, `starting` while a process has not shown life yet, `down` or `drained`.
+    /// `up`, `starting` until a process first responds, `down` or `drained`.
     pub state: String,
-    /// Which group of hops it is given packets at the same time with, counted from 1; `null` if with none.
+    /// The number of the parallel group, from 1: hops that get a packet at the same time; `null` outside of groups.
     #[serde(default)]
     pub parallel: Option<u32>,
-    /// Functions over all lanes.
+    /// The number of instances of the function over all lanes.
     pub instances: u32,
-    /// Functions that were made again.
+    /// The number of instances that were re-created.
     pub restarts: u64,
-    /// Why one of its functions went down last; empty if none ever did.
+    /// The cause of the last failure of an instance; empty if none failed.
     #[serde(default)]
     pub failure: String,
-    /// What each of its functions may use, and what sees to that.
+    /// The limits of each instance, and the mechanisms that enforce them.
     #[serde(default)]
     pub limits: Vec<FunctionLimit>,
-    /// Packets that it was given.
+    /// The number of packets that the hop received.
     pub packets: u64,
-    /// Size of those in bytes.
+    /// The size of these packets in bytes.
     #[serde(default)]
     pub bytes: u64,
-    /// Those that went on.
+    /// The number of packets with the verdict to go on to the next hop.
     pub next: u64,
-    /// Those that skipped hops.
+    /// The number of packets with the verdict to skip hops.
     pub skipped: u64,
-    /// Those that it dropped.
+    /// The number of packets with the verdict to be dropped.
     pub dropped: u64,
-    /// Those that it sent out of a port.
+    /// The number of packets with the verdict to leave by a port.
     pub to_port: u64,
-    /// Those that went on although it was down.
+    /// The number of packets that bypassed the hop while it was down.
     pub passed: u64,
-    /// Those that were dropped because it was down.
+    /// The number of packets that were dropped because the hop was down.
     pub lost: u64,
-    /// Packets that are with processes now.
+    /// The number of packets that processes of the hop hold at present.
     pub depth: u64,
-    /// What a packet costs here, in nanoseconds; `null` while nothing was measured.
+    /// The worker's time for a packet in nanoseconds; `null` before the first measurement.
     #[serde(default)]
     pub nanos_per_packet: Option<f64>,
-    /// How much later packets go on because of this hop, in nanoseconds, of one burst in 64: of a function in a process,
-    /// the way there and back; `null` while nothing was measured.
+    /// The delay that the hop adds to a packet in nanoseconds, sampled for one burst in 64. For a function in a
+    /// process it includes both directions. `null` before the first measurement.
     #[serde(default)]
     pub latency_nanos: Option<f64>,
-    /// The function's own counters.
+    /// The counters that the function defines.
     pub counters: Vec<FunctionCounter>,
-    /// What the function reports, a line for each thing.
+    /// The report of the function, line by line.
     pub report: Vec<String>,
 }
 
-/// A limit of a function.
+/// A resource limit of a function.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct FunctionLimit {
-    /// What is bounded: `cpu_percent`, `fuel`, `memory_mib`, `processes` or `weight`.
+    /// The resource: `cpu_percent`, `fuel`, `memory_mib`, `processes` or `weight`.
     pub name: String,
-    /// The bound.
+    /// The limit, in the unit of the resource.
     pub value: u64,
-    /// What holds it: `cgroup`, `rlimit`, `niceness`, `module`; or `nothing`.
+    /// The mechanism that enforces the limit: `cgroup`, `rlimit`, `niceness`, `module`; or `nothing`.
     pub by: String,
-    /// Why no control group holds it, where one should; empty otherwise.
+    /// The reason why no control group enforces the limit, although one should; empty otherwise.
     #[serde(default)]
     pub problem: String,
 }
 
-/// A counter of a function.
+/// A counter that a function defines.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct FunctionCounter {
-    /// Its name.
+    /// The name of the counter.
     pub name: String,
-    /// Its value.
+    /// The value of the counter.
     pub value: u64,
 }
 
-/// A hop whose functions were made anew.
+/// A hop whose functions were re-created.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Restarted {
-    /// The chain.
+    /// The name of the chain.
     pub chain: String,
-    /// The hop.
+    /// The name of the hop.
     pub hop: String,
 }

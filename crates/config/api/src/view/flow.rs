@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct MatchField {
-    /// The name in the OpenFlow specification: `ipv4_src`.
+    /// The name in OpenFlow 1.3.5, section 7.2.3.7, in lower case: `ipv4_src`.
     pub field: String,
     /// The value, hexadecimal.
     pub value: String,
@@ -25,9 +25,9 @@ pub struct MatchField {
 pub enum Action {
     /// Send to a port.
     Output {
-        /// The OpenFlow number, perhaps of a reserved port.
+        /// The OpenFlow number of the port; it may be a reserved port.
         port: u32,
-        /// Bytes for the controller, if the port is the controller.
+        /// The number of bytes to send to the controller; `null` for other ports.
         #[serde(default)]
         max_len: Option<u16>,
     },
@@ -61,31 +61,31 @@ pub enum Action {
     CopyTtlIn,
     /// Push a VLAN tag.
     PushVlan {
-        /// Its EtherType.
+        /// The EtherType of the tag.
         ethertype: u16,
     },
     /// Pop the outermost VLAN tag.
     PopVlan,
     /// Push an MPLS shim header.
     PushMpls {
-        /// Its EtherType.
+        /// The EtherType of the header.
         ethertype: u16,
     },
     /// Pop the outermost MPLS shim header.
     PopMpls {
-        /// The EtherType of what remains.
+        /// The EtherType of the payload.
         ethertype: u16,
     },
     /// Push a PBB service instance header.
     PushPbb {
-        /// Its EtherType.
+        /// The EtherType of the header.
         ethertype: u16,
     },
     /// Pop the outermost PBB service instance header.
     PopPbb,
     /// Set a field.
     SetField {
-        /// The name in the OpenFlow specification.
+        /// The name in OpenFlow 1.3.5, section 7.2.3.7, in lower case.
         field: String,
         /// The value, hexadecimal.
         value: String,
@@ -102,26 +102,26 @@ pub struct WriteMetadata {
     pub mask: String,
 }
 
-/// What a flow entry does, in the order of execution.
+/// The instructions of a flow entry, in the order of execution (OpenFlow 1.3.5, section 5.9).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Instructions {
-    /// Pass through this meter first.
+    /// The meter that packets pass first.
     #[serde(default)]
     pub meter: Option<u32>,
-    /// Execute at once.
+    /// The actions to execute at once.
     #[serde(default)]
     pub apply_actions: Option<Vec<Action>>,
-    /// Empty the action set.
+    /// True if the action set is cleared.
     #[serde(default)]
     pub clear_actions: bool,
-    /// Merge into the action set.
+    /// The actions to merge into the action set.
     #[serde(default)]
     pub write_actions: Option<Vec<Action>>,
-    /// Change the metadata.
+    /// The change of the metadata.
     #[serde(default)]
     pub write_metadata: Option<WriteMetadata>,
-    /// Continue in this table.
+    /// The table in which processing continues.
     #[serde(default)]
     pub goto_table: Option<u8>,
 }
@@ -130,11 +130,11 @@ pub struct Instructions {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Flow {
-    /// Its table.
+    /// The number of the table.
     pub table: u8,
-    /// Higher wins.
+    /// The priority; the highest one that matches is used.
     pub priority: u16,
-    /// What the controller attached to it, hexadecimal.
+    /// The cookie of the controller, hexadecimal.
     pub cookie: String,
     /// The match as ovs-ofctl writes it; empty if every packet matches.
     #[serde(rename = "match")]
@@ -145,39 +145,39 @@ pub struct Flow {
     pub actions: String,
     /// The instructions.
     pub instructions: Instructions,
-    /// Packets that matched.
+    /// The number of packets that matched.
     pub packets: u64,
-    /// Size of the packets that matched in bytes.
+    /// The size of the packets that matched in bytes.
     pub bytes: u64,
-    /// Seconds since it was installed.
+    /// The time since the entry was added, in seconds.
     pub duration_seconds: f64,
-    /// Seconds without a packet until it goes; 0 for never.
+    /// The time without a packet after which the entry is removed, in seconds; 0 for never.
     pub idle_timeout: u16,
-    /// Seconds after which it goes; 0 for never.
+    /// The time after which the entry is removed, in seconds; 0 for never.
     pub hard_timeout: u16,
-    /// Its flags (OpenFlow 1.3.5, section 7.3.4.1), in lower case: `send_flow_rem`.
+    /// The flags (OpenFlow 1.3.5, section 7.3.4.1), in lower case: `send_flow_rem`.
     #[serde(default)]
     pub flags: Vec<String>,
 }
 
-/// Where a page of flow entries ended; opaque to clients.
+/// The end of a page of flow entries; opaque to clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlowCursor {
-    /// The table.
+    /// The number of the table.
     pub table: u8,
-    /// The place in the table after which the next page begins, in whatever order the table keeps. An
-    /// entry that is neither added nor removed meanwhile is shown exactly once.
-    pub place: u64,
+    /// The position in the table after which the next page begins, in the table's own order. Entries that are neither
+    /// added nor removed meanwhile appear exactly once.
+    pub position: u64,
 }
 
-/// Text that is no cursor.
+/// The error for text that is not a cursor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a cursor: expected the value of `next` of the page before")]
+#[error("`{0}` is not a cursor: expected the value of `next` of the previous page")]
 pub struct FlowCursorError(String);
 
 impl fmt::Display for FlowCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.table, self.place)
+        write!(f, "{}.{}", self.table, self.position)
     }
 }
 
@@ -186,10 +186,10 @@ impl FromStr for FlowCursor {
 
     fn from_str(text: &str) -> Result<FlowCursor, FlowCursorError> {
         let parts = text.split_once('.');
-        let cursor = parts.and_then(|(table, place)| Some((table.parse().ok()?, place.parse().ok()?)));
+        let cursor = parts.and_then(|(table, position)| Some((table.parse().ok()?, position.parse().ok()?)));
         let bad = || FlowCursorError(text.chars().take(32).collect());
         cursor
-            .map(|(table, place)| FlowCursor { table, place })
+            .map(|(table, position)| FlowCursor { table, position })
             .ok_or_else(bad)
     }
 }
@@ -200,7 +200,7 @@ impl FromStr for FlowCursor {
 pub struct FlowPage {
     /// The entries.
     pub flows: Vec<Flow>,
-    /// To be given as `after` for the next page; `null` on the last.
+    /// The cursor to request the next page with, as `after`; `null` on the last page.
     #[serde(default)]
     pub next: Option<String>,
 }
@@ -209,98 +209,21 @@ pub struct FlowPage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Table {
-    /// Its number.
+    /// The number of the table.
     pub table: u8,
-    /// Flow entries in it.
+    /// The number of flow entries.
     pub entries: u64,
-    /// The most it can hold.
+    /// The largest number of flow entries.
     pub max_entries: u64,
-    /// Packets looked up.
+    /// The number of packets looked up.
     pub lookups: u64,
-    /// Packets that matched.
+    /// The number of packets that matched an entry.
     pub matches: u64,
-    /// The structure that its rules are looked up in: `linear`, `hash`, `tuples`…
+    /// The structure in which packets are looked up: `linear`, `hash`, `tuples`…
     pub classifier: String,
-    /// Bytes that entries and structure occupy, if counted.
+    /// The memory of entries and structure in bytes; `null` if it is not counted.
     #[serde(default)]
     pub memory_bytes: Option<u64>,
-}
-
-#[cfg(feature = "server")]
-mod from_flow {
-    //! From the values of the data plane to what is shown.
-
-    use super::{Action, Instructions, MatchField, WriteMetadata};
-    use millrace_flow::Match;
-    use millrace_types::PortNo;
-
-    fn hex(value: impl core::fmt::LowerHex) -> String {
-        format!("{value:#x}")
-    }
-
-    impl From<&millrace_flow::Action> for Action {
-        fn from(action: &millrace_flow::Action) -> Action {
-            use millrace_flow::Action as Given;
-            match *action {
-                Given::Output { port, max_len } => Action::Output {
-                    port: port.raw(),
-                    max_len: (port == PortNo::CONTROLLER).then_some(max_len),
-                },
-                Given::Group(group) => Action::Group { group: group.0 },
-                Given::SetQueue(queue) => Action::SetQueue { queue: queue.0 },
-                Given::SetMplsTtl(ttl) => Action::SetMplsTtl { ttl },
-                Given::DecMplsTtl => Action::DecMplsTtl,
-                Given::SetNwTtl(ttl) => Action::SetNwTtl { ttl },
-                Given::DecNwTtl => Action::DecNwTtl,
-                Given::CopyTtlOut => Action::CopyTtlOut,
-                Given::CopyTtlIn => Action::CopyTtlIn,
-                Given::PushVlan(kind) => Action::PushVlan { ethertype: kind.0 },
-                Given::PopVlan => Action::PopVlan,
-                Given::PushMpls(kind) => Action::PushMpls { ethertype: kind.0 },
-                Given::PopMpls(kind) => Action::PopMpls { ethertype: kind.0 },
-                Given::PushPbb(kind) => Action::PushPbb { ethertype: kind.0 },
-                Given::PopPbb => Action::PopPbb,
-                Given::SetField(set) => Action::SetField {
-                    field: set.field().name().to_owned(),
-                    value: hex(set.value()),
-                },
-            }
-        }
-    }
-
-    impl From<&millrace_flow::Instructions> for Instructions {
-        fn from(given: &millrace_flow::Instructions) -> Instructions {
-            let list = |actions: &Option<Box<[millrace_flow::Action]>>| {
-                actions
-                    .as_deref()
-                    .map(|actions| actions.iter().map(Action::from).collect())
-            };
-            Instructions {
-                meter: given.meter.map(|meter| meter.0),
-                apply_actions: list(&given.apply_actions),
-                clear_actions: given.clear_actions,
-                write_actions: list(&given.write_actions),
-                write_metadata: given.write_metadata.map(|(value, mask)| WriteMetadata {
-                    value: hex(value),
-                    mask: hex(mask),
-                }),
-                goto_table: given.goto_table.map(|table| table.0),
-            }
-        }
-    }
-
-    /// The fields of a match.
-    impl MatchField {
-        /// Every field of `matching`.
-        pub fn all(matching: &Match) -> Vec<MatchField> {
-            let show = |given: millrace_flow::MatchField| MatchField {
-                field: given.field.name().to_owned(),
-                value: hex(given.value),
-                mask: given.mask.map(hex),
-            };
-            matching.iter().map(show).collect()
-        }
-    }
 }
 
 #[cfg(test)]
@@ -311,7 +234,7 @@ mod tests {
     fn a_cursor_prints_and_parses_back_and_anything_else_is_refused() {
         let cursor = FlowCursor {
             table: 3,
-            place: u64::MAX,
+            position: u64::MAX,
         };
         assert_eq!(cursor.to_string().parse(), Ok(cursor));
         for text in ["", ".", "1", "256.0", "1.-1", "1.2.3"] {

@@ -1,13 +1,13 @@
-//! Flow entries that an operator adds, changes and removes, and counters set to zero.
+//! Flow entries that an operator adds, changes and removes, and counters that are reset.
 
 use serde::{Deserialize, Serialize};
 
-/// What is done with flow entries.
+/// The command of a flow_mod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FlowModCommand {
-    /// Adds entries; one with the same table, match and priority is replaced.
+    /// Adds entries; an entry with the same table, match and priority is replaced.
     Add,
     /// Changes the instructions of entries.
     Modify,
@@ -15,38 +15,38 @@ pub enum FlowModCommand {
     Delete,
 }
 
-/// Changes of flow entries, applied in order, all or none.
+/// Flow_mods, applied in order, all or none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FlowMods {
-    /// What is done.
+    /// The command, for all entries.
     pub command: FlowModCommand,
-    /// If true, a change or removal selects the entry with exactly this match and priority; else all entries
-    /// whose match is this one or narrower (OpenFlow 1.3.5, section 6.4).
+    /// If true, a change or removal selects the entry with exactly this match and priority; else all entries with this
+    /// match or a narrower one (OpenFlow 1.3.5, section 6.4).
     #[serde(default)]
     pub strict: bool,
     /// The entries as ovs-ofctl writes them, 1 to 10000: `priority=10,tcp,tp_dst=80,actions=output:2`. Ports may
     /// be given by name in `in_port`, `out_port` and `output`.
     pub flows: Vec<String>,
-    /// Who makes the change, for the log.
+    /// The author of the change, for the log.
     #[serde(default)]
     pub author: String,
 }
 
-/// What changed.
+/// The result of flow_mods.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct FlowModsDone {
-    /// Entries added.
+    /// The number of entries added.
     pub added: u64,
-    /// Entries changed, or replaced by an addition.
+    /// The number of entries changed, or replaced by an addition.
     pub modified: u64,
-    /// Entries removed, also those that a full table evicted.
+    /// The number of entries removed, including those that a full table evicted.
     pub removed: u64,
 }
 
-/// The flow entries whose counters are set to zero; all that is not given selects every entry.
+/// The flow entries whose counters are reset. An omitted field selects all entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -54,7 +54,7 @@ pub struct ResetFlowCounters {
     /// Only entries of this table.
     #[serde(default)]
     pub table: Option<u8>,
-    /// Only entries whose match is this one or narrower.
+    /// Only entries with this match or a narrower one.
     #[serde(default, rename = "match")]
     pub matching: Option<String>,
     /// Only entries with this cookie, `VALUE` or `VALUE/MASK`.
@@ -62,20 +62,20 @@ pub struct ResetFlowCounters {
     pub cookie: Option<String>,
 }
 
-/// The port whose counters are set to zero.
+/// The port whose counters are reset.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ResetPortCounters {
-    /// Its name or number; all ports unless given.
+    /// The name or number of the port; all ports if omitted.
     #[serde(default)]
     pub port: Option<String>,
 }
 
-/// How many counters were set to zero.
+/// The number of counters that were reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct CountersReset {
-    /// Flow entries, or ports.
+    /// The number of flow entries or ports.
     pub reset: u64,
 }

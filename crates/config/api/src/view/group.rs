@@ -1,4 +1,4 @@
-//! Groups and meters, as controllers made them, with what they counted.
+//! Groups and meters of controllers, with their counters.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Group {
-    /// Its number.
+    /// The number of the group.
     pub id: u32,
-    /// `all`, `select`, `indirect` or `fast_failover`.
+    /// The type: `all`, `select`, `indirect` or `fast_failover`.
     pub kind: String,
-    /// How many flow entries and buckets of groups send to it.
+    /// The number of flow entries and buckets that refer to the group.
     pub references: u32,
-    /// Packets that it processed.
+    /// The number of packets that the group processed.
     pub packets: u64,
-    /// Their bytes.
+    /// The size of these packets in bytes.
     pub bytes: u64,
-    /// Seconds since it was added.
+    /// The time since the group was added, in seconds.
     pub duration_seconds: f64,
-    /// Where packets can go.
+    /// The action buckets.
     pub buckets: Vec<Bucket>,
 }
 
@@ -26,17 +26,17 @@ pub struct Group {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Bucket {
-    /// Share of a select group, relative to the other buckets.
+    /// The weight in a select group, relative to the other buckets.
     pub weight: u16,
-    /// The bucket is live while this port is; `null` for none.
+    /// The port on which the liveness of the bucket depends; `null` for none.
     pub watch_port: Option<u32>,
-    /// The bucket is live while this group is; `null` for none.
+    /// The group on which the liveness of the bucket depends; `null` for none.
     pub watch_group: Option<u32>,
-    /// Its actions, in the syntax of flows.
+    /// The actions, in the syntax of flows.
     pub actions: String,
-    /// Packets that it processed.
+    /// The number of packets that the bucket processed.
     pub packets: u64,
-    /// Their bytes.
+    /// The size of these packets in bytes.
     pub bytes: u64,
 }
 
@@ -44,19 +44,19 @@ pub struct Bucket {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Meter {
-    /// Its number, `controller` or `slowpath`.
+    /// The number of the meter, `controller` or `slowpath`.
     pub id: String,
     /// The unit of rates: `kbps` or `pktps`.
     pub unit: String,
-    /// How many flow entries use it.
+    /// The number of flow entries that refer to the meter.
     pub flows: u32,
-    /// Packets that came to it.
+    /// The number of packets that the meter processed.
     pub packets: u64,
-    /// Their bytes.
+    /// The size of these packets in bytes.
     pub bytes: u64,
-    /// Seconds since it was added.
+    /// The time since the meter was added, in seconds.
     pub duration_seconds: f64,
-    /// What it does at which rates.
+    /// The bands, each with a rate and a treatment of packets above it.
     pub bands: Vec<Band>,
 }
 
@@ -64,16 +64,16 @@ pub struct Meter {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Band {
-    /// `drop` or `dscp_remark`.
+    /// The type: `drop` or `dscp_remark`.
     pub kind: String,
-    /// The rate above which it applies, in the unit of the meter.
+    /// The rate above which the band applies, in the unit of the meter.
     pub rate: u32,
-    /// How much may come at once, in kbit or packets; `null` if the meter does not say.
+    /// The burst size in kbit or packets; `null` if the meter has none.
     pub burst_size: Option<u32>,
-    /// By how many levels the drop precedence rises; `null` for `drop`.
+    /// The number of levels by which the drop precedence rises; `null` for `drop`.
     pub prec_level: Option<u8>,
-    /// Packets that it was applied to.
+    /// The number of packets to which the band was applied.
     pub packets: u64,
-    /// Their bytes.
+    /// The size of these packets in bytes.
     pub bytes: u64,
 }

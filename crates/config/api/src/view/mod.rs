@@ -1,14 +1,17 @@
-//! What the switch shows of itself: the JSON of the REST interface as Rust values, for server and client
-//! alike.
+//! The JSON of the REST interface as Rust values, for server and client.
 //!
-//! MAC addresses, datapath ids and cookies are text, because JSON has no such types and a cookie does not
-//! fit into the number of a browser. Counters are totals since the object was made. A missing value is
-//! `null`: the device or the processor does not tell.
+//! MAC addresses, datapath ids and cookies are text: JSON has no such types, and a cookie exceeds the integers of a
+//! browser. Counters are totals since the object was created. A value is `null` if the device or the processor does
+//! not provide it.
 
 mod chain;
 mod config;
 mod flow;
 mod flow_mod;
+#[cfg(feature = "server")]
+mod from_flow;
+#[cfg(feature = "server")]
+mod from_store;
 mod group;
 mod port;
 mod problem;
@@ -34,7 +37,7 @@ pub use problem::{Mistake, Problem, ProblemKind};
 pub use queue::EgressQueue;
 pub use switch::{
     Bridge, Controller, ControllerState, Dpdk, Drop, Forwarding, Health, Log, LogChange, Queue, Ready,
-    Reconciliation, Role, Status, Trouble, Version, Worker,
+    Reconciliation, Role, Status, StatusProblem, Version, Worker,
 };
-pub use time::moment;
+pub use time::format_utc;
 pub use trace::{Matched, Trace, TraceLiveRequest, TraceOutput, TraceRequest, TraceStep};

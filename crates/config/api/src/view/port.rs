@@ -1,58 +1,58 @@
-//! Ports and what was learned behind them.
+//! Ports and learned MAC addresses.
 
 use serde::{Deserialize, Serialize};
 
-/// What the operator or a controller wants of a port.
+/// The administrative state of a port, set by the operator or a controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum AdminState {
     /// In use.
     Up,
-    /// Switched off (`OFPPC_PORT_DOWN`).
+    /// Disabled (`OFPPC_PORT_DOWN`).
     Down,
 }
 
-/// What the port can do at present.
+/// The operational state of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LinkState {
-    /// A signal, or a peer, is there.
+    /// The link has a signal, or the peer is connected.
     Up,
-    /// None is there (`OFPPS_LINK_DOWN`).
+    /// The link has no signal, or no peer is connected (`OFPPS_LINK_DOWN`).
     Down,
-    /// The device could not be opened; `status` says why.
+    /// The device could not be opened; `status` contains the reason.
     Missing,
 }
 
-/// Totals of one direction of a port.
+/// The counters of one direction of a port.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Counters {
-    /// Packets that passed.
+    /// The number of packets.
     pub packets: u64,
-    /// Bytes that passed, from the first byte of the Ethernet header to the last before the check sequence.
+    /// The number of bytes, from the first byte of the Ethernet header to the last before the frame check sequence.
     pub bytes: u64,
-    /// Packets that were dropped, because a queue was full or no buffer was free.
+    /// The number of packets dropped because a queue was full or no buffer was free.
     pub drops: u64,
-    /// Packets that were bad.
+    /// The number of packets with errors.
     pub errors: u64,
 }
 
-/// Rates over about the last second.
+/// The rates of a port, measured over about the last second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Rates {
-    /// Received packets a second.
+    /// Packets received per second.
     pub rx_pps: f64,
-    /// Received bits a second, counted as `bytes` are.
+    /// Bits received per second, counted as `bytes` are.
     pub rx_bps: f64,
-    /// Sent packets a second.
+    /// Packets sent per second.
     pub tx_pps: f64,
-    /// Sent bits a second, counted as `bytes` are.
+    /// Bits sent per second, counted as `bytes` are.
     pub tx_bps: f64,
-    /// Packets dropped a second, both directions.
+    /// Packets dropped per second, in both directions.
     pub drop_pps: f64,
 }
 
@@ -60,93 +60,94 @@ pub struct Rates {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Port {
-    /// The bridge it belongs to.
+    /// The name of the bridge.
     pub bridge: String,
-    /// Its name, unique in the bridge.
+    /// The name of the port, unique in its bridge.
     pub name: String,
-    /// Its OpenFlow number; 0xfffffffe is LOCAL.
+    /// The OpenFlow number; 0xfffffffe is LOCAL.
     pub number: u32,
-    /// The device: a PCI address, or the arguments of a DPDK device.
+    /// The device: a PCI address, the arguments of a DPDK device, or a port type with its parameters, as
+    /// `kernel:eth1`.
     pub device: String,
-    /// The driver that serves it, once it is open.
+    /// The driver of the device; `null` until the device is open.
     #[serde(default)]
     pub driver: Option<String>,
-    /// Receive queues that are open.
+    /// The number of open receive queues.
     #[serde(default)]
     pub rx_queues: u16,
-    /// By what the device spreads flows over its queues (`ip,tcp,udp`), if it does.
+    /// The header fields by which the device distributes flows over its queues (`ip,tcp,udp`); `null` without RSS.
     #[serde(default)]
     pub rss: Option<String>,
-    /// Which rules the device applies by itself (`flows,marks,vlans,labels`), if any.
+    /// The rule types that the device applies in hardware (`flows,marks,vlans,labels`); `null` for none.
     #[serde(default)]
     pub offload: Option<String>,
-    /// How many buckets of flows each worker has, while the workers that receive give flows to others; else empty.
+    /// The number of RETA buckets of each worker while workers hand flows off to each other; empty otherwise.
     #[serde(default)]
     pub spread: Vec<u32>,
-    /// Its MAC address.
+    /// The MAC address of the port.
     pub mac: String,
-    /// What is wanted of it.
+    /// The administrative state.
     pub admin: AdminState,
-    /// What it can do.
+    /// The operational state.
     pub link: LinkState,
-    /// Bits a second.
+    /// The link speed in bit/s; `null` if unknown.
     #[serde(default)]
     pub speed_bps: Option<u64>,
-    /// The longest payload of a frame, bytes.
+    /// The MTU in bytes: the longest payload of a frame.
     pub mtu: u32,
-    /// Received.
+    /// The counters of received packets.
     pub rx: Counters,
-    /// Sent.
+    /// The counters of sent packets.
     pub tx: Counters,
-    /// What its policer does and counted; `null` if it has none.
+    /// The policer with its counters; `null` if the port has none.
     #[serde(default)]
     pub policer: Option<Policer>,
-    /// Filled in by the server, which samples every second; `null` in the first.
+    /// The rates, which the server samples every second; `null` in the first second.
     #[serde(default)]
     pub rates: Option<Rates>,
 }
 
-/// What the policer of a port does and counted.
+/// The policer of a port, with its counters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Policer {
-    /// `srtcm` (RFC 2697), `trtcm` (RFC 2698) or `trtcm-4115` (RFC 4115).
+    /// The type: `srtcm` (RFC 2697), `trtcm` (RFC 2698) or `trtcm-4115` (RFC 4115).
     pub kind: String,
-    /// The committed rate, bits a second.
+    /// The committed information rate in bit/s.
     pub cir_bps: u64,
-    /// The peak rate, or the excess rate; `null` where there is but one.
+    /// The peak rate (RFC 2698) or the excess rate (RFC 4115) in bit/s; `null` for `srtcm`.
     #[serde(default)]
     pub second_bps: Option<u64>,
     /// Packets within the committed rate.
     pub green: Colored,
-    /// Packets above it.
+    /// Packets above the committed rate.
     pub yellow: Colored,
     /// Packets above all rates.
     pub red: Colored,
 }
 
-/// What a policer does with packets of a color, and how many there were.
+/// The action of a policer on packets of one color, with counters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Colored {
     /// `pass`, `mark` or `drop`.
     pub action: String,
-    /// Packets.
+    /// The number of packets.
     pub packets: u64,
-    /// Their bytes.
+    /// The size of these packets in bytes.
     pub bytes: u64,
 }
 
-/// One address that the bridge learned (output to NORMAL, and fail-standalone).
+/// A MAC address that the bridge has learned (output to NORMAL, and fail-standalone).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct MacEntry {
-    /// The VLAN; 0 for untagged.
+    /// The VLAN id; 0 for untagged packets.
     pub vlan: u16,
-    /// The address.
+    /// The MAC address.
     pub mac: String,
-    /// The OpenFlow number of the port behind which it was seen.
+    /// The OpenFlow number of the port on which the address was last seen.
     pub port: u32,
-    /// Seconds since it was last seen.
+    /// The time since the address was last seen, in seconds.
     pub age_seconds: f64,
 }

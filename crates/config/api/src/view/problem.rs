@@ -1,40 +1,40 @@
-//! Errors as RFC 9457 has them.
+//! Errors as problem documents (RFC 9457).
 
 use serde::{Deserialize, Serialize};
 
-/// The kinds of problems; each is a `type` of RFC 9457, relative to `/problems/`.
+/// The kinds of problems; each is a `type` (RFC 9457, section 3.1.1), relative to `/problems/`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ProblemKind {
-    /// The request is not well formed: a bad path, query or header, or no JSON.
+    /// The request is not well formed: a bad path, query or header, or invalid JSON.
     BadRequest,
-    /// No credential, or a wrong one.
+    /// The token is missing or wrong.
     Unauthorized,
-    /// A browser's page of another origin asks.
+    /// A web page of another origin sent the request.
     ForeignOrigin,
-    /// There is no such thing.
+    /// The resource does not exist.
     NotFound,
-    /// The thing is there and does not know this method.
+    /// The resource does not support the method.
     MethodNotAllowed,
-    /// The request came too slowly, or the answer took too long.
+    /// The request was too slow, or the response took too long.
     Timeout,
-    /// It contradicts the state of something.
+    /// The request contradicts the state of the resource.
     Conflict,
     /// The configuration has changed since the client read it.
     Stale,
-    /// The body is too large.
+    /// The body exceeds the size limit.
     TooLarge,
-    /// The body is of another type.
+    /// The body has an unsupported media type.
     UnsupportedMedia,
-    /// Well formed, and wrong.
+    /// The request is well formed, but a value is invalid.
     Invalid,
     /// A PUT without `If-Match`.
     ConditionRequired,
-    /// Too many long requests at once.
+    /// Too many connections or long requests are open.
     Busy,
-    /// The switch failed.
+    /// The server failed.
     Internal,
-    /// The running switch cannot answer at present.
+    /// The running switch cannot respond at present.
     Unavailable,
 }
 
@@ -50,7 +50,7 @@ impl ProblemKind {
             ProblemKind::Unauthorized,
             401,
             "unauthorized",
-            "A credential is needed",
+            "The token is missing or wrong",
         ),
         (
             ProblemKind::ForeignOrigin,
@@ -58,14 +58,19 @@ impl ProblemKind {
             "foreign-origin",
             "The request comes from a page of another origin",
         ),
-        (ProblemKind::NotFound, 404, "not-found", "There is no such thing"),
+        (
+            ProblemKind::NotFound,
+            404,
+            "not-found",
+            "The resource does not exist",
+        ),
         (
             ProblemKind::MethodNotAllowed,
             405,
             "method-not-allowed",
             "The method is not allowed here",
         ),
-        (ProblemKind::Timeout, 408, "timeout", "It took too long"),
+        (ProblemKind::Timeout, 408, "timeout", "The request took too long"),
         (
             ProblemKind::Conflict,
             409,
@@ -83,13 +88,13 @@ impl ProblemKind {
             ProblemKind::UnsupportedMedia,
             415,
             "unsupported-media",
-            "The body is of another type than expected",
+            "The body has an unsupported media type",
         ),
         (
             ProblemKind::Invalid,
             422,
             "invalid",
-            "The request is well formed, and what it says is wrong",
+            "The request is well formed, but a value is invalid",
         ),
         (
             ProblemKind::ConditionRequired,
@@ -103,29 +108,24 @@ impl ProblemKind {
             "busy",
             "Too many connections or long requests at once",
         ),
-        (
-            ProblemKind::Internal,
-            500,
-            "internal",
-            "The switch failed to answer",
-        ),
+        (ProblemKind::Internal, 500, "internal", "The server failed"),
         (
             ProblemKind::Unavailable,
             503,
             "unavailable",
-            "The switch cannot answer at present",
+            "The switch cannot respond at present",
         ),
     ];
 
     fn row(self) -> (u16, &'static str, &'static str) {
         let row = Self::ROWS.iter().find(|(kind, ..)| *kind == self);
         row.map_or(
-            (500, "internal", "The switch failed to answer"),
+            (500, "internal", "The server failed"),
             |(_, status, name, title)| (*status, name, title),
         )
     }
 
-    /// Every kind.
+    /// Returns all kinds.
     pub fn all() -> impl Iterator<Item = ProblemKind> {
         Self::ROWS.into_iter().map(|(kind, ..)| kind)
     }
@@ -135,51 +135,51 @@ impl ProblemKind {
         self.row().0
     }
 
-    /// Returns the last part of the `type`.
+    /// Returns the name, the last part of the `type`.
     pub fn name(self) -> &'static str {
         self.row().1
     }
 
-    /// Returns the same for every problem of the kind.
+    /// Returns the title, which is the same for all problems of the kind.
     pub fn title(self) -> &'static str {
         self.row().2
     }
 }
 
-/// An error answer, of type `application/problem+json`.
+/// An error response, of type `application/problem+json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 #[error("{detail}")]
 pub struct Problem {
-    /// The kind of problem: `/problems/` and a name.
+    /// The kind of problem: `/problems/` and the name.
     #[serde(rename = "type")]
     #[cfg_attr(feature = "server", schema(value_type = String))]
     pub kind: Box<str>,
-    /// The kind in words.
+    /// The kind of problem in words.
     #[cfg_attr(feature = "server", schema(value_type = String))]
     pub title: Box<str>,
     /// The HTTP status.
     pub status: u16,
-    /// What is wrong this time, and what was expected.
+    /// The cause of this problem, and the expected value.
     pub detail: String,
-    /// What to do about it, if that is not plain from `detail`.
+    /// The next step, if `detail` does not imply it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "server", schema(value_type = Option<String>))]
     pub remedy: Option<Box<str>>,
-    /// Every mistake in a configuration, each with its place.
+    /// All errors of an invalid configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<Mistake>,
 }
 
-/// One mistake in a configuration.
+/// An error in a configuration or a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Mistake {
-    /// Where, as a JSON pointer (RFC 6901).
+    /// The location of the value, as a JSON pointer (RFC 6901).
     pub pointer: String,
-    /// The kind of mistake: `unknown-key`, `out-of-range`…
+    /// The kind of error: `unknown-key`, `out-of-range`…
     pub code: String,
-    /// What is wrong there, and what was expected.
+    /// The cause, and the expected value.
     pub detail: String,
 }
 
@@ -197,14 +197,14 @@ impl Problem {
         }
     }
 
-    /// Returns the same, with what to do about it.
+    /// Returns the problem with a next step.
     #[must_use]
     pub fn with_remedy(mut self, remedy: impl Into<Box<str>>) -> Problem {
         self.remedy = Some(remedy.into());
         self
     }
 
-    /// Returns true if it is of this kind.
+    /// Returns true if the problem is of this kind.
     pub fn is(&self, kind: ProblemKind) -> bool {
         self.kind.strip_prefix("/problems/") == Some(kind.name())
     }

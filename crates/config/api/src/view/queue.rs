@@ -1,37 +1,37 @@
-//! Queues of ports, as they are configured, with what they counted.
+//! Egress queues of ports, with their counters.
 
 use serde::{Deserialize, Serialize};
 
-/// A queue in which packets wait that leave by a port.
+/// An egress queue of a port.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct EgressQueue {
     /// The name of the port.
     pub port: String,
-    /// Its number on the port. Queue 0 takes packets that choose none.
+    /// The number of the queue on the port. Queue 0 takes packets that select none.
     pub id: u32,
-    /// What is guaranteed to it, bits a second; `null` for nothing.
+    /// The guaranteed rate in bit/s; `null` for none.
     #[serde(default)]
     pub min_bps: Option<u64>,
-    /// What it gets at most, bits a second; `null` for no limit but that of the port.
+    /// The maximum rate in bit/s; `null` if only the port limits it.
     #[serde(default)]
     pub max_bps: Option<u64>,
-    /// Queues of a higher priority are served first.
+    /// The priority; queues of a higher priority are served first.
     pub priority: u8,
-    /// Its share among queues of one priority.
+    /// The weight among queues of one priority.
     pub weight: u16,
-    /// Packets that can wait.
+    /// The capacity in packets.
     pub length: u32,
-    /// Packets that left it.
+    /// The number of packets sent.
     pub packets: u64,
-    /// Their bytes.
+    /// The size of these packets in bytes.
     pub bytes: u64,
-    /// Packets that found it full.
+    /// The number of packets dropped because the queue was full.
     pub drops: u64,
-    /// Packets that wait now.
+    /// The number of packets in the queue.
     pub waiting_packets: u64,
-    /// Their bytes.
+    /// The size of these packets in bytes.
     pub waiting_bytes: u64,
-    /// Seconds since it was added.
+    /// The time since the queue was added, in seconds.
     pub duration_seconds: f64,
 }

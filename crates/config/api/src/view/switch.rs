@@ -1,27 +1,27 @@
-//! The switch as a whole: what it is, how it is, who works in it and who controls it.
+//! The switch as a whole: versions, state, workers, controllers.
 
 use serde::{Deserialize, Serialize};
 
-/// What this program is.
+/// The versions of the program and its libraries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Version {
-    /// Of Millrace.
+    /// The version of Millrace.
     pub version: String,
-    /// The DPDK that the daemon is linked with; `null` if it is built without.
+    /// The DPDK that the daemon is linked with; `null` if it is built without DPDK.
     #[serde(default)]
     pub dpdk: Option<Dpdk>,
-    /// Seconds since the daemon started.
+    /// The time since the daemon started, in seconds.
     pub uptime_seconds: f64,
 }
 
-/// DPDK in the daemon.
+/// The DPDK library of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Dpdk {
-    /// The release, as the library says itself: `22.11`.
+    /// The release that the library reports: `22.11`.
     pub version: String,
-    /// True if the switch runs on it; false with `--no-dpdk`.
+    /// True if the switch uses it; false with `--no-dpdk`.
     pub used: bool,
     /// True if its memory is in huge pages.
     pub huge_pages: bool,
@@ -31,94 +31,94 @@ pub struct Dpdk {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Log {
-    /// The level of everything, and those of single targets: `warn,millrace_agent=debug`.
+    /// The default level, and the levels of single targets: `warn,millrace_agent=debug`.
     pub filter: String,
-    /// The levels that there are, from silent to verbose.
+    /// The valid levels, from silent to verbose.
     pub levels: Vec<String>,
-    /// The targets that there are.
+    /// The valid targets.
     pub targets: Vec<String>,
 }
 
-/// A change of the log.
+/// A change of the log filter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LogChange {
-    /// The filter to put in force until the daemon ends or the next change.
+    /// The filter, which lasts until the next change or the end of the daemon.
     pub filter: String,
 }
 
-/// The process answers.
+/// The liveness of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Health {
-    /// Always true: an unhealthy process does not answer.
+    /// Always true: an unhealthy process does not respond.
     pub alive: bool,
 }
 
-/// Whether the switch forwards as it was configured.
+/// The readiness of the switch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Ready {
-    /// True when every worker runs and a configuration is in force.
+    /// True if every worker runs and a configuration is in force.
     pub ready: bool,
-    /// What is still missing.
+    /// The reasons why the switch is not ready.
     pub reasons: Vec<String>,
 }
 
-/// How far the running switch is from the configuration.
+/// The progress of reconciliation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Reconciliation {
-    /// What runs is what was configured.
+    /// The running state equals the desired state.
     Settled,
-    /// Changes are being made.
+    /// Changes are being applied.
     Working,
-    /// Something that was configured does not run; see `troubles`.
+    /// Some parts do not run as configured; see `problems`.
     Degraded,
 }
 
-/// Something that does not run as it was configured.
+/// A difference between the desired and the running state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
-pub struct Trouble {
-    /// What is concerned, as a path in the configuration: `bridge/br0/port/p1`.
+pub struct StatusProblem {
+    /// The path of the part in the configuration: `/bridge/br0/port/p1`.
     pub subject: String,
-    /// What is wrong.
+    /// The cause.
     pub message: String,
-    /// What mends it.
+    /// The next step for the operator.
     pub remedy: String,
 }
 
-/// What is wanted, what runs, and what stands between.
+/// The desired revision, the running one, and the problems between them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Status {
     /// The newest revision of the configuration.
     pub wanted_revision: u64,
-    /// The revision that the data plane was last brought to; `null` before the first.
+    /// The revision that the data plane last reached; `null` before the first.
     #[serde(default)]
     pub running_revision: Option<u64>,
-    /// How far apart they are.
+    /// The progress of reconciliation.
     pub state: Reconciliation,
-    /// Everything that does not run as configured.
-    pub troubles: Vec<Trouble>,
-    /// Keys whose change waits for a restart of the daemon.
+    /// The parts that do not run as configured.
+    pub problems: Vec<StatusProblem>,
+    /// The keys whose change takes effect at the next start of the daemon.
     #[serde(default)]
     pub restart_needed_for: Vec<String>,
 }
 
-/// By what a bridge forwards at present.
+/// The forwarding mode of a bridge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Forwarding {
-    /// By the flow entries, with a controller connected.
+    /// Flow entries are applied, and a controller is connected.
     Controlled,
-    /// By the flow entries, with no controller connected (fail-secure).
+    /// Flow entries are applied, and no controller is connected (fail-secure).
     Secure,
-    /// As a learning bridge, because no controller is connected (fail-standalone).
+    /// The bridge learns MAC addresses, because no controller is connected (fail-standalone).
     Standalone,
 }
 
@@ -126,19 +126,19 @@ pub enum Forwarding {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Bridge {
-    /// Its name.
+    /// The name of the bridge.
     pub name: String,
-    /// Its datapath id, 16 hex digits.
+    /// The datapath id, 16 hex digits.
     pub dpid: String,
-    /// By what it forwards.
+    /// The forwarding mode.
     pub forwarding: Forwarding,
-    /// Number of ports.
+    /// The number of ports.
     pub ports: u32,
-    /// Number of flow tables.
+    /// The number of flow tables.
     pub tables: u32,
-    /// Number of flow entries in all tables.
+    /// The number of flow entries in all tables.
     pub flows: u64,
-    /// Number of controllers that are connected.
+    /// The number of connected controllers.
     pub controllers_connected: u32,
 }
 
@@ -147,26 +147,26 @@ pub struct Bridge {
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Full access, beside others.
+    /// Full access, as other controllers have.
     Equal,
-    /// Full access; no other is master.
+    /// Full access; no other controller is master.
     Master,
     /// Read access.
     Slave,
 }
 
-/// Where a connection to a controller stands.
+/// The state of a connection to a controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ControllerState {
-    /// Waiting for the other side to connect (`ptcp:`).
+    /// Waiting for a connection from the controller (`ptcp:`).
     Listening,
     /// Opening the connection.
     Connecting,
-    /// Agreeing on a version.
+    /// Negotiating the version.
     Handshake,
-    /// In use.
+    /// Connected.
     Connected,
     /// Waiting before the next attempt.
     Backoff,
@@ -176,28 +176,28 @@ pub enum ControllerState {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Controller {
-    /// The bridge.
+    /// The name of the bridge.
     pub bridge: String,
-    /// Where it is: `tcp:127.0.0.1:6653`; of one that connected itself, its address.
+    /// The target of the connection: `tcp:127.0.0.1:6653`; for an accepted connection, the address of the peer.
     pub target: String,
-    /// Where the connection stands.
+    /// The state of the connection.
     pub state: ControllerState,
-    /// Its role, while it is connected.
+    /// The role of the controller; `null` while it is not connected.
     #[serde(default)]
     pub role: Option<Role>,
-    /// Seconds in this state.
+    /// The time in this state, in seconds.
     pub since_seconds: f64,
-    /// Why the last connection or attempt ended.
+    /// The reason why the last connection or attempt ended.
     #[serde(default)]
     pub last_error: Option<String>,
-    /// Seconds until the next attempt.
+    /// The time until the next attempt, in seconds.
     #[serde(default)]
     pub retry_in_seconds: Option<f64>,
-    /// OpenFlow messages received, in all connections.
+    /// The number of OpenFlow messages received, over all connections.
     pub messages_in: u64,
-    /// OpenFlow messages sent, in all connections.
+    /// The number of OpenFlow messages sent, over all connections.
     pub messages_out: u64,
-    /// Packet-ins that a rate limit or a full queue held back.
+    /// The number of packet-ins that a rate limit or a full queue dropped.
     pub packet_ins_dropped: u64,
 }
 
@@ -205,7 +205,7 @@ pub struct Controller {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Queue {
-    /// The bridge of the port.
+    /// The name of the bridge.
     pub bridge: String,
     /// The name of the port.
     pub port: String,
@@ -217,40 +217,40 @@ pub struct Queue {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Worker {
-    /// Its number, from 0.
+    /// The number of the worker, from 0.
     pub id: u32,
-    /// The processor core that it is bound to.
+    /// The core that the worker is bound to; `null` if it is not bound.
     #[serde(default)]
     pub core: Option<u32>,
-    /// What it polls.
+    /// The receive queues that the worker polls.
     pub queues: Vec<Queue>,
-    /// Packets that it processed.
+    /// The number of packets processed.
     pub packets: u64,
-    /// Packets that it received and handed off to another worker.
+    /// The number of packets that the worker received and handed off to another worker.
     #[serde(default)]
     pub handed_off: u64,
-    /// Bursts that had at least one packet.
+    /// The number of bursts with at least one packet.
     pub bursts: u64,
-    /// The share of time in which it had packets, 0 to 1, over about the last second.
+    /// The share of time with packets, 0 to 1, over about the last second.
     pub busy: f64,
-    /// How often it slept because nothing came.
+    /// The number of sleeps because no packets arrived.
     pub sleeps: u64,
-    /// Processor cycles a packet, over about the last second in which packets came.
+    /// The processor cycles per packet, over the last second with packets; `null` before.
     #[serde(default)]
     pub cycles_per_packet: Option<f64>,
 }
 
-/// One reason for which packets are dropped.
+/// A drop reason with its count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Drop {
-    /// The bridge; `null` for drops outside of any.
+    /// The name of the bridge; `null` for drops outside of bridges.
     #[serde(default)]
     pub bridge: Option<String>,
-    /// The name of the reason, as in `trace`: `no_match`.
+    /// The name of the drop reason, as in `trace`: `no_match`.
     pub reason: String,
-    /// What it means and what to do about it.
+    /// The meaning of the drop reason, and the next step for the operator.
     pub description: String,
-    /// Packets.
+    /// The number of packets.
     pub packets: u64,
 }

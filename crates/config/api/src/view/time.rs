@@ -1,7 +1,7 @@
-//! Moments as people read them.
+//! Times in a form for people.
 
-/// Returns a moment, given in seconds since 1970-01-01 UTC: `2026-11-21 04:25:22Z`.
-pub fn moment(unix: u64) -> String {
+/// Returns a time, given in seconds since 1970-01-01 UTC, as `2026-11-21 04:25:22Z`.
+pub fn format_utc(unix: u64) -> String {
     let (days, second) = (unix / 86_400, unix % 86_400);
     let (year, month, day) = civil(days);
     format!(
@@ -12,8 +12,8 @@ pub fn moment(unix: u64) -> String {
     )
 }
 
-/// The date that is `days` after 1970-01-01 in the Gregorian calendar. Years are counted from March, so
-/// that the leap day is the last one, in eras of 400 years, which have 146097 days.
+/// Returns year, month and day of the date that is `days` after 1970-01-01 in the Gregorian calendar. The calculation
+/// counts years from March, so that the leap day is the last day of a year, in eras of 400 years or 146097 days.
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468; // from 0000-03-01
     let (era, day_of_era) = (days / 146_097, days % 146_097);
@@ -41,7 +41,7 @@ mod tests {
             (1_709_251_199, "2024-02-29 23:59:59Z"),
             (4_107_542_400, "2100-03-01 00:00:00Z"),
         ] {
-            assert_eq!(moment(unix), text);
+            assert_eq!(format_utc(unix), text);
         }
     }
 }

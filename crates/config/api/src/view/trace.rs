@@ -1,23 +1,22 @@
-//! What happens to one packet, table by table.
+//! Traces of packets, table by table.
 
 use serde::{Deserialize, Serialize};
 
-/// A packet to be traced without being sent.
+/// A request to trace a described packet, without sending it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TraceRequest {
-    /// The packet in the syntax of flows: `in_port=1,tcp,nw_dst=10.0.0.2,tp_dst=80`. `in_port` may be the
-    /// name of a port. Besides match fields: `mpls_ttl`, `size`.
+    /// The packet in the syntax of flows: `in_port=1,tcp,nw_dst=10.0.0.2,tp_dst=80`. `in_port` may be the name of a
+    /// port. Besides match fields it takes `mpls_ttl` and `size`.
     #[serde(default)]
     pub packet: Option<String>,
-    /// The bytes of the packet instead, hexadecimal; `packet` then says no more than `in_port`, `metadata`
-    /// and `tunnel_id`.
+    /// The bytes of the packet, hexadecimal; `packet` then gives only `in_port`, `metadata` and `tunnel_id`.
     #[serde(default)]
     pub hex: Option<String>,
 }
 
-/// A wish to trace the next live packet that matches.
+/// A request to trace the next live packet that matches.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -25,7 +24,7 @@ pub struct TraceLiveRequest {
     /// A match in the syntax of flows; empty for any packet.
     #[serde(default, rename = "match")]
     pub matching: String,
-    /// Seconds to wait, 0.1 to 60; 10 unless given.
+    /// The time to wait in seconds, 0.1 to 60; the default is 10.
     #[serde(default)]
     pub timeout_seconds: Option<f64>,
 }
@@ -34,31 +33,31 @@ pub struct TraceLiveRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Matched {
-    /// Its priority.
+    /// The priority of the entry.
     pub priority: u16,
-    /// Its cookie, hexadecimal.
+    /// The cookie of the entry, hexadecimal.
     pub cookie: String,
-    /// Its match as ovs-ofctl writes it.
+    /// The match as ovs-ofctl writes it.
     #[serde(rename = "match")]
     pub matching: String,
-    /// Its instructions as ovs-ofctl writes them.
+    /// The instructions as ovs-ofctl writes them.
     pub actions: String,
 }
 
-/// What happened in one table, after the last one, or in a chain.
+/// A step of a trace: a table, the processing after the last table, or a chain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct TraceStep {
-    /// The table; `null` for what follows the tables: the action set, the learning bridge; and for a chain.
+    /// The number of the table; `null` for a chain, and for the action set and the learning bridge after the tables.
     #[serde(default)]
     pub table: Option<u8>,
-    /// The chain that the packet goes through, if this step is one.
+    /// The chain that the packet traverses; `null` for other steps.
     #[serde(default)]
     pub chain: Option<String>,
-    /// The entry; `null` if none matched.
+    /// The entry that matched; `null` for none.
     #[serde(default)]
     pub matched: Option<Matched>,
-    /// What was done, one line each: `set vlan_vid to 0x1064`, `output to port 2`.
+    /// The effects, one line each: `set vlan_vid to 0x1064`, `output to port 2`.
     pub effects: Vec<String>,
 }
 
@@ -66,37 +65,37 @@ pub struct TraceStep {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct TraceOutput {
-    /// Where to: the name of a port, or `CONTROLLER`.
+    /// The name of the egress port, or `CONTROLLER`.
     pub port: String,
     /// The OpenFlow number of the port.
     pub number: u32,
     /// The egress queue, if one was chosen.
     #[serde(default)]
     pub queue: Option<u32>,
-    /// Its bytes, hexadecimal.
+    /// The bytes of the packet, hexadecimal.
     pub packet: String,
 }
 
-/// What happens, or happened, to a packet.
+/// The processing of one packet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Trace {
-    /// The bridge.
+    /// The name of the bridge.
     pub bridge: String,
-    /// Where the packet came in.
+    /// The OpenFlow number of the ingress port.
     pub in_port: u32,
-    /// Its bytes, hexadecimal.
+    /// The bytes of the packet, hexadecimal.
     pub packet: String,
-    /// Its fields as ovs-ofctl writes a match.
+    /// The fields of the packet, as ovs-ofctl writes a match.
     pub fields: String,
-    /// Table by table.
+    /// The steps, in order.
     pub steps: Vec<TraceStep>,
-    /// Every copy that leaves.
+    /// The copies that leave the switch.
     pub outputs: Vec<TraceOutput>,
-    /// What was assumed about the packet because the request does not say it, one line each.
+    /// The assumptions about values that the request lacks, one line each.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// Why the packet is dropped, if it is: a reason of `drops`, or the chain and hop that drop it.
+    /// The drop reason, as in `drops`, or the chain and hop that drop the packet; `null` if it is not dropped.
     #[serde(default)]
     pub dropped: Option<String>,
 }

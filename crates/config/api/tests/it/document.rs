@@ -1,4 +1,4 @@
-//! The OpenAPI document and the metrics say what is there, in the form that their readers expect.
+//! Tests of the OpenAPI document and the metrics: they are complete, and have the form that their readers expect.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -24,7 +24,7 @@ fn every_operation_of_the_document_is_served_and_every_route_is_in_the_document(
         for method in METHODS {
             let described = item.get(method).is_some();
             operations += usize::from(described);
-            // What takes a body refuses this one for its type, and what stays open is not asked for.
+            // A handler with a body rejects this one for its media type; streams are not requested.
             if given.ends_with("/events") || given.ends_with("/capture") {
                 continue;
             }
@@ -41,11 +41,11 @@ fn every_operation_of_the_document_is_served_and_every_route_is_in_the_document(
                 "{method} {path} gave {}",
                 answer.status
             );
-            assert!(!answer.text().contains("there is nothing at"), "{method} {path}");
+            assert!(!answer.text().contains("no resource at"), "{method} {path}");
         }
     }
-    // The router is made of the lists `routes!(…)` alone.
-    let source = include_str!("../../src/server/app.rs");
+    // The router consists of the lists in `routes!(…)` alone.
+    let source = include_str!("../../src/server/router.rs");
     let handlers: usize = source
         .split("routes!(")
         .skip(1)

@@ -1,4 +1,4 @@
-//! The REST interface on the wire, in one program.
+//! Tests of the REST interface on the wire, in one program.
 
 #![allow(
     clippy::unwrap_used,

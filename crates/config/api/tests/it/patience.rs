@@ -1,5 +1,5 @@
-//! Clients that hold connections: silent ones, slow ones, and ones that read nothing, by the hundred and for real. The
-//! limits are short here, so that the tests are; their defaults are in `Limits`.
+//! Tests of clients that hold connections: silent ones, slow ones, and ones that read nothing, by the hundred and on
+//! real sockets. The limits are short here, so that the tests are; the defaults are in `Limits`.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -11,12 +11,12 @@ use millrace_api::fake::FakeServer;
 use millrace_api::server::{Limits, Tcp, Token};
 
 const TOKEN: &str = "0123456789abcdef0123";
-/// As many connections as a client opens that means harm.
+/// The number of connections of a hostile client.
 const CONNECTIONS: usize = 300;
-/// A bound on what the server does at once, on a busy machine.
+/// The longest wait for something that the server does at once, on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
-/// Returns the default number of places, and deadlines of a second.
+/// Returns the default number of slots, and time limits of a second.
 fn short() -> Limits {
     Limits {
         head: Duration::from_secs(1),
@@ -26,7 +26,7 @@ fn short() -> Limits {
     }
 }
 
-/// Returns the default number of places, and deadlines that no test waits for.
+/// Returns the default number of slots, and time limits that no test reaches.
 fn long() -> Limits {
     let hour = Duration::from_secs(3600);
     Limits {
@@ -47,7 +47,7 @@ fn over_tcp(limits: Limits) -> FakeServer {
     FakeServer::start_with(Some(tcp), limits).unwrap()
 }
 
-/// `/health` and `/ready` answer, and soon.
+/// Checks that `/health` and `/ready` respond within [`SOON`].
 #[track_caller]
 fn probes_answer(server: &FakeServer) {
     let begun = Instant::now();
@@ -57,12 +57,12 @@ fn probes_answer(server: &FakeServer) {
     assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
 }
 
-/// Reads until the server closes, which it must do within [`SOON`].
+/// Reads until the server closes the connection, which it must do within [`SOON`]. Returns the bytes read.
 #[track_caller]
 fn closes(stream: &mut dyn Stream) -> Vec<u8> {
     let begun = Instant::now();
     let mut said = Vec::new();
-    // A reset is a close, too; a timeout is none.
+    // A reset closes the connection, too; a timeout does not.
     if let Err(error) = stream.read_to_end(&mut said) {
         assert_ne!(error.kind(), std::io::ErrorKind::WouldBlock, "it stays open");
     }
@@ -75,7 +75,7 @@ fn probes_answer_while_silent_connections_hold_every_place_for_good() {
     for server in [FakeServer::start_with(None, long()).unwrap(), over_tcp(long())] {
         let silent: Vec<Box<dyn Stream>> = (0..CONNECTIONS).map(|_| connect(&server)).collect();
         probes_answer(&server);
-        // Everything else is told that there is no place, and how many there are.
+        // Other requests get an error with the limits.
         let (status, text) = match server.address() {
             None => {
                 let answer = ask(&server, "GET", "/api/v1/version");
@@ -113,7 +113,7 @@ fn clients_that_ask_and_read_nothing_are_ended() {
     let deaf: Vec<Box<dyn Stream>> = (0..CONNECTIONS)
         .map(|_| {
             let mut stream = connect(&server);
-            // The server stops reading once its answers wait.
+            // The server stops reading when its responses are not read.
             stream.set_timeouts(Duration::from_millis(5));
             let _ = stream.write_all(request.as_bytes());
             stream.set_timeouts(SOON);
@@ -121,7 +121,7 @@ fn clients_that_ask_and_read_nothing_are_ended() {
         })
         .collect();
     probes_answer(&server);
-    // Nobody reads, all the while: the places become free because the server ends these connections.
+    // Nobody reads meanwhile: the slots become free because the server closes these connections.
     let deadline = Instant::now() + SOON;
     while ask(&server, "GET", "/api/v1/version").status != 200 {
         assert!(
@@ -150,7 +150,7 @@ fn bodies_that_do_not_arrive_are_refused_and_their_connections_closed() {
     for stream in &mut unfinished {
         let said = closes(stream.as_mut());
         if said.is_empty() {
-            // One that made room for another one.
+            // This connection was closed for a newer one.
             continue;
         }
         match parse(&said).status {
@@ -158,7 +158,7 @@ fn bodies_that_do_not_arrive_are_refused_and_their_connections_closed() {
             status => assert_eq!(status, 429),
         }
     }
-    assert_eq!(timed_out, Limits::default().connections_of_peer);
+    assert_eq!(timed_out, Limits::default().connections_per_peer);
     assert_eq!(ask(&server, "GET", "/api/v1/version").status, 200);
 }
 
@@ -182,7 +182,7 @@ fn streams_to_a_client_that_reads_stay_longer_than_any_deadline() {
     let mut first = [0; 12];
     events.read_exact(&mut first).unwrap();
     assert!(first.ends_with(b"200"));
-    // Nothing happens for three deadlines, and nothing is read: nothing waits to be written.
+    // Nothing is written for three time limits: no write is pending, so the connection stays open.
     events.set_timeouts(3 * limits.write);
     let mut said = Vec::new();
     let quiet = events.read_to_end(&mut said).unwrap_err();

@@ -1,4 +1,4 @@
-//! The interface as a client on the wire sees it: statuses, headers and bodies, sent and read as bytes.
+//! Tests of the interface on the wire: statuses, headers and bodies, sent and read as bytes.
 
 use crate::wire::{Answer, ask, ask_with};
 use millrace_api::fake::FakeServer;
@@ -151,7 +151,7 @@ fn a_configuration_changes_only_for_a_client_that_knows_the_present_one() {
         format!("{} (alice)", crate::trust::user())
     );
     problem(&put("/api/v1/config", "\"1\""), 412, "stale");
-    // The same again changes nothing, and makes no revision.
+    // An equal configuration changes nothing and makes no revision.
     let same = put("/api/v1/config", "\"2\"");
     assert_eq!(
         (same.header("etag"), same.json()["changes"].clone()),
@@ -207,7 +207,7 @@ fn what_this_machine_could_not_start_with_is_refused_wherever_it_comes_from() {
             json!({"pointer": "/system/worker_cores/1", "code": "unavailable", "detail": "there is no core 900: expected 0 to 15"})
         );
     }
-    // A revision of a machine that had more cores.
+    // This revision comes from a machine with more cores.
     let store = server.store();
     let mut config = (*store.head().config).clone();
     config.system.worker_cores = vec![CoreId::new(900).unwrap()];

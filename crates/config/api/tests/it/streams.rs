@@ -1,4 +1,4 @@
-//! What stays open: the change stream and captures.
+//! Tests of responses that stay open: the change stream and captures.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test may fail")]
 
@@ -24,7 +24,7 @@ fn patch(server: &FakeServer, memory_mib: u32, query: &str) {
     assert_eq!(answer.status, 200, "{}", answer.text());
 }
 
-/// Returns the next event as its lines, without those of chunked coding.
+/// Returns the name, id and data of the next event, decoded from chunked coding.
 fn event(reader: &mut BufReader<Box<dyn Stream>>) -> (String, String, String) {
     let (mut name, mut id, mut data) = Default::default();
     for line in reader.lines() {
@@ -141,7 +141,7 @@ fn only_so_many_streams_are_open_at_once() {
         if first.ends_with(b"200") {
             return;
         }
-        // That a client is gone is noticed at the next thing to be said.
+        // The server notices a closed connection at the next write.
         patch(
             &server,
             700 + u32::try_from(begun_since(deadline)).unwrap_or(0),

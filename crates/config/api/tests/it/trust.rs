@@ -1,4 +1,4 @@
-//! Who may ask: tokens, TLS, foreign pages; and clients that mean harm.
+//! Tests of access control: tokens, TLS, foreign pages; and of hostile clients.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
 
@@ -52,7 +52,7 @@ fn with_a_token_only_those_who_know_it_and_probes_may_ask() {
     );
     assert_eq!(ask(&server, "GET", "/health").status, 200);
     assert_eq!(ask(&server, "GET", "/metrics").status, 401);
-    // Over the Unix socket the mode of the file decides.
+    // On the Unix socket, the mode of the file decides.
     let socket = format!("unix:{}", server.socket().display());
     assert!(Client::new(&socket, None, None).unwrap().version().is_ok());
     let client = |token: &str| Client::new(&server.url(), Some(token.to_owned()), None).unwrap();
@@ -136,7 +136,7 @@ async fn an_address_that_others_reach_needs_a_certificate_and_nothing_is_taken_t
     let bind = async |socket: &str, address: SocketAddr| {
         let settings = Settings {
             tcp: Some(over_tcp(address, None)),
-            ..Settings::at(directory.path().join(socket))
+            ..Settings::for_socket(directory.path().join(socket))
         };
         Bound::bind(settings, Arc::new(FakeSwitch::default()), store.clone()).await
     };
@@ -218,7 +218,7 @@ fn whatever_bytes_come_the_server_goes_on() {
     assert_eq!(ask(&server, "GET", "/health").status, 200);
 }
 
-/// JSON of any shape, of keys that the interface knows and of some it does not.
+/// Generates JSON of any shape, with keys that the interface knows and others.
 fn any_json() -> impl Strategy<Value = serde_json::Value> {
     let leaf = prop_oneof![
         Just(serde_json::Value::Null),

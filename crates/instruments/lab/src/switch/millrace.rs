@@ -191,12 +191,12 @@ fn configuration(
 #[derive(Deserialize)]
 struct Status {
     state: String,
-    troubles: Vec<Trouble>,
+    problems: Vec<StatusProblem>,
 }
 
 /// A part of the configuration that does not run.
 #[derive(Deserialize)]
-struct Trouble {
+struct StatusProblem {
     subject: String,
     message: String,
     remedy: String,
@@ -211,8 +211,8 @@ fn problems(api: &Path) -> Option<Vec<String>> {
         return None;
     }
     let status: Status = serde_json::from_str(body).ok()?;
-    let line = |trouble: Trouble| format!("{}: {} ({})", trouble.subject, trouble.message, trouble.remedy);
-    (status.state != "working").then(|| status.troubles.into_iter().map(line).collect())
+    let line = |problem: StatusProblem| format!("{}: {} ({})", problem.subject, problem.message, problem.remedy);
+    (status.state != "working").then(|| status.problems.into_iter().map(line).collect())
 }
 
 /// Returns the complete answer to an HTTP/1.0 request; the server closes the connection at its end.

@@ -1,4 +1,4 @@
-//! Bridges as they run: ports, queues, flows, tables, groups, meters, controllers, learned addresses.
+//! Running bridges: ports, queues, flow entries, tables, groups, meters, controllers, learned MAC addresses.
 
 use axum::Json;
 use axum::extract::State;
@@ -7,35 +7,35 @@ use millrace_flow::text::CookieMatch;
 use millrace_types::TableId;
 use serde::Deserialize;
 
-use super::trace::with_port_numbers;
 use crate::server::app::App;
 use crate::server::extract::{Path, Query};
 use crate::server::live::{FlowQuery, Live, LiveError};
+use crate::server::port_names::with_port_numbers;
 use crate::view::{
     Bridge, Controller, EgressQueue, FlowCursor, FlowPage, Group, MacEntry, Meter, Port, Problem,
     ProblemKind, Table,
 };
 
-/// Entries on a page unless the client asks for another number.
+/// The default number of entries on a page.
 const PAGE_LEN: usize = 1000;
-/// Entries on a page at most.
+/// The largest number of entries on a page.
 const PAGE_MAX_LEN: usize = 10_000;
 
-/// Returns the bridges that run
+/// List the bridges
 #[utoipa::path(get, path = "/api/v1/bridges", tag = "bridges",
     responses((status = 200, body = Vec<Bridge>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn bridges(State(app): State<App>) -> Result<Json<Vec<Bridge>>, Problem> {
-    app.ask(<dyn Live>::bridges).await.map(Json)
+    app.with_live(<dyn Live>::bridges).await.map(Json)
 }
 
-/// One bridge
+/// Read one bridge
 #[utoipa::path(get, path = "/api/v1/bridges/{bridge}", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
     responses((status = 200, body = Bridge), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn bridge(
     State(app): State<App>,
     Path(name): Path<String>,
 ) -> Result<Json<Bridge>, Problem> {
-    let mut bridges = app.ask(<dyn Live>::bridges).await?;
+    let mut bridges = app.with_live(<dyn Live>::bridges).await?;
     match bridges.iter().position(|bridge| bridge.name == name) {
         Some(at) => Ok(Json(bridges.swap_remove(at))),
         None => {
@@ -45,7 +45,7 @@ pub(crate) async fn bridge(
     }
 }
 
-/// Returns the ports of a bridge
+/// List the ports of a bridge
 #[utoipa::path(get, path = "/api/v1/bridges/{bridge}/ports", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
     responses((status = 200, body = Vec<Port>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn ports(
@@ -55,7 +55,7 @@ pub(crate) async fn ports(
     app.ports(bridge).await.map(Json)
 }
 
-/// One port, by name or number
+/// Read one port, by name or number
 #[utoipa::path(get, path = "/api/v1/bridges/{bridge}/ports/{port}", tag = "bridges",
     params(("bridge" = String, Path, description = "Name of the bridge"), ("port" = String, Path, description = "Name or OpenFlow number of the port")),
     responses((status = 200, body = Port), (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -66,25 +66,25 @@ pub(crate) async fn port(
     app.port(bridge, port).await.map(Json)
 }
 
-/// Which flow entries.
+/// A selection of flow entries.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FlowParams {
-    /// Only of this table.
+    /// Only entries of this table.
     table: Option<u8>,
-    /// Only entries whose match is this one or narrower, in the syntax of flows: `tcp,nw_dst=10.0.0.0/8`.
+    /// Only entries with this match or a narrower one, in the syntax of flows: `tcp,nw_dst=10.0.0.0/8`.
     #[serde(rename = "match")]
     matching: Option<String>,
     /// Only entries whose cookie has this value in the bits of the mask: `0x2a`, `0x2a/0xff`.
     cookie: Option<String>,
-    /// Where the page before ended: its `next`.
+    /// The `next` of the previous page.
     after: Option<String>,
-    /// Entries on a page, 1 to 10000; 1000 unless given.
+    /// The number of entries on a page, 1 to 10000; the default is 1000.
     limit: Option<usize>,
 }
 
-/// Returns the flow entries of a bridge, page by page
+/// List the flow entries of a bridge, page by page
 #[utoipa::path(get, path = "/api/v1/bridges/{bridge}/flows", tag = "bridges",
     params(("bridge" = String, Path, description = "Name of the bridge"), FlowParams),
     responses((status = 200, body = FlowPage), (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -119,69 +119,69 @@ pub(crate) async fn flows(
         after: after.map_err(|error| bad(format!("after: {error}")))?,
         limit,
     };
-    let found = app.ask(move |live| live.flows(&bridge, &query)).await??;
+    let found = app.with_live(move |live| live.flows(&bridge, &query)).await??;
     Ok(Json(FlowPage {
         flows: found.flows,
         next: found.next.map(|cursor| cursor.to_string()),
     }))
 }
 
-/// Returns the flow tables of a bridge
+/// List the flow tables of a bridge
 #[utoipa::path(get, path = "/api/v1/bridges/{bridge}/tables", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
     responses((status = 200, body = Vec<Table>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn tables(
     State(app): State<App>,
     Path(bridge): Path<String>,
 ) -> Result<Json<Vec<Table>>, Problem> {
-    Ok(Json(app.ask(move |live| live.tables(&bridge)).await??))
+    Ok(Json(app.with_live(move |live| live.tables(&bridge)).await??))
 }
 
-/// Returns the controllers of a bridge
+/// List the controllers of a bridge
 #[utoipa::path(get, path = "/api/v1/bridges/{bridge}/controllers", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
     responses((status = 200, body = Vec<Controller>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn controllers(
     State(app): State<App>,
     Path(bridge): Path<String>,
 ) -> Result<Json<Vec<Controller>>, Problem> {
-    Ok(Json(app.ask(move |live| live.controllers(&bridge)).await??))
+    Ok(Json(app.with_live(move |live| live.controllers(&bridge)).await??))
 }
 
-/// Returns the addresses that a bridge learned
+/// List the MAC addresses that a bridge has learned
 #[utoipa::path(get, path = "/api/v1/bridges/{bridge}/macs", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
     responses((status = 200, body = Vec<MacEntry>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn macs(
     State(app): State<App>,
     Path(bridge): Path<String>,
 ) -> Result<Json<Vec<MacEntry>>, Problem> {
-    Ok(Json(app.ask(move |live| live.macs(&bridge)).await??))
+    Ok(Json(app.with_live(move |live| live.macs(&bridge)).await??))
 }
 
-/// Returns the groups of a bridge
+/// List the groups of a bridge
 #[utoipa::path(get, path = "/api/v1/bridges/{bridge}/groups", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
     responses((status = 200, body = Vec<Group>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn groups(
     State(app): State<App>,
     Path(bridge): Path<String>,
 ) -> Result<Json<Vec<Group>>, Problem> {
-    Ok(Json(app.ask(move |live| live.groups(&bridge)).await??))
+    Ok(Json(app.with_live(move |live| live.groups(&bridge)).await??))
 }
 
-/// Returns the meters of a bridge
+/// List the meters of a bridge
 #[utoipa::path(get, path = "/api/v1/bridges/{bridge}/meters", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
     responses((status = 200, body = Vec<Meter>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn meters(
     State(app): State<App>,
     Path(bridge): Path<String>,
 ) -> Result<Json<Vec<Meter>>, Problem> {
-    Ok(Json(app.ask(move |live| live.meters(&bridge)).await??))
+    Ok(Json(app.with_live(move |live| live.meters(&bridge)).await??))
 }
 
-/// Returns the queues of the ports of a bridge
+/// List the queues of the ports of a bridge
 #[utoipa::path(get, path = "/api/v1/bridges/{bridge}/queues", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
     responses((status = 200, body = Vec<EgressQueue>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn queues(
     State(app): State<App>,
     Path(bridge): Path<String>,
 ) -> Result<Json<Vec<EgressQueue>>, Problem> {
-    Ok(Json(app.ask(move |live| live.queues(&bridge)).await??))
+    Ok(Json(app.with_live(move |live| live.queues(&bridge)).await??))
 }

@@ -1,4 +1,4 @@
-//! A capture: packets of a bridge as pcapng, streamed until the client has enough.
+//! A capture: packets of a bridge as pcapng, streamed until the client closes the connection.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -11,35 +11,35 @@ use millrace_wire::bpf::Program;
 use serde::Deserialize;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::trace::with_port_numbers;
 use crate::server::app::App;
 use crate::server::extract::{Path, Query};
 use crate::server::live::{CaptureSpec, Direction};
 use crate::server::pcapng::Writer;
+use crate::server::port_names::with_port_numbers;
 use crate::view::{Problem, ProblemKind};
 
-/// The largest frame of the switch.
+/// The largest frame of the switch in bytes.
 const SNAP_SIZE_MAX: u32 = 9600;
 
-/// What to capture.
+/// The selection of a capture.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CaptureParams {
-    /// Only of this port, by name or number.
+    /// Only packets of this port, by name or number.
     port: Option<String>,
-    /// Only `rx` (received by the switch) or `tx` (sent).
+    /// Only packets in this direction: `rx` (received by the switch) or `tx` (sent).
     #[param(inline)]
     direction: Option<DirectionParam>,
     /// Only packets that match, in the syntax of flows.
     #[serde(rename = "match")]
     matching: Option<String>,
-    /// Only packets that this program of classic BPF accepts: what `tcpdump -ddd -y EN10MB EXPRESSION` prints, with commas
-    /// for its line ends.
+    /// Only packets that this program of classic BPF accepts: the output of `tcpdump -ddd -y EN10MB EXPRESSION`, with
+    /// commas for line ends.
     bpf: Option<String>,
-    /// Size of each packet to keep in bytes, 1 to 9600; all unless given.
+    /// The number of bytes to keep of each packet, 1 to 9600; the default is all.
     snap: Option<u32>,
-    /// End after so many packets.
+    /// The number of packets after which the capture ends; the default is no limit.
     count: Option<u64>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) enum DirectionParam {
     Tx,
 }
 
-/// Packets of a bridge as pcapng, until the client closes the connection
+/// Capture packets of a bridge as pcapng, until the client closes the connection
 #[utoipa::path(get, path = "/api/v1/bridges/{bridge}/capture", tag = "trace",
     params(("bridge" = String, Path, description = "Name of the bridge"), CaptureParams),
     responses((status = 200, body = Vec<u8>, content_type = "application/x-pcapng"), (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -88,7 +88,7 @@ pub(crate) async fn capture(
         program,
         snap_size,
     };
-    let packets = app.ask(move |live| live.capture(&bridge, &spec)).await??;
+    let packets = app.with_live(move |live| live.capture(&bridge, &spec)).await??;
     let interfaces: Vec<_> = ports
         .into_iter()
         .filter(|given| port.is_none_or(|port| port.raw() == given.number))
@@ -97,8 +97,8 @@ pub(crate) async fn capture(
     let (mut writer, header) = Writer::new(&interfaces, snap_size);
     let limit = usize::try_from(params.count.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
     let blocks = ReceiverStream::new(packets).take(limit).map(move |packet| {
-        // The stream owns the permit: another capture may begin when this one has ended.
-        let _held = &permit;
+        // The stream owns the permit: it is released when the capture ends.
+        let _permit = &permit;
         writer.packet(&packet)
     });
     let whole = futures::stream::once(async { header })

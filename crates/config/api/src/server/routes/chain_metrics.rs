@@ -1,16 +1,16 @@
-//! Metrics of chains: what each hop did, over all lanes and instances.
+//! Metrics of chains: the counters of each hop, over all lanes and instances.
 
+use crate::server::exposition::Family;
 use crate::server::live::Live;
-use crate::server::routes::metrics::Family;
 use crate::view::{Bridge, Chain, ChainHop};
 
-/// One number of a hop.
+/// Reads a number of a hop.
 type HopNumber = fn(&ChainHop) -> u64;
 
-/// One sampled number of a hop, in nanoseconds.
+/// Reads a sampled number of a hop, in nanoseconds.
 type HopNanos = fn(&ChainHop) -> Option<f64>;
 
-/// What becomes of packets at a hop.
+/// The verdicts of a hop.
 const VERDICTS: [(&str, HopNumber); 4] = [
     ("next", |hop| hop.next),
     ("skip", |hop| hop.skipped),
@@ -18,19 +18,19 @@ const VERDICTS: [(&str, HopNumber); 4] = [
     ("to_port", |hop| hop.to_port),
 ];
 
-/// Why packets are dropped at a hop.
+/// The drop reasons of a hop.
 const DROPS: [(&str, HopNumber); 2] = [("function", |hop| hop.dropped), ("hop_down", |hop| hop.lost)];
 
 const STATES: [&str; 3] = ["up", "down", "drained"];
 
-/// A hop and where it is.
-struct Placed {
+/// A hop with the names of its bridge and chain.
+struct LocatedHop {
     bridge: String,
     chain: String,
     hop: ChainHop,
 }
 
-impl Placed {
+impl LocatedHop {
     fn labels<'a>(&'a self, more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
         let labels = [
             ("bridge", self.bridge.as_str()),
@@ -46,9 +46,9 @@ pub(super) fn chains(out: &mut String, live: &dyn Live, bridges: &[Bridge]) {
         let chains: Vec<Chain> = live.chains(&bridge.name).unwrap_or_default();
         chains.into_iter().map(|chain| (bridge.name.clone(), chain))
     });
-    let hops: Vec<Placed> = chains
+    let hops: Vec<LocatedHop> = chains
         .flat_map(|(bridge, Chain { name, hops, .. })| {
-            hops.into_iter().map(move |hop| Placed {
+            hops.into_iter().map(move |hop| LocatedHop {
                 bridge: bridge.clone(),
                 chain: name.clone(),
                 hop,
@@ -59,30 +59,30 @@ pub(super) fn chains(out: &mut String, live: &dyn Live, bridges: &[Bridge]) {
         return;
     }
     let each = |mut family: Family<'_>, number: HopNumber| {
-        for placed in &hops {
-            family.sample(&placed.labels(&[]), number(&placed.hop));
+        for located in &hops {
+            family.sample(&located.labels(&[]), number(&located.hop));
         }
     };
     let name = "millrace_hop_packets_total";
     each(
-        Family::counter(out, name, "Packets that a hop of a chain was given."),
+        Family::counter(out, name, "Packets that a hop of a chain received."),
         |hop| hop.packets,
     );
     let name = "millrace_hop_bytes_total";
     each(
-        Family::counter(out, name, "Bytes of packets that a hop of a chain was given."),
+        Family::counter(out, name, "Bytes of the packets that a hop of a chain received."),
         |hop| hop.bytes,
     );
     let by = |mut family: Family<'_>, label: &str, parts: &[(&str, HopNumber)]| {
-        for placed in &hops {
+        for located in &hops {
             for (part, number) in parts {
-                family.sample(&placed.labels(&[(label, part)]), number(&placed.hop));
+                family.sample(&located.labels(&[(label, part)]), number(&located.hop));
             }
         }
     };
     let name = "millrace_hop_verdicts_total";
     by(
-        Family::counter(out, name, "What a function said of packets."),
+        Family::counter(out, name, "Verdicts of a function on packets."),
         "verdict",
         &VERDICTS,
     );
@@ -94,58 +94,59 @@ pub(super) fn chains(out: &mut String, live: &dyn Live, bridges: &[Bridge]) {
     );
     let name = "millrace_hop_passed_packets_total";
     each(
-        Family::counter(out, name, "Packets that went on although the hop was down."),
+        Family::counter(out, name, "Packets that bypassed a hop while it was down."),
         |hop| hop.passed,
     );
     let name = "millrace_hop_restarts_total";
     each(
-        Family::counter(out, name, "Functions that were made again."),
+        Family::counter(out, name, "Instances of a function that were re-created."),
         |hop| hop.restarts,
     );
     let name = "millrace_hop_waiting_packets";
     each(
-        Family::gauge(out, name, "Packets that are with a hop's processes."),
+        Family::gauge(out, name, "Packets that the processes of a hop hold."),
         |hop| hop.depth,
     );
     let name = "millrace_hop_instances";
-    each(Family::gauge(out, name, "Functions of a hop."), |hop| {
-        hop.instances.into()
-    });
-    let help = "The state that a hop is in: 1 for that one.";
+    each(
+        Family::gauge(out, name, "Instances of a function over all lanes."),
+        |hop| hop.instances.into(),
+    );
+    let help = "1 for the present state of a hop, 0 for the others.";
     let mut state = Family::gauge(out, "millrace_hop_state", help);
-    for placed in &hops {
+    for located in &hops {
         for word in STATES {
             state.sample(
-                &placed.labels(&[("state", word)]),
-                u8::from(placed.hop.state == word),
+                &located.labels(&[("state", word)]),
+                u8::from(located.hop.state == word),
             );
         }
     }
     let sampled: [(&str, &str, HopNanos); 2] = [
         (
             "millrace_hop_packet_seconds",
-            "What a packet costs at a hop in the worker, of one burst in 64.",
+            "Time of the worker for a packet at a hop, sampled for one burst in 64.",
             |hop| hop.nanos_per_packet,
         ),
         (
             "millrace_hop_latency_seconds",
-            "How much later packets go on because of a hop, of one burst in 64.",
+            "Delay that a hop adds to a packet, sampled for one burst in 64.",
             |hop| hop.latency_nanos,
         ),
     ];
     for (name, help, number) in sampled {
         let mut family = Family::gauge(out, name, help);
-        for placed in &hops {
-            if let Some(nanos) = number(&placed.hop) {
-                family.sample(&placed.labels(&[]), format!("{:.9}", nanos / 1e9));
+        for located in &hops {
+            if let Some(nanos) = number(&located.hop) {
+                family.sample(&located.labels(&[]), format!("{:.9}", nanos / 1e9));
             }
         }
     }
-    let help = "Counters of functions, by their own names.";
+    let help = "Counters that functions define, by name.";
     let mut counters = Family::counter(out, "millrace_function_count_total", help);
-    for placed in &hops {
-        for held in &placed.hop.counters {
-            counters.sample(&placed.labels(&[("counter", &held.name)]), held.value);
+    for located in &hops {
+        for counter in &located.hop.counters {
+            counters.sample(&located.labels(&[("counter", &counter.name)]), counter.value);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Chains of network functions as they run.
+//! Running chains of network functions.
 
 use axum::Json;
 use axum::extract::State;
@@ -7,19 +7,19 @@ use crate::server::app::App;
 use crate::server::extract::Path;
 use crate::view::{Chain, Problem, Restarted};
 
-/// Returns the chains of a bridge
+/// List the chains of a bridge
 #[utoipa::path(get, path = "/api/v1/bridges/{bridge}/chains", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
     responses((status = 200, body = Vec<Chain>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn chains(
     State(app): State<App>,
     Path(bridge): Path<String>,
 ) -> Result<Json<Vec<Chain>>, Problem> {
-    Ok(Json(app.ask(move |live| live.chains(&bridge)).await??))
+    Ok(Json(app.with_live(move |live| live.chains(&bridge)).await??))
 }
 
-/// Make the functions of a hop anew
+/// Re-create the functions of a hop
 ///
-/// They forget what they know. Packets wait at the chain's entry for the moment that it takes.
+/// Their state is lost. Packets wait at the entry of the chain meanwhile.
 #[utoipa::path(post, path = "/api/v1/bridges/{bridge}/chains/{chain}/hops/{hop}/restart", tag = "bridges",
     params(("bridge" = String, Path, description = "Name of the bridge"), ("chain" = String, Path, description = "Name of the chain"),
         ("hop" = String, Path, description = "Name of the hop")),
@@ -32,7 +32,7 @@ pub(crate) async fn restart(
         chain: chain.clone(),
         hop: hop.clone(),
     };
-    app.ask(move |live| live.restart_hop(&bridge, &chain, &hop))
+    app.with_live(move |live| live.restart_hop(&bridge, &chain, &hop))
         .await??;
     Ok(Json(restarted))
 }

@@ -1,64 +1,59 @@
-//! The configuration: the whole, its bridges and ports, and confirmation of risky changes.
+//! The configuration as a whole, its bridges and ports, and the confirmation of risky changes.
 //!
-//! Every change, however small its address, is one transaction over the whole configuration. Mistakes are
-//! pointed at in the whole, too.
+//! Every change, also that of a single port, is one transaction over the whole configuration. Errors refer to the
+//! whole configuration by JSON pointer.
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use millrace_model::Config;
-use millrace_store::{CommitError, Note, Proposal, RevisionNo, Snapshot};
+use millrace_store::{CommitError, Proposal, RevisionNo, Snapshot};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::revisions::now;
 use crate::server::app::App;
+use crate::server::authorship::{note, now};
 use crate::server::condition::{Condition, etag};
 use crate::server::extract::{Body, MergePatch, Path, Query};
 use crate::server::peer::Peer;
 use crate::view::{Committed, Confirmation, Problem, ProblemKind, Revision};
 
-/// How often a change without `If-Match` is repeated when somebody else commits in between.
+/// The number of attempts of a change without `If-Match` when others commit at the same time.
 const ATTEMPTS: usize = 8;
-/// The longest wait for a confirmation: a day.
+/// The longest wait for a confirmation, in seconds: a day.
 const CONFIRM_WITHIN_MAX: u64 = 86_400;
 
-/// How a change is to be made.
+/// The options of a change.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ChangeParams {
-    /// Only check, and show what would change.
+    /// Only check the change, and return the differences.
     dry_run: Option<bool>,
-    /// Take the change back after so many seconds (1 to 86400) unless it is confirmed.
+    /// Roll the change back after this number of seconds (1 to 86400) unless it is confirmed.
     confirm_within: Option<u64>,
-    /// Who makes the change.
+    /// The author of the change.
     author: Option<String>,
-    /// Why.
+    /// The reason for the change.
     comment: Option<String>,
 }
 
-/// Who makes a change of confirmation, and why.
+/// The options of a confirmation or its cancellation.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ConfirmParams {
-    /// The revision that is meant, to be sure; whichever waits unless given.
+    /// The revision that is meant; the default is the pending one.
     revision: Option<u64>,
-    /// Who.
+    /// The author of the cancellation.
     author: Option<String>,
-    /// Why.
+    /// The reason for the cancellation.
     comment: Option<String>,
 }
 
-/// The author is the user at the other end, as far as the system knows; `author` is what the request claims.
-pub(super) fn note(peer: Peer, author: Option<&str>, comment: Option<&str>) -> Note {
-    Note::new(&peer.author(author), comment.unwrap_or(""))
-}
-
-/// Returns an answer that carries the revision as its ETag.
-fn tagged(revision: u64, body: impl IntoResponse) -> Response {
+/// Returns a response with the revision as its ETag.
+fn with_etag(revision: u64, body: impl IntoResponse) -> Response {
     let mut response = body.into_response();
     if let Ok(tag) = HeaderValue::from_str(&etag(revision)) {
         response.headers_mut().insert(header::ETAG, tag);
@@ -66,7 +61,7 @@ fn tagged(revision: u64, body: impl IntoResponse) -> Response {
     response
 }
 
-/// The part of the head that `part` finds, unless the client has it already.
+/// Returns the part of the newest configuration that `part` selects, or 304 if the client has this revision.
 fn read_part(
     app: &App,
     headers: &HeaderMap,
@@ -74,13 +69,13 @@ fn read_part(
 ) -> Result<Response, Problem> {
     let head = app.store.head();
     let number = head.revision.number.0;
-    if Condition::none_match(headers).is_some_and(|condition| condition.holds(number)) {
-        return Ok(tagged(number, StatusCode::NOT_MODIFIED));
+    if Condition::none_match(headers).is_some_and(|condition| condition.includes(number)) {
+        return Ok(with_etag(number, StatusCode::NOT_MODIFIED));
     }
-    Ok(tagged(number, Json(part(&head.config)?)))
+    Ok(with_etag(number, Json(part(&head.config)?)))
 }
 
-/// Commits what `change` makes of the head.
+/// Commits the result of applying `change` to the newest configuration.
 async fn change(
     app: &App,
     peer: Peer,
@@ -99,7 +94,7 @@ async fn change(
     loop {
         let head = app.store.head();
         if let Some(condition) = &condition
-            && !condition.holds(head.revision.number.0)
+            && !condition.includes(head.revision.number.0)
         {
             return Err(stale(&head));
         }
@@ -109,8 +104,8 @@ async fn change(
             note: note(peer, params.author.as_deref(), params.comment.as_deref()),
         };
         match commit(app, params, &head, proposal).await? {
-            Ok(done) => return Ok(tagged(done.revision.number, Json(done))),
-            // Without a condition the change holds for whatever the head is.
+            Ok(done) => return Ok(with_etag(done.revision.number, Json(done))),
+            // Without a condition the change applies to any revision: it is repeated on the new one.
             Err(CommitError::Conflict { .. }) if condition.is_none() && attempt < ATTEMPTS => attempt += 1,
             Err(CommitError::Conflict { .. }) if condition.is_some() => return Err(stale(&app.store.head())),
             Err(error) => return Err(error.into()),
@@ -147,7 +142,7 @@ async fn commit(
             Some(seconds) => store.commit_confirm(proposal, now.plus(seconds), now)?,
             None => store.commit(proposal, now)?,
         };
-        // Somebody may have committed since: what waits is told only of this revision.
+        // Another client may have committed since: only a confirmation of this revision is reported.
         let pending = store
             .head()
             .pending
@@ -164,16 +159,16 @@ async fn commit(
 
 fn stale(head: &Snapshot) -> Problem {
     let detail = format!(
-        "the configuration is at revision {}, not at the one in If-Match",
+        "the configuration is at revision {}: expected the one in If-Match",
         head.revision.number
     );
     Problem::new(ProblemKind::Stale, detail).with_remedy("read the configuration again and repeat the change")
 }
 
-/// Returns the configuration
+/// Read the configuration
 #[utoipa::path(get, path = "/api/v1/config", tag = "configuration",
     responses((status = 200, body = Config, headers(("etag" = String, description = "The revision"))),
-        (status = 304, description = "As in If-None-Match"),
+        (status = 304, description = "The revision is the one in If-None-Match"),
         (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn read(State(app): State<App>, headers: HeaderMap) -> Result<Response, Problem> {
     read_part(&app, &headers, |config| Ok(config.to_json()))
@@ -181,8 +176,8 @@ pub(crate) async fn read(State(app): State<App>, headers: HeaderMap) -> Result<R
 
 /// Replace the configuration
 #[utoipa::path(put, path = "/api/v1/config", tag = "configuration", request_body = Config,
-    params(ChangeParams, ("if-match" = String, Header, description = "The revision that the change was made from, or `*`")),
-    responses((status = 200, body = Committed), (status = 412, description = "Somebody else committed first", body = Problem, content_type = "application/problem+json"),
+    params(ChangeParams, ("if-match" = String, Header, description = "The revision on which the change is based, or `*`")),
+    responses((status = 200, body = Committed), (status = 412, description = "Another client committed first", body = Problem, content_type = "application/problem+json"),
         (status = 428, description = "If-Match is missing", body = Problem, content_type = "application/problem+json"),
         (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn replace(
@@ -193,9 +188,9 @@ pub(crate) async fn replace(
     Body(config): Body<Value>,
 ) -> Result<Response, Problem> {
     if !headers.contains_key(header::IF_MATCH) {
-        let detail = "a PUT of the whole configuration replaces what others have changed: expected If-Match";
+        let detail = "a PUT of the whole configuration may undo changes of others: expected If-Match";
         return Err(Problem::new(ProblemKind::ConditionRequired, detail).with_remedy(
-            "send the ETag of the configuration that you changed, or `*` to replace whatever is there",
+            "send the ETag of the configuration that you changed, or `*` to replace any revision",
         ));
     }
     let config = Config::from_json(&config)?;
@@ -205,8 +200,8 @@ pub(crate) async fn replace(
 /// Change a part of the configuration (JSON merge patch, RFC 7396)
 #[utoipa::path(patch, path = "/api/v1/config", tag = "configuration",
     request_body(content = Object, content_type = "application/merge-patch+json"),
-    params(ChangeParams, ("if-match" = Option<String>, Header, description = "The revision that the change was made from")),
-    responses((status = 200, body = Committed), (status = 412, description = "Somebody else committed first", body = Problem, content_type = "application/problem+json"),
+    params(ChangeParams, ("if-match" = Option<String>, Header, description = "The revision on which the change is based")),
+    responses((status = 200, body = Committed), (status = 412, description = "Another client committed first", body = Problem, content_type = "application/problem+json"),
         (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn patch(
     State(app): State<App>,
@@ -221,20 +216,20 @@ pub(crate) async fn patch(
     .await
 }
 
-/// The item of a list whose `name` is that.
+/// Returns the element of a list whose `name` is `name`.
 fn named<'a>(list: &'a mut Value, name: &str) -> Option<&'a mut Value> {
     list.as_array_mut()?
         .iter_mut()
         .find(|item| item.get("name").and_then(Value::as_str) == Some(name))
 }
 
-/// Puts `item` in the place of the one of its name, or at the end of the list `key` of `owner`.
+/// Replaces the element called `name` in the list `key` of `owner`, or appends it.
 fn put_named(owner: &mut Value, key: &str, name: &str, item: Map<String, Value>) {
     if let Some(owner) = owner.as_object_mut() {
         let list = owner.entry(key).or_insert_with(|| json!([]));
         let item = Value::Object(item);
         match named(list, name) {
-            Some(place) => *place = item,
+            Some(element) => *element = item,
             None => list
                 .as_array_mut()
                 .into_iter()
@@ -243,7 +238,7 @@ fn put_named(owner: &mut Value, key: &str, name: &str, item: Map<String, Value>)
     }
 }
 
-/// Removes the item of that name; whether there was one.
+/// Removes the element called `name`. Returns true if it existed.
 fn remove_named(owner: &mut Value, key: &str, name: &str) -> bool {
     let Some(list) = owner.get_mut(key).and_then(Value::as_array_mut) else {
         return false;
@@ -253,7 +248,7 @@ fn remove_named(owner: &mut Value, key: &str, name: &str) -> bool {
     list.len() < before
 }
 
-/// A body that describes the thing called `name`: an object whose own name, if it has one, is the same.
+/// Returns a body that describes the object `name`. A `name` in the body must be the same.
 fn body_of(name: &str, body: Value) -> Result<Map<String, Value>, Problem> {
     let Value::Object(mut body) = body else {
         return Err(Problem::new(
@@ -263,8 +258,7 @@ fn body_of(name: &str, body: Value) -> Result<Map<String, Value>, Problem> {
     };
     match body.get("name") {
         Some(given) if given.as_str() != Some(name) => {
-            let detail =
-                format!("the body is about {given} and the address about \"{name}\": expected the same");
+            let detail = format!("the body names {given} and the path \"{name}\": expected the same name");
             Err(Problem::new(ProblemKind::Invalid, detail))
         }
         _ => {
@@ -294,7 +288,7 @@ fn no_port(bridge: &str, name: &str) -> Problem {
     )
 }
 
-/// Returns the configuration as JSON, and the bridge in it.
+/// Returns the configuration after `edit` of one bridge, which it gets as JSON.
 fn with_bridge(
     config: &Config,
     name: &str,
@@ -306,7 +300,7 @@ fn with_bridge(
     Ok(Config::from_json(&whole)?)
 }
 
-/// A bridge as it is configured
+/// Read the configuration of a bridge
 #[utoipa::path(get, path = "/api/v1/config/bridges/{bridge}", tag = "configuration", params(("bridge" = String, Path, description = "Name of the bridge")),
     responses((status = 200, body = millrace_model::Bridge), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn bridge(
@@ -362,7 +356,7 @@ pub(crate) async fn delete_bridge(
     .await
 }
 
-/// A port as it is configured
+/// Read the configuration of a port
 #[utoipa::path(get, path = "/api/v1/config/bridges/{bridge}/ports/{port}", tag = "configuration",
     params(("bridge" = String, Path, description = "Name of the bridge"), ("port" = String, Path, description = "Name of the port")),
     responses((status = 200, body = millrace_model::Port), (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -425,7 +419,7 @@ pub(crate) async fn delete_port(
     .await
 }
 
-/// Whether a revision waits to be confirmed
+/// Read the revision that waits for a confirmation
 #[utoipa::path(get, path = "/api/v1/config/confirm", tag = "configuration",
     responses((status = 200, body = Confirmation), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn confirmation(State(app): State<App>) -> Json<Confirmation> {
@@ -434,9 +428,9 @@ pub(crate) async fn confirmation(State(app): State<App>) -> Json<Confirmation> {
     })
 }
 
-/// Keep the revision that waits
+/// Confirm the pending revision
 #[utoipa::path(post, path = "/api/v1/config/confirm", tag = "configuration", params(ConfirmParams),
-    responses((status = 200, body = Revision), (status = 409, description = "None waits, or another one", body = Problem, content_type = "application/problem+json"),
+    responses((status = 200, body = Revision), (status = 409, description = "No revision is pending, or another one", body = Problem, content_type = "application/problem+json"),
         (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn confirm(
     State(app): State<App>,
@@ -449,9 +443,9 @@ pub(crate) async fn confirm(
     Ok(Json(Revision::from(&revision)))
 }
 
-/// Take the revision that waits back at once
+/// Roll back the pending revision at once
 #[utoipa::path(delete, path = "/api/v1/config/confirm", tag = "configuration", params(ConfirmParams),
-    responses((status = 200, body = Revision), (status = 409, description = "None waits, or another one", body = Problem, content_type = "application/problem+json"),
+    responses((status = 200, body = Revision), (status = 409, description = "No revision is pending, or another one", body = Problem, content_type = "application/problem+json"),
         (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn cancel(
     State(app): State<App>,

@@ -1,4 +1,4 @@
-//! The OpenAPI document, a page that a person can read, and what each kind of problem means.
+//! The OpenAPI document, as JSON and as a page for people, and a page for each kind of problem.
 
 use std::fmt::Write as _;
 
@@ -14,20 +14,20 @@ use crate::server::extract::Path;
 use crate::server::problem::page;
 use crate::view::{Problem, ProblemKind};
 
-/// This document
+/// Read this document
 #[utoipa::path(get, path = "/openapi.json", tag = "documentation",
     responses((status = 200, description = "OpenAPI 3.1", body = Object)))]
 pub(crate) async fn openapi(State(app): State<App>) -> Json<OpenApi> {
     Json(OpenApi::clone(&app.document))
 }
 
-/// This document as a page for people
+/// Read this document as a page for people
 #[utoipa::path(get, path = "/docs", tag = "documentation", responses((status = 200, body = String, content_type = "text/html")))]
 pub(crate) async fn docs(State(app): State<App>) -> Html<String> {
     Html(render(&app.document))
 }
 
-/// What a kind of problem means
+/// Read the meaning of a kind of problem
 #[utoipa::path(get, path = "/problems/{name}", tag = "documentation", params(("name" = String, Path, description = "The last part of a problem's `type`")),
     responses((status = 200, body = String, content_type = "text/plain"), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn problem(Path(name): Path<String>) -> Result<Response, Problem> {
@@ -40,7 +40,7 @@ pub(crate) async fn problem(Path(name): Path<String>) -> Result<Response, Proble
             .into_response()),
         None => Err(Problem::new(
             ProblemKind::NotFound,
-            "there is no such kind of problem",
+            "no kind of problem has this name",
         )),
     }
 }
@@ -96,7 +96,7 @@ fn tag_of(operation: &Operation) -> &str {
         .map_or("other", String::as_str)
 }
 
-/// Every path with its operations.
+/// Returns every path with its operations.
 pub(crate) fn paths(document: &OpenApi) -> impl Iterator<Item = (&str, Vec<(&'static str, &Operation)>)> {
     document
         .paths

@@ -1,4 +1,4 @@
-//! The change stream: server-sent events, one for each revision, from where the client left off.
+//! The change stream: server-sent events, one for each revision, from the last one that the client has seen.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -18,15 +18,15 @@ use tokio::sync::watch;
 use crate::server::app::App;
 use crate::view::{ConfirmPending, Confirmation, Problem, ProblemKind, Revision};
 
-/// How often a comment is sent when nothing changes, so that dead connections are noticed.
+/// The interval of comments on an idle stream, by which dead connections are noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Every change of the configuration, as it happens
+/// Stream every change of the configuration
 ///
 /// Server-sent events. `revision` carries a revision and has its number as id: after a broken connection,
-/// `Last-Event-ID` resumes without a gap. `confirmation` says whether a revision waits to be confirmed.
-/// `gap` says that revisions were missed that are no longer kept. The stream begins with the newest
-/// revision, or with the one after `Last-Event-ID`.
+/// `Last-Event-ID` resumes without a gap. `confirmation` carries the revision that waits for a confirmation, or null.
+/// `gap` reports revisions that were missed and are no longer stored. The stream begins with the newest revision, or
+/// with the one after `Last-Event-ID`.
 #[utoipa::path(get, path = "/api/v1/events", tag = "history",
     params(("last-event-id" = Option<u64>, Header, description = "The number of the last revision that the client has seen")),
     responses((status = 200, body = String, content_type = "text/event-stream"), (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -46,8 +46,8 @@ pub(crate) async fn events(State(app): State<App>, headers: HeaderMap) -> Result
     let permit = app.long_request()?;
     let closing = app.closing();
     let stream = changes(app, seen).take_until(closing).map(move |event| {
-        // The stream owns the permit.
-        let _held = &permit;
+        // The stream owns the permit: it is released when the stream ends.
+        let _permit = &permit;
         Ok::<_, Infallible>(event)
     });
     Ok(Sse::new(stream)
@@ -58,7 +58,7 @@ pub(crate) async fn events(State(app): State<App>, headers: HeaderMap) -> Result
 struct Watcher {
     app: App,
     snapshots: watch::Receiver<Arc<Snapshot>>,
-    /// The last revision that was told.
+    /// The last revision that was sent.
     last: u64,
     pending: Option<Pending>,
     ready: VecDeque<Event>,
@@ -69,7 +69,7 @@ fn changes(app: App, seen: Option<u64>) -> impl Stream<Item = Event> {
     let head = Arc::clone(&snapshots.borrow_and_update());
     let newest = head.revision.number.0;
     let mut ready = VecDeque::new();
-    // A client that has seen more than there is has seen another store.
+    // A number above the newest revision is of another store.
     let last = seen.filter(|seen| *seen <= newest);
     if last.is_none() {
         ready.push_back(revision_event(&Revision::from(&head.revision)));
@@ -101,7 +101,7 @@ fn changes(app: App, seen: Option<u64>) -> impl Stream<Item = Event> {
 }
 
 impl Watcher {
-    /// Makes events of everything since the last one; `None` if the store failed.
+    /// Queues events for everything since the last one. Returns `None` if the store failed.
     async fn catch_up(&mut self) -> Option<()> {
         let last = RevisionNo(self.last);
         let (head, revisions) = {
@@ -114,11 +114,11 @@ impl Watcher {
                 .ok()?;
             (head, revisions)
         };
-        // Revisions after the snapshot wait for the next one, so that confirmations stay in their order.
-        let told = revisions
+        // Revisions after the snapshot belong to the next one, so that confirmations keep their order.
+        let known = revisions
             .iter()
             .filter(|revision| revision.number <= head.revision.number);
-        for revision in told {
+        for revision in known {
             if revision.number.0 > self.last + 1 {
                 self.ready.push_back(json_event(
                     "gap",
@@ -139,7 +139,7 @@ impl Watcher {
     }
 }
 
-/// Revisions that are no longer kept.
+/// Revisions that are no longer stored.
 #[derive(Serialize)]
 struct Gap {
     after: u64,

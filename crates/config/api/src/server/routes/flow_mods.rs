@@ -1,4 +1,4 @@
-//! Flow entries added, changed and removed by an operator, and counters set to zero.
+//! Flow entries that an operator adds, changes and removes, and counters that are reset.
 
 use axum::Json;
 use axum::extract::State;
@@ -6,22 +6,23 @@ use millrace_flow::Match;
 use millrace_flow::text::{CookieMatch, FlowCommand, FlowModText};
 use millrace_types::{PortNo, TableId};
 
-use super::trace::with_port_numbers;
 use crate::server::app::App;
 use crate::server::extract::{Body, Path};
 use crate::server::live::FlowQuery;
 use crate::server::peer::Peer;
+use crate::server::port_names::with_port_numbers;
+use crate::server::problem::flow_refused;
 use crate::view::{
-    CountersReset, FlowModCommand, FlowMods, FlowModsDone, Mistake, Problem, ProblemKind, ResetFlowCounters,
+    CountersReset, FlowModCommand, FlowMods, FlowModsDone, Problem, ProblemKind, ResetFlowCounters,
     ResetPortCounters,
 };
 
-/// The most flow_mods in one request: the control thread of the bridge does nothing else meanwhile.
+/// The largest number of flow_mods in one request: the control thread of the bridge does nothing else meanwhile.
 const FLOWS_LEN_MAX: usize = 10_000;
 /// The largest length, in characters, of a claimed author in the log.
 const AUTHOR_LEN_MAX: usize = 64;
 
-/// Add, change or remove flow entries, all or none; the answer comes when every worker sees the change
+/// Add, change or remove flow entries, all or none; the response comes when every worker sees the change
 #[utoipa::path(post, path = "/api/v1/bridges/{bridge}/flow-mods", tag = "bridges", request_body = FlowMods,
     params(("bridge" = String, Path, description = "Name of the bridge")),
     responses((status = 200, body = FlowModsDone), (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -48,14 +49,14 @@ pub(crate) async fn flow_mods(
     let ports = app.ports(bridge.clone()).await?;
     let parse = |(index, text): (usize, &String)| {
         let parsed = FlowModText::parse(command, &with_port_numbers(text, &ports));
-        parsed.map_err(|error| refused(index, "bad-flow", error.to_string()))
+        parsed.map_err(|error| flow_refused(index, "bad-flow", error.to_string()))
     };
     let mods = request.flows.iter().enumerate().map(parse);
     let mods = mods.collect::<Result<Vec<_>, _>>()?;
     let claimed: String = request.author.chars().take(AUTHOR_LEN_MAX).collect();
     let author = peer.author(Some(&claimed));
     let name = bridge.clone();
-    let done = app.ask(move |live| live.flow_mods(&name, mods)).await??;
+    let done = app.with_live(move |live| live.flow_mods(&name, mods)).await??;
     let FlowModsDone {
         added,
         modified,
@@ -73,21 +74,7 @@ pub(crate) async fn flow_mods(
     Ok(Json(done))
 }
 
-/// The problem that the flow of this index is refused.
-pub(in crate::server) fn refused(index: usize, code: &str, detail: String) -> Problem {
-    let mut problem = Problem::new(
-        ProblemKind::Invalid,
-        format!("flow {}: {detail}; nothing was changed", index + 1),
-    );
-    problem.errors.push(Mistake {
-        pointer: format!("/flows/{index}"),
-        code: code.to_owned(),
-        detail,
-    });
-    problem
-}
-
-/// Set the counters of flow entries to zero; the entries stay
+/// Reset the counters of flow entries; the entries stay
 #[utoipa::path(post, path = "/api/v1/bridges/{bridge}/reset-flow-counters", tag = "bridges", request_body = ResetFlowCounters,
     params(("bridge" = String, Path, description = "Name of the bridge")),
     responses((status = 200, body = CountersReset), (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -115,12 +102,12 @@ pub(crate) async fn reset_flow_counters(
         ..FlowQuery::default()
     };
     let reset = app
-        .ask(move |live| live.reset_flow_counters(&bridge, &query))
+        .with_live(move |live| live.reset_flow_counters(&bridge, &query))
         .await??;
     Ok(Json(CountersReset { reset }))
 }
 
-/// Set the counters of a port, or of all ports, to zero
+/// Reset the counters of a port, or of all ports
 #[utoipa::path(post, path = "/api/v1/bridges/{bridge}/reset-port-counters", tag = "bridges", request_body = ResetPortCounters,
     params(("bridge" = String, Path, description = "Name of the bridge")),
     responses((status = 200, body = CountersReset), (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -134,7 +121,7 @@ pub(crate) async fn reset_port_counters(
         None => None,
     };
     let reset = app
-        .ask(move |live| live.reset_port_counters(&bridge, port))
+        .with_live(move |live| live.reset_port_counters(&bridge, port))
         .await??;
     Ok(Json(CountersReset { reset }))
 }

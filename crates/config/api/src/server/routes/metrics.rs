@@ -1,25 +1,24 @@
-//! Metrics in the text format of Prometheus.
+//! Metrics for Prometheus.
 //!
-//! The names follow its conventions: base units, `_total` for counters, labels for what a query would
-//! sum over. Everything is read when the scrape comes; nothing is kept.
-
-use std::fmt::Write as _;
+//! The names follow the conventions of Prometheus: base units, `_total` for counters, labels for the dimensions that a
+//! query would sum over. Everything is read for each scrape; nothing is stored.
 
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
 use crate::server::app::App;
+use crate::server::exposition::Family;
 use crate::server::live::Live;
 use crate::view::{
     AdminState, Bridge, ControllerState, EgressQueue, LinkState, Port, Problem, Reconciliation,
 };
 
-/// Metrics for Prometheus
+/// Read the metrics, in the text format of Prometheus
 #[utoipa::path(get, path = "/metrics", tag = "health",
     responses((status = 200, body = String, content_type = "text/plain"), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
-    let text = app.ask(text).await?;
+    let text = app.with_live(text).await?;
     Ok((
         [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
         text,
@@ -27,48 +26,7 @@ pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, Problem>
         .into_response())
 }
 
-/// One metric with all its samples.
-pub(super) struct Family<'a> {
-    out: &'a mut String,
-    name: &'static str,
-}
-
-impl<'a> Family<'a> {
-    pub(super) fn new(out: &'a mut String, name: &'static str, kind: &str, help: &str) -> Family<'a> {
-        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
-        Family { out, name }
-    }
-
-    pub(super) fn counter(out: &'a mut String, name: &'static str, help: &str) -> Family<'a> {
-        Family::new(out, name, "counter", help)
-    }
-
-    pub(super) fn gauge(out: &'a mut String, name: &'static str, help: &str) -> Family<'a> {
-        Family::new(out, name, "gauge", help)
-    }
-
-    pub(super) fn sample(&mut self, labels: &[(&str, &str)], value: impl std::fmt::Display) {
-        self.out.push_str(self.name);
-        for (i, (name, value)) in labels.iter().enumerate() {
-            let _ = write!(
-                self.out,
-                "{}{name}=\"{}\"",
-                if i == 0 { '{' } else { ',' },
-                escape(value)
-            );
-        }
-        let _ = writeln!(self.out, "{} {value}", if labels.is_empty() { "" } else { "}" });
-    }
-}
-
-fn escape(value: &str) -> String {
-    value
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
-}
-
-/// One number of a port.
+/// Reads a number of a port.
 type PortNumber = fn(&Port) -> u64;
 
 const PORT_COUNTERS: [(&str, &str, PortNumber); 8] = [
@@ -87,7 +45,7 @@ const PORT_COUNTERS: [(&str, &str, PortNumber); 8] = [
     ),
     (
         "millrace_port_receive_errors_total",
-        "Bad packets received.",
+        "Packets received with errors.",
         |port| port.rx.errors,
     ),
     ("millrace_port_transmit_packets_total", "Packets sent.", |port| {
@@ -103,12 +61,12 @@ const PORT_COUNTERS: [(&str, &str, PortNumber); 8] = [
     ),
     (
         "millrace_port_transmit_errors_total",
-        "Packets that could not be sent.",
+        "Packets that the device failed to send.",
         |port| port.tx.errors,
     ),
 ];
 
-/// Returns the whole page.
+/// Returns all metrics.
 fn text(live: &dyn Live) -> String {
     let mut out = String::new();
     process(&mut out, live);
@@ -142,7 +100,7 @@ fn process(out: &mut String, live: &dyn Live) {
     Family::gauge(
         out,
         "millrace_ready",
-        "Whether the switch forwards as configured.",
+        "1 if the switch forwards as configured, else 0.",
     )
     .sample(&[], u8::from(ready.ready));
     Family::gauge(
@@ -154,19 +112,19 @@ fn process(out: &mut String, live: &dyn Live) {
     Family::gauge(
         out,
         "millrace_config_running_revision",
-        "The revision in force; 0 before the first.",
+        "The running revision; 0 before the first.",
     )
     .sample(&[], status.running_revision.unwrap_or(0));
     Family::gauge(
         out,
-        "millrace_config_troubles",
-        "Things that do not run as configured.",
+        "millrace_config_problems",
+        "Problems: differences between the desired and the running state.",
     )
-    .sample(&[], status.troubles.len());
+    .sample(&[], status.problems.len());
     Family::gauge(
         out,
         "millrace_config_settled",
-        "Whether what runs is what was configured.",
+        "1 if the running state equals the desired state, else 0.",
     )
     .sample(&[], u8::from(status.state == Reconciliation::Settled));
 }
@@ -192,7 +150,7 @@ fn workers(out: &mut String, live: &dyn Live) {
     let mut sleeps = Family::counter(
         out,
         "millrace_worker_sleeps_total",
-        "Times a worker slept because nothing came.",
+        "Sleeps of a worker because no packets arrived.",
     );
     workers
         .iter()
@@ -200,7 +158,7 @@ fn workers(out: &mut String, live: &dyn Live) {
     let mut busy = Family::gauge(
         out,
         "millrace_worker_busy_ratio",
-        "Share of the last second spent on packets.",
+        "Share of the last second that was spent on packets, 0 to 1.",
     );
     workers
         .iter()
@@ -209,7 +167,7 @@ fn workers(out: &mut String, live: &dyn Live) {
 
 fn bridges(out: &mut String, live: &dyn Live) {
     let bridges = live.bridges();
-    // A bridge that goes while the page is made has no ports any more: its samples are missing once.
+    // A bridge that is removed meanwhile has no ports: this scrape lacks its samples.
     let ports: Vec<Port> = bridges
         .iter()
         .flat_map(|bridge| live.ports(&bridge.name).unwrap_or_default())
@@ -223,7 +181,7 @@ fn bridges(out: &mut String, live: &dyn Live) {
     let mut up = Family::gauge(
         out,
         "millrace_port_up",
-        "Whether the port is wanted up and has a link.",
+        "1 if the port is administratively up and has a link, else 0.",
     );
     for port in &ports {
         let is_up = port.admin == AdminState::Up && port.link == LinkState::Up;
@@ -235,7 +193,7 @@ fn bridges(out: &mut String, live: &dyn Live) {
             let tables = live.tables(&bridge.name).unwrap_or_default().into_iter();
             tables.map(|table| (bridge.name.as_str(), table.table.to_string(), table))
         })
-        // Of 255 tables most are never used; an empty one that saw no packet says nothing.
+        // A bridge can have 255 tables: those without entries and lookups are left out.
         .filter(|(_, _, table)| table.entries > 0 || table.lookups > 0)
         .collect();
     let mut entries = Family::gauge(out, "millrace_table_entries", "Flow entries.");
@@ -261,7 +219,7 @@ fn bridges(out: &mut String, live: &dyn Live) {
     let mut connected = Family::gauge(
         out,
         "millrace_controller_connected",
-        "Whether the connection is in use.",
+        "1 if the controller is connected, else 0.",
     );
     for controller in &controllers {
         let is_connected = u8::from(controller.state == ControllerState::Connected);
@@ -292,15 +250,15 @@ fn bridges(out: &mut String, live: &dyn Live) {
             controller.messages_out,
         );
     }
-    let help = "Packet-ins held back by a rate limit or a full queue.";
-    let mut held = Family::counter(out, "millrace_controller_dropped_packet_ins_total", help);
+    let help = "Packet-ins dropped by a rate limit or a full queue.";
+    let mut dropped = Family::counter(out, "millrace_controller_dropped_packet_ins_total", help);
     for controller in &controllers {
-        held.sample(
+        dropped.sample(
             &[("bridge", &controller.bridge), ("target", &controller.target)],
             controller.packet_ins_dropped,
         );
     }
-    let mut macs = Family::gauge(out, "millrace_mac_entries", "Learned addresses.");
+    let mut macs = Family::gauge(out, "millrace_mac_entries", "Learned MAC addresses.");
     for bridge in &bridges {
         macs.sample(
             &[("bridge", &bridge.name)],
@@ -311,23 +269,23 @@ fn bridges(out: &mut String, live: &dyn Live) {
     super::chain_metrics::chains(out, live, &bridges);
 }
 
-/// One number of a queue.
+/// Reads a number of a queue.
 type QueueNumber = fn(&EgressQueue) -> u64;
 
 const QUEUE_COUNTERS: [(&str, &str, QueueNumber); 3] = [
     (
         "millrace_queue_transmit_packets_total",
-        "Packets that left a queue of a port.",
+        "Packets sent from an egress queue.",
         |queue| queue.packets,
     ),
     (
         "millrace_queue_transmit_bytes_total",
-        "Bytes that left a queue of a port.",
+        "Bytes sent from an egress queue.",
         |queue| queue.bytes,
     ),
     (
         "millrace_queue_dropped_packets_total",
-        "Packets that found a queue of a port full.",
+        "Packets dropped because an egress queue was full.",
         |queue| queue.drops,
     ),
 ];
@@ -354,7 +312,7 @@ fn queues(out: &mut String, live: &dyn Live, bridges: &[Bridge]) {
     let waiting = Family::gauge(
         out,
         "millrace_queue_waiting_packets",
-        "Packets that wait in a queue of a port.",
+        "Packets in an egress queue.",
     );
     sample(waiting, |queue| queue.waiting_packets);
 }

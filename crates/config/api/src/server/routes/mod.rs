@@ -1,5 +1,5 @@
-//! The resources of the interface, one file each. Each handler carries its own OpenAPI description, and
-//! the router is made from the same list as the document, so neither can lack what the other has.
+//! The resources of the interface, one file each. Each handler carries its own OpenAPI description. Router and
+//! document are generated from the same list, so neither can lack an entry of the other.
 
 pub(super) mod bridges;
 pub(super) mod capture;

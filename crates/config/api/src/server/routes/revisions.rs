@@ -1,40 +1,33 @@
 //! The history of the configuration.
 
-use std::time::SystemTime;
-
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
-use millrace_store::{RevisionNo, UnixTime};
+use millrace_store::RevisionNo;
 use serde::Deserialize;
 
-use super::config::note;
 use crate::server::app::App;
+use crate::server::authorship::{note, now};
 use crate::server::condition::Condition;
 use crate::server::extract::{Path, Query};
 use crate::server::peer::Peer;
 use crate::view::{Committed, Diff, Problem, ProblemKind, Revision, RevisionConfig, Revisions};
 
-/// Revisions in a list unless the client asks for another number.
+/// The default number of revisions in a list.
 const LIST_LEN: usize = 50;
-/// Revisions in a list at most.
+/// The largest number of revisions in a list.
 const LIST_MAX_LEN: usize = 1000;
 
-/// The time that the store is told.
-pub(super) fn now() -> UnixTime {
-    UnixTime::from(SystemTime::now())
-}
-
-/// How many revisions.
+/// The length of the list.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListParams {
-    /// At most so many, 1 to 1000; 50 unless given.
+    /// The number of revisions, 1 to 1000; the default is 50.
     limit: Option<usize>,
 }
 
-/// Returns the newest revisions
+/// List the newest revisions
 #[utoipa::path(get, path = "/api/v1/revisions", tag = "history", params(ListParams),
     responses((status = 200, body = Revisions), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn list(
@@ -53,7 +46,7 @@ pub(crate) async fn list(
     }))
 }
 
-/// Returns a revision with its content
+/// Read a revision with its configuration
 #[utoipa::path(get, path = "/api/v1/revisions/{number}", tag = "history", params(("number" = u64, Path, description = "Number of the revision")),
     responses((status = 200, body = RevisionConfig), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn one(
@@ -69,16 +62,16 @@ pub(crate) async fn one(
     }))
 }
 
-/// What to compare with.
+/// The other revision of a comparison.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DiffParams {
-    /// The revision to compare with; the newest unless given.
+    /// The revision to compare with; the default is the newest.
     to: Option<u64>,
 }
 
-/// What changed from a revision to another
+/// Compare two revisions
 #[utoipa::path(get, path = "/api/v1/revisions/{number}/diff", tag = "history", params(("number" = u64, Path, description = "Number of the revision"), DiffParams),
     responses((status = 200, body = Diff), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn diff(
@@ -97,23 +90,23 @@ pub(crate) async fn diff(
     }))
 }
 
-/// How to go back.
+/// The options of a rollback.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RollbackParams {
-    /// Only show what would change.
+    /// Only return the differences.
     dry_run: Option<bool>,
-    /// Who goes back.
+    /// The author of the rollback.
     author: Option<String>,
-    /// Why.
+    /// The reason for the rollback.
     comment: Option<String>,
 }
 
-/// Go back to the content of a revision, as a new revision
+/// Roll back to a revision: its configuration becomes a new revision
 #[utoipa::path(post, path = "/api/v1/revisions/{number}/rollback", tag = "history",
     params(("number" = u64, Path, description = "Number of the revision"), RollbackParams,
-        ("if-match" = Option<String>, Header, description = "The newest revision as the client knows it")),
+        ("if-match" = Option<String>, Header, description = "The newest revision that the client has seen")),
     responses((status = 200, body = Committed), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn rollback(
     State(app): State<App>,
@@ -124,9 +117,9 @@ pub(crate) async fn rollback(
 ) -> Result<Json<Committed>, Problem> {
     let head = app.store.head();
     let expected = match Condition::if_match(&headers)? {
-        Some(condition) if !condition.holds(head.revision.number.0) => {
+        Some(condition) if !condition.includes(head.revision.number.0) => {
             let detail = format!(
-                "the configuration is at revision {}, not at the one in If-Match",
+                "the configuration is at revision {}: expected the one in If-Match",
                 head.revision.number
             );
             return Err(Problem::new(ProblemKind::Stale, detail));

@@ -10,20 +10,20 @@ use crate::server::guard::Access;
 use crate::server::live::Live;
 use crate::view::{Drop, Health, Problem, Ready, Status, Version, Worker};
 
-/// Whether the process lives
+/// Check that the process runs
 #[utoipa::path(get, path = "/health", tag = "health", responses((status = 200, body = Health)))]
 pub(crate) async fn health() -> Json<Health> {
     Json(Health { alive: true })
 }
 
-/// Whether the switch forwards as configured
+/// Check that the switch forwards as configured
 #[utoipa::path(get, path = "/ready", tag = "health",
-    responses((status = 200, body = Ready), (status = 503, description = "Not yet; `reasons` says why to those who show the token", body = Ready)))]
+    responses((status = 200, body = Ready), (status = 503, description = "Not ready; `reasons` lists the causes for a request with the token", body = Ready)))]
 pub(crate) async fn ready(
     State(app): State<App>,
     access: Option<Extension<Access>>,
 ) -> Result<Response, Problem> {
-    let mut ready = app.ask(<dyn Live>::ready).await?;
+    let mut ready = app.with_live(<dyn Live>::ready).await?;
     if access.is_some_and(|Extension(access)| access == Access::Probe) {
         ready.reasons.clear();
     }
@@ -35,30 +35,30 @@ pub(crate) async fn ready(
     Ok((status, Json(ready)).into_response())
 }
 
-/// What this program is
+/// Read the versions of the program and its libraries
 #[utoipa::path(get, path = "/api/v1/version", tag = "switch",
     responses((status = 200, body = Version), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn version(State(app): State<App>) -> Result<Json<Version>, Problem> {
-    app.ask(<dyn Live>::version).await.map(Json)
+    app.with_live(<dyn Live>::version).await.map(Json)
 }
 
-/// What is configured, what runs, and what stands between
+/// Read the desired revision, the running one, and the problems between them
 #[utoipa::path(get, path = "/api/v1/status", tag = "switch",
     responses((status = 200, body = Status), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn status(State(app): State<App>) -> Result<Json<Status>, Problem> {
-    app.ask(<dyn Live>::status).await.map(Json)
+    app.with_live(<dyn Live>::status).await.map(Json)
 }
 
-/// Returns the workers of the data plane
+/// List the workers of the data plane
 #[utoipa::path(get, path = "/api/v1/workers", tag = "switch",
     responses((status = 200, body = Vec<Worker>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn workers(State(app): State<App>) -> Result<Json<Vec<Worker>>, Problem> {
-    app.ask(<dyn Live>::workers).await.map(Json)
+    app.with_live(<dyn Live>::workers).await.map(Json)
 }
 
-/// Why packets were dropped, reason by reason
+/// List the drop reasons with their counts
 #[utoipa::path(get, path = "/api/v1/drops", tag = "switch",
     responses((status = 200, body = Vec<Drop>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn drops(State(app): State<App>) -> Result<Json<Vec<Drop>>, Problem> {
-    app.ask(<dyn Live>::drops).await.map(Json)
+    app.with_live(<dyn Live>::drops).await.map(Json)
 }

@@ -1,4 +1,4 @@
-//! What happens to a packet: a described one, or the next live one that matches.
+//! Traces of packets: a described one, or the next live one that matches.
 
 use std::time::Duration;
 
@@ -11,14 +11,15 @@ use millrace_types::PortNo;
 use crate::server::app::App;
 use crate::server::extract::{Body, Path};
 use crate::server::live::{LiveError, TracePacket};
+use crate::server::port_names::with_port_numbers;
 use crate::view::{Port, Problem, ProblemKind, Trace, TraceLiveRequest, TraceRequest};
 
-/// The least frame that can be traced: an Ethernet header.
+/// The smallest frame that can be traced, in bytes: an Ethernet header.
 const MIN_FRAME_SIZE: usize = 14;
-/// How long to wait for a live packet unless the client says.
+/// The default wait for a live packet.
 const LIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What would happen to a packet, table by table
+/// Trace a described packet through the tables, without sending it
 #[utoipa::path(post, path = "/api/v1/bridges/{bridge}/trace", tag = "trace", request_body = TraceRequest,
     params(("bridge" = String, Path, description = "Name of the bridge")),
     responses((status = 200, body = Trace), (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -29,15 +30,15 @@ pub(crate) async fn trace(
 ) -> Result<Json<Trace>, Problem> {
     let ports = app.ports(bridge.clone()).await?;
     let (packet, note) = packet(&request, &ports)?;
-    let mut trace = app.ask(move |live| live.trace(&bridge, &packet)).await??;
+    let mut trace = app.with_live(move |live| live.trace(&bridge, &packet)).await??;
     trace.notes.extend(note);
     Ok(Json(trace))
 }
 
-/// What happens to the next live packet that matches
+/// Trace the next live packet that matches
 #[utoipa::path(post, path = "/api/v1/bridges/{bridge}/trace-live", tag = "trace", request_body = TraceLiveRequest,
     params(("bridge" = String, Path, description = "Name of the bridge")),
-    responses((status = 200, body = Trace), (status = 408, description = "No packet came in time", body = Problem, content_type = "application/problem+json"),
+    responses((status = 200, body = Trace), (status = 408, description = "No packet matched in time", body = Problem, content_type = "application/problem+json"),
         (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn trace_live(
     State(app): State<App>,
@@ -54,14 +55,14 @@ pub(crate) async fn trace_live(
     let filter: Match = text.parse().map_err(|error| invalid(format!("match: {error}")))?;
     let permit = app.long_request()?;
     let seen = app
-        .ask_for(timeout + Duration::from_secs(5), move |live| {
+        .with_live_for(timeout + Duration::from_secs(5), move |live| {
             let seen = live.trace_live(&bridge, &filter, timeout);
             drop(permit);
             seen
         })
         .await??;
     let none = || {
-        let detail = format!("no packet that matches came within {} s", timeout.as_secs_f64());
+        let detail = format!("no packet matched within {} s", timeout.as_secs_f64());
         Problem::new(ProblemKind::Timeout, detail)
     };
     seen.map(Json).ok_or_else(none)
@@ -71,8 +72,8 @@ fn invalid(detail: String) -> Problem {
     Problem::new(ProblemKind::Invalid, detail)
 }
 
-/// Returns the packet that is described, and a note if it does not say its ingress port: then it is the first one of
-/// the bridge. The port must exist.
+/// Returns the described packet. Without an ingress port it is the first port of the bridge, and a note says so. A
+/// given port must exist.
 fn packet(request: &TraceRequest, ports: &[Port]) -> Result<(TracePacket, Option<String>), Problem> {
     let text = with_port_numbers(request.packet.as_deref().unwrap_or(""), ports);
     let described: PacketText = text
@@ -94,7 +95,7 @@ fn packet(request: &TraceRequest, ports: &[Port]) -> Result<(TracePacket, Option
         _ => None,
     };
     let Some(in_port) = described.in_port().or(first) else {
-        let detail = "the bridge has no port where a packet could come in".to_owned();
+        let detail = "the bridge has no port that could receive a packet".to_owned();
         return Err(Problem::new(ProblemKind::Conflict, detail).with_remedy("add a port, or give in_port"));
     };
     if in_port != PortNo::CONTROLLER && !ports.iter().any(|port| port.number == in_port.raw()) {
@@ -140,33 +141,6 @@ fn frame_of(hex: &str) -> Result<Vec<u8>, Problem> {
         .ok_or_else(expected)
 }
 
-/// Returns the text with `in_port=NAME`, `out_port=NAME` and `output:NAME` made `in_port=NUMBER` and so on where
-/// NAME is that of a port. Names of ports can be read neither as numbers nor as reserved ports.
-pub(super) fn with_port_numbers(text: &str, ports: &[Port]) -> String {
-    let number = |name: &str| {
-        let port = ports.iter().find(|port| port.name == name);
-        port.map(|port| port.number.to_string())
-    };
-    let item = |item: &str| {
-        let named = ["in_port=", "out_port=", "output:"]
-            .into_iter()
-            .find_map(|key| Some(format!("{key}{}", number(item.strip_prefix(key)?)?)));
-        // `actions=output:NAME`, without a separator between.
-        named.or_else(|| {
-            let (key, name) = item.split_once("=output:")?;
-            Some(format!("{key}=output:{}", number(name)?))
-        })
-    };
-    let separates = |c: char| c.is_whitespace() || matches!(c, ',' | '(' | ')');
-    text.split_inclusive(separates)
-        .map(|piece| {
-            let end = piece.trim_end_matches(separates).len();
-            let (name, separator) = piece.split_at(end);
-            item(name).map_or_else(|| piece.to_owned(), |item| item + separator)
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,29 +162,6 @@ mod tests {
             "+1".repeat(14).as_str(),
         ] {
             assert!(frame_of(wrong).is_err(), "{}", wrong.len());
-        }
-    }
-
-    #[test]
-    fn names_of_ports_become_their_numbers_and_nothing_else_changes() {
-        let port = |name: &str, number| Port {
-            name: name.to_owned(),
-            number,
-            ..crate::fake::port()
-        };
-        let ports = [port("h1", 1), port("up link", 7), port("wan", 12)];
-        for (text, expected) in [
-            ("in_port=h1,tcp", "in_port=1,tcp"),
-            ("in_port=wan actions=output:h1", "in_port=12 actions=output:1"),
-            (
-                "arp actions=output:h1,write_actions(output:wan,output:3)",
-                "arp actions=output:1,write_actions(output:12,output:3)",
-            ),
-            ("out_port=wan, ip", "out_port=12, ip"),
-            ("in_port=LOCAL,actions=NORMAL", "in_port=LOCAL,actions=NORMAL"),
-            ("in_port=nobody", "in_port=nobody"),
-        ] {
-            assert_eq!(with_port_numbers(text, &ports), expected);
         }
     }
 }

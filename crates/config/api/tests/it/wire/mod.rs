@@ -1,4 +1,4 @@
-//! HTTP as bytes on a socket, so that the tests do not depend on a client that is lenient or clever.
+//! HTTP as bytes on a socket, so that the tests do not depend on a lenient client.
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 #![allow(
@@ -53,7 +53,7 @@ pub(crate) fn ask_with(
     let mut stream = open(server, method, path, headers, body);
     let mut bytes = Vec::new();
     let mut chunk = [0; 4096];
-    // The server may close before it has read a body that is too large: what it said counts.
+    // The server may close before it has read a body that is too large: the response counts.
     while let Ok(size) = stream.read(&mut chunk) {
         if size == 0 {
             break;
@@ -63,7 +63,7 @@ pub(crate) fn ask_with(
     parse(&bytes)
 }
 
-/// A connection of either kind.
+/// A connection over TCP or a Unix socket.
 pub(crate) trait Stream: Read + Write + Send {
     fn set_timeouts(&self, timeout: Duration);
     fn shutdown_write(&self);
@@ -91,7 +91,7 @@ impl Stream for UnixStream {
     }
 }
 
-/// Returns a connection to the server: over TCP if it serves that, else over its Unix socket.
+/// Connects to the server: over TCP if it is served, else over the Unix socket.
 pub(crate) fn connect(server: &FakeServer) -> Box<dyn Stream> {
     let stream: Box<dyn Stream> = match server.address() {
         Some(address) => Box::new(TcpStream::connect(address).unwrap()),
@@ -101,7 +101,7 @@ pub(crate) fn connect(server: &FakeServer) -> Box<dyn Stream> {
     stream
 }
 
-/// Sends a request and leaves the answer to be read.
+/// Sends a request. The caller reads the response.
 pub(crate) fn open(
     server: &FakeServer,
     method: &str,

@@ -144,13 +144,13 @@ impl Site {
             }
             before = now;
             if Instant::now() > deadline {
-                let troubles = self.client.status()?.troubles;
+                let problems = self.client.status()?.problems;
                 return Err(ChainBenchError::Silent {
                     length,
                     kind: kind.name(),
-                    reason: troubles.first().map_or_else(
+                    reason: problems.first().map_or_else(
                         || "its hops do not come up".to_owned(),
-                        |trouble| trouble.message.clone(),
+                        |problem| problem.message.clone(),
                     ),
                     log: self.daemon.tail(),
                 });

@@ -1,4 +1,4 @@
-//! A stream whose writes must make progress: a client that reads nothing does not keep its connection.
+//! A stream with a time limit for writes: a client that reads nothing loses its connection.
 
 use std::io;
 use std::pin::Pin;
@@ -8,27 +8,27 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// A stream that fails with [`io::ErrorKind::TimedOut`] once a write waits for longer than `timeout`. Time in which
-/// nothing is to be written does not count.
+/// A stream whose writes fail with [`io::ErrorKind::TimedOut`] after `timeout` without progress. Time without a
+/// pending write does not count.
 #[derive(Debug)]
-pub(super) struct Progress<S> {
+pub(super) struct WriteTimeout<S> {
     stream: S,
     timeout: Duration,
-    /// When the write that waits has waited for too long.
+    /// The time at which the pending write fails.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Progress<S> {
-    pub(super) fn new(stream: S, timeout: Duration) -> Progress<S> {
-        Progress {
+impl<S> WriteTimeout<S> {
+    pub(super) fn new(stream: S, timeout: Duration) -> WriteTimeout<S> {
+        WriteTimeout {
             stream,
             timeout,
             deadline: None,
         }
     }
 
-    /// Passes on what a write came to, unless it waits for too long.
-    fn watch<T>(&mut self, context: &mut Context<'_>, write: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    /// Returns the result of a write, or an error if it is pending for longer than the limit.
+    fn check<T>(&mut self, context: &mut Context<'_>, write: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if write.is_ready() {
             self.deadline = None;
             return write;
@@ -43,7 +43,7 @@ impl<S> Progress<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Progress<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -53,14 +53,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Progress<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Progress<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let write = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.watch(context, write)
+        self.check(context, write)
     }
 
     fn poll_write_vectored(
@@ -69,7 +69,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Progress<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let write = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.watch(context, write)
+        self.check(context, write)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -78,16 +78,16 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Progress<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flush = Pin::new(&mut self.stream).poll_flush(context);
-        // A socket's flush is always ready: it must not end the wait of a write.
+        // The flush of a socket is always ready: it must not reset the deadline of a pending write.
         match flush {
             Poll::Ready(Ok(())) => flush,
-            flush => self.watch(context, flush),
+            flush => self.check(context, flush),
         }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let shutdown = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.watch(context, shutdown)
+        self.check(context, shutdown)
     }
 }
 
@@ -100,7 +100,7 @@ mod tests {
     async fn a_write_that_nobody_reads_fails_and_one_that_is_read_slowly_goes_on() {
         const LIMIT: Duration = Duration::from_secs(10);
         let (ours, mut theirs) = tokio::io::duplex(16);
-        let mut stream = Progress::new(ours, LIMIT);
+        let mut stream = WriteTimeout::new(ours, LIMIT);
         let reader = tokio::spawn(async move {
             let mut chunk = [0; 16];
             for _ in 0..20 {
@@ -109,7 +109,7 @@ mod tests {
             }
             theirs
         });
-        // 180 s, with progress every 9 s; then silence of any length between two writes.
+        // The transfer takes 180 s, with progress every 9 s. Silence between two writes may last any time.
         stream.write_all(&[0; 16 * 20]).await.unwrap();
         let theirs = reader.await.unwrap();
         tokio::time::sleep(100 * LIMIT).await;

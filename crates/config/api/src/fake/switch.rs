@@ -1,9 +1,4 @@
-//! A switch of fixed values, and a server of it on an address of its own: what the tests of this crate and
-//! of the command line ask.
-
-mod chains;
-mod queues;
-mod server;
+//! The switch of fixed values.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -16,26 +11,11 @@ use millrace_store::Store;
 use millrace_types::{PortNo, TableId};
 use tokio::sync::mpsc;
 
-use crate::server::{CaptureSpec, Captured, Direction, FlowQuery, Flows, Live, LiveError, TracePacket};
+use super::{chains, queues};
+use crate::server::{CaptureSpec, CapturedPacket, Direction, FlowQuery, Flows, Live, LiveError, TracePacket};
 use crate::view;
 
-pub use server::{FakeServer, FakeService};
-
-/// The configuration that the store of a [`FakeServer`] begins with, as revision 1.
-pub const CONFIG: &str = r#"
-[[bridge]]
-name = "br0"
-[[bridge.port]]
-name = "h1"
-number = 1
-device = "net_null0"
-[[bridge.port]]
-name = "h2"
-number = 2
-device = "net_null1"
-"#;
-
-/// The flow entries of the only bridge, in the order in which they are paged.
+/// The flow entries of the only bridge, in the order of pages.
 const FLOWS: [(u8, u16, &str, &str); 4] = [
     (0, 200, "arp", "FLOOD"),
     (
@@ -48,9 +28,9 @@ const FLOWS: [(u8, u16, &str, &str); 4] = [
     (1, 0, "", "drop"),
 ];
 
-/// The levels of the log.
+/// The valid levels of the log.
 const LEVELS: [&str; 3] = ["warn", "info", "debug"];
-/// The table that takes no flow entries.
+/// The table that rejects flow entries.
 const FULL_TABLE: TableId = TableId(254);
 
 /// Returns a port, for tests.
@@ -59,26 +39,26 @@ pub(crate) fn port() -> view::Port {
     FakeSwitch::port("h1", 1, 0)
 }
 
-/// A switch with one bridge `br0`, ports `h1` and `h2`, and four flow entries. Packet counters of `h1` grow
-/// by 1000 at each look. A machine with 16 cores.
+/// A switch with one bridge `br0`, ports `h1` and `h2`, four flow entries and 16 cores. The packet counters of `h1`
+/// grow by 1000 with each read.
 #[derive(Debug, Default)]
 pub struct FakeSwitch {
-    looks: AtomicU64,
-    /// Whose newest revision is wanted; without it, revision 1 is.
+    reads: AtomicU64,
+    /// The store whose newest revision is desired; without a store, revision 1 is.
     store: Option<Store>,
-    /// The filter of the log; `info` until it is changed.
+    /// The filter of the log; `None` stands for `info`.
     log: Mutex<Option<String>>,
-    /// The revision that runs. A new one is being applied when it is first looked at, and runs from then on.
+    /// The running revision. The first status after a commit still shows the old one.
     running: AtomicU64,
 }
 
 impl FakeSwitch {
-    /// One that makes each revision of the store real.
-    fn of(store: Store) -> FakeSwitch {
+    /// Returns a switch that applies each revision of the store.
+    pub(super) fn with_store(store: Store) -> FakeSwitch {
         FakeSwitch {
             running: AtomicU64::new(store.head().revision.number.0),
             store: Some(store),
-            looks: AtomicU64::default(),
+            reads: AtomicU64::default(),
             log: Mutex::default(),
         }
     }
@@ -131,7 +111,7 @@ impl FakeSwitch {
         }
     }
 
-    /// Every entry with its match, for queries.
+    /// Returns every entry with its match.
     fn all_flows() -> Vec<(Match, view::Flow)> {
         let flow = |(table, priority, matching, actions): (u8, u16, &str, &str)| {
             let matching: Match = matching.parse().ok()?;
@@ -167,7 +147,7 @@ impl Live for FakeSwitch {
         }
     }
 
-    /// Takes a level.
+    /// Accepts a level only.
     fn set_log(&self, filter: &str) -> Result<view::Log, LiveError> {
         if !LEVELS.contains(&filter) {
             return Err(LiveError::LogFilter {
@@ -226,7 +206,7 @@ impl Live for FakeSwitch {
             } else {
                 view::Reconciliation::Working
             },
-            troubles: vec![view::Trouble {
+            problems: vec![view::StatusProblem {
                 subject: "/bridge/br0/port/h2".to_owned(),
                 message: "the link is down".to_owned(),
                 remedy: "connect the other end".to_owned(),
@@ -249,17 +229,17 @@ impl Live for FakeSwitch {
 
     fn ports(&self, bridge: &str) -> Result<Vec<view::Port>, LiveError> {
         Self::bridge(bridge)?;
-        let looks = self.looks.fetch_add(1, Ordering::Relaxed);
-        Ok(vec![Self::port("h1", 1, 1000 * looks), Self::port("h2", 2, 0)])
+        let reads = self.reads.fetch_add(1, Ordering::Relaxed);
+        Ok(vec![Self::port("h1", 1, 1000 * reads), Self::port("h2", 2, 0)])
     }
 
     fn flows(&self, bridge: &str, query: &FlowQuery) -> Result<Flows, LiveError> {
         Self::bridge(bridge)?;
-        let wanted = |place: usize, matching: &Match, flow: &view::Flow| {
+        let wanted = |position: usize, matching: &Match, flow: &view::Flow| {
             let rule = |matching: &Match| matching.rule(millrace_types::Priority(0));
             query
                 .after
-                .is_none_or(|after| (after.table, after.place) < (flow.table, place as u64))
+                .is_none_or(|after| (after.table, after.position) < (flow.table, position as u64))
                 && query.table.is_none_or(|table| table.0 == flow.table)
                 && query
                     .cookie
@@ -272,15 +252,15 @@ impl Live for FakeSwitch {
         let mut found: Vec<(usize, view::Flow)> = Self::all_flows()
             .into_iter()
             .enumerate()
-            .filter(|(place, (matching, flow))| wanted(*place, matching, flow))
-            .map(|(place, (_, flow))| (place, flow))
+            .filter(|(position, (matching, flow))| wanted(*position, matching, flow))
+            .map(|(position, (_, flow))| (position, flow))
             .collect();
         let more = found.len() > query.limit;
         found.truncate(query.limit);
         let last = found.last().filter(|_| more);
-        let next = last.map(|(place, flow)| view::FlowCursor {
+        let next = last.map(|(position, flow)| view::FlowCursor {
             table: flow.table,
-            place: *place as u64,
+            position: *position as u64,
         });
         Ok(Flows {
             flows: found.into_iter().map(|(_, flow)| flow).collect(),
@@ -503,7 +483,7 @@ impl Live for FakeSwitch {
         })
     }
 
-    /// Only a filter for UDP sees a packet.
+    /// Returns a trace at once for a filter on UDP, else waits for `timeout`.
     fn trace_live(
         &self,
         bridge: &str,
@@ -527,14 +507,14 @@ impl Live for FakeSwitch {
         Ok(None)
     }
 
-    /// Three packets of `h1`, then silence.
-    fn capture(&self, bridge: &str, spec: &CaptureSpec) -> Result<mpsc::Receiver<Captured>, LiveError> {
+    /// Sends three packets of `h1`, then nothing.
+    fn capture(&self, bridge: &str, spec: &CaptureSpec) -> Result<mpsc::Receiver<CapturedPacket>, LiveError> {
         Self::bridge(bridge)?;
         let (send, packets) = mpsc::channel(16);
         let size = 60.min(spec.snap_size) as usize;
         std::thread::spawn(move || {
             for number in 0..3_u8 {
-                let packet = Captured {
+                let packet = CapturedPacket {
                     unix_nanos: 1_700_000_000_000_000_000 + u64::from(number),
                     port: PortNo::from_raw(1),
                     direction: Direction::Rx,
@@ -559,7 +539,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_fixed_entry_is_legal() {
+    fn every_fixed_entry_is_valid() {
         assert_eq!(FakeSwitch::all_flows().len(), FLOWS.len());
     }
 }

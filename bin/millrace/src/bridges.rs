@@ -1,0 +1,13 @@
+//! The selection of bridges.
+
+use millrace_api::client::{Client, ClientError};
+
+use crate::cli::OfBridge;
+
+/// Returns the names of the selected bridges.
+pub(crate) fn bridge_names(client: &Client, of: &OfBridge) -> Result<Vec<String>, ClientError> {
+    match &of.bridge {
+        Some(name) => Ok(vec![name.clone()]),
+        None => Ok(client.bridges()?.into_iter().map(|bridge| bridge.name).collect()),
+    }
+}

@@ -1,0 +1,102 @@
+//! `nf` and `chain`: network functions and their chains.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::select::{HopName, OfBridge};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Nf {
+    /// List the functions that run, with their state
+    List(OfBridge),
+    /// Show the counters of functions and hops
+    Stats(OfBridge),
+    /// List the built-in functions with their settings
+    Functions,
+    /// Run a function over a capture file, or as a hop of a chain
+    #[command(after_help = "Examples:\n  \
+        millrace nf run firewall --setting default=deny --read in.pcap --write out.pcap\n  \
+        millrace nf run wasm:/usr/lib/millrace/fw.wasm --bridge br0 --chain edge --hop fw --before watch")]
+    Run(Run),
+    /// Restart the functions of a hop; they lose their state
+    Restart(HopName),
+    /// Change the number of functions of a hop; packets of a flow stay in order
+    Scale {
+        #[command(flatten)]
+        hop: HopName,
+        /// Functions in each lane
+        instances: u16,
+    },
+    /// Take a hop out of the path of packets, without loss
+    Drain {
+        #[command(flatten)]
+        hop: HopName,
+        /// Put the hop back into the path
+        #[arg(long)]
+        undo: bool,
+    },
+}
+
+/// The class of a function: the place where it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RunClass {
+    /// In the worker
+    Inline,
+    /// In a process that maps the memory of packets
+    Ring,
+    /// In a process that packets are copied to and from
+    Isolated,
+}
+
+/// A function and its packets.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// The function: a name, `wasm:PATH` or `library:PATH`
+    pub(crate) function: String,
+    /// A setting, `key=value`; may be given several times
+    #[arg(long = "setting", value_name = "SETTING")]
+    pub(crate) settings: Vec<String>,
+    /// Run it over the packets of this pcap file, in this process, without a switch
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["bridge", "chain", "hop", "before", "class"])]
+    pub(crate) read: Option<PathBuf>,
+    /// Write the packets that it passes on to this file
+    #[arg(long, value_name = "FILE", requires = "read")]
+    pub(crate) write: Option<PathBuf>,
+    /// Treat the packets of the file as going backward through the chain
+    #[arg(long, requires = "read")]
+    pub(crate) backward: bool,
+    /// Add it to a chain of this bridge
+    #[arg(long, requires_all = ["chain", "hop"])]
+    pub(crate) bridge: Option<String>,
+    /// The chain
+    #[arg(long, requires = "bridge")]
+    pub(crate) chain: Option<String>,
+    /// The name of the new hop
+    #[arg(long, requires = "bridge")]
+    pub(crate) hop: Option<String>,
+    /// Insert it before this hop; without the option, at the end of the chain
+    #[arg(long, value_name = "HOP", requires = "bridge")]
+    pub(crate) before: Option<String>,
+    /// Class of the function
+    #[arg(long, value_enum, default_value_t = RunClass::Inline)]
+    pub(crate) class: RunClass,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ChainCommand {
+    /// Compute from measured costs how many workers chains need for a rate
+    Plan(Plan),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Plan {
+    #[command(flatten)]
+    pub(crate) of: OfBridge,
+    /// The rate on the wire
+    #[arg(long, value_name = "RATE", default_value = "10Gbps")]
+    pub(crate) rate: millrace_types::BitRate,
+    /// Bytes of a frame without its frame check sequence
+    #[arg(long, value_name = "BYTES", default_value_t = 1510, value_parser = clap::value_parser!(u32).range(60..=9600))]
+    pub(crate) frame: u32,
+}

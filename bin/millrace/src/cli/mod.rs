@@ -1,0 +1,140 @@
+//! All commands, options and help texts. The parser, `--help`, the man pages, the completions and docs/cli.md are
+//! generated from these definitions.
+
+mod change;
+mod flow;
+mod functions;
+mod lab;
+mod packets;
+mod select;
+mod show;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+pub(crate) use change::{Apply, Confirm, Diff, DiffFrom, Rollback, Wait, Why};
+pub(crate) use flow::{Flow, FlowTexts, PortCommand};
+pub(crate) use functions::{ChainCommand, Nf, Plan, Run, RunClass};
+pub(crate) use lab::Lab;
+pub(crate) use packets::{Capture, Trace};
+pub(crate) use select::{HopName, OfBridge};
+pub(crate) use show::{FlowSort, Flows, Show, Watch};
+
+/// Show, change and understand a Millrace switch.
+#[derive(Debug, Parser)]
+#[command(
+    name = "millrace",
+    version,
+    max_term_width = 100,
+    arg_required_else_help = true,
+    after_help = "Exit status: 0 done; 1 refused or failed; 2 wrong usage; 3 the daemon does not answer; 4 the \
+        change is committed, and something does not run (`apply`, `rollback`). `lab run` exits with the status \
+        of its command."
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The options of all commands.
+#[derive(Debug, Args)]
+pub(crate) struct Global {
+    /// Address of the daemon: unix:PATH, http://HOST:PORT or https://HOST:PORT
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "MILLRACE_API",
+        hide_env_values = true,
+        default_value = "unix:/run/millrace/millraced.sock"
+    )]
+    pub(crate) api: String,
+    /// File whose first line is the bearer token for TCP; MILLRACE_TOKEN holds the token itself. Without either, the
+    /// token in /var/lib/millrace/api-token is used for a loopback address
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "MILLRACE_TOKEN_FILE",
+        hide_env_values = true
+    )]
+    pub(crate) token_file: Option<PathBuf>,
+    /// PEM file with the certificate of the authority that signed the daemon's certificate (https)
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "MILLRACE_CA",
+        hide_env_values = true
+    )]
+    pub(crate) ca: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show the desired and the running state
+    #[command(subcommand)]
+    Show(Show),
+    /// Apply a configuration file to the running switch
+    Apply(Apply),
+    /// Confirm or cancel a configuration that was applied with --confirm-within
+    Confirm(Confirm),
+    /// Show what changed between two revisions, or what a file would change
+    Diff(Diff),
+    /// Roll back to the configuration of an earlier revision
+    Rollback(Rollback),
+    /// Trace a packet through the tables and chains
+    Trace(Trace),
+    /// Add, change and remove flow entries, and reset their counters
+    #[command(subcommand)]
+    Flow(Flow),
+    /// Reset counters of ports
+    #[command(subcommand)]
+    Port(PortCommand),
+    /// Show live rates
+    Watch(Watch),
+    /// Capture packets of a bridge to a pcapng file
+    Capture(Capture),
+    /// Network functions of chains: list, count, run, restart, scale, drain
+    #[command(subcommand)]
+    Nf(Nf),
+    /// Chains of network functions
+    #[command(subcommand)]
+    Chain(ChainCommand),
+    /// Compare switches by measurement: Millrace, Open vSwitch with DPDK, testpmd
+    Bench(millrace_bench::cli::Command),
+    Report(millrace_bench::page::cli::Command),
+    Profile(millrace_bench::experiments::profile::cli::Command),
+    /// Show the levels of the daemon's log, or change them until it ends
+    #[command(after_help = "Examples:\n  \
+        millrace log\n  \
+        millrace log debug\n  \
+        millrace log warn,millrace_agent=debug,dpdk=info")]
+    Log {
+        /// A level for all targets (off, error, warn, info, debug, trace), followed by levels of single targets after
+        /// commas
+        filter: Option<String>,
+    },
+    /// Check this machine for problems of a switch, and print the commands that correct them
+    Doctor,
+    /// Build networks of hosts, links and switches on this machine, from one file
+    #[command(subcommand)]
+    Lab(Lab),
+    /// Print the completion script for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write the man pages
+    Man {
+        /// The directory to write them to
+        dir: PathBuf,
+    },
+}

@@ -1,0 +1,110 @@
+//! `show` and `watch`: the state of the switch.
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::select::OfBridge;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Show {
+    /// Desired and running configuration, and the problems between them
+    Status,
+    /// Bridges with their forwarding mode and sizes
+    Bridges,
+    /// Ports with their counters and rates
+    Ports(OfBridge),
+    /// Flow entries
+    Flows(Flows),
+    /// Flow tables and their classifiers
+    Tables(OfBridge),
+    /// Groups and their buckets
+    Groups(OfBridge),
+    /// Meters and their bands
+    Meters(OfBridge),
+    /// Egress queues of ports: rates, priorities, packets sent, dropped and queued
+    Queues(OfBridge),
+    /// Policers of ports: rates, and packets by color
+    Policers(OfBridge),
+    /// Controllers and the state of their connections
+    Controllers(OfBridge),
+    /// Workers: their load and the queues that they poll
+    Workers,
+    /// Dropped packets by reason
+    Drops {
+        /// Include reasons with a count of zero
+        #[arg(long)]
+        all: bool,
+    },
+    /// MAC addresses that the bridges learned
+    Macs(OfBridge),
+    /// The configuration, as a file that `apply` takes
+    Config {
+        /// Show this revision; the newest unless given
+        #[arg(long, value_name = "NUMBER")]
+        revision: Option<u64>,
+        /// Include keys that have their default values
+        #[arg(long)]
+        full: bool,
+    },
+    /// Revisions of the configuration, the newest first
+    History {
+        /// Show at most so many revisions
+        #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+        limit: u16,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    millrace show flows br0 --sort packets --limit 10\n  \
+    millrace show flows --match tcp,nw_dst=10.0.0.0/8 --table 0\n  \
+    millrace show flows --cookie 0x2a00/0xff00")]
+pub(crate) struct Flows {
+    #[command(flatten)]
+    pub(crate) of: OfBridge,
+    /// Only of this table
+    #[arg(long, value_name = "TABLE")]
+    pub(crate) table: Option<u8>,
+    /// Only entries whose match is this one or narrower: `tcp,nw_dst=10.0.0.0/8` (the non-strict
+    /// comparison of OpenFlow 1.3.5, section 6.4)
+    #[arg(long = "match", value_name = "MATCH")]
+    pub(crate) matching: Option<String>,
+    /// Only entries whose cookie has this value in the bits of the mask: `0x2a`, `0x2a/0xff`
+    #[arg(long, value_name = "COOKIE[/MASK]")]
+    pub(crate) cookie: Option<String>,
+    /// Sort by this key, the largest first (tables: the lowest first, then by priority)
+    #[arg(long, value_name = "KEY", value_enum)]
+    pub(crate) sort: Option<FlowSort>,
+    /// Reverse the order of --sort
+    #[arg(long, requires = "sort")]
+    pub(crate) reverse: bool,
+    /// Show at most so many entries of each bridge
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) limit: Option<usize>,
+}
+
+/// The key that flow entries are sorted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FlowSort {
+    /// The priority
+    Priority,
+    /// Packets that matched
+    Packets,
+    /// Bytes of packets that matched
+    Bytes,
+    /// The time since the entry was added
+    Age,
+    /// The table, then the priority
+    Table,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Watch {
+    #[command(flatten)]
+    pub(crate) of: OfBridge,
+    /// Seconds between two readings
+    #[arg(long, short, value_name = "SECONDS", default_value_t = 1.0)]
+    pub(crate) interval: f64,
+    /// End after so many readings
+    #[arg(long, short = 'n', value_name = "COUNT")]
+    pub(crate) count: Option<u64>,
+}

@@ -1,0 +1,63 @@
+//! Tests of `trace` and `capture`.
+
+use millrace_api::fake::FakeServer;
+
+use crate::harness::{json, refused, run, stdout};
+
+#[test]
+fn a_packet_is_traced() {
+    let server = FakeServer::start().unwrap();
+    let text = stdout(&server, "trace br0 in_port=h1,tcp,nw_dst=10.0.0.2,tp_dst=80");
+    let expected = "\
+bridge br0, packet of 60 bytes in from port 1
+  in_port=1
+table 0: priority=100,tcp,in_port=1,dl_vlan=100,nw_dst=10.0.0.0/8,tp_dst=80 actions=set_field:7->ip_dscp,output:2 (cookie 0x2a)
+  set ip_dscp to 7
+  output to port 2
+out: port h2 (2), unchanged
+";
+    assert_eq!(text, expected);
+    assert_eq!(
+        json(&server, "trace br0 in_port=2 --hex 0200000000020200000000010800")["in_port"],
+        2
+    );
+    assert!(stdout(&server, "trace br0 --live udp").contains("table 0"));
+    assert!(refused(&server, "trace br0 --live tcp --timeout 0.1", 1).contains("no packet matched"));
+    let text = refused(&server, "trace br0 tcp,tp_dts=80", 1);
+    assert!(
+        text.contains("`tp_dts`: there is no such match field; did you mean tp_dst?"),
+        "{text}"
+    );
+    assert!(refused(&server, "trace br9 tcp", 1).contains("expected one of br0"));
+}
+
+#[test]
+fn a_capture_goes_to_a_file_or_a_pipe_and_a_refused_one_touches_no_file() {
+    let server = FakeServer::start().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("c.pcapng");
+    stdout(
+        &server,
+        &format!("capture br0 --count 3 --port h1 -w {}", file.display()),
+    );
+    let written = std::fs::read(&file).unwrap();
+    assert_eq!(written[..4], [0x0a, 0x0d, 0x0d, 0x0a]);
+    let piped = run(&server, "capture br0 --count 3 --port h1 -w -");
+    assert_eq!(piped.stdout, written);
+    let text = refused(
+        &server,
+        &format!("capture br0 --match tpc -w {}", file.display()),
+        1,
+    );
+    assert!(text.contains("did you mean tcp"), "{text}");
+    let text = refused(
+        &server,
+        &format!("capture br0 --filter tpc -w {}", file.display()),
+        1,
+    );
+    assert!(
+        text.contains("--filter is no pcap filter: `tpc`: ") && text.contains("man pcap-filter"),
+        "{text}"
+    );
+    assert_eq!(std::fs::read(&file).unwrap(), written);
+}

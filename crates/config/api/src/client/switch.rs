@@ -1,0 +1,50 @@
+//! The switch as a whole: version, status, log, workers, drops.
+
+use super::connection::{ANSWER_TIMEOUT, Client};
+use super::error::ClientError;
+use crate::view::{Drop, Log, LogChange, Ready, Status, Version, Worker};
+
+impl Client {
+    /// Returns the versions of the program and its libraries.
+    ///
+    /// # Errors
+    /// [`ClientError`], as in every method below.
+    pub fn version(&self) -> Result<Version, ClientError> {
+        self.get("/api/v1/version")
+    }
+
+    /// Returns the desired revision, the running one, and the problems between them.
+    pub fn status(&self) -> Result<Status, ClientError> {
+        self.get("/api/v1/status")
+    }
+
+    /// Returns the filter, the levels and the targets of the log.
+    pub fn log(&self) -> Result<Log, ClientError> {
+        self.get("/api/v1/log")
+    }
+
+    /// Replaces the filter of the log.
+    pub fn set_log(&self, filter: &str) -> Result<Log, ClientError> {
+        let change = LogChange {
+            filter: filter.to_owned(),
+        };
+        let request = self.agent.put(format!("{}/api/v1/log", self.base));
+        let request = request.config().timeout_global(Some(ANSWER_TIMEOUT)).build();
+        self.json(self.with_token(request).send_json(&change))
+    }
+
+    /// Returns the readiness of the switch, with the reasons why it is not ready.
+    pub fn ready(&self) -> Result<Ready, ClientError> {
+        self.get("/ready")
+    }
+
+    /// Returns the workers.
+    pub fn workers(&self) -> Result<Vec<Worker>, ClientError> {
+        self.get("/api/v1/workers")
+    }
+
+    /// Returns the drop reasons with their counts.
+    pub fn drops(&self) -> Result<Vec<Drop>, ClientError> {
+        self.get("/api/v1/drops")
+    }
+}

@@ -1,0 +1,11 @@
+//! A switch of fixed values and a server for it, for the tests of this crate and of the command line.
+
+mod chains;
+mod queues;
+mod server;
+mod switch;
+
+pub use server::{CONFIG, FakeServer, FakeService};
+pub use switch::FakeSwitch;
+#[cfg(test)]
+pub(crate) use switch::port;

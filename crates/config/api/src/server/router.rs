@@ -1,0 +1,116 @@
+//! The router and the OpenAPI document, which are generated from one list of handlers.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::{Method, Uri};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::app::App;
+use super::guard::guard;
+use super::limits::BODY_LIMIT;
+use super::routes::{
+    bridges, capture, chains, config, docs, events, flow_mods, log, metrics, revisions, switch, trace,
+};
+use crate::view::{Problem, ProblemKind};
+
+/// The longest time until the response to a request begins. Waits for live packets have a limit of their own.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(90);
+#[derive(OpenApi)]
+#[openapi(info(
+    title = "Millrace",
+    description = "The switch as it is configured and as it runs. The configuration is one document under \
+        /api/v1/config; each change of it is a numbered revision, which is also its ETag. Errors are problem \
+        documents (RFC 9457).",
+    license(name = "Apache-2.0", identifier = "Apache-2.0")
+))]
+struct Document;
+
+/// Returns the OpenAPI document.
+pub(super) fn document() -> utoipa::openapi::OpenApi {
+    routes().into_openapi()
+}
+
+/// Returns all resources with their descriptions.
+fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(config::read, config::replace, config::patch))
+        .routes(routes!(config::bridge, config::put_bridge, config::delete_bridge))
+        .routes(routes!(config::port, config::put_port, config::delete_port))
+        .routes(routes!(config::confirmation, config::confirm, config::cancel))
+        .routes(routes!(revisions::list))
+        .routes(routes!(revisions::one))
+        .routes(routes!(revisions::diff))
+        .routes(routes!(revisions::rollback))
+        .routes(routes!(events::events))
+        .routes(routes!(switch::version))
+        .routes(routes!(switch::status))
+        .routes(routes!(log::read, log::change))
+        .routes(routes!(switch::workers))
+        .routes(routes!(switch::drops))
+        .routes(routes!(bridges::bridges))
+        .routes(routes!(bridges::bridge))
+        .routes(routes!(bridges::ports))
+        .routes(routes!(bridges::port))
+        .routes(routes!(bridges::flows))
+        .routes(routes!(flow_mods::flow_mods))
+        .routes(routes!(flow_mods::reset_flow_counters))
+        .routes(routes!(flow_mods::reset_port_counters))
+        .routes(routes!(bridges::tables))
+        .routes(routes!(bridges::controllers))
+        .routes(routes!(bridges::macs))
+        .routes(routes!(bridges::groups))
+        .routes(routes!(bridges::meters))
+        .routes(routes!(bridges::queues))
+        .routes(routes!(chains::chains))
+        .routes(routes!(chains::restart))
+        .routes(routes!(trace::trace))
+        .routes(routes!(trace::trace_live))
+        .routes(routes!(capture::capture))
+        .routes(routes!(switch::health))
+        .routes(routes!(switch::ready))
+        .routes(routes!(metrics::metrics))
+        .routes(routes!(docs::openapi))
+        .routes(routes!(docs::docs))
+        .routes(routes!(docs::problem))
+}
+
+/// Returns the whole service.
+pub(super) fn router(app: App) -> Router {
+    let (router, _) = routes().split_for_parts();
+    router
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(middleware::from_fn(limit_time))
+        .layer(middleware::from_fn_with_state(app.clone(), guard))
+        .with_state(app)
+}
+
+async fn not_found(uri: Uri) -> Problem {
+    let path: String = uri.path().chars().take(128).collect();
+    Problem::new(ProblemKind::NotFound, format!("no resource at {path}"))
+        .with_remedy("see /docs for the list of resources")
+}
+
+async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
+    let path: String = uri.path().chars().take(128).collect();
+    let detail = format!("{path} does not support {method}");
+    Problem::new(ProblemKind::MethodNotAllowed, detail)
+        .with_remedy("see /docs for the methods of each resource")
+}
+
+async fn limit_time(request: Request, next: Next) -> Response {
+    match tokio::time::timeout(REQUEST_TIMEOUT, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => {
+            let detail = format!("the request took longer than {} s", REQUEST_TIMEOUT.as_secs());
+            Problem::new(ProblemKind::Timeout, detail).into_response()
+        }
+    }
+}
