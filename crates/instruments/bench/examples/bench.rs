@@ -1,4 +1,4 @@
-//! `millrace bench` before there is a `millrace`.
+//! `millrace bench` as a program of its own, without the rest of the command line.
 
 use std::process::ExitCode;
 

@@ -1,7 +1,7 @@
-//! Writes the rules and the packets of a case: `workload CASE FOLDER`, for whoever measures without the daemon
-//! (`crates/switch/datapath/examples/switch.rs`), or by hand. Besides the cases of `millrace bench forward` there is
-//! `tables-N`: N tables, of which the last has 10,000 exact rules and rewrites, and those before it lead to it by the
-//! port, the destination's MAC address, a route, or source networks, in turn.
+//! Writes the rules and the packets of a case: `workload CASE FOLDER`, for measurements without the daemon
+//! (`crates/switch/datapath/examples/switch.rs`). Besides the cases of `millrace bench forward` there is `tables-N`:
+//! the last of N tables has 10,000 exact rules with rewrites, and the tables before it match in turn the port, the
+//! destination MAC address, a route, or source networks.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use std::path::Path;
 use millrace_bench::case;
 use millrace_bench::workload::{PACKETS_MIN, Shape, Sizes, TARGET, Workload};
 
-/// As `millrace bench` does.
+/// The seed of `millrace bench`.
 const SEED: u64 = 0x6d69_6c6c_7261_6365;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A table that sends every packet on to the next, by an entry that it has to look for.
+/// Appends the entries of a table that sends every packet to the next table.
 fn table_before(lines: &mut String, table: usize) {
     let next = table + 1;
     // Writing to a string does not fail.
@@ -67,7 +67,7 @@ fn table_before(lines: &mut String, table: usize) {
             });
         }
         2 => {
-            // Packets go to 192.168.0.0/16.
+            // Packets have destinations in 192.168.0.0/16.
             (0..256).for_each(|net| line(24, &format!("ip,nw_dst=192.168.{net}.0/24")));
             (0..1024).for_each(|net| {
                 line(
@@ -80,7 +80,7 @@ fn table_before(lines: &mut String, table: usize) {
             (0..256).for_each(|net| line(22, &format!("ip,nw_dst=12.{net}.4.0/22")));
         }
         _ => {
-            // Packets come from 10.0.0.0/8.
+            // Packets have sources in 10.0.0.0/8.
             line(1, "ip");
             (0..256).for_each(|net| line(2, &format!("tcp,nw_src=10.{net}.0.0/16")));
             (0..256).for_each(|net| line(3, &format!("udp,nw_src=10.{net}.0.0/16,tp_src={}", 1024 + net)));

@@ -1,4 +1,4 @@
-//! `millrace bench`: the arguments, and what is printed.
+//! `millrace bench`: the arguments, the order of the steps, and the output.
 
 use std::fs;
 use std::io::{self, Write};
@@ -18,7 +18,7 @@ use crate::peer::millrace::Millrace;
 use crate::peer::ovs::{OvsDpdk, Tuning};
 use crate::peer::testpmd::{Mode, Testpmd};
 use crate::record;
-use crate::run::{Effort, Run, RunError};
+use crate::run::{Run, RunError, RunLength};
 use crate::table::Table;
 
 /// Measure switches beside each other: Millrace, Open vSwitch with DPDK, testpmd.
@@ -26,52 +26,52 @@ use crate::table::Table;
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Command {
     #[command(subcommand)]
-    what: Option<What>,
+    experiment: Option<BenchCommand>,
     #[command(flatten)]
     args: CaseArgs,
 }
 
 #[derive(Debug, Clone, Subcommand)]
-enum What {
-    /// Packets a second on one core, case by case
+enum BenchCommand {
+    /// Packets per second on one core, case by case
     Forward(CaseArgs),
-    /// The same rules under traffic that is made to be slow
+    /// The same rules under hostile traffic
     Hostile(CaseArgs),
-    /// Rule sets of other shapes: an IP chain, a long access list, routes
+    /// Other rule sets: an IP chain, a long access list, routes
     Rules(CaseArgs),
-    /// What more tables cost, at 10,000 flows, with and without remembered paths
+    /// The cost of further tables, at 10,000 flows, with and without the cache of traversals
     Tables(CaseArgs),
-    /// What more cores bring, at 10,000 flows
+    /// The gain of further cores, at 10,000 flows
     Workers(CaseArgs),
     /// A million entries and flows on one core and more
     Million(CaseArgs),
-    /// A million entries come, time out and go
+    /// A million entries are added, time out and are deleted
     Install(RunArgs),
-    /// A table grows to 500,000 entries, as fast as they are taken, while packets pass
+    /// A table grows to 500,000 entries at the highest rate that the switch accepts, while packets pass
     Grow(RunArgs),
-    /// Entries change while packets of others pass, each followed by a generator: loss and latency
+    /// Entries change while packets of other entries pass, measured by a generator: loss and latency
     Updates(RunArgs),
     /// The highest rate without loss, by frame size (RFC 2544), from a generator over memif
     Rate(RateArgs),
-    /// How long packets take at 10, 50 and 90 % of that rate
+    /// The latency at 10, 50 and 90 % of that rate
     Latency(RunArgs),
-    /// As a learning bridge: addresses held and how fast they are learned, broadcast frames (RFC 2889)
+    /// The learning bridge: addresses held, learning rate, broadcast frames (RFC 2889)
     Bridge(RunArgs),
-    /// Whether meters and shapers hold their rates, and how long urgent packets wait
+    /// The accuracy of meters and shapers, and the latency of packets with strict priority
     Qos(RunArgs),
-    /// Frames between two hosts over veth pairs: switches without DPDK take part, too
+    /// Frames between two hosts over veth pairs, also through switches without DPDK
     Veth(RunArgs),
     /// One TCP stream between virtual machines, and from one to a host, through switches with vhost-user ports
     Guests(RunArgs),
     Lan(crate::experiments::lan::cli::LanArgs),
     Chain(crate::experiments::chain::ChainArgs),
-    /// Everything: what `bench` does by itself (forward, updates, install) and all others
+    /// All of the above; without a subcommand, `bench` runs forward, updates and install
     All(RunArgs),
-    /// The cases and systems that there are
+    /// List the cases, quantities and systems
     List,
 }
 
-/// Which cases and systems.
+/// The arguments of experiments that consist of cases.
 #[derive(Debug, Clone, Args)]
 struct CaseArgs {
     /// Only this case; may be given several times
@@ -81,7 +81,7 @@ struct CaseArgs {
     run: RunArgs,
 }
 
-/// Which systems, and what loss is none.
+/// The arguments of the experiment `rate`.
 #[derive(Debug, Clone, Args)]
 struct RateArgs {
     /// The share of packets that may be lost, 0 to 0.5
@@ -91,25 +91,25 @@ struct RateArgs {
     run: RunArgs,
 }
 
-/// Which systems, how long, and where to.
+/// The arguments of all experiments: systems, run length, output.
 #[derive(Debug, Clone, Args)]
 struct RunArgs {
     /// Only this system; may be given several times
     #[arg(long = "system", value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(SYSTEMS))]
     systems: Vec<String>,
-    /// The shape of the result in a few minutes: fewer rounds, short warm-up
+    /// Show the shape of the result in a few minutes: fewer rounds, short warm-up
     #[arg(long)]
     quick: bool,
-    /// How many measurements a median is of
+    /// The number of measurements for each median
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
     rounds: Option<u8>,
-    /// Where results go
+    /// The folder for the results
     #[arg(long, value_name = "DIR", default_value = "out/bench")]
     out: PathBuf,
     /// The daemon to measure; without it, the one beside this program
     #[arg(long, value_name = "FILE")]
     millraced: Option<PathBuf>,
-    /// The nice level of every system: what else runs should disturb little
+    /// The nice level of every system, which reduces the influence of other load
     #[arg(long, value_name = "LEVEL", default_value_t = -20, allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-20..=19))]
     nice: i32,
     /// Print the rows as JSON instead of a table
@@ -117,7 +117,7 @@ struct RunArgs {
     json: bool,
 }
 
-/// The systems, in the order in which they are measured.
+/// The names of the systems, in the order of measurement.
 const SYSTEMS: [&str; 6] = [
     "testpmd-io",
     "millrace",
@@ -127,33 +127,33 @@ const SYSTEMS: [&str; 6] = [
     "testpmd-mac",
 ];
 
-/// Why there is no result.
+/// The error of `millrace bench`.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BenchError {
-    /// The run.
+    /// A run failed.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The comparison of switches on a LAN.
+    /// The experiment `lan` failed.
     #[error(transparent)]
     Lan(#[from] crate::experiments::lan::LanError),
-    /// Chains of network functions.
+    /// The experiment `chain` failed.
     #[error(transparent)]
     Chain(#[from] crate::experiments::chain::ChainBenchError),
     /// A result cannot be written.
     #[error("{}: {source}", .path.display())]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The daemon is not there.
-    #[error("millraced is not at {}. To fix it: make build, or name it with --millraced", .0.display())]
+    /// The daemon does not exist.
+    #[error("millraced does not exist at {}. To fix it: make build, or name it with --millraced", .0.display())]
     NoDaemon(PathBuf),
 }
 
-/// An experiment, and what of it.
+/// An experiment of a run, with its arguments.
 enum Step {
     Cases(&'static Experiment, Vec<&'static Case>),
     Install,
@@ -161,7 +161,7 @@ enum Step {
     Veth,
     Guests,
     Updates,
-    /// The share of packets that may be lost.
+    /// The share of packets that may be lost, 0 to 0.5.
     Rate(f64),
     Latency,
     Bridge,
@@ -173,7 +173,7 @@ fn loss(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "expected a share from 0 to 0.5, as in 0.001".to_owned())
 }
 
-/// Returns a case, for the command line.
+/// Returns the case with this name. For the command line.
 pub(crate) fn case_named(name: &str) -> Result<&'static Case, String> {
     case::find(name).ok_or_else(|| {
         let names: Vec<&str> = case::all().map(|case| case.name).collect();
@@ -181,12 +181,12 @@ pub(crate) fn case_named(name: &str) -> Result<&'static Case, String> {
     })
 }
 
-/// Returns the system of that name.
+/// Returns the system with this name.
 pub(crate) fn peer(name: &str) -> Option<Box<dyn Peer>> {
     Some(match name {
         "testpmd-io" => Box::new(Testpmd(Mode::Io)),
         "testpmd-mac" => Box::new(Testpmd(Mode::Mac)),
-        "millrace" => Box::new(Millrace::Usual),
+        "millrace" => Box::new(Millrace::Default),
         "millrace-no-cache" => Box::new(Millrace::NoCache),
         "ovs-dpdk" => Box::new(OvsDpdk(Tuning::Shipped)),
         "ovs-dpdk-tuned" => Box::new(OvsDpdk(Tuning::Tuned)),
@@ -200,38 +200,39 @@ fn file(path: &Path) -> impl FnOnce(io::Error) -> BenchError + use<> {
 }
 
 impl Command {
-    /// Does it, and prints the result; progress goes to standard error.
+    /// Runs the experiments and prints the result. Progress goes to standard error.
     ///
     /// # Errors
-    /// [`BenchError`]. A figure short of its target is none.
+    /// [`BenchError`]. A figure that misses its target is not an error.
     pub fn run(&self) -> Result<(), BenchError> {
-        match &self.what {
+        match &self.experiment {
             None if self.args.cases.is_empty() => self.args.run.run(&acceptance()),
             None => self.args.run.run(&of_cases(None, &self.args.cases)),
-            Some(What::Forward(args)) => args.run("forward"),
-            Some(What::Hostile(args)) => args.run("hostile"),
-            Some(What::Rules(args)) => args.run("rules"),
-            Some(What::Tables(args)) => args.run("tables"),
-            Some(What::Workers(args)) => args.run("workers"),
-            Some(What::Million(args)) => args.run("million"),
-            Some(What::Install(args)) => args.run(&[Step::Install]),
-            Some(What::Grow(args)) => args.run(&[Step::Grow]),
-            Some(What::Updates(args)) => args.run(&[Step::Updates]),
-            Some(What::Rate(args)) => args.run.run(&[Step::Rate(args.loss)]),
-            Some(What::Latency(args)) => args.run(&[Step::Latency]),
-            Some(What::Bridge(args)) => args.run(&[Step::Bridge]),
-            Some(What::Qos(args)) => args.run(&[Step::Qos]),
-            Some(What::Veth(args)) => args.run(&[Step::Veth]),
-            Some(What::Guests(args)) => args.run(&[Step::Guests]),
-            Some(What::All(args)) => args.run(&everything()),
-            Some(What::Lan(args)) => Ok(args.run()?),
-            Some(What::Chain(args)) => Ok(args.run(&beside())?),
-            Some(What::List) => list(),
+            Some(BenchCommand::Forward(args)) => args.run("forward"),
+            Some(BenchCommand::Hostile(args)) => args.run("hostile"),
+            Some(BenchCommand::Rules(args)) => args.run("rules"),
+            Some(BenchCommand::Tables(args)) => args.run("tables"),
+            Some(BenchCommand::Workers(args)) => args.run("workers"),
+            Some(BenchCommand::Million(args)) => args.run("million"),
+            Some(BenchCommand::Install(args)) => args.run(&[Step::Install]),
+            Some(BenchCommand::Grow(args)) => args.run(&[Step::Grow]),
+            Some(BenchCommand::Updates(args)) => args.run(&[Step::Updates]),
+            Some(BenchCommand::Rate(args)) => args.run.run(&[Step::Rate(args.loss)]),
+            Some(BenchCommand::Latency(args)) => args.run(&[Step::Latency]),
+            Some(BenchCommand::Bridge(args)) => args.run(&[Step::Bridge]),
+            Some(BenchCommand::Qos(args)) => args.run(&[Step::Qos]),
+            Some(BenchCommand::Veth(args)) => args.run(&[Step::Veth]),
+            Some(BenchCommand::Guests(args)) => args.run(&[Step::Guests]),
+            Some(BenchCommand::All(args)) => args.run(&everything()),
+            Some(BenchCommand::Lan(args)) => Ok(args.run()?),
+            Some(BenchCommand::Chain(args)) => Ok(args.run(&installed_daemon())?),
+            Some(BenchCommand::List) => list(),
         }
     }
 }
 
-/// The cases of an experiment that are named, or all of them; without an experiment, those of any.
+/// Returns the named cases of an experiment, or all of them if none is named; without an experiment, those of all
+/// experiments.
 fn of_cases(experiment: Option<&str>, named: &[&'static Case]) -> Vec<Step> {
     EXPERIMENTS
         .iter()
@@ -245,7 +246,7 @@ fn of_cases(experiment: Option<&str>, named: &[&'static Case]) -> Vec<Step> {
         .collect()
 }
 
-/// What `make bench` does: the acceptance table.
+/// Returns the steps of `make bench`: the acceptance table.
 fn acceptance() -> Vec<Step> {
     let mut steps = of_cases(Some("forward"), &[]);
     steps.extend([Step::Updates, Step::Install]);
@@ -277,7 +278,7 @@ fn list() -> Result<(), BenchError> {
             text.push_str(&format!("  {:<15} {}\n", case.name, case.title));
         }
     }
-    for quantity in crate::figure::QUANTITIES {
+    for quantity in figure::all() {
         text.push_str(&format!("{}: {}\n", quantity, quantity.title));
     }
     text.push_str("systems:\n");
@@ -305,12 +306,16 @@ impl RunArgs {
         if self.takes_part("millrace") && !millraced.is_file() {
             return Err(BenchError::NoDaemon(millraced));
         }
-        let mut effort = if self.quick { Effort::QUICK } else { Effort::FULL };
-        effort.rounds = self.rounds.map_or(effort.rounds, usize::from);
+        let mut run_length = if self.quick {
+            RunLength::QUICK
+        } else {
+            RunLength::FULL
+        };
+        run_length.rounds = self.rounds.map_or(run_length.rounds, usize::from);
         let mut progress = |text: &str| eprintln!("{text}");
-        let mut run = Run::new(effort, millraced, self.nice, &self.out, &mut progress)?;
+        let mut run = Run::new(run_length, millraced, self.nice, &self.out, &mut progress)?;
         let outcome = self.steps(&mut run, steps);
-        // Also of a run that was interrupted: what was measured was measured.
+        // The table is written for an interrupted run, too: it has the rows measured so far.
         let records = run.records().to_vec();
         drop(run);
         let table = Table::of(&records);
@@ -326,8 +331,8 @@ impl RunArgs {
 
     fn steps(&self, run: &mut Run<'_>, steps: &[Step]) -> Result<(), RunError> {
         let command = std::env::args().collect::<Vec<_>>().join(" ");
-        let estimate: Duration = steps.iter().map(|step| self.estimate(run.effort, step)).sum();
-        run.tell(&format!(
+        let estimate: Duration = steps.iter().map(|step| self.estimate(run.length, step)).sum();
+        run.progress(&format!(
             "this takes about {} minutes",
             estimate.as_secs().div_ceil(60)
         ));
@@ -337,7 +342,7 @@ impl RunArgs {
                 .filter(|name| match step {
                     Step::Cases(_, cases) => cases.iter().any(|case| self.in_case(name, case)),
                     Step::Install | Step::Grow | Step::Updates => self.in_figures(name),
-                    // They say in their own file who they are.
+                    // These experiments record their systems themselves.
                     Step::Veth | Step::Guests => false,
                     Step::Qos => *name == "millrace",
                     Step::Rate(_) | Step::Latency => self.in_generated(name),
@@ -361,11 +366,11 @@ impl RunArgs {
                     grow::run(run, &peers)?;
                 }
                 Step::Veth => {
-                    run.begin(figure::VETH, &command, &peers)?;
+                    run.begin(veth::quantities::VETH, &command, &peers)?;
                     veth::run(run, |name| self.takes_part(name))?;
                 }
                 Step::Guests => {
-                    run.begin(figure::GUESTS, &command, &peers)?;
+                    run.begin(guests::quantities::GUESTS, &command, &peers)?;
                     guests::run(run, |name| {
                         self.takes_part(name) || name == "millrace-tso" && self.takes_part("millrace")
                     })?;
@@ -375,7 +380,7 @@ impl RunArgs {
                     updates::run(run, &peers)?;
                 }
                 Step::Rate(tolerance) => {
-                    run.begin(figure::RATE, &command, &peers)?;
+                    run.begin(rate::quantities::RATE, &command, &peers)?;
                     let search = Search {
                         tolerance: *tolerance,
                         ..Search::ZERO_LOSS
@@ -383,15 +388,15 @@ impl RunArgs {
                     rate::run(run, &peers, search)?;
                 }
                 Step::Qos => {
-                    run.begin(figure::QOS, &command, &peers)?;
+                    run.begin(qos::quantities::QOS, &command, &peers)?;
                     qos::run(run)?;
                 }
                 Step::Bridge => {
-                    run.begin(figure::BRIDGE, &command, &peers)?;
+                    run.begin(bridge::quantities::BRIDGE, &command, &peers)?;
                     bridge::run(run, &peers)?;
                 }
                 Step::Latency => {
-                    run.begin(figure::LATENCY, &command, &peers)?;
+                    run.begin(latency::quantities::LATENCY, &command, &peers)?;
                     latency::run(run, &peers)?;
                 }
             }
@@ -399,11 +404,11 @@ impl RunArgs {
         Ok(())
     }
 
-    fn estimate(&self, effort: Effort, step: &Step) -> Duration {
+    fn estimate(&self, run_length: RunLength, step: &Step) -> Duration {
         match step {
             Step::Cases(_, cases) => {
                 let cases: Vec<_> = cases.iter().map(|case| (*case, self.peers(case))).collect();
-                forward::estimate(effort, &cases)
+                forward::estimate(run_length, &cases)
             }
             Step::Install => install::ESTIMATE,
             Step::Grow => grow::ESTIMATE,
@@ -433,7 +438,8 @@ impl RunArgs {
         matches!(name, "millrace" | "ovs-dpdk-tuned") && self.takes_part(name)
     }
 
-    /// Who is measured with a generator unless others are named: tuning is for many flows.
+    /// Returns true if a system is measured with a generator. By default the tuned Open vSwitch is not: its tuning is
+    /// for many flows.
     fn in_generated(&self, name: &str) -> bool {
         if self.systems.is_empty() {
             matches!(name, "testpmd-io" | "millrace" | "ovs-dpdk")
@@ -447,14 +453,14 @@ impl RunArgs {
         names.filter_map(peer).collect()
     }
 
-    /// `table.json`: of everything that is in the folder, whichever run it is from.
+    /// Writes `table.json` from all records in the folder, of this run and of earlier ones.
     fn write_table(&self) -> Result<(), BenchError> {
         let experiments = EXPERIMENTS.iter().map(|experiment| experiment.name);
         let mut records = Vec::new();
         for name in experiments.chain([
             "install", "grow", "updates", "rate", "latency", "bridge", "qos", "veth", "guests",
         ]) {
-            // What another version has written says nothing here.
+            // A file of another version is skipped.
             records.extend(record::read(&self.out.join(format!("{name}.jsonl"))).unwrap_or_default());
         }
         let path = self.out.join("table.json");
@@ -463,16 +469,16 @@ impl RunArgs {
         fs::write(&path, &rows).map_err(file(&path))
     }
 
-    /// Returns the daemon: as named, or where [`beside`] finds it.
+    /// Returns the path of the daemon: the argument, or the result of [`installed_daemon`].
     fn daemon(&self) -> PathBuf {
         if let Some(path) = &self.millraced {
             return path.clone();
         }
-        beside()
+        installed_daemon()
     }
 }
 
-/// Returns the daemon beside this program.
-fn beside() -> PathBuf {
-    millrace_process::beside("millraced", "MILLRACED")
+/// Returns the path of the installed daemon.
+fn installed_daemon() -> PathBuf {
+    millrace_process::program_path("millraced", "MILLRACED")
 }

@@ -1,7 +1,7 @@
-//! Huge pages for the time that a system runs: the same for every system, and given back.
+//! Huge pages for the time that a system runs: the same number for every system, released afterwards.
 //!
-//! Other programs reserve and give back pages at the same time (every `millraced` does), so both go by
-//! differences and under the lock that `millrace-dpdk` takes, never back to a number read long ago.
+//! Other programs reserve and release pages at the same time (each `millraced` does). The pool is therefore changed by
+//! differences, under the lock that `millrace-dpdk` takes, and never set to a number that was read earlier.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -9,32 +9,32 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
 
-/// Where the kernel says how many pages of 2 MiB there are, and takes orders.
+/// The number of pages of 2 MiB in the kernel's pool, which root may write, and the number of free pages.
 const TOTAL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 const FREE: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
-/// The directory that programs lock while they reserve: the one that `millrace_dpdk::hugepages::turn` locks.
+/// The directory that programs lock while they reserve pages; `millrace_dpdk::hugepages` locks the same one.
 const LOCKED: &str = "/dev";
 
-/// How long to wait for another program that is just reserving.
-const TURN: Duration = Duration::from_secs(5);
+/// The time limit for the lock.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Pages that were added to the kernel's pool; dropping it takes them out again.
+/// Pages that were added to the kernel's pool. Dropping the value removes them.
 #[derive(Debug)]
 pub(crate) struct HugePages {
     added: u64,
 }
 
 impl HugePages {
-    /// Sees to it that `mib` are free; `None` where that is not permitted or there is not so much memory.
+    /// Makes `mib` MiB of pages available. Returns `None` without permission, or if the machine has too little memory.
     pub(crate) fn reserve(mib: u64) -> Option<HugePages> {
-        let _turn = turn();
+        let _lock = reservation_lock();
         let (total, free) = (number(TOTAL)?, number(FREE)?);
         let missing = mib.div_ceil(2).saturating_sub(free);
         if missing == 0 {
             return Some(HugePages { added: 0 });
         }
         fs::write(TOTAL, (total + missing).to_string()).ok()?;
-        // The kernel sets aside what it finds, and says nothing where that is less.
+        // The kernel reserves as many pages as it finds, and returns no error if these are fewer.
         let pages = HugePages {
             added: number(TOTAL)?.saturating_sub(total),
         };
@@ -47,19 +47,19 @@ impl Drop for HugePages {
         if self.added == 0 {
             return;
         }
-        let _turn = turn();
+        let _lock = reservation_lock();
         if let Some(total) = number(TOTAL) {
-            // Refused or not, there is nothing else that we could do.
+            // A failure cannot be handled in a destructor.
             let _ = fs::write(TOTAL, total.saturating_sub(self.added).to_string());
         }
     }
 }
 
-/// The lock, if it comes in time.
-fn turn() -> Option<Flock<File>> {
+/// Returns the lock; `None` if another program holds it until the time limit.
+fn reservation_lock() -> Option<Flock<File>> {
     let mut file = File::open(LOCKED).ok()?;
     let start = Instant::now();
-    while start.elapsed() < TURN {
+    while start.elapsed() < LOCK_TIMEOUT {
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => return Some(lock),
             Err((same, _)) => file = same,

@@ -1,15 +1,24 @@
 //! Measures switches beside each other, in turn, in one run: Millrace, Open vSwitch with DPDK, testpmd.
 //!
-//! A [`workload`] is made from a seed: flow entries that `ovs-ofctl` sends to any switch, and packets that
-//! any of them replays. A [`peer`] is a system that is started with it. An experiment ([`forward`]) measures
-//! peers in turn and writes a [`record`] of everything; the [`table`] and the report are made of that.
-//! [`cli`] is `millrace bench`.
+//! ```text
+//!  cli ---> experiments/* ---> generate, peer ---> workload     what is measured
+//!   |             |                                            (switches are programs beside this one)
+//!   |             v
+//!   |            run ---> record (JSON lines in a folder)
+//!   |                        |
+//!   +------> table           +---> page, experiments/*/section  what is shown
+//! ```
+//!
+//! A [`workload`] is a function of its seed: flow entries that `ovs-ofctl` sends to any switch, and packets that any
+//! switch replays. A [`peer`] is a system that is started with a workload. An experiment ([`experiments`]) measures
+//! peers in turn and writes [`record`]s; the [`table`] and the report ([`page`]) are functions of the records. [`cli`]
+//! is `millrace bench`.
 
 #![forbid(unsafe_code)]
 
 pub mod case;
 pub mod cli;
-pub mod distance;
+pub mod core_latency;
 pub mod experiments;
 pub mod figure;
 pub mod generate;

@@ -1,39 +1,39 @@
-//! The machine that the figures belong to.
+//! The machine that a run measures.
 
 use std::fs;
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
-use crate::distance::Distance;
-use millrace_process::tool;
+use crate::core_latency::CoreToCoreLatency;
+use millrace_process::run_tool;
 
-/// A machine.
+/// A description of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// The processor, as it calls itself.
+    /// The model name of the processor.
     pub processor: String,
-    /// How many cores this process sees.
+    /// The number of cores that this process may use.
     pub cores: usize,
     /// Size of memory in bytes.
     pub memory: u64,
-    /// Its kernel.
+    /// The release of the kernel.
     pub kernel: String,
-    /// Its distribution.
+    /// The name of the distribution.
     pub distribution: String,
-    /// What it is a guest of, or `none`.
+    /// The hypervisor, or `none`.
     pub virtualisation: String,
-    /// Huge pages for each system, MiB.
+    /// The huge pages for each system in MiB.
     pub huge_pages_mib: u64,
-    /// The load average at the start: what else ran.
+    /// The load averages at the start of the run.
     pub load: String,
-    /// From core to core at the start, where that could be measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub distance: Option<Distance>,
+    /// The core-to-core latency at the start of the run, if it could be measured.
+    #[serde(default, rename = "distance", skip_serializing_if = "Option::is_none")]
+    pub core_latency: Option<CoreToCoreLatency>,
 }
 
 impl Machine {
-    /// This one.
+    /// Returns the description of this machine.
     pub fn describe(huge_pages_mib: u64) -> Machine {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let value = |text: &str, key: &str, separator: char| -> Option<String> {
@@ -51,7 +51,7 @@ impl Machine {
             memory: memory.unwrap_or(0) * 1024,
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             distribution: value(&read("/etc/os-release"), "PRETTY_NAME", '=').unwrap_or_else(unknown),
-            virtualisation: tool(&mut Command::new("systemd-detect-virt"))
+            virtualisation: run_tool(&mut Command::new("systemd-detect-virt"))
                 .map_or_else(|_| unknown(), |text| text.trim().to_owned()),
             huge_pages_mib,
             load: read("/proc/loadavg")
@@ -59,7 +59,7 @@ impl Machine {
                 .take(3)
                 .collect::<Vec<_>>()
                 .join(" "),
-            distance: Distance::measure(),
+            core_latency: CoreToCoreLatency::measure(),
         }
     }
 }

@@ -1,19 +1,19 @@
-//! Numbers that look random and are the same on every run: a workload is a function of its seed.
+//! Pseudorandom numbers from a seed: a workload is the same on every run.
 //!
-//! SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014): one word
-//! of state, passes BigCrush, and the whole of it fits on a page. Not for anything that must be secret.
+//! SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014): the state is one
+//! word, the generator passes BigCrush, and its code fits on a page. It is not suited for secrets.
 
-/// A source of numbers.
+/// A pseudorandom number generator.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// Returns the numbers of this seed.
+    /// Returns the generator with this seed.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// Returns the next number, any 64 bits.
+    /// Returns the next 64 bits.
     pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -22,39 +22,39 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Returns a number of 32 bits.
+    /// Returns the next 32 bits.
     pub fn word32(&mut self) -> u32 {
         (self.word() >> 32) as u32
     }
 
-    /// Returns a number of 16 bits.
+    /// Returns the next 16 bits.
     pub fn word16(&mut self) -> u16 {
         (self.word() >> 48) as u16
     }
 
-    /// A number from 0 to `bound` - 1; 0 if `bound` is 0. The bias is below `bound` / 2^64.
+    /// Returns a number from 0 to `bound` - 1; 0 if `bound` is 0. The bias is below `bound` / 2^64.
     pub fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.word()) * bound as u128) >> 64) as usize
     }
 
-    /// True in `percent` of 100 calls.
+    /// Returns true with a probability of `percent` / 100.
     pub fn percent(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// One of the items, each with its weight; the last one if the weights are all 0.
+    /// Returns one of the items, with a probability proportional to its weight; the last one if all weights are 0.
     pub fn weighted<T: Copy>(&mut self, items: &[(usize, T)]) -> Option<T> {
-        let mut place = self.below(items.iter().map(|item| item.0).sum());
+        let mut ticket = self.below(items.iter().map(|item| item.0).sum());
         for (weight, item) in items {
-            if place < *weight {
+            if ticket < *weight {
                 return Some(*item);
             }
-            place -= weight;
+            ticket -= weight;
         }
         items.last().map(|item| item.1)
     }
 
-    /// Any order of the items, each as likely (Fisher and Yates).
+    /// Permutes the items uniformly at random (Fisher and Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             items.swap(i, self.below(i + 1));
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_seed_always_gives_the_same_numbers() {
-        // The first outputs for seed 1234567, as published with the reference implementation.
+        // The first outputs for the seed 1234567, as published with the reference implementation.
         let mut random = Random::new(1_234_567);
         assert_eq!(
             [random.word(), random.word(), random.word()],

@@ -1,5 +1,5 @@
-//! What a run writes down, one JSON object a line: everything that the table and the report show is made of
-//! these, so that they can be made again, or by somebody else.
+//! The records of a run, one JSON object per line. The table and the report are functions of the records, so that they
+//! can be made again from the file.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -9,155 +9,155 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
 
-/// One line.
+/// A record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record {
-    /// The machine and the run.
+    /// The run and its machine; the first record of a run.
     Run {
-        /// The experiment: `forward`.
+        /// The name of the experiment: `forward`.
         experiment: String,
-        /// When it began, seconds since 1970.
+        /// The start of the run, in seconds since 1970.
         started: u64,
-        /// True if it was short.
+        /// True if the run was a quick one.
         quick: bool,
         /// The machine.
         machine: Box<Machine>,
-        /// The command that repeats it.
+        /// The command that repeats the run.
         command: String,
     },
-    /// A system that takes part.
+    /// A system that takes part in the run.
     System {
-        /// Its name.
+        /// The name of the system.
         system: String,
-        /// Its version.
+        /// The version of the system.
         version: Option<String>,
-        /// What is configured other than as shipped.
+        /// The settings that differ from the system as shipped.
         configuration: String,
     },
-    /// A system was brought up for a case.
+    /// A system was started for a case.
     Start {
         /// The case.
         case: String,
         /// The system.
         system: String,
-        /// Which time, from 0.
+        /// The number of the round, from 0.
         round: usize,
-        /// How it was brought up.
+        /// The commands that started the system.
         commands: Vec<String>,
-        /// How long `ovs-ofctl add-flows` took, if there were flow entries.
+        /// The duration of `ovs-ofctl add-flows` in seconds, if there were flow entries.
         install_s: Option<f64>,
-        /// How much larger the process was afterwards, bytes.
+        /// The growth of the process during that time, in bytes.
         install_bytes: Option<u64>,
-        /// How many flow entries.
+        /// The number of flow entries.
         flows: usize,
-        /// How long it was let to settle.
+        /// The duration of the warm-up in seconds.
         warm_up_s: f64,
     },
-    /// How a system settled after it was brought up.
+    /// The rates of a system during the warm-up.
     Settling {
         /// The case.
         case: String,
         /// The system.
         system: String,
-        /// Which time, from 0.
+        /// The number of the round, from 0.
         round: usize,
-        /// How long a slice is.
+        /// The duration of a slice in seconds.
         slice_s: f64,
-        /// Packets a second in each slice, one after the other.
+        /// Packets per second in each slice, in order of time.
         pps: Vec<f64>,
     },
-    /// What a system said after its measurements of where its lookups ended.
+    /// The lookup statistics of a system after its measurements.
     Lookups {
         /// The case.
         case: String,
         /// The system.
         system: String,
-        /// Its words.
+        /// The text that the system printed.
         text: String,
     },
-    /// One measurement.
+    /// A measurement over one window.
     Sample {
         /// The case.
         case: String,
         /// The system.
         system: String,
-        /// Which start, from 0.
+        /// The number of the round, from 0.
         round: usize,
-        /// Which window in it, from 0.
+        /// The number of the window within the round, from 0.
         window: usize,
-        /// Packets a second by each sink.
+        /// Packets per second that left by each sink.
         pps: [f64; 2],
-        /// The share of its core that the forwarding thread had.
+        /// The share of its core that the forwarding thread got, 0 to 1.
         core_share: f64,
         /// True if the shares of the sinks are those of a correct switch.
         right: bool,
     },
-    /// Something measured that is not a rate of packets.
+    /// A value of a quantity that is not a rate of packets.
     Figure {
         /// The case.
         case: String,
         /// The system.
         system: String,
-        /// Which time, from 0.
+        /// The number of the round, from 0.
         round: usize,
-        /// What was measured: `install`.
+        /// The name of the quantity: `install`.
         quantity: String,
-        /// In which unit: `s`.
+        /// The unit: `s`.
         unit: String,
-        /// How much it is.
+        /// The value in this unit.
         value: f64,
     },
     /// One second of a transfer (experiment `lan`).
     Second {
         /// The system.
         system: String,
-        /// Which run, from 0.
+        /// The number of the run, from 0.
         round: usize,
-        /// Which second of it, from 0.
+        /// The number of the second within the run, from 0.
         second: usize,
-        /// Bits a second of TCP payload.
+        /// TCP payload in bits per second.
         bps: f64,
-        /// Segments sent again.
+        /// The number of retransmitted segments.
         retransmits: u64,
     },
     /// A transfer through a switch (experiment `lan`).
     Transfer(Box<crate::experiments::lan::Transfer>),
-    /// Where a system's time went (experiment `profile`).
+    /// A profile of a system (experiment `profile`).
     Profile(Box<millrace_profile::Profile>),
-    /// What a simulator counted of a system's fast path (experiment `profile`).
+    /// Simulated events of the fast path of a system (experiment `profile`).
     Simulated(Box<millrace_profile::simulated::Simulated>),
-    /// The rate of a chain of functions (experiment `chain`).
+    /// The rate of a chain of network functions (experiment `chain`).
     Chain(Box<crate::experiments::chain::Point>),
-    /// A rate that was asked for and measured (experiment `qos`).
-    Held(Box<crate::experiments::qos::Held>),
-    /// A run of a generator (experiments `rate`, `latency`, `updates`).
+    /// A rate that a meter or a shaper was set to, and the rate measured (experiment `qos`).
+    RateResult(Box<crate::experiments::qos::RateResult>),
+    /// A run of the generator (experiments `rate`, `latency`, `updates`, `bridge`, `qos`).
     Trial {
         /// The case.
         case: String,
         /// The system.
         system: String,
-        /// Which time, from 0.
+        /// The number of the round, from 0.
         round: usize,
-        /// What it was for: `64 bytes`, `90 %`, `busy`.
+        /// The purpose of the run: `64 bytes`, `90 %`, `busy`.
         purpose: String,
-        /// The share of its core that the forwarding thread had.
+        /// The share of its core that the forwarding thread got, 0 to 1.
         core_share: f64,
-        /// What came of it.
+        /// The result of the run.
         end: Box<crate::generate::End>,
     },
-    /// A measurement that did not come about.
+    /// A system that could not be measured.
     Failed {
         /// The case.
         case: String,
         /// The system.
         system: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// Appends records to a file as they come.
+/// A file to which records are appended.
 #[derive(Debug)]
 pub struct Log {
     file: File,
@@ -166,7 +166,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// A new file; an old one of that name is replaced.
+    /// Creates the file, and replaces an existing one.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -178,7 +178,7 @@ impl Log {
         })
     }
 
-    /// Adds a record.
+    /// Appends a record.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -189,21 +189,21 @@ impl Log {
         Ok(())
     }
 
-    /// All records so far.
+    /// Returns all records so far.
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// Where they are.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// The records of a file; a line that is none is an error.
+/// Reads the records of a file.
 ///
 /// # Errors
-/// The file cannot be read, or is not of records.
+/// The file cannot be read, or a line is not a record.
 pub fn read(path: &Path) -> io::Result<Vec<Record>> {
     BufReader::new(File::open(path)?)
         .lines()

@@ -1,4 +1,4 @@
-//! What all experiments of a run share: where records go, who is told of progress, where programs may run.
+//! The state that all experiments of a run share: records, progress, the scratch directory, and the cores.
 
 use std::fs;
 use std::io;
@@ -11,107 +11,108 @@ use thiserror::Error;
 use crate::figure::Quantity;
 use crate::hugepages::HugePages;
 use crate::machine::Machine;
-use crate::peer::{Peer, PeerError, Site};
+use crate::peer::{Peer, PeerError, Resources};
 use crate::record::{Log, Record};
 use millrace_process::ProcessError;
 
-/// Huge pages that show that we may have some, MiB.
+/// A reservation of this many MiB shows that huge pages are available.
 const HUGE_PAGES_LEAST_MIB: u64 = 64;
-/// What does not lie together, or belongs to nobody: more than the largest system asks for, MiB.
+/// MiB that are reserved beyond the need of the largest system: some pages are not contiguous, or other programs take
+/// them.
 const HUGE_PAGES_SPARE_MIB: u64 = 256;
 
-/// How long and how often.
+/// The number of rounds and the duration of each measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Effort {
-    /// How many measurements a median is of.
+pub struct RunLength {
+    /// The number of measurements for each median.
     pub rounds: usize,
-    /// How long a measurement takes.
+    /// The duration of a measurement.
     pub window: Duration,
-    /// True if warm-up is cut to a few seconds.
+    /// True if the warm-up is limited to a few seconds.
     pub quick: bool,
 }
 
-impl Effort {
-    /// The acceptance run: a median of five.
-    pub const FULL: Effort = Effort {
+impl RunLength {
+    /// The acceptance run: five rounds.
+    pub const FULL: RunLength = RunLength {
         rounds: 5,
         window: Duration::from_millis(1500),
         quick: false,
     };
-    /// The shape in a minute or two.
-    pub const QUICK: Effort = Effort {
+    /// A run of a few minutes that shows the shape of the result.
+    pub const QUICK: RunLength = RunLength {
         rounds: 2,
         window: Duration::from_secs(1),
         quick: true,
     };
 }
 
-/// Why a run ended before its end.
+/// The error that ends a run.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// A file cannot be written.
     #[error("{}: {source}", .path.display())]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The person at the keyboard wants to stop.
+    /// SIGINT or SIGTERM was received.
     #[error("interrupted")]
     Interrupted,
-    /// There is no core to measure on.
+    /// The machine has only one core.
     #[error("this machine has {cores} core(s): expected at least 2, one to forward and one for the rest")]
     TooFewCores {
-        /// How many there are.
+        /// The number of cores.
         cores: usize,
     },
 }
 
 impl RunError {
-    /// For `map_err`: an error about `path`.
+    /// Returns a function for `map_err` that names the file `path`.
     pub fn file(path: &Path) -> impl FnOnce(io::Error) -> RunError + use<> {
         let path = path.to_owned();
         move |source| RunError::File { path, source }
     }
 }
 
-/// Why one system was not measured: a record where it is its own affair, the end where it is not.
+/// The error of a round: a failed system is recorded and the run continues; any other error ends the run.
 #[derive(Debug)]
-pub enum TurnError {
-    /// Of the system.
+pub enum RoundError {
+    /// A system failed.
     Peer(PeerError),
-    /// Of the run.
+    /// The run cannot continue.
     Run(RunError),
 }
 
-impl From<PeerError> for TurnError {
-    fn from(error: PeerError) -> TurnError {
+impl From<PeerError> for RoundError {
+    fn from(error: PeerError) -> RoundError {
         match error {
-            PeerError::Process(ProcessError::Interrupted) => TurnError::Run(RunError::Interrupted),
-            error => TurnError::Peer(error),
+            PeerError::Process(ProcessError::Interrupted) => RoundError::Run(RunError::Interrupted),
+            error => RoundError::Peer(error),
         }
     }
 }
 
-impl From<ProcessError> for TurnError {
-    fn from(error: ProcessError) -> TurnError {
+impl From<ProcessError> for RoundError {
+    fn from(error: ProcessError) -> RoundError {
         PeerError::from(error).into()
     }
 }
 
-impl From<RunError> for TurnError {
-    fn from(error: RunError) -> TurnError {
-        TurnError::Run(error)
+impl From<RunError> for RoundError {
+    fn from(error: RunError) -> RoundError {
+        RoundError::Run(error)
     }
 }
 
-/// A run.
+/// A run: the experiments of one command, one after the other.
 pub struct Run<'a> {
-    /// How long and how often.
-    pub effort: Effort,
-    /// The daemon of Millrace.
+    /// The number of rounds and the duration of each measurement.
+    pub length: RunLength,
+    /// The path of the daemon of Millrace.
     pub millraced: PathBuf,
     /// The nice level of every system.
     pub nice: i32,
@@ -125,18 +126,18 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Begins: from now on Ctrl-C only sets a flag. Records go to the folder `out`.
+    /// Starts a run whose records go to the folder `out`. From then on SIGINT only sets a flag.
     ///
     /// # Errors
-    /// There are too few cores, or a folder cannot be made.
+    /// The machine has only one core, or a folder cannot be created.
     pub fn new(
-        effort: Effort,
+        run_length: RunLength,
         millraced: PathBuf,
         nice: i32,
         out: &Path,
         progress: &'a mut dyn FnMut(&str),
     ) -> Result<Run<'a>, RunError> {
-        millrace_process::interrupt::watch();
+        millrace_process::interrupt::install_handler();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         if cores < 2 {
             return Err(RunError::TooFewCores { cores });
@@ -147,7 +148,7 @@ impl<'a> Run<'a> {
             .map_err(RunError::file(Path::new("/tmp")))?;
         fs::create_dir_all(out).map_err(RunError::file(out))?;
         Ok(Run {
-            effort,
+            length: run_length,
             millraced,
             nice,
             out: out.to_owned(),
@@ -160,8 +161,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Begins an experiment: a new file of its name, and in it which machine this is and what is about to be
-    /// done.
+    /// Starts an experiment: creates its file, and records the machine, the command and the systems.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -180,15 +180,15 @@ impl<'a> Run<'a> {
         self.add(Record::Run {
             experiment: experiment.to_owned(),
             started,
-            quick: self.effort.quick,
+            quick: self.length.quick,
             machine: Box::new(Machine::describe(if huge_pages { 1024 } else { 0 })),
             command: command.to_owned(),
         })?;
-        let site = self.site("", 1, 0);
+        let resources = self.resources("", 1, 0);
         for system in systems {
             self.add(Record::System {
                 system: system.name().to_owned(),
-                version: system.version(&site),
+                version: system.version(&resources),
                 configuration: system.configuration().to_owned(),
             })?;
         }
@@ -198,7 +198,7 @@ impl<'a> Run<'a> {
     /// Writes a record.
     ///
     /// # Errors
-    /// The log cannot be written.
+    /// The file cannot be written.
     pub fn add(&mut self, record: Record) -> Result<(), RunError> {
         self.records.push(record.clone());
         match &mut self.log {
@@ -210,10 +210,10 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Writes down a quantity.
+    /// Prints and records a value of a quantity.
     ///
     /// # Errors
-    /// The log cannot be written.
+    /// The file cannot be written.
     pub fn figure(
         &mut self,
         system: &str,
@@ -222,7 +222,7 @@ impl<'a> Run<'a> {
         value: f64,
     ) -> Result<(), RunError> {
         let unit = quantity.unit;
-        self.tell(&format!(
+        self.progress(&format!(
             "  {system:<15} {:<12} {value:>12.3} {unit}",
             quantity.name
         ));
@@ -236,23 +236,23 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// All records of this run, of every experiment.
+    /// Returns the records of all experiments of this run.
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// Tells a person who waits.
-    pub fn tell(&mut self, text: &str) {
+    /// Prints a line of progress with the time since the start of the run.
+    pub fn progress(&mut self, text: &str) {
         let seconds = self.start.elapsed().as_secs();
         (self.progress)(&format!("{:>3}:{:02} {text}", seconds / 60, seconds % 60));
     }
 
-    /// Writes down that a system could not be measured.
+    /// Prints and records that a system could not be measured.
     ///
     /// # Errors
-    /// The log cannot be written.
+    /// The file cannot be written.
     pub fn failed(&mut self, case: &str, system: &str, reason: &PeerError) -> Result<(), RunError> {
-        self.tell(&format!("  {system}: {reason}"));
+        self.progress(&format!("  {system}: {reason}"));
         self.add(Record::Failed {
             case: case.to_owned(),
             system: system.to_owned(),
@@ -260,16 +260,16 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// How many cores this machine has.
+    /// Returns the number of cores.
     pub fn cores(&self) -> usize {
         self.cores as usize
     }
 
-    /// A place for a system with `workers` forwarding threads: a directory of that name (it is not made),
-    /// and the last cores.
-    pub fn site(&self, name: &str, workers: usize, huge_pages_mib: u64) -> Site {
+    /// Returns the resources of a system with `workers` forwarding threads: a directory with this name, which does not
+    /// exist yet, and the last cores.
+    pub fn resources(&self, name: &str, workers: usize, huge_pages_mib: u64) -> Resources {
         let workers = (workers as u32).clamp(1, self.cores);
-        Site {
+        Resources {
             dir: self.scratch.path().join(name),
             cores: (self.cores - workers..self.cores).collect(),
             control_core: 0,
@@ -279,9 +279,26 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Huge pages for systems that take at most `mib`; `None` if there are none to be had.
+    /// Reserves huge pages for systems that need at most `mib` MiB. Returns the reserved MiB and the pages; `None` if
+    /// there are not enough.
     pub(crate) fn huge_pages(&self, mib: u64) -> Option<(u64, HugePages)> {
         let mib = mib + HUGE_PAGES_SPARE_MIB;
         HugePages::reserve(mib).map(|pages| (mib, pages))
+    }
+}
+
+/// Reserves again the huge pages of the run that other programs have taken meanwhile.
+///
+/// # Errors
+/// [`PeerError::NoHugePages`].
+pub(crate) fn replenish_huge_pages(resources: &Resources) -> Result<Option<HugePages>, PeerError> {
+    if resources.huge_pages_mib == 0 {
+        return Ok(None);
+    }
+    match HugePages::reserve(resources.huge_pages_mib) {
+        Some(pages) => Ok(Some(pages)),
+        None => Err(PeerError::NoHugePages {
+            mib: resources.huge_pages_mib,
+        }),
     }
 }

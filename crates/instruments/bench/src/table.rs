@@ -1,12 +1,12 @@
-//! The table of a run: for each case and system the median, its ratios to the others, and whether what is
-//! wanted was reached. `out/bench/table.json` is the list of these rows.
+//! The table of a run: the median of each case and system, its ratios to other systems, and the verdict on the
+//! targets. `out/bench/table.json` is the list of its rows.
 
 use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::case::{self, Against, Case, Target};
-use crate::figure::{QUANTITIES, Quantity};
+use crate::case::{self, Baseline, Case, Target};
+use crate::figure::{self, Quantity};
 use crate::record::Record;
 use millrace_report::stats::Summary;
 
@@ -19,60 +19,60 @@ const TESTPMD: &str = "testpmd-io";
 /// A row of `table.json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// The case.
+    /// The name of the case.
     pub case: &'static str,
-    /// The system.
+    /// The name of the system.
     pub system: String,
-    /// The median of the measurements, million packets a second; `null` if there is none.
+    /// The median of the measurements in million packets per second; `null` without measurements.
     pub mpps: Option<f64>,
-    /// Of it to Open vSwitch with DPDK, the better of its configurations that were measured.
+    /// The ratio of the median to that of Open vSwitch with DPDK, in the better of its measured configurations.
     pub ratio_ovs: Option<f64>,
-    /// To testpmd io.
+    /// The ratio of the median to that of testpmd io.
     pub ratio_testpmd: Option<f64>,
-    /// To Millrace in the case that this one is compared with: one flow, or one table.
+    /// The ratio of the median to that of Millrace in the reference case of this case, such as one rule or one table.
     pub ratio_self: Option<f64>,
-    /// What is wanted of Millrace; `null` for others.
+    /// The targets of Millrace; `null` for other systems.
     pub target: Option<String>,
-    /// Whether all of it was reached; `null` where it was not measured.
+    /// True if all targets are met; `null` if not all could be compared.
     pub met: Option<bool>,
-    /// Half of the range around the median, percent.
+    /// Half of the range of the measurements, in percent of the median.
     pub spread_percent: Option<f64>,
-    /// How many measurements.
+    /// The number of measurements.
     pub samples: usize,
-    /// The least share of its core that the forwarding thread had in a measurement.
+    /// The smallest share of its core that the forwarding thread got in a measurement, 0 to 1.
     pub core_share: Option<f64>,
-    /// True if every measurement sent its packets where a correct switch does.
+    /// True if the packets left by the correct ports in every measurement.
     pub right: bool,
-    /// Why there is no measurement.
+    /// The reason for a missing measurement.
     pub reason: Option<String>,
-    /// What was measured, if not a rate of packets.
+    /// The name of the quantity; `null` for a rate of packets.
     pub quantity: Option<&'static str>,
-    /// How much it is: the median.
+    /// The median of the quantity, or its maximum if the bound is for every round.
     pub value: Option<f64>,
-    /// Its unit.
+    /// The unit of the quantity.
     pub unit: Option<&'static str>,
 }
 
-/// A wanted ratio and what was reached.
+/// A target and the ratio that was measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outcome {
-    /// What is wanted.
+    /// The target.
     pub target: Target,
-    /// What was reached; `None` if one of the two was not measured.
+    /// The measured ratio; `None` if one of the two rates was not measured.
     pub reached: Option<f64>,
 }
 
 impl Outcome {
-    /// Whether it is enough; `None` if it was not measured.
+    /// Returns true if the target is met; `None` if the ratio was not measured.
     pub fn met(&self) -> Option<bool> {
         self.reached.map(|reached| reached >= self.target.at_least)
     }
 }
 
-/// The table of these records.
+/// The table of a run.
 #[derive(Debug, Clone)]
 pub struct Table {
-    /// In the order of cases, and of systems as they were measured.
+    /// The rows, in the order of the cases, and of the systems as they were measured.
     pub rows: Vec<Row>,
 }
 
@@ -85,7 +85,7 @@ impl Measured<'_> {
         self.samples(case, system).map(|sample| sample.0).collect()
     }
 
-    /// Million packets a second, core share, and whether they went where they should.
+    /// Returns million packets per second, core share, and true if the packets left by the correct ports.
     fn samples(&self, of_case: &str, of_system: &str) -> impl Iterator<Item = (f64, f64, bool)> {
         self.records.iter().filter_map(move |record| match record {
             Record::Sample {
@@ -106,16 +106,16 @@ impl Measured<'_> {
         Some(Summary::of(&self.rates(case, system))?.median)
     }
 
-    fn against(&self, case: &Case, against: Against) -> Option<f64> {
-        match against {
-            Against::OvsShipped => self.median(case.name, OVS),
-            Against::OvsTuned => self.median(case.name, OVS_TUNED),
-            Against::Ovs => {
+    fn baseline(&self, case: &Case, baseline: Baseline) -> Option<f64> {
+        match baseline {
+            Baseline::OvsShipped => self.median(case.name, OVS),
+            Baseline::OvsTuned => self.median(case.name, OVS_TUNED),
+            Baseline::Ovs => {
                 let both = [OVS, OVS_TUNED].map(|system| self.median(case.name, system));
                 both.into_iter().flatten().reduce(f64::max)
             }
-            Against::Testpmd => self.median(case.name, TESTPMD),
-            Against::Own(own) => self.median(own, OURS),
+            Baseline::Testpmd => self.median(case.name, TESTPMD),
+            Baseline::Own(own) => self.median(own, OURS),
         }
     }
 
@@ -162,9 +162,9 @@ impl Measured<'_> {
             case: case.name,
             system: system.to_owned(),
             mpps,
-            ratio_ovs: ratio(self.against(case, Against::Ovs)),
-            ratio_testpmd: ratio(self.against(case, Against::Testpmd)),
-            ratio_self: ratio(self.against(case, Against::Own(case.own))),
+            ratio_ovs: ratio(self.baseline(case, Baseline::Ovs)),
+            ratio_testpmd: ratio(self.baseline(case, Baseline::Testpmd)),
+            ratio_self: ratio(self.baseline(case, Baseline::Own(case.own))),
             target: outcomes.map(|outcomes| {
                 let targets: Vec<String> = outcomes
                     .iter()
@@ -187,7 +187,7 @@ impl Measured<'_> {
         }
     }
 
-    /// The row of a quantity; `None` if there is nothing to say of it.
+    /// Returns the row of a quantity; `None` if it was neither measured nor failed.
     fn figure_row(&self, of: &Quantity, of_system: &str) -> Option<Row> {
         let values = of.values(self.records, of_system);
         let summary = Summary::of(&values);
@@ -221,7 +221,7 @@ impl Measured<'_> {
         let ours = self.median(case.name, OURS);
         let outcome = |target: &Target| Outcome {
             target: *target,
-            reached: match (ours, self.against(case, target.against)) {
+            reached: match (ours, self.baseline(case, target.baseline)) {
                 (Some(ours), Some(other)) if other > 0.0 => Some(ours / other),
                 _ => None,
             },
@@ -230,13 +230,13 @@ impl Measured<'_> {
     }
 }
 
-/// What was wanted of Millrace in a case, and what was reached.
+/// Returns the targets of Millrace in a case, with the measured ratios.
 pub fn outcomes(case: &Case, records: &[Record]) -> Vec<Outcome> {
     Measured { records }.outcomes(case)
 }
 
 impl Table {
-    /// Of these records.
+    /// Returns the table of these records.
     pub fn of(records: &[Record]) -> Table {
         let measured = Measured { records };
         let rates = case::all()
@@ -247,8 +247,7 @@ impl Table {
                     .map(move |system| (case, system))
             })
             .map(|(case, system)| measured.row(case, &system));
-        let figures = QUANTITIES
-            .iter()
+        let figures = figure::all()
             .flat_map(|quantity| {
                 measured
                     .systems(quantity.case)
@@ -261,7 +260,7 @@ impl Table {
         }
     }
 
-    /// For people.
+    /// Returns the table as text for a terminal.
     pub fn text(&self, records: &[Record]) -> String {
         let mut out = String::new();
         // Writing to a string does not fail.
@@ -308,7 +307,7 @@ impl Table {
             }
             let value = row
                 .value
-                .map(|value| format!("{} {}", shown(value), row.unit.unwrap_or_default()));
+                .map(|value| format!("{} {}", rounded(value), row.unit.unwrap_or_default()));
             let _ = writeln!(
                 out,
                 "{:<15} {:<12} {:<15} {:>14} {:>7}  {}",
@@ -332,7 +331,7 @@ impl Table {
                 Some(false) => "NOT MET",
                 None => "not measured",
             };
-            let reached = reached.map_or_else(|| "-".to_owned(), shown);
+            let reached = reached.map_or_else(|| "-".to_owned(), rounded);
             let _ = writeln!(out, "  {case:<15} {target:<40} reached {reached:>9}  {verdict}");
         };
         for row in self.rows.iter().filter(|row| row.system == OURS) {
@@ -368,14 +367,14 @@ impl Row {
             notes.push("packets left by the wrong port".to_owned());
         }
         if let Some(share) = self.core_share.filter(|share| *share < 0.95) {
-            notes.push(format!("disturbed: had {:.0} % of its core", share * 100.0));
+            notes.push(format!("disturbed: got {:.0} % of its core", share * 100.0));
         }
         notes.join("; ")
     }
 }
 
-/// Returns a number with about three digits that say something.
-fn shown(value: f64) -> String {
+/// Returns a number with about three significant digits.
+fn rounded(value: f64) -> String {
     if value.abs() >= 100.0 || value == value.trunc() {
         format!("{value:.0}")
     } else {
@@ -451,7 +450,7 @@ mod tests {
                 .unwrap()
                 .met
         };
-        // 8 times the tuned one is enough, 80 times the shipped one too, but it is a third of one flow.
+        // The ratios to Open vSwitch meet their targets; a third of the rate of one flow does not.
         assert_eq!(ours("exact-100k"), Some(false));
         let without: Vec<Record> = records().into_iter().take(4).collect();
         let row = Table::of(&without).rows[0].clone();

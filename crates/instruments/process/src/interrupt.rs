@@ -1,21 +1,21 @@
-//! Ctrl-C: a bench that is stopped must still end its programs and give huge pages back, so the signal only
-//! sets a flag, which every wait looks at.
+//! SIGINT and SIGTERM. An instrument that is interrupted must still end its programs and release huge pages, so the first
+//! signal only sets a flag, which every wait polls.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-static WANTED: AtomicBool = AtomicBool::new(false);
-static WATCH: Once = Once::new();
+static REQUESTED: AtomicBool = AtomicBool::new(false);
+static HANDLER: Once = Once::new();
 
-/// Returns true if SIGINT or SIGTERM came since [`watch`].
-pub fn wanted() -> bool {
-    WANTED.load(Ordering::Relaxed)
+/// Returns true if SIGINT or SIGTERM was received since [`install_handler`].
+pub fn requested() -> bool {
+    REQUESTED.load(Ordering::Relaxed)
 }
 
-/// From now on SIGINT and SIGTERM set the flag; a second one ends the process at once.
-pub fn watch() {
-    WATCH.call_once(|| {
-        // Without a thread or a runtime the signals keep their usual effect.
+/// Makes the first SIGINT or SIGTERM set the flag; the second one ends the process at once.
+pub fn install_handler() {
+    HANDLER.call_once(|| {
+        // If the thread or its runtime cannot be started, the signals keep their default action.
         let spawned = std::thread::Builder::new().name("signals".to_owned()).spawn(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
             if let Ok(runtime) = runtime {
@@ -39,7 +39,7 @@ async fn listen() {
             _ = terminate.recv() => {}
         }
         if first {
-            WANTED.store(true, Ordering::Relaxed);
+            REQUESTED.store(true, Ordering::Relaxed);
         } else {
             std::process::exit(130);
         }

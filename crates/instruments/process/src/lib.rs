@@ -1,11 +1,19 @@
-//! Programs that instruments start: confined to a core, watched until they are ready, and ended by process id.
+//! Programs that instruments start: pinned to a core, watched until they are ready, and ended by process id.
 //!
-//! A program ends with the instrument that started it, however that ends: by return, by Ctrl-C ([`interrupt`]), or by
-//! SIGKILL (the kernel's parent-death signal).
+//! A program ends with the instrument that started it, whether that returns, receives SIGINT ([`interrupt`]), or is killed
+//! (the kernel's parent-death signal).
 
 #![forbid(unsafe_code)]
 
+mod command;
+mod error;
 pub mod interrupt;
-mod program;
+mod port;
+mod running;
+mod threads;
 
-pub use program::*;
+pub use command::{command_line, is_installed, program_path, run_tool, tail, version, wrap};
+pub use error::ProcessError;
+pub use port::free_port;
+pub use running::{Running, pause};
+pub use threads::{ThreadTimes, pin_current_thread, pin_process, resident_memory};

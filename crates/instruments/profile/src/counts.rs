@@ -1,31 +1,31 @@
-//! What the kernel counts of a process, and of the machine: context switches, page faults, processor time.
+//! Counters of the kernel for a process and for the machine: context switches, page faults, processor time.
 
 use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// Counts since a process, or the machine, began; or between two such moments.
+/// Counts since the start of a process or of the machine, or between two moments.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Counts {
-    /// Context switches because a thread waited.
+    /// Voluntary context switches: a thread waited.
     pub voluntary: u64,
-    /// Context switches because somebody else had to run.
+    /// Involuntary context switches: a thread was preempted.
     pub involuntary: u64,
     /// Context switches of the whole machine: hosts, kernel and everything else.
     pub machine: u64,
-    /// Page faults that took no reading.
+    /// Page faults without a read from disk.
     pub minor_faults: u64,
-    /// Page faults that took reading.
+    /// Page faults with a read from disk.
     pub major_faults: u64,
-    /// Processor time of the process, seconds.
+    /// The processor time of the process in seconds.
     pub cpu_s: f64,
 }
 
-/// The kernel's unit of processor time in `/proc` (sysconf(_SC_CLK_TCK)).
+/// The unit of processor time in `/proc`: sysconf(_SC_CLK_TCK).
 const TICKS_PER_SECOND: f64 = 100.0;
 
 impl Counts {
-    /// Of a process now, or of the machine alone.
+    /// Returns the current counts of a process and of the machine; without a process, those of the machine.
     pub fn now(pid: Option<i32>) -> Counts {
         let mut counts = Counts {
             machine: machine(&fs::read_to_string("/proc/stat").unwrap_or_default()),
@@ -49,7 +49,7 @@ impl Counts {
         counts
     }
 
-    /// The difference; a thread that has ended since takes its counts along.
+    /// Returns the difference. The counts of a thread that has ended meanwhile are lost.
     pub fn since(self, earlier: Counts) -> Counts {
         Counts {
             voluntary: self.voluntary.saturating_sub(earlier.voluntary),
@@ -62,7 +62,7 @@ impl Counts {
     }
 }
 
-/// Returns the number after a key at the beginning of a line.
+/// Returns the number after a key at the start of a line.
 fn value(text: &str, key: &str) -> u64 {
     text.lines()
         .find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
@@ -73,9 +73,9 @@ fn machine(stat: &str) -> u64 {
     value(stat, "ctxt ")
 }
 
-/// Minor and major faults, and user and system seconds, from `/proc/PID/stat` (proc(5)).
+/// Returns minor and major page faults, and user and system seconds, from `/proc/PID/stat` (proc(5)).
 fn stat(stat: &str) -> Option<(u64, u64, f64)> {
-    // The second field, the command in parentheses, may itself hold spaces and parentheses.
+    // The second field, the command in parentheses, may contain spaces and parentheses.
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
     let count = |index: usize| fields.get(index)?.parse::<u64>().ok();
     let ticks = count(11)? + count(12)?;

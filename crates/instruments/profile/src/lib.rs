@@ -1,9 +1,9 @@
-//! Where a switch's time goes (E6 of the published experiments): by function and by stage of a packet's way,
-//! context switches and page faults, and the processor's counters where the machine has them.
+//! The time of a switch (E6 of the published experiments): by function and by stage of the packet path, with context
+//! switches, page faults, and the hardware counters of the machine.
 //!
-//! Two windows follow each other: in the first, the kernel and the processor count, which costs nothing; in
-//! the second, `perf` looks 499 times a second at what runs. What a machine does not have is recorded as
-//! not available, never as zero.
+//! A profile has two windows in sequence. In the first, the kernel and the processor count events, which costs
+//! nothing. In the second, `perf` takes 499 samples per second. A counter that the machine does not have is recorded
+//! as not available, never as zero.
 
 #![forbid(unsafe_code)]
 
@@ -29,111 +29,112 @@ pub use text::text;
 use millrace_process::{ProcessError, pause};
 use perf::{Frame, PerfError, Sample};
 
-/// How many functions are kept.
+/// The number of functions that are kept.
 const FUNCTIONS_MAX: usize = 40;
-/// How many different stacks are kept: the flame graph draws no narrower ones.
+/// The number of different stacks that are kept; the flame graph does not draw rarer ones.
 const STACKS_MAX: usize = 600;
 
-/// What to do instead where counters cannot be read.
+/// The note on missing counters.
 const NO_COUNTERS: &str = "the processor's counters are not available here: a virtual machine often has none; \
     `millrace profile --simulate --case NAME` has cache, TLB and branch misses that are simulated";
 
-/// What was found.
+/// The profile of a system.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
-    /// The system.
+    /// The name of the system.
     pub system: String,
-    /// What it was doing: `lan`, `one-rule`, `pid 4711`.
+    /// The load of the system: `lan`, `one-rule`, `pid 4711`.
     pub load: String,
-    /// How long the counters were watched, seconds.
+    /// The duration of the first window in seconds.
     pub seconds: f64,
-    /// Packets that the switch forwarded meanwhile, if it is known.
+    /// The packets that the switch forwarded in the first window, if the number is known.
     pub packets: Option<u64>,
-    /// What the kernel counted.
+    /// The counters of the kernel.
     pub counts: Counts,
-    /// What the processor counted.
+    /// The hardware counters.
     pub counters: Vec<Counter>,
     /// The number of samples.
     pub samples: usize,
-    /// Shares of the samples, in the order of a packet's way.
+    /// The shares of the samples by stage, in the order of the packet path.
     pub stages: Vec<Share>,
     /// The functions with the most samples.
     pub functions: Vec<Function>,
     /// The stacks with the most samples, folded: `caller;callee`.
     pub stacks: Vec<Stack>,
-    /// What is not there, and why.
+    /// Notes on missing parts, with the reasons.
     pub notes: Vec<String>,
-    /// The commands that repeat it.
+    /// The commands that repeat the profile.
     pub commands: Vec<String>,
 }
 
-/// A share of the samples.
+/// The share of a stage in the samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Share {
-    /// Of this stage.
+    /// The name of the stage.
     pub stage: String,
-    /// 0 to 1.
+    /// The share, 0 to 1.
     pub share: f64,
 }
 
-/// A function's own samples, without those of what it calls.
+/// The share of a function in the samples, without the functions that it calls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Function {
-    /// Its name.
+    /// The name of the function.
     pub function: String,
-    /// The file that it is in.
+    /// The path of the program or library.
     pub object: String,
     /// The stage of most of its samples.
     pub stage: String,
-    /// 0 to 1.
+    /// The share, 0 to 1.
     pub share: f64,
 }
 
-/// A stack and how often it was seen.
+/// A stack and the number of its samples.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stack {
-    /// `thread;caller;callee`.
+    /// The frames: `thread;caller;callee`.
     pub frames: String,
-    /// In how many samples.
+    /// The number of samples.
     pub count: u64,
 }
 
-/// Why there is no profile.
+/// The error of a profile.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ProfileError {
-    /// No process has this number.
-    #[error("there is no process {0}: `pidof millraced` says which there are")]
+    /// No process has this identifier.
+    #[error("there is no process {0}: `pidof millraced` prints those of millraced")]
     NoProcess(i32),
-    /// A program fails, or the person at the keyboard wants to stop.
+    /// A program failed, or SIGINT was received.
     #[error(transparent)]
     Process(#[from] ProcessError),
     /// A file cannot be written.
     #[error("{}: {source}", .path.display())]
     Write {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// What is looked at.
+/// The system that is profiled.
 pub struct Target<'a> {
-    /// The system's name.
+    /// The name of the system.
     pub system: &'a str,
-    /// What it is doing.
+    /// The load of the system.
     pub load: &'a str,
-    /// Its process; a switch in the kernel has none, and only the machine's counts are taken.
+    /// The process of the system; `None` for a switch in the kernel, of which only the counts of the machine are
+    /// taken.
     pub pid: Option<i32>,
-    /// How many packets it has forwarded up to now, if that can be asked.
+    /// Returns the number of packets that the system has forwarded, if it is known.
     pub packets: &'a dyn Fn() -> Option<u64>,
 }
 
-/// Watches a process for twice `length`: counters, then samples.
+/// Profiles a system for twice `length`: first counters, then samples.
 ///
 /// # Errors
-/// [`ProfileError`]. Without perf there are no samples, and a note says so.
+/// [`ProfileError`]. Without perf there are no samples, and a note says why.
 pub fn measure(target: &Target<'_>, length: Duration) -> Result<Profile, ProfileError> {
     if let Some(pid) = target.pid
         && !Path::new(&format!("/proc/{pid}/stat")).exists()
@@ -145,7 +146,7 @@ pub fn measure(target: &Target<'_>, length: Duration) -> Result<Profile, Profile
     let counters = match target.pid.map(|pid| perf::counters(pid, length)) {
         Some(Ok(counters)) => counters,
         Some(Err(error)) => {
-            // The process and the machine are watched all the same.
+            // The counters of the kernel are still read over the same window.
             notes.push(error.to_string());
             notes.push(NO_COUNTERS.to_owned());
             pause(length.saturating_sub(start.elapsed()))?;
@@ -177,10 +178,7 @@ pub fn measure(target: &Target<'_>, length: Duration) -> Result<Profile, Profile
             Vec::new()
         }
         None => {
-            notes.push(
-                "it forwards in the kernel, in other programs' time: there is no process to sample"
-                    .to_owned(),
-            );
+            notes.push("it forwards in the kernel: there is no process to sample".to_owned());
             Vec::new()
         }
     };
@@ -206,23 +204,23 @@ pub fn measure(target: &Target<'_>, length: Duration) -> Result<Profile, Profile
 }
 
 impl Profile {
-    /// Something for each million packets.
+    /// Returns a count per million packets; `None` if the number of packets is not known.
     pub fn per_million_packets(&self, count: u64) -> Option<f64> {
         let packets = self.packets.filter(|packets| *packets > 0)?;
         Some(count as f64 * 1e6 / packets as f64)
     }
 
-    /// What a counter says, if the machine has it.
+    /// Returns the value of a hardware counter; `None` if the machine does not have it.
     pub fn counter(&self, event: &str) -> Option<f64> {
         self.counters.iter().find(|counter| counter.event == event)?.value
     }
 
-    /// Cycles for each instruction.
+    /// Returns the cycles per instruction.
     pub fn cycles_per_instruction(&self) -> Option<f64> {
         Some(self.counter("cycles")? / self.counter("instructions").filter(|count| *count > 0.0)?)
     }
 
-    /// Stacks as the tools for flame graphs read them, one a line.
+    /// Returns the stacks in the folded format of flame graph tools, one per line.
     pub fn folded(&self) -> String {
         let line = |stack: &Stack| format!("{} {}\n", stack.frames, stack.count);
         self.stacks.iter().map(line).collect()
@@ -268,8 +266,8 @@ fn functions(samples: &[Sample]) -> Vec<Function> {
     functions
 }
 
-/// Returns true if a frame is of how a thread begins: below the first that is not, nothing tells anything. Where a
-/// stack was deeper than what is kept of it, its outermost frame has no name.
+/// Returns true for a frame of the start of a thread. Such frames are left out up to the first other one. The
+/// outermost frame has no name if the stack was deeper than the part that is kept.
 fn is_start(frame: &Frame) -> bool {
     const STARTS: [&str; 5] = [
         "clone3",
@@ -285,7 +283,7 @@ fn is_start(frame: &Frame) -> bool {
 fn stacks(samples: &[Sample]) -> Vec<Stack> {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for sample in samples {
-        // Semicolons separate, and the last blank is before the count.
+        // The folded format separates frames by semicolons, and the count by the last space.
         let plain = |frame: &Frame| frame.name().replace(';', ":");
         let mut names = vec![sample.thread.replace(';', ":")];
         names.extend(

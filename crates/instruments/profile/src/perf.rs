@@ -1,5 +1,5 @@
-//! What `perf` says: samples with their stacks, and counters. It is foreign text: lines that are neither
-//! are named.
+//! Samples with their stacks, and counters, from `perf`. Every line of its output is checked, and an error names the
+//! line that is wrong.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,14 +8,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use millrace_process::{ProcessError, in_path, tool};
+use millrace_process::{ProcessError, is_installed, run_tool};
 
-/// Samples a second: no divisor of the clock's 250 or 1000, so that what happens with the clock is not
-/// seen more often than the rest.
+/// Samples per second. The number is no divisor of the 250 or 1000 ticks of the clock, as functions that run with the
+/// clock would otherwise be seen too often.
 const FREQUENCY: u32 = 499;
-/// Size of stack that are kept with a sample in bytes; deeper frames are lost.
+/// The size of the stack that is copied with a sample, in bytes; outer frames beyond it are lost.
 const STACK_BYTES: u32 = 8192;
-/// The hardware counters that are asked for.
+/// The hardware counters.
 const EVENTS: [&str; 9] = [
     "cycles",
     "instructions",
@@ -28,57 +28,57 @@ const EVENTS: [&str; 9] = [
     "iTLB-load-misses",
 ];
 
-/// Why perf gives no answer.
+/// The error of `perf`.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PerfError {
-    /// It is not there.
+    /// perf is not installed.
     #[error(
         "perf is not installed. To fix it: apt-get install linux-perf (one of another kernel's version serves)"
     )]
     Missing,
-    /// It fails.
+    /// perf failed.
     #[error(transparent)]
     Process(#[from] ProcessError),
-    /// A line of `perf script` that is none.
+    /// A line of `perf script` is neither a sample nor a frame.
     #[error("perf script, line {line}: {text:?}: expected {expected}")]
     Script {
-        /// Which line, from 1.
+        /// The number of the line, from 1.
         line: usize,
-        /// What it says.
+        /// The line.
         text: String,
-        /// What should be there.
+        /// The expected content.
         expected: &'static str,
     },
-    /// A line of `perf stat -x,` that is none.
+    /// A line of `perf stat -x,` is not a counter.
     #[error("perf stat: {text:?}: expected value,unit,event and more, separated by commas")]
     Stat {
-        /// What it says.
+        /// The line.
         text: String,
     },
 }
 
-/// A function on a stack.
+/// A frame of a stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
-    /// Its name, or [`Frame::UNKNOWN`].
+    /// The name of the function, or [`Frame::UNKNOWN`].
     pub symbol: String,
-    /// The file that it is in.
+    /// The path of the program or library.
     pub object: String,
 }
 
 impl Frame {
-    /// What perf calls a function whose name it does not know.
+    /// The name that perf prints for an unknown function.
     pub const UNKNOWN: &'static str = "[unknown]";
 
-    /// Returns true if it is the kernel's, or a module's.
+    /// Returns true if the function belongs to the kernel or to one of its modules.
     pub fn is_kernel(&self) -> bool {
         self.object.starts_with("[kernel")
             || self.object.starts_with("[guest.kernel")
             || self.object.ends_with(".ko")
     }
 
-    /// The name for people: that of the file stands for one that is not known.
+    /// Returns the name for display: that of the file if the function is unknown.
     pub fn name(&self) -> String {
         let symbol = strip_offset(&self.symbol);
         if symbol == Frame::UNKNOWN {
@@ -90,7 +90,7 @@ impl Frame {
     }
 }
 
-/// `name+0x1f` without what follows the plus.
+/// Returns `name` of `name+0x1f`.
 fn strip_offset(symbol: &str) -> &str {
     match symbol.rsplit_once("+0x") {
         Some((name, offset)) if offset.bytes().all(|byte| byte.is_ascii_hexdigit()) => name,
@@ -98,39 +98,39 @@ fn strip_offset(symbol: &str) -> &str {
     }
 }
 
-/// A moment, and what ran.
+/// A sample: the stack of a thread at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
-    /// The thread's name.
+    /// The name of the thread.
     pub thread: String,
-    /// The innermost function first.
+    /// The frames, the innermost first.
     pub frames: Vec<Frame>,
 }
 
-/// A counter of the processor.
+/// A hardware counter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Counter {
-    /// Its name, as perf calls it.
+    /// The name of the event in perf.
     pub event: String,
-    /// What it counted; `None`: this machine does not have it.
+    /// The count; `None` if the machine does not have the counter.
     pub value: Option<f64>,
 }
 
-/// Whether perf can be asked at all.
+/// Returns an error if perf is not installed.
 ///
 /// # Errors
 /// [`PerfError::Missing`].
 pub fn check() -> Result<(), PerfError> {
-    if in_path("perf") {
+    if is_installed("perf") {
         Ok(())
     } else {
         Err(PerfError::Missing)
     }
 }
 
-/// Returns the commands that take the samples of a process, for a person.
+/// Returns the commands that sample a process, for display.
 pub fn commands(pid: i32, length: Duration, data: &Path) -> [String; 2] {
-    [record(pid, length, data), script(data)].map(|command| millrace_process::shown(&command))
+    [record(pid, length, data), script(data)].map(|command| millrace_process::command_line(&command))
 }
 
 fn record(pid: i32, length: Duration, data: &Path) -> Command {
@@ -144,7 +144,7 @@ fn record(pid: i32, length: Duration, data: &Path) -> Command {
 
 fn script(data: &Path) -> Command {
     let mut command = Command::new("perf");
-    // Without inlined functions: perf asks an external program for each of them, which takes minutes.
+    // Inlined functions are left out: perf starts an external program for each of them, which takes minutes.
     command.args(["script", "--no-inline", "-F", "comm,tid,ip,sym,dso", "-i"]);
     command.arg(data);
     command
@@ -157,8 +157,8 @@ fn script(data: &Path) -> Command {
 pub fn samples(pid: i32, length: Duration, dir: &Path) -> Result<Vec<Sample>, PerfError> {
     check()?;
     let data = dir.join("perf.data");
-    tool(&mut record(pid, length, &data))?;
-    let text = tool(&mut script(&data))?;
+    run_tool(&mut record(pid, length, &data))?;
+    let text = run_tool(&mut script(&data))?;
     parse_script(&text)
 }
 
@@ -169,7 +169,7 @@ pub fn samples(pid: i32, length: Duration, dir: &Path) -> Result<Vec<Sample>, Pe
 pub fn counters(pid: i32, length: Duration) -> Result<Vec<Counter>, PerfError> {
     check()?;
     let mut command = Command::new("perf");
-    // What is counted goes to standard error, unless a file is named: there it is alone.
+    // The counters are written to a file of their own, as standard error may have other text.
     command.args(["stat", "-x", ",", "-o", "/dev/stdout", "-e", &EVENTS.join(",")]);
     command.args([
         "-p",
@@ -178,10 +178,10 @@ pub fn counters(pid: i32, length: Duration) -> Result<Vec<Counter>, PerfError> {
         "sleep",
         &length.as_secs_f64().to_string(),
     ]);
-    parse_stat(&tool(&mut command)?)
+    parse_stat(&run_tool(&mut command)?)
 }
 
-/// Reads what `perf script -F comm,tid,ip,sym,dso` writes.
+/// Parses the output of `perf script -F comm,tid,ip,sym,dso`.
 ///
 /// # Errors
 /// [`PerfError::Script`].
@@ -197,14 +197,14 @@ pub fn parse_script(text: &str) -> Result<Vec<Sample>, PerfError> {
         if line.trim().is_empty() {
             open = false;
         } else if line.starts_with('#') {
-            // The header that perf writes when it is asked for more.
+            // This is a header of perf.
         } else if line.starts_with([' ', '\t']) && open {
             let frame = frame(line).ok_or_else(|| wrong("address, function and (file)"))?;
             if let Some(sample) = samples.last_mut() {
                 sample.frames.push(frame);
             }
         } else {
-            // Names of threads may have blanks; the number does not.
+            // The name of a thread may have spaces; its number does not.
             let (thread, tid) = line
                 .trim()
                 .rsplit_once(char::is_whitespace)
@@ -222,7 +222,7 @@ pub fn parse_script(text: &str) -> Result<Vec<Sample>, PerfError> {
     Ok(samples)
 }
 
-/// `  5fefc name with blanks (/path/of file)`.
+/// Parses `  5fefc name with blanks (/path/of file)`.
 fn frame(line: &str) -> Option<Frame> {
     let (address, rest) = line.trim().split_once(' ')?;
     if address.is_empty() || !address.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -235,7 +235,7 @@ fn frame(line: &str) -> Option<Frame> {
     })
 }
 
-/// Reads what `perf stat -x,` writes: value, unit, event, and more that does not matter here.
+/// Parses the output of `perf stat -x,`: value, unit, event, and fields that are not used.
 ///
 /// # Errors
 /// [`PerfError::Stat`].
@@ -252,7 +252,7 @@ pub fn parse_stat(text: &str) -> Result<Vec<Counter>, PerfError> {
                 fields.get(2).ok_or_else(wrong)?,
             );
             let value = if value.starts_with('<') {
-                // <not supported>, <not counted>
+                // The value is `<not supported>` or `<not counted>`.
                 None
             } else {
                 Some(
@@ -263,7 +263,7 @@ pub fn parse_stat(text: &str) -> Result<Vec<Counter>, PerfError> {
                         .ok_or_else(wrong)?,
                 )
             };
-            // cycles:u, where only the program's own are counted
+            // The suffix in `cycles:u` means that only user mode is counted.
             let event = event.split(':').next().unwrap_or_default().to_owned();
             Ok(Counter { event, value })
         })

@@ -1,52 +1,52 @@
-//! Which stage of a packet's way a sample is of, from the names of its functions.
+//! Maps a sample to a stage of the packet path, by the names of its functions.
 //!
-//! From the innermost function outwards, the first whose name we know decides: a `sendto` below
-//! `tx_burst` is transmitting (in the kernel), and a `memcpy` below `rx_burst` is receiving. The kernel's
-//! functions decide nothing if one of the program's around them does.
+//! The frames are searched from the innermost function outwards, and the first known name determines the stage: a
+//! `sendto` below `tx_burst` is transmission (in the kernel), and a `memcpy` below `rx_burst` is reception. Functions
+//! of the kernel determine the stage only if no function of the program does.
 
 use std::fmt;
 
 use super::perf::Frame;
 
-/// A stage.
+/// A stage of the packet path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Stage {
-    /// Packets come from a device.
+    /// Reception from a device.
     Receive,
-    /// The same, in the kernel.
+    /// Reception, in the kernel.
     ReceiveKernel,
-    /// Their headers become keys.
+    /// Extraction of the flow key from headers.
     Parse,
-    /// A cache of flows that were seen.
+    /// Lookup in a cache of flows.
     LookupCache,
-    /// A table of exact entries.
+    /// Lookup in a table of exact entries.
     LookupHash,
-    /// A few entries, compared one by one.
+    /// Lookup by comparison with a few entries.
     LookupDirect,
-    /// The longest prefix.
+    /// Lookup of the longest prefix.
     LookupPrefix,
-    /// Entries of mixed masks.
+    /// Lookup among entries with different masks.
     LookupTuples,
-    /// A table; the name does not say of which kind.
+    /// Lookup of an unknown kind.
     Lookup,
-    /// The loop over a burst, with what was compiled into it: keys made of headers, entries applied.
+    /// The loop over a burst, with the functions that are inlined into it: key extraction and actions.
     Burst,
-    /// Entries are applied.
+    /// Execution of actions.
     Actions,
-    /// Packets go to a device.
+    /// Transmission to a device.
     Transmit,
-    /// The same, in the kernel; there, a packet may go all the way to the host that receives it.
+    /// Transmission, in the kernel, where a packet may go all the way to the receiving host.
     TransmitKernel,
-    /// Going round without a packet.
+    /// Polling without packets.
     Poll,
-    /// Everything that is not about packets.
+    /// The control plane.
     Control,
-    /// The kernel, on nobody's behalf that we know.
+    /// The kernel, without a known caller.
     Kernel,
-    /// A program without names.
+    /// A program without symbols.
     Unnamed,
-    /// None of these.
+    /// None of the other stages.
     Other,
 }
 
@@ -75,7 +75,7 @@ impl fmt::Display for Stage {
     }
 }
 
-/// Parts of names, the more telling ones first: Millrace, then Open vSwitch, then DPDK.
+/// Parts of function names, the more specific ones first: Millrace, then Open vSwitch, then DPDK.
 const NAMES: &[(&str, Stage)] = &[
     ("rx_burst", Stage::Receive),
     ("tx_burst", Stage::Transmit),
@@ -104,7 +104,7 @@ const NAMES: &[(&str, Stage)] = &[
     ("millraced::", Stage::Control),
     ("tokio::", Stage::Control),
     ("hyper::", Stage::Control),
-    // Open vSwitch.
+    // The functions of Open vSwitch.
     ("miniflow_extract", Stage::Parse),
     ("mfex_", Stage::Parse),
     ("emc_", Stage::LookupCache),
@@ -132,7 +132,7 @@ const NAMES: &[(&str, Stage)] = &[
     ("xlate_", Stage::Control),
     ("poll_block", Stage::Control),
     ("bridge_run", Stage::Control),
-    // System calls tell the direction where the program's own names are not there.
+    // System calls show the direction if the program has no symbols.
     ("recvmmsg", Stage::Receive),
     ("recvmsg", Stage::Receive),
     ("sendmmsg", Stage::Transmit),
@@ -141,13 +141,13 @@ const NAMES: &[(&str, Stage)] = &[
     ("packet_rcv", Stage::Kernel),
 ];
 
-/// Drivers without names, by file: in the cases of the bench, one only receives and the other only sends.
+/// Drivers without symbols, by file: in the cases of the bench, one only receives and the other only transmits.
 const DRIVERS: [(&str, Stage); 2] = [
     ("librte_net_pcap", Stage::Receive),
     ("librte_net_null", Stage::Transmit),
 ];
 
-/// The stage of a sample whose innermost frame comes first.
+/// Returns the stage of a sample whose innermost frame comes first.
 pub(super) fn stage(frames: &[Frame]) -> Stage {
     let known = |frame: &Frame| {
         NAMES
@@ -173,7 +173,7 @@ pub(super) fn stage(frames: &[Frame]) -> Stage {
     match innermost {
         Some(frame) if frame.is_kernel() => Stage::Kernel,
         Some(frame) if frame.symbol == Frame::UNKNOWN => Stage::Unnamed,
-        // The loop of a worker is compiled into the thread's first function.
+        // The loop of a worker is inlined into the first function of its thread.
         Some(frame) if frame.symbol.contains("__rust_begin_short_backtrace") => Stage::Poll,
         _ => Stage::Other,
     }

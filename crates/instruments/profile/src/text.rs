@@ -1,13 +1,13 @@
-//! Profiles for people.
+//! Profiles as text for a terminal.
 
 use std::fmt::Write as _;
 
 use super::Profile;
 
-/// How many functions a person is shown.
+/// The number of functions that are shown.
 const FUNCTIONS_SHOWN: usize = 12;
 
-/// Returns a table of all, then stages and functions of each.
+/// Returns a table of all profiles, then the stages and functions of each.
 pub fn text(profiles: &[Profile]) -> String {
     let mut out = String::new();
     // Writing to a string does not fail.
@@ -47,7 +47,7 @@ pub fn text(profiles: &[Profile]) -> String {
             let _ = writeln!(out, "  {:>5.1} %  {}", share.share * 100.0, share.stage);
         }
         if !profile.functions.is_empty() {
-            out.push_str("  functions, without what they call:\n");
+            out.push_str("  functions, without their callees:\n");
         }
         for function in profile.functions.iter().take(FUNCTIONS_SHOWN) {
             let _ = writeln!(

@@ -1,25 +1,9 @@
-//! The page's few kinds of element. Everything that comes from records is escaped here, and nowhere else.
+//! The elements of the page. All text is escaped here.
 
 use std::fmt::Write as _;
 
+pub use super::escape::escape;
 use super::plot::Plot;
-
-/// For text and for values in double quotes.
-pub fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            // Not allowed in XML, which the plots are when they become files.
-            c if c.is_control() && c != '\n' && c != '\t' => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out
-}
 
 /// A cell of a table.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,9 +12,9 @@ pub enum Cell {
     Head(String),
     /// Left-aligned text.
     Text(String),
-    /// Right-aligned.
+    /// A right-aligned number.
     Number(String),
-    /// Whether it was reached; `None`: not measured.
+    /// True if a target is met; `None` if it was not measured.
     Verdict(Option<bool>),
 }
 
@@ -45,12 +29,12 @@ impl Cell {
         Cell::Text(text.into())
     }
 
-    /// Returns a number, or a dash.
+    /// Returns a cell with a number; a dash for `None`.
     pub fn number(value: Option<f64>) -> Cell {
         Cell::Number(value.map_or_else(|| "–".to_owned(), super::plot::number))
     }
 
-    /// Returns a share from 0 to 1, in percent.
+    /// Returns a cell with a share from 0 to 1 in percent; a dash for `None`.
     pub fn percent(share: Option<f64>) -> Cell {
         Cell::Number(share.map_or_else(
             || "–".to_owned(),
@@ -60,7 +44,7 @@ impl Cell {
 
     fn html(&self) -> String {
         match self {
-            // Names are not broken; sentences are.
+            // Only names of several words may be broken into lines.
             Cell::Head(text) if text.contains(' ') => {
                 format!("<th scope=\"row\" class=\"words\">{}</th>", escape(text))
             }
@@ -72,12 +56,12 @@ impl Cell {
     }
 }
 
-/// Text of records, in which `NOT MET` looks as it does in a table.
+/// Returns text with `NOT MET` marked up as in a table.
 pub fn with_verdicts(text: &str) -> String {
     escape(text).replace("NOT MET", verdict(Some(false)))
 }
 
-/// In words, so that its colour is not needed.
+/// Returns a verdict as a word, so that it does not depend on its colour.
 pub fn verdict(met: Option<bool>) -> &'static str {
     match met {
         Some(true) => "<strong class=\"good\">met</strong>",
@@ -86,8 +70,8 @@ pub fn verdict(met: Option<bool>) -> &'static str {
     }
 }
 
-/// A table that can be scrolled sideways where it is wider than the screen. A heading that begins with `#` is
-/// of numbers. A row with something that was not reached stands out.
+/// Returns a table that scrolls horizontally on a narrow screen. A heading that begins with `#` is right-aligned for
+/// numbers. A row with a missed target is highlighted.
 pub fn table(caption: &str, headings: &[&str], rows: &[Vec<Cell>]) -> String {
     let mut out = format!(
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\">\n<table>\n<caption>{0}</caption>\n<thead><tr>",
@@ -111,7 +95,7 @@ pub fn table(caption: &str, headings: &[&str], rows: &[Vec<Cell>]) -> String {
     out
 }
 
-/// A plot; what it is drawn from stands beside it, as a table.
+/// Returns a plot with a caption, and with a table of its figures that can be unfolded.
 pub fn figure(plot: &Plot, caption: &str, table: &str) -> String {
     format!(
         "<figure id=\"{id}\">\n<div class=\"plot\">\n{}</div>\n<figcaption>{} <a href=\"{id}.png\" class=\"soft\">PNG</a></figcaption>\n</figure>\n{}",
@@ -126,7 +110,7 @@ pub fn figure(plot: &Plot, caption: &str, table: &str) -> String {
     )
 }
 
-/// Something that is shown when it is asked for.
+/// Returns an element that can be unfolded.
 pub fn details(summary: &str, inner: &str) -> String {
     format!(
         "<details>\n<summary>{}</summary>\n{inner}</details>\n",
@@ -134,7 +118,7 @@ pub fn details(summary: &str, inner: &str) -> String {
     )
 }
 
-/// Commands as a person types them.
+/// Returns command lines.
 pub fn commands<S: AsRef<str>>(lines: &[S]) -> String {
     let lines: Vec<String> = lines.iter().map(|line| escape(line.as_ref())).collect();
     format!("<pre tabindex=\"0\"><code>{}</code></pre>\n", lines.join("\n"))

@@ -1,20 +1,20 @@
-//! The page: the findings first, then how they were measured.
+//! The page: findings first, then the sections.
 
 use crate::html::{details, escape, paragraph, with_verdicts};
 use crate::plot::{Paint, Plot};
 
-/// A part of the page.
+/// A section of the page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Section {
     /// The anchor, unique on the page.
     pub id: String,
-    /// The heading. Sections that are called `KIND: RUN` share a line of the contents.
+    /// The heading. Sections with headings `KIND: RUN` of one kind share a line of the contents.
     pub title: String,
-    /// The finding, in a sentence for the top of the page.
+    /// The finding: a sentence for the top of the page.
     pub lead: Option<String>,
     /// The body, as HTML.
     pub html: String,
-    /// The plots in the body, which also become files.
+    /// The plots of the body, which also become files.
     pub plots: Vec<Plot>,
 }
 
@@ -25,13 +25,13 @@ pub struct Document<'a> {
     pub title: &'a str,
     /// Remarks on the records, such as lines that cannot be read.
     pub remarks: &'a [String],
-    /// The last paragraph: how the page was made, and how to read it.
+    /// The last paragraph: the origin of the page, and how to read it.
     pub footer: &'a str,
 }
 
-/// A page and its plots.
+/// A page with its plots.
 pub struct Page {
-    /// The whole document.
+    /// The HTML document.
     pub html: String,
     /// The plots of all sections.
     pub plots: Vec<Plot>,
@@ -88,7 +88,7 @@ pub fn page(document: &Document<'_>, sections: Vec<Section>) -> Page {
     Page { html, plots }
 }
 
-/// Links to all sections; those of one kind, `KIND: RUN`, share a line.
+/// Returns links to all sections. Sections of one kind, `KIND: RUN`, share a line.
 fn contents(sections: &[Section]) -> String {
     let mut kinds: Vec<(&str, Vec<(&str, &Section)>)> = Vec::new();
     for section in sections {
@@ -116,7 +116,7 @@ fn contents(sections: &[Section]) -> String {
     kinds.into_iter().map(item).collect()
 }
 
-/// Returns the colours, light and dark.
+/// Returns the style sheet of the colours, light and dark.
 fn colours() -> String {
     let set = |shade: fn(Paint) -> &'static str| -> String {
         Paint::all()

@@ -1,4 +1,4 @@
-//! Plots as PNG files, for places that take no SVG: slides, mail, issue trackers.
+//! Plots as PNG files, for programs without SVG: slides, mail, issue trackers.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use resvg::usvg::{Options, Tree, fontdb};
 
 use super::plot::Plot;
 
-/// Pixels for each unit of a plot.
-const SCALE: f32 = 2.0;
-/// Families that are tried for `sans-serif`, in this order: what Debian, Fedora, macOS and Windows have.
+/// The usual number of pixels for each unit of a plot.
+pub const SCALE: f32 = 2.0;
+/// The font families that are tried for `sans-serif`, in this order: those of Debian, Fedora, macOS and Windows.
 const FAMILIES: [&str; 6] = [
     "DejaVu Sans",
     "Liberation Sans",
@@ -19,13 +19,13 @@ const FAMILIES: [&str; 6] = [
     "FreeSans",
 ];
 
-/// Draws plots into pixels, with a font of this machine.
+/// Renders plots with a font of this machine.
 pub struct Painter {
     fonts: Arc<fontdb::Database>,
 }
 
 impl Painter {
-    /// `None` if this machine has no font: a plot without its numbers would be of no use.
+    /// Returns a painter; `None` if this machine has no font, as a plot without its numbers would be useless.
     pub fn new() -> Option<Painter> {
         let mut fonts = fontdb::Database::new();
         fonts.load_system_fonts();
@@ -45,17 +45,18 @@ impl Painter {
         })
     }
 
-    /// Returns the bytes of the file; `None` if the plot cannot be drawn.
-    pub fn png(&self, plot: &Plot) -> Option<Vec<u8>> {
+    /// Returns the content of the PNG file with `scale` pixels for each unit of the plot; `None` if the plot cannot be
+    /// rendered.
+    pub fn png(&self, plot: &Plot, scale: f32) -> Option<Vec<u8>> {
         let options = Options {
             fontdb: Arc::clone(&self.fonts),
             ..Options::default()
         };
         let tree = Tree::from_str(&plot.file(), &options).ok()?;
         let (width, height) = plot.file_size();
-        let pixels = |units: f64| (units * f64::from(SCALE)).ceil() as u32;
+        let pixels = |units: f64| (units * f64::from(scale)).ceil() as u32;
         let mut pixmap = Pixmap::new(pixels(width), pixels(height))?;
-        resvg::render(&tree, Transform::from_scale(SCALE, SCALE), &mut pixmap.as_mut());
+        resvg::render(&tree, Transform::from_scale(scale, scale), &mut pixmap.as_mut());
         pixmap.encode_png().ok()
     }
 }
@@ -74,11 +75,11 @@ mod tests {
             note: String::new(),
         };
         let plot = boxes("p", "p", "Mpps", &[row]);
-        // The painter without fonts draws everything but text.
+        // A painter without fonts renders everything but text.
         let painter = Painter {
             fonts: Arc::new(fontdb::Database::new()),
         };
-        let png = painter.png(&plot).unwrap();
+        let png = painter.png(&plot, SCALE).unwrap();
         assert_eq!(&png[1..4], b"PNG");
         let size = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().unwrap());
         assert_eq!(f64::from(size(16)), plot.file_size().0 * 2.0);

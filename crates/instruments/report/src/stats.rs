@@ -1,21 +1,21 @@
-//! What many measurements of one thing say: the middle, and how far they spread.
+//! The summary of many measurements: median and spread.
 
 use serde::{Deserialize, Serialize};
 
 /// A summary of measurements. Quartiles are by linear interpolation between the closest ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// How many measurements.
+    /// The number of measurements.
     pub len: usize,
-    /// The least.
+    /// The minimum.
     pub min: f64,
-    /// A quarter is below.
+    /// The lower quartile.
     pub q1: f64,
-    /// Half is below.
+    /// The median.
     pub median: f64,
-    /// Three quarters are below.
+    /// The upper quartile.
     pub q3: f64,
-    /// The greatest.
+    /// The maximum.
     pub max: f64,
     /// The mean.
     pub mean: f64,
@@ -24,7 +24,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of these; `None` if there is none. Values that are not numbers are left out.
+    /// Returns the summary of the finite values; `None` if there is none.
     pub fn of(values: &[f64]) -> Option<Summary> {
         let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
@@ -44,7 +44,7 @@ impl Summary {
         })
     }
 
-    /// Returns the half of the range around the median, in percent of it: what a table prints after the plus-minus.
+    /// Returns half of the range in percent of the median, which a table prints after the plus-minus sign.
     pub fn spread_percent(&self) -> f64 {
         if self.median == 0.0 {
             0.0
@@ -54,15 +54,15 @@ impl Summary {
     }
 }
 
-/// The value that a share `q` (0 to 1) of `sorted` is below; 0 if there is none.
+/// Returns the value below which a share `q` (0 to 1) of `sorted` lies; 0 if there is none.
 pub fn quantile(sorted: &[f64], q: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else {
         return 0.0;
     };
-    let place = q.clamp(0.0, 1.0) * last as f64;
-    let (low, high) = (place.floor() as usize, place.ceil() as usize);
+    let position = q.clamp(0.0, 1.0) * last as f64;
+    let (low, high) = (position.floor() as usize, position.ceil() as usize);
     let (below, above) = (sorted[low.min(last)], sorted[high.min(last)]);
-    below + (above - below) * (place - place.floor())
+    below + (above - below) * (position - position.floor())
 }
 
 #[cfg(test)]
@@ -76,7 +76,7 @@ mod tests {
             (summary.min, summary.q1, summary.median, summary.q3, summary.max),
             (1.0, 2.0, 3.0, 4.0, 5.0)
         );
-        // Standard deviation of a sample of 1..5 is sqrt(2.5).
+        // The standard deviation of the sample 1 to 5 is sqrt(2.5).
         assert!((summary.cv - 2.5_f64.sqrt() / 3.0).abs() < 1e-12);
         assert!((summary.spread_percent() - 66.666).abs() < 0.01);
     }

@@ -1,8 +1,16 @@
-//! The experiments, one folder each.
+//! The experiments, one folder each. A folder has the same files, as far as the experiment needs them:
 //!
-//! A folder has the same few files, as far as the experiment needs them: `mod.rs` (what is measured, and the run),
-//! `cli.rs` (arguments of its own), `site.rs` (the test bed), `section.rs` (its part of the report). Cases and bounds are
-//! data in [`crate::case`] and [`crate::figure`]; records are lines of [`crate::record`].
+//! | file | content |
+//! | --- | --- |
+//! | `mod.rs` | what is measured, and the run |
+//! | `cli.rs` | arguments of its own |
+//! | `quantities.rs` | the quantities and their bounds, which [`crate::figure::all`] lists |
+//! | `record.rs` | the records of its own, each a variant of [`crate::record::Record`] |
+//! | `error.rs` | the errors of its own |
+//! | `test_bed.rs` | hosts, links and switches around the system under test |
+//! | `section.rs` | its section of the report |
+//!
+//! The README of the crate lists the steps to add an experiment.
 
 pub mod bridge;
 pub mod chain;

@@ -1,33 +1,33 @@
-//! A switch that is fed from a generator, flat out: for workloads whose packets do not fit into the pool of a
-//! system that would replay them.
+//! A switch that a generator feeds at full rate: for workloads whose packets do not fit into the pool of a system that
+//! would replay them.
 //!
-//! A [`Feed`] is a [`Forwarding`]: an experiment measures it as it measures a switch that replays a file. Rates are
-//! what the generator got back, by sink; so they are no higher than what one core can send, receive and check, which
-//! testpmd in the switch's place shows.
+//! A [`Feed`] is a [`Forwarding`], so that an experiment measures it like a switch that replays a file. Its rates are
+//! those of the packets that return to the generator, by sink. They are limited by what one core can send, receive and
+//! check; the rate of testpmd in place of the switch shows that limit.
 
 use std::time::Duration;
 
-use super::{Generator, Share, socket, wired};
-use crate::peer::{Forwarding, Installation, Load, Peer, PeerError, Site};
-use millrace_process::confine;
+use super::{Generator, Scheduling, socket, wired};
+use crate::peer::{Forwarding, Installation, Load, Peer, PeerError, Resources};
+use millrace_process::pin_process;
 
-/// A switch and what feeds it; dropping it ends both.
+/// A switch and its generator. Dropping the value ends both.
 pub struct Feed {
     generator: Generator,
     running: Box<dyn Forwarding>,
 }
 
 impl Feed {
-    /// Starts a switch with flow entries as [`Peer::start`] does, wires it to a generator, and lets the packets
-    /// of `load` come flat out. The generator runs on [`Site::control_core`].
+    /// Starts a switch with flow entries as [`Peer::start`] does, connects a generator to it, and sends the packets of
+    /// `load` at full rate. The generator runs on [`Resources::control_core`].
     ///
     /// # Errors
-    /// As [`Peer::start`] and [`Generator::start`].
-    pub fn start(peer: &dyn Peer, site: &Site, load: &Load) -> Result<Feed, PeerError> {
-        let wired = wired(load, socket(&site.dir));
-        let running = peer.start(site, &wired)?;
-        confine(running.pid(), site.control_core);
-        let generator = Generator::start(site, &wired, peer, Share::Usual)?;
+    /// The errors of [`Peer::start`] and [`Generator::start`].
+    pub fn start(peer: &dyn Peer, resources: &Resources, load: &Load) -> Result<Feed, PeerError> {
+        let wired = wired(load, socket(&resources.dir));
+        let running = peer.start(resources, &wired)?;
+        pin_process(running.pid(), resources.control_core);
+        let generator = Generator::start(resources, &wired, peer, Scheduling::Normal)?;
         Ok(Feed { generator, running })
     }
 }

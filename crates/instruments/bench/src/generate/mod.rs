@@ -1,12 +1,18 @@
-//! `millrace-generator` beside a switch: packets go over memif to the switch's port 1, and come back from its
-//! sinks, port 2 and 3. The generator is a process of its own, told what to do by lines on its standard input.
+//! `millrace-generator` beside a switch. The generator is a process of its own, controlled by lines on its standard
+//! input.
 //!
-//! The switch has the server's end of each memif (its [`Load::memif`] is the socket) and stays up; a
-//! generator comes and goes.
+//! ```text
+//!              +--------- memif: port 1 -------->  +--------+
+//!  generator --+                                   | switch |
+//!              +<-------- memif: ports 2, 3 -----  +--------+
+//! ```
 //!
-//! On a machine of two cores the generator shares its core with the switch's control plane. It is alone there
-//! as long as nobody talks to the switch; where somebody does ([`updates`]) it has precedence over all, and
-//! sleeps regularly, in quiet and in busy runs alike.
+//! The switch has the server end of each memif ([`Load::memif`] is the socket) and keeps running while generators are
+//! started and ended.
+//!
+//! On two cores the generator shares a core with the control plane of the switch. It has the core to itself as long as
+//! the control plane is idle. Where the control plane works ([`crate::experiments::updates`]), the generator has
+//! real-time priority and sleeps regularly, with and without load on the control plane.
 
 pub mod feed;
 pub mod report;
@@ -18,59 +24,59 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::peer::{Load, Peer, PeerError, Site};
+use crate::peer::{Load, Peer, PeerError, Resources};
 use crate::workload::Sink;
-use millrace_process::{ProcessError, Running, beside, in_path, shown, tool};
+use millrace_process::{ProcessError, Running, command_line, is_installed, program_path, run_tool};
 pub use report::{Counters, End, Latency, Report};
 
-/// How long the generator may take to read its packets and open its devices, and links to come up.
+/// The time limit for the generator to read its packets, to open its devices, and for links to come up.
 const START: Duration = Duration::from_secs(60);
-/// How long after its end a run may take to be reported: the last packets, and a machine that is busy.
+/// The time limit for the report after the end of a run: for the last packets, and for a busy machine.
 const END: Duration = Duration::from_secs(15);
-/// The real-time priority of a generator that has precedence: above everything usual, below the kernel's.
+/// The real-time priority of the generator: above normal processes, below the threads of the kernel.
 const PRIORITY: &str = "10";
 
-/// What a generator takes of huge pages, MiB: its pool and EAL.
+/// The huge pages of a generator in MiB: its pool and EAL.
 const GENERATOR_MIB: u64 = 160;
 
-/// The thread of the generator that polls.
+/// The name of the thread of the generator that polls.
 const LOOP: &str = "generator";
 
-/// How the generator shares its core.
+/// The scheduling of the generator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Share {
-    /// As any program of the bench: precise where nobody else wants the core.
-    Usual,
-    /// First in line, and asleep for a part of the time whether somebody else wants the core or not.
-    Ahead {
-        /// How often it sleeps, microseconds.
+pub enum Scheduling {
+    /// As for the other programs of the bench: precise where nothing else needs the core.
+    Normal,
+    /// SCHED_FIFO (sched(7)), with regular sleeps, whether another thread needs the core or not.
+    Fifo {
+        /// The period of the sleeps in microseconds.
         every_us: u32,
-        /// For how long, microseconds.
+        /// The duration of a sleep in microseconds.
         for_us: u32,
     },
 }
 
-/// How a generator is wired to a switch.
+/// The links between a generator and a switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wiring {
-    /// It sends into port 1, and receives from the sinks.
+    /// The generator sends into port 1, and receives from the sinks.
     OneWay,
-    /// It sends into any port of the three, and receives from all of them.
+    /// The generator sends into any of the three ports, and receives from all of them.
     EveryPort,
 }
 
-/// Some of the packets, and where they are sent.
+/// A range of the packets, and the port into which they are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Portion {
-    /// The port, from 1. With [`Wiring::OneWay`] there is no other than 1.
+pub struct PacketRange {
+    /// The number of the port, from 1. With [`Wiring::OneWay`] only 1 is possible.
     pub port: u32,
-    /// The place of the first packet in the file, from 0.
+    /// The index of the first packet in the file, from 0.
     pub first: usize,
-    /// How many packets.
+    /// The number of packets.
     pub len: usize,
 }
 
-/// A generator that is connected to a switch; dropping it ends it.
+/// A generator that is connected to a switch. Dropping the value ends it.
 #[derive(Debug)]
 pub struct Generator {
     running: Running,
@@ -78,26 +84,26 @@ pub struct Generator {
     seen: usize,
 }
 
-/// Where the generator is: named by `MILLRACE_GENERATOR`, or beside this program, or one folder up (examples,
-/// tests).
+/// Returns the path of the generator: the value of `MILLRACE_GENERATOR`, or beside this program, or one folder up
+/// (examples, tests).
 pub fn program() -> PathBuf {
-    beside("millrace-generator", "MILLRACE_GENERATOR")
+    program_path("millrace-generator", "MILLRACE_GENERATOR")
 }
 
-/// Returns the devargs of the generator's end of the memif of a switch's port.
-fn memif(device: u32, port: u32, socket: &Path, share: Share) -> String {
-    // The client decides how many packets a ring holds: 2^10, unless the generator is away for a part of the
-    // time and packets have to wait.
-    let size = if share == Share::Usual { 10 } else { 12 };
+/// Returns the devargs of the generator's end of the memif of a port.
+fn memif(device: u32, port: u32, socket: &Path, scheduling: Scheduling) -> String {
+    // The client determines the size of the rings: 2^10 packets, and 2^12 if the generator sleeps and packets have to
+    // be queued.
+    let size = if scheduling == Scheduling::Normal { 10 } else { 12 };
     format!(
         "net_memif{device},role=client,id={port},socket={},socket-abstract=no,rsize={size}",
         socket.display()
     )
 }
 
-/// Gives the poll loop precedence on its core. Not the whole process: while it starts, its threads wait for
-/// each other.
-fn first_in_line(pid: u32) -> Result<(), ProcessError> {
+/// Gives the polling thread real-time priority. The other threads keep theirs, as they wait for each other at the
+/// start.
+fn set_fifo_priority(pid: u32) -> Result<(), ProcessError> {
     let tasks = PathBuf::from(format!("/proc/{pid}/task"));
     let entries = fs::read_dir(&tasks).map_err(ProcessError::file(&tasks))?;
     for task in entries.flatten() {
@@ -105,19 +111,19 @@ fn first_in_line(pid: u32) -> Result<(), ProcessError> {
         if name.trim() == LOOP {
             let mut command = Command::new("chrt");
             command.args(["--fifo", "--pid", PRIORITY]).arg(task.file_name());
-            tool(&mut command)?;
+            run_tool(&mut command)?;
         }
     }
     Ok(())
 }
 
-/// Returns the socket of a switch in this directory.
+/// Returns the path of the memif socket of a switch in this directory.
 pub fn socket(dir: &Path) -> PathBuf {
     dir.join("memif.sock")
 }
 
-/// The load of a switch whose packets are in a generator's memory and come by this socket: it needs buffers for those under
-/// way only.
+/// Returns the load of a switch whose packets come from a generator over this socket: it needs buffers only for the
+/// packets in transit.
 fn wired(load: &Load, socket: PathBuf) -> Load {
     Load {
         packets_len: 0,
@@ -126,7 +132,7 @@ fn wired(load: &Load, socket: PathBuf) -> Load {
     }
 }
 
-/// What a switch with such a load takes of huge pages, together with its generator, MiB.
+/// Returns the huge pages that a switch with this load and its generator need, in MiB.
 pub(crate) fn memory_mib(peer: &dyn Peer, load: &Load) -> u64 {
     let under_way = Load {
         packets_len: 0,
@@ -136,32 +142,37 @@ pub(crate) fn memory_mib(peer: &dyn Peer, load: &Load) -> u64 {
 }
 
 impl Generator {
-    /// Starts one beside a switch that is up, for the packets of `load`, wired one way, and waits for its links.
-    /// Of the sinks it has those that the switch has: testpmd has one.
+    /// Starts a generator for the packets of `load` beside a running switch, with [`Wiring::OneWay`], and waits for
+    /// its links. It is connected to the sinks that the switch has: testpmd has one.
     ///
     /// # Errors
-    /// It is not installed, or does not start, or the switch does not answer.
-    pub fn start(site: &Site, load: &Load, peer: &dyn Peer, share: Share) -> Result<Generator, PeerError> {
-        Generator::start_wired(site, load, peer, share, Wiring::OneWay)
-    }
-
-    /// As [`Generator::start`], wired as said.
-    ///
-    /// # Errors
-    /// As [`Generator::start`].
-    pub fn start_wired(
-        site: &Site,
+    /// The generator is not installed or does not start, or the switch does not accept its links.
+    pub fn start(
+        resources: &Resources,
         load: &Load,
         peer: &dyn Peer,
-        share: Share,
+        scheduling: Scheduling,
+    ) -> Result<Generator, PeerError> {
+        Generator::start_wired(resources, load, peer, scheduling, Wiring::OneWay)
+    }
+
+    /// As [`Generator::start`], with the given wiring.
+    ///
+    /// # Errors
+    /// The errors of [`Generator::start`].
+    pub fn start_wired(
+        resources: &Resources,
+        load: &Load,
+        peer: &dyn Peer,
+        scheduling: Scheduling,
         wiring: Wiring,
     ) -> Result<Generator, PeerError> {
         let program = program();
-        if !in_path(&program.to_string_lossy()) {
+        if !is_installed(&program.to_string_lossy()) {
             return Err(PeerError::Unsuited {
                 system: "millrace-generator",
                 reason: format!(
-                    "it is not at {}. To fix it: cargo build --release -p millrace-generator",
+                    "it does not exist at {}. To fix it: cargo build --release -p millrace-generator",
                     program.display()
                 ),
             });
@@ -169,66 +180,66 @@ impl Generator {
         let (Some(socket), Some(packets)) = (&load.memif, load.ingress.first()) else {
             return Err(PeerError::Unsuited {
                 system: peer.name(),
-                reason: "it is not wired to a generator".to_owned(),
+                reason: "its load has no memif for the generator".to_owned(),
             });
         };
         let mut command = Command::new(&program);
-        if let Share::Ahead { every_us, for_us } = share {
+        if let Scheduling::Fifo { every_us, for_us } = scheduling {
             command.arg("--sleep").arg(format!("{every_us},{for_us}"));
-            // A sleep is no absence; what is longer than two of them is.
+            // Only a gap longer than two sleeps counts as an absence.
             command.arg("--absence-us").arg((2 * for_us + 30).to_string());
         }
-        command.args(["--core", &site.control_core.to_string()]);
-        command.arg("--tx").arg(memif(0, 1, socket, share));
+        command.args(["--core", &resources.control_core.to_string()]);
+        command.arg("--tx").arg(memif(0, 1, socket, scheduling));
         let sinks = if peer.applies_rules() {
             &Sink::ALL[..]
         } else {
             &Sink::ALL[..1]
         };
         if wiring == Wiring::EveryPort {
-            command.arg("--rx").arg(memif(0, 1, socket, share));
+            command.arg("--rx").arg(memif(0, 1, socket, scheduling));
         }
         for (device, sink) in (1..).zip(sinks) {
-            let memif = memif(device, sink.port(), socket, share);
+            let memif = memif(device, sink.port(), socket, scheduling);
             command.arg("--rx").arg(&memif);
             if wiring == Wiring::EveryPort {
                 command.arg("--tx").arg(&memif);
             }
         }
         if peer.sends_by_thread() {
-            // On a machine of two cores: the thread that forwards, and the one that does everything else.
+            // On two cores these are the thread that forwards, and the one that does everything else.
             command.args(["--rx-queues", "2"]);
         }
         command.arg("--packets").arg(packets);
         command.args(["--interval", "0", "--log", "error"]);
-        if site.huge_pages_mib == 0 {
+        if resources.huge_pages_mib == 0 {
             command.args(["--huge-pages", "off"]);
         }
-        let log = site.dir.join("generator.log");
-        let running = Running::start("millrace-generator", &command, site.nice, &log)?;
+        let log = resources.dir.join("generator.log");
+        let running = Running::start("millrace-generator", &command, resources.nice, &log)?;
         let mut generator = Generator {
             running,
-            command: shown(&command),
+            command: command_line(&command),
             seen: 0,
         };
         while !matches!(generator.next("its links", START)?, Report::Link { up: true }) {}
-        if let Share::Ahead { .. } = share {
-            first_in_line(generator.running.pid())?;
+        if let Scheduling::Fifo { .. } = scheduling {
+            set_fifo_priority(generator.running.pid())?;
         }
         Ok(generator)
     }
 
-    /// Returns the command that started it, as a person would type it.
+    /// Returns the command line of the generator.
     pub fn command(&self) -> &str {
         &self.command
     }
 
-    /// Returns the next report.
+    /// Returns the next report of the generator.
     fn next(&mut self, what: &str, within: Duration) -> Result<Report, PeerError> {
         let seen = self.seen;
         let line = self.running.wait_for(what, within, |running| {
             let log = running.log();
-            // A line without its end is still being written.
+            // A line without a line feed is still being written.
             let mut lines = log.split_inclusive('\n').filter(|line| line.ends_with('\n'));
             Ok(lines.nth(seen).map(str::to_owned))
         })?;
@@ -236,49 +247,50 @@ impl Generator {
         match serde_json::from_str(&line) {
             Ok(Report::Error { message }) => Err(PeerError::Unreadable {
                 system: "millrace-generator",
-                what: "it cannot do what it was told",
+                what: "it rejected a command",
                 text: message,
             }),
             Ok(report) => Ok(report),
             Err(_) => Err(PeerError::Unreadable {
                 system: "millrace-generator",
-                what: "a line that is no report",
+                what: "a line is not a report",
                 text: line,
             }),
         }
     }
 
-    /// Offers `rate` packets a second (`None`: flat out) for this long, and waits until the last are back.
+    /// Offers `rate` packets per second (`None`: full rate) for `length`, and waits until the last packets return.
     ///
     /// # Errors
-    /// It has ended, or its link is down.
+    /// The generator has ended, or its link is down.
     pub fn run(&mut self, rate: Option<f64>, length: Duration) -> Result<End, PeerError> {
         self.begin(rate, Some(length))?;
         self.end(length)
     }
 
-    /// As [`Generator::run`], but does not wait: [`Generator::end`] does, or [`Generator::stop`] ends it.
+    /// Starts a run as [`Generator::run`] does and returns at once. [`Generator::end`] waits for the end,
+    /// [`Generator::stop`] ends the run.
     ///
     /// # Errors
-    /// It has ended.
+    /// The generator has ended.
     pub fn begin(&mut self, rate: Option<f64>, length: Option<Duration>) -> Result<(), PeerError> {
         let rate = rate.map_or_else(|| "flat".to_owned(), |rate| format!("{rate:.3}"));
         let length = length.map_or_else(String::new, |length| format!("{:.3}", length.as_secs_f64()));
         Ok(self.running.write_line(format!("start {rate} {length}").trim())?)
     }
 
-    /// Offers each packet of a portion once at this rate, and waits until the last are back; with a length, over and
-    /// over for that long.
+    /// Sends each packet of a range once at this rate, and waits until the last packets return. With a length, the
+    /// range is repeated for that time.
     ///
     /// # Errors
-    /// It has ended, or its link is down, or it has no such packets.
+    /// The generator has ended, its link is down, or it has no such packets.
     pub fn send(
         &mut self,
         rate: Option<f64>,
         length: Option<Duration>,
-        portion: Portion,
+        portion: PacketRange,
     ) -> Result<End, PeerError> {
-        let Portion { port, first, len } = portion;
+        let PacketRange { port, first, len } = portion;
         let device = port.saturating_sub(1);
         let speed = rate.map_or_else(|| "flat".to_owned(), |rate| format!("{rate:.3}"));
         let seconds = length.map_or_else(String::new, |length| format!(" {:.3}", length.as_secs_f64()));
@@ -291,7 +303,7 @@ impl Generator {
     /// Waits for the end of a run of this length.
     ///
     /// # Errors
-    /// It has ended, or its link is down.
+    /// The generator has ended, or its link is down.
     pub fn end(&mut self, length: Duration) -> Result<End, PeerError> {
         loop {
             match self.next("the end of the run", length + END)? {
@@ -299,7 +311,7 @@ impl Generator {
                 Report::Link { up: false } => {
                     return Err(PeerError::Process(ProcessError::Ended {
                         program: "the switch".to_owned(),
-                        status: "its memif is gone".to_owned(),
+                        status: "its memif is closed".to_owned(),
                         tail: self.running.tail(),
                     }));
                 }
@@ -308,12 +320,12 @@ impl Generator {
         }
     }
 
-    /// Ends it, so that another can take its place.
+    /// Ends the generator, so that another one can use its links.
     ///
     /// # Errors
-    /// The person at the keyboard wants to stop.
+    /// SIGINT or SIGTERM was received.
     pub fn finish(&mut self) -> Result<(), PeerError> {
-        // It may have ended by itself.
+        // The generator may have ended already.
         let _ = self.running.write_line("quit");
         let start = std::time::Instant::now();
         while self.running.check().is_ok() && start.elapsed() < END {
@@ -322,10 +334,10 @@ impl Generator {
         Ok(())
     }
 
-    /// Ends a run that has no length.
+    /// Ends a run without a length.
     ///
     /// # Errors
-    /// It has ended.
+    /// The generator has ended.
     pub fn stop(&mut self) -> Result<End, PeerError> {
         self.running.write_line("stop")?;
         self.end(Duration::ZERO)
@@ -340,7 +352,7 @@ mod tests {
     fn both_ends_of_a_memif_name_it_alike() {
         let socket = socket(Path::new("/run/x"));
         assert_eq!(
-            memif(2, 3, &socket, Share::Usual),
+            memif(2, 3, &socket, Scheduling::Normal),
             "net_memif2,role=client,id=3,socket=/run/x/memif.sock,socket-abstract=no,rsize=10"
         );
     }

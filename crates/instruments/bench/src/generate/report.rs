@@ -1,117 +1,117 @@
-//! What `millrace-generator` says, as far as the bench reads it. The generator has DPDK inside and the bench
-//! has not, so each has its own copy of this; a test of each reads the same file.
+//! The reports of `millrace-generator`, as far as the bench uses them. The generator is linked with DPDK and the bench
+//! is not, so each has its own definition; a test of each parses the same file.
 
 use serde::{Deserialize, Serialize};
 
-/// One line.
+/// A line of the generator.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Report {
-    /// Devices are open.
+    /// The devices are open.
     Ready {},
-    /// All links are up, or one is down.
+    /// The state of the links changed.
     Link {
-        /// True if all are up.
+        /// True if all links are up.
         up: bool,
     },
-    /// A part of a run.
+    /// An intermediate report of a run.
     Interval {},
-    /// A run is over.
+    /// The end of a run.
     End(Box<End>),
-    /// A command cannot be followed.
+    /// A command could not be executed.
     Error {
-        /// Why.
+        /// The reason.
         message: String,
     },
 }
 
-/// What was counted in a run.
+/// The counters of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Packets that the device took.
+    /// Packets that the device accepted.
     pub sent: u64,
-    /// Packets that found the switch's queue full.
+    /// Packets that the device did not accept, as the queue of the switch was full.
     pub refused: u64,
-    /// Packets that were due while the generator was away.
+    /// Packets that were due while the generator did not run.
     pub missed: u64,
-    /// Packets that came back.
+    /// Packets that returned.
     pub received: u64,
-    /// Second copies.
+    /// Duplicates.
     pub duplicated: u64,
-    /// Packets that came after a later one of the same flow.
+    /// Packets that returned after a later packet of the same flow.
     pub reordered: u64,
-    /// Packets whose payload or header checksum is wrong.
+    /// Packets with a wrong payload or header checksum.
     pub corrupted: u64,
-    /// Of `received`, by sink.
+    /// The part of `received` that returned by each sink.
     pub received_by: [u64; 8],
-    /// How often the generator was away.
+    /// The number of gaps in which the generator did not run.
     pub absences: u64,
-    /// How long in all, ns.
+    /// The sum of these gaps in ns.
     pub absent_ns: u64,
 }
 
-/// Latencies.
+/// Latencies in ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// How many packets.
+    /// The number of packets.
     pub count: u64,
-    /// The least.
+    /// The minimum.
     pub min_ns: u64,
     /// The mean.
     pub mean_ns: f64,
-    /// Half are at most this.
+    /// The median.
     pub p50_ns: u64,
-    /// Nine of ten.
+    /// The 90th percentile.
     pub p90_ns: u64,
-    /// 99 of 100.
+    /// The 99th percentile.
     pub p99_ns: u64,
-    /// 999 of 1,000.
+    /// The 99.9th percentile.
     pub p999_ns: u64,
-    /// 9,999 of 10,000.
+    /// The 99.99th percentile.
     pub p9999_ns: u64,
-    /// The greatest.
+    /// The maximum.
     pub max_ns: u64,
 }
 
-/// A run that is over.
+/// The report of a complete run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct End {
-    /// What was asked for, packets a second; none is flat out.
+    /// The requested rate in packets per second; `None` for full rate.
     pub rate: Option<f64>,
-    /// How long packets were sent, seconds.
+    /// The duration of sending in seconds.
     pub seconds: f64,
-    /// Packets a second that were sent.
+    /// Packets sent per second.
     pub tx_pps: f64,
-    /// Packets a second that came back.
+    /// Packets received per second.
     pub rx_pps: f64,
-    /// Packets that were offered and did not come back.
+    /// Packets that were offered and did not return.
     pub lost: u64,
-    /// What was counted.
+    /// The counters.
     pub counters: Counters,
-    /// Latency of all packets.
+    /// The latency of all packets.
     pub latency: Latency,
-    /// Latency of packets during whose journey the generator was never away.
+    /// The latency of the packets during whose transit the generator ran without a gap.
     pub latency_attended: Latency,
-    /// Up to so many nanoseconds, so many packets.
+    /// The histogram of `latency`: upper bound in ns, and number of packets.
     pub histogram: Vec<(u64, u64)>,
-    /// The same of `latency_attended`.
+    /// The histogram of `latency_attended`.
     pub histogram_attended: Vec<(u64, u64)>,
 }
 
 impl End {
-    /// Packets a second that were offered: those that were sent, and those that found a queue full.
+    /// Returns the offered load in packets per second: the packets that were accepted, and those that were not.
     pub fn offered_pps(&self) -> f64 {
         (self.counters.sent + self.counters.refused) as f64 / self.seconds.max(1e-9)
     }
 
-    /// The share of packets that were due and that the generator did not offer.
+    /// Returns the share of the packets that were due and that the generator did not offer, 0 to 1.
     pub fn shortfall(&self) -> f64 {
         let counters = &self.counters;
         let due = counters.sent + counters.refused + counters.missed;
         counters.missed as f64 / (due as f64).max(1.0)
     }
 
-    /// Returns the share of offered packets that did not come back.
+    /// Returns the share of the offered packets that did not return, 0 to 1.
     pub fn loss(&self) -> f64 {
         let offered = self.counters.sent + self.counters.refused;
         self.lost as f64 / (offered as f64).max(1.0)
@@ -122,7 +122,7 @@ impl End {
 mod tests {
     use super::*;
 
-    /// The generator's own test makes sure that this is what it writes.
+    /// A test of the generator shows that it writes these lines.
     const LINES: &str = include_str!("../../../generator/tests/reports.jsonl");
 
     #[test]

@@ -1,34 +1,34 @@
-//! The highest rate at which a switch loses nothing: RFC 2544, section 26.1, by halving the interval between a
-//! rate that passed and one that did not.
+//! The highest rate without loss (RFC 2544, section 26.1), by bisection between a rate that passed and one that
+//! failed.
 //!
-//! The RFC has trials of 60 seconds; ours are of one or a few, and a trial that fails is repeated: on a machine
-//! that is not ours alone a switch loses its core now and then, and that says nothing of the switch. What is
-//! found is the highest rate that a trial without loss was seen at.
+//! RFC 2544 asks for trials of 60 seconds. Ours take one or a few seconds, and a failed trial is repeated: on a shared
+//! machine a switch loses its core now and then, which is no property of the switch. The result is the highest rate of
+//! a trial without loss.
 
-/// How a trial went.
+/// The result of a trial.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trial {
-    /// Packets a second that were really offered.
+    /// The offered load in packets per second.
     pub offered: f64,
-    /// The share of them that was lost.
+    /// The share of the offered packets that was lost, 0 to 1.
     pub loss: f64,
-    /// The share of packets that were due and not offered.
+    /// The share of the packets that were due and not offered, 0 to 1.
     pub shortfall: f64,
 }
 
-/// What to search for, and how closely.
+/// The parameters of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Search {
-    /// The share of packets that may be lost: 0 to 1.
+    /// The largest share of packets that may be lost, 0 to 1.
     pub tolerance: f64,
-    /// The interval that is not halved any more, as a share of its upper end.
+    /// The width of the interval at which the search ends, relative to its upper end.
     pub resolution: f64,
-    /// How often a trial that failed is repeated.
+    /// The number of retries of a failed trial.
     pub retries: usize,
 }
 
 impl Search {
-    /// Nothing lost, to 2 %.
+    /// A search without loss, to a resolution of 2 %.
     pub const ZERO_LOSS: Search = Search {
         tolerance: 0.0,
         resolution: 0.02,
@@ -36,28 +36,28 @@ impl Search {
     };
 }
 
-/// A generator that offers less than this of what was asked for has not tried the rate.
+/// A generator with a larger shortfall has not offered the rate.
 const SHORTFALL_MAX: f64 = 0.05;
 
-/// A share of the highest rate below which nothing is searched for: a switch that loses there loses always.
+/// The search ends below this share of the highest rate: a switch that loses packets there loses packets at any rate.
 const RATE_MIN: f64 = 1e-3;
 
-/// What was found.
+/// The result of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Found {
-    /// Packets a second that were offered in the best trial that passed; 0 if none did.
+    /// The offered load of the best trial that passed, in packets per second; 0 if none did.
     pub rate: f64,
-    /// How many trials it took.
+    /// The number of trials.
     pub trials: usize,
-    /// True if the generator, and not the switch, was the limit.
+    /// True if the generator, and not the switch, limits the rate.
     pub generator_limited: bool,
 }
 
 impl Search {
-    /// Searches up to `most` packets a second.
+    /// Searches for the highest rate up to `most` packets per second.
     ///
     /// # Errors
-    /// What `trial` says.
+    /// The error of `trial`.
     pub fn run<E>(self, most: f64, mut trial: impl FnMut(f64) -> Result<Trial, E>) -> Result<Found, E> {
         let mut found = Found {
             rate: 0.0,
@@ -85,7 +85,7 @@ impl Search {
                 Some(outcome) => {
                     found.rate = found.rate.max(outcome.offered);
                     if short {
-                        // A higher rate would be tried in vain.
+                        // The generator could not offer a higher rate either.
                         found.generator_limited = true;
                         high = rate;
                     } else {

@@ -1,48 +1,52 @@
-//! A switch and a generator, wired together.
+//! A test bed: a switch and a generator that is connected to it.
 
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{End, Generator, Portion, Share, Wiring, memory_mib, socket, wired};
-use crate::experiments::forward::top_up;
+use super::{End, Generator, PacketRange, Scheduling, Wiring, memory_mib, socket, wired};
 use crate::hugepages::HugePages;
 use crate::peer::{Forwarding, Load, Peer};
 use crate::record::Record;
-use crate::run::{Run, RunError, TurnError};
+use crate::run::{RoundError, Run, RunError, replenish_huge_pages};
 use crate::workload::{Shape, Sizes, Workload, write_frames};
-use millrace_process::{ThreadTimes, confine, pause};
+use millrace_process::{ThreadTimes, pause, pin_process};
 
-/// The seed of workloads: every run offers the same.
+/// The seed of the workloads, the same in every run.
 const SEED: u64 = 0x6d69_6c6c_7261_6365;
-/// How long a switch is offered packets before the first measurement, so that caches know its flows.
+/// The duration of the warm-up, in which caches learn the flows.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// How fast.
+/// The packets per second of the warm-up.
 const WARM_UP_PPS: Option<f64> = Some(100_000.0);
 
-/// What is offered.
+/// The rules and packets that a test bed offers to a switch.
 #[derive(Debug)]
-pub(crate) struct Offer {
-    /// Rules and packets.
+pub(crate) struct OfferedLoad {
+    /// The rules and packets.
     pub(crate) workload: Workload,
     load: Load,
     dir: PathBuf,
-    /// Which time the system is started, from 0.
+    /// The number of the round, from 0.
     pub(crate) round: usize,
     wiring: Wiring,
-    /// What a switch is offered before the first measurement; everything, if it is none.
-    warm_up: Option<Portion>,
+    /// The packets of the warm-up; `None` for all.
+    warm_up: Option<PacketRange>,
 }
 
-impl Offer {
-    /// Rules and packets of this shape, frames of these sizes, in files in the run's directory.
-    pub(crate) fn new(run: &mut Run<'_>, name: &str, shape: Shape, sizes: &Sizes) -> Result<Offer, RunError> {
-        let dir = run.site(name, 1, 0).dir;
+impl OfferedLoad {
+    /// Writes rules and packets of this shape, with frames of these sizes, to files in the directory of the run.
+    pub(crate) fn new(
+        run: &mut Run<'_>,
+        name: &str,
+        shape: Shape,
+        sizes: &Sizes,
+    ) -> Result<OfferedLoad, RunError> {
+        let dir = run.resources(name, 1, 0).dir;
         fs::create_dir_all(&dir).map_err(RunError::file(&dir))?;
         let workload = Workload::new(shape, SEED);
         let flows = dir.join("flows");
         fs::write(&flows, workload.lines()).map_err(RunError::file(&flows))?;
-        let mut offer = Offer {
+        let mut offer = OfferedLoad {
             load: Load {
                 flows,
                 flows_len: workload.rules_len,
@@ -61,15 +65,15 @@ impl Offer {
         Ok(offer)
     }
 
-    /// A learning bridge, and a generator that sends these frames into any of its ports: one flow entry, whose action is
-    /// NORMAL.
+    /// Writes frames for a learning bridge, which the generator sends into any of its ports. The only flow entry has
+    /// the action NORMAL.
     pub(crate) fn bridge(
         run: &mut Run<'_>,
         name: &str,
         frames: impl Iterator<Item = Vec<u8>>,
-        warm_up: Portion,
-    ) -> Result<Offer, RunError> {
-        let mut offer = Offer::new(run, name, Shape::OneRule, &Sizes::SMALLEST)?;
+        warm_up: PacketRange,
+    ) -> Result<OfferedLoad, RunError> {
+        let mut offer = OfferedLoad::new(run, name, Shape::OneRule, &Sizes::SMALLEST)?;
         let flows = &offer.load.flows;
         fs::write(flows, "priority=0,actions=NORMAL\n").map_err(RunError::file(flows))?;
         let packets = offer.dir.join("packets.pcap");
@@ -78,7 +82,7 @@ impl Offer {
         Ok(offer)
     }
 
-    /// Returns the same flows with frames of other sizes.
+    /// Writes the same flows with frames of other sizes.
     pub(crate) fn resize(&mut self, sizes: &Sizes) -> Result<(), RunError> {
         let packets = self.dir.join("packets.pcap");
         let error = RunError::file(&packets);
@@ -91,56 +95,56 @@ impl Offer {
     }
 }
 
-/// A switch that is up, with a generator at it.
+/// A running switch with a generator.
 pub(crate) struct TestBed<'a> {
-    /// The generator. It ends before the switch.
+    /// The generator, which ends before the switch.
     pub(crate) generator: Generator,
     /// The switch.
     pub(crate) running: Box<dyn Forwarding>,
     peer: &'a dyn Peer,
-    /// Where they run.
-    pub(crate) site: crate::peer::Site,
+    /// The resources of both.
+    pub(crate) resources: crate::peer::Resources,
     load: Load,
-    share: Share,
+    scheduling: Scheduling,
     wiring: Wiring,
-    // Given back last.
+    // The huge pages are released last.
     _pages: (Option<HugePages>, Option<HugePages>),
 }
 
-/// A run of the generator, and what the switch's forwarding thread had of its core meanwhile.
+/// The result of a run of the generator.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
-    /// What came of it.
+    /// The report of the generator.
     pub(crate) end: End,
-    /// The share of its core, 0 to 1.
+    /// The share of its core that the forwarding thread of the switch got, 0 to 1.
     pub(crate) core_share: f64,
 }
 
 impl<'a> TestBed<'a> {
-    /// Starts both; the switch has its flow entries then.
+    /// Starts the switch, installs its flow entries, starts the generator, and runs the warm-up.
     pub(crate) fn start(
         run: &mut Run<'_>,
         name: &str,
         peer: &'a dyn Peer,
-        offer: &Offer,
-        share: Share,
-    ) -> Result<TestBed<'a>, TurnError> {
+        offer: &OfferedLoad,
+        scheduling: Scheduling,
+    ) -> Result<TestBed<'a>, RoundError> {
         let pages = run.huge_pages(memory_mib(peer, &offer.load));
         let mib = pages.as_ref().map_or(0, |(mib, _)| *mib);
-        let site = run.site(&format!("{name}/{}-{}", peer.name(), offer.round), 1, mib);
-        fs::create_dir_all(&site.dir).map_err(RunError::file(&site.dir))?;
-        let more = top_up(&site)?;
-        let load = wired(&offer.load, socket(&site.dir));
-        let running = peer.start(&site, &load)?;
-        confine(running.pid(), site.control_core);
-        let generator = Generator::start_wired(&site, &load, peer, share, offer.wiring)?;
+        let resources = run.resources(&format!("{name}/{}-{}", peer.name(), offer.round), 1, mib);
+        fs::create_dir_all(&resources.dir).map_err(RunError::file(&resources.dir))?;
+        let more = replenish_huge_pages(&resources)?;
+        let load = wired(&offer.load, socket(&resources.dir));
+        let running = peer.start(&resources, &load)?;
+        pin_process(running.pid(), resources.control_core);
+        let generator = Generator::start_wired(&resources, &load, peer, scheduling, offer.wiring)?;
         let mut test_bed = TestBed {
             generator,
             running,
             peer,
-            site,
+            resources,
             load,
-            share,
+            scheduling,
             wiring: offer.wiring,
             _pages: (pages.map(|(_, pages)| pages), more),
         };
@@ -169,30 +173,36 @@ impl<'a> TestBed<'a> {
         Ok(test_bed)
     }
 
-    /// Another generator, for the packets of `offer` as they are now.
-    pub(crate) fn reload(&mut self, offer: &Offer) -> Result<(), TurnError> {
+    /// Replaces the generator by one with the current packets of `offer`.
+    pub(crate) fn reload(&mut self, offer: &OfferedLoad) -> Result<(), RoundError> {
         self.load.ingress.clone_from(&offer.load.ingress);
-        // The old one must be gone: a memif has two ends, no more.
+        // The old generator must end first, as a memif has only two ends.
         self.generator.finish()?;
-        self.generator = Generator::start_wired(&self.site, &self.load, self.peer, self.share, self.wiring)?;
+        self.generator = Generator::start_wired(
+            &self.resources,
+            &self.load,
+            self.peer,
+            self.scheduling,
+            self.wiring,
+        )?;
         Ok(())
     }
 
-    /// Offers a portion as [`Generator::send`] does.
+    /// Sends a range of packets as [`Generator::send`] does.
     pub(crate) fn send(
         &mut self,
         rate: Option<f64>,
         length: Option<Duration>,
-        portion: Portion,
-    ) -> Result<Outcome, TurnError> {
+        portion: PacketRange,
+    ) -> Result<Outcome, RoundError> {
         let before = ThreadTimes::of(self.running.pid());
         let end = self.generator.send(rate, length, portion)?;
         let core_share = ThreadTimes::of(self.running.pid()).core_share_since(&before, 1);
         Ok(Outcome { end, core_share })
     }
 
-    /// Offers `rate` packets a second (`None`: flat out) for this long.
-    pub(crate) fn offer(&mut self, rate: Option<f64>, length: Duration) -> Result<Outcome, TurnError> {
+    /// Offers `rate` packets per second (`None`: full rate) for `length`.
+    pub(crate) fn offer(&mut self, rate: Option<f64>, length: Duration) -> Result<Outcome, RoundError> {
         let before = ThreadTimes::of(self.running.pid());
         self.generator.begin(rate, Some(length))?;
         pause(length)?;

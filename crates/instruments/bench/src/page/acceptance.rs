@@ -1,8 +1,7 @@
-//! What was wanted, and what was reached.
+//! The targets of Millrace, and the measured values.
 
-use crate::case::{self, Against, CASES, Case};
-use crate::figure::QUANTITIES;
-use crate::page::sections::id;
+use crate::case::{self, Baseline, CASES, Case};
+use crate::figure;
 use crate::page::source::Source;
 use crate::record::Record;
 use crate::table::{Outcome, outcomes};
@@ -10,8 +9,8 @@ use millrace_report::Section;
 use millrace_report::html::{Cell, figure, paragraph, table};
 use millrace_report::plot::{Plot, RatioRow, ratios};
 
-/// Something that is wanted of Millrace.
-struct Wanted {
+/// A target of Millrace.
+struct TargetRow {
     of: &'static str,
     target: String,
     reached: Option<f64>,
@@ -28,9 +27,9 @@ pub(super) fn section(source: &Source) -> Option<Section> {
                 .map(move |outcome| (*case, outcome))
         })
         .collect();
-    let wanted: Vec<Wanted> = all
+    let wanted: Vec<TargetRow> = all
         .iter()
-        .map(|(case, outcome)| Wanted {
+        .map(|(case, outcome)| TargetRow {
             of: case.title,
             target: format!("at least {}", outcome.target),
             reached: outcome.reached,
@@ -45,7 +44,7 @@ pub(super) fn section(source: &Source) -> Option<Section> {
         .iter()
         .map(|wanted| {
             vec![
-                // First, so that it is there on the narrowest screen, too.
+                // The verdict is the first column, so that it is visible on a narrow screen.
                 Cell::Verdict(wanted.met),
                 Cell::head(wanted.of),
                 Cell::text(wanted.target.as_str()),
@@ -54,17 +53,21 @@ pub(super) fn section(source: &Source) -> Option<Section> {
         })
         .collect();
     let mut html = table(
-        "What Millrace must reach: medians, and ratios of medians measured in one run",
+        "The targets of Millrace: medians, and ratios of medians measured in one run",
         &["verdict", "what", "wanted", "#reached"],
         &rows,
     );
     let mut plots = Vec::new();
     if !all.is_empty() {
         let plot = plot(source, &all);
-        html.push_str(&figure(&plot, "Reached and wanted; the axis is logarithmic.", ""));
+        html.push_str(&figure(
+            &plot,
+            "Measured and target; the axis is logarithmic.",
+            "",
+        ));
         plots.push(plot);
     }
-    // Of the other experiments, a run has all cases, or those that were asked for.
+    // A run of another experiment has all cases, or those that were asked for.
     let is_forward = source.head().is_some_and(|head| head.experiment == "forward");
     let left_out: Vec<&str> = CASES
         .iter()
@@ -75,7 +78,7 @@ pub(super) fn section(source: &Source) -> Option<Section> {
         html.push_str(&paragraph(&format!("Not in this run: {}.", left_out.join(", "))));
     }
     Some(Section {
-        id: id(source, "acceptance"),
+        id: source.anchor("acceptance"),
         title: format!("Targets: {}", source.id),
         lead: Some(lead(source, &wanted)),
         html,
@@ -83,12 +86,12 @@ pub(super) fn section(source: &Source) -> Option<Section> {
     })
 }
 
-/// What is wanted of figures that are no rates.
-fn quantities(source: &Source) -> impl Iterator<Item = Wanted> {
-    QUANTITIES.iter().filter_map(|wanted| {
+/// Returns the targets of quantities.
+fn quantities(source: &Source) -> impl Iterator<Item = TargetRow> {
+    figure::all().filter_map(|wanted| {
         let target = wanted.target()?;
         let reached = wanted.sum_up(&wanted.values(&source.records, "millrace"))?;
-        Some(Wanted {
+        Some(TargetRow {
             of: wanted.title,
             target,
             reached: Some(reached),
@@ -102,19 +105,19 @@ fn plot(source: &Source, all: &[(&Case, Outcome)]) -> Plot {
         .iter()
         .map(|(case, outcome)| RatioRow {
             label: case.name.to_owned(),
-            to: to(outcome.target.against),
+            to: to(outcome.target.baseline),
             reached: outcome.reached,
             wanted: outcome.target.at_least,
         })
         .collect();
     ratios(
-        &id(source, "ratios"),
-        "Ratios of Millrace to others, and what is wanted",
+        &source.anchor("ratios"),
+        "Ratios of Millrace to others, and their targets",
         &marks,
     )
 }
 
-/// Returns the cases of the run, in order.
+/// Returns the names of the cases of the run, in the order of the records.
 fn names(source: &Source) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for record in &source.records {
@@ -134,17 +137,17 @@ fn titled(id: &str) -> String {
         .map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
-fn to(against: Against) -> String {
-    match against {
-        Against::Ovs => "to OVS-DPDK, the better".to_owned(),
-        Against::OvsShipped => "to OVS-DPDK as shipped".to_owned(),
-        Against::OvsTuned => "to OVS-DPDK, tuned".to_owned(),
-        Against::Testpmd => "to testpmd io".to_owned(),
-        Against::Own(case) => format!("to our {}", case::find(case).map_or(case, |case| case.name)),
+fn to(baseline: Baseline) -> String {
+    match baseline {
+        Baseline::Ovs => "to OVS-DPDK, the better".to_owned(),
+        Baseline::OvsShipped => "to OVS-DPDK as shipped".to_owned(),
+        Baseline::OvsTuned => "to OVS-DPDK, tuned".to_owned(),
+        Baseline::Testpmd => "to testpmd io".to_owned(),
+        Baseline::Own(case) => format!("to our {}", case::find(case).map_or(case, |case| case.name)),
     }
 }
 
-fn lead(source: &Source, wanted: &[Wanted]) -> String {
+fn lead(source: &Source, wanted: &[TargetRow]) -> String {
     let count = |met: Option<bool>| wanted.iter().filter(|wanted| wanted.met == met).count();
     let (met, missed, unknown) = (count(Some(true)), count(Some(false)), count(None));
     let mut text = format!("{}: {met} of {} targets met", titled(&source.id), wanted.len());

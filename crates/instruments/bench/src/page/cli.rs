@@ -1,4 +1,4 @@
-//! `millrace report`: the arguments, and what is printed.
+//! `millrace report`: the arguments and the output.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -7,9 +7,9 @@ use clap::Args;
 
 use super::{ReportError, write};
 
-/// Make one HTML page, with plots, of what `bench` and `profile` have measured.
+/// Make one HTML page, with plots, of the results of `bench` and `profile`.
 ///
-/// The page needs no network and no other file. Results of an interrupted run are shown as far as they go.
+/// The page needs no network and no other file. The page of an interrupted run shows the results so far.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:\n  \
     millrace report\n  \
@@ -18,13 +18,13 @@ pub struct Command {
     /// The folder with the results (*.jsonl)
     #[arg(value_name = "DIR", default_value = "out/bench")]
     dir: PathBuf,
-    /// The page to write, its plots beside it as PNG files; report.html in DIR unless given
+    /// The page to write, with its plots beside it as PNG files; report.html in DIR unless given
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 impl Command {
-    /// Writes the page, and says where it is; `json` says it for programs.
+    /// Writes the page and prints its path, as JSON if `json` is true.
     ///
     /// # Errors
     /// [`ReportError`].

@@ -1,72 +1,38 @@
-//! `millrace report`: from the JSON lines of a folder to one HTML page that needs nothing else, with PNG
-//! files of its plots beside it.
+//! `millrace report`: turns the records of a folder into one HTML page that needs no other file, with PNG files of its
+//! plots beside it.
 //!
-//! The page is a function of the records: no clock, no machine, no network. What is missing in them is
-//! missing on the page, and said.
+//! The page is a function of the records: it uses no clock, no machine and no network. The page names the records that
+//! are missing or cannot be read.
 
 mod acceptance;
 pub mod cli;
+mod error;
 mod numbered;
 mod origin;
 mod other;
-pub(crate) mod sections;
+mod sections;
 pub(crate) mod source;
 #[cfg(test)]
 mod tests;
 pub(crate) mod verdict;
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use millrace_report::{Document, Page, page, png};
-use thiserror::Error;
 
+pub use error::ReportError;
 use source::Source;
 
-/// Why there is no report.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum ReportError {
-    /// A file or folder cannot be read.
-    #[error("{}: {source}. To fix it: `millrace bench` writes results, and `millrace report DIR` reads those of DIR", .path.display())]
-    Read {
-        /// Which.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// A file cannot be written.
-    #[error("{}: {source}", .path.display())]
-    Write {
-        /// Which.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// There is nothing to report.
-    #[error("{} has no records (*.jsonl); `millrace bench` makes some{}", .dir.display(), because(.problems))]
-    Nothing {
-        /// The folder.
-        dir: PathBuf,
-        /// What could not be read in it.
-        problems: Vec<String>,
-    },
-}
-
-fn because(problems: &[String]) -> String {
-    problems.iter().map(|problem| format!("\n  {problem}")).collect()
-}
-
-/// What was written.
+/// The files that were written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Written {
-    /// The page.
+    /// The path of the page.
     pub page: PathBuf,
-    /// The plots, as PNG files.
+    /// The paths of the plots as PNG files.
     pub plots: Vec<PathBuf>,
-    /// What of the records could not be read, and why there are no PNG files if there are none.
+    /// The lines of records that could not be read, and the reason if there are no PNG files.
     pub notes: Vec<String>,
 }
 
@@ -89,11 +55,16 @@ fn compose(sources: &[Source], dir: &str) -> Page {
     page(&document, sections::all(sources))
 }
 
-/// Reads every `*.jsonl` of `dir` and writes the page to `file`, the plots beside it.
+/// Reads every `*.jsonl` of `dir` and writes the page to `file`, with the plots beside it.
 ///
 /// # Errors
-/// [`ReportError`]. Lines that cannot be read are none: the page names them.
+/// [`ReportError`]. A line that cannot be read is not an error: the page names it.
 pub fn write(dir: &Path, file: &Path) -> Result<Written, ReportError> {
+    write_scaled(dir, file, png::SCALE)
+}
+
+/// As [`write()`], with PNG files of `scale` pixels for each unit of a plot.
+fn write_scaled(dir: &Path, file: &Path, scale: f32) -> Result<Written, ReportError> {
     let sources = source::read_folder(dir)?;
     let page = compose(&sources, &dir.display().to_string());
     let failed = |path: &Path| {
@@ -118,7 +89,7 @@ pub fn write(dir: &Path, file: &Path) -> Result<Written, ReportError> {
     };
     for plot in &page.plots {
         let path = folder.join(format!("{}.png", plot.id));
-        match painter.png(plot) {
+        match painter.png(plot, scale) {
             Some(bytes) => {
                 fs::write(&path, bytes).map_err(failed(&path))?;
                 written.plots.push(path);

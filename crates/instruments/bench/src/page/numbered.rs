@@ -1,8 +1,8 @@
-//! Cases that differ in a number, `PREFIX-N`, as curves over it: what more tables cost, and what more workers bring.
+//! Curves over the cases `PREFIX-N`, which differ in a number: the cost of further tables, the gain of further
+//! workers.
 
 use super::verdict::{self, OURS};
 use crate::case;
-use crate::page::sections::id;
 use crate::page::source::Source;
 use crate::record::Record;
 use millrace_report::Section;
@@ -10,12 +10,12 @@ use millrace_report::html::{Cell, figure, table};
 use millrace_report::plot::{Curve, Frame, Paint, Panel, Plot, Scale, Stroke, curves};
 use millrace_report::stats::Summary;
 
-/// A system in one of the cases.
+/// The rates of a system in one of the cases.
 #[derive(Debug, PartialEq)]
 struct Point {
     number: u32,
     case: String,
-    /// Million packets a second.
+    /// Million packets per second, one for each measurement.
     mpps: Vec<f64>,
 }
 
@@ -25,18 +25,18 @@ impl Point {
     }
 }
 
-/// Cases of one prefix.
+/// The cases of one prefix.
 #[derive(Debug, PartialEq)]
 struct Group {
     prefix: String,
-    /// True if the number is that of workers.
+    /// True if the number is the number of workers.
     of_workers: bool,
-    /// Systems as they were measured; the points of each by number.
+    /// The systems in the order of measurement, each with its points in the order of their numbers.
     systems: Vec<(String, Vec<Point>)>,
 }
 
 impl Group {
-    /// What is counted.
+    /// Returns the noun that the number counts.
     fn words(&self) -> &str {
         if self.of_workers { "workers" } else { &self.prefix }
     }
@@ -45,7 +45,7 @@ impl Group {
         self.systems.iter().flat_map(|(_, points)| points)
     }
 
-    /// Each number once.
+    /// Returns the numbers in ascending order, each once.
     fn numbers(&self) -> Vec<u32> {
         let mut numbers: Vec<u32> = self.points().map(|point| point.number).collect();
         numbers.sort_unstable();
@@ -53,7 +53,7 @@ impl Group {
         numbers
     }
 
-    /// The system that the ideal line is of, and its rate with one worker: Millrace, or else the first.
+    /// Returns the system whose ideal line is drawn, and its rate with one worker: Millrace, or else the first system.
     fn one_worker(&self) -> Option<(&str, f64)> {
         let one = |(system, points): &'_ (String, Vec<Point>)| {
             let point = points.iter().find(|point| point.number == 1)?;
@@ -69,7 +69,7 @@ impl Group {
     }
 }
 
-/// `tables` and 8 of `tables-8`.
+/// Splits a name into prefix and number: `tables-8` into `tables` and 8.
 fn split(case: &str) -> Option<(&str, u32)> {
     let (prefix, number) = case.rsplit_once('-')?;
     let digits = number.bytes().all(|byte| byte.is_ascii_digit());
@@ -97,7 +97,7 @@ pub(super) fn section(source: &Source) -> Option<Section> {
     let mut words: Vec<&str> = groups.iter().map(Group::words).collect();
     words.dedup();
     (!plots.is_empty()).then(|| Section {
-        id: id(source, "numbered"),
+        id: source.anchor("numbered"),
         title: format!("By number of {}: {}", words.join(", of "), source.id),
         lead: None,
         html,
@@ -105,7 +105,7 @@ pub(super) fn section(source: &Source) -> Option<Section> {
     })
 }
 
-/// Groups with a system that was measured at two numbers at least.
+/// Returns the groups in which a system was measured at two numbers at least.
 fn groups(source: &Source) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for record in &source.records {
@@ -118,7 +118,7 @@ fn groups(source: &Source) -> Vec<Group> {
         let Some((prefix, number)) = split(case) else {
             continue;
         };
-        let group = at(
+        let group = find_or_insert(
             &mut groups,
             |group| group.prefix == prefix,
             || Group {
@@ -129,12 +129,12 @@ fn groups(source: &Source) -> Vec<Group> {
         );
         group.of_workers |=
             number > 1 && case::find(case).is_some_and(|case| case.workers == number as usize);
-        let (_, points) = at(
+        let (_, points) = find_or_insert(
             &mut group.systems,
             |known| known.0 == *system,
             || (system.clone(), Vec::new()),
         );
-        let point = at(
+        let point = find_or_insert(
             points,
             |point| point.number == number,
             || Point {
@@ -152,16 +152,16 @@ fn groups(source: &Source) -> Vec<Group> {
     groups
 }
 
-/// The item that is so, or a new one.
-fn at<T>(items: &mut Vec<T>, is: impl Fn(&T) -> bool, new: impl FnOnce() -> T) -> &mut T {
-    let place = items.iter().position(is).unwrap_or_else(|| {
+/// Returns the first item for which `is` holds, after appending `new` if there is none.
+fn find_or_insert<T>(items: &mut Vec<T>, is: impl Fn(&T) -> bool, new: impl FnOnce() -> T) -> &mut T {
+    let index = items.iter().position(is).unwrap_or_else(|| {
         items.push(new());
         items.len() - 1
     });
-    &mut items[place]
+    &mut items[index]
 }
 
-/// Returns the cases of a group, by number.
+/// Returns the cases of a group, in the order of their numbers.
 fn cases(group: &Group) -> Vec<&str> {
     let mut cases: Vec<(u32, &str)> = group
         .points()
@@ -186,7 +186,9 @@ fn title(group: &Group) -> String {
 
 fn caption(group: &Group) -> String {
     let ideal = match group.one_worker() {
-        Some((system, _)) => format!(" Dashes: so many times the rate of {system} with one worker."),
+        Some((system, _)) => {
+            format!(" Dashed line: the rate of {system} with one worker times the number of workers.")
+        }
         None => String::new(),
     };
     format!("{}: medians.{ideal}", title(group))
@@ -232,7 +234,7 @@ fn plot(source: &Source, group: &Group, title: &str) -> Plot {
         curves: lines,
     };
     let name = format!("{}-by-number", group.prefix);
-    curves(&id(source, &name), title, &frame, &[panel])
+    curves(&source.anchor(&name), title, &frame, &[panel])
 }
 
 fn figures(source: &Source, group: &Group) -> String {
@@ -332,10 +334,10 @@ mod tests {
             "{}",
             plot.description
         );
-        let place = |text: &str| section.html.find(text).unwrap();
-        assert!(place(">8</td>") < place(">16</td>"));
+        let position = |text: &str| section.html.find(text).unwrap();
+        assert!(position(">8</td>") < position(">16</td>"));
         let target = case::find("tables-8").unwrap().targets[0];
-        place(&format!("tables-8: wanted at least {target}, reached 0.2"));
+        position(&format!("tables-8: wanted at least {target}, reached 0.2"));
     }
 
     #[test]

@@ -1,6 +1,5 @@
-//! Where the figures come from: the machine, the systems, the command.
+//! The origin of the figures: the machine, the systems, the command.
 
-use crate::page::sections::id;
 use crate::page::source::{Head, Source};
 use millrace_report::Section;
 use millrace_report::html::{Cell, commands, table};
@@ -35,7 +34,7 @@ pub(super) fn section(source: &Source) -> Option<Section> {
         html.push_str(&commands(&[head.command]));
     }
     Some(Section {
-        id: id(source, "origin"),
+        id: source.anchor("origin"),
         title: format!("Machine and systems: {experiment}"),
         lead: None,
         html,
@@ -49,9 +48,9 @@ fn machine(head: &Head<'_>) -> String {
         0 => "none".to_owned(),
         mib => format!("{mib} MiB for each system"),
     };
-    let distance = machine.distance.map_or_else(
+    let core_latency = machine.core_latency.map_or_else(
         || "not measured".to_owned(),
-        |distance| format!("{} to {} ns", distance.least_nanos, distance.most_nanos),
+        |latency| format!("{} to {} ns", latency.min_ns, latency.max_ns),
     );
     let rows: Vec<Vec<Cell>> = [
         ("when", date(head.started)),
@@ -75,7 +74,7 @@ fn machine(head: &Head<'_>) -> String {
         ("distribution", machine.distribution.clone()),
         ("virtualisation", machine.virtualisation.clone()),
         ("load average at the start", machine.load.clone()),
-        ("a cache line from core to core", distance),
+        ("core-to-core latency of a cache line", core_latency),
     ]
     .into_iter()
     .map(|(name, value)| vec![Cell::head(name), Cell::text(value)])
@@ -83,15 +82,15 @@ fn machine(head: &Head<'_>) -> String {
     table("The machine", &["what", "value"], &rows)
 }
 
-/// `2026-11-21 06:24 UTC`, from seconds since 1970.
+/// Formats seconds since 1970 as `2026-11-21 06:24 UTC`.
 fn date(seconds: u64) -> String {
-    // Days are counted from 1 March of year 0, so that leap days come last in a year: 400 years have
-    // 146,097 days, 100 of them 36,524, 4 of them 1,461.
+    // Days are counted from 1 March of year 0, so that a leap day is the last day of a year: 400 years have 146,097
+    // days, 100 years 36,524, 4 years 1,461.
     let days = seconds / 86_400 + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
     let day = day - (365 * year + year / 4 - year / 100);
-    // From March, five months have 153 days.
+    // Five months from March on have 153 days.
     let month = (5 * day + 2) / 153;
     let (day, month) = (
         day - (153 * month + 2) / 5 + 1,

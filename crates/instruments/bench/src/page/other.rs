@@ -1,9 +1,8 @@
-//! Figures that are no rates of packets: how long something took, how much it needed. And how systems
-//! settled, where they were watched doing it.
+//! The quantities that no other section shows, such as durations and memory, and the rates of systems during their
+//! warm-up.
 
 use crate::experiments::{qos, rate};
 use crate::figure::find;
-use crate::page::sections::id;
 use crate::page::source::Source;
 use crate::page::verdict;
 use crate::record::Record;
@@ -12,13 +11,13 @@ use millrace_report::html::{Cell, figure, table};
 use millrace_report::plot::{BoxRow, Curve, Frame, Paint, Panel, Plot, Scale, Stroke, boxes, curves, number};
 use millrace_report::stats::Summary;
 
-/// Something that was measured of several systems.
+/// A quantity with the values of several systems.
 #[derive(Debug, PartialEq)]
 struct Quantity {
     case: String,
     name: String,
     unit: String,
-    /// System and values.
+    /// Names of systems, with their values.
     systems: Vec<(String, Vec<f64>)>,
 }
 
@@ -40,7 +39,7 @@ pub(super) fn section(source: &Source) -> Option<Section> {
             .collect();
         let missed = verdict::missed_quantity(&quantity.case, &quantity.name, &source.records);
         let plot = boxes(
-            &id(source, &format!("{}-{}", quantity.case, quantity.name)),
+            &source.anchor(&format!("{}-{}", quantity.case, quantity.name)),
             &verdict::titled(&title, &missed),
             in_words(&quantity.unit),
             &rows,
@@ -62,7 +61,7 @@ pub(super) fn section(source: &Source) -> Option<Section> {
         plots.push(plot);
     }
     (!plots.is_empty()).then(|| Section {
-        id: id(source, "figures"),
+        id: source.anchor("figures"),
         title: format!("More figures: {}", source.id),
         lead: None,
         html,
@@ -88,7 +87,7 @@ fn quantities(source: &Source) -> Vec<Quantity> {
             continue;
         }
         let same = |other: &Quantity| other.case == *case && other.name == *name && other.unit == *unit;
-        let place = all.iter().position(same).unwrap_or_else(|| {
+        let index = all.iter().position(same).unwrap_or_else(|| {
             all.push(Quantity {
                 case: case.clone(),
                 name: name.clone(),
@@ -97,7 +96,7 @@ fn quantities(source: &Source) -> Vec<Quantity> {
             });
             all.len() - 1
         });
-        let systems = &mut all[place].systems;
+        let systems = &mut all[index].systems;
         match systems.iter_mut().find(|known| known.0 == *system) {
             Some(known) => known.1.push(*value),
             None => systems.push((system.clone(), vec![*value])),
@@ -106,7 +105,7 @@ fn quantities(source: &Source) -> Vec<Quantity> {
     all
 }
 
-/// A unit as an axis has it, where it says little by itself.
+/// Returns a unit as an axis shows it: in words where its symbol is hard to recognise.
 fn in_words(unit: &str) -> &str {
     match unit {
         "" => "ratio",
@@ -150,7 +149,7 @@ fn figures(title: &str, quantity: &Quantity, verdict: Option<Option<bool>>) -> S
     )
 }
 
-/// For each case, the rate of each system from its start on, and the table of it.
+/// Returns a plot and a table for each case: the rate of each system from its start on.
 fn settling(source: &Source) -> Vec<(Plot, String)> {
     let mut panels: Vec<(String, Vec<Curve>)> = Vec::new();
     for record in &source.records {
@@ -176,7 +175,7 @@ fn settling(source: &Source) -> Vec<(Plot, String)> {
             points,
         };
         match panels.iter_mut().find(|panel| panel.0 == *case) {
-            // The first start of each system says it; the others would hide it.
+            // Only the first start of each system is drawn, as the others would cover it.
             Some(panel) if *round == 0 || panel.1.iter().all(|known| known.label != *system) => {
                 panel.1.push(curve);
             }
@@ -201,13 +200,18 @@ fn settling(source: &Source) -> Vec<(Plot, String)> {
                 title: String::new(),
                 curves: lines,
             };
-            let plot = curves(&id(source, &format!("{case}-settling")), &title, &frame, &[panel]);
+            let plot = curves(
+                &source.anchor(&format!("{case}-settling")),
+                &title,
+                &frame,
+                &[panel],
+            );
             (plot, table)
         })
         .collect()
 }
 
-/// Every slice of every curve.
+/// Returns the table of all slices.
 fn settled(title: &str, lines: &[Curve]) -> String {
     let rows: Vec<Vec<Cell>> = lines
         .iter()

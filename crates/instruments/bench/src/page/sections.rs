@@ -1,15 +1,15 @@
-//! The sections of the page, in their order. Each is made of one run, and is left out if the run has no records for it.
+//! The sections of the page, in their order. Each shows one run, and is left out if the run has no records for it.
 
 use millrace_report::Section;
 
-use super::source::{Source, identifier};
+use super::source::Source;
 use super::{acceptance, numbered, origin, other};
 use crate::experiments::{chain, forward, lan, profile, qos, rate};
 
-/// All parts, of all runs: first what was found, then where it was found.
+/// Returns the sections of all runs: the results first, then the origins.
 pub(super) fn all(sources: &[Source]) -> Vec<Section> {
     let mut sources: Vec<&Source> = sources.iter().collect();
-    sources.sort_by_key(|source| place(source));
+    sources.sort_by_key(|source| position(source));
     let parts = [
         acceptance::section,
         numbered::section,
@@ -29,8 +29,8 @@ pub(super) fn all(sources: &[Source]) -> Vec<Section> {
     found.chain(origins).collect()
 }
 
-/// In which order a reader wants experiments; those that we do not know come before the last.
-fn place(source: &Source) -> usize {
+/// Returns the position of a run on the page; unknown experiments come before the last ones.
+fn position(source: &Source) -> usize {
     const FIRST: [&str; 13] = [
         "forward", "hostile", "rules", "tables", "workers", "million", "install", "grow", "updates", "rate",
         "latency", "bridge", "qos",
@@ -44,9 +44,4 @@ fn place(source: &Source) -> usize {
             .position(|first| *first == name)
             .unwrap_or(FIRST.len()),
     }
-}
-
-/// Returns the anchor of a part of a run.
-pub(crate) fn id(source: &Source, part: &str) -> String {
-    format!("{}-{}", source.id, identifier(part))
 }

@@ -1,41 +1,41 @@
-//! The files that a report is made of. A run may have been interrupted, or made by another version of this
-//! program: what can be read is shown, and what cannot is named on the page.
+//! The records of a report. A run may have been interrupted, or recorded by another version of this program: the page
+//! shows the lines that can be read and names the others.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::ReportError;
+use super::error::ReportError;
 use crate::machine::Machine;
 use crate::record::Record;
 
-/// How many lines that cannot be read are named one by one; of the rest, the number is.
+/// The number of unreadable lines that are named; further ones are only counted.
 const PROBLEMS_MAX: usize = 5;
 
-/// One run of one experiment. A file may have several, each of which begins with what it says of itself.
+/// The records of one run of one experiment. A file may hold several runs; each begins with a `run` record.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Source {
-    /// Unique on the page, of small letters, digits and hyphens: `forward`, `forward-2`.
+    /// The identifier of the run, unique on the page, of small letters, digits and hyphens: `forward`, `forward-2`.
     pub(crate) id: String,
     pub(crate) records: Vec<Record>,
-    /// Those of all runs: what one is compared with may be in another.
+    /// The records of all runs: a case may be compared with a case of another run.
     pub(crate) all: Arc<[Record]>,
-    /// What could not be read, a sentence each.
+    /// The lines that could not be read, a sentence each.
     pub(crate) problems: Vec<String>,
 }
 
-/// What a run says of itself.
+/// The `run` record of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Head<'a> {
     pub(crate) experiment: &'a str,
-    /// Seconds since 1970.
+    /// The start of the run, in seconds since 1970.
     pub(crate) started: u64,
     pub(crate) quick: bool,
     pub(crate) machine: &'a Machine,
     pub(crate) command: &'a str,
 }
 
-/// All `*.jsonl` of a folder, by name.
+/// Reads all `*.jsonl` files of a folder, in the order of their names.
 pub(crate) fn read_folder(dir: &Path) -> Result<Vec<Source>, ReportError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -70,7 +70,7 @@ pub(crate) fn read_folder(dir: &Path) -> Result<Vec<Source>, ReportError> {
     Ok(sources)
 }
 
-/// Returns the runs in a file's text; one at least, for what cannot be read.
+/// Returns the runs in the text of a file; at least one, which holds the unreadable lines.
 pub(crate) fn parse(name: &str, text: &str) -> Vec<Source> {
     let mut sources: Vec<Source> = Vec::new();
     let mut problems = Vec::new();
@@ -91,7 +91,7 @@ pub(crate) fn parse(name: &str, text: &str) -> Vec<Source> {
             Err(error) => {
                 unread += 1;
                 if unread <= PROBLEMS_MAX {
-                    problems.push(format!("{name}, line {}: {}", index + 1, said(line, &error)));
+                    problems.push(format!("{name}, line {}: {}", index + 1, describe(line, &error)));
                 }
             }
         }
@@ -109,7 +109,7 @@ pub(crate) fn parse(name: &str, text: &str) -> Vec<Source> {
     sources
 }
 
-/// Gives each run the records of all.
+/// Gives each run the records of all runs.
 fn share(sources: &mut [Source]) {
     let all: Arc<[Record]> = sources
         .iter()
@@ -120,8 +120,8 @@ fn share(sources: &mut [Source]) {
     }
 }
 
-/// Of several runs of one experiment, the newest: figures of different runs must not be mixed. Those that
-/// are left out are named.
+/// Keeps the newest run of each experiment, as figures of different runs must not be mixed, and names the runs that
+/// are left out.
 fn newest(sources: Vec<Source>) -> Vec<Source> {
     let mut kept: Vec<Source> = Vec::new();
     for mut source in sources {
@@ -152,8 +152,8 @@ fn newest(sources: Vec<Source>) -> Vec<Source> {
     kept
 }
 
-/// Returns a text as part of an identifier on the page.
-pub(super) fn identifier(text: &str) -> String {
+/// Replaces the characters that an identifier must not have by hyphens.
+fn identifier(text: &str) -> String {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() {
             c.to_ascii_lowercase()
@@ -164,7 +164,7 @@ pub(super) fn identifier(text: &str) -> String {
     text.chars().map(plain).collect()
 }
 
-/// After the experiment, with a number where there are several of one.
+/// Names each run after its experiment, with a number if there are several runs of one.
 fn name_each(sources: &mut [Source]) {
     let mut known: Vec<String> = Vec::new();
     for source in sources {
@@ -182,25 +182,25 @@ fn name_each(sources: &mut [Source]) {
     }
 }
 
-/// What is wrong with a line.
-fn said(line: &str, error: &serde_json::Error) -> String {
+/// Describes the problem of a line.
+fn describe(line: &str, error: &serde_json::Error) -> String {
     let kind = serde_json::from_str::<serde_json::Value>(line)
         .ok()
         .and_then(|value| Some(value.get("record")?.as_str()?.to_owned()));
     match kind {
         Some(kind) => {
-            // The list of all records that there are helps nobody.
+            // The list of all known records would not help.
             let error = error.to_string();
             let error = error.split(", expected").next().unwrap_or_default();
             format!("a record `{kind}` that this version does not read: {error}")
         }
-        None if error.is_eof() => "it ends in the middle: was the run interrupted?".to_owned(),
+        None if error.is_eof() => "it is incomplete: was the run interrupted?".to_owned(),
         None => format!("not a record: {error}"),
     }
 }
 
 impl Source {
-    /// Without records; named after its file until its experiment is known.
+    /// Returns a run without records, named after its file.
     fn new(file: &str) -> Source {
         Source {
             id: file.split('.').next().unwrap_or_default().to_owned(),
@@ -210,7 +210,12 @@ impl Source {
         }
     }
 
-    /// What the run says of itself, if its first lines are there.
+    /// Returns the anchor of a section or plot of this run, unique on the page.
+    pub(crate) fn anchor(&self, part: &str) -> String {
+        format!("{}-{}", self.id, identifier(part))
+    }
+
+    /// Returns the first `run` record; `None` if the run has none.
     pub(crate) fn head(&self) -> Option<Head<'_>> {
         self.records.iter().find_map(|record| match record {
             Record::Run {
@@ -230,7 +235,7 @@ impl Source {
         })
     }
 
-    /// Name, version and configuration of each system.
+    /// Returns name, version and configuration of each system.
     pub(crate) fn systems(&self) -> impl Iterator<Item = (&str, Option<&str>, &str)> {
         self.records.iter().filter_map(|record| match record {
             Record::System {
@@ -259,7 +264,7 @@ mod tests {
         assert_eq!(source.records.len(), 2);
         assert_eq!(source.problems.len(), 2, "{:?}", source.problems);
         assert!(source.problems[0].starts_with("runs.jsonl, line 2: a record `weather`"));
-        assert!(source.problems[1].starts_with("runs.jsonl, line 5: it ends in the middle"));
+        assert!(source.problems[1].starts_with("runs.jsonl, line 5: it is incomplete"));
     }
 
     #[test]

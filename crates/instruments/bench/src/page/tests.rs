@@ -1,4 +1,4 @@
-//! The page of a fixed set of records: complete, sound as markup, and needing nothing from elsewhere.
+//! Tests of the page of a fixed set of records: it is complete, well-formed, and needs no other file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn html() -> String {
     compose(&source::read_folder(&fixture()).unwrap(), "out/bench").html
 }
 
-/// Tags in order: name, and whether it opens, closes, or does both.
+/// Returns the tags in order: the name, and the text between the angle brackets.
 fn tags(html: &str) -> Vec<(&str, &str)> {
     html.split('<')
         .skip(1)
@@ -26,7 +26,7 @@ fn tags(html: &str) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// What a reader reads: headings, captions, sentences and the rows of tables.
+/// Returns the visible text: headings, captions, sentences and the rows of tables.
 fn outline(html: &str) -> String {
     let mut out = String::new();
     let mut in_plot = false;
@@ -98,8 +98,8 @@ fn the_markup_is_sound_and_every_identifier_is_there_once() {
         .skip(1)
         .map(|rest| rest.split('"').next().unwrap())
         .collect();
-    for (place, id) in ids.iter().enumerate() {
-        assert_eq!(ids.iter().position(|other| other == id), Some(place), "{id}");
+    for (index, id) in ids.iter().enumerate() {
+        assert_eq!(ids.iter().position(|other| other == id), Some(index), "{id}");
     }
     for target in html.split("href=\"#").skip(1) {
         let target = target.split('"').next().unwrap();
@@ -145,15 +145,16 @@ fn what_records_say_cannot_become_markup() {
 fn the_page_and_its_plots_are_written_and_what_could_not_be_read_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("new/report.html");
-    let written = write(&fixture(), &file).unwrap();
+    // Rendering takes most of the time without optimisation, and grows with the number of pixels.
+    let written = write_scaled(&fixture(), &file, png::SCALE / 8.0).unwrap();
     assert!(fs::read_to_string(&file).unwrap().starts_with("<!doctype html>"));
     let notes = written.notes.join("\n");
     assert!(
         notes.contains("runs.jsonl, line") && notes.contains("`weather`"),
         "{notes}"
     );
-    assert!(notes.contains("ends in the middle"), "{notes}");
-    // A machine without fonts has none, and says so.
+    assert!(notes.contains("is incomplete"), "{notes}");
+    // A machine without fonts has no PNG files, and a note says so.
     assert!(!written.plots.is_empty() || notes.contains("no font"));
     for plot in &written.plots {
         assert_eq!(&fs::read(plot).unwrap()[1..4], b"PNG");

@@ -1,4 +1,4 @@
-//! What is wanted and was not reached, said where its figures are: nobody must look it up elsewhere.
+//! The verdicts on targets, shown beside the figures that they belong to.
 
 use crate::case;
 use crate::figure;
@@ -8,10 +8,11 @@ use millrace_report::html::{self, Cell, escape};
 use millrace_report::plot::number;
 use millrace_report::stats::Summary;
 
-/// Of whom something is wanted.
+/// The system that has targets.
 pub(crate) const OURS: &str = "millrace";
 
-/// Whether a case of forwarding has what is wanted of it; the outer `None`: nothing is wanted.
+/// Returns the verdict on the targets of a case. The outer `None` means that the case has no target, the inner that
+/// the targets could not be compared.
 pub(crate) fn of_case(case: &str, records: &[Record]) -> Option<Option<bool>> {
     let met: Vec<Option<bool>> = found(case, records).iter().map(Outcome::met).collect();
     if met.is_empty() {
@@ -27,7 +28,7 @@ fn found(case: &str, records: &[Record]) -> Vec<Outcome> {
     case::find(case).map_or_else(Vec::new, |case| outcomes(case, records))
 }
 
-/// What of a case of forwarding was not reached, a sentence each.
+/// Returns the missed targets of a case, a sentence each.
 pub(crate) fn missed(case: &str, records: &[Record]) -> Vec<String> {
     found(case, records)
         .iter()
@@ -41,7 +42,7 @@ pub(crate) fn missed(case: &str, records: &[Record]) -> Vec<String> {
         .collect()
 }
 
-/// As [`of_case`], of a quantity.
+/// As [`of_case`], for a quantity.
 pub(crate) fn of_quantity(case: &str, name: &str, records: &[Record]) -> Option<Option<bool>> {
     let quantity = figure::find(case, name)?;
     quantity.target()?;
@@ -49,7 +50,7 @@ pub(crate) fn of_quantity(case: &str, name: &str, records: &[Record]) -> Option<
     Some(reached.and_then(|summary| quantity.met(summary.median)))
 }
 
-/// As [`missed`], of a quantity.
+/// As [`missed`], for a quantity.
 pub(crate) fn missed_quantity(case: &str, name: &str, records: &[Record]) -> Vec<String> {
     let sentence = || {
         let quantity = figure::find(case, name)?;
@@ -64,7 +65,7 @@ fn sentence(wanted: &str, reached: f64) -> String {
     format!("wanted {wanted}, reached {}", number(reached))
 }
 
-/// Returns a paragraph for each.
+/// Returns a paragraph for each missed target.
 pub(crate) fn paragraphs(missed: &[String]) -> String {
     let verdict = html::verdict(Some(false));
     missed
@@ -73,7 +74,7 @@ pub(crate) fn paragraphs(missed: &[String]) -> String {
         .collect()
 }
 
-/// A cell for a system's row, in tables that have a verdict: ours has it, the others' are empty.
+/// Returns the cell of a system in a table with verdicts; only that of Millrace has a text.
 pub(crate) fn cell(verdict: Option<Option<bool>>, system: &str) -> Option<Cell> {
     let met = verdict?;
     Some(if system == OURS {
@@ -83,7 +84,7 @@ pub(crate) fn cell(verdict: Option<Option<bool>>, system: &str) -> Option<Cell> 
     })
 }
 
-/// The title of a plot, which goes where the page does not.
+/// Returns the title of a plot with its verdict, as a plot may be used without its page.
 pub(crate) fn titled(title: &str, missed: &[String]) -> String {
     if missed.is_empty() {
         title.to_owned()
@@ -95,6 +96,7 @@ pub(crate) fn titled(title: &str, missed: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::install::quantities::INSTALL;
 
     fn sample(case: &str, mpps: f64) -> Record {
         Record::Sample {
@@ -137,23 +139,23 @@ mod tests {
     #[test]
     fn a_quantity_out_of_its_bounds_is_said_too() {
         let figure = |value: f64| Record::Figure {
-            case: figure::INSTALL.to_owned(),
+            case: INSTALL.to_owned(),
             system: "millrace".to_owned(),
             round: 0,
             quantity: "install".to_owned(),
             unit: "s".to_owned(),
             value,
         };
-        let said = |value: f64| missed_quantity(figure::INSTALL, "install", &[figure(value)]);
+        let said = |value: f64| missed_quantity(INSTALL, "install", &[figure(value)]);
         assert_eq!(said(7.0), ["wanted at most 6 s, reached 7"]);
         assert_eq!(said(5.0), Vec::<String>::new());
-        let verdict = of_quantity(figure::INSTALL, "install", &[figure(7.0)]);
+        let verdict = of_quantity(INSTALL, "install", &[figure(7.0)]);
         assert_eq!(verdict, Some(Some(false)));
         assert_eq!(cell(verdict, OURS), Some(Cell::Verdict(Some(false))));
         assert_eq!(cell(verdict, "ovs-dpdk"), Some(Cell::text("")));
-        assert_eq!(of_quantity(figure::INSTALL, "expire", &[]), None);
+        assert_eq!(of_quantity(INSTALL, "expire", &[]), None);
         assert_eq!(
-            missed_quantity(figure::INSTALL, "nothing", &[figure(9.0)]),
+            missed_quantity(INSTALL, "nothing", &[figure(9.0)]),
             Vec::<String>::new()
         );
     }

@@ -1,5 +1,5 @@
-//! An OpenFlow connection of the bench's own, to ask while `ovs-ofctl` is busy with other things: echoes, and
-//! flow_mods at a steady rate. It knows no more of OpenFlow 1.3.5 than these messages (sections 7.1 and 7.3.4).
+//! An OpenFlow connection of the bench, for echoes and flow_mods while `ovs-ofctl` is busy. It implements only these
+//! messages (OpenFlow 1.3.5, sections 7.1 and 7.3.4).
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -17,21 +17,21 @@ const ECHO_REPLY: u8 = 3;
 const FLOW_MOD: u8 = 14;
 const BARRIER_REQUEST: u8 = 20;
 const BARRIER_REPLY: u8 = 21;
-/// How long an answer may take before the connection counts as broken.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The time limit for a reply.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 
 trait Stream: Read + Write + Send {
-    fn another(&self) -> io::Result<Box<dyn Stream>>;
+    fn try_clone_boxed(&self) -> io::Result<Box<dyn Stream>>;
 }
 
 impl Stream for TcpStream {
-    fn another(&self) -> io::Result<Box<dyn Stream>> {
+    fn try_clone_boxed(&self) -> io::Result<Box<dyn Stream>> {
         Ok(Box::new(self.try_clone()?))
     }
 }
 
 impl Stream for UnixStream {
-    fn another(&self) -> io::Result<Box<dyn Stream>> {
+    fn try_clone_boxed(&self) -> io::Result<Box<dyn Stream>> {
         Ok(Box::new(self.try_clone()?))
     }
 }
@@ -42,32 +42,32 @@ pub(crate) struct Channel {
     xid: u32,
 }
 
-/// What a switch sends: its type and transaction.
+/// A message of the switch.
 struct Message {
     kind: u8,
     xid: u32,
     body: Vec<u8>,
 }
 
-/// How flow_mods at a steady rate were taken.
+/// The result of flow_mods at a fixed rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Taken {
-    /// How many a barrier has confirmed.
+pub(crate) struct FlowModResult {
+    /// The number of flow_mods that a barrier confirmed.
     pub(crate) confirmed: u64,
-    /// How many errors came back.
+    /// The number of errors.
     pub(crate) errors: u64,
-    /// From the first to the last confirmation.
+    /// The seconds between the first message and the last confirmation.
     pub(crate) seconds: f64,
 }
 
-/// How a table grew.
+/// The result of a growing table.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Grown {
-    /// Flow_mods that barriers have confirmed, but for those that errors came back for.
+pub(crate) struct GrowthResult {
+    /// The number of flow_mods that barriers confirmed, without those that the switch rejected.
     pub(crate) accepted: u64,
-    /// From the first message to the last confirmation.
+    /// The seconds between the first message and the last confirmation.
     pub(crate) seconds: f64,
-    /// Flow_mods a second of the last fifth.
+    /// Flow_mods per second of the last fifth.
     pub(crate) last_fifth: f64,
     /// The longest time between two barrier replies.
     pub(crate) slowest_barrier: Duration,
@@ -81,21 +81,25 @@ fn failed(source: io::Error) -> ProcessError {
 }
 
 impl Channel {
-    /// Connects to `tcp:ADDRESS:PORT` or `unix:PATH` and says hello.
+    /// Connects to `tcp:ADDRESS:PORT` or `unix:PATH` and sends a hello message.
     pub(crate) fn connect(target: &str) -> Result<Channel, ProcessError> {
         let stream: Box<dyn Stream> = match target.split_once(':') {
             Some(("unix", path)) => {
                 let stream = UnixStream::connect(path).map_err(failed)?;
-                stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+                stream.set_read_timeout(Some(REPLY_TIMEOUT)).map_err(failed)?;
                 Box::new(stream)
             }
             Some(("tcp", address)) => {
                 let stream = TcpStream::connect(address).map_err(failed)?;
                 stream.set_nodelay(true).map_err(failed)?;
-                stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+                stream.set_read_timeout(Some(REPLY_TIMEOUT)).map_err(failed)?;
                 Box::new(stream)
             }
-            _ => return Err(failed(io::Error::other(format!("{target} is no address")))),
+            _ => {
+                return Err(failed(io::Error::other(format!(
+                    "{target} is not an address: expected tcp:ADDRESS:PORT or unix:PATH"
+                ))));
+            }
         };
         let mut channel = Channel { stream, xid: 0 };
         channel.send(HELLO, &[])?;
@@ -114,7 +118,7 @@ impl Channel {
         receive(self.stream.as_mut()).map_err(failed)
     }
 
-    /// How long an echo takes there and back.
+    /// Returns the round-trip time of an echo.
     pub(crate) fn echo(&mut self) -> Result<Duration, ProcessError> {
         let start = Instant::now();
         let xid = self.send(ECHO_REQUEST, &[])?;
@@ -133,21 +137,25 @@ impl Channel {
         self.stream.write_all(&reply).map_err(failed)
     }
 
-    /// Adds an entry for each of these headers as fast as they are taken, with a barrier after every 1,000.
-    pub(crate) fn grow(mut self, headers: &[Header]) -> Result<Grown, ProcessError> {
-        /// Flow_mods before a barrier.
+    /// Adds an entry for each of these headers as fast as the switch accepts them, with a barrier after every 1,000.
+    pub(crate) fn grow(mut self, headers: &[Header]) -> Result<GrowthResult, ProcessError> {
+        /// The number of flow_mods between two barriers.
         const EVERY: usize = 1000;
         let mut bytes = Vec::with_capacity(headers.len() * 130);
         for chunk in headers.chunks(EVERY) {
             for header in chunk {
                 self.xid += 1;
-                bytes.extend(message(FLOW_MOD, self.xid, &flow_mod(header, Modify::Add)));
+                bytes.extend(message(
+                    FLOW_MOD,
+                    self.xid,
+                    &flow_mod(header, FlowModCommand::Add),
+                ));
             }
             self.xid += 1;
             bytes.extend(message(BARRIER_REQUEST, self.xid, &[]));
         }
         let barriers = headers.chunks(EVERY).len();
-        let mut reader = self.stream.another().map_err(failed)?;
+        let mut reader = self.stream.try_clone_boxed().map_err(failed)?;
         let replies = std::thread::spawn(move || -> io::Result<(u64, Vec<Instant>)> {
             let (mut errors, mut times) = (0, Vec::with_capacity(barriers));
             while times.len() < barriers {
@@ -163,13 +171,13 @@ impl Channel {
         self.stream.write_all(&bytes).map_err(failed)?;
         let (errors, times) = match replies.join() {
             Ok(outcome) => outcome.map_err(failed)?,
-            Err(_) => return Err(failed(io::Error::other("the reader has ended"))),
+            Err(_) => return Err(failed(io::Error::other("the reader panicked"))),
         };
         let end = times.last().copied().unwrap_or(start);
         let fifth = times.len().div_ceil(5).min(times.len().saturating_sub(1));
         let begin = times.get(times.len() - 1 - fifth).copied().unwrap_or(start);
         let gaps = times.windows(2).map(|pair| pair[1].duration_since(pair[0]));
-        Ok(Grown {
+        Ok(GrowthResult {
             accepted: (headers.len() as u64).saturating_sub(errors),
             seconds: end.duration_since(start).as_secs_f64(),
             last_fifth: (fifth * EVERY) as f64 / end.duration_since(begin).as_secs_f64(),
@@ -177,19 +185,19 @@ impl Channel {
         })
     }
 
-    /// Sends `rate` flow_mods a second for this long: entries for these headers are added and deleted in turn,
-    /// so that the table keeps its size.
+    /// Sends `rate` flow_mods per second for this time. Entries for these headers are added and deleted in turn, so
+    /// that the size of the table is constant.
     pub(crate) fn flow_mods(
         mut self,
         headers: &[Header],
         rate: u32,
         duration: Duration,
-    ) -> Result<Taken, ProcessError> {
-        /// How often a few are sent, and how many times until a barrier is.
+    ) -> Result<FlowModResult, ProcessError> {
+        /// The interval between two groups of flow_mods, and the number of groups between two barriers.
         const SLICE: Duration = Duration::from_millis(5);
         const SLICES: usize = 20;
         let few = (rate as f64 * SLICE.as_secs_f64()).round() as usize;
-        let mut reader = self.stream.another().map_err(failed)?;
+        let mut reader = self.stream.try_clone_boxed().map_err(failed)?;
         let slices = (duration.as_secs_f64() / SLICE.as_secs_f64()) as usize;
         let barriers = slices / SLICES;
         let replies = std::thread::spawn(move || -> io::Result<(u64, u64, Instant)> {
@@ -211,9 +219,9 @@ impl Channel {
                 let pair = sent / 2;
                 if let Some(header) = headers.get(pair % headers.len().max(1)) {
                     let command = if sent.is_multiple_of(2) {
-                        Modify::Add
+                        FlowModCommand::Add
                     } else {
-                        Modify::DeleteStrict
+                        FlowModCommand::DeleteStrict
                     };
                     self.xid += 1;
                     bytes.extend(message(FLOW_MOD, self.xid, &flow_mod(header, command)));
@@ -229,13 +237,13 @@ impl Channel {
             std::thread::sleep(next.saturating_duration_since(Instant::now()));
         }
         match replies.join() {
-            Ok(Ok((confirmed, errors, end))) => Ok(Taken {
+            Ok(Ok((confirmed, errors, end))) => Ok(FlowModResult {
                 confirmed: confirmed * (few * SLICES) as u64,
                 errors,
                 seconds: end.duration_since(start).as_secs_f64(),
             }),
             Ok(Err(error)) => Err(failed(error)),
-            Err(_) => Err(failed(io::Error::other("the reader has ended"))),
+            Err(_) => Err(failed(io::Error::other("the reader panicked"))),
         }
     }
 }
@@ -264,16 +272,17 @@ fn message(kind: u8, xid: u32, body: &[u8]) -> Vec<u8> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Modify {
+enum FlowModCommand {
     Add = 0,
     DeleteStrict = 4,
 }
 
-/// The body of a flow_mod for an exact 5-tuple, which is output by the first sink (section 7.3.4.1).
-fn flow_mod(header: &Header, command: Modify) -> Vec<u8> {
+/// Returns the body of a flow_mod for an exact 5-tuple with output to the first sink (OpenFlow 1.3.5, section
+/// 7.3.4.1).
+fn flow_mod(header: &Header, command: FlowModCommand) -> Vec<u8> {
     let mut fields = Vec::with_capacity(48);
     let mut field = |number: u8, value: &[u8]| {
-        // OFPXMC_OPENFLOW_BASIC, no mask.
+        // The class is OFPXMC_OPENFLOW_BASIC, without a mask.
         fields.extend([0x80, 0x00, number << 1, value.len() as u8]);
         fields.extend(value);
     };
@@ -286,19 +295,19 @@ fn flow_mod(header: &Header, command: Modify) -> Vec<u8> {
     field(dport, &header.dport.to_be_bytes());
 
     let mut body = vec![0; 16];
-    // Table 0; no timeouts; priority 200.
+    // Table 0, no timeouts, priority 200.
     body.extend([0, command as u8, 0, 0, 0, 0, 0, 200]);
-    // No buffer, any port, any group; no flags.
+    // No buffer, any port, any group, no flags.
     body.extend([0xff; 12]);
     body.extend([0; 4]);
-    // OFPMT_OXM, and padding to 8 bytes.
+    // The match type is OFPMT_OXM; the match is padded to 8 bytes.
     let size = 4 + fields.len();
     body.extend([0, 1]);
     body.extend((size as u16).to_be_bytes());
     body.extend(&fields);
     body.extend(vec![0; size.next_multiple_of(8) - size]);
-    if command == Modify::Add {
-        // OFPIT_APPLY_ACTIONS with one OFPAT_OUTPUT.
+    if command == FlowModCommand::Add {
+        // The instruction is OFPIT_APPLY_ACTIONS with one OFPAT_OUTPUT.
         body.extend([0, 4, 0, 24, 0, 0, 0, 0]);
         body.extend([0, 0, 0, 16]);
         body.extend(Sink::First.port().to_be_bytes());
@@ -312,7 +321,8 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// Returns a switch that answers echoes and barriers.
+    /// Returns the address of a switch that replies to echoes and barriers, and its thread, which returns the number
+    /// of flow_mods.
     fn switch() -> (String, std::thread::JoinHandle<usize>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let target = format!("tcp:{}", listener.local_addr().unwrap());
@@ -372,12 +382,12 @@ mod tests {
 
     #[test]
     fn a_flow_mod_is_as_long_as_it_says() {
-        let body = flow_mod(&Header::udp(1, 2, 3, 4), Modify::Add);
-        // 40 bytes of fixed part; a match of 4 + 6 + 5 + 8 + 8 + 6 + 6 = 43, padded to 48; an instruction of 24.
+        let body = flow_mod(&Header::udp(1, 2, 3, 4), FlowModCommand::Add);
+        // The fixed part has 40 bytes; the match 4 + 6 + 5 + 8 + 8 + 6 + 6 = 43, padded to 48; the instruction 24.
         assert_eq!(body.len(), 40 + 48 + 24);
         assert_eq!(body[40..44], [0, 1, 0, 43]);
         assert_eq!(
-            flow_mod(&Header::udp(1, 2, 3, 4), Modify::DeleteStrict).len(),
+            flow_mod(&Header::udp(1, 2, 3, 4), FlowModCommand::DeleteStrict).len(),
             40 + 48
         );
     }

@@ -1,5 +1,5 @@
-//! Millrace itself, from outside: the daemon is started with a configuration file, flow entries come from
-//! `ovs-ofctl`, and the ingress port is added over REST when they are in.
+//! Millrace as a system under test: the daemon is started with a configuration file, `ovs-ofctl` installs the flow
+//! entries, and the ingress port is added over REST afterwards.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,74 +11,75 @@ use std::time::{Duration, Instant};
 use millrace_api::client::{ChangeOptions, Client};
 use serde_json::json;
 
-use super::{Forwarding, Installation, Load, Peer, PeerError, START, Site, WarmUp, ofctl, rate_between};
+use super::rate::rate_between;
+use super::{Forwarding, Installation, Load, Peer, PeerError, Resources, START, WarmUp, ofctl};
 use crate::workload::Sink;
-use millrace_process::{ProcessError, Running, free_port, memory, shown, version};
+use millrace_process::{ProcessError, Running, command_line, free_port, resident_memory, version};
 
 /// The name of the bridge.
 pub(crate) const BRIDGE: &str = "br0";
-/// How many packets are under way at most.
+/// The largest number of packets in transit.
 const UNDER_WAY: u64 = 16_384;
-/// What a packet buffer takes, bytes: the frame, its headroom and DPDK's own part (`bin/millraced`).
+/// The size of a packet buffer in bytes: the frame, its headroom and the mbuf (`bin/millraced`).
 const BUFFER_SIZE: u64 = 2560;
 
-/// The smallest MAC table that can be configured, addresses.
+/// The size of the smallest MAC table that can be configured, in addresses.
 const MAC_TABLE_MIN: u32 = 16;
 
-/// The peer.
+/// The system under test.
 #[derive(Debug, Clone, Copy)]
 pub enum Millrace {
-    /// As shipped, but for workers that never sleep.
-    Usual,
-    /// The same without paths that are remembered (ADR 4): every packet is looked up in every table.
+    /// As shipped, with workers that never sleep.
+    Default,
+    /// The same without the cache of traversals (ADR 4): every packet is looked up in every table.
     NoCache,
 }
 
-/// The daemon, up and reachable.
+/// A running daemon.
 pub(crate) struct Forwarder {
     pub(crate) daemon: Running,
     pub(crate) client: Client,
-    /// Where `ovs-ofctl` reaches it.
+    /// The OpenFlow address for `ovs-ofctl`.
     pub(crate) target: String,
-    /// How it was brought up.
+    /// The commands that started the daemon.
     pub(crate) commands: Vec<String>,
     installation: Installation,
 }
 
-/// Half of the memory becomes packet buffers, a power of two of them (`bin/millraced`), of which the replaying
-/// driver keeps one a packet.
+/// Returns the memory of the daemon in MiB. Half of it becomes packet buffers, a power of two (`bin/millraced`), of
+/// which the replaying driver keeps one for each packet.
 fn memory_mib(load: &Load) -> u64 {
     let buffers = (load.packets_len as u64 + UNDER_WAY).next_power_of_two();
     (buffers * BUFFER_SIZE * 2).div_ceil(1 << 20).max(512)
 }
 
-/// Where the bridge waits for ovs-ofctl.
-fn socket(site: &Site) -> PathBuf {
-    site.dir.join("br0.mgmt")
+/// Returns the OpenFlow socket of the bridge.
+fn socket(resources: &Resources) -> PathBuf {
+    resources.dir.join("br0.mgmt")
 }
 
-/// The Unix socket of the REST API.
-fn api(site: &Site) -> PathBuf {
-    site.dir.join("api.sock")
+/// Returns the Unix socket of the REST API.
+fn api(resources: &Resources) -> PathBuf {
+    resources.dir.join("api.sock")
 }
 
 impl Peer for Millrace {
     fn name(&self) -> &'static str {
         match self {
-            Millrace::Usual => "millrace",
+            Millrace::Default => "millrace",
             Millrace::NoCache => "millrace-no-cache",
         }
     }
 
     fn configuration(&self) -> &'static str {
         match self {
-            Millrace::Usual => "system.idle = \"busy\"",
+            Millrace::Default => "system.idle = \"busy\"",
             Millrace::NoCache => "system.idle = \"busy\", flow_cache = \"off\"",
         }
     }
 
-    fn version(&self, site: &Site) -> Option<String> {
-        version(&site.millraced)
+    fn version(&self, resources: &Resources) -> Option<String> {
+        version(&resources.millraced)
     }
 
     fn warm_up(&self, _: &Load) -> WarmUp {
@@ -89,14 +90,14 @@ impl Peer for Millrace {
         memory_mib(load)
     }
 
-    fn start(&self, site: &Site, load: &Load) -> Result<Box<dyn Forwarding>, PeerError> {
-        Ok(Box::new(self.launch(site, load)?))
+    fn start(&self, resources: &Resources, load: &Load) -> Result<Box<dyn Forwarding>, PeerError> {
+        Ok(Box::new(self.launch(resources, load)?))
     }
 }
 
 impl Millrace {
     /// Returns the configuration file.
-    fn file(self, site: &Site, load: &Load, openflow: u16) -> String {
+    fn file(self, resources: &Resources, load: &Load, openflow: u16) -> String {
         let memory = memory_mib(load);
         let mut text = String::new();
         // Writing to a string does not fail.
@@ -107,23 +108,23 @@ impl Millrace {
              [api]\nsocket = \"{}\"\n\n\
              [[bridge]]\nname = \"{BRIDGE}\"\nlisten = [\"ptcp:{openflow}:127.0.0.1\", \"punix:{}\"]\n\
              flow_cache = \"{}\"\n",
-            site.cores,
-            // Without packets, as shipped.
+            resources.cores,
+            // Without ingress ports the idle mode is the default one.
             if load.ingress.is_empty() {
                 "adaptive"
             } else {
                 "busy"
             },
-            if site.huge_pages_mib > 0 {
+            if resources.huge_pages_mib > 0 {
                 "required"
             } else {
                 "off"
             },
-            site.dir.join("state").display(),
-            api(site).display(),
-            socket(site).display(),
+            resources.dir.join("state").display(),
+            api(resources).display(),
+            socket(resources).display(),
             match self {
-                Millrace::Usual => "auto",
+                Millrace::Default => "auto",
                 Millrace::NoCache => "off",
             },
         );
@@ -138,28 +139,33 @@ impl Millrace {
         text
     }
 
-    /// As [`Peer::start`], for who wants to change more of it later.
-    pub(crate) fn launch(&self, site: &Site, load: &Load) -> Result<Forwarder, PeerError> {
+    /// As [`Peer::start`], for experiments that change the configuration later.
+    pub(crate) fn launch(&self, resources: &Resources, load: &Load) -> Result<Forwarder, PeerError> {
         let openflow = free_port()?;
-        let path = site.dir.join("millraced.toml");
-        fs::write(&path, self.file(site, load, openflow)).map_err(ProcessError::file(&path))?;
-        let mut command = Command::new(&site.millraced);
+        let path = resources.dir.join("millraced.toml");
+        fs::write(&path, self.file(resources, load, openflow)).map_err(ProcessError::file(&path))?;
+        let mut command = Command::new(&resources.millraced);
         command.arg("--config").arg(&path);
-        let mut commands = vec![format!("{} &", shown(&command))];
-        let mut daemon = Running::start("millraced", &command, site.nice, &site.dir.join("millraced.log"))?;
-        let client = Client::new(&format!("unix:{}", api(site).display()), None, None)?;
+        let mut commands = vec![format!("{} &", command_line(&command))];
+        let mut daemon = Running::start(
+            "millraced",
+            &command,
+            resources.nice,
+            &resources.dir.join("millraced.log"),
+        )?;
+        let client = Client::new(&format!("unix:{}", api(resources).display()), None, None)?;
         daemon.wait_for("readiness", START, |_| {
-            // Until it listens, and until everything runs as configured.
+            // The daemon listens, and runs as configured.
             let ready = client.ready().is_ok_and(|ready| ready.ready);
             Ok((ready && TcpStream::connect(("127.0.0.1", openflow)).is_ok()).then_some(()))
         })?;
-        let (before, start) = (memory(daemon.pid()), Instant::now());
-        // As for Open vSwitch: ovs-ofctl comes over a local socket.
-        let target = format!("unix:{}", socket(site).display());
-        commands.push(ofctl::add_flows(&target, &load.flows, site.nice)?);
+        let (before, start) = (resident_memory(daemon.pid()), Instant::now());
+        // `ovs-ofctl` uses a Unix socket, as for Open vSwitch.
+        let target = format!("unix:{}", socket(resources).display());
+        commands.push(ofctl::add_flows(&target, &load.flows, resources.nice)?);
         let installation = Installation {
             seconds: start.elapsed().as_secs_f64(),
-            memory: memory(daemon.pid())
+            memory: resident_memory(daemon.pid())
                 .unwrap_or(0)
                 .saturating_sub(before.unwrap_or(0)),
         };
@@ -168,7 +174,7 @@ impl Millrace {
             commands.push(format!(
                 "curl -X PUT -H 'content-type: application/json' -d '{port}' \
                  --unix-socket {} http://localhost/api/v1/config/bridges/{BRIDGE}/ports/p{number}",
-                api(site).display()
+                api(resources).display()
             ));
             add_port(&client, port)?;
         }
@@ -189,12 +195,12 @@ impl Millrace {
 }
 
 impl Forwarder {
-    /// Adds a port.
+    /// Adds a port to the bridge.
     pub(crate) fn add_port(&self, port: serde_json::Value) -> Result<(), PeerError> {
         add_port(&self.client, port)
     }
 
-    /// Changes a key of the bridge; `null` takes it back.
+    /// Sets a key of the bridge; `null` restores its default.
     fn set_bridge(&self, key: &str, value: &serde_json::Value) -> Result<(), PeerError> {
         let (mut config, revision) = self.client.config()?;
         if let Some(bridge) = config.pointer_mut("/bridge/0") {
@@ -205,7 +211,7 @@ impl Forwarder {
         Ok(())
     }
 
-    /// Changes a key of a port; `null` takes it back.
+    /// Sets a key of a port; `null` restores its default.
     pub(crate) fn set_port(
         &self,
         number: u32,
@@ -236,7 +242,7 @@ fn add_port(client: &Client, port: serde_json::Value) -> Result<(), PeerError> {
     let Some(ports) = ports else {
         return Err(PeerError::Unreadable {
             system: "millrace",
-            what: "the list of ports in the configuration",
+            what: "expected the list of ports in the configuration",
             text: config.to_string(),
         });
     };
@@ -281,7 +287,7 @@ impl Forwarding for Forwarder {
             Some(Some(size)) => Ok(Some(size as usize)),
             other => Err(PeerError::Unreadable {
                 system: "millrace",
-                what: "mac_table_size of the bridge in the configuration, a number",
+                what: "expected mac_table_size of the bridge in the configuration, a number",
                 text: format!("{other:?}"),
             }),
         }

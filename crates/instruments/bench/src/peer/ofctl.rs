@@ -1,12 +1,12 @@
-//! `ovs-ofctl`, from outside and for every switch alike: installs flow entries and reads counters.
+//! `ovs-ofctl`, used for every switch: installs flow entries and reads counters.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use millrace_process::{ProcessError, tool, wrap};
+use millrace_process::{ProcessError, run_tool, wrap};
 
-/// What a port has counted.
+/// The counters of a port.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PortCounters {
     /// Packets received.
@@ -15,29 +15,29 @@ pub struct PortCounters {
     pub tx: u64,
 }
 
-/// Returns a command to the switch at `target` (`tcp:127.0.0.1:6653`, `unix:/run/br0.mgmt`).
+/// Returns a command for the switch at `target` (`tcp:127.0.0.1:6653`, `unix:/run/br0.mgmt`).
 pub(crate) fn command(verb: &str, target: &str) -> Command {
     let mut command = Command::new("ovs-ofctl");
     command.args(["-O", "OpenFlow13", verb, target]);
     command
 }
 
-/// Installs the flow entries of a file; returns when the switch has them. In a bundle: otherwise the tool waits
-/// for a barrier after each entry, which would measure round trips. And at the nice level of the switch, which
-/// would otherwise take the core at each message.
+/// Installs the flow entries of a file and returns when the switch has them. The entries are sent in a bundle, as
+/// otherwise the tool waits for a barrier after each entry, which would measure round trips. The tool has the nice
+/// level of the switch, as otherwise the switch would preempt it at each message.
 pub(crate) fn add_flows(target: &str, flows: &Path, nice: i32) -> Result<String, ProcessError> {
     let mut command = command("add-flows", target);
     command.arg(flows).arg("--bundle");
-    tool(&mut wrap(&command, nice))?;
-    Ok(millrace_process::shown(&command))
+    run_tool(&mut wrap(&command, nice))?;
+    Ok(millrace_process::command_line(&command))
 }
 
-/// How many flow entries all tables have.
+/// Returns the number of flow entries in all tables.
 pub(crate) fn active(target: &str) -> Result<u64, ProcessError> {
-    Ok(parse_active(&tool(&mut command("dump-tables", target))?))
+    Ok(parse_active(&run_tool(&mut command("dump-tables", target))?))
 }
 
-/// Returns the sum of what `ovs-ofctl dump-tables` prints as `active=`.
+/// Returns the sum of the numbers `active=` in the output of `ovs-ofctl dump-tables`.
 fn parse_active(text: &str) -> u64 {
     text.split("active=")
         .skip(1)
@@ -50,10 +50,10 @@ fn parse_active(text: &str) -> u64 {
 
 /// Returns the counters of all ports.
 pub(crate) fn ports(target: &str) -> Result<BTreeMap<u32, PortCounters>, ProcessError> {
-    Ok(parse_ports(&tool(&mut command("dump-ports", target))?))
+    Ok(parse_ports(&run_tool(&mut command("dump-ports", target))?))
 }
 
-/// What `ovs-ofctl dump-ports` prints; counters that the switch does not have are 0.
+/// Parses the output of `ovs-ofctl dump-ports`. A counter that the switch does not have is 0.
 pub(crate) fn parse_ports(text: &str) -> BTreeMap<u32, PortCounters> {
     let mut ports: BTreeMap<u32, PortCounters> = BTreeMap::new();
     let mut current = None;

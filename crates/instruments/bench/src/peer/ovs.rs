@@ -1,73 +1,75 @@
-//! Open vSwitch with DPDK, started by hand: database, sockets and logs are in a directory of its own, and
-//! the machine's own Open vSwitch, if there is one, is not touched.
+//! Open vSwitch with DPDK. Its database, sockets and logs are in a directory of their own, and an Open vSwitch of the
+//! machine is not touched.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::{
-    Forwarding, Installation, Load, Peer, PeerError, START, Site, WarmUp, core_mask, ofctl, rate_between,
-};
+use super::rate::rate_between;
+use super::{Forwarding, Installation, Load, Peer, PeerError, Resources, START, WarmUp, core_mask, ofctl};
 use crate::workload::Sink;
-use millrace_process::{ProcessError, Running, in_path, memory, shown, tail, tool, version};
+use millrace_process::{
+    ProcessError, Running, command_line, is_installed, resident_memory, run_tool, tail, version,
+};
 
-/// Where Debian's packages have the daemon with DPDK, and the schema of the database.
+/// The path of the daemon with DPDK in Debian's packages, and the path of the schema of the database.
 pub(crate) const DAEMON: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
-/// Its pool for all ports of an MTU of 1500 has 262,144 buffers (`MAX_NB_MBUF` in lib/netdev-dpdk.c), of which
-/// the replaying driver keeps one a packet; the rest must do for what is under way.
+/// The largest number of packets for the shared pool. The pool for all ports with an MTU of 1500 has 262,144 buffers
+/// (`MAX_NB_MBUF` in lib/netdev-dpdk.c). The replaying driver keeps one for each packet; the others are for packets in
+/// transit.
 const SHARED_POOL_PACKETS_MAX: usize = 240_000;
-/// What that pool and its devices take of huge pages, MiB.
+/// The huge pages of that pool and its devices in MiB.
 const MEMORY_MIB: u64 = 1024;
-/// With `per-port-memory`, a port's pool has a buffer for each descriptor of each queue that was asked for
-/// (Documentation/topics/dpdk/memory.rst), also where the device has only one: the most that can be asked.
+/// The largest number of descriptors of a queue. With `per-port-memory`, the pool of a port has a buffer for each
+/// descriptor of each queue that was requested, even if the device has only one queue (Open vSwitch,
+/// Documentation/topics/dpdk/memory.rst).
 const DESCRIPTORS_MAX: usize = 4096;
-/// What a buffer of a port with an MTU of 1500 takes, bytes, its metadata included.
+/// The size of a buffer of a port with an MTU of 1500 in bytes, with its metadata.
 const BUFFER_SIZE: u64 = 3200;
-/// More packets than this are many flows: caches fill slowly.
+/// Numbers of packets that separate the warm-up times: with more flows, caches fill more slowly.
 const FEW: usize = 1000;
 const SOME: usize = 20_000;
 const MANY: usize = 200_000;
 
-/// How it is configured.
+/// The configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tuning {
-    /// As the package comes.
+    /// As shipped.
     Shipped,
-    /// For many flows, as its documentation says: `Documentation/topics/dpdk/bridge.rst` and
-    /// ovs-vswitchd.conf.db(5).
+    /// For many flows, as Open vSwitch documents it: Documentation/topics/dpdk/bridge.rst and ovs-vswitchd.conf.db(5).
     Tuned,
 }
 
-/// The peer.
+/// The system under test.
 #[derive(Debug, Clone, Copy)]
 pub struct OvsDpdk(pub Tuning);
 
 struct Forwarder {
     switchd: Running,
-    // Ended after the switch, which would otherwise complain.
+    // The database server must end after the switch, which otherwise logs errors.
     _database: Running,
     target: String,
     statistics: Command,
-    /// What its MAC table holds, and that it is to forget all of it.
+    /// The commands that print the size of the MAC table, and that clear it.
     fdb: [Command; 2],
     commands: Vec<String>,
     installation: Installation,
 }
 
 impl OvsDpdk {
-    fn settings(self, site: &Site, load: &Load) -> Vec<String> {
+    fn settings(self, resources: &Resources, load: &Load) -> Vec<String> {
         let mut settings = vec![
             "dpdk-init=true".to_owned(),
-            format!("dpdk-lcore-mask={:#x}", 1_u64 << site.control_core),
-            format!("pmd-cpu-mask={}", core_mask(&site.cores)),
+            format!("dpdk-lcore-mask={:#x}", 1_u64 << resources.control_core),
+            format!("pmd-cpu-mask={}", core_mask(&resources.cores)),
         ];
         let memory = memory_mib(load);
         if load.packets_len > SHARED_POOL_PACKETS_MAX {
             settings.push("per-port-memory=true".to_owned());
         }
         let extra = format!("--no-pci --no-telemetry --file-prefix ovs{}", std::process::id());
-        if site.huge_pages_mib >= memory {
+        if resources.huge_pages_mib >= memory {
             settings.push(format!("dpdk-socket-mem={memory}"));
             settings.push(format!("dpdk-extra={extra} --in-memory"));
         } else {
@@ -88,27 +90,27 @@ impl OvsDpdk {
     }
 }
 
-/// The tools of Open vSwitch on the private database.
+/// The tools of Open vSwitch with a private database.
 pub(crate) struct Database {
     dir: PathBuf,
     commands: Vec<String>,
 }
 
 /// A private Open vSwitch with an empty bridge `br0`.
-pub(crate) struct Private {
+pub(crate) struct PrivateOvs {
     pub(crate) switchd: Running,
-    // Ended after the switch, which would otherwise complain.
+    // The database server must end after the switch, which otherwise logs errors.
     server: Running,
     pub(crate) database: Database,
 }
 
-impl Private {
-    /// Starts it, with these settings of its own.
+impl PrivateOvs {
+    /// Starts the database server and the switch with these settings.
     pub(crate) fn start(
         mut database: Database,
         settings: &[String],
         nice: i32,
-    ) -> Result<Private, ProcessError> {
+    ) -> Result<PrivateOvs, ProcessError> {
         let dir = database.dir.clone();
         let file = dir.join("conf.db");
         let mut create = database.command("ovsdb-tool");
@@ -126,7 +128,7 @@ impl Private {
         ];
         args.extend(settings.iter().map(|setting| quoted(setting)));
         database.vsctl(&args)?;
-        // --disable-system: the kernel's datapath is the machine's, not ours.
+        // `--disable-system` leaves the datapath of the kernel to the Open vSwitch of the machine.
         let args = [remote, "--disable-system".to_owned()];
         let switchd = database.daemon(DAEMON, &args, &dir.join("ovs-vswitchd.ctl"), nice)?;
         database.vsctl([
@@ -140,7 +142,7 @@ impl Private {
             "fail_mode=secure",
             "protocols=OpenFlow13",
         ])?;
-        Ok(Private {
+        Ok(PrivateOvs {
             switchd,
             server,
             database,
@@ -149,7 +151,7 @@ impl Private {
 }
 
 impl Database {
-    /// In this folder, which is there.
+    /// Returns the tools for a database in this folder, which must exist.
     pub(crate) fn new(dir: &Path) -> Database {
         Database {
             dir: dir.to_owned(),
@@ -170,8 +172,8 @@ impl Database {
     }
 
     fn run(&mut self, mut command: Command) -> Result<(), ProcessError> {
-        self.commands.push(shown(&command));
-        tool(&mut command).map(drop)
+        self.commands.push(command_line(&command));
+        run_tool(&mut command).map(drop)
     }
 
     pub(crate) fn vsctl<S: AsRef<str>>(
@@ -196,7 +198,7 @@ impl Database {
         command.args(args);
         command.arg(format!("--unixctl={}", control.display()));
         command.args(["-vconsole:info", "-vsyslog:off", "-vfile:off", "--no-chdir"]);
-        self.commands.push(format!("{} &", shown(&command)));
+        self.commands.push(format!("{} &", command_line(&command)));
         let name = Path::new(program)
             .file_name()
             .unwrap_or_default()
@@ -208,7 +210,7 @@ impl Database {
         Ok(running)
     }
 
-    /// Adds a port; `ovs-vsctl` waits until the switch has it.
+    /// Adds a DPDK port; `ovs-vsctl` waits until the switch has it.
     pub(crate) fn add_port(
         &mut self,
         number: u32,
@@ -221,7 +223,7 @@ impl Database {
         self.add_interface(&format!("p{number}"), number, "dpdk", &settings)
     }
 
-    /// Adds a port of a type, with whatever else is to be set of its interface.
+    /// Adds a port of a type, with further settings of its interface.
     pub(crate) fn add_interface(
         &mut self,
         name: &str,
@@ -245,7 +247,7 @@ impl Database {
         self.vsctl(words.iter().chain(settings).copied())
     }
 
-    /// Asks a running daemon.
+    /// Returns a command for the running daemon.
     fn appctl(&self, args: &[&str]) -> Command {
         let mut command = self.command("ovs-appctl");
         command
@@ -273,7 +275,7 @@ impl Peer for OvsDpdk {
         }
     }
 
-    fn version(&self, _: &Site) -> Option<String> {
+    fn version(&self, _: &Resources) -> Option<String> {
         version(DAEMON)
     }
 
@@ -285,7 +287,7 @@ impl Peer for OvsDpdk {
         match (self.0, load.packets_len) {
             (_, ..=FEW) => WarmUp::seconds(0, 4),
             (_, ..=SOME) => WarmUp::seconds(4, 12),
-            // It does not settle: its flow limit grows for minutes, and what it has goes after ten seconds.
+            // The rate does not settle: the flow limit grows for minutes, and flows expire after ten seconds.
             (Tuning::Shipped, _) => WarmUp::seconds(15, 20),
             (Tuning::Tuned, ..=MANY) => WarmUp::seconds(12, 20),
             (Tuning::Tuned, _) => WarmUp::seconds(40, 45),
@@ -296,11 +298,11 @@ impl Peer for OvsDpdk {
         memory_mib(load)
     }
 
-    fn start(&self, site: &Site, load: &Load) -> Result<Box<dyn Forwarding>, PeerError> {
-        self.bring_up(site, load).map_err(|error| match error {
-            // The tool only says that it waited; the daemon says for what.
+    fn start(&self, resources: &Resources, load: &Load) -> Result<Box<dyn Forwarding>, PeerError> {
+        self.bring_up(resources, load).map_err(|error| match error {
+            // The error of the tool names only the timeout; the log of the daemon has the reason.
             PeerError::Process(ProcessError::Tool { command, output }) => {
-                let log = std::fs::read(site.dir.join("ovs-vswitchd-dpdk.log")).unwrap_or_default();
+                let log = std::fs::read(resources.dir.join("ovs-vswitchd-dpdk.log")).unwrap_or_default();
                 let log = tail(&String::from_utf8_lossy(&log));
                 PeerError::Process(ProcessError::Tool {
                     command,
@@ -313,35 +315,37 @@ impl Peer for OvsDpdk {
 }
 
 impl OvsDpdk {
-    fn bring_up(self, site: &Site, load: &Load) -> Result<Box<dyn Forwarding>, PeerError> {
-        if !in_path(DAEMON) {
+    fn bring_up(self, resources: &Resources, load: &Load) -> Result<Box<dyn Forwarding>, PeerError> {
+        if !is_installed(DAEMON) {
             return Err(PeerError::Unsuited {
                 system: self.name(),
-                reason: format!("{DAEMON} is not there. To fix it: apt-get install openvswitch-switch-dpdk"),
+                reason: format!(
+                    "{DAEMON} does not exist. To fix it: apt-get install openvswitch-switch-dpdk"
+                ),
             });
         }
-        let settings = self.settings(site, load);
-        let Private {
+        let settings = self.settings(resources, load);
+        let PrivateOvs {
             switchd,
             server,
             mut database,
-        } = Private::start(Database::new(&site.dir), &settings, site.nice)?;
+        } = PrivateOvs::start(Database::new(&resources.dir), &settings, resources.nice)?;
         for sink in Sink::ALL {
             let number = sink.port();
             database.add_port(number, &load.sink(sink), &[])?;
         }
-        let target = format!("unix:{}", site.dir.join("br0.mgmt").display());
-        let (before, start) = (memory(switchd.pid()), Instant::now());
-        let add = ofctl::add_flows(&target, &load.flows, site.nice)?;
+        let target = format!("unix:{}", resources.dir.join("br0.mgmt").display());
+        let (before, start) = (resident_memory(switchd.pid()), Instant::now());
+        let add = ofctl::add_flows(&target, &load.flows, resources.nice)?;
         database.commands.push(add);
         let installation = Installation {
             seconds: start.elapsed().as_secs_f64(),
-            memory: memory(switchd.pid())
+            memory: resident_memory(switchd.pid())
                 .unwrap_or(0)
                 .saturating_sub(before.unwrap_or(0)),
         };
         if self.0 == Tuning::Tuned {
-            // The limit is worked up to in steps of a thousand (`udpif_revalidator`), which takes minutes.
+            // The daemon raises the limit in steps of a thousand (`udpif_revalidator`), which takes minutes.
             database.run(database.appctl(&["upcall/set-flow-limit", "2000000"]))?;
         }
         let queues = load.packets_len.div_ceil(DESCRIPTORS_MAX) + 8;
@@ -376,13 +380,13 @@ fn memory_mib(load: &Load) -> u64 {
     }
 }
 
-/// Returns the second number of `Current/maximum MAC entries in the table: 1/8192`.
+/// Returns the second number in `Current/maximum MAC entries in the table: 1/8192`.
 fn mac_table_size(text: &str) -> Option<usize> {
     let line = text.lines().find(|line| line.contains("maximum MAC entries"))?;
     line.rsplit('/').next()?.trim().parse().ok()
 }
 
-/// A `key=value` whose value `ovs-vsctl` takes as it is.
+/// Returns a setting `key=value`, with the value quoted for `ovs-vsctl`.
 fn quoted(setting: &str) -> String {
     match setting.split_once('=') {
         Some((key, value)) => format!("other_config:{key}=\"{value}\""),
@@ -404,23 +408,23 @@ impl Forwarding for Forwarder {
     }
 
     fn lookups(&mut self) -> Option<String> {
-        tool(&mut self.statistics).ok()
+        run_tool(&mut self.statistics).ok()
     }
 
     fn mac_table_size(&mut self) -> Result<Option<usize>, PeerError> {
-        let text = tool(&mut self.fdb[0])?;
+        let text = run_tool(&mut self.fdb[0])?;
         match mac_table_size(&text) {
             Some(size) => Ok(Some(size)),
             None => Err(PeerError::Unreadable {
                 system: "ovs-dpdk",
-                what: "no line `Current/maximum MAC entries in the table: NUMBER/NUMBER` in fdb/stats-show",
+                what: "expected a line `Current/maximum MAC entries in the table: NUMBER/NUMBER` in fdb/stats-show",
                 text,
             }),
         }
     }
 
     fn forget_macs(&mut self, _: &mut dyn FnMut() -> Result<(), PeerError>) -> Result<(), PeerError> {
-        tool(&mut self.fdb[1])?;
+        run_tool(&mut self.fdb[1])?;
         Ok(())
     }
 
@@ -463,7 +467,7 @@ mod tests {
 
     #[test]
     fn tuning_is_what_differs_between_the_two_configurations() {
-        let site = Site {
+        let resources = Resources {
             dir: PathBuf::new(),
             cores: vec![1],
             control_core: 0,
@@ -480,8 +484,8 @@ mod tests {
             memif: None,
         };
         let (shipped, tuned) = (
-            OvsDpdk(Tuning::Shipped).settings(&site, &load),
-            OvsDpdk(Tuning::Tuned).settings(&site, &load),
+            OvsDpdk(Tuning::Shipped).settings(&resources, &load),
+            OvsDpdk(Tuning::Tuned).settings(&resources, &load),
         );
         assert_eq!(tuned[..shipped.len()], shipped);
         assert_eq!(tuned.len() - shipped.len(), 4);

@@ -1,29 +1,30 @@
-//! `dpdk-testpmd`: forwards between the same devices without looking at a packet, the limit of the machine.
+//! `dpdk-testpmd`: forwards between the same devices without reading the packets, which shows the limit of the
+//! machine.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::{Forwarding, Installation, Load, Peer, PeerError, START, Site, WarmUp, swallow};
+use super::{Forwarding, Installation, Load, Peer, PeerError, Resources, START, WarmUp, discard};
 use crate::workload::Sink;
-use millrace_process::{Running, pause, shown, tool};
+use millrace_process::{Running, command_line, pause, run_tool};
 
-/// How testpmd forwards.
+/// The forwarding mode of testpmd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Receives and sends.
     Io,
-    /// Also writes the MAC addresses of each packet.
+    /// Also rewrites the MAC addresses of each packet.
     Mac,
 }
 
-/// The peer.
+/// The system under test.
 #[derive(Debug, Clone, Copy)]
 pub struct Testpmd(pub Mode);
 
 struct Forwarder {
     running: Running,
     command: String,
-    /// Of ports that packets come in and leave by.
+    /// The number of pairs of an ingress and an egress port.
     pairs: usize,
 }
 
@@ -35,44 +36,45 @@ impl Testpmd {
         }
     }
 
-    fn command(self, site: &Site, load: &Load) -> Command {
+    fn command(self, resources: &Resources, load: &Load) -> Command {
         let memory = self.memory_mib(load);
-        // Its answers come through the standard library's buffer, which waits for 4 KiB unless told otherwise.
+        // Without stdbuf, the C library would buffer the replies in blocks of 4 KiB.
         let mut command = Command::new("stdbuf");
         command.args(["-oL", "dpdk-testpmd"]);
-        // Logical cores 1 and so on forward; 0 asks and answers, on a core that another may share.
-        let mut lcores = format!("0@{}", site.control_core);
-        for (lcore, core) in (1..).zip(&site.cores) {
+        // Logical cores from 1 on forward. Logical core 0 has the command line, on a core that other programs may
+        // share.
+        let mut lcores = format!("0@{}", resources.control_core);
+        for (lcore, core) in (1..).zip(&resources.cores) {
             lcores.push_str(&format!(",{lcore}@{core}"));
         }
         command.args(["--lcores", &lcores, "--main-lcore", "0"]);
         command.args(["--no-pci", "--no-telemetry", "--file-prefix"]);
         command.arg(format!("bench{}", std::process::id()));
-        if site.huge_pages_mib >= memory {
+        if resources.huge_pages_mib >= memory {
             command.arg("--in-memory");
         } else {
             command.args(["--no-huge", "-m", &memory.to_string()]);
         }
-        // Ports are numbered as they are given, and forward in pairs: 0 to 1, 2 to 3.
-        for (place, (_, devargs)) in load.ports().enumerate() {
+        // Ports are numbered in the order of their arguments, and forward in pairs: 0 to 1, 2 to 3.
+        for (index, (_, devargs)) in load.ports().enumerate() {
             command.arg("--vdev").arg(devargs);
             let sink = match &load.memif {
                 Some(_) => load.sink(Sink::First),
-                None => swallow(&format!("net_null{place}")),
+                None => discard(&format!("net_null{index}")),
             };
             command.arg("--vdev").arg(sink);
         }
-        // Interactive, so that it can be asked, and forwarding at once.
+        // The command line is interactive, for statistics, and forwarding starts at once.
         command.args(["--", "-i", "-a", "--no-flush-rx"]);
         command.arg(format!("--forward-mode={}", self.mode()));
-        command.arg(format!("--nb-cores={}", site.cores.len()));
+        command.arg(format!("--nb-cores={}", resources.cores.len()));
         command.arg(format!("--total-num-mbufs={}", buffers(load)));
         command
     }
 }
 
-/// One buffer for each packet of the files stays in the driver; others are under way, at least what testpmd
-/// asks for.
+/// Returns the number of buffers: the driver keeps one for each packet of the files, and testpmd asks for a minimum of
+/// others.
 fn buffers(load: &Load) -> usize {
     (load.packets_len + 16_384).next_power_of_two() - 1
 }
@@ -93,11 +95,11 @@ impl Peer for Testpmd {
         false
     }
 
-    fn version(&self, _: &Site) -> Option<String> {
-        // It tells its version only on the way to forwarding; the library's package is the same.
+    fn version(&self, _: &Resources) -> Option<String> {
+        // testpmd prints its version only after the start; the package of the library has the same one.
         let mut query = Command::new("dpkg-query");
         query.args(["-W", "-f", "${Version}", "dpdk"]);
-        tool(&mut query)
+        run_tool(&mut query)
             .ok()
             .map(|version| format!("DPDK {}", version.trim()))
     }
@@ -110,11 +112,16 @@ impl Peer for Testpmd {
         buffers(load) as u64 * 2560 / (1 << 20) + 256
     }
 
-    fn start(&self, site: &Site, load: &Load) -> Result<Box<dyn Forwarding>, PeerError> {
-        let command = self.command(site, load);
-        let mut running = Running::start(self.name(), &command, site.nice, &site.dir.join("testpmd.log"))?;
+    fn start(&self, resources: &Resources, load: &Load) -> Result<Box<dyn Forwarding>, PeerError> {
+        let command = self.command(resources, load);
+        let mut running = Running::start(
+            self.name(),
+            &command,
+            resources.nice,
+            &resources.dir.join("testpmd.log"),
+        )?;
         let start = Instant::now();
-        // A generator sends nothing before the switch is up.
+        // A generator sends only after the switch is up.
         while rate_since_asked_last(&mut running, load.ingress.len())? == 0.0 && load.memif.is_none() {
             if start.elapsed() > START {
                 return Err(PeerError::Silent { text: running.tail() });
@@ -123,7 +130,7 @@ impl Peer for Testpmd {
         }
         Ok(Box::new(Forwarder {
             running,
-            command: shown(&command),
+            command: command_line(&command),
             pairs: load.ingress.len(),
         }))
     }
@@ -153,7 +160,7 @@ impl Forwarding for Forwarder {
     }
 }
 
-/// Packets a second, by testpmd's own clock, since it was asked the last time.
+/// Returns packets per second since the last call, by the clock of testpmd.
 fn rate_since_asked_last(running: &mut Running, pairs: usize) -> Result<f64, PeerError> {
     let mut total = 0.0;
     for pair in 0..pairs {

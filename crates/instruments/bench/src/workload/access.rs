@@ -1,6 +1,6 @@
-//! A network of hosts at access ports as controllers that learn program it (Faucet does): the first table gives what
-//! comes in untagged the tag of its VLAN, the second checks that the station is one that was learned at this port,
-//! the third knows where each station is, takes the tag off and sends.
+//! A network of hosts at access ports, as controllers that learn (such as Faucet) program it. The first table adds the
+//! VLAN tag to untagged packets, the second checks that the source MAC address was learned at this port, and the third
+//! maps the destination MAC address to its port, removes the tag and outputs.
 
 use std::fmt::Write as _;
 
@@ -12,10 +12,10 @@ use crate::random::Random;
 
 const VLAN: u16 = 100;
 
-/// Flow entries that are there whatever the number of hosts.
+/// The number of flow entries that do not depend on the number of hosts.
 const COMMON: usize = 2;
 
-/// Returns the number of entries for so many hosts.
+/// Returns the number of entries for `hosts` hosts.
 pub(super) const fn rules_len(hosts: usize) -> usize {
     COMMON + 2 * hosts
 }
@@ -26,7 +26,7 @@ fn mac(host: usize) -> Mac {
     Mac([0x02, 0, 0x50, a, b, c])
 }
 
-/// Lines for `ovs-ofctl add-flows`, packets, and the share of each sink.
+/// Returns lines for `ovs-ofctl add-flows`, packets, and the share of each sink.
 pub(super) fn access(hosts: usize, flows: usize, random: &mut Random) -> (String, Vec<Header>, [f64; 2]) {
     let mut lines = format!(
         "table=0,priority=1,in_port=1,vlan_tci=0x0000/0x1fff,actions=push_vlan:0x8100,\

@@ -1,6 +1,6 @@
-//! A number of tables one after the other, the last of which has exact entries: what tables cost when the
-//! flows stay the same. Those before the last take turns: the port, the destination MAC address (16), the
-//! network it goes to (256), the protocol (2), the network it comes from (256).
+//! A number of tables in sequence, the last of which has exact entries: the cost of tables for the same flows. The
+//! tables before the last match in turn the port, the destination MAC address (16 entries), the destination network
+//! (256), the protocol (2) and the source network (256).
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ fn mac(number: usize) -> Mac {
     Mac([0x02, 0, 0, 0x40, 0, number as u8])
 }
 
-/// Lines for `ovs-ofctl add-flows`, how many, packets, and the share of each sink.
+/// Returns lines for `ovs-ofctl add-flows`, packets, and the share of each sink.
 pub(super) fn chain(tables: usize, flows: usize, random: &mut Random) -> (String, Vec<Header>, [f64; 2]) {
     let (rules, mut headers) = sets::exact(flows, random);
     for header in &mut headers {
@@ -42,7 +42,7 @@ pub(super) fn chain(tables: usize, flows: usize, random: &mut Random) -> (String
     (lines, headers, [0.5, 0.5])
 }
 
-/// What the entries of a table match.
+/// Returns the matches of a table.
 fn matches(table: usize) -> Vec<String> {
     match table % 5 {
         0 => vec!["in_port=1,".to_owned()],

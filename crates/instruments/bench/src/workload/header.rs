@@ -1,27 +1,27 @@
-//! The header of a generated packet, as rules see it, and the frame made of it.
+//! The header fields of a generated packet, and the frame that is built from them.
 
 use std::net::Ipv4Addr;
 
 use millrace_types::Mac;
 use millrace_wire::{Builder, Dscp, Ecn, IpProto, ipv4, tcp};
 
-/// The MAC address that frames come from.
+/// The source MAC address of all frames.
 pub const SOURCE: Mac = Mac([0x02, 0, 0, 0, 0x01, 0x01]);
-/// The MAC address that frames go to, unless the workload says otherwise.
+/// The default destination MAC address.
 pub const TARGET: Mac = Mac([0x02, 0, 0, 0, 0x02, 0x02]);
 
-/// The fields of a packet that a workload varies.
+/// The header fields that a workload varies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Header {
     /// The destination MAC address.
     pub eth_dst: Mac,
-    /// The VLAN of its tag, if it has one.
+    /// The VLAN identifier; `None` for an untagged frame.
     pub vlan: Option<u16>,
-    /// The source address.
+    /// The IPv4 source address.
     pub src: u32,
-    /// The destination address.
+    /// The IPv4 destination address.
     pub dst: u32,
-    /// 6 is TCP, 17 is UDP; others carry no ports.
+    /// The IP protocol: 6 for TCP, 17 for UDP; others have no ports.
     pub proto: u8,
     /// The source port.
     pub sport: u16,
@@ -30,7 +30,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Returns a UDP packet between the usual MAC addresses.
+    /// Returns a UDP packet between the default MAC addresses.
     pub fn udp(src: u32, dst: u32, sport: u16, dport: u16) -> Header {
         Header {
             eth_dst: TARGET,
@@ -43,8 +43,8 @@ impl Header {
         }
     }
 
-    /// The frame, `size` bytes on the wire: the last four, the check sequence, are the device's business
-    /// and not in the result. Headers that need more room get it.
+    /// Returns the frame, which has `size` bytes on the wire. The device adds the last four bytes, the check sequence.
+    /// The frame is longer if its headers need more space.
     pub fn frame(&self, size: u16) -> Vec<u8> {
         let size = usize::from(size).saturating_sub(4);
         let mut builder = Builder::ethernet(self.eth_dst, SOURCE);
@@ -89,20 +89,21 @@ impl Header {
     }
 }
 
-/// The sizes of frames on the wire, bytes, check sequence included.
+/// The sizes of frames on the wire in bytes, check sequence included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sizes {
-    /// All the same.
+    /// All frames have the same size.
     Fixed(u16),
-    /// Each size with its weight, in any order.
+    /// Each size has a weight.
     Mix(Vec<(usize, u16)>),
 }
 
 impl Sizes {
-    /// The smallest frame of Ethernet.
+    /// The smallest Ethernet frame.
     pub const SMALLEST: Sizes = Sizes::Fixed(64);
 
-    /// Simple IMIX: 7 of 64, 4 of 594 and 1 of 1518 bytes (RFC 6985, section 4 has it as the mix in use).
+    /// Returns the simple IMIX: 7 frames of 64, 4 of 594 and 1 of 1518 bytes (RFC 6985, section 4, calls it the mix in
+    /// use).
     pub fn imix() -> Sizes {
         Sizes::Mix(vec![(7, 64), (4, 594), (1, 1518)])
     }

@@ -1,17 +1,17 @@
-//! Traffic made to be slow, and the traffic beside which it is judged: as many different packets under the
-//! same rules, but such as the rules were written for.
+//! Hostile traffic that slows a switch down, and benign traffic for comparison: as many different packets under the
+//! same rules, of the kind that the rules are meant for.
 //!
-//! * **Tuple space explosion** (Csikor, Divakaran, Kang, Kőrösi, Sonkoly, Haja, Pezaros, Schmid, Rétvári:
-//!   "Tuple Space Explosion: A Denial-of-Service Attack Against a Software Packet Classifier", CoNEXT 2019):
-//!   a cache of megaflows remembers, for a packet that no rule allows, as few bits as tell it from each rule.
-//!   Packets that differ from the allowed values first at each bit of each field make a mask of each
-//!   combination: 32 x 16 x 16 with an allow-list over source address, source port and destination port.
-//! * **Collisions**: hash functions without a key are known to everybody. Half of the packets have one value of
-//!   the MurmurHash3 mixing of the 5-tuple, as Open vSwitch takes it where a device gives no hash, half one
-//!   CRC-32C of it, as DPDK's tables do. Both are bijections of their last word, so that for any pair of
-//!   addresses there are ports that end in the value wanted.
-//! * **Random 5-tuples** fill every cache with what never comes again; **near misses** have a rule's values but
-//!   for one bit.
+//! * **Tuple space explosion** (Csikor, Divakaran, Kang, Kőrösi, Sonkoly, Haja, Pezaros, Schmid, Rétvári: "Tuple Space
+//!   Explosion: A Denial-of-Service Attack Against a Software Packet Classifier", CoNEXT 2019): for a packet that no
+//!   rule allows, a cache of megaflows keeps the smallest number of bits that distinguish it from each rule. Packets
+//!   that first differ from the allowed value at each bit of each field produce a mask for each combination: 32 x 16 x
+//!   16 with an allow-list over source address, source port and destination port.
+//! * **Collisions**: anyone can compute a hash function without a key. Half of the packets have one value of the
+//!   MurmurHash3 mixing of the 5-tuple, which Open vSwitch uses if the device gives no hash; the other half have one
+//!   CRC-32C of it, which DPDK's tables use. Both are bijections of their last word, so that for any pair of addresses
+//!   there are ports that give the wanted value.
+//! * **Random 5-tuples** fill every cache with flows that do not come again. **Near misses** differ from a rule in one
+//!   bit.
 
 use std::collections::HashSet;
 
@@ -20,31 +20,32 @@ use super::rule::{Prefix, Rule, Sink};
 use super::sets::{Filter, filter, packet_for};
 use crate::random::Random;
 
-/// How an access list is attacked.
+/// The type of attack on an access list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attack {
-    /// Not: packets that it was written for.
+    /// No attack: packets that the list is meant for.
     None,
     /// Random 5-tuples.
     Random,
-    /// Packets that miss a rule by one bit.
+    /// Packets that differ from a rule in one bit.
     NearMiss,
-    /// 5-tuples of one hash value.
+    /// 5-tuples with the same hash value.
     Collisions,
 }
 
-/// How many rules the access list has.
+/// The number of rules of the access list.
 pub(super) const RULES: usize = 10_000;
-/// How many rules the allow-list has.
+/// The number of rules of the allow-list.
 pub(super) const ALLOW_LIST: usize = 4;
-/// One for each pair of bits in which it differs from what is allowed.
+/// The number of packets: one for each combination of bits at which the three fields first differ from the allowed
+/// values.
 pub(super) const EXPLODING_PACKETS: usize = 32 * 16 * 16;
-/// What the allow-list allows.
+/// The values that the allow-list allows.
 const ALLOWED_SOURCE: u32 = 0x0a00_0001;
 const ALLOWED_SPORT: u16 = 12_345;
 const ALLOWED_DPORT: u16 = 80;
 
-/// Returns the access list, the same for each attack, and a packet of each of so many flows.
+/// Returns the access list, the same for each attack, and one packet for each of `flows` flows.
 pub(super) fn access_list(attack: Attack, flows: usize, random: &mut Random) -> (Vec<Rule>, Vec<Header>) {
     let (rules, _) = filter(Filter::Acl, RULES, 0, random);
     let mut seen = HashSet::with_capacity(flows);
@@ -63,7 +64,8 @@ pub(super) fn access_list(attack: Attack, flows: usize, random: &mut Random) -> 
     (rules, headers)
 }
 
-/// Returns an allow-list whose remainder leaves by the second port, with packets that take it or explode it.
+/// Returns an allow-list whose last rule sends by the second port, with allowed packets, or with packets that explode
+/// its tuple space.
 pub(super) fn explosion(attack: bool, random: &mut Random) -> (Vec<Rule>, Vec<Header>) {
     let rule = |priority, src, sport, dport, sink| Rule {
         priority,
@@ -94,8 +96,8 @@ pub(super) fn explosion(attack: bool, random: &mut Random) -> (Vec<Rule>, Vec<He
         })
         .collect()
     } else {
-        let allowed = |place: usize| {
-            let (src, sport, dport) = match place % 3 {
+        let allowed = |index: usize| {
+            let (src, sport, dport) = match index % 3 {
                 0 => (random.word32(), random.word16(), ALLOWED_DPORT),
                 1 => (ALLOWED_SOURCE, random.word16(), random.word16()),
                 _ => (random.word32(), ALLOWED_SPORT, random.word16()),
@@ -107,7 +109,8 @@ pub(super) fn explosion(attack: bool, random: &mut Random) -> (Vec<Rule>, Vec<He
     (rules, headers)
 }
 
-/// The value that has the leading `same` of `width` bits of `value`, not the next one, and `fill` behind.
+/// Returns a value that shares the leading `same` of `width` bits with `value`, differs in the next bit, and has the
+/// bits of `fill` after it.
 fn differing_from(value: u32, width: u32, same: u32, fill: u32) -> u32 {
     let flipped = 1 << (width - 1 - same);
     ((value ^ flipped) & !(flipped - 1)) | (fill & (flipped - 1))
@@ -142,24 +145,24 @@ fn near_miss(rules: &[Rule], random: &mut Random) -> Header {
     }
 }
 
-/// A packet whose 5-tuple has the same value as those of all others under one of the two functions.
+/// Returns a packet whose 5-tuple has the same hash value as all others under one of the two functions.
 fn colliding(murmur: bool, random: &mut Random) -> Header {
     let (src, dst, proto) = (random.word32(), random.word32(), 17_u32);
-    // Words as a little-endian machine reads them from the packet.
+    // These are the words that a little-endian machine reads from the packet.
     let words = [src.swap_bytes(), dst.swap_bytes()];
     let ports = if murmur {
         let state = words.into_iter().chain([proto]).fold(0, murmur_step);
         murmur_last(state, 0x6d69_6c6c)
     } else {
         let state = words.into_iter().fold(0, crc32c_step);
-        // A step depends on the exclusive or of state and word alone.
+        // A step depends only on the exclusive or of state and word.
         state ^ 0x7261_6365
     };
     let [a, b, c, d] = ports.to_le_bytes();
     Header::udp(src, dst, u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]))
 }
 
-/// One step of MurmurHash3 (x86, 32 bits).
+/// Returns the state after one step of MurmurHash3 (x86, 32 bits).
 fn murmur_step(hash: u32, word: u32) -> u32 {
     let word = word
         .wrapping_mul(0xcc9e_2d51)
@@ -171,7 +174,7 @@ fn murmur_step(hash: u32, word: u32) -> u32 {
         .wrapping_add(0xe654_6b64)
 }
 
-/// Returns the word with which a step leads from `hash` to `wanted`.
+/// Returns the word that changes the state from `hash` to `wanted`.
 fn murmur_last(hash: u32, wanted: u32) -> u32 {
     let before = wanted
         .wrapping_sub(0xe654_6b64)
@@ -183,14 +186,15 @@ fn murmur_last(hash: u32, wanted: u32) -> u32 {
         .wrapping_mul(inverse(0xcc9e_2d51))
 }
 
-/// What an odd number is multiplied by to become 1, modulo 2^32 (Newton: each step doubles the right bits).
+/// Returns the inverse of an odd number modulo 2^32 (Newton's method: each step doubles the number of correct bits).
 fn inverse(odd: u32) -> u32 {
     (0..5).fold(odd, |inverse, _| {
         inverse.wrapping_mul(2_u32.wrapping_sub(odd.wrapping_mul(inverse)))
     })
 }
 
-/// CRC-32C (RFC 3720, section 12.1) over four bytes, as the processor's instruction has it.
+/// Returns the CRC-32C (RFC 3720, section 12.1) after four more bytes, as the instruction of the processor computes
+/// it.
 fn crc32c_step(crc: u32, word: u32) -> u32 {
     (0..32).fold(crc ^ word, |crc, _| {
         (crc >> 1) ^ (0x82f6_3b78 & 0_u32.wrapping_sub(crc & 1))
@@ -231,7 +235,7 @@ mod tests {
 
     #[test]
     fn the_crc_is_the_one_of_the_standard() {
-        // RFC 3720, B.4: 32 bytes of zeroes, least significant byte first.
+        // The vector of RFC 3720, section B.4: 32 bytes of zeroes, least significant byte first.
         let crc = (0..8).fold(u32::MAX, |crc, _| crc32c_step(crc, 0));
         assert_eq!(!crc, 0x8a91_36aa);
     }
@@ -241,7 +245,7 @@ mod tests {
         let (rules, headers) = explosion(true, &mut Random::new(1));
         let oracle = Oracle::new(&rules);
         assert!(headers.iter().all(|header| oracle.find(header) == Some(3)));
-        let places: HashSet<_> = headers
+        let combinations: HashSet<_> = headers
             .iter()
             .map(|header| {
                 (
@@ -251,7 +255,7 @@ mod tests {
                 )
             })
             .collect();
-        assert_eq!((headers.len(), places.len()), (8192, 8192));
+        assert_eq!((headers.len(), combinations.len()), (8192, 8192));
         let (rules, headers) = explosion(false, &mut Random::new(1));
         let oracle = Oracle::new(&rules);
         assert!(headers.iter().all(|header| oracle.find(header) < Some(3)));

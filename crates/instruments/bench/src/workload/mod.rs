@@ -1,5 +1,5 @@
-//! What a switch is given in a measurement: rules as a file that `ovs-ofctl` sends to any of them, packets
-//! as a capture file that any of them replays, and what a correct switch does with these packets.
+//! The workload of a measurement: rules as a file that `ovs-ofctl` sends to any switch, packets as a capture file that
+//! any switch replays, and the shares of the packets that a correct switch sends to each port.
 
 mod access;
 mod chain;
@@ -24,77 +24,76 @@ pub use sets::Filter;
 
 use crate::random::Random;
 
-/// How many packets a capture file has at least: a driver that replays a file of one packet would show how
-/// fast it winds back.
+/// The smallest number of packets in a capture file: with fewer packets, rewinding the file would limit the driver.
 pub const PACKETS_MIN: usize = 512;
 
-/// The shape of a workload; with a seed it is the workload.
+/// The shape of a workload. A shape and a seed determine a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// One rule on the ingress port, one flow.
     OneRule,
-    /// Exact 5-tuple rules, one flow each, the destination MAC rewritten.
+    /// Exact 5-tuple rules that rewrite the destination MAC address, one flow each.
     Exact(usize),
-    /// Exact 5-tuple rules, one flow each, that translate addresses and ports.
+    /// Exact 5-tuple rules that translate addresses and ports, one flow each.
     Nat(usize),
     /// Rules over a number of masks, one flow each.
     Masked {
-        /// Rules and flows.
+        /// The number of rules and flows.
         rules: usize,
-        /// Masks.
+        /// The number of masks.
         masks: usize,
     },
     /// A filter set.
     Filter {
-        /// What it is like.
+        /// The type of the set.
         kind: Filter,
-        /// How many rules.
+        /// The number of rules.
         rules: usize,
-        /// How many flows.
+        /// The number of flows.
         flows: usize,
     },
     /// IPv4 routes.
     Routes {
-        /// How many.
+        /// The number of routes.
         rules: usize,
-        /// How many flows.
+        /// The number of flows.
         flows: usize,
     },
-    /// Eight tables.
+    /// A pipeline of eight tables.
     Pipeline {
-        /// How many flows.
+        /// The number of flows.
         flows: usize,
     },
-    /// An access list of 10,000 rules, attacked or not.
+    /// An access list of 10,000 rules under attack.
     Attack {
-        /// How.
+        /// The type of attack.
         attack: Attack,
-        /// How many flows.
+        /// The number of flows.
         flows: usize,
     },
     /// An allow-list of three rules.
     Explosion {
-        /// True if packets explode the tuple space of it.
+        /// True if packets explode the tuple space of the list.
         attack: bool,
     },
-    /// Some tables, the last of which has exact entries.
+    /// Tables in sequence, the last of which has exact entries.
     Tables {
-        /// How many.
+        /// The number of tables.
         tables: usize,
-        /// Entries of the last, one flow each.
+        /// The number of entries of the last table, one flow each.
         flows: usize,
     },
-    /// Hosts at access ports of one VLAN.
+    /// Hosts at access ports of one VLAN, as a controller that learns programs it.
     Access {
-        /// How many hosts.
+        /// The number of hosts.
         hosts: usize,
-        /// How many flows.
+        /// The number of flows.
         flows: usize,
     },
 }
 
 impl Shape {
-    /// About how many rules and flows that will be.
+    /// Returns the approximate numbers of rules and flows.
     pub fn lens(self) -> (usize, usize) {
         match self {
             Shape::OneRule => (1, PACKETS_MIN),
@@ -110,16 +109,16 @@ impl Shape {
     }
 }
 
-/// Rules and packets.
+/// The rules and packets of a measurement.
 #[derive(Debug)]
 pub struct Workload {
-    /// How many flow entries.
+    /// The number of flow entries.
     pub rules_len: usize,
-    /// The packets, in the order in which they are sent; each flow once.
+    /// The packets in the order of sending, one for each flow.
     pub headers: Vec<Header>,
-    /// The share of packets that a correct switch sends to each [`Sink`].
+    /// The share of the packets that a correct switch sends to each [`Sink`].
     pub shares: [f64; 2],
-    /// How many packets a capture file has at least.
+    /// The smallest number of packets in a capture file.
     packets_min: usize,
     lines: String,
 }
@@ -182,7 +181,7 @@ impl Workload {
         }
     }
 
-    /// Of lines, packets and the shares of the sinks; packets are sent in another order.
+    /// Returns a workload of lines, packets and the shares of the sinks, with the packets in random order.
     fn written(
         (lines, mut headers, shares): (String, Vec<Header>, [f64; 2]),
         random: &mut Random,
@@ -197,18 +196,18 @@ impl Workload {
         }
     }
 
-    /// The same in files of at least so many packets: flows are repeated.
+    /// Returns the same workload for files of at least `packets_min` packets, in which flows are repeated.
     pub fn repeated(mut self, packets_min: usize) -> Workload {
         self.packets_min = packets_min.max(PACKETS_MIN);
         self
     }
 
-    /// Returns the flow entries, one a line, as `ovs-ofctl add-flows` reads them.
+    /// Returns the flow entries, one per line, for `ovs-ofctl add-flows`.
     pub fn lines(&self) -> &str {
         &self.lines
     }
 
-    /// Writes the packets as a capture file, each flow equally often; answers how many packets that is.
+    /// Writes the packets to a capture file, each flow equally often. Returns the number of packets.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -216,7 +215,7 @@ impl Workload {
         self.write_part(path, sizes, seed, 0, 1)
     }
 
-    /// Returns the same for every `of`th packet from number `part` on: files for several ports have different flows.
+    /// Writes every `of`th packet from number `part` on. Files for several ports then have different flows.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -229,7 +228,7 @@ impl Workload {
         of: usize,
     ) -> io::Result<usize> {
         let mut random = Random::new(seed);
-        // One of them has packets even if there are fewer flows than parts: all parts are offered flat out.
+        // Every part has packets, even if there are fewer flows than parts, as all parts are offered at full rate.
         let first = part % self.headers.len().max(1);
         let headers: Vec<&Header> = self.headers.iter().skip(first).step_by(of.max(1)).collect();
         let repeat = self.packets_min.div_ceil(headers.len().max(1));
@@ -238,7 +237,7 @@ impl Workload {
     }
 }
 
-/// Writes frames as a capture file; answers how many.
+/// Writes frames to a capture file. Returns their number.
 pub(crate) fn write_frames(path: &Path, frames: impl Iterator<Item = Vec<u8>>) -> io::Result<usize> {
     let header = PcapHeader {
         snaplen: 65_535,
@@ -281,7 +280,7 @@ mod tests {
         let workload = Workload::new(Shape::Exact(200), 1);
         let packets = workload.write_packets(&path, &Sizes::SMALLEST, 1).unwrap();
         assert_eq!(packets, 600);
-        // 24 bytes of file header; 16 of record header and 60 of frame for each packet.
+        // The file header has 24 bytes, a record header 16, and a frame 60.
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 24 + 600 * 76);
     }
     #[test]

@@ -10,11 +10,11 @@ use super::rule::Sink;
 use super::sets;
 use crate::random::Random;
 
-/// The first of the public addresses that sources get (RFC 2544, section C.2.2).
+/// The first of the public addresses that sources are translated to (RFC 2544, section C.2.2).
 const PUBLIC: u32 = 0xc612_0000;
-/// The first of the private addresses that destinations get.
+/// The first of the private addresses that destinations are translated to.
 const PRIVATE: u32 = 0xac10_0000;
-/// Addresses that connections share.
+/// The number of addresses that connections share.
 const ADDRESSES: usize = 64;
 
 /// Returns lines for `ovs-ofctl add-flows`, packets, and the share of each sink.

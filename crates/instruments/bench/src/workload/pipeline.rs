@@ -1,15 +1,15 @@
-//! A pipeline of eight tables, as an edge router would have it, and the flows that cross all of it:
+//! A pipeline of eight tables, as an edge router has it, and flows that pass all of them:
 //!
-//! | table | looks at | does |
+//! | table | matches | actions |
 //! | --- | --- | --- |
-//! | 0 port | in_port | goes on |
-//! | 1 VLAN | VLAN (16) | writes its number into the metadata |
-//! | 2 MAC | VLAN and destination MAC (64: the router's own) | goes on |
-//! | 3 ACL | prefixes, protocol, port (500) | goes on; denied packets leave by port 3 |
-//! | 4 route | destination prefix (1000, /16 to /24) | writes the next hop (64) into the metadata, decrements the TTL |
-//! | 5 next hop | metadata | writes both MAC addresses |
-//! | 6 rewrite | VLAN (16) | gives the frame the VLAN of the way out |
-//! | 7 out | in_port | outputs |
+//! | 0 port | in_port | |
+//! | 1 VLAN | VLAN (16 entries) | write the number of the VLAN into the metadata |
+//! | 2 MAC | VLAN and destination MAC (64: the addresses of the router) | |
+//! | 3 ACL | prefixes, protocol, port (500) | denied packets are output to port 3 |
+//! | 4 route | destination prefix (1000, /16 to /24) | write the next hop (64) into the metadata, decrement the TTL |
+//! | 5 next hop | metadata | write both MAC addresses |
+//! | 6 rewrite | VLAN (16) | write the egress VLAN |
+//! | 7 out | in_port | output |
 
 use std::fmt::Write as _;
 
@@ -25,19 +25,19 @@ const NEXT_HOPS: usize = 64;
 const ROUTES: usize = 1000;
 const ACL_LEN: usize = 500;
 
-/// How many entries it has.
+/// The number of entries.
 pub(super) const LEN: usize =
     1 + VLANS + VLANS * MACS_PER_VLAN + ACL_LEN + 1 + ROUTES + NEXT_HOPS + VLANS + 1;
 
-/// What the pipeline makes of its packets.
+/// The entries and packets of the pipeline.
 pub(super) struct Pipeline {
     /// Lines for `ovs-ofctl add-flows`.
     pub(super) lines: String,
-    /// How many of them.
+    /// The number of lines.
     pub(super) len: usize,
-    /// Packets, all different.
+    /// The packets, all different.
     pub(super) headers: Vec<Header>,
-    /// The share that leaves by each sink.
+    /// The share of the packets that leaves by each sink.
     pub(super) shares: [f64; 2],
 }
 
@@ -98,16 +98,16 @@ fn routes(random: &mut Random) -> Vec<Prefix> {
     routes
 }
 
-/// What is denied: services of some of the networks behind the router.
+/// Returns the rules of the access list: they deny services of some of the networks behind the router.
 fn acl(routes: &[Prefix], random: &mut Random) -> Vec<Rule> {
     (0..ACL_LEN)
-        .map(|place| {
+        .map(|index| {
             let network = routes
                 .get(random.below(routes.len()))
                 .copied()
                 .unwrap_or(Prefix::ANY);
             Rule {
-                priority: 1000 + (ACL_LEN - place) as u16,
+                priority: 1000 + (ACL_LEN - index) as u16,
                 src: Prefix::new(random.word32(), random.below(3) as u8),
                 dst: network,
                 proto: Some(if random.percent(70) { 6 } else { 17 }),
@@ -150,13 +150,13 @@ fn lines(routes: &[Prefix], denied: &[Rule]) -> String {
         out.push_str(&line);
     }
     let _ = writeln!(out, "table=3,priority=1,actions=goto_table:4");
-    for (place, route) in routes.iter().enumerate() {
-        // Longer prefixes go first.
+    for (index, route) in routes.iter().enumerate() {
+        // Longer prefixes have higher priorities.
         let _ = writeln!(
             out,
             "table=4,priority={},ip,nw_dst={route},actions=dec_ttl,write_metadata:{:#x}/0xff00,goto_table:5",
             100 + u16::from(route.bits()),
-            (place % NEXT_HOPS) << 8
+            (index % NEXT_HOPS) << 8
         );
     }
     for hop in 0..NEXT_HOPS {

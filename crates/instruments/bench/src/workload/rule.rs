@@ -1,8 +1,8 @@
-//! A rule over five fields, in the two forms that a benchmark needs: the line that `ovs-ofctl` sends to any
-//! switch, and a slow, obvious search that says what a correct switch does with each packet.
+//! A rule over five fields, in two forms: the line that `ovs-ofctl` sends to any switch, and a slow, obvious search
+//! that determines the result of a correct switch for each packet.
 //!
-//! Ports are exact or any: OpenFlow 1.3.5, section 7.2.3.7, has neither ranges nor masks for them, so that a
-//! set that is fair to every switch cannot use them.
+//! Ports are exact or wildcards: OpenFlow 1.3.5, section 7.2.3.7, has neither ranges nor masks for ports, so that
+//! rules that are fair to every switch cannot use them.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// Every address.
+    /// The prefix of all addresses.
     pub const ANY: Prefix = Prefix { address: 0, len: 0 };
 
     /// Returns the `len` (at most 32) leading bits of `address`.
@@ -33,22 +33,22 @@ impl Prefix {
         }
     }
 
-    /// Its length, bits.
+    /// Returns the length in bits.
     pub fn bits(self) -> u8 {
         self.len
     }
 
-    /// Its lowest address.
+    /// Returns the lowest address.
     pub fn first(self) -> u32 {
         self.address
     }
 
-    /// The address of it whose free bits are those of `fill`.
+    /// Returns the address of the prefix whose free bits are those of `fill`.
     pub fn address(self, fill: u32) -> u32 {
         self.address | (fill & !mask(self.len))
     }
 
-    /// A prefix inside: as long as `len`, or as this one if that is longer.
+    /// Returns a prefix inside this one, of length `len`, or of the length of this one if that is longer.
     pub fn narrow(self, len: u8, fill: u32) -> Prefix {
         Prefix::new(self.address(fill), len.max(self.len))
     }
@@ -64,8 +64,7 @@ fn mask(len: u8) -> u32 {
     u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0)
 }
 
-/// Where packets leave; each is a port of its own that swallows what it is sent, so that a switch that takes
-/// the wrong rule is found out.
+/// A port that discards packets. There are two, so that a switch that applies the wrong rule is detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sink {
     /// OpenFlow port 2.
@@ -75,7 +74,7 @@ pub enum Sink {
 }
 
 impl Sink {
-    /// Both, in order of their ports.
+    /// Both sinks in the order of their ports.
     pub const ALL: [Sink; 2] = [Sink::First, Sink::Second];
 
     /// Returns the OpenFlow port.
@@ -86,7 +85,7 @@ impl Sink {
         }
     }
 
-    /// Returns the one for a number: even ones go to the first.
+    /// Returns the first sink for even numbers, and the second for odd ones.
     pub fn alternate(number: usize) -> Sink {
         if number.is_multiple_of(2) {
             Sink::First
@@ -99,30 +98,30 @@ impl Sink {
 /// A rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// Higher wins; two rules that one packet can match never have the same.
+    /// The priority; higher wins. Two rules that match one packet have different priorities.
     pub priority: u16,
-    /// The source address.
+    /// The source prefix.
     pub src: Prefix,
-    /// The destination address.
+    /// The destination prefix.
     pub dst: Prefix,
-    /// The protocol; ports need 6 or 17.
+    /// The protocol; rules with ports need 6 or 17.
     pub proto: Option<u8>,
     /// The source port.
     pub sport: Option<u16>,
     /// The destination port.
     pub dport: Option<u16>,
-    /// Where to.
+    /// The egress port.
     pub sink: Sink,
-    /// What the destination MAC address becomes.
+    /// The new destination MAC address.
     pub rewrite: Option<Mac>,
 }
 
-/// Which bits a rule looks at.
+/// The bits that a rule matches: lengths of the two prefixes, and the presence of protocol and ports.
 type Shape = (u8, u8, bool, bool, bool);
 type Values = (u32, u32, u8, u16, u16);
 
 impl Rule {
-    /// Appends the priority and the match, as `ovs-ofctl add-flows` reads them.
+    /// Appends the priority and the match in the syntax of `ovs-ofctl add-flows`.
     pub fn matching(&self, out: &mut String) {
         // Writing to a string does not fail.
         let _ = write!(out, "priority={}", self.priority);
@@ -146,7 +145,7 @@ impl Rule {
         }
     }
 
-    /// Appends the line that `ovs-ofctl add-flows` sends to any switch.
+    /// Appends the line for `ovs-ofctl add-flows`.
     pub fn line(&self, out: &mut String) {
         self.matching(out);
         out.push_str(",actions=");
@@ -157,7 +156,7 @@ impl Rule {
         let _ = writeln!(out, "output:{}", self.sink.port());
     }
 
-    /// Returns true if the rule looks at the same bits as, and wants what, `header` has.
+    /// Returns true if the rule matches `header`.
     pub fn matches(&self, header: &Header) -> bool {
         Prefix::new(header.src, self.src.len) == self.src
             && Prefix::new(header.dst, self.dst.len) == self.dst
@@ -187,33 +186,33 @@ impl Rule {
     }
 }
 
-/// Finds the rule for a header: all rules of one shape in a hash table, of which each is asked, and the best
-/// answer counts.
+/// The search for the rule of a header: all rules of one shape are in a hash table, all tables are searched, and the
+/// best result wins.
 #[derive(Debug)]
 pub struct Oracle {
-    shapes: HashMap<Shape, HashMap<Values, Place>>,
+    shapes: HashMap<Shape, HashMap<Values, Rank>>,
 }
 
-/// Higher is better: the priority, and of two of the same the one that came first.
-type Place = (u16, Reverse<usize>);
+/// The order of rules: by priority, then by position, where the earlier rule wins.
+type Rank = (u16, Reverse<usize>);
 
 impl Oracle {
-    /// For these rules; of two with the same match and priority the first counts.
+    /// Builds the tables for these rules. Of two rules with the same match and priority the earlier wins.
     pub fn new(rules: &[Rule]) -> Oracle {
-        let mut shapes: HashMap<Shape, HashMap<Values, Place>> = HashMap::new();
+        let mut shapes: HashMap<Shape, HashMap<Values, Rank>> = HashMap::new();
         for (index, rule) in rules.iter().enumerate() {
-            let place = (rule.priority, Reverse(index));
+            let rank = (rule.priority, Reverse(index));
             let best = shapes
                 .entry(rule.shape())
                 .or_default()
                 .entry(rule.values())
-                .or_insert(place);
-            *best = place.max(*best);
+                .or_insert(rank);
+            *best = rank.max(*best);
         }
         Oracle { shapes }
     }
 
-    /// Returns the place in the list of the rule that wins.
+    /// Returns the index of the rule that wins; `None` if no rule matches.
     pub fn find(&self, header: &Header) -> Option<usize> {
         let found = self.shapes.iter().filter_map(|(shape, rules)| {
             let (src, dst, proto, sport, dport) = *shape;

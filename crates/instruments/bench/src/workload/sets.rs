@@ -1,11 +1,11 @@
-//! Sets of rules: exact 5-tuples, a few masks, and shapes like those that ClassBench models.
+//! Sets of rules: exact 5-tuples, a few masks, and filter sets like those that ClassBench models.
 //!
-//! ClassBench (Taylor, Turner: INFOCOM 2005) describes real filter sets by their distributions: which
-//! prefix lengths occur together, how far prefixes nest and share their leading bits, how often ports are
-//! any, exact or a range. We have neither its seeds nor its code; the distributions below are ours, chosen
-//! so that the three shapes differ as theirs do: access lists (`acl`) name destinations and their services
-//! exactly; firewalls (`fw`) have many wildcards, also on sources and source ports, which makes rules
-//! overlap; IP chains (`ipc`) are between the two. Small port ranges are expanded, large ones are any.
+//! ClassBench (Taylor, Turner: INFOCOM 2005) describes real filter sets by their distributions: the prefix lengths
+//! that occur together, the nesting of prefixes and their common leading bits, and the shares of wildcard, exact and
+//! range ports. We have neither its seeds nor its code; the distributions below are ours, chosen so that the three
+//! types differ as theirs do. Access lists (`acl`) name destinations and their services exactly. Firewalls (`fw`) have
+//! many wildcards, also for sources and source ports, so that rules overlap. IP chains (`ipc`) are between the two.
+//! Small port ranges are expanded; large ones become wildcards.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use super::header::Header;
 use super::rule::{Oracle, Prefix, Rule, Sink};
 use crate::random::Random;
 
-/// A shape of a filter set.
+/// The type of a filter set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filter {
     /// An access list.
@@ -33,7 +33,7 @@ fn numbered_mac(n: usize) -> Mac {
     Mac([0x06, 0, a, b, c, d])
 }
 
-/// `len` different 5-tuples of TCP and UDP, each with a MAC address of its own to write, and the packet of
+/// Returns `len` different 5-tuples of TCP and UDP, each with a MAC address of its own to write, and the packet of
 /// each.
 pub(super) fn exact(len: usize, random: &mut Random) -> (Vec<Rule>, Vec<Header>) {
     let mut seen = HashSet::with_capacity(len);
@@ -64,12 +64,12 @@ pub(super) fn exact(len: usize, random: &mut Random) -> (Vec<Rule>, Vec<Header>)
     (rules, headers)
 }
 
-/// `len` rules over `masks` different masks, each mask with a priority of its own, and one packet for each
-/// rule. Where a packet meant for one rule is taken by another of a higher priority, so be it.
+/// Returns `len` rules over `masks` different masks, each mask with a priority of its own, and one packet for each
+/// rule. A packet may match another rule with a higher priority.
 pub(super) fn masked(len: usize, masks: usize, random: &mut Random) -> (Vec<Rule>, Vec<Header>) {
     let mut shapes = Vec::with_capacity(masks);
     while shapes.len() < masks {
-        // At least 36 bits of addresses: room for many rules that do not meet.
+        // Addresses have at least 36 bits, so that rules rarely overlap.
         let shape = (
             16 + random.below(17) as u8,
             20 + random.below(13) as u8,
@@ -83,14 +83,14 @@ pub(super) fn masked(len: usize, masks: usize, random: &mut Random) -> (Vec<Rule
     let mut seen = HashSet::with_capacity(len);
     let (mut rules, mut headers) = (Vec::with_capacity(len), Vec::with_capacity(len));
     while rules.len() < len {
-        let place = rules.len() % masks.max(1);
-        let Some(&(src, dst, sport, dport)) = shapes.get(place) else {
+        let index = rules.len() % masks.max(1);
+        let Some(&(src, dst, sport, dport)) = shapes.get(index) else {
             break;
         };
         let mut header = Header::udp(random.word32(), random.word32(), random.word16(), random.word16());
         header.proto = if random.percent(70) { 6 } else { 17 };
         let rule = Rule {
-            priority: 100 + (masks - place) as u16,
+            priority: 100 + (masks - index) as u16,
             src: Prefix::new(header.src, src),
             dst: Prefix::new(header.dst, dst),
             proto: Some(header.proto),
@@ -114,7 +114,7 @@ pub(super) fn masked(len: usize, masks: usize, random: &mut Random) -> (Vec<Rule
     (rules, headers)
 }
 
-/// The lengths of the prefixes of a table of Internet routes, percent: three in five are /24.
+/// The percentages of prefix lengths in a table of Internet routes: three in five are /24.
 const ROUTE_LENS: [(usize, u8); 12] = [
     (60, 24),
     (9, 22),
@@ -129,10 +129,10 @@ const ROUTE_LENS: [(usize, u8); 12] = [
     (1, 14),
     (1, 12),
 ];
-/// How many routers routes lead to.
+/// The number of next hops.
 const NEXT_HOPS: usize = 64;
 
-/// `len` routes, the longest prefix with the highest priority, and `flows` packets to where they lead.
+/// Returns `len` routes, with higher priorities for longer prefixes, and `flows` packets to their destinations.
 pub(super) fn routes(len: usize, flows: usize, random: &mut Random) -> (Vec<Rule>, Vec<Header>) {
     let mut seen = HashSet::with_capacity(len);
     let mut rules = Vec::with_capacity(len);
@@ -157,8 +157,8 @@ pub(super) fn routes(len: usize, flows: usize, random: &mut Random) -> (Vec<Rule
     (rules, headers)
 }
 
-/// Returns a filter set of `len` rules in falling priority, the last of them matching all IPv4, and `flows` packets
-/// that it decides about. At most 60,000 rules, as there are priorities.
+/// Returns a filter set of `len` rules in descending priority, of which the last matches all IPv4 packets, and `flows`
+/// packets that match a rule. There are at most 60,000 rules, the number of priorities.
 pub(super) fn filter(
     kind: Filter,
     len: usize,
@@ -166,13 +166,13 @@ pub(super) fn filter(
     random: &mut Random,
 ) -> (Vec<Rule>, Vec<Header>) {
     let len = len.clamp(1, 60_000);
-    let mut sites = Sites::default();
-    // The last rule, which is there anyway.
+    let mut networks = Networks::default();
+    // The last rule is always in the set.
     let mut seen = HashSet::from([(Prefix::ANY, Prefix::ANY, None, None, None)]);
     let mut rules: Vec<Rule> = Vec::with_capacity(len);
     while rules.len() + 1 < len {
-        let shape = Draft::new(kind, &mut sites, random);
-        // The action belongs to the written rule; what a range expands to shares it.
+        let shape = Draft::new(kind, &mut networks, random);
+        // The expansion of a port range shares the action of its rule.
         let sink = Sink::alternate(random.below(2));
         for dport in shape.dports {
             let rule = Rule {
@@ -201,8 +201,8 @@ pub(super) fn filter(
         sink: Sink::First,
         rewrite: None,
     });
-    // A list is written from the particular to the general, roughly: nobody writes a rule that can never
-    // match, yet order is not perfect.
+    // Specific rules come before general ones, with some disorder: lists are not perfect, but a rule that can never
+    // match is not written.
     let last = rules.len() - 1;
     if let Some(written) = rules.get_mut(..last) {
         let mut keyed: Vec<(usize, Rule)> = written
@@ -210,25 +210,25 @@ pub(super) fn filter(
             .map(|rule| (specificity(rule) * 4 + random.below(64), rule.clone()))
             .collect();
         keyed.sort_by_key(|entry| std::cmp::Reverse(entry.0));
-        for (place, (_, rule)) in written.iter_mut().zip(keyed) {
-            *place = rule;
+        for (slot, (_, rule)) in written.iter_mut().zip(keyed) {
+            *slot = rule;
         }
     }
-    for (place, rule) in rules.iter_mut().enumerate() {
-        rule.priority = (len - place) as u16;
+    for (index, rule) in rules.iter_mut().enumerate() {
+        rule.priority = (len - index) as u16;
     }
     let headers = packets(&rules, flows, random);
     (rules, headers)
 }
 
-/// How many bits a rule looks at.
+/// Returns the number of bits that a rule matches.
 fn specificity(rule: &Rule) -> usize {
     let port = |port: Option<u16>| if port.is_some() { 16 } else { 0 };
     usize::from(rule.src.bits()) + usize::from(rule.dst.bits()) + port(rule.sport) + port(rule.dport)
 }
 
-/// `flows` different packets, each made to match a rule chosen at random: of another rule it may be the
-/// prey. A thousand rules that nothing reaches are no fault of the set.
+/// Returns `flows` different packets, each made to match a rule chosen at random. Another rule with a higher priority
+/// may match it, so that some rules match no packet.
 fn packets(rules: &[Rule], flows: usize, random: &mut Random) -> Vec<Header> {
     let mut seen = HashSet::with_capacity(flows);
     let mut headers = Vec::with_capacity(flows);
@@ -263,23 +263,23 @@ fn packet_of(rule: &Rule, random: &mut Random) -> Header {
     );
     header.proto = rule.proto.unwrap_or(if random.percent(70) { 6 } else { 17 });
     if !matches!(header.proto, 6 | 17) {
-        // No ports, on the wire and for the search alike.
+        // Such packets have no ports, neither on the wire nor in the search.
         (header.sport, header.dport) = (0, 0);
     }
     header
 }
 
-/// The prefixes of a set so far: real sets name the same networks again and again, and parts of them.
+/// The prefixes of a set so far: real sets repeat networks, and parts of them.
 #[derive(Default)]
-struct Sites(Vec<Prefix>);
+struct Networks(Vec<Prefix>);
 
-impl Sites {
-    /// A prefix of `len` bits: in half of the cases inside, or equal to, one that was there before.
+impl Networks {
+    /// Returns a prefix of `len` bits: in many cases inside, or equal to, an earlier one.
     fn prefix(&mut self, len: u8, random: &mut Random) -> Prefix {
         let known = self.0.get(random.below(self.0.len())).copied();
         let prefix = match known {
             Some(known) if known.bits() <= len && random.percent(70) => {
-                // Near the start of the network: hosts have small numbers.
+                // Hosts usually have addresses near the start of their network.
                 known.narrow(len, random.word32() & 0x0007_0fff)
             }
             _ => Prefix::new(random.word32(), len),
@@ -291,7 +291,7 @@ impl Sites {
     }
 }
 
-/// A rule as an administrator writes it.
+/// A rule before the expansion of its port range.
 struct Draft {
     src: Prefix,
     dst: Prefix,
@@ -301,7 +301,7 @@ struct Draft {
 }
 
 impl Draft {
-    fn new(kind: Filter, sites: &mut Sites, random: &mut Random) -> Draft {
+    fn new(kind: Filter, networks: &mut Networks, random: &mut Random) -> Draft {
         let (src, dst): (Classes, Classes) = match kind {
             Filter::Acl => (
                 &[(30, 0), (10, 16), (20, 24), (5, 28), (35, 32)],
@@ -325,7 +325,7 @@ impl Draft {
             if len == 0 {
                 Prefix::ANY
             } else {
-                sites.prefix(len, random)
+                networks.prefix(len, random)
             }
         };
         let (src, dst) = (len(src, random), len(dst, random));
@@ -368,16 +368,16 @@ impl Draft {
     }
 }
 
-/// Weights and prefix lengths, where one length stands for those near it.
+/// Weights and prefix lengths; a length stands for the lengths near it.
 type Classes = &'static [(usize, u8)];
 
-/// A port that somebody would name: few are named often.
+/// Returns a port; well-known ports are frequent.
 fn service(random: &mut Random) -> u16 {
     const NAMED: [u16; 16] = [
         80, 443, 22, 53, 25, 21, 23, 110, 123, 139, 143, 161, 389, 445, 3306, 8080,
     ];
     if random.percent(70) {
-        // Twice below: the first are named more often.
+        // The bound is random, too, so that the first ports are more frequent.
         let bound = 1 + random.below(NAMED.len());
         NAMED.get(random.below(bound)).copied().unwrap_or(80)
     } else {
@@ -392,7 +392,7 @@ pub(super) fn shares(rules: &[Rule], headers: &[Header]) -> [f64; 2] {
     for header in headers {
         match oracle
             .find(header)
-            .and_then(|place| rules.get(place))
+            .and_then(|index| rules.get(index))
             .map(|rule| rule.sink)
         {
             Some(Sink::First) => counts[0] += 1,
@@ -426,8 +426,8 @@ mod tests {
     fn every_packet_of_an_exact_set_has_its_own_rule() {
         let (rules, headers) = exact(2000, &mut Random::new(1));
         let oracle = Oracle::new(&rules);
-        for (place, header) in headers.iter().enumerate() {
-            assert_eq!(oracle.find(header), Some(place));
+        for (index, header) in headers.iter().enumerate() {
+            assert_eq!(oracle.find(header), Some(index));
         }
         assert_eq!(shares(&rules, &headers), [0.5, 0.5]);
     }

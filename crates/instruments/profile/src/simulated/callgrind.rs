@@ -1,29 +1,30 @@
-//! What callgrind writes: the sums of its events, and those of each function without what it calls. It is foreign text:
-//! lines that are none are named. (Format: the Callgrind Format Specification in valgrind's manual.)
+//! The output of callgrind: the sums of its events, and the costs of each function without its callees. Every line is
+//! checked, and an error names the line that is wrong. The format is that of valgrind's manual, "Callgrind Format
+//! Specification".
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use super::SimulateError;
+use super::error::SimulateError;
 use super::model::Geometry;
 
-/// The function of millraced that counts: see `bin/millraced/src/rehearse.rs`.
+/// The function of millraced whose events are counted (`bin/millraced/src/rehearse.rs`).
 const COUNTED: &str = "counted_round";
 
-/// Costs in the order of [`Output::events`].
+/// The costs in the order of [`Output::events`].
 type Costs = Vec<u64>;
 
-/// One file of callgrind.
+/// A parsed file of callgrind.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Output {
     events: Vec<String>,
     totals: Costs,
-    /// Function and file, and their own costs.
+    /// The own costs of each function, by name and file.
     functions: BTreeMap<(String, String), Costs>,
 }
 
-/// The caches of one run.
+/// The simulated caches of one run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Caches {
     pub(super) i1: Geometry,
@@ -31,7 +32,7 @@ pub(super) struct Caches {
     pub(super) ll: Geometry,
 }
 
-/// Callgrind in front of a command.
+/// Returns the command that runs `program` under callgrind.
 pub(super) fn command(caches: Caches, out: &Path, program: &Command) -> Command {
     let mut command = Command::new("valgrind");
     command.args(["-q", "--tool=callgrind", "--cache-sim=yes", "--branch-sim=yes"]);
@@ -47,7 +48,7 @@ pub(super) fn command(caches: Caches, out: &Path, program: &Command) -> Command 
 }
 
 impl Output {
-    /// Reads a file's text.
+    /// Parses the text of a file.
     pub(super) fn parse(text: &str) -> Result<Output, SimulateError> {
         let mut output = Output::default();
         let (mut object, mut function) = (String::new(), None);
@@ -69,7 +70,7 @@ impl Output {
             } else if line.starts_with("calls=") {
                 is_of_a_call = true;
             } else if line.starts_with(|c: char| c.is_ascii_digit()) {
-                // After `calls=`, what was called costs so much, which is there already.
+                // The line after `calls=` has the costs of the callee, which are counted there.
                 if std::mem::take(&mut is_of_a_call) {
                     continue;
                 }
@@ -91,17 +92,17 @@ impl Output {
         Ok(output)
     }
 
-    /// How often an event happened; zero also where callgrind leaves it out.
+    /// Returns the number of an event; 0 if callgrind leaves it out.
     pub(super) fn total(&self, event: &str) -> u64 {
         self.pick(&self.totals, &[event])
     }
 
-    /// Returns the sum of some events.
+    /// Returns the sum of several events.
     pub(super) fn sum(&self, events: &[&str]) -> u64 {
         self.pick(&self.totals, events)
     }
 
-    /// Each function and its file, with sums of these two groups of events.
+    /// Returns each function and its file, with the sums of these two groups of events.
     pub(super) fn functions<'a>(
         &'a self,
         one: &'a [&str],
@@ -134,7 +135,7 @@ fn costs(text: &str) -> Option<Costs> {
         .collect()
 }
 
-/// Zeroes at the end of a line are left out.
+/// Adds costs. Callgrind leaves out zeroes at the end of a line.
 fn add(sum: &mut Costs, costs: &[u64]) {
     sum.resize(sum.len().max(costs.len()), 0);
     for (sum, cost) in sum.iter_mut().zip(costs) {
@@ -146,7 +147,7 @@ fn add(sum: &mut Costs, costs: &[u64]) {
 mod tests {
     use super::*;
 
-    /// As valgrind 3.19 writes it, shortened.
+    /// The output of valgrind 3.19, shortened.
     const TEXT: &str = "# callgrind format\nversion: 1\ncreator: callgrind-3.19.0\npid: 1\n\
         cmd:  millraced --rehearse x\npart: 1\n\n\ndesc: I1 cache: 65536 B, 64 B, 16-way associative\n\
         positions: line\nevents: Ir Dr Dw I1mr D1mr D1mw ILmr DLmr DLmw Bc Bcm Bi Bim\n\
@@ -202,7 +203,7 @@ mod tests {
         };
         let mut program = Command::new("/bin/millraced");
         program.arg("--rehearse");
-        let shown = millrace_process::shown(&command(caches, Path::new("/x/out"), &program));
+        let shown = millrace_process::command_line(&command(caches, Path::new("/x/out"), &program));
         assert!(shown.contains("--D1=262144,4,4096"), "{shown}");
         assert!(shown.contains("--toggle-collect=*counted_round*"), "{shown}");
         assert!(shown.ends_with("/bin/millraced --rehearse"), "{shown}");

@@ -1,4 +1,4 @@
-//! Which stages and functions the simulated events belong to.
+//! Simulated events by stage and by function.
 
 use std::collections::BTreeMap;
 
@@ -8,39 +8,39 @@ use super::callgrind::Output;
 use crate::perf::Frame;
 use crate::stage::{Stage, stage};
 
-/// How many functions are kept.
+/// The number of functions that are kept.
 const FUNCTIONS_MAX: usize = 40;
 
-/// What a stage of a packet's way costs.
+/// The cost of a stage of the packet path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageCost {
-    /// Its name.
+    /// The name of the stage.
     pub stage: String,
-    /// Instructions.
+    /// The number of instructions.
     pub instructions: u64,
-    /// Data that were not in the first-level cache.
+    /// The number of misses of the first-level data cache.
     pub l1d_misses: u64,
 }
 
-/// What a function costs.
+/// The cost of a function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionCost {
-    /// Its name.
+    /// The name of the function.
     pub function: String,
-    /// The stage that it belongs to.
+    /// The name of its stage.
     pub stage: String,
-    /// Instructions.
+    /// The number of instructions.
     pub instructions: u64,
-    /// Data that were not in the first-level cache.
+    /// The number of misses of the first-level data cache.
     pub l1d_misses: u64,
 }
 
 const D1_MISSES: [&str; 2] = ["D1mr", "D1mw"];
 
-/// What feeds and drains the switch here: rings of packets that stand for a NIC's.
+/// The memory devices of the simulation: rings of packets in place of a NIC.
 const DEVICES: (&str, [&str; 2]) = ("memory devices", ["crossbeam_queue::", "datapath::io::memory::"]);
 
-/// The stage of a function; what belongs to the devices of the simulation is no stage of the switch.
+/// Returns the stage of a function. The devices of the simulation are not a stage of the switch.
 fn stage_of(function: &str, object: &str) -> (Stage, &'static str) {
     let (devices, parts) = DEVICES;
     if parts.iter().any(|part| function.contains(part)) {
@@ -53,7 +53,7 @@ fn stage_of(function: &str, object: &str) -> (Stage, &'static str) {
     (stage(&[frame]), "")
 }
 
-/// Its name.
+/// Returns the name of a stage or of the devices.
 fn name((stage, devices): (Stage, &str)) -> String {
     match devices {
         "" => stage.to_string(),

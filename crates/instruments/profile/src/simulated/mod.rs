@@ -1,34 +1,37 @@
-//! Cache, TLB and branch behaviour of Millrace where the processor's counters cannot be read: `millraced` forwards the
-//! packets of a case single-threaded between memory devices, under callgrind. Everything here is simulated, and says so.
+//! Cache, TLB and branch behaviour of Millrace on machines without hardware counters: `millraced` forwards the packets
+//! of a case with one thread between memory devices, under callgrind. All results are marked as simulated.
 //!
-//! Three runs of the same work differ in their caches: with the last level behind the first; with the second level
-//! there; and with caches whose lines are pages, which are TLBs.
+//! Three runs of the same work differ in their caches: the first has the last-level cache behind the first level; the
+//! second has the second-level cache there; the third has caches whose lines are pages, which are TLBs.
 
 mod callgrind;
 mod cost;
+mod error;
 mod model;
 mod text;
 
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use self::callgrind::{Caches, Output};
 pub use self::cost::{FunctionCost, StageCost};
+pub use self::error::SimulateError;
+use self::error::failed;
 pub use self::model::{Geometry, LIMITS, Model};
 pub use self::text::text;
 pub use self::text::{LINES, Line};
-use millrace_process::{ProcessError, Running, in_path, shown, version};
+use millrace_process::{Running, command_line, is_installed, version};
 
-/// Before counting, each flow comes so often: the cache of paths notes a flow the fifth time at the latest.
+/// The number of times that each flow passes before counting: the cache of traversals stores a flow at the fifth
+/// packet at the latest.
 const PASSES_BEFORE: usize = 6;
-/// How far the share of a port may be from that of a correct switch: the counted packets are no whole passes.
+/// The largest deviation of the share of a port from that of a correct switch. The counted packets are not a multiple
+/// of the flows, so that the shares vary.
 const SHARE_TOLERANCE: f64 = 0.02;
-/// Where the kernel describes the caches of the first core.
+/// The folder in which the kernel describes the caches of the first core.
 const CACHES: &str = "/sys/devices/system/cpu/cpu0/cache";
 
 /// The name of the file with the flow entries, in the folder of a scenario.
@@ -53,40 +56,40 @@ pub struct Scenario<'a> {
     pub shares: [f64; 2],
 }
 
-/// What was simulated in one case.
+/// The result of a simulated run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Simulated {
-    /// That nothing of it was measured, and what the model leaves out.
+    /// The label of the result: simulated, with the limits of the model.
     pub label: String,
     /// The system: `millrace`.
     pub system: String,
     /// The case of `bench forward`.
     pub case: String,
-    /// What a person calls it.
+    /// The title of the case.
     pub title: String,
-    /// Flow entries.
+    /// The number of flow entries.
     pub entries: usize,
-    /// Packets that differ.
+    /// The number of flows.
     pub flows: usize,
-    /// Packets that were counted.
+    /// The number of packets that were counted.
     pub packets: u64,
-    /// Packets that were forwarded before these.
+    /// The number of packets that were forwarded before these.
     pub warm_up: u64,
-    /// The processor.
+    /// The simulated processor.
     pub model: Model,
-    /// What was counted, of all packets.
+    /// The events of all packets.
     pub counts: Events,
     /// The structure of each table that has entries.
     pub tables: Vec<String>,
-    /// By stage, in the order of a packet's way.
+    /// The costs by stage, in the order of the packet path.
     pub stages: Vec<StageCost>,
-    /// The functions with the most instructions, without what they call.
+    /// The functions with the most instructions, without their callees.
     pub functions: Vec<FunctionCost>,
-    /// The commands that repeat it, in a folder of `flows.txt` and `packets.pcap`.
+    /// The commands that repeat the run, in a folder with `flows.txt` and `packets.pcap`.
     pub commands: Vec<String>,
 }
 
-/// Simulated events, of all packets together.
+/// The simulated events of all packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Events {
     /// Instructions.
@@ -97,23 +100,23 @@ pub struct Events {
     pub data_writes: u64,
     /// Conditional and indirect branches.
     pub branches: u64,
-    /// Of these, mispredicted.
+    /// Mispredicted branches.
     pub branch_misses: u64,
-    /// Instructions that were not in the first-level cache.
+    /// Instruction fetches that missed the first-level cache.
     pub l1i_misses: u64,
-    /// Data read that were not there.
+    /// Data reads that missed the first-level cache.
     pub l1d_read_misses: u64,
-    /// Data written that were not there.
+    /// Data writes that missed the first-level cache.
     pub l1d_write_misses: u64,
-    /// Instructions and data that were not in the second-level cache.
+    /// Instruction fetches and data accesses that missed the second-level cache.
     pub l2_misses: u64,
-    /// Instructions and data that were not in the last-level cache.
+    /// Instruction fetches and data accesses that missed the last-level cache.
     pub llc_misses: u64,
-    /// Instructions whose page was not in the first-level TLB.
+    /// Instruction fetches that missed the first-level TLB.
     pub itlb_misses: u64,
-    /// Data whose page was not there.
+    /// Data accesses that missed the first-level TLB.
     pub dtlb_misses: u64,
-    /// Pages that were not in the second-level TLB: page walks.
+    /// Accesses that missed the second-level TLB: page walks.
     pub page_walks: u64,
 }
 
@@ -137,75 +140,18 @@ impl Events {
         }
     }
 
-    /// Reads and writes.
+    /// Returns the number of data reads and writes.
     pub fn data_accesses(self) -> u64 {
         self.data_reads + self.data_writes
     }
 
-    /// Data that were not in the first-level cache.
+    /// Returns the number of data accesses that missed the first-level cache.
     pub fn l1d_misses(self) -> u64 {
         self.l1d_read_misses + self.l1d_write_misses
     }
 }
 
-/// Why there is no simulated run.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum SimulateError {
-    /// It is not there.
-    #[error("valgrind is not installed. To fix it: apt-get install valgrind")]
-    Missing,
-    /// It fails, or the switch does.
-    #[error(transparent)]
-    Process(#[from] ProcessError),
-    /// A line of its file that is none.
-    #[error("callgrind's file, line {line}: {text:?}: expected {expected}")]
-    Callgrind {
-        /// Which line, from 1.
-        line: usize,
-        /// What it says.
-        text: String,
-        /// What should be there.
-        expected: &'static str,
-    },
-    /// No function had the name that is counted.
-    #[error(
-        "callgrind counted nothing in {}: expected a millraced of this version with its symbols (not stripped)",
-        .millraced.display()
-    )]
-    Nothing {
-        /// The program.
-        millraced: PathBuf,
-    },
-    /// The switch says something else than what came of it.
-    #[error("{}: {text:?}: expected a JSON object of packets, ports and tables", .millraced.display())]
-    Said {
-        /// The program.
-        millraced: PathBuf,
-        /// What it said.
-        text: String,
-    },
-    /// Packets went where they should not.
-    #[error("{case}: {sent:?} packets left by ports 1 to 3: expected shares of {shares:?} by ports 2 and 3")]
-    Wrong {
-        /// The case.
-        case: String,
-        /// Packets by port.
-        sent: [u64; 3],
-        /// What a correct switch does.
-        shares: [f64; 2],
-    },
-    /// A file cannot be used.
-    #[error("{}: {source}", .path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-}
-
-/// What `millraced --rehearse` says.
+/// The output of `millraced --rehearse`.
 #[derive(Debug, Deserialize)]
 struct Rehearsed {
     packets: u64,
@@ -215,12 +161,7 @@ struct Rehearsed {
     tables: Vec<String>,
 }
 
-fn failed(path: &Path) -> impl FnOnce(io::Error) -> SimulateError + use<> {
-    let path = path.to_owned();
-    move |source| SimulateError::File { path, source }
-}
-
-/// Simulates a case: the last `packets` of a run, and those of each flow before them.
+/// Simulates a case. The last `packets` of a run are counted; each flow passes several times before them.
 ///
 /// # Errors
 /// [`SimulateError`].
@@ -229,7 +170,7 @@ pub fn simulate(
     millraced: &Path,
     packets: usize,
 ) -> Result<Simulated, SimulateError> {
-    if !in_path("valgrind") {
+    if !is_installed("valgrind") {
         return Err(SimulateError::Missing);
     }
     let dir = scenario.dir;
@@ -279,7 +220,7 @@ pub fn simulate(
             millraced: millraced.to_owned(),
         });
     };
-    // Valgrind writes warnings to where its program writes.
+    // The output may also have warnings of valgrind.
     let line = said.lines().find(|line| line.starts_with('{')).unwrap_or(&said);
     let rehearsed: Rehearsed = serde_json::from_str(line).map_err(|_| SimulateError::Said {
         millraced: millraced.to_owned(),
@@ -293,7 +234,7 @@ pub fn simulate(
     check(scenario, &rehearsed)?;
     model.simd.clone_from(&rehearsed.simd);
     let named = |(name, caches)| {
-        shown(&callgrind::command(
+        command_line(&callgrind::command(
             caches,
             Path::new(name),
             &program(Path::new(".")),
@@ -317,7 +258,7 @@ pub fn simulate(
     })
 }
 
-/// Whether packets left where a correct switch sends them.
+/// Returns an error unless the packets left by the ports of a correct switch.
 fn check(scenario: &Scenario<'_>, rehearsed: &Rehearsed) -> Result<(), SimulateError> {
     let shares = scenario.shares;
     let [_, first, second] = rehearsed.sent;

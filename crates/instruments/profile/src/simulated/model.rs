@@ -1,4 +1,4 @@
-//! What is simulated: caches with the geometry of this machine's, and TLBs as caches whose lines are pages.
+//! The simulated processor: caches with the geometry of this machine, and TLBs as caches whose lines are pages.
 
 use std::fmt;
 use std::fs;
@@ -6,23 +6,23 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// What no such model has, for whoever reads its figures.
+/// The limits of the model.
 pub const LIMITS: &str = "no prefetcher, no overlap of misses, no other core, no NIC that writes to caches; packets \
-    are laid into memory just before they are forwarded, so their own bytes are in the L1 cache; what the memory \
-    devices cost in a NIC's place is a stage of its own";
+    are written to memory just before they are forwarded, so that their bytes are in the L1 cache; the memory \
+    devices, which replace the NIC, are a stage of their own";
 
 const KIB: u64 = 1024;
 const LINE: u64 = 64;
 const PAGE: u64 = 4096;
 
-/// A cache, or a TLB, whose lines are pages.
+/// The geometry of a cache, or of a TLB, whose lines are pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Geometry {
-    /// All bytes that it holds, or, of a TLB, maps.
+    /// The size of a cache, or of the memory that a TLB maps, in bytes.
     pub size: u64,
-    /// How many places a line may have.
+    /// The associativity.
     pub ways: u64,
-    /// Size of a line in bytes.
+    /// The size of a line in bytes.
     pub line: u64,
 }
 
@@ -43,13 +43,13 @@ impl Geometry {
         }
     }
 
-    /// How many lines it holds.
+    /// Returns the number of lines.
     pub fn entries(self) -> u64 {
         self.size / self.line.max(1)
     }
 
-    /// Returns the same size, with as many more ways as make the number of sets a power of two: valgrind takes no
-    /// other.
+    /// Returns the same size with higher associativity, so that the number of sets is a power of two, as valgrind
+    /// requires.
     fn simulable(self) -> Geometry {
         let lines = self.entries();
         let sets = (lines / self.ways.max(1)).max(1);
@@ -62,7 +62,7 @@ impl Geometry {
         }
     }
 
-    /// As valgrind's options have it.
+    /// Returns the value of an option of valgrind.
     pub(super) fn option(self) -> String {
         format!("{},{},{}", self.size, self.ways, self.line)
     }
@@ -82,34 +82,34 @@ impl fmt::Display for Geometry {
     }
 }
 
-/// The processor that is simulated.
+/// The simulated processor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Model {
-    /// What simulates: `callgrind (valgrind-3.19.0)`.
+    /// The simulator: `callgrind (valgrind-3.19.0)`.
     pub tool: String,
-    /// The vector instructions that the switch used there: `avx2`.
+    /// The SIMD level of the switch in the simulator: `avx2`.
     pub simd: String,
-    /// First-level instruction cache.
+    /// The first-level instruction cache.
     pub l1i: Geometry,
-    /// First-level data cache.
+    /// The first-level data cache.
     pub l1d: Geometry,
-    /// Second-level cache.
+    /// The second-level cache.
     pub l2: Geometry,
-    /// Last-level cache.
+    /// The last-level cache.
     pub llc: Geometry,
-    /// True if the caches are those of this machine, or defaults.
+    /// True if the caches are those of this machine, false if they are defaults.
     pub of_this_machine: bool,
-    /// First-level instruction TLB.
+    /// The first-level instruction TLB.
     pub itlb: Geometry,
-    /// First-level data TLB.
+    /// The first-level data TLB.
     pub dtlb: Geometry,
-    /// Second-level TLB, of both.
+    /// The second-level TLB of instructions and data.
     pub stlb: Geometry,
 }
 
 impl Model {
-    /// Caches as the kernel describes those of the first core in `dir`, and TLBs as server processors have them: the
-    /// kernel does not say what this one has.
+    /// Returns a model with the caches of the first core, which the kernel describes in `dir`, and with the TLBs of a
+    /// server processor, as the kernel does not describe those of this machine.
     pub(super) fn of(dir: &Path, tool: String) -> Model {
         let of = |level, kind: &[&str]| described(dir, level, kind).map(Geometry::simulable);
         let (l1i, l1d) = (of(1, &["Instruction"]), of(1, &["Data"]));
@@ -123,22 +123,23 @@ impl Model {
             l1d: l1d.unwrap_or(Geometry::cache(48 * KIB, 12)),
             l2: l2.unwrap_or(Geometry::cache(2048 * KIB, 16)),
             llc: llc.unwrap_or(Geometry::cache(32 * 1024 * KIB, 16)),
-            // Intel, Skylake-SP and Cascade Lake; later ones have a second level of 2,048.
+            // These are the TLBs of Intel Skylake-SP and Cascade Lake; later processors have 2,048 entries in the
+            // second level.
             itlb: Geometry::tlb(128, 8),
             dtlb: Geometry::tlb(64, 4),
             stlb: Geometry::tlb(1536, 12),
         }
     }
 
-    /// All of it, a sentence a line.
+    /// Returns a description, one sentence per item.
     pub fn sentences(&self) -> Vec<String> {
         let source = match self.of_this_machine {
             true => "sizes of this machine",
-            false => "default sizes: this machine does not tell its own",
+            false => "default sizes: this machine does not report its own",
         };
         vec![
             format!(
-                "{}; instructions of level {}, as valgrind knows no AVX-512",
+                "{}; SIMD level {}, as valgrind has no AVX-512",
                 self.tool, self.simd
             ),
             format!(
@@ -146,7 +147,7 @@ impl Model {
                 self.l1i, self.l1d, self.l2, self.llc, self.l1d.line
             ),
             format!(
-                "TLB (stated, not read): instructions {}, data {}, second level {}, all memory in pages of 4 KiB",
+                "TLB (assumed, not read): instructions {}, data {}, second level {}, all memory in pages of 4 KiB",
                 self.itlb, self.dtlb, self.stlb
             ),
             format!("branches: callgrind's own predictor; {LIMITS}"),
@@ -154,7 +155,8 @@ impl Model {
     }
 }
 
-/// Returns the cache of this level and of one of these types; see Documentation/ABI/testing/sysfs-devices-system-cpu.
+/// Returns the cache of this level and of one of these types (Linux,
+/// Documentation/ABI/testing/sysfs-devices-system-cpu).
 fn described(dir: &Path, level: u64, kinds: &[&str]) -> Option<Geometry> {
     fs::read_dir(dir).ok()?.flatten().find_map(|entry| {
         let field = |name: &str| {
@@ -221,7 +223,7 @@ mod tests {
             (model.l1d, model.l2),
             (Geometry::cache(48 * KIB, 12), Geometry::cache(2048 * KIB, 16))
         );
-        // Without a third level the second is the last.
+        // Without a third level, the second level is the last.
         assert_eq!(model.llc, model.l2);
         assert!(model.sentences()[1].contains("sizes of this machine"));
     }

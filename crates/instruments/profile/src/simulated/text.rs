@@ -1,19 +1,19 @@
-//! Simulated runs for people: cases side by side, so that what grows with the tables shows.
+//! Simulated runs as text for a terminal, with the cases side by side.
 
 use std::fmt::Write as _;
 
 use super::{Events, Simulated};
 
-/// How many functions a person is shown.
+/// The number of functions that are shown.
 const FUNCTIONS_SHOWN: usize = 8;
-/// Of a line's name, and of a case's column.
+/// The widths of the names of rows, and of the column of a case.
 const NAME: usize = 30;
 const COLUMN: usize = 18;
 
-/// One line of the comparison: a name, what is counted, and what it is a share of.
+/// A row of the comparison: its name, the events that it counts, and the events that these are a share of.
 pub type Line = (&'static str, fn(Events) -> u64, Option<fn(Events) -> u64>);
 
-/// What is shown of each case, for each packet.
+/// The rows of the comparison, each per packet.
 pub const LINES: [Line; 13] = [
     ("instructions", |events| events.instructions, None),
     ("data reads", |events| events.data_reads, None),
@@ -54,19 +54,19 @@ pub const LINES: [Line; 13] = [
     ),
 ];
 
-/// All that could miss.
+/// Returns the number of accesses that can miss.
 fn references(events: Events) -> u64 {
     events.instructions + events.data_accesses()
 }
 
 impl Simulated {
-    /// For each packet.
+    /// Returns a count per packet.
     pub fn per_packet(&self, count: u64) -> f64 {
         count as f64 / self.packets.max(1) as f64
     }
 }
 
-/// Returns a figure with about three digits: `412`, `41.2`, `4.12`, `0.041`, `0`.
+/// Returns a number with about three significant digits: `412`, `41.2`, `4.12`, `0.041`, `0`.
 fn figure(value: f64) -> String {
     match value {
         0.0 => "0".to_owned(),
@@ -78,7 +78,7 @@ fn figure(value: f64) -> String {
     }
 }
 
-/// Returns a share in brackets.
+/// Returns a share as a percentage in parentheses.
 fn share(part: u64, of: u64) -> String {
     let percent = 100.0 * part as f64 / of.max(1) as f64;
     match percent {
@@ -87,7 +87,7 @@ fn share(part: u64, of: u64) -> String {
     }
 }
 
-/// A row of the comparison.
+/// Appends a row of the comparison.
 fn row(out: &mut String, name: &str, cells: impl Iterator<Item = String>) {
     let _ = write!(out, "{name:<NAME$}");
     for cell in cells {
@@ -96,7 +96,7 @@ fn row(out: &mut String, name: &str, cells: impl Iterator<Item = String>) {
     out.push('\n');
 }
 
-/// Returns the model, then all cases side by side, then the functions of each.
+/// Returns the model, then the comparison of all cases, then the functions of each case.
 pub fn text(runs: &[Simulated]) -> String {
     let mut out = String::new();
     let Some(first) = runs.first() else {
@@ -142,7 +142,7 @@ pub fn text(runs: &[Simulated]) -> String {
     for run in runs {
         let _ = writeln!(out, "\n{}: {}", run.case, run.title);
         let _ = writeln!(out, "  {}", run.tables.join("; "));
-        out.push_str("  functions, without what they call; simulated, for each packet:\n");
+        out.push_str("  functions, without their callees; simulated, per packet:\n");
         let _ = writeln!(
             out,
             "  {:>12} {:>14}  {:<17} function",
@@ -162,7 +162,7 @@ pub fn text(runs: &[Simulated]) -> String {
     out
 }
 
-/// Instructions and misses by stage: a line for each stage that a case has.
+/// Appends instructions and misses by stage, one row for each stage.
 fn stages(out: &mut String, runs: &[Simulated]) {
     let mut names: Vec<&str> = Vec::new();
     for stage in runs.iter().flat_map(|run| &run.stages) {

@@ -1,33 +1,33 @@
-//! Where values lie on a plot, and the numbers beside it.
+//! Axes: the mapping of values to positions, and the labels of ticks.
 
-/// How values are spread over an axis.
+/// The scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
-    /// From zero (or below) in equal steps.
+    /// Linear, from zero or the smallest negative value.
     Linear,
-    /// By powers of ten; values of zero and below lie at its start.
+    /// Logarithmic; values of zero and below are drawn at the start.
     Log,
 }
 
-/// An axis: from values to places.
+/// An axis, which maps values to positions.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Axis {
     scale: Scale,
     values: (f64, f64),
-    places: (f64, f64),
-    /// Values that are worth a line.
+    positions: (f64, f64),
+    /// The values that have a grid line.
     pub(super) ticks: Vec<f64>,
 }
 
-/// The steps that people count in.
+/// The steps between ticks, times a power of ten.
 const STEPS: [f64; 3] = [1.0, 2.0, 5.0];
 
 impl Axis {
-    /// For `values`, between `places`, with about `wanted` ticks.
+    /// Returns an axis for `values` between the positions `positions`, with about `wanted` ticks.
     pub(super) fn new(
         scale: Scale,
         values: impl Iterator<Item = f64> + Clone,
-        places: (f64, f64),
+        positions: (f64, f64),
         wanted: usize,
     ) -> Axis {
         let finite = values.filter(|value| value.is_finite());
@@ -45,7 +45,7 @@ impl Axis {
                 Axis {
                     scale,
                     values: (first * step, last * step),
-                    places,
+                    positions,
                     ticks,
                 }
             }
@@ -55,7 +55,8 @@ impl Axis {
                 let (low, high) = (floor_125(least), ceil_125(max));
                 let high = if high > low { high } else { low * 10.0 };
                 let decades = (high / low).log10();
-                // Lines at 1, 2 and 5 where they have room; else at powers of ten, of a thousand, …
+                // Ticks are at 1, 2 and 5 times powers of ten if there is space, else at powers of ten, of a thousand,
+                // and so on.
                 let ticks: Vec<f64> = if decades * 3.0 <= wanted as f64 * 1.5 {
                     marks(low, high)
                 } else {
@@ -69,36 +70,36 @@ impl Axis {
                 Axis {
                     scale,
                     values: (low, high),
-                    places,
+                    positions,
                     ticks,
                 }
             }
         }
     }
 
-    /// From zero to the greatest of `values`, without ticks: for places that have names.
-    pub(super) fn of_names(values: impl Iterator<Item = f64>, places: (f64, f64)) -> Axis {
+    /// Returns an axis from zero to the maximum of `values` without ticks, for values that have names.
+    pub(super) fn of_names(values: impl Iterator<Item = f64>, positions: (f64, f64)) -> Axis {
         let max = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
         Axis {
             scale: Scale::Linear,
             values: (0.0, if max > 0.0 { max } else { 1.0 }),
-            places,
+            positions,
             ticks: Vec::new(),
         }
     }
 
-    /// Where a value lies.
+    /// Returns the position of a value.
     pub(super) fn at(&self, value: f64) -> f64 {
         let (low, high) = self.values;
         let share = match self.scale {
             Scale::Linear => (value - low) / (high - low),
             Scale::Log => (value.max(low) / low).log10() / (high / low).log10(),
         };
-        self.places.0 + share.clamp(0.0, 1.0) * (self.places.1 - self.places.0)
+        self.positions.0 + share.clamp(0.0, 1.0) * (self.positions.1 - self.positions.0)
     }
 }
 
-/// The least of 1, 2, 5, 10, … times a power of ten that is no less than `rough`.
+/// Returns the smallest of 1, 2, 5, 10, … times a power of ten that is at least `rough`.
 fn step(rough: f64) -> f64 {
     ceil_125(if rough > 0.0 { rough } else { 1.0 })
 }
@@ -131,7 +132,7 @@ fn marks(low: f64, high: f64) -> Vec<f64> {
     ticks
 }
 
-/// Returns a number as people read it: three digits that count, and no more.
+/// Returns a number with three significant digits, without trailing zeroes.
 pub fn number(value: f64) -> String {
     if !value.is_finite() {
         return "-".to_owned();
@@ -142,7 +143,7 @@ pub fn number(value: f64) -> String {
         _ if size >= 100.0 => 0,
         _ if size >= 10.0 => 1,
         _ if size >= 1.0 => 2,
-        // As many zeros as it has after the point, and three digits.
+        // The digits are the zeroes after the decimal point and three more.
         _ => 3 + (-size.log10()).floor().clamp(0.0, 9.0) as usize,
     };
     let text = format!("{value:.digits$}");
@@ -154,7 +155,7 @@ pub fn number(value: f64) -> String {
     grouped(&text)
 }
 
-/// With a comma between thousands, from 10,000.
+/// Inserts commas between thousands, from 10,000 on.
 fn grouped(text: &str) -> String {
     let (sign, digits) = text.strip_prefix('-').map_or(("", text), |rest| ("-", rest));
     if digits.len() < 5 || digits.contains('.') {

@@ -1,37 +1,37 @@
-//! Box plots: for each row the least, the quartiles, the median and the greatest, and every measurement.
+//! Box plots: minimum, quartiles, median and maximum of each row, and every measurement.
 
 use super::axis::{Axis, Scale, number};
 use super::svg::Anchor;
 use super::{FONT, Paint, Plot, WIDTH};
 use crate::stats::Summary;
 
-/// A row.
+/// A row of a box plot.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BoxRow {
     /// The name of the row.
     pub label: String,
     /// The colour of the box.
     pub paint: Paint,
-    /// The measurements; none leaves the row empty, with its note.
+    /// The measurements; an empty row shows its note.
     pub values: Vec<f64>,
-    /// Shown where there is no measurement.
+    /// The text of a row without measurements.
     pub note: String,
 }
 
 const ROW: f64 = 34.0;
 const TOP: f64 = 6.0;
 const BOTTOM: f64 = 40.0;
-/// Half the height of a box.
+/// Half of the height of a box.
 const HALF: f64 = 9.0;
 
-/// Rows of boxes over one axis of `unit`.
+/// Returns a box plot over one axis with the unit `unit`.
 pub fn boxes(id: &str, title: &str, unit: &str, rows: &[BoxRow]) -> Plot {
     let left = rows
         .iter()
         .map(|row| Plot::text_width(&row.label, FONT))
         .fold(40.0, f64::max)
         + 12.0;
-    // Room for medians, as long as they are.
+    // The longest median determines the right margin.
     let right = rows
         .iter()
         .filter_map(|row| Summary::of(&row.values))
@@ -110,7 +110,7 @@ fn draw(plot: &mut Plot, axis: &Axis, y: f64, row: &BoxRow, summary: &Summary) {
         number(summary.max),
         summary.len
     );
-    // A faint bar from zero: lengths are compared at a glance, boxes only at a second.
+    // A pale bar from zero makes the lengths easy to compare.
     plot.block(
         (at(0.0), y - 4.0),
         (at(summary.median) - at(0.0), 8.0),
@@ -130,7 +130,7 @@ fn draw(plot: &mut Plot, axis: &Axis, y: f64, row: &BoxRow, summary: &Summary) {
         paint,
         3.5,
     );
-    // Each measurement, unless they are so many that they would hide the box.
+    // Measurements are drawn as dots unless they would cover the box.
     if row.values.len() <= 40 {
         for value in row.values.iter().filter(|value| value.is_finite()) {
             plot.dot((at(*value), y), 2.2, paint, 0.8, "");

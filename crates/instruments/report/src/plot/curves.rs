@@ -1,75 +1,42 @@
-//! Curves: panels below each other that share both axes, so that what is steady looks steady.
+//! Curves in panels below each other. All panels share both axes, so that they can be compared.
 
 use super::axis::{Axis, Scale, number};
 use super::marker::mark;
+use super::panel::{Curve, Panel, Stroke};
 use super::svg::Anchor;
 use super::{FONT, Paint, Plot, WIDTH, legend};
 
-/// How a curve is drawn.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Stroke {
-    /// A line, with marks where there is a legend.
-    #[default]
-    Line,
-    /// Dashes without marks: something that was not measured.
-    Dashes,
-    /// A line with its area below, and a mark at its top: a histogram, whose points are the corners of its steps.
-    Area,
-}
-
-/// A curve.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Curve {
-    /// The name in the legend.
-    pub label: String,
-    /// The colour of the line.
-    pub paint: Paint,
-    /// The style of the line.
-    pub stroke: Stroke,
-    /// In the order of x; one that is not finite is a gap.
-    pub points: Vec<(f64, f64)>,
-}
-
-/// Curves over the same axes.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Panel {
-    /// The heading of the panel.
-    pub title: String,
-    /// The curves of the panel.
-    pub curves: Vec<Curve>,
-}
-
-/// The axes.
+/// The axes of a plot.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Frame<'a> {
     /// The label of the horizontal axis.
     pub x: &'a str,
     /// The label of the vertical axis.
     pub y: &'a str,
-    /// Of x; linear where places have names.
+    /// The scale of x; linear for names.
     pub x_scale: Scale,
-    /// Of y.
+    /// The scale of y.
     pub scale: Scale,
-    /// Names for places on the x axis; without any, numbers.
+    /// The names of values on the x axis; numbers if it is empty.
     pub x_names: Vec<(f64, String)>,
-    /// True if each curve has its name in a legend above.
+    /// True if there is a legend above.
     pub legend: bool,
 }
 
 const TOP: f64 = 8.0;
-/// Room for what the y axis is of.
+/// The height of the title of the y axis.
 const Y_TITLE: f64 = 16.0;
 const HEAD: f64 = 20.0;
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = 20.0;
 const BOTTOM: f64 = 42.0;
 const GAP: f64 = 10.0;
-/// Of a curve with more points than this, not every point has a mark.
+/// The largest number of marks on a curve; with more points, some have no mark.
 const MARKS_MAX: usize = 16;
-/// With more curves than this, they are thin.
+/// The largest number of curves that are drawn thick.
 const THICK_MAX: usize = 6;
 
-/// Panels of curves.
+/// Returns a plot of panels of curves.
 pub fn curves(id: &str, title: &str, frame: &Frame<'_>, panels: &[Panel]) -> Plot {
     let body = match panels.len() {
         0 | 1 => 240.0,
@@ -101,11 +68,11 @@ pub fn curves(id: &str, title: &str, frame: &Frame<'_>, panels: &[Panel]) -> Plo
             .flat_map(|panel| &panel.curves)
             .flat_map(|curve| &curve.points)
     };
-    let (xs, places) = (all().map(|point| point.0), (LEFT, WIDTH - RIGHT));
+    let (xs, positions) = (all().map(|point| point.0), (LEFT, WIDTH - RIGHT));
     let x_axis = if frame.x_names.is_empty() {
-        Axis::new(frame.x_scale, xs, places, 7)
+        Axis::new(frame.x_scale, xs, positions, 7)
     } else {
-        Axis::of_names(xs, places)
+        Axis::of_names(xs, positions)
     };
     for (index, panel) in panels.iter().enumerate() {
         let ceiling = top + (head + body + GAP) * index as f64 + head;
@@ -134,7 +101,7 @@ pub fn curves(id: &str, title: &str, frame: &Frame<'_>, panels: &[Panel]) -> Plo
     plot
 }
 
-/// One curve over its axes.
+/// Draws a curve between its axes.
 fn draw(plot: &mut Plot, curve: &Curve, (x, y): (&Axis, &Axis), (marked, thick): (bool, bool)) {
     let is_gap = |(x, y): &(f64, f64)| !x.is_finite() || !y.is_finite();
     for part in curve.points.split(is_gap).filter(|part| !part.is_empty()) {
@@ -142,7 +109,7 @@ fn draw(plot: &mut Plot, curve: &Curve, (x, y): (&Axis, &Axis), (marked, thick):
     }
 }
 
-/// A part of a curve, between gaps.
+/// Draws a part of a curve between two gaps.
 fn draw_part(
     plot: &mut Plot,
     curve: &Curve,
@@ -163,7 +130,7 @@ fn draw_part(
         Stroke::Area => {
             plot.area(&points, curve.paint, 0.14);
             plot.polyline(&points, curve.paint, 1.8, 1.0, &curve.label);
-            // The middle of the highest step.
+            // The mark is in the middle of the highest step.
             let top = points.windows(2).enumerate().min_by(|one, other| {
                 let height = |step: &[(f64, f64)]| step[0].1 + step[1].1;
                 height(one.1).total_cmp(&height(other.1))
@@ -194,11 +161,11 @@ fn feet(plot: &mut Plot, frame: &Frame<'_>, axis: &Axis, floor: f64) {
         frame.x_names.clone()
     };
     let mut free = 0.0;
-    for (place, name) in names {
-        let x = axis.at(place);
+    for (position, name) in names {
+        let x = axis.at(position);
         plot.line((x, floor), (x, floor + 4.0), Paint::Soft, 1.0);
         let half = Plot::text_width(&name, FONT - 2.0) / 2.0;
-        // Names that would lie upon each other are left out; their places are not.
+        // A name that would overlap its predecessor is left out; its tick is drawn.
         if x - half >= free {
             plot.text((x, floor + 17.0), Anchor::Middle, Paint::Soft, FONT - 2.0, &name);
             free = x + half + 3.0;
@@ -273,7 +240,7 @@ mod tests {
             plot.description,
             "Gbit/s over second. ovs, run 1: from 4 to 8; millrace, run 1: from 2 to 4."
         );
-        // Half of the way up in the second panel is where the first one has a quarter.
+        // The panels share the vertical axis.
         let inline = plot.inline();
         assert_eq!(inline.matches("<polyline").count(), 2);
         assert_eq!(inline.matches("<polygon").count(), 0);
@@ -303,7 +270,7 @@ mod tests {
             ],
         };
         let inline = curves("c", "scaling", &frame, &[panel]).inline();
-        // Three points and the legend.
+        // Three points and the legend have marks.
         assert_eq!(inline.matches("<polygon").count(), 4);
         assert_eq!(inline.matches("stroke-dasharray").count(), 2);
         assert!(inline.contains("<title>millrace: 8 at 8</title>"), "{inline}");

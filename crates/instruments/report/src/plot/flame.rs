@@ -1,5 +1,5 @@
-//! Flame graphs: who calls whom, and how much of the time is spent below. A frame is as wide as its share;
-//! its callees stand on it, in the order of their names.
+//! Flame graphs: the stacks of a program by their share of the samples. The width of a frame is its share, and its
+//! callees are above it in the order of their names.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,21 @@ use super::axis::number;
 use super::svg::Anchor;
 use super::{FONT, Paint, Plot, WIDTH};
 
-/// A frame and those that it called.
+/// A frame with its callees.
 #[derive(Debug, Default)]
 struct Frame {
-    /// Samples in it and below.
+    /// The number of samples of the frame and its callees.
     count: u64,
     callees: BTreeMap<String, Frame>,
 }
 
 const ROW: f64 = 17.0;
 const TOP: f64 = 6.0;
-/// A frame narrower than this is not drawn: nobody could see or touch it.
+/// The smallest width of a frame that is drawn.
 const NARROWEST: f64 = 1.2;
 const DEPTH_MAX: usize = 48;
 
-/// Of folded stacks: `caller;callee` and how many samples.
+/// Returns the flame graph of folded stacks: `caller;callee`, with the number of samples.
 pub fn flame<'a>(id: &str, title: &str, stacks: impl Iterator<Item = (&'a str, u64)>) -> Plot {
     let mut root = Frame::default();
     for (stack, count) in stacks {
@@ -53,7 +53,7 @@ fn depth(frame: &Frame, scale: f64) -> usize {
     below.map(|callee| 1 + depth(callee, scale)).max().unwrap_or(0)
 }
 
-/// Draws the callees of `frame`, the lowest of them in row `at.1` counted from the top.
+/// Draws the callees of `frame`. Their row is `at.1`, counted from the top.
 fn draw(plot: &mut Plot, frame: &Frame, at: (f64, usize), scale: f64, total: u64) {
     let mut x = at.0;
     let Some(row) = at.1.checked_sub(1) else { return };
@@ -63,7 +63,7 @@ fn draw(plot: &mut Plot, frame: &Frame, at: (f64, usize), scale: f64, total: u64
             let y = TOP + ROW * row as f64;
             let percent = 100.0 * callee.count as f64 / total.max(1) as f64;
             let tip = format!("{name}: {} %, {} samples", number(percent), callee.count);
-            plot.block((x, y), (width - 0.6, ROW - 1.0), warm(name), 0.55, &tip);
+            plot.block((x, y), (width - 0.6, ROW - 1.0), frame_colour(name), 0.55, &tip);
             let fits = ((width - 6.0) / (FONT - 3.0) / 0.58) as usize;
             if fits >= 4 {
                 let short = shortened(name, fits);
@@ -75,15 +75,15 @@ fn draw(plot: &mut Plot, frame: &Frame, at: (f64, usize), scale: f64, total: u64
     }
 }
 
-/// Frames of one name have one colour.
-fn warm(name: &str) -> Paint {
+/// Returns the colour of a frame; frames with the same name have the same colour.
+fn frame_colour(name: &str) -> Paint {
     let sum = name
         .bytes()
         .fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
     Paint::Series([1, 2, 7, 5][(sum % 4) as usize])
 }
 
-/// Returns the end of a path of modules says more than its beginning.
+/// Shortens a name to `fits` characters. The end is kept, as it says more than the start of a path.
 fn shortened(name: &str, fits: usize) -> String {
     let count = name.chars().count();
     if count <= fits {

@@ -1,13 +1,13 @@
-//! Which curve is which: a line and its mark for each label, above the plot.
+//! The legend above a plot: a line with its mark for each label.
 
-use super::curves::{Panel, Stroke};
 use super::marker::mark;
+use super::panel::{Panel, Stroke};
 use super::svg::Anchor;
 use super::{FONT, Paint, Plot, WIDTH};
 
 /// The height of a row.
 pub(super) const ROW: f64 = 18.0;
-/// The length of a line.
+/// The length of the sample line.
 const SAMPLE: f64 = 24.0;
 const GAP: f64 = 5.0;
 const BETWEEN: f64 = 14.0;
@@ -25,7 +25,7 @@ impl Entry {
     }
 }
 
-/// Every label once, in rows that fit between `left` and the right edge.
+/// Returns each label once, in rows between `left` and the right edge.
 pub(super) fn rows(panels: &[Panel], left: f64) -> Vec<Vec<Entry>> {
     let mut rows: Vec<Vec<Entry>> = Vec::new();
     let mut used = f64::INFINITY;
@@ -50,7 +50,7 @@ pub(super) fn rows(panels: &[Panel], left: f64) -> Vec<Vec<Entry>> {
     rows
 }
 
-/// Draws the rows from a corner on.
+/// Draws the rows below the corner `(left, top)`.
 pub(super) fn draw(plot: &mut Plot, rows: &[Vec<Entry>], (left, top): (f64, f64)) {
     for (row, entries) in rows.iter().enumerate() {
         let mut x = left;

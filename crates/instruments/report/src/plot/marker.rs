@@ -1,16 +1,16 @@
-//! Marks on curves: each colour of a series has a shape of its own, so that curves are told apart by eyes that do not
-//! tell their colours, and on paper without any.
+//! Marks on curves. Each colour of a series has a shape of its own, so that curves can be distinguished without
+//! colours.
 
 use std::f64::consts::TAU;
 
 use super::{Paint, Plot};
 
-/// Half the width of a mark.
+/// Half of the width of a mark.
 const RADIUS: f64 = 4.0;
-/// The number of shapes; series beyond have them hollow.
+/// The number of shapes; further series have the same shapes hollow.
 const SHAPES: usize = 6;
 
-/// A mark of `paint` around a point.
+/// Draws a mark of `paint` around a point, with `tip` as its tooltip.
 pub(super) fn mark(plot: &mut Plot, at: (f64, f64), paint: Paint, tip: &str) {
     let index = match paint {
         Paint::Series(index) => index % super::SERIES,
@@ -24,9 +24,9 @@ pub(super) fn mark(plot: &mut Plot, at: (f64, f64), paint: Paint, tip: &str) {
     plot.shape(&points, inside, paint, tip);
 }
 
-/// Corners around zero.
+/// Returns the corners of a shape around zero.
 fn outline(shape: usize) -> Vec<(f64, f64)> {
-    /// Half the width of a cross's bars.
+    /// Half of the width of the bars of a cross.
     const BAR: f64 = 0.36;
     match shape {
         0 => around(16, 0.0, 0.95),
@@ -51,7 +51,7 @@ fn outline(shape: usize) -> Vec<(f64, f64)> {
     }
 }
 
-/// Returns the corners of a regular shape, the first of them at angle `first`.
+/// Returns the corners of a regular polygon, the first of them at the angle `first`.
 fn around(corners: usize, first: f64, radius: f64) -> Vec<(f64, f64)> {
     (0..corners)
         .map(|corner| {
@@ -74,8 +74,8 @@ mod tests {
             plot.inline().replace(&Paint::Series(index).css(), "black")
         };
         let all: Vec<String> = (0..SERIES).map(drawn).collect();
-        for (place, one) in all.iter().enumerate() {
-            assert_eq!(all.iter().position(|other| other == one), Some(place));
+        for (index, one) in all.iter().enumerate() {
+            assert_eq!(all.iter().position(|other| other == one), Some(index));
         }
     }
 }

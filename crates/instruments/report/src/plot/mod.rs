@@ -1,7 +1,7 @@
-//! Plots, as SVG: drawn once with colours by role, so that the page shows them light and dark (`var(--ink)`)
-//! and a PNG file has them on white.
+//! Plots as SVG. Colours are named by role: the page shows them in light and dark (`var(--ink)`), and a PNG file in
+//! light colours.
 //!
-//! Every plot is 560 units wide: read on a phone at two thirds of that, on a screen at somewhat more.
+//! Every plot is 560 units wide, which is two thirds of that on a phone and somewhat more on a screen.
 
 mod axis;
 mod boxes;
@@ -9,46 +9,48 @@ mod curves;
 pub mod flame;
 mod legend;
 mod marker;
+mod panel;
 mod ratios;
 mod stages;
 mod svg;
 
 pub use axis::{Scale, number};
 pub use boxes::{BoxRow, boxes};
-pub use curves::{Curve, Frame, Panel, Stroke, curves};
+pub use curves::{Frame, curves};
+pub use panel::{Curve, Panel, Stroke};
 pub use ratios::{RatioRow, ratios};
 pub use stages::{StageRow, stages};
 pub use svg::Plot;
 
 /// The width of a plot.
 pub const WIDTH: f64 = 560.0;
-/// The size of its text.
+/// The font size of text.
 const FONT: f64 = 13.0;
 
-/// A colour by what it is for.
+/// A colour by its role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Paint {
     /// Text and marks.
     Ink,
-    /// Text of less weight.
+    /// Secondary text.
     Soft,
-    /// Lines of a grid.
+    /// Grid lines.
     Grid,
-    /// Behind everything.
+    /// The background.
     Paper,
-    /// One of [`SERIES`] colours for systems.
+    /// One of the [`SERIES`] colours of systems.
     Series(usize),
-    /// What was reached.
+    /// A target that is met.
     Good,
-    /// What was not.
+    /// A target that is missed.
     Bad,
 }
 
 /// The number of colours for series.
 pub const SERIES: usize = 12;
 
-/// Told apart also by eyes that do not tell red from green: after the palette of Okabe and Ito, darker on
-/// white and lighter on black where their contrast needs it. Where curves cross, each has marks of its own shape, too
+/// The colours of series after the palette of Okabe and Ito, which suits readers who cannot distinguish red and green.
+/// They are darker on white, and lighter on black where the contrast requires it. Marks on curves also differ in shape
 /// (`marker`).
 const SERIES_LIGHT: [&str; SERIES] = [
     "#0067a5", "#c44e00", "#b97a00", "#6b7280", "#9ca3af", "#00805c", "#a8487f", "#2b9cc9", "#5b3fb8",
@@ -60,7 +62,7 @@ const SERIES_DARK: [&str; SERIES] = [
 ];
 
 impl Paint {
-    /// All of them, for the style sheet.
+    /// Returns all colours, for the style sheet.
     pub fn all() -> impl Iterator<Item = Paint> {
         [
             Paint::Ink,
@@ -74,7 +76,7 @@ impl Paint {
         .chain((0..SERIES).map(Paint::Series))
     }
 
-    /// That of a system: those we know have always the same one.
+    /// Returns the colour of a system. Each known system has a colour of its own.
     pub fn of_system(system: &str) -> Paint {
         Paint::Series(match system {
             "millrace" => 0,
@@ -90,7 +92,7 @@ impl Paint {
         })
     }
 
-    /// Returns the name of its variable in the style sheet.
+    /// Returns the name of the variable in the style sheet.
     pub fn name(self) -> String {
         match self {
             Paint::Ink => "ink".to_owned(),
@@ -103,12 +105,12 @@ impl Paint {
         }
     }
 
-    /// As a value in a drawing.
+    /// Returns the value of an attribute of a drawing.
     pub fn css(self) -> String {
         format!("var(--{})", self.name())
     }
 
-    /// On white.
+    /// Returns the colour on white.
     pub fn light(self) -> &'static str {
         match self {
             Paint::Ink => "#1b1f24",
@@ -121,7 +123,7 @@ impl Paint {
         }
     }
 
-    /// On black.
+    /// Returns the colour on black.
     pub fn dark(self) -> &'static str {
         match self {
             Paint::Ink => "#e8ecf1",
@@ -139,7 +141,7 @@ impl Paint {
 mod tests {
     use super::*;
 
-    /// Relative luminance (WCAG 2.1).
+    /// Returns the relative luminance (WCAG 2.1).
     fn luminance(hex: &str) -> f64 {
         let part = |from: usize| {
             let value = f64::from(u8::from_str_radix(&hex[from..from + 2], 16).unwrap()) / 255.0;
@@ -171,13 +173,13 @@ mod tests {
             "ovs",
             "another",
         ];
-        for (place, system) in systems.iter().enumerate() {
+        for (index, system) in systems.iter().enumerate() {
             let paint = Paint::of_system(system);
             for shade in [Paint::light, Paint::dark] {
                 let first = systems
                     .iter()
                     .position(|other| shade(Paint::of_system(other)) == shade(paint));
-                assert_eq!(first, Some(place), "{system}");
+                assert_eq!(first, Some(index), "{system}");
             }
         }
     }
@@ -191,7 +193,8 @@ mod tests {
             for paint in [Paint::Ink, Paint::Soft, Paint::Good, Paint::Bad] {
                 assert!(contrast(shade(paint), paper) >= 4.5, "{paint:?}");
             }
-            // Graphical objects need 3:1 (WCAG 2.1, 1.4.11); the lightest grey is always beside a label.
+            // Graphical objects need a contrast of 3:1 (WCAG 2.1, section 1.4.11); the lightest grey is always beside
+            // a label.
             for index in (0..SERIES).filter(|index| *index != 4) {
                 let paint = Paint::Series(index);
                 assert!(

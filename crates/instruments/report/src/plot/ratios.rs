@@ -1,17 +1,17 @@
-//! How many times faster: a mark for what was reached, and one for what is wanted.
+//! Ratios of Millrace to other systems, each with its target.
 
 use super::axis::{Axis, Scale, number};
 use super::svg::Anchor;
 use super::{FONT, Paint, Plot, WIDTH};
 
-/// A ratio.
+/// A row of a ratio plot.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RatioRow {
     /// The name of the row.
     pub label: String,
-    /// In small type below: what it is a ratio to.
+    /// The denominator, in small type below the label.
     pub to: String,
-    /// The measured ratio, if there is one.
+    /// The measured ratio; `None` if it was not measured.
     pub reached: Option<f64>,
     /// The target.
     pub wanted: f64,
@@ -22,7 +22,7 @@ const TOP: f64 = 6.0;
 const BOTTOM: f64 = 40.0;
 const RIGHT: f64 = 84.0;
 
-/// Rows over one logarithmic axis.
+/// Returns a plot of ratios over one logarithmic axis.
 pub fn ratios(id: &str, title: &str, rows: &[RatioRow]) -> Plot {
     let left = rows
         .iter()

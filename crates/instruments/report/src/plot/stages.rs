@@ -1,24 +1,24 @@
-//! Shares of a whole: one bar a row, cut where one stage ends and the next begins.
+//! Stacked bars: the shares of stages, one bar per row.
 
 use super::axis::number;
 use super::svg::Anchor;
 use super::{FONT, Paint, Plot, WIDTH};
 
-/// A bar.
+/// A row of a stage plot.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StageRow {
     /// The name of the row.
     pub label: String,
-    /// Name and share, 0 to 1, in order; together at most 1.
+    /// The names and shares of the parts in order. Each share is from 0 to 1, and their sum is at most 1.
     pub parts: Vec<(String, f64)>,
 }
 
 const ROW: f64 = 40.0;
 const LEGEND: f64 = 19.0;
 
-/// Where a stage stands in the legend: in the order of a packet's way, as far as we know the stage.
-fn place(name: &str) -> usize {
-    const WAY: [&str; 9] = [
+/// Returns the position of a stage in the legend, in the order of the packet path.
+fn position(name: &str) -> usize {
+    const PACKET_PATH: [&str; 9] = [
         "receive",
         "parse",
         "lookup",
@@ -29,12 +29,13 @@ fn place(name: &str) -> usize {
         "kernel",
         "without names",
     ];
-    WAY.iter()
+    PACKET_PATH
+        .iter()
         .position(|stage| name.starts_with(stage))
-        .unwrap_or(WAY.len())
+        .unwrap_or(PACKET_PATH.len())
 }
 
-/// The colour of a stage and how strong it is: what belongs together has shades of one colour.
+/// Returns the colour and the opacity of a stage. Related stages have shades of one colour.
 fn shade(name: &str) -> (Paint, f64) {
     let (series, strength) = match name {
         "receive" => (7, 1.0),
@@ -59,7 +60,7 @@ fn shade(name: &str) -> (Paint, f64) {
     (Paint::Series(series), strength)
 }
 
-/// Bars with a legend; a stage has one colour in all rows.
+/// Returns stacked bars with a legend. A stage has the same colour in all rows.
 pub fn stages(id: &str, title: &str, rows: &[StageRow]) -> Plot {
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in rows.iter().flat_map(|row| &row.parts) {
@@ -67,7 +68,7 @@ pub fn stages(id: &str, title: &str, rows: &[StageRow]) -> Plot {
             names.push(name);
         }
     }
-    names.sort_by_key(|name| place(name));
+    names.sort_by_key(|name| position(name));
     let legend = legend_rows(&names);
     let left = rows
         .iter()
@@ -112,7 +113,7 @@ pub fn stages(id: &str, title: &str, rows: &[StageRow]) -> Plot {
                     &percent,
                 );
             }
-            // A seam of paper, so that neighbours are told apart without their colours.
+            // A line in the colour of the paper separates neighbours without relying on colours.
             plot.line((x + width, y), (x + width, y + 26.0), Paint::Paper, 1.0);
             x += width;
             parts.push(format!("{name} {percent}"));

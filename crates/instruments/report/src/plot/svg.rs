@@ -1,30 +1,30 @@
-//! A drawing, element by element.
+//! A drawing, which is built element by element.
 
 use std::fmt::Write as _;
 
 use super::{FONT, Paint, WIDTH};
-use crate::html::escape;
+use crate::escape::escape;
 
-/// Room above and below the title of a file, and for each line of it.
+/// The space above and below the title of a file, and the height of a line of it.
 const HEAD: f64 = 11.0;
 const HEAD_LINE: f64 = 19.0;
-/// The size of that title.
+/// The font size of that title.
 const HEAD_FONT: f64 = 15.0;
 
-/// A drawing that says what it shows.
+/// A drawing with a title and a description.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plot {
-    /// Its name, of letters, digits and hyphens: of the PNG file, and unique on the page.
+    /// The name, of letters, digits and hyphens: the name of the PNG file, unique on the page.
     pub id: String,
-    /// What it is of.
+    /// The title.
     pub title: String,
-    /// What can be seen, for those who do not see it.
+    /// The description for readers who cannot see the plot.
     pub description: String,
     height: f64,
     body: String,
 }
 
-/// Which point of a text its place is.
+/// The point of a text that its position refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Anchor {
     Start,
@@ -32,13 +32,13 @@ pub(super) enum Anchor {
     End,
 }
 
-/// A coordinate: a tenth of a unit is finer than any screen.
+/// A coordinate, rounded to a tenth of a unit, which is finer than any screen.
 struct At(f64);
 
 impl std::fmt::Display for At {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let rounded = (self.0 * 10.0).round() / 10.0;
-        // No negative zero.
+        // The result must not be a negative zero.
         write!(f, "{}", if rounded == 0.0 { 0.0 } else { rounded })
     }
 }
@@ -54,12 +54,13 @@ impl Plot {
         }
     }
 
-    /// About how wide a text is: no font is asked, and a little too much does not hurt.
+    /// Returns the approximate width of a text, which is rather too large than too small. It does not depend on a
+    /// font.
     pub(super) fn text_width(text: &str, size: f64) -> f64 {
         text.chars().count() as f64 * size * 0.58
     }
 
-    /// As much of a text as fits into `width`, with an ellipsis where something is missing.
+    /// Returns the part of a text that fits into `width`, with an ellipsis if something is cut off.
     pub(super) fn fitted(text: &str, width: f64, size: f64) -> String {
         if Plot::text_width(text, size) <= width {
             return text.to_owned();
@@ -69,7 +70,7 @@ impl Plot {
         format!("{}…", head.trim_end())
     }
 
-    /// A text; one that is centred near the right edge moves left until it is all there.
+    /// Draws a text. A centred text near the right edge is moved to the left until it fits.
     pub(super) fn text(&mut self, at: (f64, f64), anchor: Anchor, paint: Paint, size: f64, text: &str) {
         let end = WIDTH - Plot::text_width(text, size) / 2.0;
         let at = match anchor {
@@ -110,8 +111,8 @@ impl Plot {
         );
     }
 
-    /// A rectangle from its upper left corner; `opacity` of its inside, 0 to 1; `tip` is shown by a browser
-    /// when a pointer rests on it.
+    /// Draws a rectangle with an outline from its upper left corner. `opacity` is that of the inside, 0 to 1; `tip` is
+    /// its tooltip.
     pub(super) fn rect(&mut self, at: (f64, f64), size: (f64, f64), paint: Paint, opacity: f64, tip: &str) {
         let paint = paint.css();
         let _ = writeln!(
@@ -125,7 +126,7 @@ impl Plot {
         );
     }
 
-    /// A rectangle without a line around, with text of the paper's colour fit to be inside.
+    /// Draws a rectangle without an outline.
     pub(super) fn block(&mut self, at: (f64, f64), size: (f64, f64), paint: Paint, opacity: f64, tip: &str) {
         let _ = writeln!(
             self.body,
@@ -169,7 +170,7 @@ impl Plot {
         );
     }
 
-    /// A line of dashes.
+    /// Draws a dashed line.
     pub(super) fn dashes(&mut self, points: &[(f64, f64)], paint: Paint, width: f64, tip: &str) {
         let _ = writeln!(
             self.body,
@@ -181,7 +182,7 @@ impl Plot {
         );
     }
 
-    /// An area without a line around.
+    /// Draws an area without an outline.
     pub(super) fn area(&mut self, points: &[(f64, f64)], paint: Paint, opacity: f64) {
         let _ = writeln!(
             self.body,
@@ -191,7 +192,7 @@ impl Plot {
         );
     }
 
-    /// A closed shape with a line around; `inside` is the colour of what is within.
+    /// Draws a polygon with an outline; `inside` is the colour of its area.
     pub(super) fn shape(&mut self, points: &[(f64, f64)], inside: Paint, paint: Paint, tip: &str) {
         let _ = writeln!(
             self.body,
@@ -203,7 +204,7 @@ impl Plot {
         );
     }
 
-    /// For the page: without size, so that the style sheet decides.
+    /// Returns the SVG element for the page. It has no size, as the style sheet determines it.
     pub fn inline(&self) -> String {
         let id = &self.id;
         format!(
@@ -217,7 +218,7 @@ impl Plot {
         )
     }
 
-    /// Width and height of the file, units.
+    /// Returns the width and height of the file in units.
     pub fn file_size(&self) -> (f64, f64) {
         (WIDTH, self.height + self.head())
     }
@@ -227,7 +228,7 @@ impl Plot {
         HEAD + HEAD_LINE * wrapped(&self.title).len() as f64
     }
 
-    /// As a file of its own, on white, with its title above.
+    /// Returns an SVG file, on white, with its title above.
     pub fn file(&self) -> String {
         let mut body = self.body.clone();
         for paint in Paint::all() {
@@ -258,7 +259,7 @@ impl Plot {
     }
 }
 
-/// As SVG writes points.
+/// Returns points in the syntax of SVG.
 fn joined(points: &[(f64, f64)]) -> String {
     let points: Vec<String> = points
         .iter()
@@ -267,7 +268,7 @@ fn joined(points: &[(f64, f64)]) -> String {
     points.join(" ")
 }
 
-/// A title in lines that fit; bold letters are wider.
+/// Breaks a title into lines that fit. Bold letters are wider.
 fn wrapped(title: &str) -> Vec<String> {
     let fits = ((WIDTH - 16.0) / (HEAD_FONT * 0.66)) as usize;
     let mut lines: Vec<String> = vec![String::new()];

@@ -1,82 +1,88 @@
-//! The frames that a learning bridge is offered: one file, from which runs of the generator take portions.
+//! The frames that a learning bridge is offered: one capture file, of which each run of the generator sends a range.
+//!
+//! ```text
+//!   index   0          broadcast frame
+//!           1 - 4      frames of and to the neighbour
+//!           5 ...      one frame from each address, to the tester    (learning)
+//!           ...        one frame from the tester to each address     (test)
+//! ```
 
 use std::net::Ipv4Addr;
 
 use millrace_types::Mac;
 use millrace_wire::Builder;
 
-use crate::generate::Portion;
+use crate::generate::PacketRange;
 
-/// The port that addresses are learned on, the port that frames are sent to them from, and the port where none of these
-/// frames must appear (RFC 2889, section 5.7: Lport, Tport, Mport).
+/// The port where addresses are learned (RFC 2889, section 5.7: Lport).
 pub(super) const LEARNING: u32 = 2;
-/// As above.
+/// The port from which frames are sent to the learned addresses (RFC 2889, section 5.7: Tport).
 pub(super) const TEST: u32 = 1;
 
-/// The number of addresses to be learned. Each trial takes others: Open vSwitch has flows of those that it has seen,
-/// and does not look at another frame of these for some time.
+/// The number of addresses. Each trial uses other addresses, as Open vSwitch forwards further frames of known
+/// addresses by its flow cache for some time and does not learn from them.
 pub(super) const ADDRESSES: usize = 1 << 17;
 
-/// The station at the test port.
+/// The MAC address at the test port.
 const TESTER: Mac = Mac([0x02, 0, 0, 0, 0x01, 0x01]);
-/// A station at the learning port that is not one of [`ADDRESSES`].
+/// A MAC address at the learning port that is not one of [`ADDRESSES`].
 const NEIGHBOUR: Mac = Mac([0x02, 0, 0, 0, 0x02, 0x02]);
 
-/// Frame sizes, check sequence included, bytes: the smallest that is allowed, one that is smaller, and one that is larger
-/// than any, tags included.
+/// Frame sizes in bytes, check sequence included: the smallest allowed size, a smaller one, and one larger than any
+/// with tags.
 const SMALLEST: usize = 64;
 const RUNT: usize = 63;
 const OVERSIZED: usize = 1600;
 
-/// From the test port to all.
-pub(super) const BROADCAST: Portion = single(TEST, 0);
-/// The neighbour says that it is there.
-pub(super) const NEIGHBOUR_SPEAKS: Portion = single(LEARNING, 1);
-/// To the neighbour: a frame that is right, a runt, and an oversized one.
-pub(super) const TO_NEIGHBOUR: Portion = single(TEST, 2);
-/// As above.
-pub(super) const RUNTS: Portion = single(TEST, 3);
-/// As above.
-pub(super) const OVERSIZED_FRAMES: Portion = single(TEST, 4);
-/// Before the frames of addresses.
+/// A broadcast frame from the test port.
+pub(super) const BROADCAST: PacketRange = single(TEST, 0);
+/// A frame from the neighbour, from which the bridge learns its address.
+pub(super) const NEIGHBOUR_SPEAKS: PacketRange = single(LEARNING, 1);
+/// A valid frame to the neighbour.
+pub(super) const TO_NEIGHBOUR: PacketRange = single(TEST, 2);
+/// A frame to the neighbour that is too short.
+pub(super) const RUNTS: PacketRange = single(TEST, 3);
+/// A frame to the neighbour that is too long.
+pub(super) const OVERSIZED_FRAMES: PacketRange = single(TEST, 4);
+/// The number of frames before those of the addresses.
 const OTHERS: usize = 5;
 
-const fn single(port: u32, place: usize) -> Portion {
-    Portion {
+const fn single(port: u32, index: usize) -> PacketRange {
+    PacketRange {
         port,
-        first: place,
+        first: index,
         len: 1,
     }
 }
 
-/// Some of the addresses.
+/// A range of the addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Addresses {
     first: usize,
-    /// How many.
+    /// The number of addresses.
     pub(super) len: usize,
 }
 
 impl Addresses {
-    /// One frame from each, to the tester.
-    pub(super) fn learned(self) -> Portion {
-        Portion {
+    /// Returns the range of frames from each address to the tester.
+    pub(super) fn learned(self) -> PacketRange {
+        PacketRange {
             port: LEARNING,
             first: OTHERS + self.first,
             len: self.len,
         }
     }
 
-    /// One frame from the tester to each.
-    pub(super) fn tested(self) -> Portion {
-        Portion {
+    /// Returns the range of frames from the tester to each address.
+    pub(super) fn tested(self) -> PacketRange {
+        PacketRange {
             port: TEST,
             first: OTHERS + ADDRESSES + self.first,
             len: self.len,
         }
     }
 
-    /// Returns the first few of them.
+    /// Returns the first `len` addresses.
     pub(super) fn few(self, len: usize) -> Addresses {
         Addresses {
             len: self.len.min(len),
@@ -85,14 +91,14 @@ impl Addresses {
     }
 }
 
-/// Hands out addresses that were not used for as long as possible.
+/// A cursor over the addresses, which reuses an address as late as possible.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     next: usize,
 }
 
 impl Pool {
-    /// So many, at most [`ADDRESSES`].
+    /// Returns the next `len` addresses, at most [`ADDRESSES`].
     pub(super) fn take(&mut self, len: usize) -> Addresses {
         let len = len.min(ADDRESSES);
         if self.next + len > ADDRESSES {
@@ -104,7 +110,7 @@ impl Pool {
     }
 }
 
-/// All frames, in the order that portions mean.
+/// Returns all frames, in the order of their indices.
 pub(super) fn frames() -> impl Iterator<Item = Vec<u8>> {
     let others = [
         frame(Mac::BROADCAST, TESTER, SMALLEST),
@@ -119,15 +125,15 @@ pub(super) fn frames() -> impl Iterator<Item = Vec<u8>> {
     others.into_iter().chain(learned).chain(tested)
 }
 
-/// An address; no two are alike, and they do not follow each other (RFC 2889 leaves the choice, and some tables are only
-/// good at sequences).
+/// Returns the address with this number. No two are equal, and successive ones are not sequential: RFC 2889 leaves the
+/// choice open, and some tables are good only at sequences.
 fn address(number: usize) -> Mac {
-    // An odd factor permutes the numbers of 32 bits.
+    // Multiplication by an odd number permutes the numbers of 32 bits.
     let mixed = (number as u32).wrapping_mul(0x9e37_79b1);
     Mac::from_u64(0x0210_0000_0000 | u64::from(mixed))
 }
 
-/// `size` counts the check sequence, which the device adds.
+/// Returns a frame of `size` bytes, of which the device adds the check sequence.
 fn frame(to: Mac, from: Mac, size: usize) -> Vec<u8> {
     let size = size - 4;
     let headers = 14 + 20 + 8;
@@ -148,7 +154,7 @@ mod tests {
     #[test]
     fn portions_name_the_frames_that_they_mean() {
         let frames: Vec<Vec<u8>> = frames().collect();
-        let of = |portion: Portion| &frames[portion.first..portion.first + portion.len];
+        let of = |portion: PacketRange| &frames[portion.first..portion.first + portion.len];
         assert_eq!(of(BROADCAST)[0][..6], [0xff; 6]);
         assert_eq!(of(NEIGHBOUR_SPEAKS)[0][6..12], NEIGHBOUR.0);
         assert_eq!(of(TO_NEIGHBOUR)[0][..6], NEIGHBOUR.0);

@@ -1,36 +1,36 @@
-//! What became of frames to addresses that a bridge should know, and of frames to all.
+//! Counts what a bridge did with frames to addresses that it should know, and with broadcast frames.
 
 use super::frames::{LEARNING, TEST};
 use crate::generate::End;
 
-/// The port where no frame to a learned address must appear.
+/// The port where no frame to a learned address may leave (RFC 2889, section 5.7: Mport).
 const MONITOR: u32 = 3;
 
-/// What became of one frame to each of some addresses.
+/// The result of one frame to each of some addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Verdict {
-    /// Frames that came out of the learning port and of no other: their addresses are held.
+    /// Frames that left by the learning port alone: the bridge holds their addresses.
     pub(super) held: u64,
-    /// Frames that came out of more than one port.
+    /// Frames that left by more than one port.
     pub(super) flooded: u64,
-    /// Frames that came out of another port and not of the learning port.
+    /// Frames that left by another port and not by the learning port.
     pub(super) astray: u64,
-    /// Frames that did not come out at all.
+    /// Frames that did not leave.
     pub(super) lost: u64,
 }
 
 impl Verdict {
-    /// Of a run that offered one frame to each of `len` addresses.
+    /// Returns the verdict on a run that sent one frame to each of `len` addresses.
     ///
-    /// A frame that is flooded comes from two ports: what comes first counts for its port, the other one as a second copy.
+    /// The generator receives a flooded frame twice: the first copy counts for its port, the other as a duplicate.
     pub(super) fn of(end: &End, len: usize) -> Verdict {
         let len = len as u64;
         let counters = &end.counters;
         let [learning, monitor, test] = [LEARNING, MONITOR, TEST].map(|port| by_port(end, port));
         let flooded = counters.duplicated.min(len);
         let elsewhere = monitor + test;
-        // Of a flooded frame either copy may have come first. One copy less at the learning port than that explains,
-        // and a frame went astray.
+        // Either copy of a flooded frame may arrive first. Each copy at another port beyond the number of duplicates
+        // is a frame that went astray.
         let astray = elsewhere.saturating_sub(flooded);
         let held = (learning + elsewhere).saturating_sub(flooded + astray).min(len);
         Verdict {
@@ -41,7 +41,7 @@ impl Verdict {
         }
     }
 
-    /// Returns true if the bridge knows all addresses.
+    /// Returns true if the bridge holds all addresses.
     pub(super) fn is_passed(&self, len: usize) -> bool {
         self.held == len as u64 && self.flooded == 0 && self.astray == 0
     }
@@ -52,8 +52,8 @@ fn by_port(end: &End, port: u32) -> u64 {
     end.counters.received_by.get(device).copied().unwrap_or(0)
 }
 
-/// Returns the share of broadcast frames of which not exactly two copies came, one from each port but the one that
-/// they went into.
+/// Returns the share of broadcast frames that did not return as exactly two copies, one from each of the two other
+/// ports.
 pub(super) fn broadcast_loss(end: &End) -> f64 {
     let offered = end.counters.sent + end.counters.refused;
     let copies = end.counters.received + end.counters.duplicated;
@@ -61,7 +61,7 @@ pub(super) fn broadcast_loss(end: &End) -> f64 {
     wrong as f64 / ((2 * offered) as f64).max(1.0)
 }
 
-/// Returns the share of offered frames that came out of the learning port, percent.
+/// Returns the percentage of the offered frames that left by the learning port.
 pub(super) fn forwarded_percent(end: &End) -> f64 {
     let offered = end.counters.sent + end.counters.refused;
     by_port(end, LEARNING) as f64 / (offered as f64).max(1.0) * 100.0
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use crate::generate::Counters;
 
-    /// A run of 100 frames: unique arrivals at ports 1 to 3, and second copies.
+    /// Returns the result of 100 frames: first copies at ports 1 to 3, and duplicates.
     fn end(by: [u64; 3], duplicated: u64) -> End {
         End {
             counters: Counters {

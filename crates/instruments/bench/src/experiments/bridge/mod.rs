@@ -1,69 +1,72 @@
-//! The experiment `bridge`: a switch as a learning bridge (the action NORMAL of OpenFlow) after RFC 2889, with a generator
-//! at three of its ports over memif.
+//! The experiment `bridge`: a switch as a learning bridge (the action NORMAL of OpenFlow) after RFC 2889. A generator
+//! is connected to three of its ports over memif.
 //!
-//! * Address caching capacity (section 5.7): addresses are learned on one port, a frame is sent to each of them from
-//!   another, and all have to come out of the port where they were learned: none of a third one.
-//! * Address learning rate (section 5.8): how fast new addresses may come so that all of them are learned.
-//! * Broadcast frame forwarding (section 5.10): the highest rate at which each frame comes out of both other ports.
-//! * Errored frame filtering (section 5.9), of what a memif can carry: frames that are too short or too long. It has no
-//!   check sequence that could be wrong, and no bits that could be misaligned.
+//! * Address caching capacity (RFC 2889, section 5.7): addresses are learned on one port, and one frame is sent to
+//!   each of them from another. All must leave by the port of the address, and none by a third port.
+//! * Address learning rate (RFC 2889, section 5.8): the highest rate of new addresses at which all are learned.
+//! * Broadcast frame forwarding (RFC 2889, section 5.10): the highest rate at which each frame leaves by both other
+//!   ports.
+//! * Errored frame filtering (RFC 2889, section 5.9), as far as a memif can carry errors: frames that are too short or
+//!   too long. A memif has no check sequence and no alignment.
 //!
-//! Each trial begins with an empty table, and new addresses. The station at the test port is known before it begins, so
-//! that learning frames are not flooded; its address is one of those that are held.
+//! Each trial starts with an empty table and new addresses. The bridge knows the address at the test port before a
+//! trial starts, so that learning frames are not flooded; this address counts as one that is held.
 
 mod frames;
 mod judge;
+pub(crate) mod quantities;
 mod search;
 
 use std::time::Duration;
 
 use self::frames::{Addresses, BROADCAST, Pool};
 use self::judge::Verdict;
-use crate::figure::{self, BRIDGE};
+use self::quantities::BRIDGE;
+use crate::figure;
 use crate::generate::search::{Search, Trial};
-use crate::generate::test_bed::{Offer, Outcome, TestBed};
-use crate::generate::{Portion, Share};
+use crate::generate::test_bed::{OfferedLoad, Outcome, TestBed};
+use crate::generate::{PacketRange, Scheduling};
 use crate::peer::{Peer, PeerError};
 use crate::record::Record;
-use crate::run::{Run, RunError, TurnError};
+use crate::run::{RoundError, Run, RunError};
 
-/// How long it all takes, for people who wait.
+/// The expected duration of the experiment.
 pub const ESTIMATE: Duration = Duration::from_secs(210);
 
-/// Systems are started so often at most, and once in a quick run: tables are as large as they are.
+/// The largest number of rounds; a quick run has one. The size of a table does not vary.
 const ROUNDS_MAX: usize = 3;
-/// No more addresses than this are tried.
+/// The largest number of addresses in a trial.
 const CAPACITY_MAX: usize = 65_536;
-/// How fast addresses are learned where that is not the question, and how fast frames are sent to them.
+/// Frames per second where the rate is not measured.
 const CALM: f64 = 20_000.0;
-/// How many addresses are learned where the question is how fast: more than queues hold, and hardly less than tables do as
-/// shipped. A smaller table is filled.
+/// The number of addresses in the measurement of the learning rate: more than queues hold, and little less than tables
+/// hold by default. A smaller table is filled.
 const LEARNED: usize = 8_000;
-/// The highest rate of new addresses that is tried.
+/// The highest rate of new addresses that is tried, in addresses per second.
 const LEARNING_MAX: f64 = 1e6;
-/// Addresses that come while a table is as small as it can be made: they take the place of all that it held.
+/// The number of addresses that are sent while the table has its smallest size, so that they evict all others.
 const FEW: usize = 64;
-/// How often a trial of the capacity is repeated when it fails.
+/// The number of retries of a trial of the capacity.
 const RETRIES: usize = 1;
-/// How long broadcast frames, and errored ones, come in a trial.
+/// The duration of a trial with broadcast frames, and of one with errored frames.
 const WINDOW: Duration = Duration::from_millis(500);
 const ERRORED: Duration = Duration::from_millis(100);
-/// How much more than what comes back flat out is tried first.
+/// The first rate that is tried, relative to the rate that returns at full load.
 const HEADROOM: f64 = 1.05;
 
-/// To 5 %, where figures are compared and no target is set.
+/// A resolution of 5 %: these figures are compared and have no targets.
 const SEARCH: Search = Search {
     tolerance: 0.0,
     resolution: 0.05,
     retries: 1,
 };
 
-/// Measures these systems. One that fails is recorded as such, and the others go on.
+/// Measures these systems. The failure of a system is recorded, and the others continue.
 ///
 /// # Errors
 /// [`RunError`].
 pub fn run(run: &mut Run<'_>, peers: &[Box<dyn Peer>]) -> Result<(), RunError> {
-    run.tell(&format!(
+    run.progress(&format!(
         "{BRIDGE}: addresses that are held and how fast they are learned, broadcast and errored frames (RFC 2889)"
     ));
     let mut peers: Vec<&dyn Peer> = peers
@@ -71,16 +74,16 @@ pub fn run(run: &mut Run<'_>, peers: &[Box<dyn Peer>]) -> Result<(), RunError> {
         .map(AsRef::as_ref)
         .filter(|peer| peer.applies_rules())
         .collect();
-    let mut offer = Offer::bridge(run, BRIDGE, frames::frames(), BROADCAST)?;
-    let rounds_max = if run.effort.quick { 1 } else { ROUNDS_MAX };
-    for round in 0..run.effort.rounds.min(rounds_max) {
+    let mut offer = OfferedLoad::bridge(run, BRIDGE, frames::frames(), BROADCAST)?;
+    let rounds_max = if run.length.quick { 1 } else { ROUNDS_MAX };
+    for round in 0..run.length.rounds.min(rounds_max) {
         offer.round = round;
         let mut left = Vec::new();
         for peer in peers {
             match system(run, peer, &offer) {
                 Ok(()) => left.push(peer),
-                Err(TurnError::Peer(error)) => run.failed(BRIDGE, peer.name(), &error)?,
-                Err(TurnError::Run(error)) => return Err(error),
+                Err(RoundError::Peer(error)) => run.failed(BRIDGE, peer.name(), &error)?,
+                Err(RoundError::Run(error)) => return Err(error),
             }
         }
         peers = left;
@@ -88,12 +91,12 @@ pub fn run(run: &mut Run<'_>, peers: &[Box<dyn Peer>]) -> Result<(), RunError> {
     Ok(())
 }
 
-fn system(run: &mut Run<'_>, peer: &dyn Peer, offer: &Offer) -> Result<(), TurnError> {
-    let mut test_bed = TestBed::start(run, BRIDGE, peer, offer, Share::Usual)?;
+fn system(run: &mut Run<'_>, peer: &dyn Peer, offer: &OfferedLoad) -> Result<(), RoundError> {
+    let mut test_bed = TestBed::start(run, BRIDGE, peer, offer, Scheduling::Normal)?;
     let Some(size) = test_bed.running.mac_table_size()? else {
-        return Err(TurnError::Peer(PeerError::Unsuited {
+        return Err(RoundError::Peer(PeerError::Unsuited {
             system: peer.name(),
-            reason: "it is no learning bridge".to_owned(),
+            reason: "it is not a learning bridge".to_owned(),
         }));
     };
     let mut bridge = Bridge {
@@ -113,7 +116,7 @@ fn system(run: &mut Run<'_>, peer: &dyn Peer, offer: &Offer) -> Result<(), TurnE
     bridge.errored()
 }
 
-/// A bridge that is up, with a generator at each port.
+/// A running bridge with a generator at each port.
 struct Bridge<'r, 'a, 'p> {
     run: &'r mut Run<'a>,
     test_bed: &'r mut TestBed<'p>,
@@ -123,46 +126,47 @@ struct Bridge<'r, 'a, 'p> {
 }
 
 impl Bridge<'_, '_, '_> {
-    /// How many addresses are held, that of the test port included.
-    fn capacity(&mut self, configured: usize) -> Result<usize, TurnError> {
+    /// Returns the number of addresses that the bridge holds, with the address at the test port.
+    fn capacity(&mut self, configured: usize) -> Result<usize, RoundError> {
         let start = configured.saturating_sub(1);
         let found = search::most(start, CAPACITY_MAX, RETRIES, |len| {
             let (verdict, _) = self.trial(len, CALM, "capacity")?;
-            Ok::<_, TurnError>(verdict.is_passed(len))
+            Ok::<_, RoundError>(verdict.is_passed(len))
         })?;
         if found.is_bound {
             self.run
-                .tell(&format!("    no more than {CAPACITY_MAX} were tried"));
+                .progress(&format!("    {CAPACITY_MAX} is the largest number that is tried"));
         }
-        // Without a single address that is held, nothing says that the tester's is.
+        // Nothing shows that the address of the tester is held if no other address is.
         Ok(if found.most == 0 { 0 } else { found.most + 1 })
     }
 
-    /// The highest rate of new addresses of which so many are all learned, addresses a second.
-    fn learning_rate(&mut self, len: usize) -> Result<f64, TurnError> {
+    /// Returns the highest rate, in addresses per second, at which `len` new addresses are all learned.
+    fn learning_rate(&mut self, len: usize) -> Result<f64, RoundError> {
         if len == 0 {
             return Ok(0.0);
         }
         let found = SEARCH.run(LEARNING_MAX, |rate| {
             let (verdict, learned) = self.trial(len, rate, "learning")?;
-            Ok::<_, TurnError>(Trial {
+            Ok::<_, RoundError>(Trial {
                 offered: learned.end.offered_pps(),
                 loss: 1.0 - verdict.held as f64 / (len as f64).max(1.0),
                 shortfall: learned.end.shortfall(),
             })
         })?;
         if found.generator_limited {
-            self.run.tell("    the generator was the limit");
+            self.run.progress("    the generator limited the rate");
         }
         Ok(found.rate)
     }
 
-    /// Learns some addresses at a rate, with nothing known before, and looks which of them are held. And how the learning
-    /// went.
-    fn trial(&mut self, len: usize, rate: f64, what: &str) -> Result<(Verdict, Outcome), TurnError> {
+    /// Clears the table, teaches `len` addresses at a rate, and tests which of them are held. Returns the verdict and
+    /// the result of the learning phase.
+    fn trial(&mut self, len: usize, rate: f64, what: &str) -> Result<(Verdict, Outcome), RoundError> {
         let addresses = self.pool.take(len);
         self.forget(addresses)?;
-        // To an address that nobody has, and that no flow is about yet: Open vSwitch has to look at this frame.
+        // This frame has an unknown destination, for which Open vSwitch has no cached flow: the bridge has to process
+        // it.
         let nobody = self.pool.take(1);
         self.test_bed.send(Some(CALM), None, nobody.tested())?;
         let learned = self.test_bed.send(Some(rate), None, addresses.learned())?;
@@ -178,9 +182,9 @@ impl Bridge<'_, '_, '_> {
         let note = if verdict.is_passed(addresses.len) {
             "all are held".to_owned()
         } else {
-            format!("{held} are held; frames: {flooded} flooded, {astray} astray, {lost} lost")
+            format!("{held} are held; frames: {flooded} flooded, {astray} to a wrong port, {lost} lost")
         };
-        self.run.tell(&format!(
+        self.run.progress(&format!(
             "    {name}: {} addresses at {rate:.0}/s: {note}",
             addresses.len
         ));
@@ -192,16 +196,16 @@ impl Bridge<'_, '_, '_> {
         Ok((verdict, learned))
     }
 
-    /// Empties the table but for a few of these addresses.
-    fn forget(&mut self, addresses: Addresses) -> Result<(), TurnError> {
+    /// Clears the table, except for a few of these addresses.
+    fn forget(&mut self, addresses: Addresses) -> Result<(), RoundError> {
         let generator = &mut self.test_bed.generator;
         let few = addresses.few(FEW).learned();
         let mut teach = || generator.send(Some(CALM), None, few).map(drop);
         Ok(self.test_bed.running.forget_macs(&mut teach)?)
     }
 
-    /// The highest rate at which each broadcast frame comes out of both other ports, frames a second.
-    fn broadcast_rate(&mut self) -> Result<f64, TurnError> {
+    /// Returns the highest rate, in frames per second, at which each broadcast frame leaves by both other ports.
+    fn broadcast_rate(&mut self) -> Result<f64, RoundError> {
         let glance = self.test_bed.send(None, Some(WINDOW), BROADCAST)?.end;
         let copies = glance.counters.received + glance.counters.duplicated;
         let most = copies as f64 / 2.0 / glance.seconds.max(1e-9) * HEADROOM;
@@ -213,16 +217,16 @@ impl Bridge<'_, '_, '_> {
                 shortfall: outcome.end.shortfall(),
             };
             self.record("broadcast".to_owned(), outcome)?;
-            Ok::<_, TurnError>(trial)
+            Ok::<_, RoundError>(trial)
         })?;
         if found.generator_limited {
-            self.run.tell("    the generator was the limit");
+            self.run.progress("    the generator limited the rate");
         }
         Ok(found.rate)
     }
 
-    /// What becomes of frames that are too short and too long, to an address that is known.
-    fn errored(&mut self) -> Result<(), TurnError> {
+    /// Measures the share of too short and too long frames to a known address that is forwarded.
+    fn errored(&mut self) -> Result<(), RoundError> {
         self.test_bed.send(Some(CALM), None, frames::NEIGHBOUR_SPEAKS)?;
         for (name, portion) in [
             ("right", frames::TO_NEIGHBOUR),
@@ -235,21 +239,21 @@ impl Bridge<'_, '_, '_> {
         Ok(())
     }
 
-    fn errored_of(&mut self, name: &str, portion: Portion) -> Result<f64, TurnError> {
+    fn errored_of(&mut self, name: &str, portion: PacketRange) -> Result<f64, RoundError> {
         let outcome = self.test_bed.send(Some(CALM), Some(ERRORED), portion)?;
         let percent = judge::forwarded_percent(&outcome.end);
         self.record(name.to_owned(), outcome)?;
         Ok(percent)
     }
 
-    fn figure(&mut self, name: &str, value: f64) -> Result<(), TurnError> {
+    fn figure(&mut self, name: &str, value: f64) -> Result<(), RoundError> {
         if let Some(quantity) = figure::find(BRIDGE, name) {
             self.run.figure(self.peer.name(), self.round, quantity, value)?;
         }
         Ok(())
     }
 
-    fn record(&mut self, purpose: String, outcome: Outcome) -> Result<(), TurnError> {
+    fn record(&mut self, purpose: String, outcome: Outcome) -> Result<(), RoundError> {
         self.run.add(Record::Trial {
             case: BRIDGE.to_owned(),
             system: self.peer.name().to_owned(),

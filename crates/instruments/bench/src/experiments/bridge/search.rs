@@ -1,27 +1,27 @@
-//! The largest number that passes: RFC 2889, section 5.7.3, asks for a binary search. Where it begins is up to whoever
-//! searches, and who knows about where the end is needs two trials.
+//! Searches for the largest number that passes. RFC 2889, section 5.7.3, asks for a binary search and leaves the start
+//! open: with a good estimate, two trials suffice.
 
-/// What was found.
+/// The result of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Found {
     /// The largest number that passed; 0 if none did.
     pub(super) most: usize,
-    /// True if there may be larger ones that were not tried.
+    /// True if the largest allowed number passed, so that larger ones may pass, too.
     pub(super) is_bound: bool,
 }
 
-/// Searches from 1 to `bound`, from `start` on: in steps that double, then by halves. A trial that failed is repeated
-/// `retries` times: what passes once can be done.
+/// Searches between 1 and `bound`: from `start` on in steps that double, then by bisection. A failed trial is repeated
+/// `retries` times, as a number that passes once can be reached.
 ///
 /// # Errors
-/// What `trial` says.
+/// The error of `trial`.
 pub(super) fn most<E>(
     start: usize,
     bound: usize,
     retries: usize,
     mut trial: impl FnMut(usize) -> Result<bool, E>,
 ) -> Result<Found, E> {
-    // All up to `low` pass, and from `high` on none does.
+    // All numbers up to `low` pass, and none from `high` on.
     let (mut low, mut high) = (0, bound + 1);
     let (mut next, mut step) = (start.clamp(1, bound), 1);
     while high - low > 1 {

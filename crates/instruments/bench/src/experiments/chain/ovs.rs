@@ -1,24 +1,25 @@
-//! Open vSwitch with DPDK steering the same functions: a port of type `dpdkvhostuser` for each, the entries that
-//! Millrace has, and its poll-mode thread on the core that Millrace's worker has.
+//! Open vSwitch with DPDK and the same functions: each has a port of type `dpdkvhostuser`, the flow entries are those
+//! of Millrace, and the poll-mode thread has the core of Millrace's worker.
 
 use std::path::Path;
 
+use super::error::{ChainBenchError, failed};
+use super::plan::{OfferedLoad, SINK};
 use super::steered::{Socket, Switch};
-use super::{ChainBenchError, Offer, SINK, failed};
 use crate::hugepages::HugePages;
 use crate::peer::ofctl;
-use crate::peer::ovs::{Database, Private};
+use crate::peer::ovs::{Database, PrivateOvs};
 
 pub(super) use crate::peer::ovs::DAEMON;
 
-/// What its pool and its devices take of huge pages, MiB.
+/// The huge pages of its pool and its devices in MiB.
 const MEMORY_MIB: u64 = 1024;
-/// What the functions take beside, MiB.
+/// The huge pages of the functions in MiB.
 const FUNCTIONS_MIB: u64 = 1024;
 
-/// The switch.
+/// A running Open vSwitch with a sink.
 pub(super) struct Ovs {
-    private: Private,
+    private: PrivateOvs,
     target: String,
     has_source: bool,
     _huge_pages: Option<HugePages>,
@@ -26,7 +27,7 @@ pub(super) struct Ovs {
 }
 
 impl Ovs {
-    /// Starts it, with a sink.
+    /// Starts Open vSwitch and adds the sink.
     pub(super) fn start(core: usize, control_core: usize) -> Result<Ovs, ChainBenchError> {
         let dir = tempfile::tempdir().map_err(failed(Path::new("/tmp")))?;
         let huge_pages = HugePages::reserve(MEMORY_MIB + FUNCTIONS_MIB);
@@ -44,7 +45,7 @@ impl Ovs {
                 "dpdk-extra={extra} --no-huge --legacy-mem -m {MEMORY_MIB}"
             ));
         }
-        let mut private = Private::start(Database::new(dir.path()), &settings, -10)?;
+        let mut private = PrivateOvs::start(Database::new(dir.path()), &settings, -10)?;
         private
             .database
             .add_port(SINK, &format!("net_null{SINK},no-rx=1"), &[])?;
@@ -63,11 +64,11 @@ impl Switch for Ovs {
         let name = format!("f{number}");
         let database = &mut self.private.database;
         database.add_interface(&name, number, "dpdkvhostuser", &[])?;
-        // The socket is in its run directory, by the name of the port.
+        // Open vSwitch creates the socket in its run directory, with the name of the port.
         Ok(Socket::Vhost(self.dir.path().join(&name)))
     }
 
-    fn set_source(&mut self, offer: Option<Offer>) -> Result<(), ChainBenchError> {
+    fn set_source(&mut self, offer: Option<OfferedLoad>) -> Result<(), ChainBenchError> {
         if self.has_source {
             self.private.database.vsctl(["del-port", "br0", "p1"])?;
         }
@@ -75,7 +76,7 @@ impl Switch for Ovs {
         if let Some(offer) = offer {
             let device = format!("net_null_{},size={}", offer.frame, offer.size());
             let policing = offer.metered().map(|rate| {
-                // In kbit/s, and a burst in kbit, as ours: what comes in 20 ms.
+                // The rate is in kbit/s and the burst in kbit. The burst is that of Millrace: 20 ms of the rate.
                 let kbps = rate.bps() / 1000;
                 [
                     format!("ingress_policing_rate={kbps}"),

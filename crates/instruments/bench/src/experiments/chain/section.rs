@@ -1,7 +1,6 @@
-//! The rate of chains of network functions as they grow, by where the functions run (experiment E4).
+//! The section of the experiment `chain` (E4): the rate of chains by length, frame size and kind.
 
-use crate::experiments::chain::Point;
-use crate::page::sections::id;
+use super::record::Point;
 use crate::page::source::Source;
 use crate::record::Record;
 use millrace_report::Section;
@@ -22,23 +21,23 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
     }
     let drawn = plot(source, &points);
     let html = [
-        figure(&drawn, "Packets that came out, by length; the axis is logarithmic", &rates(&points)),
+        figure(&drawn, "Packets that reached the sink, by length; the axis is logarithmic", &rates(&points)),
         paragraph(
-        "Every function exchanges the MAC addresses of every frame. The switch's thread has a core of its own, and all \
-         processes of functions share another. More is offered than can be carried. Inline functions run in the switch's \
-         thread; ring functions map the memory of packets; to isolated ones packets are copied through a window. Behind \
-         vhost, virtio-user and memif a function is a process with a virtual NIC, and flow entries lead from one to the \
+        "Every function swaps the MAC addresses of every frame. The worker of the switch has a core of its own, and all \
+         processes of functions share another. The offered load exceeds the capacity. Inline functions run in the \
+         worker; ring functions map the memory of packets; for isolated ones packets are copied through a window. Behind \
+         vhost, virtio-user and memif a function is a process with a virtual NIC, and flow entries steer from one to the \
          next: that of vhost is millrace-nf with its own virtio driver, those of the others have DPDK's. ovs-vhost and \
          ovs-virtio-user are the same processes and entries with Open vSwitch and DPDK.",
         ),
         if points.iter().any(|point| point.kind.contains("guest")) {
             paragraph(
                 "Guests are virtual machines that forward (the kernel's bridge), steered by the same entries; the rate is that \
-                 of one TCP stream by iperf3 between two more guests, as so many frames of 1,518 bytes as its data take. Where \
-                 no guest starts under KVM, guests are emulated (TCG), which the run says: then all of them share the \
-                 processors with the switch, a chain slows down because each guest more takes its part, and only the order of \
-                 the systems says something. guest-tso leaves the cutting of TCP into segments to the switch, so that a \
-                 packet is up to 64 KiB long until it leaves it; ovs-guest is Open vSwitch with DPDK.",
+                 of one TCP stream by iperf3 between two more guests, in the frames of 1,518 bytes that its data need. Without \
+                 KVM, guests are emulated (TCG), as the configuration of the systems says: all of them then share the \
+                 processors with the switch, each further guest slows the others down, and only the order of the \
+                 systems is meaningful. guest-tso leaves TCP segmentation to the switch, so that packets have \
+                 up to 64 KiB until they leave it; ovs-guest is Open vSwitch with DPDK.",
             )
         } else {
             String::new()
@@ -46,7 +45,7 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
     ]
     .concat();
     Some(Section {
-        id: id(source, "chain"),
+        id: source.anchor("chain"),
         title: "Chains of network functions".to_owned(),
         lead: lead(&points),
         html,
@@ -54,7 +53,7 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
     })
 }
 
-/// Returns the values of a part of points, each once, in the order of their first.
+/// Returns the distinct values of a field of the points, in the order of their first appearance.
 fn distinct<T: PartialEq>(points: &[&Point], part: impl Fn(&Point) -> T) -> Vec<T> {
     let mut found = Vec::new();
     for value in points.iter().map(|point| part(point)) {
@@ -120,7 +119,7 @@ fn plot(source: &Source, points: &[&Point]) -> Plot {
         legend: true,
     };
     curves(
-        &id(source, "lengths"),
+        &source.anchor("lengths"),
         "Rate of a chain as it grows",
         &frame,
         &panels,
@@ -157,7 +156,7 @@ fn rates(points: &[&Point]) -> String {
     )
 }
 
-/// Four functions and the shortest frames, beside Open vSwitch.
+/// Returns the ratio to Open vSwitch for four functions and the shortest frames.
 fn lead(points: &[&Point]) -> Option<String> {
     let of = |kind: &str| {
         let point = points
@@ -171,13 +170,12 @@ fn lead(points: &[&Point]) -> Option<String> {
         ("virtio-user", "behind vhost-user ports, with DPDK's driver"),
     ]
     .into_iter()
-    .filter_map(|(kind, words)| of(kind).map(|ratio| format!("{ratio:.1} times as many {words}")))
+    .filter_map(|(kind, words)| of(kind).map(|ratio| format!("{ratio:.1} times for functions {words}")))
     .collect();
     (!parts.is_empty()).then(|| {
         format!(
-            "Of 64-byte frames, Millrace carries through four functions {}, as Open vSwitch with DPDK does through four \
-             behind vhost-user ports.",
-            parts.join(" and ")
+            "Rate of four functions and 64-byte frames, relative to Open vSwitch with DPDK and vhost-user ports: {}.",
+            parts.join(", ")
         )
     })
 }
@@ -220,10 +218,10 @@ mod tests {
         assert!(section.html.contains("1518"));
         let lead = section.lead.unwrap();
         assert!(
-            lead.contains("3.5 times as many that share packet memory"),
+            lead.contains("3.5 times for functions that share packet memory"),
             "{lead}"
         );
-        assert!(!lead.contains("vhost-user ports and"), "{lead}");
+        assert!(!lead.contains("functions behind"), "{lead}");
     }
 
     #[test]

@@ -1,63 +1,65 @@
-//! Functions in processes of their own, behind virtual NICs of any switch: flow entries lead from one to the next.
+//! Functions in processes behind the virtual NICs of a switch. Flow entries steer packets from one to the next.
 //!
-//! All processes share one core, and leave it to each other while nothing comes. One process more is started for each
-//! length, so that a chain is not kept from the core by functions that are not in it.
+//! All processes share one core, and yield it while they have no packets. A process is started when a length first
+//! needs it, so that functions outside of the chain do not use the core.
 //!
-//! Behind vhost-user ports they are `millrace-nf` with its own virtio driver, or processes with DPDK's, behind either
-//! switch alike.
+//! Behind vhost-user ports a function is `millrace-nf` with our virtio driver, or a process with DPDK's driver. The
+//! processes are the same for both switches.
 
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
-use super::{ChainBenchError, Offer, Plan, Results, SINK, SOURCE, START, WARM_UP, failed};
+use super::error::{ChainBenchError, failed};
+use super::plan::{OfferedLoad, Plan, SINK, SOURCE, START, WARM_UP};
+use super::results::Results;
 use crate::generate;
-use millrace_process::{ProcessError, Running, beside, pause, tool};
+use millrace_process::{ProcessError, Running, pause, program_path, run_tool};
 
-/// The port of the first function.
+/// The number of the port of the first function.
 const FIRST: u32 = 11;
 
 /// A switch with a source, a sink, and ports for functions.
 pub(super) trait Switch {
-    /// Makes a port, and says what its function is to connect to.
+    /// Adds a port, and returns the socket for its function.
     fn add_function(&mut self, number: u32) -> Result<Socket, ChainBenchError>;
 
-    /// Makes a source of such frames, in place of the one that there is.
-    fn set_source(&mut self, offer: Option<Offer>) -> Result<(), ChainBenchError>;
+    /// Replaces the source; `None` removes it.
+    fn set_source(&mut self, offer: Option<OfferedLoad>) -> Result<(), ChainBenchError>;
 
-    /// Where OpenFlow clients connect to.
+    /// Returns the address for OpenFlow clients.
     fn target(&self) -> &str;
 
-    /// Packets that have come to the sink.
+    /// Returns the number of packets that reached the sink.
     fn carried(&mut self) -> Result<u64, ChainBenchError>;
 
-    /// Returns the end of its log.
+    /// Returns the last lines of the log.
     fn tail(&self) -> String;
 }
 
-/// What a switch has made for a function.
+/// The socket of a function.
 pub(super) enum Socket {
     /// The socket of a vhost-user port.
     Vhost(PathBuf),
-    /// That of an interface of a memif, by its number.
+    /// The socket of a memif, and the identifier of the interface.
     Memif(PathBuf, u32),
 }
 
-/// Whose virtio driver functions have.
+/// The virtio driver of functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum VirtioDriver {
     Own,
     Dpdk,
 }
 
-/// Leads what comes by one port out of another.
+/// Adds a flow entry that forwards from one port to another.
 pub(super) fn steer(target: &str, from: u32, to: u32) -> Result<(), ProcessError> {
     let mut ofctl = Command::new("ovs-ofctl");
     ofctl.args(["-O", "OpenFlow13", "add-flow", target]);
-    tool(ofctl.arg(format!("in_port={from},actions=output:{to}"))).map(drop)
+    run_tool(ofctl.arg(format!("in_port={from},actions=output:{to}"))).map(drop)
 }
 
-/// The processes.
+/// The processes of functions.
 pub(super) struct Functions {
     driver: VirtioDriver,
     core: usize,
@@ -65,7 +67,7 @@ pub(super) struct Functions {
 }
 
 impl Functions {
-    /// None yet; all will be on this core.
+    /// Returns an empty set whose processes will run on `core`.
     pub(super) fn new(core: usize, driver: VirtioDriver) -> Functions {
         Functions {
             driver,
@@ -74,12 +76,12 @@ impl Functions {
         }
     }
 
-    /// What starts a function, and what it says once packets may come.
+    /// Returns the name and the command of a function, and the text in its log that shows that it is ready.
     fn command(&self, socket: &Socket) -> (&'static str, Command, &'static str) {
         let core = self.core.to_string();
         let device = match (socket, self.driver) {
             (Socket::Vhost(path), VirtioDriver::Own) => {
-                let mut command = Command::new(beside("millrace-nf", "MILLRACE_NF"));
+                let mut command = Command::new(program_path("millrace-nf", "MILLRACE_NF"));
                 command.arg("--vhost").arg(path);
                 command.args(["--function", "macswap", "--core", &core]);
                 return ("millrace-nf", command, "connected to");
@@ -96,7 +98,7 @@ impl Functions {
         let mut command = Command::new(generate::program());
         command.args(["--reflect", "--swap", "--tx", &device, "--core", &core]);
         command.args(["--buffers", "4095"]);
-        // It polls by then; a link that is up comes a moment later.
+        // The link is up a moment after the process polls.
         ("millrace-generator", command, "\"up\":true")
     }
 
@@ -111,15 +113,15 @@ impl Functions {
     }
 }
 
-/// The measurement of one switch.
-pub(super) struct Course {
+/// The measurement of steered functions with one switch.
+pub(super) struct SteeredRun {
     pub(super) kind: &'static str,
     pub(super) plan: Plan,
     pub(super) functions: Functions,
 }
 
-impl Course {
-    /// Does it.
+impl SteeredRun {
+    /// Measures all lengths and loads.
     ///
     /// # Errors
     /// [`ChainBenchError`].
@@ -158,7 +160,7 @@ impl Course {
                 return Err(ChainBenchError::Silent {
                     length,
                     kind: self.kind,
-                    reason: "nothing reaches the sink".to_owned(),
+                    reason: "no packet reaches the sink".to_owned(),
                     log: switch.tail(),
                 });
             }

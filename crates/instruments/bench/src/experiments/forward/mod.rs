@@ -1,43 +1,45 @@
-//! How many packets a second each system forwards, case by case.
+//! The packets per second that each system forwards, case by case.
 //!
-//! Systems are measured in turn, in rounds: what changes on the machine over time hits them all. A system
-//! that must warm up for long, or with which nothing is compared, is started once, in the middle of the
-//! others' rounds, and is measured over more windows there.
+//! Systems are measured in turn, in rounds, so that a change of the machine over time affects all of them. A system
+//! with a long warm-up, or with which nothing is compared, is started once, in the middle of the rounds, and is
+//! measured over more windows there.
 
 pub(crate) mod section;
+
 use std::fs;
 use std::time::Duration;
 
-use crate::case::{Case, Supply};
+use crate::case::{Case, PacketSource};
 use crate::generate::{self, feed::Feed};
-use crate::hugepages::HugePages;
-use crate::peer::{Forwarding, Load, Peer, PeerError, Sample, Site, WarmUp, sample, settle};
+use crate::peer::{Forwarding, Load, Peer, PeerError, Sample, WarmUp, sample, settle};
 use crate::record::Record;
-use crate::run::{Effort, Run, RunError, TurnError};
+use crate::run::{RoundError, Run, RunError, RunLength, replenish_huge_pages};
 use crate::workload::{Sizes, Workload};
 
-/// The seed of all workloads: every run offers the same.
+/// The seed of all workloads, the same in every run.
 pub(crate) const SEED: u64 = 0x6d69_6c6c_7261_6365;
-/// A forwarding thread that had less of its core was disturbed, and is measured again.
+/// The smallest share of its core, 0 to 1, that a forwarding thread must have got; otherwise the measurement is
+/// repeated.
 const CORE_SHARE_MIN: f64 = 0.95;
-/// How often a disturbed measurement is repeated before it is taken as it is.
+/// The number of repetitions after which a disturbed measurement is kept.
 const RETRIES: usize = 2;
-/// How far the share of a sink may be from that of a correct switch: windows do not begin with the file.
+/// The largest deviation of the share of a sink from that of a correct switch. A window does not start with the first
+/// packet of the file, so that its shares vary.
 const SHARE_TOLERANCE: f64 = 0.02;
-/// The longest warm-up that a quick run allows.
+/// The longest warm-up in a quick run.
 const QUICK_WARM_UP: Duration = Duration::from_secs(5);
-/// What needs no longer than this takes part in every round.
+/// The longest warm-up of systems that take part in every round.
 const SOON: Duration = Duration::from_secs(3);
-/// A million entries and packets take long to install and load: fewer rounds.
+/// The number of packets above which a system is started in three rounds only, as installation and loading take long.
 const MANY: usize = 500_000;
-/// How long systems take to settle beyond what they must, for the estimate.
+/// The expected duration of the warm-up beyond its minimum.
 const SETTLING: Duration = Duration::from_millis(1500);
-/// How long systems take to start and end with few packets, for the estimate.
+/// The expected duration of start and end with few packets.
 const START_AND_END: Duration = Duration::from_millis(1500);
-/// The same for each million packets and entries.
+/// The expected additional duration for each million packets and entries.
 const START_A_MILLION: Duration = Duration::from_secs(15);
 
-/// When a system takes part in a case.
+/// The rounds in which a system takes part in a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Schedule {
     rounds: Vec<usize>,
@@ -46,17 +48,17 @@ struct Schedule {
 }
 
 impl Schedule {
-    fn new(effort: Effort, case: &Case, peer: &dyn Peer, load: &Load) -> Schedule {
+    fn new(run_length: RunLength, case: &Case, peer: &dyn Peer, load: &Load) -> Schedule {
         let mut warm_up = peer.warm_up(load);
-        if effort.quick {
+        if run_length.quick {
             warm_up.least = warm_up.least.min(QUICK_WARM_UP);
             warm_up.most = warm_up.most.min(QUICK_WARM_UP);
         }
-        let beside = !peer.applies_rules() && !case.is_against_testpmd();
-        let rounds = effort.rounds;
+        let is_reference = !peer.applies_rules() && !case.is_against_testpmd();
+        let rounds = run_length.rounds;
         let (rounds, windows) = if rounds < 3 {
             ((0..rounds).collect(), 1)
-        } else if warm_up.least > SOON || beside {
+        } else if warm_up.least > SOON || is_reference {
             (vec![rounds / 2], rounds)
         } else if load.packets_len > MANY {
             (vec![0, rounds / 2, rounds - 1], rounds.div_ceil(3))
@@ -70,29 +72,29 @@ impl Schedule {
         }
     }
 
-    /// How long all of it is likely to take.
-    fn estimate(&self, effort: Effort, load: &Load) -> Duration {
+    /// Returns the expected duration of all rounds.
+    fn estimate(&self, run_length: RunLength, load: &Load) -> Duration {
         let settling = self.warm_up.least + SETTLING;
         let start = START_AND_END + START_A_MILLION.mul_f64((load.flows_len + load.packets_len) as f64 / 2e6);
-        (start + settling + effort.window * self.windows as u32) * self.rounds.len() as u32
+        (start + settling + run_length.window * self.windows as u32) * self.rounds.len() as u32
     }
 }
 
-/// How long these cases are likely to take.
-pub fn estimate(effort: Effort, cases: &[(&Case, Vec<Box<dyn Peer>>)]) -> Duration {
+/// Returns the expected duration of these cases.
+pub fn estimate(run_length: RunLength, cases: &[(&Case, Vec<Box<dyn Peer>>)]) -> Duration {
     cases
         .iter()
         .flat_map(|(case, peers)| {
             let (flows_len, packets_len) = case.lens();
             let load = Load::outline(flows_len, packets_len);
-            peers
-                .iter()
-                .map(move |peer| Schedule::new(effort, case, peer.as_ref(), &load).estimate(effort, &load))
+            peers.iter().map(move |peer| {
+                Schedule::new(run_length, case, peer.as_ref(), &load).estimate(run_length, &load)
+            })
         })
         .sum()
 }
 
-struct Turn<'a> {
+struct Round<'a> {
     case: &'static Case,
     peer: &'a dyn Peer,
     round: usize,
@@ -101,12 +103,12 @@ struct Turn<'a> {
     shares: [f64; 2],
 }
 
-/// Measures these systems in a case. One that fails is recorded as such, and the others go on.
+/// Measures these systems in a case. The failure of a system is recorded, and the others continue.
 ///
 /// # Errors
 /// [`RunError`].
 pub fn case(run: &mut Run<'_>, case: &'static Case, peers: &[Box<dyn Peer>]) -> Result<(), RunError> {
-    run.tell(&format!("{}: {}", case.name, case.title));
+    run.progress(&format!("{}: {}", case.name, case.title));
     let (workers, cores) = (case.workers, run.cores());
     if workers > cores {
         for peer in peers {
@@ -115,24 +117,24 @@ pub fn case(run: &mut Run<'_>, case: &'static Case, peers: &[Box<dyn Peer>]) -> 
         return Ok(());
     }
     let (load, shares) = prepare(run, case)?;
-    let taken = |peer: &dyn Peer| match case.supply {
-        Supply::Replay => peer.memory_mib(&load),
-        Supply::Generator => generate::memory_mib(peer, &load),
+    let taken = |peer: &dyn Peer| match case.source {
+        PacketSource::Replay => peer.memory_mib(&load),
+        PacketSource::Generator => generate::memory_mib(peer, &load),
     };
     let most = peers.iter().map(|peer| taken(peer.as_ref())).max();
     let huge_pages = run.huge_pages(most.unwrap_or(0));
     let mib = huge_pages.as_ref().map_or(0, |(mib, _)| *mib);
     if mib == 0 {
-        run.tell("  there are no huge pages: every system does without");
+        run.progress("  there are no huge pages: every system runs without");
     }
     let mut broken = vec![false; peers.len()];
-    for round in 0..run.effort.rounds {
+    for round in 0..run.length.rounds {
         for (peer, broken) in peers.iter().zip(&mut broken) {
-            let schedule = Schedule::new(run.effort, case, peer.as_ref(), &load);
+            let schedule = Schedule::new(run.length, case, peer.as_ref(), &load);
             if *broken || !schedule.rounds.contains(&round) {
                 continue;
             }
-            let turn = Turn {
+            let round_of_system = Round {
                 case,
                 peer: peer.as_ref(),
                 round,
@@ -140,26 +142,26 @@ pub fn case(run: &mut Run<'_>, case: &'static Case, peers: &[Box<dyn Peer>]) -> 
                 load: &load,
                 shares,
             };
-            match turn.take(run, mib) {
+            match round_of_system.measure(run, mib) {
                 Ok(()) => {}
-                Err(TurnError::Peer(error)) => {
+                Err(RoundError::Peer(error)) => {
                     *broken = true;
                     run.failed(case.name, peer.name(), &error)?;
                 }
-                Err(TurnError::Run(error)) => return Err(error),
+                Err(RoundError::Run(error)) => return Err(error),
             }
         }
     }
-    // Files of a million packets are large: do not keep them for the next case.
-    let dir = run.site(case.name, 1, 0).dir;
+    // Files of a million packets are large and are not kept for the next case.
+    let dir = run.resources(case.name, 1, 0).dir;
     fs::remove_dir_all(&dir).map_err(RunError::file(&dir))
 }
 
-/// Writes the flow entries and packets of a case into the case's directory; with them, what share of the
-/// packets leaves by each sink.
+/// Writes the flow entries and packets of a case into the directory of the case. Returns the load, and the share of
+/// the packets that leaves by each sink.
 pub(crate) fn prepare(run: &Run<'_>, case: &Case) -> Result<(Load, [f64; 2]), RunError> {
     let workload = Workload::new(case.shape, SEED).repeated(case.packets_min);
-    let dir = run.site(case.name, 1, 0).dir;
+    let dir = run.resources(case.name, 1, 0).dir;
     fs::create_dir_all(&dir).map_err(RunError::file(&dir))?;
     let flows = dir.join("flows");
     fs::write(&flows, workload.lines()).map_err(RunError::file(&flows))?;
@@ -182,17 +184,17 @@ pub(crate) fn prepare(run: &Run<'_>, case: &Case) -> Result<(Load, [f64; 2]), Ru
     Ok((load, shares))
 }
 
-impl Turn<'_> {
-    /// One system, from start to end.
-    fn take(&self, run: &mut Run<'_>, huge_pages_mib: u64) -> Result<(), TurnError> {
+impl Round<'_> {
+    /// Starts, measures and ends a system.
+    fn measure(&self, run: &mut Run<'_>, huge_pages_mib: u64) -> Result<(), RoundError> {
         let (case, system) = (self.case.name, self.peer.name());
         let name = format!("{case}/{system}.{}", self.round);
-        let site = run.site(&name, self.case.workers, huge_pages_mib);
-        fs::create_dir_all(&site.dir).map_err(RunError::file(&site.dir))?;
-        let _pages = top_up(&site)?;
-        let mut running = match self.case.supply {
-            Supply::Replay => self.peer.start(&site, self.load)?,
-            Supply::Generator => Box::new(Feed::start(self.peer, &site, self.load)?),
+        let resources = run.resources(&name, self.case.workers, huge_pages_mib);
+        fs::create_dir_all(&resources.dir).map_err(RunError::file(&resources.dir))?;
+        let _pages = replenish_huge_pages(&resources)?;
+        let mut running = match self.case.source {
+            PacketSource::Replay => self.peer.start(&resources, self.load)?,
+            PacketSource::Generator => Box::new(Feed::start(self.peer, &resources, self.load)?),
         };
         let settling = settle(running.as_mut(), self.schedule.warm_up)?;
         let installation = running.installation();
@@ -214,8 +216,8 @@ impl Turn<'_> {
             pps: settling.rates,
         })?;
         for window in 0..self.schedule.windows {
-            let best = undisturbed(running.as_mut(), run.effort.window, self.case.workers)?;
-            run.tell(&format!(
+            let best = undisturbed(running.as_mut(), run.length.window, self.case.workers)?;
+            run.progress(&format!(
                 "  round {}: {system:<15} {:>8.3} Mpps",
                 self.round + 1,
                 best.total() / 1e6
@@ -241,20 +243,7 @@ impl Turn<'_> {
     }
 }
 
-/// Sees to it that the huge pages that the run has set aside are still free.
-pub(crate) fn top_up(site: &Site) -> Result<Option<HugePages>, PeerError> {
-    if site.huge_pages_mib == 0 {
-        return Ok(None);
-    }
-    match HugePages::reserve(site.huge_pages_mib) {
-        Some(pages) => Ok(Some(pages)),
-        None => Err(PeerError::NoHugePages {
-            mib: site.huge_pages_mib,
-        }),
-    }
-}
-
-/// Returns the measurement of a few in which the forwarding threads had most of their cores.
+/// Returns the measurement, out of a few, in which the forwarding threads got the largest share of their cores.
 pub(crate) fn undisturbed(
     running: &mut dyn Forwarding,
     window: Duration,
@@ -273,7 +262,7 @@ pub(crate) fn undisturbed(
     Ok(best)
 }
 
-/// Whether the packets left as a correct switch sends them.
+/// Returns true if the packets left by the ports of a correct switch.
 fn is_right(sample: &Sample, shares: [f64; 2]) -> bool {
     let total = sample.total();
     total > 0.0
@@ -292,11 +281,11 @@ mod tests {
     use crate::peer::ovs::{OvsDpdk, Tuning};
     use crate::peer::testpmd::{Mode, Testpmd};
 
-    fn schedule(effort: Effort, case: &str, peer: &dyn Peer) -> (Vec<usize>, usize) {
+    fn schedule(run_length: RunLength, case: &str, peer: &dyn Peer) -> (Vec<usize>, usize) {
         let case = find(case).unwrap();
         let (flows_len, packets_len) = case.lens();
         let load = Load::outline(flows_len, packets_len);
-        let schedule = Schedule::new(effort, case, peer, &load);
+        let schedule = Schedule::new(run_length, case, peer, &load);
         (schedule.rounds, schedule.windows)
     }
 
@@ -304,12 +293,12 @@ mod tests {
     fn what_settles_slowly_is_started_once_and_measured_over_as_many_windows() {
         let (every, once) = ((vec![0, 1, 2, 3, 4], 1), (vec![2], 5));
         let tuned = OvsDpdk(Tuning::Tuned);
-        assert_eq!(schedule(Effort::FULL, "exact-100k", &Millrace::Usual), every);
-        assert_eq!(schedule(Effort::FULL, "exact-100k", &tuned), once);
-        assert_eq!(schedule(Effort::FULL, "one-rule", &tuned), every);
-        assert_eq!(schedule(Effort::QUICK, "exact-100k", &tuned), (vec![0, 1], 1));
+        assert_eq!(schedule(RunLength::FULL, "exact-100k", &Millrace::Default), every);
+        assert_eq!(schedule(RunLength::FULL, "exact-100k", &tuned), once);
+        assert_eq!(schedule(RunLength::FULL, "one-rule", &tuned), every);
+        assert_eq!(schedule(RunLength::QUICK, "exact-100k", &tuned), (vec![0, 1], 1));
         assert_eq!(
-            schedule(Effort::FULL, "exact-1m", &Millrace::Usual),
+            schedule(RunLength::FULL, "exact-1m", &Millrace::Default),
             (vec![0, 2, 4], 2)
         );
     }
@@ -317,8 +306,8 @@ mod tests {
     #[test]
     fn testpmd_takes_part_in_every_round_where_something_is_compared_with_it() {
         let io = Testpmd(Mode::Io);
-        assert_eq!(schedule(Effort::FULL, "one-rule", &io).0.len(), 5);
-        assert_eq!(schedule(Effort::FULL, "acl-10k", &io), (vec![2], 5));
+        assert_eq!(schedule(RunLength::FULL, "one-rule", &io).0.len(), 5);
+        assert_eq!(schedule(RunLength::FULL, "acl-10k", &io), (vec![2], 5));
     }
 
     #[test]

@@ -1,7 +1,6 @@
-//! Packets a second, case by case: every system that took part, with its spread.
+//! The section of a forwarding experiment: packets per second of every system, case by case, with quartiles.
 
 use crate::case;
-use crate::page::sections::id;
 use crate::page::source::Source;
 use crate::page::verdict;
 use crate::record::Record;
@@ -10,10 +9,10 @@ use millrace_report::html::{Cell, commands, details, figure, table};
 use millrace_report::plot::{BoxRow, Paint, boxes};
 use millrace_report::stats::Summary;
 
-/// A system in a case.
-struct Turn {
+/// The measurements of a system in a case.
+struct SystemResult {
     system: String,
-    /// Million packets a second.
+    /// Million packets per second, one for each measurement.
     mpps: Vec<f64>,
     core_share: f64,
     right: bool,
@@ -24,15 +23,15 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
     let mut html = String::new();
     let mut plots = Vec::new();
     for name in cases(source) {
-        let turns = turns(source, &name);
+        let results = results(source, &name);
         let title = case::find(&name).map_or_else(|| name.clone(), |case| case.title.to_owned());
-        let rows: Vec<BoxRow> = turns
+        let rows: Vec<BoxRow> = results
             .iter()
-            .map(|turn| BoxRow {
-                label: turn.system.clone(),
-                paint: Paint::of_system(&turn.system),
-                values: turn.mpps.clone(),
-                note: turn
+            .map(|result| BoxRow {
+                label: result.system.clone(),
+                paint: Paint::of_system(&result.system),
+                values: result.mpps.clone(),
+                note: result
                     .reason
                     .as_deref()
                     .map_or("not measured", first_line)
@@ -41,21 +40,21 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
             .collect();
         let missed = verdict::missed(&name, &source.all);
         let titled = verdict::titled(&title, &missed);
-        let plot = boxes(&id(source, &name), &titled, "million packets a second", &rows);
+        let plot = boxes(&source.anchor(&name), &titled, "million packets a second", &rows);
         html.push_str(&format!("<h3>{}</h3>\n", millrace_report::html::escape(&title)));
         html.push_str(&verdict::paragraphs(&missed));
         let caption = format!("{title}. 64-byte frames; each system on the same core or cores.");
         html.push_str(&figure(
             &plot,
             &caption,
-            &figures(&title, &turns, verdict::of_case(&name, &source.all)),
+            &figures(&title, &results, verdict::of_case(&name, &source.all)),
         ));
         html.push_str(&lookups(source, &name));
         html.push_str(&repeat(source, &name));
         plots.push(plot);
     }
     (!plots.is_empty()).then(|| Section {
-        id: id(source, "forward"),
+        id: source.anchor("forward"),
         title: format!("Packets a second: {}", source.id),
         lead: None,
         html,
@@ -63,7 +62,7 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
     })
 }
 
-/// The cases, in the order in which they were measured.
+/// Returns the cases, in the order of measurement.
 fn cases(source: &Source) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for record in &source.records {
@@ -79,8 +78,8 @@ fn cases(source: &Source) -> Vec<String> {
     names
 }
 
-fn turns(source: &Source, of_case: &str) -> Vec<Turn> {
-    let mut turns: Vec<Turn> = Vec::new();
+fn results(source: &Source, of_case: &str) -> Vec<SystemResult> {
+    let mut results: Vec<SystemResult> = Vec::new();
     for record in &source.records {
         let (Record::Sample { case, system, .. } | Record::Failed { case, system, .. }) = record else {
             continue;
@@ -88,20 +87,20 @@ fn turns(source: &Source, of_case: &str) -> Vec<Turn> {
         if case != of_case {
             continue;
         }
-        let place = turns
+        let index = results
             .iter()
-            .position(|turn| turn.system == *system)
+            .position(|result| result.system == *system)
             .unwrap_or_else(|| {
-                turns.push(Turn {
+                results.push(SystemResult {
                     system: system.clone(),
                     mpps: Vec::new(),
                     core_share: 1.0,
                     right: true,
                     reason: None,
                 });
-                turns.len() - 1
+                results.len() - 1
             });
-        let turn = &mut turns[place];
+        let result = &mut results[index];
         match record {
             Record::Sample {
                 pps,
@@ -109,33 +108,33 @@ fn turns(source: &Source, of_case: &str) -> Vec<Turn> {
                 right,
                 ..
             } => {
-                turn.mpps.push(pps.iter().sum::<f64>() / 1e6);
-                turn.core_share = turn.core_share.min(*core_share);
-                turn.right &= right;
+                result.mpps.push(pps.iter().sum::<f64>() / 1e6);
+                result.core_share = result.core_share.min(*core_share);
+                result.right &= right;
             }
-            Record::Failed { reason, .. } => turn.reason = Some(reason.clone()),
+            Record::Failed { reason, .. } => result.reason = Some(reason.clone()),
             _ => {}
         }
     }
-    turns
+    results
 }
 
 fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
-/// With a verdict on Millrace where something is wanted of it.
-fn figures(title: &str, turns: &[Turn], verdict: Option<Option<bool>>) -> String {
-    let ours = turns.iter().find(|turn| turn.system == "millrace");
-    let ours = ours.and_then(|turn| Some(Summary::of(&turn.mpps)?.median));
-    let rows: Vec<Vec<Cell>> = turns
+/// Returns the table of a case, with a verdict on Millrace if the case has targets.
+fn figures(title: &str, results: &[SystemResult], verdict: Option<Option<bool>>) -> String {
+    let ours = results.iter().find(|result| result.system == "millrace");
+    let ours = ours.and_then(|result| Some(Summary::of(&result.mpps)?.median));
+    let rows: Vec<Vec<Cell>> = results
         .iter()
-        .map(|turn| {
-            let summary = Summary::of(&turn.mpps);
+        .map(|result| {
+            let summary = Summary::of(&result.mpps);
             let of = |value: fn(&Summary) -> f64| Cell::number(summary.as_ref().map(value));
             let times = ours.zip(summary).filter(|(_, summary)| summary.median > 0.0);
             let mut row = vec![
-                Cell::head(turn.system.as_str()),
+                Cell::head(result.system.as_str()),
                 of(|summary| summary.median),
                 of(|summary| summary.min),
                 of(|summary| summary.q1),
@@ -144,9 +143,9 @@ fn figures(title: &str, turns: &[Turn], verdict: Option<Option<bool>>) -> String
                 Cell::percent(summary.map(|summary| summary.cv)),
                 Cell::Number(summary.map_or(0, |summary| summary.len).to_string()),
                 Cell::number(times.map(|(ours, summary)| ours / summary.median)),
-                Cell::text(notes(turn)),
+                Cell::text(notes(result)),
             ];
-            row.extend(verdict::cell(verdict, &turn.system));
+            row.extend(verdict::cell(verdict, &result.system));
             row
         })
         .collect();
@@ -166,24 +165,24 @@ fn figures(title: &str, turns: &[Turn], verdict: Option<Option<bool>>) -> String
     table(&format!("{title}: million packets a second"), &headings, &rows)
 }
 
-fn notes(turn: &Turn) -> String {
+fn notes(result: &SystemResult) -> String {
     let mut notes = Vec::new();
-    if let Some(reason) = &turn.reason {
+    if let Some(reason) = &result.reason {
         notes.push(first_line(reason).to_owned());
     }
-    if !turn.right {
+    if !result.right {
         notes.push("packets left by the wrong port".to_owned());
     }
-    if turn.core_share < 0.95 {
+    if result.core_share < 0.95 {
         notes.push(format!(
-            "disturbed: had {:.0} % of its core",
-            turn.core_share * 100.0
+            "disturbed: got {:.0} % of its core",
+            result.core_share * 100.0
         ));
     }
     notes.join("; ")
 }
 
-/// What systems said of where their lookups ended.
+/// Returns the lookup statistics of the systems in a case.
 fn lookups(source: &Source, of_case: &str) -> String {
     let said: Vec<String> = source
         .records
@@ -196,10 +195,10 @@ fn lookups(source: &Source, of_case: &str) -> String {
     if said.is_empty() {
         return String::new();
     }
-    details("Where lookups ended, in the systems' own words", &commands(&said))
+    details("Lookup statistics, as the systems print them", &commands(&said))
 }
 
-/// How each system was brought up, and what it took to give it its flow entries.
+/// Returns the commands that started each system, and the duration of the installation of flow entries.
 fn repeat(source: &Source, of_case: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     let mut known: Vec<&str> = Vec::new();
@@ -221,7 +220,7 @@ fn repeat(source: &Source, of_case: &str) -> String {
         }
         known.push(system);
         lines.push(format!("# {system}"));
-        // A few entries tell nothing: what grows with the first is not theirs.
+        // With few entries, the growth of the process is not the memory of the entries.
         if let Some(seconds) = install_s.filter(|_| *flows >= 1000) {
             let bytes = install_bytes.map_or_else(String::new, |bytes| {
                 format!(", {:.0} bytes each", bytes as f64 / *flows as f64)
@@ -232,6 +231,6 @@ fn repeat(source: &Source, of_case: &str) -> String {
     }
     let repeat = format!("millrace bench forward --case {of_case}");
     lines.insert(0, repeat);
-    lines.insert(0, "# the whole case again".to_owned());
+    lines.insert(0, "# the whole case".to_owned());
     details("How to repeat it", &commands(&lines))
 }

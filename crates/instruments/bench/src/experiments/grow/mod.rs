@@ -1,39 +1,42 @@
-//! A table that grows to 500,000 entries as fast as the switch takes them over an OpenFlow connection, with a barrier
-//! every 1,000, while packets pass: how many flow_mods a second, whether that falls as the table grows, how long
-//! barriers take, and what it costs the packets.
+//! The experiment `grow`: a table grows to 500,000 entries while packets pass. Flow_mods are sent over one OpenFlow
+//! connection as fast as the switch accepts them, with a barrier every 1,000. Measured are the flow_mods per second of
+//! all entries and of the last fifth, the barrier latency, and the rate of packets.
 //!
-//! The messages are made before, and sent without waiting for answers: the connection's own flow control is the only
-//! brake. A flow_mod counts when a barrier after it is answered. Packets of one flow come as fast as the switch takes
-//! them, so that its forwarding thread has its core to itself and no more; the sender of flow_mods and the switch's
-//! control plane share the other one.
+//! The messages are built before, and sent without waiting for replies: only the flow control of TCP limits their
+//! rate. A flow_mod counts when the next barrier is answered. Packets of one flow are offered at full rate, so that
+//! the forwarding thread has its core to itself; the sender of flow_mods and the control plane of the switch share the
+//! other core.
+
+pub(crate) mod quantities;
 
 use std::fs;
 use std::time::Duration;
 
-use crate::experiments::install::Place;
-use crate::figure::{self, GROW};
-use crate::peer::channel::{Channel, Grown};
+use crate::experiments::install::ReservedResources;
+use crate::figure;
+use crate::peer::channel::{Channel, GrowthResult};
 use crate::peer::{Load, Peer};
-use crate::run::{Run, RunError, TurnError};
+use crate::run::{RoundError, Run, RunError};
 use crate::workload::{Shape, Sizes, Workload};
-use millrace_process::{ProcessError, confine_self};
+use millrace_process::{ProcessError, pin_current_thread};
+use quantities::GROW;
 
-/// How long it all takes, for people who wait.
+/// The expected duration of the experiment.
 pub const ESTIMATE: Duration = Duration::from_secs(80);
 
-/// How many entries.
+/// The number of entries.
 const ENTRIES: usize = 500_000;
 const SEED: u64 = 7;
 
-/// Measures these systems. One that fails is recorded as such, and the others go on.
+/// Measures these systems. The failure of a system is recorded, and the others continue.
 ///
 /// # Errors
 /// [`RunError`].
 pub fn run(run: &mut Run<'_>, peers: &[Box<dyn Peer>]) -> Result<(), RunError> {
-    run.tell(&format!(
+    run.progress(&format!(
         "{GROW}: a table grows to 500,000 entries, a barrier every 1,000, while packets pass"
     ));
-    let dir = run.site(GROW, 1, 0).dir;
+    let dir = run.resources(GROW, 1, 0).dir;
     fs::create_dir_all(&dir).map_err(RunError::file(&dir))?;
     let one = Workload::new(Shape::OneRule, SEED);
     let (flows, packets) = (dir.join("one"), dir.join("packets.pcap"));
@@ -51,12 +54,12 @@ pub fn run(run: &mut Run<'_>, peers: &[Box<dyn Peer>]) -> Result<(), RunError> {
     };
     let entries = Workload::new(Shape::Exact(ENTRIES), SEED);
     for peer in peers.iter().filter(|peer| peer.applies_rules()) {
-        let rounds = run.effort.rounds.min(3);
+        let rounds = run.length.rounds.min(3);
         let outcome = (0..rounds).try_for_each(|round| grow(run, peer.as_ref(), round, &load, &entries));
         match outcome {
             Ok(()) => {}
-            Err(TurnError::Peer(error)) => run.failed(GROW, peer.name(), &error)?,
-            Err(TurnError::Run(error)) => return Err(error),
+            Err(RoundError::Peer(error)) => run.failed(GROW, peer.name(), &error)?,
+            Err(RoundError::Run(error)) => return Err(error),
         }
     }
     Ok(())
@@ -68,10 +71,10 @@ fn grow(
     round: usize,
     load: &Load,
     entries: &Workload,
-) -> Result<(), TurnError> {
-    let place = Place::new(run, peer, GROW, round, load)?;
-    let core = place.site.control_core;
-    let mut running = peer.start(&place.site, load)?;
+) -> Result<(), RoundError> {
+    let reserved = ReservedResources::new(run, peer, GROW, round, load)?;
+    let core = reserved.resources.control_core;
+    let mut running = peer.start(&reserved.resources, load)?;
     let Some(target) = running.target() else {
         return Ok(());
     };
@@ -80,8 +83,8 @@ fn grow(
     running.rate(window)?;
     let quiet = sum(running.rate(window)?);
     let headers = entries.headers.clone();
-    let growing = std::thread::spawn(move || -> Result<Grown, ProcessError> {
-        confine_self(core);
+    let growing = std::thread::spawn(move || -> Result<GrowthResult, ProcessError> {
+        pin_current_thread(core);
         Channel::connect(&target)?.grow(&headers)
     });
     let mut busy = Vec::new();
@@ -89,7 +92,7 @@ fn grow(
         busy.push(sum(running.rate(window / 2)?));
     }
     let grown = growing.join().unwrap_or(Err(ProcessError::Interrupted))?;
-    // The last window is partly after the end.
+    // The last window extends beyond the end.
     busy.truncate(busy.len().saturating_sub(1).max(1));
     let busy = busy.iter().sum::<f64>() / busy.len().max(1) as f64;
     for (name, value) in [

@@ -1,10 +1,13 @@
-//! Virtual machines behind the vhost-user ports of a switch: one TCP stream between two of them (E2), from one to a host
-//! on a link (the part of E6 in which the rate collapsed), and through others that forward (E4).
+//! The experiment `guests`: virtual machines behind the vhost-user ports of a switch. One TCP stream runs between two
+//! guests (E2), from a guest to a host on a link (the part of E6 in which the rate collapsed), and through other
+//! guests that forward (E4).
 //!
-//! Guests are the lab's: Debian's cloud kernel under QEMU, iperf3 in them, the kernel's bridge in those that forward.
-//! Flow entries lead from port to port, the same for every switch. **Where no guest starts under KVM, guests are
-//! emulated (TCG)**: they then take most of the processors, and what is measured is them; of the switches it says that
-//! they do it, and how a packet of theirs costs beside another's. The records of a run name the accelerator.
+//! Guests are those of the lab: Debian's cloud kernel under QEMU, with iperf3, or with the kernel's bridge in guests
+//! that forward. Flow entries connect the ports, the same for every switch. **Without KVM, guests are emulated
+//! (TCG)**: they then use most of the processors and limit the rates. Such figures show that the switches work, and
+//! the relative cost of a packet. The records name the accelerator.
+
+pub(crate) mod quantities;
 
 use std::cell::RefCell;
 use std::fs;
@@ -15,37 +18,39 @@ use std::time::{Duration, Instant};
 use millrace_lab::{Accelerator, Lab, Progress, Topology, UpOptions};
 
 use crate::experiments::lan::iperf::Report;
-use crate::figure::{self, GUESTS};
+use crate::figure;
 use crate::peer::PeerError;
 use crate::record::Record;
-use crate::run::{Run, RunError, TurnError};
-use millrace_process::{ProcessError, in_path, pause};
+use crate::run::{RoundError, Run, RunError};
+use millrace_process::{ProcessError, is_installed, pause};
+use quantities::GUESTS;
 
-/// How long it all takes, for people who wait.
+/// The expected duration of the experiment.
 pub const ESTIMATE: Duration = Duration::from_secs(300);
 
-/// How long guests may take to reach each other, and iperf3 to listen.
+/// The time limit for guests to reach each other, and for iperf3 to listen.
 const REACHABLE: Duration = Duration::from_secs(60);
-/// What iperf3 may take beyond its transfer, seconds.
+/// The time limit of iperf3 beyond the duration of its transfer, in seconds.
 const SPARE_S: u64 = 30;
 const SWITCH: &str = "sw";
 const HOST: &str = "h1";
 const HOST_ADDRESS: &str = "10.0.0.3";
 const GUEST_ADDRESS: &str = "10.0.0.2";
-/// Where OpenFlow clients connect to, in the switch's namespace.
+/// The address for OpenFlow clients in the namespace of the switch.
 const TARGET: &str = "tcp:127.0.0.1:6653";
 
-/// Ports: the guests at the ends, the host, and the first of those that forward, which have two each.
+/// Port numbers: the guests at the two ends, the host, and the first guest that forwards; such guests have two ports
+/// each.
 pub(crate) const NEAR: u32 = 1;
 pub(crate) const FAR: u32 = 2;
 const WIRE: u32 = 3;
 const FIRST_HOP: u32 = 4;
 
-/// A switch that guests are behind.
+/// A switch with guests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum System {
     Millrace,
-    /// Guests leave the cutting of TCP to it.
+    /// Guests use TSO, and the switch segments their packets.
     MillraceTso,
     OvsDpdk,
 }
@@ -61,7 +66,7 @@ impl System {
         }
     }
 
-    /// What chains of guests behind it are called.
+    /// Returns the name of chains of guests behind this switch.
     pub(crate) const fn chain(self) -> &'static str {
         match self {
             System::Millrace => "guest",
@@ -78,27 +83,27 @@ impl System {
     }
 }
 
-/// Whether a packet may take a way: programs that are there.
+/// Returns the first required program that is not installed.
 pub(crate) fn missing() -> Option<&'static str> {
     ["qemu-system-x86_64", "iperf3", "ovs-ofctl"]
         .into_iter()
-        .find(|program| !in_path(program))
+        .find(|program| !is_installed(program))
 }
 
-/// A lab that is removed when this is dropped.
-pub(crate) struct Site {
+/// A lab. Dropping the value removes it.
+pub(crate) struct TestBed {
     lab: Lab,
     accelerator: Accelerator,
     hops: u32,
 }
 
-/// A transfer, and what the switch did meanwhile.
+/// The result of a transfer.
 pub(crate) struct Transfer {
-    /// Bits a second of TCP payload that arrived.
+    /// TCP payload that arrived, in bits per second.
     pub(crate) bps: f64,
-    /// Times a second that a thread of the switch gave up its core, or was made to.
+    /// Context switches of the threads of the switch per second.
     pub(crate) switches: f64,
-    /// Size of a frame that the sender gave to the switch in bytes, on average.
+    /// The average size in bytes of the frames that the sender gave to the switch.
     pub(crate) frame: f64,
 }
 
@@ -133,7 +138,7 @@ fn lab_file(name: &str, system: System, hops: u32) -> String {
     )
 }
 
-/// Returns the flow entries of a way through so many guests: pairs of ports, there and back.
+/// Returns the flow entries of a path through `hops` guests and back, as pairs of ingress and egress ports.
 fn pairs(hops: u32) -> Vec<(u32, u32)> {
     let near = |hop: u32| FIRST_HOP + 2 * hop;
     let leaves = std::iter::once(NEAR).chain((0..hops).map(|hop| near(hop) + 1));
@@ -141,10 +146,10 @@ fn pairs(hops: u32) -> Vec<(u32, u32)> {
     leaves.zip(enters).flat_map(|(a, b)| [(a, b), (b, a)]).collect()
 }
 
-impl Site {
-    /// Boots two guests, `hops` that forward, and a host, around a switch.
-    pub(crate) fn up(system: System, hops: u32, millraced: &Path) -> Result<Site, PeerError> {
-        /// Several in one process are not in each other's way.
+impl TestBed {
+    /// Boots two guests at the ends, `hops` guests that forward, and a host, around a switch.
+    pub(crate) fn up(system: System, hops: u32, millraced: &Path) -> Result<TestBed, PeerError> {
+        /// The number makes names unique within the process.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let file = lab_file(&format!("guests-{}-{number}", std::process::id()), system, hops);
@@ -160,19 +165,19 @@ impl Site {
             }
         })
         .map_err(|error| failed("millrace lab up", &error))?;
-        Ok(Site {
+        Ok(TestBed {
             lab,
             accelerator: found.into_inner(),
             hops,
         })
     }
 
-    /// What runs the guests.
+    /// Returns the accelerator of the guests.
     pub(crate) fn accelerator(&self) -> &'static str {
         self.accelerator.word()
     }
 
-    /// Who takes part, and how.
+    /// Returns the record of a system, with the accelerator.
     pub(crate) fn record(&self, system: &str) -> Record {
         Record::System {
             system: system.to_owned(),
@@ -217,7 +222,7 @@ impl Site {
         }
     }
 
-    /// Threads of the switch and how often they were off their core, in all.
+    /// Returns the number of context switches of all threads of the switch.
     fn switches(&self) -> u64 {
         let daemons = self.lab.status().daemons;
         let forwarder = |role: &str| matches!(role, "millraced" | "ovs-vswitchd");
@@ -230,7 +235,7 @@ impl Site {
             .sum()
     }
 
-    /// Frames and bytes that came to the switch by a port.
+    /// Returns the frames and bytes that the switch received from a port.
     fn received(&self, port: u32) -> Result<(f64, f64), PeerError> {
         let text = self.output(
             SWITCH,
@@ -246,7 +251,7 @@ impl Site {
         received(&text).ok_or_else(|| failed("ovs-ofctl dump-ports", &text))
     }
 
-    /// One TCP stream from the first guest through so many that forward to the second.
+    /// Runs one TCP stream from the first guest through `hops` guests to the second.
     pub(crate) fn through(&self, hops: u32, length: Duration) -> Result<Transfer, PeerError> {
         self.connect(&pairs(hops.min(self.hops)))?;
         self.wait_until_reachable(GUEST_ADDRESS)?;
@@ -254,7 +259,7 @@ impl Site {
         self.transfer(GUEST_ADDRESS, length)
     }
 
-    /// One TCP stream from the first guest to the host.
+    /// Runs one TCP stream from the first guest to the host.
     pub(crate) fn to_host(&self, length: Duration) -> Result<Transfer, PeerError> {
         self.connect(&[(NEAR, WIRE), (WIRE, NEAR)])?;
         self.wait_until_reachable(HOST_ADDRESS)?;
@@ -263,7 +268,7 @@ impl Site {
             let server = ["timeout", &limit, "iperf3", "-s", "-1"];
             let served = scope.spawn(move || self.lab.output(HOST, &server));
             let transfer = self.transfer(HOST_ADDRESS, length);
-            // A server that nobody came to ends by its `timeout`.
+            // A server without a client ends by its `timeout`.
             if transfer.is_ok() {
                 drop(served.join());
             }
@@ -289,7 +294,7 @@ impl Site {
                         frame: (now.1 - frames.1) / (now.0 - frames.0).max(1.0),
                     });
                 }
-                // The server begins to listen a moment later.
+                // The server may start to listen a moment later.
                 Err(error) if started.elapsed() > REACHABLE => return Err(error),
                 Err(_) => pause(Duration::from_millis(300))?,
             }
@@ -297,16 +302,16 @@ impl Site {
     }
 }
 
-impl Drop for Site {
+impl Drop for TestBed {
     fn drop(&mut self) {
-        // What could not be removed stays listed, and `millrace lab status` shows it.
+        // `millrace lab status` lists the parts that could not be removed.
         if let Err(error) = Lab::down(self.lab.name()) {
             eprintln!("millrace: {error}");
         }
     }
 }
 
-/// Of `/proc/PID/task/TID/status`: voluntary and involuntary ones.
+/// Returns the voluntary and involuntary context switches in `/proc/PID/task/TID/status`.
 fn context_switches(status: &str) -> u64 {
     status
         .lines()
@@ -315,7 +320,7 @@ fn context_switches(status: &str) -> u64 {
         .sum()
 }
 
-/// Of what `ovs-ofctl dump-ports` prints.
+/// Returns the received frames and bytes in the output of `ovs-ofctl dump-ports`.
 fn received(text: &str) -> Option<(f64, f64)> {
     let of = |name: &str| {
         let rest = text.split_once("rx ")?.1.split_once(name)?.1;
@@ -325,16 +330,19 @@ fn received(text: &str) -> Option<(f64, f64)> {
     Some((of("pkts=")?, of("bytes=")?))
 }
 
-/// Measures the systems whose names are wanted. One that fails is recorded as such, and the others go on.
+/// Measures the systems for which `wanted` returns true. The failure of a system is recorded, and the others continue.
 ///
 /// # Errors
 /// [`RunError`].
 pub fn run(run: &mut Run<'_>, wanted: impl Fn(&str) -> bool) -> Result<(), RunError> {
-    run.tell(&format!(
+    run.progress(&format!(
         "{GUESTS}: virtual machines behind the ports of a switch"
     ));
     if let Some(program) = missing() {
-        let reason = failed(program, &"it is not there. To fix it: scripts/setup.sh guests");
+        let reason = failed(
+            program,
+            &"it is not installed. To fix it: scripts/setup.sh guests",
+        );
         return run.failed(GUESTS, "millrace", &reason);
     }
     let systems: Vec<System> = System::ALL
@@ -342,41 +350,41 @@ pub fn run(run: &mut Run<'_>, wanted: impl Fn(&str) -> bool) -> Result<(), RunEr
         .filter(|system| wanted(system.name()))
         .collect();
     let mut broken = vec![false; systems.len()];
-    for round in 0..run.effort.rounds.min(5) {
+    for round in 0..run.length.rounds.min(5) {
         for (system, broken) in systems.iter().zip(&mut broken) {
             if *broken {
                 continue;
             }
-            match turn(run, *system, round) {
+            match measure(run, *system, round) {
                 Ok(()) => {}
-                Err(TurnError::Peer(error)) => {
+                Err(RoundError::Peer(error)) => {
                     *broken = true;
                     run.failed(GUESTS, system.name(), &error)?;
                 }
-                Err(TurnError::Run(error)) => return Err(error),
+                Err(RoundError::Run(error)) => return Err(error),
             }
         }
     }
     Ok(())
 }
 
-fn turn(run: &mut Run<'_>, system: System, round: usize) -> Result<(), TurnError> {
+fn measure(run: &mut Run<'_>, system: System, round: usize) -> Result<(), RoundError> {
     let millraced = run.millraced.clone();
-    let site = Site::up(system, 0, &millraced)?;
-    run.tell(&format!("  guests run under {}", site.accelerator()));
+    let test_bed = TestBed::up(system, 0, &millraced)?;
+    run.progress(&format!("  guests run under {}", test_bed.accelerator()));
     if round == 0 {
-        run.add(site.record(system.name()))?;
+        run.add(test_bed.record(system.name()))?;
     }
-    let length = run.effort.window.max(Duration::from_secs(3));
-    let pair = site.through(0, length)?;
-    let host = site.to_host(length)?;
-    for (place, transfer) in [("pair", pair), ("host", host)] {
+    let length = run.length.window.max(Duration::from_secs(3));
+    let pair = test_bed.through(0, length)?;
+    let host = test_bed.to_host(length)?;
+    for (to, transfer) in [("pair", pair), ("host", host)] {
         for (what, value) in [
             ("", transfer.bps / 1e6),
             ("-switches", transfer.switches),
             ("-frame", transfer.frame),
         ] {
-            if let Some(quantity) = figure::find(GUESTS, &format!("{place}{what}")) {
+            if let Some(quantity) = figure::find(GUESTS, &format!("{to}{what}")) {
                 run.figure(system.name(), round, quantity, value)?;
             }
         }

@@ -1,9 +1,11 @@
-//! A million entries: how long `ovs-ofctl` takes to bring them, what they weigh, how long they take to go, and
-//! whether anybody notices when all of them time out.
+//! The experiment `install`: a million entries. Measured are the duration of their installation by `ovs-ofctl`, their
+//! memory, the duration of their deletion, and the effect on others while all of them time out.
 //!
-//! While they time out, echoes go to and fro on a connection of their own, and packets of one flow go through
-//! the switch into a capture file in memory. The file is looked at, and emptied, every millisecond: a pause
-//! in forwarding is as long as it stays empty. What the watcher itself sleeps too long is not a pause.
+//! While entries time out, echo requests are sent over a connection of their own, and packets of one flow pass through
+//! the switch into a capture file in memory. The file is checked and truncated every millisecond: a pause in
+//! forwarding is the time for which it stays empty. A late wake-up of the checking thread does not count as a pause.
+
+pub(crate) mod quantities;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,26 +14,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::experiments::forward::top_up;
-use crate::figure::{self, INSTALL};
+use crate::figure;
 use crate::hugepages::HugePages;
 use crate::peer::channel::Channel;
-use crate::peer::{Forwarding, Load, Peer, PeerError, Site, ofctl};
-use crate::run::{Run, RunError, TurnError};
+use crate::peer::{Forwarding, Load, Peer, PeerError, Resources, ofctl};
+use crate::run::{RoundError, Run, RunError, replenish_huge_pages};
 use crate::workload::{Shape, Sizes, Workload};
-use millrace_process::{ProcessError, memory, pause, tool};
+use millrace_process::{ProcessError, pause, resident_memory, run_tool};
+use quantities::INSTALL;
 
-/// How long it all takes, for people who wait.
+/// The expected duration of the experiment.
 pub const ESTIMATE: Duration = Duration::from_secs(100);
 
-/// How many entries.
+/// The number of entries.
 const ENTRIES: usize = 1_000_000;
-/// After how long they time out: longer than it takes to bring them.
+/// The idle timeout: longer than the installation takes.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long the last may take to go after that.
+/// The time limit for the removal of the last entry after the timeout.
 const EXPIRY: Duration = Duration::from_secs(60);
-/// A process that has just taken or freed much memory is let alone for so long.
-const REST: Duration = Duration::from_secs(1);
+/// The pause after a process has allocated or freed much memory.
+const SETTLE_TIME: Duration = Duration::from_secs(1);
 const SEED: u64 = 7;
 
 struct Files {
@@ -42,25 +44,25 @@ struct Files {
     packets_len: usize,
 }
 
-/// Measures these systems. One that fails is recorded as such, and the others go on.
+/// Measures these systems. The failure of a system is recorded, and the others continue.
 ///
 /// # Errors
 /// [`RunError`].
 pub fn run(run: &mut Run<'_>, peers: &[Box<dyn Peer>]) -> Result<(), RunError> {
-    run.tell(&format!("{INSTALL}: 1,000,000 entries come, time out and go"));
+    run.progress(&format!("{INSTALL}: 1,000,000 entries come, time out and go"));
     let files = Files::write(run)?;
     for peer in peers {
-        // Only for us it is a matter of a fraction of a second.
+        // Only Millrace needs a fraction of a second for a round.
         let ours = peer.name() == "millrace";
-        let rounds = if ours { run.effort.rounds.min(3) } else { 1 };
+        let rounds = if ours { run.length.rounds.min(3) } else { 1 };
         let mut outcome = (0..rounds).try_for_each(|round| come_and_go(run, peer.as_ref(), round, &files));
         if ours && outcome.is_ok() {
             outcome = time_out(run, peer.as_ref(), &files);
         }
         match outcome {
             Ok(()) => {}
-            Err(TurnError::Peer(error)) => run.failed(INSTALL, peer.name(), &error)?,
-            Err(TurnError::Run(error)) => return Err(error),
+            Err(RoundError::Peer(error)) => run.failed(INSTALL, peer.name(), &error)?,
+            Err(RoundError::Run(error)) => return Err(error),
         }
     }
     Ok(())
@@ -68,7 +70,7 @@ pub fn run(run: &mut Run<'_>, peers: &[Box<dyn Peer>]) -> Result<(), RunError> {
 
 impl Files {
     fn write(run: &Run<'_>) -> Result<Files, RunError> {
-        let dir = run.site(INSTALL, 1, 0).dir;
+        let dir = run.resources(INSTALL, 1, 0).dir;
         fs::create_dir_all(&dir).map_err(RunError::file(&dir))?;
         let write = |name: &str, text: &str| {
             let path = dir.join(name);
@@ -78,7 +80,7 @@ impl Files {
         let one = Workload::new(Shape::OneRule, SEED);
         let million = Workload::new(Shape::Exact(ENTRIES), SEED);
         let timeout = format!("idle_timeout={},", IDLE_TIMEOUT.as_secs());
-        // What packets take stays.
+        // The entry of the flow that packets use is kept.
         let mut idle = String::with_capacity(million.lines().len() + ENTRIES * timeout.len());
         for line in million.lines().lines() {
             idle.push_str(&timeout);
@@ -99,8 +101,8 @@ impl Files {
     }
 }
 
-/// Entries come and go, without packets.
-fn come_and_go(run: &mut Run<'_>, peer: &dyn Peer, round: usize, files: &Files) -> Result<(), TurnError> {
+/// Installs and deletes the entries without packets.
+fn come_and_go(run: &mut Run<'_>, peer: &dyn Peer, round: usize, files: &Files) -> Result<(), RoundError> {
     let load = Load {
         flows: files.one.clone(),
         flows_len: 1,
@@ -109,9 +111,9 @@ fn come_and_go(run: &mut Run<'_>, peer: &dyn Peer, round: usize, files: &Files) 
         first_sink: None,
         memif: None,
     };
-    let place = Place::new(run, peer, INSTALL, round, &load)?;
-    let mut running = peer.start(&place.site, &load)?;
-    pause(REST)?;
+    let reserved = ReservedResources::new(run, peer, INSTALL, round, &load)?;
+    let mut running = peer.start(&reserved.resources, &load)?;
+    pause(SETTLE_TIME)?;
     let Some(target) = running.target() else {
         return Ok(());
     };
@@ -119,22 +121,22 @@ fn come_and_go(run: &mut Run<'_>, peer: &dyn Peer, round: usize, files: &Files) 
         Some(quantity) => run.figure(peer.name(), round, quantity, value),
         None => Ok(()),
     };
-    let (before, start) = (memory(running.pid()).unwrap_or(0), Instant::now());
-    ofctl::add_flows(&target, &files.million, place.site.nice)?;
+    let (before, start) = (resident_memory(running.pid()).unwrap_or(0), Instant::now());
+    ofctl::add_flows(&target, &files.million, reserved.resources.nice)?;
     figure("install", start.elapsed().as_secs_f64())?;
     expect(running.as_mut(), &target, ENTRIES + 1)?;
-    let grown = memory(running.pid()).unwrap_or(0).saturating_sub(before);
+    let grown = resident_memory(running.pid()).unwrap_or(0).saturating_sub(before);
     figure("memory", grown as f64 / ENTRIES as f64)?;
-    pause(REST)?;
+    pause(SETTLE_TIME)?;
     let start = Instant::now();
-    tool(&mut ofctl::command("del-flows", &target))?;
+    run_tool(&mut ofctl::command("del-flows", &target))?;
     figure("delete", start.elapsed().as_secs_f64())?;
     expect(running.as_mut(), &target, 0)?;
     Ok(())
 }
 
-/// All entries time out while packets pass.
-fn time_out(run: &mut Run<'_>, peer: &dyn Peer, files: &Files) -> Result<(), TurnError> {
+/// Lets all entries time out while packets pass.
+fn time_out(run: &mut Run<'_>, peer: &dyn Peer, files: &Files) -> Result<(), RoundError> {
     let dir = tempfile::Builder::new()
         .prefix("millrace-bench.")
         .tempdir_in("/dev/shm")
@@ -151,13 +153,13 @@ fn time_out(run: &mut Run<'_>, peer: &dyn Peer, files: &Files) -> Result<(), Tur
         first_sink: Some(format!("net_pcap2,tx_pcap={}", capture.path.display())),
         memif: None,
     };
-    let place = Place::new(run, peer, INSTALL, 0, &load)?;
-    let mut running = peer.start(&place.site, &load)?;
+    let reserved = ReservedResources::new(run, peer, INSTALL, 0, &load)?;
+    let mut running = peer.start(&reserved.resources, &load)?;
     let Some(target) = running.target() else {
         return Ok(());
     };
-    let echoes = Watch::start(move |stop| longest_echo(&target, stop));
-    let gaps = Watch::start(move |stop| Ok(longest_gap(&capture, stop)));
+    let echoes = Observer::start(move |stop| longest_echo(&target, stop));
+    let gaps = Observer::start(move |stop| Ok(longest_gap(&capture, stop)));
     let seconds = wait_for_expiry(running.as_mut())?;
     let (echo, gap) = (echoes.end()?, gaps.end()?);
     for (name, value) in [
@@ -172,37 +174,37 @@ fn time_out(run: &mut Run<'_>, peer: &dyn Peer, files: &Files) -> Result<(), Tur
     Ok(())
 }
 
-/// Where a system runs, with huge pages that are given back when this is dropped.
-pub(crate) struct Place {
-    pub(crate) site: Site,
+/// The resources of a system with its huge pages. Dropping the value releases the pages.
+pub(crate) struct ReservedResources {
+    pub(crate) resources: Resources,
     _pages: [Option<HugePages>; 2],
 }
 
-impl Place {
+impl ReservedResources {
     pub(crate) fn new(
         run: &mut Run<'_>,
         peer: &dyn Peer,
         case: &str,
         round: usize,
         load: &Load,
-    ) -> Result<Place, TurnError> {
+    ) -> Result<ReservedResources, RoundError> {
         let (mib, pages) = run.huge_pages(peer.memory_mib(load)).unzip();
         let name = format!("{case}/{}.{}.{round}", peer.name(), load.flows_len);
-        // Nothing is measured here that what else runs could disturb much, and the tools run as usual.
-        let site = Site {
+        // Other load hardly affects these figures, and the tools run at the default level, too.
+        let resources = Resources {
             nice: 0,
-            ..run.site(&name, 1, mib.unwrap_or(0))
+            ..run.resources(&name, 1, mib.unwrap_or(0))
         };
-        fs::create_dir_all(&site.dir).map_err(RunError::file(&site.dir))?;
-        let more = top_up(&site)?;
-        Ok(Place {
-            site,
+        fs::create_dir_all(&resources.dir).map_err(RunError::file(&resources.dir))?;
+        let more = replenish_huge_pages(&resources)?;
+        Ok(ReservedResources {
+            resources,
             _pages: [pages, more],
         })
     }
 }
 
-/// That the switch has as many entries.
+/// Returns an error unless the switch has `entries` entries.
 fn expect(running: &mut dyn Forwarding, target: &str, entries: usize) -> Result<(), PeerError> {
     let active = ofctl::active(target)?;
     if active == entries as u64 {
@@ -210,12 +212,12 @@ fn expect(running: &mut dyn Forwarding, target: &str, entries: usize) -> Result<
     }
     Err(PeerError::Unreadable {
         system: "the switch",
-        what: "it has another number of entries",
-        text: format!("expected {entries}, it says {active}\n{}", running.tail()),
+        what: "the number of flow entries is wrong",
+        text: format!("expected {entries}, it has {active}\n{}", running.tail()),
     })
 }
 
-/// How long it takes from the first entry that goes to the last.
+/// Returns the seconds between the removal of the first entry and that of the last.
 fn wait_for_expiry(running: &mut dyn Forwarding) -> Result<f64, PeerError> {
     let Some(target) = running.target() else {
         return Ok(0.0);
@@ -231,9 +233,9 @@ fn wait_for_expiry(running: &mut dyn Forwarding) -> Result<f64, PeerError> {
             return Ok(first.map_or(0.0, |first: Instant| first.elapsed().as_secs_f64()));
         }
         if start.elapsed() > IDLE_TIMEOUT + EXPIRY {
-            return Err(ProcessError::Late {
+            return Err(ProcessError::TimedOut {
                 program: "the switch".to_owned(),
-                what: format!("the end of all entries ({active} are left)"),
+                awaited: format!("the removal of all entries ({active} are left)"),
                 within: IDLE_TIMEOUT + EXPIRY,
                 tail: running.tail(),
             }
@@ -243,19 +245,21 @@ fn wait_for_expiry(running: &mut dyn Forwarding) -> Result<f64, PeerError> {
     }
 }
 
-/// A thread that looks at something until it is told to stop.
-struct Watch {
+/// A thread that measures until it is stopped.
+struct Observer {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<Duration, ProcessError>>,
 }
 
-impl Watch {
-    fn start(look: impl FnOnce(&AtomicBool) -> Result<Duration, ProcessError> + Send + 'static) -> Watch {
+impl Observer {
+    fn start(
+        observe: impl FnOnce(&AtomicBool) -> Result<Duration, ProcessError> + Send + 'static,
+    ) -> Observer {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
-        Watch {
+        Observer {
             stop,
-            thread: std::thread::spawn(move || look(&seen)),
+            thread: std::thread::spawn(move || observe(&seen)),
         }
     }
 
@@ -270,7 +274,7 @@ impl Watch {
 
 fn longest_echo(target: &str, stop: &AtomicBool) -> Result<Duration, ProcessError> {
     let mut channel = Channel::connect(target)?;
-    // The first one waits for the connection.
+    // The first echo waits for the connection to be set up.
     channel.echo()?;
     let mut longest = Duration::ZERO;
     while !stop.load(Ordering::Relaxed) {
@@ -280,18 +284,18 @@ fn longest_echo(target: &str, stop: &AtomicBool) -> Result<Duration, ProcessErro
     Ok(longest)
 }
 
-/// The file that packets go to.
+/// The capture file that packets are written to.
 struct Capture {
     path: PathBuf,
     _dir: tempfile::TempDir,
 }
 
 impl Capture {
-    /// Returns true if something was written since the last time.
+    /// Returns true if the file grew since the last call, and truncates it.
     fn take(&self) -> bool {
         let written = fs::metadata(&self.path).is_ok_and(|metadata| metadata.len() > 0);
         if written && let Ok(file) = fs::OpenOptions::new().write(true).open(&self.path) {
-            // The writer goes on at its place: what is before it becomes a hole.
+            // The writer continues at its offset: the bytes before become a hole.
             let _ = file.set_len(0);
         }
         written
@@ -327,7 +331,7 @@ mod tests {
         };
         let mut file = fs::File::create(&capture.path).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
-        let watch = Watch::start({
+        let observer = Observer::start({
             let seen = Arc::clone(&stop);
             move |_| Ok(longest_gap(&capture, &seen))
         });
@@ -336,7 +340,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(pause));
         }
         stop.store(true, Ordering::Relaxed);
-        let longest = watch.end().unwrap();
+        let longest = observer.end().unwrap();
         assert!(
             (Duration::from_millis(150)..Duration::from_millis(600)).contains(&longest),
             "{longest:?}"

@@ -1,4 +1,4 @@
-//! `millrace bench lan`: the arguments, and what is printed.
+//! `millrace bench lan`: the arguments and the output.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -7,30 +7,29 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{Effort, LanError, Run, System, rows, text};
+use super::{LanError, Run, RunLength, System, rows, text};
 use crate::record::Log;
 
-/// One TCP stream between two hosts through each switch, second by second: the published comparison of
-/// virtual switches (E1).
+/// One TCP stream between two hosts through each switch, second by second: the published comparison of virtual
+/// switches (E1).
 ///
-/// Each system is built anew for each run, in turn, between the same two network namespaces; offloads of the
-/// hosts' ends are off for all. Ten runs of a minute for each system, or with --quick three of eight seconds.
-/// Needs root and iperf3.
+/// Each system is started again for each run, in turn, between the same two network namespaces; offloads are off at
+/// both hosts. Ten runs of a minute for each system, or with --quick three of eight seconds. Needs root and iperf3.
 #[derive(Debug, Clone, Args)]
 pub struct LanArgs {
     /// Only this system; may be given several times
     #[arg(long = "system", value_name = "NAME", value_enum)]
     systems: Vec<System>,
-    /// The shape of the result in about two minutes
+    /// Show the shape of the result in about two minutes
     #[arg(long)]
     quick: bool,
-    /// Runs of each system
+    /// The number of runs of each system
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
     rounds: Option<u8>,
-    /// The length of a run
+    /// The duration of a run
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(2..=3600))]
     seconds: Option<u16>,
-    /// Where results go: lan.jsonl in this folder
+    /// The folder for the results: lan.jsonl
     #[arg(long, value_name = "DIR", default_value = "out/bench")]
     out: PathBuf,
     /// The daemon to measure; without it, the one beside this program
@@ -47,16 +46,20 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> LanError + use<> {
 }
 
 impl LanArgs {
-    /// Does it, and prints the result; progress goes to standard error.
+    /// Runs the experiment and prints the result. Progress goes to standard error.
     ///
     /// # Errors
     /// [`LanError`].
     pub fn run(&self) -> Result<(), LanError> {
-        let mut effort = if self.quick { Effort::QUICK } else { Effort::FULL };
-        effort.rounds = self.rounds.map_or(effort.rounds, usize::from);
-        effort.run = self
+        let mut run_length = if self.quick {
+            RunLength::QUICK
+        } else {
+            RunLength::FULL
+        };
+        run_length.rounds = self.rounds.map_or(run_length.rounds, usize::from);
+        run_length.run = self
             .seconds
-            .map_or(effort.run, |seconds| Duration::from_secs(seconds.into()));
+            .map_or(run_length.run, |seconds| Duration::from_secs(seconds.into()));
         fs::create_dir_all(&self.out).map_err(failed(&self.out))?;
         let path = self.out.join("lan.jsonl");
         let mut log = Log::create(&path).map_err(failed(&path))?;
@@ -66,7 +69,7 @@ impl LanArgs {
                 .into_iter()
                 .filter(|system| self.systems.is_empty() || self.systems.contains(system))
                 .collect(),
-            effort,
+            length: run_length,
             millraced: self.millraced.clone(),
             log: &mut log,
             path,
@@ -74,7 +77,7 @@ impl LanArgs {
             command: std::env::args().collect::<Vec<_>>().join(" "),
         }
         .run();
-        // Also of a run that was interrupted: what was measured was measured.
+        // The rows of an interrupted run are printed, too.
         let rows = rows(log.records());
         let text = if self.json {
             format!("{:#}\n", serde_json::json!(rows))

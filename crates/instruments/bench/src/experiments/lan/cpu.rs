@@ -1,40 +1,40 @@
-//! Processor time: of the whole machine, and of the programs of a switch.
+//! Processor time of the whole machine, and of the programs of a switch.
 //!
-//! What the kernel forwards has no program: it is in the machine's time alone, which is therefore what
-//! systems are compared by.
+//! Forwarding in the kernel belongs to no program and appears only in the time of the machine, by which systems are
+//! therefore compared.
 
 use std::fs;
 
-/// The kernel's unit of processor time in `/proc` (sysconf(_SC_CLK_TCK), 100 on every Linux of today).
+/// The unit of processor time in `/proc`: sysconf(_SC_CLK_TCK), 100 on every current Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Processor time up to now, seconds.
+/// Processor time since the start of the machine, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(super) struct Times {
-    /// All cores: user, nice, system, interrupts.
+pub(super) struct CpuTimes {
+    /// The time of all cores in user, nice, system and interrupt mode.
     pub(super) machine_s: f64,
-    /// Taken by the machine's host.
+    /// Steal time: taken by the hypervisor.
     pub(super) steal_s: f64,
-    /// The programs asked for.
+    /// The time of the given programs.
     pub(super) programs_s: f64,
 }
 
-impl Times {
-    pub(super) fn now(pids: &[i32]) -> Times {
+impl CpuTimes {
+    pub(super) fn now(pids: &[i32]) -> CpuTimes {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         let (machine_s, steal_s) = machine(&stat).unwrap_or_default();
         let programs = pids
             .iter()
             .filter_map(|pid| program(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?));
-        Times {
+        CpuTimes {
             machine_s,
             steal_s,
             programs_s: programs.sum(),
         }
     }
 
-    pub(super) fn since(self, earlier: Times) -> Times {
-        Times {
+    pub(super) fn since(self, earlier: CpuTimes) -> CpuTimes {
+        CpuTimes {
             machine_s: (self.machine_s - earlier.machine_s).max(0.0),
             steal_s: (self.steal_s - earlier.steal_s).max(0.0),
             programs_s: (self.programs_s - earlier.programs_s).max(0.0),
@@ -42,8 +42,8 @@ impl Times {
     }
 }
 
-/// Busy and stolen seconds, from the first line of `/proc/stat`: user, nice, system, idle, iowait, irq,
-/// softirq, steal (proc(5)). Guests' time is part of user.
+/// Returns busy and stolen seconds from the first line of `/proc/stat`: user, nice, system, idle, iowait, irq,
+/// softirq, steal (proc(5)). The time of guests is part of user.
 fn machine(stat: &str) -> Option<(f64, f64)> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks: Vec<f64> = line
@@ -56,9 +56,9 @@ fn machine(stat: &str) -> Option<(f64, f64)> {
     Some((busy / TICKS_PER_SECOND, steal / TICKS_PER_SECOND))
 }
 
-/// User and system seconds, from `/proc/PID/stat`.
+/// Returns user and system seconds from `/proc/PID/stat`.
 fn program(stat: &str) -> Option<f64> {
-    // The second field, the command in parentheses, may itself hold spaces and parentheses.
+    // The second field, the command in parentheses, may contain spaces and parentheses.
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
     let ticks = |index: usize| fields.get(index)?.parse::<f64>().ok();
     Some((ticks(11)? + ticks(12)?) / TICKS_PER_SECOND)
@@ -86,12 +86,12 @@ mod tests {
     #[test]
     fn this_process_takes_time() {
         let pid = i32::try_from(std::process::id()).unwrap();
-        let before = Times::now(&[pid]);
+        let before = CpuTimes::now(&[pid]);
         let start = std::time::Instant::now();
-        // On a busy machine it takes a while until the process has run for a tick of the kernel's clock.
-        let mut taken = Times::now(&[pid]).since(before);
+        // On a busy machine it takes a while until the process has used a tick of the kernel's clock.
+        let mut taken = CpuTimes::now(&[pid]).since(before);
         while taken.programs_s == 0.0 && start.elapsed().as_secs() < 60 {
-            taken = Times::now(&[pid]).since(before);
+            taken = CpuTimes::now(&[pid]).since(before);
         }
         assert!(taken.machine_s > 0.0 && taken.programs_s > 0.0, "{taken:?}");
     }

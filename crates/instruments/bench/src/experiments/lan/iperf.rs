@@ -1,58 +1,58 @@
-//! What `iperf3 --json` writes. It is foreign text: whatever is not as expected is named.
+//! The output of `iperf3 --json`. Every value is checked, and an error names the value that is missing or wrong.
 
 use serde_json::Value;
 use thiserror::Error;
 
-/// Why an answer of iperf3 cannot be used.
+/// The error of a report of iperf3.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum IperfError {
-    /// It is not JSON.
+    /// The output is not JSON.
     #[error("iperf3 wrote no JSON: {problem}; it begins with {begins:?}")]
     NotJson {
-        /// What the parser says.
+        /// The error of the parser.
         problem: String,
-        /// The first characters.
+        /// The first characters of the output.
         begins: String,
     },
     /// The test did not run.
     #[error("iperf3: {0}")]
     Failed(String),
-    /// A number is not there.
+    /// A number is missing.
     #[error("iperf3 wrote no number at {0} of its JSON: expected iperf3 3.1 or later")]
     Missing(String),
 }
 
-/// One interval, as a rule one second, seen by the sender.
+/// An interval of the sender, usually one second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
-    /// When it began, seconds after the transfer did.
+    /// The start of the interval, in seconds after the start of the transfer.
     pub start: f64,
-    /// How long it was, seconds.
+    /// The duration in seconds.
     pub seconds: f64,
-    /// Bits a second of TCP payload.
+    /// TCP payload in bits per second.
     pub bps: f64,
-    /// Segments sent again.
+    /// The number of retransmitted segments.
     pub retransmits: u64,
 }
 
 /// A transfer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
-    /// In order; those that iperf3 was told to omit are left out.
+    /// The intervals in order of time, without those that iperf3 marks as omitted.
     pub intervals: Vec<Interval>,
-    /// How long it took, seconds.
+    /// The duration in seconds.
     pub seconds: f64,
-    /// Payload that arrived, bytes.
+    /// TCP payload that arrived, in bytes.
     pub bytes: f64,
-    /// Segments sent again.
+    /// The number of retransmitted segments.
     pub retransmits: u64,
-    /// CPU seconds of the sending iperf3, and of the receiving one.
+    /// The CPU seconds of the sending and of the receiving iperf3.
     pub cpu_s: [f64; 2],
 }
 
 impl Report {
-    /// Reads the answer of a client with one stream.
+    /// Parses the output of a client with one stream.
     ///
     /// # Errors
     /// [`IperfError`].
@@ -92,7 +92,7 @@ fn interval(interval: &Value) -> Result<Interval, IperfError> {
         start: number(interval, "/sum/start")?,
         seconds: number(interval, "/sum/seconds")?,
         bps: number(interval, "/sum/bits_per_second")?,
-        // Not every operating system counts them.
+        // Some operating systems do not count retransmissions.
         retransmits: interval
             .pointer("/sum/retransmits")
             .and_then(Value::as_u64)
@@ -100,7 +100,7 @@ fn interval(interval: &Value) -> Result<Interval, IperfError> {
     })
 }
 
-/// A number that is there, finite and not negative.
+/// Returns the number at a JSON pointer; it must be finite and not negative.
 fn number(json: &Value, path: &str) -> Result<f64, IperfError> {
     json.pointer(path)
         .and_then(Value::as_f64)
@@ -112,7 +112,7 @@ fn number(json: &Value, path: &str) -> Result<f64, IperfError> {
 mod tests {
     use super::*;
 
-    /// As iperf 3.12 writes it, shortened.
+    /// The output of iperf 3.12, shortened.
     const ANSWER: &str = r#"{
         "start": {"version": "iperf 3.12", "test_start": {"protocol": "TCP", "num_streams": 1, "duration": 2}},
         "intervals": [

@@ -1,7 +1,6 @@
-//! One stream through each switch, second by second (E1).
+//! The section of the experiment `lan` (E1): one TCP stream through each switch, second by second.
 
-use crate::experiments::lan::{Row, rows};
-use crate::page::sections::id;
+use super::summary::{Row, rows};
 use crate::page::source::Source;
 use crate::record::Record;
 use millrace_report::Section;
@@ -15,9 +14,9 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
         return None;
     }
     let mut html = paragraph(
-        "One switch between two hosts, one TCP stream by iperf3, seen by the second; every switch between the \
-         same two network namespaces, built anew for each run, in turn. Offloads of the hosts' ends are off for \
-         all: no frame is larger than 1,514 bytes.",
+        "One switch between two hosts, one TCP stream by iperf3, second by second. Every switch is between the \
+         same two network namespaces, which are created again for each run, in turn. Offloads are off at both \
+         hosts: no frame is larger than 1,514 bytes.",
     );
     let seconds: Vec<BoxRow> = rows
         .iter()
@@ -30,7 +29,7 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
         .collect();
     let title = "Throughput of one TCP stream, all seconds of all runs";
     let spread = boxes(
-        &id(source, "seconds"),
+        &source.anchor("seconds"),
         title,
         "Gbit/s, second by second",
         &seconds,
@@ -39,11 +38,11 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
     let over_time = over_time(source, &rows);
     html.push_str(&figure(
         &over_time,
-        "Each run over time: one line a run, the same axes for every switch.",
+        "Each run over time: one line per run, the same axes for every switch.",
         &by_second(source, &rows),
     ));
     let by_run = boxes(
-        &id(source, "runs"),
+        &source.anchor("runs"),
         "Throughput by run",
         "Gbit/s, second by second",
         &runs(source, &rows),
@@ -55,7 +54,7 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
     ));
     html.push_str(&repeat(source));
     Some(Section {
-        id: id(source, "throughput"),
+        id: source.anchor("throughput"),
         title: "One stream through each switch (E1)".to_owned(),
         lead: lead(&rows),
         html,
@@ -70,7 +69,7 @@ fn first_line(row: &Row) -> &str {
         .unwrap_or("not measured")
 }
 
-/// Run, second and Gbit/s.
+/// Returns run, second and Gbit/s of each second of a system.
 fn of_system<'a>(source: &'a Source, of: &'a str) -> impl Iterator<Item = (usize, usize, f64)> + 'a {
     source.records.iter().filter_map(move |record| match record {
         Record::Second {
@@ -122,7 +121,12 @@ fn over_time(source: &Source, rows: &[Row]) -> millrace_report::plot::Plot {
         x_names: Vec::new(),
         legend: false,
     };
-    curves(&id(source, "over-time"), "Throughput over time", &frame, &panels)
+    curves(
+        &source.anchor("over-time"),
+        "Throughput over time",
+        &frame,
+        &panels,
+    )
 }
 
 fn runs(source: &Source, rows: &[Row]) -> Vec<BoxRow> {
@@ -264,7 +268,7 @@ fn repeat(source: &Source) -> String {
     if html.is_empty() {
         return html;
     }
-    let whole = paragraph("All of it: millrace bench lan. One run by hand:");
+    let whole = paragraph("The experiment: millrace bench lan. One run by hand:");
     details("How to repeat it", &(whole + &html))
 }
 

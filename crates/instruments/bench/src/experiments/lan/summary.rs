@@ -1,37 +1,37 @@
-//! What the seconds of all runs of a system say together.
+//! The summary of all runs of a system: throughput, loss, and processor time per gigabyte.
 
 use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::Transfer;
+use super::record::Transfer;
 use crate::record::Record;
 use millrace_report::stats::Summary;
 
-/// A system.
+/// The results of a system.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// Its name.
+    /// The name of the system.
     pub system: String,
-    /// How many runs.
+    /// The number of runs.
     pub runs: usize,
-    /// Of all seconds of all runs, Gbit/s; `None` if there is none.
+    /// Gbit/s over all seconds of all runs; `None` without measurements.
     pub gbps: Option<Summary>,
-    /// Of the runs' means, Gbit/s.
+    /// Gbit/s over the means of the runs.
     pub runs_gbps: Option<Summary>,
     /// The share of the sent frames that did not arrive, 0 to 1.
     pub loss: Option<f64>,
-    /// Segments sent again, for each gigabyte.
+    /// Retransmitted segments per gigabyte (10^9 bytes).
     pub retransmits_per_gb: Option<f64>,
-    /// CPU seconds of the whole machine for each gigabyte (10^9 bytes).
+    /// CPU seconds of the whole machine per gigabyte.
     pub machine_s_per_gb: Option<f64>,
-    /// CPU seconds of the switch's programs for each gigabyte.
+    /// CPU seconds of the programs of the switch per gigabyte.
     pub switch_s_per_gb: Option<f64>,
-    /// Why there is no result.
+    /// The reason for a missing result.
     pub reason: Option<String>,
 }
 
-/// One row for each system, in the order in which they were measured.
+/// Returns one row for each system, in the order of measurement.
 pub fn rows(records: &[Record]) -> Vec<Row> {
     let mut systems: Vec<&str> = Vec::new();
     for record in records {
@@ -90,7 +90,7 @@ fn row(records: &[Record], of_system: &str) -> Row {
     }
 }
 
-/// For people.
+/// Returns the rows as text for a terminal.
 pub fn text(rows: &[Row]) -> String {
     let mut out = String::new();
     // Writing to a string does not fail.
@@ -133,7 +133,7 @@ pub fn text(rows: &[Row]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Cpu;
+    use super::super::record::Cpu;
     use super::*;
 
     fn records() -> Vec<Record> {

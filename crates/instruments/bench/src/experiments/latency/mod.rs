@@ -1,61 +1,64 @@
-//! The experiment `latency`: how long packets are on their way through a switch (RFC 2544, section 26.2; RFC 8219,
-//! section 7.2), 64-byte frames of one flow, at 10, 50 and 90 % of the highest rate without loss.
+//! The experiment `latency`: the latency of packets through a switch (RFC 2544, section 26.2; RFC 8219, section 7.2),
+//! for 64-byte frames of one flow, at 10, 50 and 90 % of the highest rate without loss.
 //!
-//! A time stamp is taken right before the generator's burst goes to the memif, and when a burst has been taken
-//! from the other one: both memifs, and the time until the generator looks, are in it. RFC 2544 asks for one
-//! tagged packet; here every packet is one (RFC 8219 asks for 500 at least). Packets during whose journey
-//! the generator lost its core are left out, and how many these are is in the record.
+//! The generator takes a time stamp before it gives a burst to the memif, and another one after it has received a
+//! burst from the other memif: the latency includes both memifs and the poll interval of the generator. RFC 2544 asks
+//! for one tagged packet and RFC 8219 for at least 500; here every packet has a time stamp. Packets that are in
+//! transit while the generator loses its core are left out; the record has their number.
 
+pub(crate) mod quantities;
 pub(crate) mod section;
+
 use std::time::Duration;
 
 use crate::experiments::rate;
-use crate::figure::{self, LATENCY};
+use crate::figure;
 use crate::generate::search::Search;
-use crate::generate::test_bed::{Offer, TestBed};
-use crate::generate::{Latency, Share};
+use crate::generate::test_bed::{OfferedLoad, TestBed};
+use crate::generate::{Latency, Scheduling};
 use crate::peer::Peer;
 use crate::record::Record;
-use crate::run::{Run, RunError, TurnError};
+use crate::run::{RoundError, Run, RunError};
 use crate::workload::{Shape, Sizes};
+use quantities::LATENCY;
 
-/// Shares of the highest rate, percent.
+/// The loads in percent of the highest rate.
 const LOADS: [u32; 3] = [10, 50, 90];
-/// How long each is offered, in windows of the run.
+/// The duration of a load, in windows of the run.
 const WINDOWS: u32 = 2;
 
-/// How long it all takes, for people who wait.
+/// The expected duration of the experiment.
 pub const ESTIMATE: Duration = Duration::from_secs(180);
 
-/// Measures these systems. One that fails is recorded as such, and the others go on.
+/// Measures these systems. The failure of a system is recorded, and the others continue.
 ///
 /// # Errors
 /// [`RunError`].
 pub fn run(run: &mut Run<'_>, peers: &[Box<dyn Peer>]) -> Result<(), RunError> {
-    run.tell(&format!(
+    run.progress(&format!(
         "{LATENCY}: at 10, 50 and 90 % of the highest rate without loss"
     ));
     for peer in peers {
         match system(run, peer.as_ref()) {
             Ok(()) => {}
-            Err(TurnError::Peer(error)) => run.failed(LATENCY, peer.name(), &error)?,
-            Err(TurnError::Run(error)) => return Err(error),
+            Err(RoundError::Peer(error)) => run.failed(LATENCY, peer.name(), &error)?,
+            Err(RoundError::Run(error)) => return Err(error),
         }
     }
     Ok(())
 }
 
-fn system(run: &mut Run<'_>, peer: &dyn Peer) -> Result<(), TurnError> {
-    let offer = Offer::new(run, LATENCY, Shape::OneRule, &Sizes::SMALLEST)?;
-    let mut test_bed = TestBed::start(run, LATENCY, peer, &offer, Share::Usual)?;
+fn system(run: &mut Run<'_>, peer: &dyn Peer) -> Result<(), RoundError> {
+    let offer = OfferedLoad::new(run, LATENCY, Shape::OneRule, &Sizes::SMALLEST)?;
+    let mut test_bed = TestBed::start(run, LATENCY, peer, &offer, Scheduling::Normal)?;
     let found = rate::limit(run, &mut test_bed, peer, (LATENCY, "search"), Search::ZERO_LOSS)?;
-    run.tell(&format!(
+    run.progress(&format!(
         "  {:<15} {:>12.3} Mpps without loss",
         peer.name(),
         found.rate / 1e6
     ));
-    let length: Duration = run.effort.window * WINDOWS;
-    for round in 0..run.effort.rounds {
+    let length: Duration = run.length.window * WINDOWS;
+    for round in 0..run.length.rounds {
         for load in LOADS {
             let outcome = test_bed.offer(Some(found.rate * f64::from(load) / 100.0), length)?;
             for (name, us) in percentiles(&outcome.end.latency_attended) {
@@ -76,7 +79,7 @@ fn system(run: &mut Run<'_>, peer: &dyn Peer) -> Result<(), TurnError> {
     Ok(())
 }
 
-/// Returns the figures of a table, microseconds.
+/// Returns the percentiles of a table in microseconds, with their names.
 fn percentiles(latency: &Latency) -> [(&'static str, f64); 6] {
     [
         ("p50", latency.p50_ns),

@@ -1,36 +1,34 @@
-//! How latencies are spread: the histograms that the generator writes of its runs, by share of the highest rate.
+//! The latency histograms of the generator, by share of the highest rate.
 
 use std::collections::BTreeMap;
 
-use crate::figure::LATENCY;
-use crate::page::sections::id;
+use super::quantities::LATENCY;
 use crate::page::source::Source;
 use crate::record::Record;
 use millrace_report::html::{Cell, table};
 use millrace_report::plot::{Curve, Frame, Paint, Panel, Plot, Scale, Stroke, curves, number};
 
-/// How much longer than its shortest the longest latency of a bar is: a quarter of an octave.
-const WIDER: f64 = 1.189_207_115_002_721;
-/// Bars below this share before the first and after the last that has it are not drawn: they would not be as high as a
-/// line is thick.
+/// The ratio of the largest to the smallest latency of a bar: a quarter of an octave.
+const BAR_RATIO: f64 = 1.189_207_115_002_721;
+/// The smallest share that is drawn: leading and trailing bars below it would be less high than a line is thick.
 const DRAWN_MIN: f64 = 0.001;
 
-/// All runs of a system at a load.
+/// The latencies of all runs of a system at a load.
 #[derive(Debug, PartialEq)]
-struct Spread {
-    /// Percent of its highest rate.
+struct LatencyHistogram {
+    /// The load in percent of the highest rate.
     load: u32,
     system: String,
-    /// Up to so many nanoseconds, so many packets.
+    /// The number of packets by the upper bound of their latency in nanoseconds.
     bars: BTreeMap<u64, u64>,
 }
 
-impl Spread {
+impl LatencyHistogram {
     fn share(&self, count: u64) -> f64 {
         count as f64 / (self.bars.values().sum::<u64>() as f64).max(1.0)
     }
 
-    /// Returns the corners of its steps: microseconds and percent.
+    /// Returns the corners of the steps: microseconds and percent.
     fn corners(&self) -> Vec<(f64, f64)> {
         let seen = |count: &u64| self.share(*count) >= DRAWN_MIN;
         let bars: Vec<(u64, u64)> = self.bars.iter().map(|(bound, count)| (*bound, *count)).collect();
@@ -43,9 +41,9 @@ impl Spread {
         let mut corners: Vec<(f64, f64)> = Vec::new();
         for (bound, count) in &bars[first..=last] {
             let to = *bound as f64 / 1e3;
-            let from = to / WIDER;
+            let from = to / BAR_RATIO;
             match corners.last().copied() {
-                // Bounds are whole nanoseconds, so that steps meet only nearly.
+                // Bounds are rounded to nanoseconds, so that adjacent steps meet only approximately.
                 Some((end, _)) if from <= end * 1.02 => {}
                 Some((end, _)) => corners.extend([(end, 0.0), (from, 0.0)]),
                 None => corners.push((from, 0.0)),
@@ -58,10 +56,10 @@ impl Spread {
     }
 }
 
-/// A plot and its table; `None` where a run has no histograms.
+/// Returns the plot and its table; `None` if a run has no histograms.
 pub(crate) fn draw(source: &Source) -> Option<(Plot, String)> {
-    let spreads = spreads(source);
-    let mut loads: Vec<u32> = spreads.iter().map(|spread| spread.load).collect();
+    let histograms = histograms(source);
+    let mut loads: Vec<u32> = histograms.iter().map(|histogram| histogram.load).collect();
     loads.sort_unstable();
     loads.dedup();
     if loads.is_empty() {
@@ -69,14 +67,14 @@ pub(crate) fn draw(source: &Source) -> Option<(Plot, String)> {
     }
     let panel = |load: u32| Panel {
         title: format!("at {load} % of its highest rate"),
-        curves: spreads
+        curves: histograms
             .iter()
-            .filter(|spread| spread.load == load)
-            .map(|spread| Curve {
-                label: spread.system.clone(),
-                paint: Paint::of_system(&spread.system),
+            .filter(|histogram| histogram.load == load)
+            .map(|histogram| Curve {
+                label: histogram.system.clone(),
+                paint: Paint::of_system(&histogram.system),
                 stroke: Stroke::Area,
-                points: spread.corners(),
+                points: histogram.corners(),
             })
             .collect(),
     };
@@ -90,17 +88,17 @@ pub(crate) fn draw(source: &Source) -> Option<(Plot, String)> {
         legend: true,
     };
     let plot = curves(
-        &id(source, "histogram"),
+        &source.anchor("histogram"),
         "How latencies are spread",
         &frame,
         &panels,
     );
-    Some((plot, figures(&spreads)))
+    Some((plot, figures(&histograms)))
 }
 
-/// In the order of loads, and of systems as they were measured.
-fn spreads(source: &Source) -> Vec<Spread> {
-    let mut spreads: Vec<Spread> = Vec::new();
+/// Returns the histograms, in the order of loads, and of systems as they were measured.
+fn histograms(source: &Source) -> Vec<LatencyHistogram> {
+    let mut histograms: Vec<LatencyHistogram> = Vec::new();
     for record in &source.records {
         let Record::Trial {
             case,
@@ -112,40 +110,40 @@ fn spreads(source: &Source) -> Vec<Spread> {
         else {
             continue;
         };
-        // Of the latency's own runs, not of the search for the highest rate.
+        // Runs of the search for the highest rate are left out.
         let load = purpose
             .strip_suffix('%')
             .and_then(|load| load.trim().parse().ok());
         let Some(load) = load.filter(|_| case == LATENCY && !end.histogram_attended.is_empty()) else {
             continue;
         };
-        let same = |spread: &Spread| spread.load == load && spread.system == *system;
-        let place = spreads.iter().position(same).unwrap_or_else(|| {
-            spreads.push(Spread {
+        let same = |histogram: &LatencyHistogram| histogram.load == load && histogram.system == *system;
+        let index = histograms.iter().position(same).unwrap_or_else(|| {
+            histograms.push(LatencyHistogram {
                 load,
                 system: system.clone(),
                 bars: BTreeMap::new(),
             });
-            spreads.len() - 1
+            histograms.len() - 1
         });
         for (bound, count) in &end.histogram_attended {
-            *spreads[place].bars.entry(*bound).or_default() += count;
+            *histograms[index].bars.entry(*bound).or_default() += count;
         }
     }
-    spreads.sort_by_key(|spread| spread.load);
-    spreads
+    histograms.sort_by_key(|histogram| histogram.load);
+    histograms
 }
 
-fn figures(spreads: &[Spread]) -> String {
-    let mut bounds: Vec<u64> = spreads
+fn figures(histograms: &[LatencyHistogram]) -> String {
+    let mut bounds: Vec<u64> = histograms
         .iter()
-        .flat_map(|spread| spread.bars.keys().copied())
+        .flat_map(|histogram| histogram.bars.keys().copied())
         .collect();
     bounds.sort_unstable();
     bounds.dedup();
     let mut headings = vec!["latency up to, us".to_owned()];
     headings.extend(
-        spreads
+        histograms
             .iter()
             .map(|spread| format!("#{} at {} %", spread.system, spread.load)),
     );
@@ -154,11 +152,15 @@ fn figures(spreads: &[Spread]) -> String {
         .iter()
         .map(|bound| {
             let mut row = vec![Cell::head(number(*bound as f64 / 1e3))];
-            row.extend(spreads.iter().map(|spread| match spread.bars.get(bound) {
-                None => Cell::percent(None),
-                Some(count) if spread.share(*count) < 1e-5 => Cell::Number("< 0.001 %".to_owned()),
-                Some(count) => Cell::percent(Some(spread.share(*count))),
-            }));
+            row.extend(
+                histograms
+                    .iter()
+                    .map(|histogram| match histogram.bars.get(bound) {
+                        None => Cell::percent(None),
+                        Some(count) if histogram.share(*count) < 1e-5 => Cell::Number("< 0.001 %".to_owned()),
+                        Some(count) => Cell::percent(Some(histogram.share(*count))),
+                    }),
+            );
             row
         })
         .collect();
@@ -201,10 +203,10 @@ mod tests {
             trial("millrace", "10 %", &[(1023, 1), (1217, 2)]),
             trial("millrace", "10 %", &[(1217, 1)]),
         ]);
-        let spreads = spreads(&source);
-        assert_eq!(spreads.len(), 2);
+        let histograms = histograms(&source);
+        assert_eq!(histograms.len(), 2);
         assert_eq!(
-            (spreads[0].load, &spreads[0].bars),
+            (histograms[0].load, &histograms[0].bars),
             (10, &BTreeMap::from([(1023, 1), (1217, 3)]))
         );
         let (plot, table) = draw(&source).unwrap();
@@ -219,13 +221,13 @@ mod tests {
 
     #[test]
     fn steps_meet_where_bars_do_and_fall_to_zero_between_others() {
-        let spread = Spread {
+        let histogram = LatencyHistogram {
             load: 10,
             system: "millrace".to_owned(),
             bars: BTreeMap::from([(64, 1), (1023, 500), (1217, 499), (9741, 1000)]),
         };
-        let corners = spread.corners();
-        // The single packet at the beginning is not drawn.
+        let corners = histogram.corners();
+        // The first bar, with one packet, is not drawn.
         assert_eq!(corners.len(), 2 * 3 + 2 + 2);
         assert_eq!((corners[0].1, corners.last().copied()), (0.0, Some((9.741, 0.0))));
         assert_eq!((corners[2].0, corners[5].0), (1.023, 1.217));

@@ -1,4 +1,4 @@
-//! `millrace profile`: the arguments, and what is printed.
+//! `millrace profile`: the arguments and the output.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -7,12 +7,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use millrace_api::client::Client;
-use millrace_process::{beside, interrupt, pause};
+use millrace_process::{interrupt, pause, program_path};
 use millrace_profile::simulated::{self, Scenario, Simulated};
 use millrace_profile::{Profile, ProfileError, Target, measure, text};
 use millrace_report::plot::flame::flame;
 
-use super::{CommandError, forward};
+use super::error::CommandError;
+use super::forward;
 use crate::case::{self, Case};
 use crate::cli::{case_named, peer};
 use crate::experiments::forward::SEED;
@@ -20,17 +21,16 @@ use crate::experiments::lan::{self, System};
 use crate::machine::Machine;
 use crate::peer::Peer;
 use crate::record::{Log, Record};
-use crate::run::{Effort, Run};
+use crate::run::{Run, RunLength};
 use crate::workload::{Sizes, Workload};
 
-/// See where a switch's time goes: by stage and function, with context switches and the processor's counters.
+/// Show the time of a switch by stage and function, with context switches and the processor's counters.
 ///
-/// With PID, a running switch is watched. With --case, each system is started with the entries and packets of
-/// that case of `bench forward`. Without either, each is started between two hosts that send one TCP stream
-/// (as `bench lan` does): the published comparison of architecture counters (E6). Needs root; perf for
-/// functions and stages (Debian: linux-perf). Counters that the machine does not have are said to be not
-/// available: --simulate has cache, TLB and branch misses for each packet of Millrace all the same, simulated
-/// by valgrind, without root.
+/// With PID, profile a running switch. With --case, start each system with the entries and packets of that case of
+/// `bench forward`. Without either, start each system between two hosts that send one TCP stream (as `bench lan`
+/// does): the published comparison of architecture counters (E6). Needs root; perf for functions and stages (Debian:
+/// linux-perf). Counters that the machine does not have are shown as not available: --simulate has cache, TLB and
+/// branch misses for each packet of Millrace, simulated by valgrind, without root.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:\n  \
     millrace profile $(pidof millraced)\n  \
@@ -39,29 +39,29 @@ use crate::workload::{Sizes, Workload};
     millrace profile --system millrace --system ovs-dpdk --seconds 10\n  \
     millrace profile --simulate --case one-rule --case exact-10k --case pipeline-8")]
 pub struct Command {
-    /// What to watch: a process by its number (a running millraced is asked for its packets over --api), or
-    /// one system by its name, as with --system
-    #[arg(value_name = "PID|SYSTEM", value_parser = whom)]
-    whom: Option<Whom>,
-    /// The case of `bench forward` in which systems are watched; may be given several times
+    /// The process to profile by its number (a running millraced reports its packets over --api), or one system by its
+    /// name, as with --system
+    #[arg(value_name = "PID|SYSTEM", value_parser = subject)]
+    subject: Option<Subject>,
+    /// The case of `bench forward` for which systems are profiled; may be given several times
     #[arg(long = "case", value_name = "NAME", value_parser = case_named)]
     cases: Vec<&'static Case>,
-    /// Only this system; may be given several times. linux-bridge and ovs need hosts that send; testpmd-io
-    /// and ovs-dpdk-tuned need a case
+    /// Only this system; may be given several times. linux-bridge and ovs need hosts that send; testpmd-io and
+    /// ovs-dpdk-tuned need a case
     #[arg(long = "system", value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(SYSTEMS))]
     systems: Vec<String>,
-    /// Simulate the processor: the fast path of millraced forwards each case's packets between memory devices
-    /// under valgrind; cases stand side by side. Without --case: one-rule, exact-10k, pipeline-8
+    /// Simulate the processor: the fast path of millraced forwards the packets of each case between memory devices
+    /// under valgrind; the output compares the cases. Without --case: one-rule, exact-10k, pipeline-8
     #[arg(long)]
     simulate: bool,
-    /// How many packets of a simulated run are counted
+    /// The number of packets that a simulated run counts
     #[arg(long, value_name = "PACKETS", default_value_t = 65_536, requires = "simulate",
         value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     packets: u64,
-    /// How long to count, and then again to sample
+    /// The duration of counting, and of sampling after that
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
-    /// Where results go: records, folded stacks and flame graphs, named profile-LOAD and flame-SYSTEM-LOAD
+    /// The folder for the results: records, folded stacks and flame graphs, named profile-LOAD and flame-SYSTEM-LOAD
     #[arg(long, value_name = "DIR", default_value = "out/bench")]
     out: PathBuf,
     /// The daemon of Millrace to start; without it, the one beside this program
@@ -69,23 +69,23 @@ pub struct Command {
     millraced: Option<PathBuf>,
 }
 
-/// What is watched.
+/// The subject of a profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Whom {
-    /// A process.
+enum Subject {
+    /// A running process, by its number.
     Pid(i32),
     /// A system that is started.
     System(&'static str),
 }
 
-fn whom(text: &str) -> Result<Whom, String> {
+fn subject(text: &str) -> Result<Subject, String> {
     if let Ok(pid) = text.parse::<i32>()
         && pid > 0
     {
-        return Ok(Whom::Pid(pid));
+        return Ok(Subject::Pid(pid));
     }
     let system = SYSTEMS.into_iter().find(|name| *name == text);
-    system.map(Whom::System).ok_or_else(|| {
+    system.map(Subject::System).ok_or_else(|| {
         format!(
             "expected the number of a process, or one of {}",
             SYSTEMS.join(", ")
@@ -93,14 +93,14 @@ fn whom(text: &str) -> Result<Whom, String> {
     })
 }
 
-/// A system, and its profile or why there is none.
+/// The name of a system with its profile, or with the reason for a missing one.
 type Outcome = (String, Result<Profile, String>);
 
-/// What is simulated unless cases are named: tables of one entry, of many, and many tables.
+/// The cases that are simulated by default: one entry, many entries, and many tables.
 const SIMULATED: [&str; 3] = ["one-rule", "exact-10k", "pipeline-8"];
 /// The nice level of systems in a case, as in `bench forward`.
 const NICE: i32 = -20;
-/// All systems of both kinds.
+/// The names of all systems.
 const SYSTEMS: [&str; 6] = [
     "testpmd-io",
     "millrace",
@@ -109,7 +109,7 @@ const SYSTEMS: [&str; 6] = [
     "ovs-dpdk",
     "ovs-dpdk-tuned",
 ];
-/// Those that are watched in a case unless others are named.
+/// The systems that are profiled in a case by default.
 const IN_A_CASE: [&str; 3] = ["testpmd-io", "millrace", "ovs-dpdk"];
 
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> CommandError + use<> {
@@ -118,16 +118,16 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> CommandError + use<> {
 }
 
 impl Command {
-    /// Does it, and prints the result; `api` is where a running millraced answers.
+    /// Runs the command and prints the result; `api` is the address of a running millraced.
     ///
     /// # Errors
-    /// [`CommandError`]. A system that cannot be started is reported, and the others follow.
+    /// [`CommandError`]. A system that cannot be started is reported, and the others continue.
     pub fn run(&self, api: &str, json: bool) -> Result<(), CommandError> {
-        interrupt::watch();
+        interrupt::install_handler();
         fs::create_dir_all(&self.out).map_err(failed(&self.out))?;
         let length = Duration::from_secs(self.seconds);
-        let pid = match self.whom {
-            Some(Whom::Pid(pid)) => Some(pid),
+        let pid = match self.subject {
+            Some(Subject::Pid(pid)) => Some(pid),
             _ => None,
         };
         if let Some(pid) = pid
@@ -159,7 +159,7 @@ impl Command {
         print(json, &profiles, text)
     }
 
-    /// Writes down what became of each system.
+    /// Records the outcome of each system, and adds its profile to `profiles`.
     fn keep(
         &self,
         load: &str,
@@ -191,7 +191,7 @@ impl Command {
         Ok(())
     }
 
-    /// Millrace in each case, on a processor that valgrind simulates.
+    /// Runs Millrace in each case on a processor that valgrind simulates.
     fn simulated(&self, json: bool) -> Result<(), CommandError> {
         if let Some(other) = SYSTEMS
             .into_iter()
@@ -221,20 +221,20 @@ impl Command {
         print(json, &runs, simulated::text)
     }
 
-    /// Returns the daemon of Millrace.
+    /// Returns the path of the daemon of Millrace.
     fn daemon(&self) -> PathBuf {
         self.millraced
             .clone()
-            .unwrap_or_else(|| beside("millraced", "MILLRACED"))
+            .unwrap_or_else(|| program_path("millraced", "MILLRACED"))
     }
 
-    /// Returns true if a system is named, in either way.
+    /// Returns true if a system is named by either argument.
     fn names(&self, system: &str) -> bool {
-        let is_named = matches!(self.whom, Some(Whom::System(name)) if name == system);
+        let is_named = matches!(self.subject, Some(Subject::System(name)) if name == system);
         is_named || self.systems.iter().any(|wanted| wanted == system)
     }
 
-    /// Returns true if any is.
+    /// Returns true if any system is named.
     fn names_some(&self) -> bool {
         SYSTEMS.into_iter().any(|system| self.names(system))
     }
@@ -243,7 +243,7 @@ impl Command {
         !self.names_some() || self.names(system)
     }
 
-    /// Each system in a case of `bench forward`.
+    /// Profiles each system in a case of `bench forward`.
     fn in_case(&self, case: &'static Case, length: Duration) -> Result<Vec<Outcome>, CommandError> {
         let peers: Vec<Box<dyn Peer>> = SYSTEMS
             .into_iter()
@@ -251,7 +251,7 @@ impl Command {
             .filter_map(peer)
             .collect();
         let mut tell = |text: &str| eprintln!("{text}");
-        let mut run = Run::new(Effort::QUICK, self.daemon(), NICE, &self.out, &mut tell)?;
+        let mut run = Run::new(RunLength::QUICK, self.daemon(), NICE, &self.out, &mut tell)?;
         let outcomes = forward::profiles(&mut run, case, &peers, length)?;
         Ok(outcomes
             .into_iter()
@@ -259,7 +259,7 @@ impl Command {
             .collect())
     }
 
-    /// Each system of its own between two hosts.
+    /// Profiles each system between two hosts.
     fn between_hosts(&self, length: Duration) -> Result<Vec<Outcome>, CommandError> {
         let mut outcomes = Vec::new();
         for system in System::ALL.into_iter().filter(|system| self.wants(system.name())) {
@@ -268,7 +268,7 @@ impl Command {
             match self.on_the_way(system, length) {
                 Ok(profile) => outcomes.push((name, Ok(profile))),
                 Err(CommandError::Lan(error)) => {
-                    // An interrupt reaches iperf3, too, which then fails.
+                    // An interrupt also ends iperf3, whose failure must not hide it.
                     pause(Duration::ZERO)?;
                     outcomes.push((name, Err(error.to_string())));
                 }
@@ -278,7 +278,7 @@ impl Command {
         Ok(outcomes)
     }
 
-    /// Folded stacks for other tools, and a flame graph of them.
+    /// Writes folded stacks, and a flame graph of them.
     fn write_stacks(&self, profile: &Profile, load: &str) -> Result<(), CommandError> {
         if profile.stacks.is_empty() {
             return Ok(());
@@ -286,7 +286,7 @@ impl Command {
         let name = format!("flame-{}-{load}", profile.system);
         let plot = flame(
             &name,
-            &format!("Where the time of {} goes ({})", profile.system, profile.load),
+            &format!("Time of {} ({})", profile.system, profile.load),
             profile
                 .stacks
                 .iter()
@@ -300,23 +300,23 @@ impl Command {
         Ok(())
     }
 
-    /// One system, while the hosts send.
+    /// Profiles a system while the hosts send.
     fn on_the_way(&self, system: System, length: Duration) -> Result<Profile, CommandError> {
-        let site = lan::Site::up(system, self.millraced.as_deref())?;
-        // Both windows, what perf takes to begin and to end, and a second for TCP to find its rate.
+        let test_bed = lan::TestBed::up(system, self.millraced.as_deref())?;
+        // The transfer covers both windows, the start and end of perf, and a second for TCP to reach its rate.
         let transfer = length * 2 + Duration::from_secs(4);
         std::thread::scope(|scope| {
-            let sending = scope.spawn(|| site.transfer(0, transfer));
+            let sending = scope.spawn(|| test_bed.transfer(0, transfer));
             pause(Duration::from_secs(2))?;
-            let packets = || site.packets().ok();
+            let packets = || test_bed.packets().ok();
             let target = Target {
                 system: system.name(),
                 load: "lan",
-                pid: site.forwarder(),
+                pid: test_bed.forwarder(),
                 packets: &packets,
             };
             let profile = measure(&target, length)?;
-            // The transfer's own result is of no interest, its failure is: then nothing was forwarded.
+            // Only a failure of the transfer matters: then nothing was forwarded.
             if let Ok(outcome) = sending.join() {
                 outcome?;
             }
@@ -325,7 +325,7 @@ impl Command {
     }
 }
 
-/// What was found, for programs or for people.
+/// Prints the results as JSON or as text.
 fn print<T: serde::Serialize>(json: bool, found: &[T], text: fn(&[T]) -> String) -> Result<(), CommandError> {
     let text = if json {
         format!("{:#}\n", serde_json::json!(found))
@@ -347,7 +347,7 @@ fn introduction(experiment: &str) -> Record {
     }
 }
 
-/// Returns a process that runs already.
+/// Profiles a process that runs already.
 fn attached(pid: i32, api: &str, length: Duration) -> Result<Profile, CommandError> {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).map_err(|_| ProfileError::NoProcess(pid))?;
     let name = name.trim();
@@ -391,7 +391,7 @@ fn simulate(case: &'static Case, millraced: &Path, packets: usize) -> Result<Sim
     Ok(simulated::simulate(&scenario, millraced, packets)?)
 }
 
-/// Packets that all ports of a switch have received.
+/// Returns the number of packets that all ports of a switch have received.
 fn received(client: &Client) -> Option<u64> {
     let mut sum = 0;
     for bridge in client.bridges().ok()? {
@@ -422,7 +422,7 @@ mod tests {
 
     #[test]
     fn the_argument_is_a_process_or_a_system() {
-        assert_eq!(command("4711").unwrap().whom, Some(Whom::Pid(4711)));
+        assert_eq!(command("4711").unwrap().subject, Some(Subject::Pid(4711)));
         let named = command("ovs-dpdk --case one-rule --case exact-10k").unwrap();
         assert!(named.wants("ovs-dpdk") && !named.wants("millrace"));
         assert_eq!(named.cases.len(), 2);

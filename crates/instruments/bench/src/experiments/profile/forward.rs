@@ -1,24 +1,23 @@
-//! Profiles of systems that forward as fast as they can: the cases of `bench forward`, where nothing of the
-//! kernel is in the way and stages show.
+//! Profiles of systems under the cases of `bench forward`, in which packets do not pass the kernel.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
 use millrace_profile::{Profile, ProfileError, Target, measure};
 
-use super::CommandError;
+use super::error::CommandError;
 use crate::case::Case;
-use crate::experiments::forward::{prepare, top_up};
+use crate::experiments::forward::prepare;
 use crate::peer::{Load, Peer, sample, settle};
-use crate::run::{Run, RunError, TurnError};
+use crate::run::{RoundError, Run, RunError, replenish_huge_pages};
 
-/// What became of a system: its profile, or why there is none.
+/// The name of a system with its profile, or with the reason for a missing one.
 pub(super) type Outcome = (&'static str, Result<Profile, String>);
 
-/// Starts each system with the case's entries and packets, and watches it.
+/// Starts each system with the entries and packets of a case, and profiles it.
 ///
 /// # Errors
-/// [`CommandError`]; a system that does not start is an outcome.
+/// [`CommandError`]; a system that does not start has an outcome with the reason.
 pub(super) fn profiles(
     run: &mut Run<'_>,
     case: &'static Case,
@@ -27,16 +26,16 @@ pub(super) fn profiles(
 ) -> Result<Vec<Outcome>, CommandError> {
     let (load, _) = prepare(run, case)?;
     let most = peers.iter().map(|peer| peer.memory_mib(&load)).max();
-    // Kept until the end: they go back when this is dropped.
+    // The value holds the huge pages until the end of the function.
     let huge_pages = run.huge_pages(most.unwrap_or(0));
     let mib = huge_pages.as_ref().map_or(0, |(mib, _)| *mib);
     let mut outcomes = Vec::new();
     for peer in peers {
-        run.tell(&format!("{} in {}", peer.name(), case.name));
+        run.progress(&format!("{} in {}", peer.name(), case.name));
         let outcome = match one(run, case, peer.as_ref(), &load, mib, length) {
             Ok(profile) => Ok(profile?),
-            Err(TurnError::Peer(error)) => Err(error.to_string()),
-            Err(TurnError::Run(error)) => return Err(error.into()),
+            Err(RoundError::Peer(error)) => Err(error.to_string()),
+            Err(RoundError::Run(error)) => return Err(error.into()),
         };
         outcomes.push((peer.name(), outcome));
     }
@@ -50,15 +49,15 @@ fn one(
     load: &Load,
     huge_pages_mib: u64,
     length: Duration,
-) -> Result<Result<Profile, ProfileError>, TurnError> {
+) -> Result<Result<Profile, ProfileError>, RoundError> {
     let name = format!("{}/{}.profile", case.name, peer.name());
-    let site = run.site(&name, case.workers, huge_pages_mib);
-    fs::create_dir_all(&site.dir).map_err(RunError::file(&site.dir))?;
-    let _pages = top_up(&site)?;
-    let mut running = peer.start(&site, load)?;
+    let resources = run.resources(&name, case.workers, huge_pages_mib);
+    fs::create_dir_all(&resources.dir).map_err(RunError::file(&resources.dir))?;
+    let _pages = replenish_huge_pages(&resources)?;
+    let mut running = peer.start(&resources, load)?;
     settle(running.as_mut(), peer.warm_up(load))?;
-    // Asking takes a while that the system should spend forwarding: its rate is measured before, and taken
-    // to last.
+    // Reading the counters of a system takes time in which it should forward: its rate is measured before, and taken
+    // as constant.
     let rate = sample(running.as_mut(), Duration::from_secs(1), case.workers)?.total();
     let start = Instant::now();
     let packets = || Some((rate * start.elapsed().as_secs_f64()) as u64);

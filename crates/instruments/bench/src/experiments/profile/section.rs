@@ -1,6 +1,6 @@
-//! Where each switch's time went (E6).
+//! The section of `millrace profile` (E6): the time of each switch by stage and function, context switches and
+//! counters.
 
-use crate::page::sections::id;
 use crate::page::source::Source;
 use crate::record::Record;
 use millrace_profile::Profile;
@@ -20,8 +20,8 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
         .collect();
     let load = profiles.first()?.load.as_str();
     let mut html = paragraph(
-        "Samples of what runs, 499 a second, put into stages by the names of functions; context switches and \
-         page faults as the kernel counts them, for the switch's process and for the whole machine.",
+        "Samples of the process, 499 per second, by stage according to the names of functions; context switches and \
+         page faults by the counters of the kernel, for the process of the switch and for the whole machine.",
     );
     let mut plots = Vec::new();
     html.push_str(&counts(&profiles));
@@ -31,12 +31,12 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
             label: profile.system.clone(),
             paint: Paint::of_system(&profile.system),
             values: own_switches(profile).into_iter().collect(),
-            note: "no process of its own, or packets not counted".to_owned(),
+            note: "no process of its own, or the number of packets is not known".to_owned(),
         })
         .collect();
     let title = "Context switches of the switch for each million packets";
     let plot = boxes(
-        &id(source, "switches"),
+        &source.anchor("switches"),
         title,
         "context switches per million packets",
         &switches,
@@ -56,7 +56,7 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
                     .collect(),
             })
             .collect();
-        let plot = stages(&id(source, "stages"), "Where the time goes, by stage", &rows);
+        let plot = stages(&source.anchor("stages"), "Time by stage", &rows);
         html.push_str(&figure(
             &plot,
             "Shares of the samples of each switch's process.",
@@ -67,7 +67,7 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
     for (index, profile) in sampled.iter().enumerate() {
         let heading = format!("{} ({})", profile.system, profile.load);
         let flame = flame(
-            &id(source, &format!("flame-{}-{index}", profile.system)),
+            &source.anchor(&format!("flame-{}-{index}", profile.system)),
             &format!("Flame graph of {heading}"),
             profile
                 .stacks
@@ -76,7 +76,7 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
         );
         let graph = figure(
             &flame,
-            "Callers below, callees above; as wide as their share. Rest the pointer on a frame for its name.",
+            "Callers are below, callees above, and the width of a frame is its share. Hover over a frame for its name.",
             "",
         );
         let inner = graph + &functions(profile) + &commands(&profile.commands);
@@ -88,15 +88,15 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
     }
     html.push_str(&notes(&profiles));
     Some(Section {
-        id: id(source, "profile"),
-        title: format!("Where the time goes (E6): {load}"),
+        id: source.anchor("profile"),
+        title: format!("Time by stage and function (E6): {load}"),
         lead: None,
         html,
         plots,
     })
 }
 
-/// Context switches of the process for each million packets; a switch in the kernel has none.
+/// Returns the context switches of the process per million packets; `None` for a switch in the kernel.
 fn own_switches(profile: &Profile) -> Option<f64> {
     let own = profile.counts.voluntary + profile.counts.involuntary;
     profile
@@ -184,7 +184,7 @@ fn functions(profile: &Profile) -> String {
         .collect();
     table(
         &format!(
-            "Functions of {}, without what they call, of {} samples",
+            "Functions of {}, without their callees, of {} samples",
             profile.system,
             number(profile.samples as f64)
         ),

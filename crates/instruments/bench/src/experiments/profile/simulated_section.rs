@@ -1,6 +1,5 @@
-//! What a simulator counted where the processor's counters cannot be read: cases side by side.
+//! The section of `millrace profile --simulate` (E6): simulated events of each case, side by side.
 
-use crate::page::sections::id;
 use crate::page::source::Source;
 use crate::record::Record;
 use millrace_profile::simulated::{LINES, Simulated};
@@ -20,8 +19,8 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
     let first = runs.first()?;
     let mut html = paragraph(
         "Simulated, not measured: the fast path of millrace forwarded each case's packets single-threaded between \
-         memory devices, on a processor that valgrind simulates. Figures show what grows with the tables; they are no \
-         counters of this machine.",
+         memory devices, on a processor that valgrind simulates. The figures show the effect of table size; they are not counters \
+         of this machine.",
     );
     let model: String = first
         .model
@@ -46,7 +45,7 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
         })
         .collect();
     let title = "Simulated: instructions by stage";
-    let plot = stages(&id(source, "simulated-stages"), title, &rows);
+    let plot = stages(&source.anchor("simulated-stages"), title, &rows);
     html.push_str(&figure(
         &plot,
         "Simulated: shares of the instructions of each case.",
@@ -57,7 +56,7 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
         html.push_str(&details(&format!("Simulated: functions in {}", run.case), &inner));
     }
     Some(Section {
-        id: id(source, "simulated"),
+        id: source.anchor("simulated"),
         title: "Caches, TLBs and branches, simulated (E6)".to_owned(),
         lead: None,
         html,
@@ -65,7 +64,7 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
     })
 }
 
-/// Returns a row for each kind of event, a column for each case.
+/// Returns a table with a row for each event and a column for each case.
 fn events(runs: &[&Simulated]) -> String {
     let cases: Vec<String> = runs.iter().map(|run| format!("#{}", run.case)).collect();
     let headings: Vec<&str> = std::iter::once("for each packet")
@@ -124,7 +123,7 @@ fn functions(run: &Simulated) -> String {
         })
         .collect();
     let caption = format!(
-        "Simulated events for each packet in {} ({}), without what functions call",
+        "Simulated events for each packet in {} ({}), without callees",
         run.case,
         run.tables.join("; ")
     );

@@ -1,36 +1,36 @@
-//! Rates from 1 Mbit/s to 5 Gbit/s, three sizes of frames, one worker and two, a meter and a shaper.
+//! The accuracy of a meter and a shaper: rates from 1 Mbit/s to 5 Gbit/s, three frame sizes, one and two workers.
 
 use std::fs;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Held, Mechanism};
-use crate::experiments::forward::top_up;
-use crate::figure::{self, QOS};
+use super::quantities::QOS;
+use super::record::{Mechanism, RateResult};
+use crate::figure;
 use crate::hugepages::HugePages;
 use crate::peer::millrace::{BRIDGE, Forwarder, Millrace};
 use crate::peer::{Load, Peer, PeerError, ofctl};
 use crate::record::Record;
-use crate::run::{Run, RunError, TurnError};
+use crate::run::{RoundError, Run, RunError, replenish_huge_pages};
 use crate::workload::{Shape, Sink, Sizes, Workload};
-use millrace_process::{ThreadTimes, pause, tool};
+use millrace_process::{ThreadTimes, pause, run_tool};
 
-/// The seed of workloads: every run offers the same.
+/// The seed of the workload, the same in every run.
 const SEED: u64 = 0x6d69_6c6c_7261_6365;
-/// Sizes of frames, with check sequence, bytes.
+/// Frame sizes with check sequence in bytes.
 const SIZES: [u16; 3] = [64, 512, 1500];
-/// Rates, bits a second.
+/// Rates in bits per second.
 const RATES: [u64; 5] = [1_000_000, 10_000_000, 100_000_000, 1_000_000_000, 5_000_000_000];
-/// What a rate is measured over, of the run's windows: five seconds in a full run.
+/// The duration of a measurement, in windows of the run: five seconds in a full run.
 const WINDOWS: f64 = 5.0 / 1.5;
-/// How long a new rate is let to use up its burst: that of a meter is 20 ms.
+/// The time for a new rate to use up its burst, which is 20 ms for a meter.
 const SETTLE: Duration = Duration::from_millis(250);
 
-/// Huge pages, given back after the daemon is gone.
+/// Huge pages, released after the daemon has ended.
 type Pages = (Option<HugePages>, Option<HugePages>);
 
-/// What passed or was offered, bytes, and when that was read, by the daemon's clock.
+/// Bytes that passed and that were offered, and the time of the reading in seconds by the clock of the daemon.
 #[derive(Debug, Clone, Copy)]
 struct Reading {
     passed: u64,
@@ -38,7 +38,7 @@ struct Reading {
     seconds: f64,
 }
 
-pub(super) fn run(run: &mut Run<'_>) -> Result<(), TurnError> {
+pub(super) fn run(run: &mut Run<'_>) -> Result<(), RoundError> {
     let mut worst = [0.0_f64; 2];
     for workers in [1, 2] {
         for size in SIZES {
@@ -46,14 +46,14 @@ pub(super) fn run(run: &mut Run<'_>) -> Result<(), TurnError> {
             for (mechanism, worst) in Mechanism::ALL.into_iter().zip(&mut worst) {
                 let rates = RATES
                     .iter()
-                    .filter(|rate| !run.effort.quick || **rate != 10_000_000);
+                    .filter(|rate| !run.length.quick || **rate != 10_000_000);
                 for rate in rates.copied().collect::<Vec<u64>>() {
-                    let held = hold(run, &forwarder, mechanism, workers, size, rate)?;
-                    *worst = held
+                    let result = measure_rate(run, &forwarder, mechanism, workers, size, rate)?;
+                    *worst = result
                         .error()
                         .map_or(*worst, |error| worst.max(error.abs() * 100.0));
-                    tell(run, &held);
-                    run.add(Record::Held(Box::new(held)))?;
+                    print(run, &result);
+                    run.add(Record::RateResult(Box::new(result)))?;
                 }
                 release(&forwarder, mechanism)?;
             }
@@ -61,31 +61,31 @@ pub(super) fn run(run: &mut Run<'_>) -> Result<(), TurnError> {
     }
     for (mechanism, worst) in Mechanism::ALL.into_iter().zip(worst) {
         if let Some(quantity) = figure::find(QOS, &format!("{}-error", mechanism.name())) {
-            run.figure(Millrace::Usual.name(), 0, quantity, worst)?;
+            run.figure(Millrace::Default.name(), 0, quantity, worst)?;
         }
     }
     Ok(())
 }
 
-fn tell(run: &mut Run<'_>, held: &Held) {
-    let error = held.error().map_or_else(
-        || format!("only {:.1} Mbit/s came", held.offered_bps / 1e6),
+fn print(run: &mut Run<'_>, result: &RateResult) {
+    let error = result.error().map_or_else(
+        || format!("only {:.1} Mbit/s were offered", result.offered_bps / 1e6),
         |error| format!("{:+.2} %", error * 100.0),
     );
-    run.tell(&format!(
+    run.progress(&format!(
         "  {:<7} {} worker(s) {:>5} bytes {:>6} Mbit/s: {:>10.3} Mbit/s, {error}",
-        held.mechanism.name(),
-        held.workers,
-        held.frame_size,
-        held.asked_bps / 1e6,
-        held.measured_bps / 1e6,
+        result.mechanism.name(),
+        result.workers,
+        result.frame_size,
+        result.asked_bps / 1e6,
+        result.measured_bps / 1e6,
     ));
 }
 
-/// A daemon with as many workers and ingress ports, everything of which goes to the first sink.
-fn start(run: &mut Run<'_>, workers: usize, size: u16) -> Result<(Forwarder, Pages), TurnError> {
+/// Starts a daemon with as many workers and ingress ports; all packets leave by the first sink.
+fn start(run: &mut Run<'_>, workers: usize, size: u16) -> Result<(Forwarder, Pages), RoundError> {
     let name = format!("{QOS}/{workers}.{size}");
-    let dir = run.site(&name, workers, 0).dir;
+    let dir = run.resources(&name, workers, 0).dir;
     fs::create_dir_all(&dir).map_err(RunError::file(&dir))?;
     let flows = dir.join("flows");
     fs::write(&flows, "actions=output:2\n").map_err(RunError::file(&flows))?;
@@ -105,16 +105,16 @@ fn start(run: &mut Run<'_>, workers: usize, size: u16) -> Result<(Forwarder, Pag
             .map_err(RunError::file(&packets))?;
         load.ingress.push(packets);
     }
-    let pages = run.huge_pages(Millrace::Usual.memory_mib(&load));
+    let pages = run.huge_pages(Millrace::Default.memory_mib(&load));
     let mib = pages.as_ref().map_or(0, |(mib, _)| *mib);
-    let site = run.site(&name, workers, mib);
-    let more = top_up(&site)?;
-    let forwarder = Millrace::Usual.launch(&site, &load)?;
-    // A queue without limits, which counts.
+    let resources = run.resources(&name, workers, mib);
+    let more = replenish_huge_pages(&resources)?;
+    let forwarder = Millrace::Default.launch(&resources, &load)?;
+    // The queue has no limits; it only counts.
     forwarder.set_port(Sink::First.port(), "queue", &json!([{"id": 0}]))?;
     run.add(Record::Start {
         case: QOS.to_owned(),
-        system: Millrace::Usual.name().to_owned(),
+        system: Millrace::Default.name().to_owned(),
         round: 0,
         commands: forwarder.commands.clone(),
         install_s: None,
@@ -125,25 +125,25 @@ fn start(run: &mut Run<'_>, workers: usize, size: u16) -> Result<(Forwarder, Pag
     Ok((forwarder, (pages.map(|(_, pages)| pages), more)))
 }
 
-/// Asks for a rate, and measures.
-fn hold(
+/// Configures a rate and measures it.
+fn measure_rate(
     run: &Run<'_>,
     forwarder: &Forwarder,
     mechanism: Mechanism,
     workers: usize,
     frame_size: u16,
     rate: u64,
-) -> Result<Held, PeerError> {
+) -> Result<RateResult, PeerError> {
     ask(forwarder, mechanism, rate)?;
     pause(SETTLE)?;
     let threads = ThreadTimes::of(forwarder.daemon.pid());
     let before = read(forwarder, mechanism)?;
-    pause(run.effort.window.mul_f64(WINDOWS))?;
+    pause(run.length.window.mul_f64(WINDOWS))?;
     let after = read(forwarder, mechanism)?;
     let core_share = ThreadTimes::of(forwarder.daemon.pid()).core_share_since(&threads, workers);
     let seconds = (after.seconds - before.seconds).max(1e-9);
     let bps = |before: u64, after: u64| after.saturating_sub(before) as f64 * 8.0 / seconds;
-    Ok(Held {
+    Ok(RateResult {
         mechanism,
         workers,
         frame_size,
@@ -156,7 +156,7 @@ fn hold(
 }
 
 fn ofctl(forwarder: &Forwarder, verb: &str, text: &str) -> Result<(), PeerError> {
-    tool(ofctl::command(verb, &forwarder.target).arg(text))?;
+    run_tool(ofctl::command(verb, &forwarder.target).arg(text))?;
     Ok(())
 }
 
@@ -164,7 +164,7 @@ fn ask(forwarder: &Forwarder, mechanism: Mechanism, rate: u64) -> Result<(), Pee
     match mechanism {
         Mechanism::Meter => {
             let meter = format!("meter=1,kbps,band=type=drop,rate={}", rate / 1_000);
-            // The one before, if there is one, goes with the entries that use it.
+            // The meter of the previous rate is deleted together with the entries that use it.
             ofctl(forwarder, "del-meters", "meter=1")?;
             ofctl(forwarder, "add-meter", &meter)?;
             ofctl(forwarder, "add-flow", "actions=meter:1,output:2")
@@ -176,7 +176,7 @@ fn ask(forwarder: &Forwarder, mechanism: Mechanism, rate: u64) -> Result<(), Pee
     }
 }
 
-/// Back to where packets pass freely.
+/// Removes the limit of the rate.
 fn release(forwarder: &Forwarder, mechanism: Mechanism) -> Result<(), PeerError> {
     ofctl(forwarder, "add-flow", "actions=output:2")?;
     match mechanism {
@@ -188,15 +188,16 @@ fn release(forwarder: &Forwarder, mechanism: Mechanism) -> Result<(), PeerError>
 fn read(forwarder: &Forwarder, mechanism: Mechanism) -> Result<Reading, PeerError> {
     let unreadable = |text: String| PeerError::Unreadable {
         system: "millrace",
-        what: "what was counted",
+        what: "the counters do not have",
         text,
     };
     match mechanism {
         Mechanism::Meter => {
             let meters = forwarder.client.meters(BRIDGE)?;
             let meter = meters.first().ok_or_else(|| unreadable("no meter".to_owned()))?;
-            // Not what came less what was dropped: the two are read one after the other, and differ by more in between
-            // than a low rate lets through in a second.
+            // The passed bytes are read from the queue. The difference of the two counters of the meter would be
+            // wrong: they are read one after the other, and a low rate passes less in a second than arrives in
+            // between.
             let queues = forwarder.client.queues(BRIDGE)?;
             let queue = queues.first().ok_or_else(|| unreadable("no queue".to_owned()))?;
             Ok(Reading {
@@ -208,7 +209,8 @@ fn read(forwarder: &Forwarder, mechanism: Mechanism) -> Result<Reading, PeerErro
         Mechanism::Shaper => {
             let queues = forwarder.client.queues(BRIDGE)?;
             let queue = queues.first().ok_or_else(|| unreadable("no queue".to_owned()))?;
-            // With several workers the queue is not where all is dropped: what others have too much of never gets there.
+            // The offered bytes are read from the ingress ports, as with several workers packets are also dropped
+            // before the queue.
             let ports = forwarder.client.ports(BRIDGE)?;
             let ingress = ports
                 .iter()

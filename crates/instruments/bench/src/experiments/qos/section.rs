@@ -1,31 +1,32 @@
-//! Which rates were asked for and measured, of meters and shapers, and how long urgent packets waited.
+//! The section of the experiment `qos`: configured and measured rates of meters and shapers, and the latency of
+//! packets with strict priority.
 
-use crate::experiments::qos::{Held, Mechanism};
-use crate::figure::{self, QOS, QUANTITIES, Quantity};
-use crate::page::sections::id;
+use super::quantities::{QOS, QUANTITIES};
+use super::record::{Mechanism, RateResult};
+use crate::figure::{self, Quantity};
 use crate::page::source::Source;
 use crate::record::Record;
 use millrace_report::Section;
 use millrace_report::html::{Cell, paragraph, table};
 use millrace_report::stats::Summary;
 
-/// Returns true if a quantity of a case is shown here.
+/// Returns true if this section shows the quantities of a case.
 pub(crate) fn shows(case: &str) -> bool {
     case == QOS
 }
 
 pub(crate) fn section(source: &Source) -> Option<Section> {
-    let held: Vec<&Held> = source
+    let held: Vec<&RateResult> = source
         .records
         .iter()
         .filter_map(|record| match record {
-            Record::Held(held) => Some(&**held),
+            Record::RateResult(held) => Some(&**held),
             _ => None,
         })
         .collect();
     let mut html = String::new();
     for mechanism in Mechanism::ALL {
-        let held: Vec<&Held> = held
+        let held: Vec<&RateResult> = held
             .iter()
             .copied()
             .filter(|held| held.mechanism == mechanism)
@@ -36,8 +37,8 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
     }
     if !held.is_empty() {
         html.push_str(&paragraph(
-            "Packets were offered flat out. Rates count frames from the Ethernet header on, without check sequence. \
-             Where less came than was asked for, nothing can be said.",
+            "Packets were offered at full rate. Rates count frames from the Ethernet header on, without check sequence. \
+             A row without an error was offered less than the configured rate.",
         ));
     }
     let waits = waits(source);
@@ -71,21 +72,21 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
             )
         });
     (!html.is_empty()).then(|| Section {
-        id: id(source, "qos"),
-        title: "Rates that are held".to_owned(),
+        id: source.anchor("qos"),
+        title: "Accuracy of rates".to_owned(),
         lead,
         html,
         plots: Vec::new(),
     })
 }
 
-/// How far a mechanism may be from its rates.
+/// Returns the bound of the deviation from a rate.
 fn bound(mechanism: Mechanism) -> Option<&'static Quantity> {
     figure::find(QOS, &format!("{}-error", mechanism.name()))
 }
 
-fn rates(mechanism: Mechanism, held: &[&Held]) -> String {
-    let row = |held: &&Held| {
+fn rates(mechanism: Mechanism, held: &[&RateResult]) -> String {
+    let row = |held: &&RateResult| {
         let met = || bound(mechanism)?.met(held.error()?.abs() * 100.0);
         vec![
             Cell::Verdict(met()),
@@ -99,14 +100,14 @@ fn rates(mechanism: Mechanism, held: &[&Held]) -> String {
     };
     let mut sorted = held.to_vec();
     sorted.sort_by(|one, other| {
-        let key = |held: &Held| (held.asked_bps as u64, held.frame_size, held.workers);
+        let key = |held: &RateResult| (held.asked_bps as u64, held.frame_size, held.workers);
         key(one).cmp(&key(other))
     });
     table(
         &format!("Rates of a {}", mechanism.name()),
         &[
             "verdict",
-            "asked",
+            "configured",
             "#frame, bytes",
             "#workers",
             "#measured, Mbit/s",
@@ -117,7 +118,7 @@ fn rates(mechanism: Mechanism, held: &[&Held]) -> String {
     )
 }
 
-/// A row for each quantity of waiting that was measured.
+/// Returns a row for each quantity of latency that was measured.
 fn waits(source: &Source) -> Vec<Vec<Cell>> {
     let waits = QUANTITIES
         .iter()
@@ -155,7 +156,7 @@ mod tests {
     use super::*;
 
     fn held(mechanism: Mechanism, asked_bps: f64, measured_bps: f64) -> Record {
-        Record::Held(Box::new(Held {
+        Record::RateResult(Box::new(RateResult {
             mechanism,
             workers: 2,
             frame_size: 512,
@@ -192,15 +193,15 @@ mod tests {
             section.lead.as_deref(),
             Some("Meters were within 0.50 % of their rates, shapers within 0.00 %.")
         );
-        let place = |text: &str| {
+        let position = |text: &str| {
             section
                 .html
                 .find(text)
                 .unwrap_or_else(|| panic!("{text}: {}", section.html))
         };
-        assert!(place("1 Mbit/s") < place("1000 Mbit/s"));
-        assert!(place("Rates of a meter") < place("Rates of a shaper"));
-        place("77");
+        assert!(position("1 Mbit/s") < position("1000 Mbit/s"));
+        assert!(position("Rates of a meter") < position("Rates of a shaper"));
+        position("77");
     }
 
     #[test]

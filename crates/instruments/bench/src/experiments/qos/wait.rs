@@ -1,41 +1,41 @@
-//! How long urgent packets wait while others overflow the port: alone, in a queue of strict priority, and in the same
-//! queue as all others.
+//! The latency of urgent packets while others overload the port: without other packets, in a queue with strict
+//! priority, and in the same queue as all others.
 
 use std::fs;
 
 use serde_json::json;
 
-use crate::experiments::forward::top_up;
-use crate::figure::{self, QOS};
-use crate::generate::{Generator, Latency, Share, socket};
+use super::quantities::QOS;
+use crate::figure;
+use crate::generate::{Generator, Latency, Scheduling, socket};
 use crate::peer::millrace::{Forwarder, Millrace};
 use crate::peer::{Load, Peer, PeerError, ofctl, replay};
 use crate::record::Record;
-use crate::run::{Run, RunError, TurnError};
+use crate::run::{RoundError, Run, RunError, replenish_huge_pages};
 use crate::workload::{Shape, Sink, Sizes, Workload};
-use millrace_process::{ThreadTimes, confine, pause, tool};
+use millrace_process::{ThreadTimes, pause, pin_process, run_tool};
 
-/// The seed of workloads: every run offers the same.
+/// The seed of the workload, the same in every run.
 const SEED: u64 = 0x6d69_6c6c_7261_6365;
-/// What a generator takes of huge pages, MiB: its pool and EAL.
+/// The huge pages of a generator in MiB: its pool and EAL.
 const GENERATOR_MIB: u64 = 160;
 /// The rate of the port.
 const RATE: &str = "1Gbps";
-/// Urgent packets a second, of 64 bytes.
+/// Urgent packets per second, of 64 bytes.
 const URGENT_PPS: f64 = 10_000.0;
-/// The others, bytes. They come flat out.
+/// The size of the other packets in bytes. They are offered at full rate.
 const BULK_SIZE: u16 = 1500;
-/// The number of the port that they come from.
+/// The number of the port that receives the other packets.
 const BULK_PORT: u32 = 5;
-/// How long each is measured, in windows of the run.
+/// The duration of a phase, in windows of the run.
 const WINDOWS: u32 = 3;
 
-/// What goes on while the urgent packets come, and in which queue they wait.
+/// The phases: name, whether the port is overloaded, and the queue of the urgent packets.
 const PHASES: [(&str, bool, u32); 3] = [("alone", false, 7), ("priority", true, 7), ("same", true, 0)];
 
-pub(super) fn run(run: &mut Run<'_>) -> Result<(), TurnError> {
+pub(super) fn run(run: &mut Run<'_>) -> Result<(), RoundError> {
     let name = format!("{QOS}/wait");
-    let dir = run.site(&name, 1, 0).dir;
+    let dir = run.resources(&name, 1, 0).dir;
     fs::create_dir_all(&dir).map_err(RunError::file(&dir))?;
     let file = |name: &str, size: u16| -> Result<_, RunError> {
         let path = dir.join(name);
@@ -55,17 +55,17 @@ pub(super) fn run(run: &mut Run<'_>) -> Result<(), TurnError> {
         first_sink: None,
         memif: Some(socket(&dir)),
     };
-    let pages = run.huge_pages(Millrace::Usual.memory_mib(&load) + GENERATOR_MIB);
+    let pages = run.huge_pages(Millrace::Default.memory_mib(&load) + GENERATOR_MIB);
     let mib = pages.as_ref().map_or(0, |(mib, _)| *mib);
-    let site = run.site(&name, 1, mib);
-    let _more = top_up(&site)?;
-    let forwarder = Millrace::Usual.launch(&site, &load)?;
-    confine(forwarder.daemon.pid(), site.control_core);
+    let resources = run.resources(&name, 1, mib);
+    let _more = replenish_huge_pages(&resources)?;
+    let forwarder = Millrace::Default.launch(&resources, &load)?;
+    pin_process(forwarder.daemon.pid(), resources.control_core);
     let sink = Sink::First.port();
     forwarder.set_port(sink, "rate", &json!(RATE))?;
     forwarder.set_port(sink, "queue", &json!([{"id": 7, "priority": 7}]))?;
-    let mut generator = Generator::start(&site, &load, &Millrace::Usual, Share::Usual)?;
-    let length = run.effort.window * WINDOWS;
+    let mut generator = Generator::start(&resources, &load, &Millrace::Default, Scheduling::Normal)?;
+    let length = run.length.window * WINDOWS;
     for (phase, is_overloaded, queue) in PHASES {
         urgent_through(&forwarder, queue)?;
         if is_overloaded && phase != "same" {
@@ -83,14 +83,14 @@ pub(super) fn run(run: &mut Run<'_>) -> Result<(), TurnError> {
         let end = generator.end(length)?;
         for (name, us) in percentiles(&end.latency_attended) {
             let quantity = figure::find(QOS, &format!("{phase}-{name}"));
-            // Of packets in a full queue none may have come back.
+            // If the queue is full, it is possible that no packet returned.
             if let Some(quantity) = quantity.filter(|_| end.latency_attended.count > 0) {
-                run.figure(Millrace::Usual.name(), 0, quantity, us)?;
+                run.figure(Millrace::Default.name(), 0, quantity, us)?;
             }
         }
         run.add(Record::Trial {
             case: QOS.to_owned(),
-            system: Millrace::Usual.name().to_owned(),
+            system: Millrace::Default.name().to_owned(),
             round: 0,
             purpose: phase.to_owned(),
             core_share,
@@ -100,14 +100,14 @@ pub(super) fn run(run: &mut Run<'_>) -> Result<(), TurnError> {
     Ok(())
 }
 
-/// Has the generator's packets wait in a queue.
+/// Assigns the packets of the generator to a queue.
 fn urgent_through(forwarder: &Forwarder, queue: u32) -> Result<(), PeerError> {
     let flow = format!("priority=40000,in_port=1,actions=set_queue:{queue},output:2");
-    tool(ofctl::command("add-flow", &forwarder.target).arg(flow))?;
+    run_tool(ofctl::command("add-flow", &forwarder.target).arg(flow))?;
     Ok(())
 }
 
-/// Returns the figures of a table, microseconds.
+/// Returns the percentiles of a table in microseconds, with their names.
 fn percentiles(latency: &Latency) -> [(&'static str, f64); 3] {
     [
         ("p50", latency.p50_ns),

@@ -1,23 +1,26 @@
-//! The experiment `rate`: the highest rate at which a switch loses nothing, by frame size (RFC 2544, sections 9
-//! and 26.1), one rule and one flow, from a generator over memif.
+//! The experiment `rate`: the highest rate without loss by frame size (RFC 2544, sections 9 and 26.1), for one rule
+//! and one flow, from a generator over memif.
 //!
-//! Packets are received from where they are sent, so this is one way through the switch as in RFC 2544. Every
-//! system copies each packet out of and into a memif: rates are those of an interface to a process, not of
-//! the bare switch, which `forward` measures.
+//! The generator sends and receives, so that each packet passes the switch once, in one direction, as in RFC 2544.
+//! Every system copies each packet out of a memif and into another one: the rates are those of an interface to a
+//! process, not of the bare switch, which `forward` measures.
 
+pub(crate) mod quantities;
 pub(crate) mod section;
+
 use std::time::Duration;
 
-use crate::figure::{self, RATE};
-use crate::generate::Share;
+use crate::figure;
+use crate::generate::Scheduling;
 use crate::generate::search::{Found, Search, Trial};
-use crate::generate::test_bed::{Offer, TestBed};
+use crate::generate::test_bed::{OfferedLoad, TestBed};
 use crate::peer::Peer;
 use crate::record::Record;
-use crate::run::{Run, RunError, TurnError};
+use crate::run::{RoundError, Run, RunError};
 use crate::workload::{Shape, Sizes};
+use quantities::RATE;
 
-/// The sizes of RFC 2544, section 9.1, with their names, bytes.
+/// The frame sizes of RFC 2544, section 9.1, in bytes, with their names.
 const SIZES: [(&str, u16); 7] = [
     ("64", 64),
     ("128", 128),
@@ -27,22 +30,22 @@ const SIZES: [(&str, u16); 7] = [
     ("1280", 1280),
     ("1518", 1518),
 ];
-/// The name of the mix.
+/// The name of the mix of sizes.
 const IMIX: &str = "imix";
-/// How much more than what comes back flat out is tried first.
+/// The first rate that is tried, relative to the rate that returns at full load.
 const HEADROOM: f64 = 1.05;
-/// How long packets come flat out to see about where the limit is.
+/// The duration of the estimate at full load.
 const GLANCE: Duration = Duration::from_millis(500);
 
-/// How long it all takes, for people who wait.
+/// The expected duration of the experiment.
 pub const ESTIMATE: Duration = Duration::from_secs(420);
 
-/// Measures these systems. One that fails is recorded as such, and the others go on.
+/// Measures these systems. The failure of a system is recorded, and the others continue.
 ///
 /// # Errors
 /// [`RunError`].
 pub fn run(run: &mut Run<'_>, peers: &[Box<dyn Peer>], search: Search) -> Result<(), RunError> {
-    run.tell(&format!(
+    run.progress(&format!(
         "{RATE}: the highest rate at which at most {} of all packets are lost",
         search.tolerance
     ));
@@ -51,14 +54,14 @@ pub fn run(run: &mut Run<'_>, peers: &[Box<dyn Peer>], search: Search) -> Result
         .map(|(name, size)| (*name, Sizes::Fixed(*size)))
         .collect();
     sizes.push((IMIX, Sizes::imix()));
-    if run.effort.quick {
+    if run.length.quick {
         sizes.retain(|(name, _)| ["64", "1518", IMIX].contains(name));
     }
     for peer in peers {
         match system(run, peer.as_ref(), &sizes, search) {
             Ok(()) => {}
-            Err(TurnError::Peer(error)) => run.failed(RATE, peer.name(), &error)?,
-            Err(TurnError::Run(error)) => return Err(error),
+            Err(RoundError::Peer(error)) => run.failed(RATE, peer.name(), &error)?,
+            Err(RoundError::Run(error)) => return Err(error),
         }
     }
     Ok(())
@@ -69,9 +72,9 @@ fn system(
     peer: &dyn Peer,
     sizes: &[(&str, Sizes)],
     search: Search,
-) -> Result<(), TurnError> {
-    let mut offer = Offer::new(run, RATE, Shape::OneRule, &Sizes::SMALLEST)?;
-    let mut test_bed = TestBed::start(run, RATE, peer, &offer, Share::Usual)?;
+) -> Result<(), RoundError> {
+    let mut offer = OfferedLoad::new(run, RATE, Shape::OneRule, &Sizes::SMALLEST)?;
+    let mut test_bed = TestBed::start(run, RATE, peer, &offer, Scheduling::Normal)?;
     for (name, sizes) in sizes {
         offer.resize(sizes)?;
         test_bed.reload(&offer)?;
@@ -80,22 +83,22 @@ fn system(
             run.figure(peer.name(), 0, quantity, found.rate / 1e6)?;
         }
         if found.generator_limited {
-            run.tell("    the generator was the limit");
+            run.progress("    the generator limited the rate");
         }
     }
     Ok(())
 }
 
-/// Searches for the limit, and writes down every trial under a case and purpose.
+/// Searches for the highest rate without loss, and records every trial under a case and a purpose.
 pub(crate) fn limit(
     run: &mut Run<'_>,
     test_bed: &mut TestBed<'_>,
     peer: &dyn Peer,
     (case, purpose): (&str, &str),
     search: Search,
-) -> Result<Found, TurnError> {
+) -> Result<Found, RoundError> {
     let glance = test_bed.offer(None, GLANCE)?;
-    let length = run.effort.window;
+    let length = run.length.window;
     search.run(glance.end.rx_pps * HEADROOM, |rate| {
         let outcome = test_bed.offer(Some(rate), length)?;
         let trial = Trial {

@@ -1,8 +1,7 @@
-//! What a generator finds: the highest rate without loss by frame size, and how long packets take at shares
-//! of it, by percentile and as histograms.
+//! The section of the experiments `rate` and `latency`: the highest rate without loss by frame size, and the latency
+//! at shares of that rate, by percentile and as histograms.
 
 use crate::experiments::latency::section as histogram;
-use crate::page::sections::id;
 use crate::page::source::Source;
 use crate::record::Record;
 use millrace_report::Section;
@@ -10,11 +9,11 @@ use millrace_report::html::{Cell, figure, paragraph, table};
 use millrace_report::plot::{Curve, Frame, Paint, Panel, Scale, Stroke, curves};
 use millrace_report::stats::Summary;
 
-/// The case of rates by frame size, and that of latency.
+/// The names of the two cases.
 const RATE: &str = "rate";
 const LATENCY: &str = "latency";
 
-/// A median of one quantity of one system.
+/// The values of one quantity of one system.
 #[derive(Debug, PartialEq)]
 struct Point {
     system: String,
@@ -31,7 +30,7 @@ impl Point {
     }
 }
 
-/// Returns true if a quantity of a case is shown here.
+/// Returns true if this section shows a quantity of a case.
 pub(crate) fn shows(case: &str, quantity: &str) -> bool {
     case == RATE || case == LATENCY && quantity.contains("%-")
 }
@@ -53,7 +52,7 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
     if !latencies.is_empty() {
         html.push_str(&paragraph(
             "Latency from the generator and back, at shares of each system's own highest rate without loss. The \
-             horizontal axis counts nines: what one packet in ten exceeds, one in a hundred, and so on.",
+             horizontal axis counts the nines of the percentile: p90, p99, and so on.",
         ));
         let plot = latency_plot(source, &latencies);
         let table = latency_table(&latencies);
@@ -69,15 +68,15 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
     if let Some((plot, table)) = histogram {
         html.push_str(&figure(
             &plot,
-            "Share of packets by latency, all runs of a system at a load; each step reaches 19 % further than the one \
-             before, and the axis of latency is logarithmic. Steps of less than a thousandth at either end are in the \
-             table alone.",
+            "Share of packets by latency, all runs of a system at a load; the upper bound of each bar is 19 % above the \
+             one before, and the axis of latency is logarithmic. Bars of less than a thousandth at either end are only in \
+             the table.",
             &table,
         ));
         plots.push(plot);
     }
     (!plots.is_empty()).then(|| Section {
-        id: id(source, "loads"),
+        id: source.anchor("loads"),
         title: match (rates.is_empty(), !has_latencies) {
             (false, true) => "Rate without loss",
             (true, _) => "Latency",
@@ -121,7 +120,7 @@ fn points(source: &Source, of_case: &str) -> Vec<Point> {
     points
 }
 
-/// Every value once, in the order in which they come.
+/// Returns the distinct values of a field, in the order of their first appearance.
 fn distinct<'a>(points: &'a [Point], of: impl Fn(&'a Point) -> &'a str) -> Vec<&'a str> {
     let mut all: Vec<&str> = Vec::new();
     for text in points.iter().map(of) {
@@ -134,14 +133,14 @@ fn distinct<'a>(points: &'a [Point], of: impl Fn(&'a Point) -> &'a str) -> Vec<&
 
 fn rate_plot(source: &Source, points: &[Point]) -> millrace_report::plot::Plot {
     let sizes = distinct(points, |point| &point.name);
-    let place = |name: &str| sizes.iter().position(|size| *size == name).unwrap_or(0) as f64;
+    let position = |name: &str| sizes.iter().position(|size| *size == name).unwrap_or(0) as f64;
     let lines = distinct(points, |point| &point.system)
         .into_iter()
         .map(|system| Curve {
             label: system.to_owned(),
             paint: Paint::of_system(system),
             stroke: Stroke::Line,
-            points: of_sizes(points.iter().filter(|point| point.system == system), place),
+            points: of_sizes(points.iter().filter(|point| point.system == system), position),
         })
         .collect();
     let frame = Frame {
@@ -151,7 +150,7 @@ fn rate_plot(source: &Source, points: &[Point]) -> millrace_report::plot::Plot {
         scale: Scale::Linear,
         x_names: sizes
             .iter()
-            .map(|size| (place(size), (*size).to_owned()))
+            .map(|size| (position(size), (*size).to_owned()))
             .collect(),
         legend: true,
     };
@@ -160,21 +159,22 @@ fn rate_plot(source: &Source, points: &[Point]) -> millrace_report::plot::Plot {
         curves: lines,
     };
     curves(
-        &id(source, "sizes"),
+        &source.anchor("sizes"),
         "Highest rate without loss",
         &frame,
         &[panel],
     )
 }
 
-/// By place; there is a gap before what is no size: a mix of them is not larger than the largest.
-fn of_sizes<'a>(points: impl Iterator<Item = &'a Point>, place: impl Fn(&str) -> f64) -> Vec<(f64, f64)> {
+/// Returns the points by position. There is a gap before a name that is not a size, as a mix of sizes is not larger
+/// than the largest.
+fn of_sizes<'a>(points: impl Iterator<Item = &'a Point>, position: impl Fn(&str) -> f64) -> Vec<(f64, f64)> {
     let mut out = Vec::new();
     for point in points {
         if point.name.parse::<u16>().is_err() {
             out.push((f64::NAN, f64::NAN));
         }
-        out.push((place(&point.name), point.median()));
+        out.push((position(&point.name), point.median()));
     }
     out
 }
@@ -200,7 +200,7 @@ fn rate_table(points: &[Point]) -> String {
     )
 }
 
-/// How many nines a percentile has: 1 for `p90`, 3 for `p99.9`; `None` if it is none.
+/// Returns the number of nines of a percentile: 1 for `p90`, 3 for `p99.9`; `None` for another name.
 fn nines(name: &str) -> Option<f64> {
     let percent: f64 = name.strip_prefix('p')?.parse().ok()?;
     (0.0..100.0)
@@ -208,7 +208,7 @@ fn nines(name: &str) -> Option<f64> {
         .then(|| -(1.0 - percent / 100.0).log10())
 }
 
-/// Returns the loads, the lowest first.
+/// Returns the loads in ascending order.
 fn loads(points: &[Point]) -> Vec<&str> {
     let mut loads = distinct(points, |point| &point.load);
     loads.sort_by_key(|load| load.trim_end_matches('%').parse().unwrap_or(u32::MAX));
@@ -218,8 +218,8 @@ fn loads(points: &[Point]) -> Vec<&str> {
 fn latency_plot(source: &Source, points: &[Point]) -> millrace_report::plot::Plot {
     let names = distinct(points, |point| &point.name);
     let last = names.iter().filter_map(|name| nines(name)).fold(0.0, f64::max);
-    // The greatest of all has no place on an axis of shares: it stands one step after the last.
-    let place = |name: &str| match (nines(name), name) {
+    // The maximum is drawn one step after the last percentile.
+    let position = |name: &str| match (nines(name), name) {
         (Some(nines), _) => Some(nines),
         (None, "max") => Some(last + 1.0),
         _ => None,
@@ -237,7 +237,7 @@ fn latency_plot(source: &Source, points: &[Point]) -> millrace_report::plot::Plo
                     points: points
                         .iter()
                         .filter(|point| point.system == system && point.load == load)
-                        .filter_map(|point| Some((place(&point.name)?, point.median())))
+                        .filter_map(|point| Some((position(&point.name)?, point.median())))
                         .collect(),
                 })
                 .collect(),
@@ -250,12 +250,12 @@ fn latency_plot(source: &Source, points: &[Point]) -> millrace_report::plot::Plo
         scale: Scale::Log,
         x_names: names
             .iter()
-            .filter_map(|name| Some((place(name)?, (*name).to_owned())))
+            .filter_map(|name| Some((position(name)?, (*name).to_owned())))
             .collect(),
         legend: true,
     };
     curves(
-        &id(source, "percentiles"),
+        &source.anchor("percentiles"),
         "Latency by percentile",
         &frame,
         &panels,

@@ -1,87 +1,89 @@
-//! The experiment `updates`: 10,000 flow_mods a second while packets of 100,000 flows pass, seen from outside:
-//! a generator counts every packet and measures its latency, in quiet and in busy runs in turn.
+//! The experiment `updates`: 10,000 flow_mods per second while packets of 100,000 flows pass. A generator counts every
+//! packet and measures its latency, in turn without and with updates.
 //!
-//! Half of the flow_mods are about flows whose packets pass just then: a second entry of a higher priority
-//! comes, takes the flow's packets to the other port, and goes again. The others come and go beside the traffic.
+//! Half of the flow_mods concern flows whose packets pass: a second entry of a higher priority is added, moves the
+//! packets to the other port, and is deleted. The other half add and delete entries of other flows.
 //!
-//! Loss and latency are of packets offered at a share of what the switch can do. Flat out, in separate
-//! windows, what comes back is the throughput.
+//! Loss and latency are measured at a share of the rate of the switch. The throughput is measured at full rate, in
+//! windows of its own.
 //!
-//! The generator, the switch's control plane and whoever sends the flow_mods share one core of two. In the
-//! paced runs the generator is first in line and sleeps for [`SLEEP_US`] of every [`EVERY_US`] microseconds
-//! whether there are updates or not: what it adds to latency is in quiet and in busy runs alike, and the
-//! updates happen in these sleeps, while packets are on their way. Everything but the forwarding thread is kept off its
-//! core. Flat out it competes like anybody, and how
-//! much it could offer is in the records.
+//! On two cores the generator, the control plane of the switch and the sender of the flow_mods share one core. In runs
+//! at a limited rate the generator has real-time priority and sleeps for [`SLEEP_US`] of every [`EVERY_US`]
+//! microseconds, with and without updates: its influence on latency is the same in both, and updates are processed
+//! during these sleeps, while packets are in transit. All threads but the forwarding one are kept off its core. At
+//! full rate the generator has no priority, and the records say how much it offered.
+
+pub(crate) mod quantities;
 
 use std::time::Duration;
 
-use crate::figure::{self, UPDATES};
-use crate::generate::test_bed::{Offer, Outcome, TestBed};
-use crate::generate::{End, Share};
+use crate::figure;
+use crate::generate::test_bed::{OfferedLoad, Outcome, TestBed};
+use crate::generate::{End, Scheduling};
 use crate::peer::Peer;
-use crate::peer::channel::{Channel, Taken};
+use crate::peer::channel::{Channel, FlowModResult};
 use crate::record::Record;
-use crate::run::{Run, RunError, TurnError};
+use crate::run::{RoundError, Run, RunError};
 use crate::workload::{Header, Shape, Sizes, Workload};
-use millrace_process::{ProcessError, confine_self, pause};
+use millrace_process::{ProcessError, pause, pin_current_thread};
+use quantities::UPDATES;
 
 const FLOWS: usize = 100_000;
-/// Flow_mods a second.
+/// Flow_mods per second.
 const RATE: u32 = 10_000;
-/// Another seed than that of the traffic.
+/// The seed of the entries of other flows, different from that of the traffic.
 const OTHER_SEED: u64 = 9;
-/// How often the generator sleeps, and for how long.
+/// The period of the sleeps of the generator in microseconds.
 const EVERY_US: u32 = 40;
-/// As above.
+/// The duration of a sleep in microseconds.
 const SLEEP_US: u32 = 20;
-/// What is offered in paced runs, as a share of what comes back flat out.
+/// The offered load of runs at a limited rate, relative to the rate that returns at full rate.
 const LOAD: f64 = 0.3;
-/// No more than this is offered, packets a second: a memif of 4,096 packets holds 4 ms of it, and a virtual
-/// machine takes a core away for one or two now and then.
+/// The largest offered load in packets per second. A memif of 4,096 packets holds 4 ms of it, and a virtual machine
+/// loses a core for one or two milliseconds now and then.
 const OFFERED_MAX: f64 = 1e6;
-/// How long before and after a measurement flow_mods are sent.
+/// The time before and after a measurement in which flow_mods are sent.
 const MARGIN: Duration = Duration::from_millis(300);
-/// How long a paced run is, in windows.
+/// The duration of a run at a limited rate, in windows.
 const WINDOWS: u32 = 3;
 
-/// How long it all takes, for people who wait.
+/// The expected duration of the experiment.
 pub const ESTIMATE: Duration = Duration::from_secs(150);
 
-/// Measures these systems. One that fails is recorded as such, and the others go on.
+/// Measures these systems. The failure of a system is recorded, and the others continue.
 ///
 /// # Errors
 /// [`RunError`].
 pub fn run(run: &mut Run<'_>, peers: &[Box<dyn Peer>]) -> Result<(), RunError> {
-    run.tell(&format!(
+    run.progress(&format!(
         "{UPDATES}: 10,000 flow_mods a second while packets of 100,000 flows pass, each packet followed"
     ));
     for peer in peers.iter().filter(|peer| peer.applies_rules()) {
         match system(run, peer.as_ref()) {
             Ok(()) => {}
-            Err(TurnError::Peer(error)) => run.failed(UPDATES, peer.name(), &error)?,
-            Err(TurnError::Run(error)) => return Err(error),
+            Err(RoundError::Peer(error)) => run.failed(UPDATES, peer.name(), &error)?,
+            Err(RoundError::Run(error)) => return Err(error),
         }
     }
     Ok(())
 }
 
-fn system(run: &mut Run<'_>, peer: &dyn Peer) -> Result<(), TurnError> {
-    let offer = Offer::new(run, UPDATES, Shape::Exact(FLOWS), &Sizes::SMALLEST)?;
+fn system(run: &mut Run<'_>, peer: &dyn Peer) -> Result<(), RoundError> {
+    let offer = OfferedLoad::new(run, UPDATES, Shape::Exact(FLOWS), &Sizes::SMALLEST)?;
     let headers = changing(&offer.workload);
-    let share = Share::Ahead {
+    let scheduling = Scheduling::Fifo {
         every_us: EVERY_US,
         for_us: SLEEP_US,
     };
-    let mut test_bed = TestBed::start(run, UPDATES, peer, &offer, share)?;
+    let mut test_bed = TestBed::start(run, UPDATES, peer, &offer, scheduling)?;
     let Some(target) = test_bed.running.target() else {
         return Ok(());
     };
-    // Caches know every flow when it has passed once or twice.
+    // Caches know a flow after one or two of its packets.
     test_bed.offer(None, peer_warm_up(run))?;
-    let core = test_bed.site.control_core;
-    let (window, length) = (run.effort.window, run.effort.window * WINDOWS);
-    for round in 0..run.effort.rounds {
+    let core = test_bed.resources.control_core;
+    let (window, length) = (run.length.window, run.length.window * WINDOWS);
+    for round in 0..run.length.rounds {
         let quiet_flat = test_bed.offer(None, window)?;
         let (busy_flat, _) =
             while_changing(&target, &headers, window, core, || test_bed.offer(None, window))?;
@@ -91,7 +93,7 @@ fn system(run: &mut Run<'_>, peer: &dyn Peer) -> Result<(), TurnError> {
             test_bed.offer(Some(rate), length)
         })?;
         let accepted = taken.confirmed.saturating_sub(taken.errors) as f64 / taken.seconds;
-        // Packets during whose journey the generator itself lost its core say nothing of the switch.
+        // Packets that were in transit while the generator lost its core are left out.
         let tail = |end: &End| end.latency_attended.p999_ns as f64 / 1e3;
         for (name, value) in [
             ("flow-mods", accepted),
@@ -126,27 +128,27 @@ fn system(run: &mut Run<'_>, peer: &dyn Peer) -> Result<(), TurnError> {
 }
 
 fn peer_warm_up(run: &Run<'_>) -> Duration {
-    Duration::from_secs(if run.effort.quick { 1 } else { 3 })
+    Duration::from_secs(if run.length.quick { 1 } else { 3 })
 }
 
-/// The flows that flow_mods are about: every other one is of the traffic.
+/// Returns the flows of the flow_mods: every second one belongs to the traffic.
 fn changing(traffic: &Workload) -> Vec<Header> {
     let others = Workload::new(Shape::Exact(FLOWS), OTHER_SEED);
     let pairs = traffic.headers.iter().zip(&others.headers);
     pairs.flat_map(|(own, other)| [*own, *other]).collect()
 }
 
-/// Measures while flow_mods come, from a little before to a little after.
+/// Runs `measure` while flow_mods are sent, from a little before to a little after.
 fn while_changing(
     target: &str,
     headers: &[Header],
     length: Duration,
     core: u32,
-    measure: impl FnOnce() -> Result<Outcome, TurnError>,
-) -> Result<(Outcome, Taken), TurnError> {
+    measure: impl FnOnce() -> Result<Outcome, RoundError>,
+) -> Result<(Outcome, FlowModResult), RoundError> {
     let (target, headers) = (target.to_owned(), headers.to_vec());
     let updates = std::thread::spawn(move || {
-        confine_self(core);
+        pin_current_thread(core);
         Channel::connect(&target)?.flow_mods(&headers, RATE, length + 2 * MARGIN)
     });
     pause(MARGIN)?;
@@ -154,7 +156,7 @@ fn while_changing(
     let taken = updates.join().unwrap_or_else(|_| {
         Err(ProcessError::Tool {
             command: "flow_mods".to_owned(),
-            output: "the sender has died".to_owned(),
+            output: "the sender panicked".to_owned(),
         })
     });
     Ok((outcome?, taken?))

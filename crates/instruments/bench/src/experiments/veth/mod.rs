@@ -1,13 +1,14 @@
-//! Small and large frames between two hosts over veth pairs: the experiment in which switches that have no DPDK
-//! device take part, too.
+//! The experiment `veth`: small and large frames between two hosts over veth pairs. Switches without a DPDK device
+//! take part, too.
 //!
-//! It is another kind of feed than `forward`'s, and says less about the switch: each frame crosses the
-//! kernel's links twice, by system calls of the sender and of the switch, which cost more than most switches.
-//! One sender, testpmd over AF_PACKET, sends flat out in the first host's namespace; what arrives is counted
-//! by the second's interface. A switch in the kernel does its work in the sender's system calls, on the
-//! sender's core; the others have a core of their own. In the switch's place, `testpmd-io` copies frames from
-//! one AF_PACKET socket to another without looking at them, what a switch over AF_PACKET can reach at most, and
-//! `pcap-copy` does so with libpcap.
+//! The figures say less about the switch than those of `forward`: each frame passes the links of the kernel twice, by
+//! system calls of the sender and of the switch, which cost more than most switches. One sender, testpmd over
+//! AF_PACKET, sends at full rate in the namespace of the first host, and the interface of the second host counts the
+//! frames that arrive. A switch in the kernel works in the system calls of the sender, on its core; the others have a
+//! core of their own. In place of a switch, `testpmd-io` copies frames from one AF_PACKET socket to another, which is
+//! the limit of a switch over AF_PACKET, and `pcap-copy` does so with libpcap.
+
+pub(crate) mod quantities;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,112 +16,113 @@ use std::time::{Duration, Instant};
 use millrace_lab::{Lab, Topology, UpOptions};
 
 use crate::experiments::lan::System;
-use crate::figure::{self, VETH};
+use crate::figure;
 use crate::peer::PeerError;
-use crate::run::{Run, RunError, TurnError};
+use crate::run::{RoundError, Run, RunError};
 use millrace_process::{ProcessError, pause};
+use quantities::VETH;
 
-/// How long it all takes, for people who wait.
+/// The expected duration of the experiment.
 pub const ESTIMATE: Duration = Duration::from_secs(250);
 
-/// Frames, bytes on the wire, the check sequence included.
+/// Frame sizes on the wire in bytes, check sequence included, with the names of their quantities.
 const SIZES: [(u16, &str, &str); 2] = [(64, "64", "64-sent"), (1518, "1518", "1518-sent")];
-/// How long the sender and the switch are let to find their pace.
+/// The time for the sender and the switch to reach a steady rate.
 const WARM_UP: Duration = Duration::from_secs(2);
-/// How long hosts may take to reach each other.
+/// The time limit for hosts to reach each other.
 const REACHABLE: Duration = Duration::from_secs(15);
 const RECEIVER: &str = "10.0.0.2";
 const SWITCH: &str = "sw";
 
-/// Who stands between the hosts.
+/// The system between the two hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Between {
+enum SystemUnderTest {
     Switch(System),
     Copy(Driver),
 }
 
-/// By which DPDK driver testpmd is at a link.
+/// The DPDK driver of testpmd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Driver {
     AfPacket,
-    /// libpcap.
+    /// The driver over libpcap.
     Pcap,
 }
 
 impl Driver {
     /// Returns the devargs of a device at this interface.
-    fn device(self, place: usize, interface: &str) -> String {
+    fn device(self, index: usize, interface: &str) -> String {
         match self {
-            Driver::AfPacket => format!("net_af_packet{place},iface={interface}"),
-            // Not `iface`, which receives what it sent itself.
-            Driver::Pcap => format!("net_pcap{place},rx_iface_in={interface},tx_iface={interface}"),
+            Driver::AfPacket => format!("net_af_packet{index},iface={interface}"),
+            // The option `iface` would receive the frames that the device itself sends.
+            Driver::Pcap => format!("net_pcap{index},rx_iface_in={interface},tx_iface={interface}"),
         }
     }
 }
 
-impl Between {
+impl SystemUnderTest {
     fn name(self) -> &'static str {
         match self {
-            Between::Switch(system) => system.name(),
-            Between::Copy(Driver::AfPacket) => "testpmd-io",
-            Between::Copy(Driver::Pcap) => "pcap-copy",
+            SystemUnderTest::Switch(system) => system.name(),
+            SystemUnderTest::Copy(Driver::AfPacket) => "testpmd-io",
+            SystemUnderTest::Copy(Driver::Pcap) => "pcap-copy",
         }
     }
 }
 
-/// Measures the systems whose names are wanted. One that fails is recorded as such, and the others go on.
+/// Measures the systems for which `wanted` returns true. The failure of a system is recorded, and the others continue.
 ///
 /// # Errors
 /// [`RunError`].
 pub fn run(run: &mut Run<'_>, wanted: impl Fn(&str) -> bool) -> Result<(), RunError> {
-    run.tell(&format!("{VETH}: frames between two hosts over veth pairs"));
-    let all = System::ALL.into_iter().map(Between::Switch);
-    let systems: Vec<Between> = all
-        .chain([Driver::AfPacket, Driver::Pcap].map(Between::Copy))
-        .filter(|between| wanted(between.name()))
+    run.progress(&format!("{VETH}: frames between two hosts over veth pairs"));
+    let all = System::ALL.into_iter().map(SystemUnderTest::Switch);
+    let systems: Vec<SystemUnderTest> = all
+        .chain([Driver::AfPacket, Driver::Pcap].map(SystemUnderTest::Copy))
+        .filter(|system| wanted(system.name()))
         .collect();
     let mut broken = vec![false; systems.len()];
-    for round in 0..run.effort.rounds.min(3) {
-        for (between, broken) in systems.iter().zip(&mut broken) {
+    for round in 0..run.length.rounds.min(3) {
+        for (system, broken) in systems.iter().zip(&mut broken) {
             if *broken {
                 continue;
             }
-            match turn(run, *between, round) {
+            match measure(run, *system, round) {
                 Ok(()) => {}
-                Err(TurnError::Peer(error)) => {
+                Err(RoundError::Peer(error)) => {
                     *broken = true;
-                    run.failed(VETH, between.name(), &error)?;
+                    run.failed(VETH, system.name(), &error)?;
                 }
-                Err(TurnError::Run(error)) => return Err(error),
+                Err(RoundError::Run(error)) => return Err(error),
             }
         }
     }
     Ok(())
 }
 
-fn turn(run: &mut Run<'_>, between: Between, round: usize) -> Result<(), TurnError> {
-    let hosts = Hosts::up(between, &run.millraced, round)?;
+fn measure(run: &mut Run<'_>, system: SystemUnderTest, round: usize) -> Result<(), RoundError> {
+    let hosts = Hosts::up(system, &run.millraced, round)?;
     for (size, received, sent) in SIZES {
-        let rates = hosts.send(size, run.effort.window)?;
+        let rates = hosts.send(size, run.length.window)?;
         for (name, rate) in [(received, rates.received), (sent, rates.sent)] {
             if let Some(quantity) = figure::find(VETH, name) {
-                run.figure(between.name(), round, quantity, rate / 1e3)?;
+                run.figure(system.name(), round, quantity, rate / 1e3)?;
             }
         }
     }
     Ok(())
 }
 
-/// Frames a second.
+/// Frames per second.
 struct Rates {
     sent: f64,
     received: f64,
 }
 
-/// A lab that is removed when this is dropped.
+/// A lab. Dropping the value removes it.
 struct Hosts {
     lab: Lab,
-    between: Between,
+    system: SystemUnderTest,
 }
 
 fn lab_file(name: &str, kind: &str) -> String {
@@ -138,11 +140,11 @@ fn failed(what: &str, output: &impl ToString) -> PeerError {
 }
 
 impl Hosts {
-    fn up(between: Between, millraced: &Path, round: usize) -> Result<Hosts, PeerError> {
-        let kind = match between {
-            Between::Switch(system) => system.name(),
-            // Its ports are taken away from it below.
-            Between::Copy(_) => System::LinuxBridge.name(),
+    fn up(system: SystemUnderTest, millraced: &Path, round: usize) -> Result<Hosts, PeerError> {
+        let kind = match system {
+            SystemUnderTest::Switch(system) => system.name(),
+            // The ports of the bridge are removed later.
+            SystemUnderTest::Copy(_) => System::LinuxBridge.name(),
         };
         let name = format!("veth-{}-{round}", std::process::id());
         let file = lab_file(&name, kind);
@@ -153,7 +155,7 @@ impl Hosts {
         };
         let lab =
             Lab::up(&topology, &options, &mut |_| {}).map_err(|error| failed("millrace lab up", &error))?;
-        let hosts = Hosts { lab, between };
+        let hosts = Hosts { lab, system };
         hosts.wait_until_reachable()?;
         Ok(hosts)
     }
@@ -166,7 +168,7 @@ impl Hosts {
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
-    /// Hosts also learn each other's address by this, and the switch where they are.
+    /// Pings until the hosts reach each other. The hosts and the switch learn the MAC addresses meanwhile.
     fn wait_until_reachable(&self) -> Result<(), PeerError> {
         let start = Instant::now();
         while start.elapsed() < REACHABLE {
@@ -185,7 +187,7 @@ impl Hosts {
         text.parse().map_err(|_| failed(&path, &text))
     }
 
-    /// Sends frames of this size flat out, and counts those that arrive.
+    /// Sends frames of this size at full rate, and counts those that arrive.
     fn send(&self, size: u16, window: Duration) -> Result<Rates, PeerError> {
         let mac = self.output("h2", &["cat", "/sys/class/net/eth0/address"])?;
         let seconds = (WARM_UP * 2 + window).as_secs() + 2;
@@ -200,7 +202,7 @@ impl Hosts {
             ),
         );
         std::thread::scope(|scope| {
-            if let Between::Copy(driver) = self.between {
+            if let SystemUnderTest::Copy(driver) = self.system {
                 self.take_ports_away()?;
                 let ports = self.switch_ports()?;
                 let ports: Vec<&str> = ports.iter().map(String::as_str).collect();
@@ -231,7 +233,7 @@ impl Hosts {
         })
     }
 
-    /// Returns the interfaces of the switch's namespace that lead to hosts.
+    /// Returns the interfaces of the switch's namespace that are connected to hosts.
     fn switch_ports(&self) -> Result<Vec<String>, PeerError> {
         let text = self.output(SWITCH, &["ls", "/sys/class/net"])?;
         let mut ports = Vec::new();
@@ -254,20 +256,20 @@ impl Hosts {
 
 impl Drop for Hosts {
     fn drop(&mut self) {
-        // What could not be removed stays listed, and `millrace lab status` shows it.
+        // `millrace lab status` lists the parts that could not be removed.
         if let Err(error) = Lab::down(self.lab.name()) {
             eprintln!("millrace: {error}");
         }
     }
 }
 
-/// Returns a shell command: testpmd between these interfaces, on one core, for so long. It would end with its standard
-/// input.
+/// Returns a shell command that runs testpmd between these interfaces, on one core, for some seconds. Its standard
+/// input stays open, as testpmd ends otherwise.
 fn testpmd(driver: Driver, seconds: u64, core: usize, interfaces: &[&str], mode: &str) -> String {
     let devices: Vec<String> = interfaces
         .iter()
         .enumerate()
-        .map(|(place, interface)| format!("--vdev {}", driver.device(place, interface)))
+        .map(|(index, interface)| format!("--vdev {}", driver.device(index, interface)))
         .collect();
     format!(
         "sleep {seconds} | timeout {seconds} dpdk-testpmd --lcores 0@{core},1@{core} --main-lcore 0 --no-pci \
@@ -279,9 +281,9 @@ fn testpmd(driver: Driver, seconds: u64, core: usize, interfaces: &[&str], mode:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millrace_process::in_path;
+    use millrace_process::is_installed;
 
-    /// Sends until the rates are as expected; a sender that gets no processor time in its window is started again.
+    /// Sends until the rates are as expected. A sender that gets no processor time in its window is started again.
     fn until(hosts: &Hosts, is_expected: impl Fn(&Rates) -> bool) {
         let end = std::time::Instant::now() + Duration::from_secs(120);
         loop {
@@ -301,21 +303,26 @@ mod tests {
 
     #[test]
     fn frames_that_the_kernels_bridge_passes_on_are_counted() {
-        if !nix::unistd::geteuid().is_root() || !in_path("dpdk-testpmd") || !in_path("ethtool") {
+        if !nix::unistd::geteuid().is_root() || !is_installed("dpdk-testpmd") || !is_installed("ethtool") {
             eprintln!("skipped: needs root, dpdk-testpmd and ethtool");
             return;
         }
-        let hosts = Hosts::up(Between::Switch(System::LinuxBridge), Path::new("millraced"), 90).unwrap();
+        let hosts = Hosts::up(
+            SystemUnderTest::Switch(System::LinuxBridge),
+            Path::new("millraced"),
+            90,
+        )
+        .unwrap();
         until(&hosts, |rates| rates.sent > 1000.0 && rates.received > 1000.0);
     }
 
     #[test]
     fn a_copy_with_libpcap_does_not_receive_what_it_sent() {
-        if !nix::unistd::geteuid().is_root() || !in_path("dpdk-testpmd") || !in_path("ethtool") {
+        if !nix::unistd::geteuid().is_root() || !is_installed("dpdk-testpmd") || !is_installed("ethtool") {
             eprintln!("skipped: needs root, dpdk-testpmd and ethtool");
             return;
         }
-        let hosts = Hosts::up(Between::Copy(Driver::Pcap), Path::new("millraced"), 91).unwrap();
+        let hosts = Hosts::up(SystemUnderTest::Copy(Driver::Pcap), Path::new("millraced"), 91).unwrap();
         until(&hosts, |rates| {
             rates.received > 100.0 && rates.received < rates.sent * 1.2
         });

@@ -1,4 +1,4 @@
-//! Millrace, as it is measured: one daemon with one worker.
+//! The test bed of Millrace: one daemon with one worker.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,25 +7,27 @@ use std::time::{Duration, Instant};
 use millrace_api::client::{ChangeOptions, Client};
 use serde_json::{Value as Json, json};
 
+use super::error::{ChainBenchError, failed};
+use super::plan::{FAR, Kind, NEAR, OfferedLoad, Plan, SINK, SOURCE, START, WARM_UP};
+use super::results::Results;
 use super::steered::{Socket, Switch, steer};
-use super::{ChainBenchError, FAR, Kind, NEAR, Offer, Plan, Results, SINK, SOURCE, START, WARM_UP, failed};
 use millrace_process::{Running, free_port, pause};
 
 const BRIDGE: &str = "br0";
 
-/// The daemon, its source, its sink, and what is between them.
-pub(super) struct Site {
+/// A running daemon with its sink, its source and its functions.
+pub(super) struct TestBed {
     daemon: Running,
     client: Client,
     target: String,
-    /// Ports of functions: number and device.
+    /// The ports of functions: number and device.
     functions: Vec<(u32, String)>,
     dir: tempfile::TempDir,
 }
 
-impl Site {
-    /// Starts it, with its worker on `core`.
-    pub(super) fn start(millraced: &Path, core: usize) -> Result<Site, ChainBenchError> {
+impl TestBed {
+    /// Starts the daemon with its worker on `core`.
+    pub(super) fn start(millraced: &Path, core: usize) -> Result<TestBed, ChainBenchError> {
         let dir = tempfile::tempdir().map_err(failed(Path::new("/tmp")))?;
         let openflow = free_port()?;
         let at = dir.path().display();
@@ -44,7 +46,7 @@ impl Site {
         daemon.wait_for("readiness", START, |_| {
             Ok(client.ready().is_ok_and(|ready| ready.ready).then_some(()))
         })?;
-        Ok(Site {
+        Ok(TestBed {
             daemon,
             client,
             target: format!("tcp:127.0.0.1:{openflow}"),
@@ -53,8 +55,8 @@ impl Site {
         })
     }
 
-    /// Makes the ports of the bridge, but for the sink, and its chains what is given.
-    fn configure(&self, source: Option<Offer>, chain: Json) -> Result<(), ChainBenchError> {
+    /// Configures the source, the ports of functions and the chains; the sink remains.
+    fn configure(&self, source: Option<OfferedLoad>, chain: Json) -> Result<(), ChainBenchError> {
         let (mut config, revision) = self.client.config()?;
         let bridge = &mut config["bridge"][0];
         let sink = json!({"name": "sink", "number": SINK, "device": "net_null_sink,no-rx=1"});
@@ -87,7 +89,7 @@ impl Site {
         Ok(sink.map_or(0, |port| port.tx.packets))
     }
 
-    /// Measures chains of hops of a kind with a function, edited while packets flow.
+    /// Measures chains of one kind. The chain is edited while packets flow.
     pub(super) fn chain(
         &mut self,
         kind: Kind,
@@ -103,23 +105,23 @@ impl Site {
                 let rate = self.rate((kind, function), *length, offer, plan.window)?;
                 results.add(kind.name(), *length, offer.frame, rate)?;
             }
-            // The source goes before another one comes.
+            // A source must be removed before another one is added.
             self.configure(None, json!([]))?;
         }
         Ok(())
     }
 
-    /// Returns the same switch, with functions behind virtual NICs.
-    pub(super) fn behind(&mut self, kind: Kind) -> Behind<'_> {
-        Behind { site: self, kind }
+    /// Returns this switch with functions behind virtual NICs instead of hops.
+    pub(super) fn with_virtual_nics(&mut self, kind: Kind) -> VirtualNics<'_> {
+        VirtualNics { test_bed: self, kind }
     }
 
-    /// Packets a second through a chain of so many functions.
+    /// Returns the packets per second through a chain of `length` functions.
     fn rate(
         &mut self,
         (kind, function): (Kind, &str),
         length: u16,
-        offer: Offer,
+        offer: OfferedLoad,
         window: Duration,
     ) -> Result<f64, ChainBenchError> {
         let hop =
@@ -149,7 +151,7 @@ impl Site {
                     length,
                     kind: kind.name(),
                     reason: problems.first().map_or_else(
-                        || "its hops do not come up".to_owned(),
+                        || "its hops do not start".to_owned(),
                         |problem| problem.message.clone(),
                     ),
                     log: self.daemon.tail(),
@@ -164,15 +166,15 @@ impl Site {
     }
 }
 
-/// Functions in processes behind virtual NICs of the daemon.
-pub(super) struct Behind<'a> {
-    site: &'a mut Site,
+/// The daemon with functions in processes behind its virtual NICs.
+pub(super) struct VirtualNics<'a> {
+    test_bed: &'a mut TestBed,
     kind: Kind,
 }
 
-impl Switch for Behind<'_> {
+impl Switch for VirtualNics<'_> {
     fn add_function(&mut self, number: u32) -> Result<Socket, ChainBenchError> {
-        let dir = self.site.dir.path();
+        let dir = self.test_bed.dir.path();
         let (device, socket) = match self.kind {
             Kind::Memif => {
                 let path = dir.join("memif");
@@ -184,9 +186,9 @@ impl Switch for Behind<'_> {
                 (format!("vhost:{}", path.display()), Socket::Vhost(path))
             }
         };
-        self.site.functions.push((number, device));
-        self.site.configure(None, json!([]))?;
-        let (client, daemon) = (&self.site.client, &mut self.site.daemon);
+        self.test_bed.functions.push((number, device));
+        self.test_bed.configure(None, json!([]))?;
+        let (client, daemon) = (&self.test_bed.client, &mut self.test_bed.daemon);
         daemon.wait_for("the port of a function", START, |_| {
             let ports = client.ports(BRIDGE).unwrap_or_default();
             Ok(ports.iter().any(|port| port.number == number).then_some(()))
@@ -194,22 +196,22 @@ impl Switch for Behind<'_> {
         Ok(socket)
     }
 
-    fn set_source(&mut self, offer: Option<Offer>) -> Result<(), ChainBenchError> {
-        // The old one goes before another one comes.
-        self.site.configure(None, json!([]))?;
-        self.site.configure(offer, json!([]))
+    fn set_source(&mut self, offer: Option<OfferedLoad>) -> Result<(), ChainBenchError> {
+        // The old source must be removed before another one is added.
+        self.test_bed.configure(None, json!([]))?;
+        self.test_bed.configure(offer, json!([]))
     }
 
     fn target(&self) -> &str {
-        &self.site.target
+        &self.test_bed.target
     }
 
     fn carried(&mut self) -> Result<u64, ChainBenchError> {
-        self.site.daemon.check()?;
-        self.site.packets_out()
+        self.test_bed.daemon.check()?;
+        self.test_bed.packets_out()
     }
 
     fn tail(&self) -> String {
-        self.site.daemon.tail()
+        self.test_bed.daemon.tail()
     }
 }

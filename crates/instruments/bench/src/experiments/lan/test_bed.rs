@@ -1,4 +1,4 @@
-//! One switch between two hosts, and a transfer from one to the other.
+//! The test bed of the experiment `lan`: one switch between two hosts.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -6,30 +6,33 @@ use std::time::{Duration, Instant};
 
 use millrace_lab::{Lab, Topology, UpOptions};
 
-use super::cpu::Times;
-use super::{Cpu, LanError, System, Transfer, iperf};
-use millrace_process::{ProcessError, beside, in_path, pause};
+use super::cpu::CpuTimes;
+use super::error::LanError;
+use super::iperf;
+use super::record::{Cpu, Transfer};
+use super::system::System;
+use millrace_process::{ProcessError, is_installed, pause, program_path};
 
-/// How long hosts may take to reach each other, and iperf3 to listen.
+/// The time limit for hosts to reach each other, and for iperf3 to listen.
 const REACHABLE: Duration = Duration::from_secs(15);
-/// What iperf3 may take beyond its transfer, seconds.
+/// The time limit of iperf3 beyond the duration of its transfer, in seconds.
 const SPARE_S: u64 = 20;
-/// The port of iperf3, 5201, and the state of a socket that listens, as `/proc/net/tcp` writes them.
+/// The port of iperf3, 5201, and the state LISTEN of a socket, as `/proc/net/tcp` writes them.
 const PORT: &str = ":1451";
 const LISTENS: &str = "0A";
 const RECEIVER: &str = "10.0.0.2";
 
-/// A lab that is removed when this is dropped.
-pub struct Site {
+/// A lab. Dropping the value removes it.
+pub struct TestBed {
     system: System,
     lab: Lab,
     file: String,
 }
 
-/// Refuses to begin without the programs that are needed.
+/// Returns an error if a required program is not installed.
 pub(super) fn check_programs() -> Result<(), ProcessError> {
     for program in ["iperf3", "ping"] {
-        if !in_path(program) {
+        if !is_installed(program) {
             return Err(ProcessError::Start {
                 program: program.to_owned(),
                 source: std::io::ErrorKind::NotFound.into(),
@@ -39,11 +42,11 @@ pub(super) fn check_programs() -> Result<(), ProcessError> {
     Ok(())
 }
 
-/// The version of a system, if it can be found out.
+/// Returns the version of a system; `None` if it is not installed.
 pub(super) fn version(system: System, millraced: Option<&Path>) -> Option<String> {
     match system {
         System::Millrace => {
-            let found = || beside("millraced", "MILLRACED");
+            let found = || program_path("millraced", "MILLRACED");
             millrace_process::version(millraced.map_or_else(found, Path::to_owned))
         }
         System::LinuxBridge => {
@@ -66,22 +69,22 @@ fn lab_file(name: &str, system: System) -> String {
     )
 }
 
-/// Returns true if a socket of `/proc/net/tcp` or `tcp6` listens on iperf3's port.
+/// Returns true if a socket in `/proc/net/tcp` or `tcp6` listens on the port of iperf3.
 fn listens(sockets: &str) -> bool {
     sockets.lines().any(|line| {
-        // Number, local address, remote address, state.
+        // The fields are number, local address, remote address, state.
         let fields: Vec<&str> = line.split_whitespace().collect();
         fields.get(1).is_some_and(|local| local.ends_with(PORT)) && fields.get(3) == Some(&LISTENS)
     })
 }
 
-impl Site {
+impl TestBed {
     /// Builds the lab and waits until the hosts reach each other.
     ///
     /// # Errors
-    /// [`LanError`]; nothing is left then.
-    pub fn up(system: System, millraced: Option<&Path>) -> Result<Site, LanError> {
-        /// Several in one process, as in tests, are not in each other's way.
+    /// [`LanError`]; the lab is removed then.
+    pub fn up(system: System, millraced: Option<&Path>) -> Result<TestBed, LanError> {
+        /// The number makes names unique within a process, as in tests.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let file = lab_file(&format!("bench-{}-{number}", std::process::id()), system);
@@ -92,9 +95,9 @@ impl Site {
             ..UpOptions::default()
         };
         let lab = Lab::up(&topology, &options, &mut |_| {})?;
-        let site = Site { system, lab, file };
-        site.wait_until_reachable()?;
-        Ok(site)
+        let test_bed = TestBed { system, lab, file };
+        test_bed.wait_until_reachable()?;
+        Ok(test_bed)
     }
 
     /// Returns the processes of the switch.
@@ -106,7 +109,7 @@ impl Site {
             .collect()
     }
 
-    /// The process that forwards; the kernel's bridge has none.
+    /// Returns the process that forwards; `None` for the kernel's bridge.
     pub fn forwarder(&self) -> Option<i32> {
         let daemons = self.lab.status().daemons;
         daemons
@@ -155,7 +158,7 @@ impl Site {
         text.parse().map_err(|_| LanError::Counter { host, path, text })
     }
 
-    /// Frames that have come to the switch from both hosts.
+    /// Returns the number of frames that the switch received from both hosts.
     ///
     /// # Errors
     /// [`LanError::Counter`].
@@ -163,14 +166,14 @@ impl Site {
         Ok(self.counter("h1", "tx_packets")? + self.counter("h2", "tx_packets")?)
     }
 
-    /// Sends for `length` from h1 to h2.
+    /// Runs a transfer of this length from h1 to h2.
     ///
     /// # Errors
     /// [`LanError`].
     pub fn transfer(&self, round: usize, length: Duration) -> Result<(iperf::Report, Transfer), LanError> {
         let seconds = length.as_secs().max(1);
         let limit = (seconds + SPARE_S).to_string();
-        // `timeout` around both: neither must wait for the other for ever.
+        // Both ends run under `timeout`, as neither may wait for the other for ever.
         let server = ["timeout", &limit, "iperf3", "--server", "--one-off", "--json"];
         let time = seconds.to_string();
         let client = [
@@ -192,9 +195,9 @@ impl Site {
                 self.wait_until_it_listens()?;
                 let sent = self.counter("h1", "tx_packets")?;
                 let received = self.counter("h2", "rx_packets")?;
-                let before = Times::now(&pids);
+                let before = CpuTimes::now(&pids);
                 let output = self.lab.output("h1", &client)?;
-                let times = Times::now(&pids).since(before);
+                let times = CpuTimes::now(&pids).since(before);
                 let report = iperf::Report::parse(&String::from_utf8_lossy(&output.stdout))?;
                 let transfer = Transfer {
                     system: self.system.name().to_owned(),
@@ -215,7 +218,7 @@ impl Site {
                 Ok((report, transfer))
             };
             let result = run();
-            // A server that nobody came to ends by its `timeout`; its own words add nothing to the client's.
+            // A server without a client ends by its `timeout`. The error of the client says enough.
             if result.is_ok() {
                 drop(served.join());
             }
@@ -236,9 +239,9 @@ impl Site {
     }
 }
 
-impl Drop for Site {
+impl Drop for TestBed {
     fn drop(&mut self) {
-        // What could not be removed stays listed, and `millrace lab status` shows it.
+        // `millrace lab status` lists the parts that could not be removed.
         if let Err(error) = Lab::down(self.lab.name()) {
             eprintln!("millrace: {error}");
         }
@@ -267,14 +270,14 @@ mod tests {
 
     #[test]
     fn a_transfer_through_the_kernels_bridge_is_measured_and_leaves_nothing() {
-        if !nix::unistd::geteuid().is_root() || check_programs().is_err() || !in_path("ethtool") {
+        if !nix::unistd::geteuid().is_root() || check_programs().is_err() || !is_installed("ethtool") {
             eprintln!("skipped: needs root, iperf3, ping and ethtool");
             return;
         }
-        let site = Site::up(System::LinuxBridge, None).unwrap();
-        let name = site.lab.name().to_owned();
-        assert_eq!((site.pids(), site.forwarder()), (Vec::new(), None));
-        let (report, transfer) = site.transfer(3, Duration::from_secs(2)).unwrap();
+        let test_bed = TestBed::up(System::LinuxBridge, None).unwrap();
+        let name = test_bed.lab.name().to_owned();
+        assert_eq!((test_bed.pids(), test_bed.forwarder()), (Vec::new(), None));
+        let (report, transfer) = test_bed.transfer(3, Duration::from_secs(2)).unwrap();
         assert!((2..=3).contains(&report.intervals.len()), "{report:?}");
         assert!(transfer.bytes > 1e6 && transfer.frames_sent > 1000 && transfer.round == 3);
         assert!(transfer.cpu.machine_s > 0.0 && transfer.cpu.switch_s == 0.0);
@@ -283,7 +286,7 @@ mod tests {
             transfer.bytes / transfer.frames_received as f64 <= 1448.0,
             "{transfer:?}"
         );
-        drop(site);
+        drop(test_bed);
         assert!(!Lab::names().unwrap().contains(&name));
     }
 

@@ -1,0 +1,117 @@
+//! The cases of `millrace bench hostile`: attacks beside benign traffic under the same rules.
+
+use super::definition::{Baseline, Case, DEFAULT, SWITCHES, target};
+use crate::workload::{Attack, Shape};
+
+const BENIGN: &str = "acl-benign";
+const KNOWN: &str = "acl-known";
+/// The share of the benign rate that must remain under hostile traffic.
+const UNDISTURBED: f64 = 0.9;
+
+/// The number of flows, sent in turn, that the cache of traversals can hold.
+const IN_TURN: usize = 32_768;
+/// A number of flows that no cache can hold.
+const ENDLESS: usize = 1_000_000;
+
+const fn attacked(attack: Attack, flows: usize) -> Shape {
+    Shape::Attack { attack, flows }
+}
+
+/// A million packets under the access list, more than the pool of Open vSwitch holds. When a packet is sent again,
+/// every cache has evicted its flow.
+const NEW: Case = Case {
+    packets_min: ENDLESS,
+    systems: &["millrace"],
+    own: KNOWN,
+    ..DEFAULT
+};
+
+/// Each attack, beside benign traffic under the same rules. All files have the same number of packets, and so the same
+/// cost in the driver.
+pub(super) const HOSTILE: &[Case] = &[
+    Case {
+        name: BENIGN,
+        title: "10,000-rule access list, packets that it was written for",
+        shape: attacked(Attack::None, IN_TURN),
+        systems: SWITCHES,
+        own: BENIGN,
+        ..DEFAULT
+    },
+    Case {
+        name: "acl-random",
+        title: "10,000-rule access list, random 5-tuples",
+        shape: attacked(Attack::Random, IN_TURN),
+        systems: SWITCHES,
+        own: BENIGN,
+        targets: &[target(Baseline::Own(BENIGN), UNDISTURBED)],
+        ..DEFAULT
+    },
+    Case {
+        name: "acl-near-miss",
+        title: "10,000-rule access list, packets that miss a rule by one bit",
+        shape: attacked(Attack::NearMiss, IN_TURN),
+        systems: SWITCHES,
+        own: BENIGN,
+        targets: &[target(Baseline::Own(BENIGN), UNDISTURBED)],
+        ..DEFAULT
+    },
+    Case {
+        name: "acl-collisions",
+        title: "10,000-rule access list, 5-tuples of one unkeyed hash value",
+        shape: attacked(Attack::Collisions, IN_TURN),
+        systems: SWITCHES,
+        own: BENIGN,
+        targets: &[target(Baseline::Own(BENIGN), UNDISTURBED)],
+        ..DEFAULT
+    },
+    Case {
+        name: "tse-benign",
+        title: "allow-list of 3 rules, packets that it was written for",
+        shape: Shape::Explosion { attack: false },
+        systems: SWITCHES,
+        own: "tse-benign",
+        ..DEFAULT
+    },
+    Case {
+        name: "tse-attack",
+        title: "allow-list of 3 rules, tuple space explosion (8192 megaflow masks)",
+        shape: Shape::Explosion { attack: true },
+        systems: SWITCHES,
+        own: "tse-benign",
+        targets: &[target(Baseline::Own("tse-benign"), UNDISTURBED)],
+        ..DEFAULT
+    },
+    Case {
+        name: KNOWN,
+        title: "10,000-rule access list, packets that it was written for, of 32,768 flows",
+        shape: attacked(Attack::None, IN_TURN),
+        ..NEW
+    },
+    Case {
+        name: "acl-new",
+        title: "10,000-rule access list, packets that it was written for, each of a new flow",
+        shape: attacked(Attack::None, ENDLESS),
+        ..NEW
+    },
+    Case {
+        name: "acl-new-random",
+        title: "10,000-rule access list, random 5-tuples, each new",
+        shape: attacked(Attack::Random, ENDLESS),
+        targets: &[target(Baseline::Own(KNOWN), UNDISTURBED)],
+        ..NEW
+    },
+    Case {
+        name: "acl-new-near-miss",
+        title: "10,000-rule access list, packets that miss a rule by one bit, each new",
+        shape: attacked(Attack::NearMiss, ENDLESS),
+        targets: &[target(Baseline::Own(KNOWN), UNDISTURBED)],
+        ..NEW
+    },
+    Case {
+        name: "acl-new-collisions",
+        title: "10,000-rule access list, 5-tuples of one unkeyed hash value, each new",
+        shape: attacked(Attack::Collisions, ENDLESS),
+        targets: &[target(Baseline::Own(KNOWN), UNDISTURBED)],
+        ..NEW
+    },
+];

@@ -1,0 +1,92 @@
+//! The forwarding experiments as data: the workloads, the systems, and the targets of a run.
+
+mod acceptance;
+mod definition;
+mod hostile;
+mod rules;
+mod scaling;
+mod tables;
+
+pub use acceptance::CASES;
+pub use definition::{Baseline, Case, Experiment, PacketSource, Target};
+
+/// The experiments that measure how many packets per second a system forwards.
+pub const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        name: "forward",
+        title: "packets a second on one core, by rules and flows",
+        cases: CASES,
+    },
+    Experiment {
+        name: "hostile",
+        title: "the same rules under traffic that is made to be slow",
+        cases: hostile::HOSTILE,
+    },
+    Experiment {
+        name: "rules",
+        title: "rule sets of other shapes: an IP chain, a long access list, routes",
+        cases: rules::RULES,
+    },
+    Experiment {
+        name: "tables",
+        title: "what more tables cost, at 10,000 flows",
+        cases: tables::TABLES,
+    },
+    Experiment {
+        name: "workers",
+        title: "what more cores bring, at 10,000 flows",
+        cases: scaling::WORKERS,
+    },
+    Experiment {
+        name: "million",
+        title: "a million entries and flows on one core and more (E9)",
+        cases: scaling::MILLION,
+    },
+];
+
+/// Returns all cases of all experiments, in order.
+pub fn all() -> impl Iterator<Item = &'static Case> {
+    EXPERIMENTS.iter().flat_map(|experiment| experiment.cases)
+}
+
+/// Returns the case with this name.
+pub fn find(name: &str) -> Option<&'static Case> {
+    all().find(|case| case.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::acceptance::ONE_SENT;
+    use super::*;
+
+    #[test]
+    fn a_case_is_compared_with_cases_of_its_experiment_that_come_no_later() {
+        for experiment in EXPERIMENTS {
+            for (index, case) in experiment.cases.iter().enumerate() {
+                let own = case.targets.iter().filter_map(|target| match target.baseline {
+                    Baseline::Own(name) => Some(name),
+                    _ => None,
+                });
+                for name in own.chain([case.own]) {
+                    assert!(
+                        experiment.cases[..=index]
+                            .iter()
+                            .any(|earlier| earlier.name == name),
+                        "{}",
+                        case.name
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_case_has_a_name_of_its_own_and_the_acceptance_cases_a_target() {
+        for (index, case) in all().enumerate() {
+            assert_eq!(all().position(|other| other.name == case.name), Some(index));
+        }
+        // Only the case that others are compared with has no target.
+        let aimless = CASES.iter().filter(|case| case.targets.is_empty());
+        assert!(aimless.map(|case| case.name).eq([ONE_SENT]));
+    }
+}

@@ -1,0 +1,59 @@
+//! The quantities of the experiment `updates`, and their bounds.
+
+use crate::figure::quantity::{Bound, Quantity, quantity};
+
+/// Entries change while packets of others pass.
+pub(crate) const UPDATES: &str = "updates-100k";
+
+/// The quantities, in the order of the table.
+pub(crate) const QUANTITIES: &[Quantity] = &[
+    quantity(
+        UPDATES,
+        "flow-mods",
+        "flow_mods a second that were taken while the generator measured",
+        "/s",
+        Bound::AtLeast(9_900.0),
+    ),
+    quantity(
+        UPDATES,
+        "lost",
+        "packets that were offered during the updates and did not come back",
+        "packets",
+        Bound::Never,
+    ),
+    quantity(
+        UPDATES,
+        "quiet-lost",
+        "packets that were offered while nothing changed and did not come back",
+        "packets",
+        Bound::None,
+    ),
+    quantity(
+        UPDATES,
+        "throughput",
+        "packets a second flat out during the updates, relative to quiet",
+        "",
+        Bound::AtLeast(0.9),
+    ),
+    quantity(
+        UPDATES,
+        "p99.9",
+        "99.9th percentile of latency during the updates, relative to quiet",
+        "",
+        Bound::AtMost(2.0),
+    ),
+    quantity(
+        UPDATES,
+        "quiet-p99.9",
+        "the same while nothing changes",
+        "us",
+        Bound::None,
+    ),
+    quantity(
+        UPDATES,
+        "busy-p99.9",
+        "99.9th percentile of latency during the updates",
+        "us",
+        Bound::None,
+    ),
+];
