@@ -1,25 +1,51 @@
-//! Checks of the project itself: `cargo xtask architecture`, `cargo xtask ledger`; and `cargo xtask wasm`, which builds
-//! network functions as WebAssembly modules.
+//! Checks of the project itself: `cargo xtask architecture`, `cargo xtask circles`, `cargo xtask ledger`; and
+//! `cargo xtask wasm`, which builds network functions as WebAssembly modules.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout)]
 
 mod architecture;
+mod circles;
 mod ledger;
 mod wasm;
 
+use std::path::Path;
 use std::process::ExitCode;
 
+use anyhow::{Context, Result, bail};
+
+const USAGE: &str = "usage: cargo xtask COMMAND
+
+commands:
+  architecture     compares ARCHITECTURE.md with the workspace: planes, crates, what each imports; and fails if files import
+                   each other in circles in the crates that xtask/src/circles/mod.rs lists (CHECKED)
+  circles CRATE…   lists the circles of imports among the files of any crate, by its folder (crates/control/agent), with the
+                   paths that make each; move the items that both sides use into a file below both
+  ledger           compares docs/openflow-1.3.5.md with the tests that it names
+  wasm             builds network functions as WebAssembly modules";
+
 fn main() -> ExitCode {
-    let outcome = match std::env::args().nth(1).as_deref() {
-        Some("architecture") => architecture::check(),
-        Some("ledger") => ledger::check(),
-        Some("wasm") => wasm::build(),
-        _ => Err(anyhow::anyhow!("usage: cargo xtask architecture | ledger | wasm")),
-    };
-    if let Err(error) = outcome {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Err(error) = run(&arguments) {
         eprintln!("xtask: {error:#}");
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
+}
+
+fn run(arguments: &[String]) -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .context("xtask has no parent folder")?;
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["architecture"] => {
+            architecture::check(root)?;
+            circles::check(root)
+        }
+        ["circles", _, ..] => circles::list(root, &arguments[1..]),
+        ["ledger"] => ledger::check(),
+        ["wasm"] => wasm::build(),
+        _ => bail!("{USAGE}"),
+    }
 }
