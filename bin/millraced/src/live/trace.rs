@@ -401,6 +401,7 @@ struct Sink {
 
 impl CaptureSink for Sink {
     fn take(&mut self, seen: agent::Captured) {
+        self.lost += seen.lost_before;
         let packet = CapturedPacket {
             unix_nanos: self.epoch + seen.time.nanos(),
             port: seen.port,

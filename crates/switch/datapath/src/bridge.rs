@@ -226,6 +226,12 @@ impl<B: Backend> Bridge<B> {
         self.events.pop_tapped()
     }
 
+    /// Returns the number of packets that the capture of this number selected and lost since the last call: the queue to
+    /// the control side was full, or there was no buffer for the copy.
+    pub fn take_capture_losses(&self, number: u8) -> u64 {
+        self.events.take_capture_losses(number)
+    }
+
     /// Replaces the captures of this bridge by these filters, each with the number of its bit in [`Tapped::captures`],
     /// below [`CAPTURES_MAX`](crate::CAPTURES_MAX). When this returns, every worker copies the packets that these
     /// select, and no others.

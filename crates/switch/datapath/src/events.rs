@@ -5,6 +5,7 @@
 //! the one does not starve the other.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Thread;
 
 use crossbeam_queue::ArrayQueue;
@@ -12,7 +13,7 @@ use millrace_pipeline::{Learn, PacketInInfo};
 use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
 
-use crate::capture::Captures;
+use crate::capture::{CAPTURES_MAX, Captures};
 
 /// Capacity of the queue of packet_ins.
 const PACKET_INS_LEN: usize = 1024;
@@ -55,6 +56,8 @@ pub(crate) struct Events<P> {
     learns: ArrayQueue<Learn>,
     neighbours: ArrayQueue<(PortNo, P)>,
     tapped: ArrayQueue<Tapped<P>>,
+    /// Packets that each capture selected and lost, by number, since they were last read.
+    capture_losses: [AtomicU64; CAPTURES_MAX],
     /// The thread to unpark.
     control: Thread,
 }
@@ -66,6 +69,7 @@ impl<P: Packet> Events<P> {
             learns: ArrayQueue::new(LEARNS_LEN),
             neighbours: ArrayQueue::new(NEIGHBOURS_LEN),
             tapped: ArrayQueue::new(TAPPED_LEN),
+            capture_losses: [const { AtomicU64::new(0) }; CAPTURES_MAX],
             control,
         })
     }
@@ -91,11 +95,26 @@ impl<P: Packet> Events<P> {
         }
     }
 
-    /// Queues a copy. If the queue is full, the capture loses it, which shows as a gap in its sequence of times.
+    /// Queues a copy. If the queue is full, its captures lose it, which is counted for each.
     pub(crate) fn push_tapped(&self, tapped: Tapped<P>) {
-        if self.tapped.push(tapped).is_ok() {
-            self.control.unpark();
+        match self.tapped.push(tapped) {
+            Ok(()) => self.control.unpark(),
+            Err(tapped) => self.count_losses(tapped.captures),
         }
+    }
+
+    /// Counts a lost packet for each capture whose bit is set.
+    fn count_losses(&self, captures: u64) {
+        for (number, losses) in self.capture_losses.iter().enumerate() {
+            if captures >> number & 1 == 1 {
+                losses.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Returns the packets that a capture lost since the last call, and begins again with zero.
+    pub(crate) fn take_capture_losses(&self, number: u8) -> u64 {
+        self.capture_losses[usize::from(number) % CAPTURES_MAX].swap(0, Ordering::Relaxed)
     }
 
     /// Copies a packet for the captures that select it.
@@ -109,16 +128,18 @@ impl<P: Packet> Events<P> {
         packet: &P,
     ) {
         let captures = captures.of(port, direction == Direction::Rx, packet);
-        if captures != 0
-            && let Some(packet) = packet.try_clone()
-        {
-            self.push_tapped(Tapped {
+        if captures == 0 {
+            return;
+        }
+        match packet.try_clone() {
+            Some(packet) => self.push_tapped(Tapped {
                 port,
                 direction,
                 captures,
                 time,
                 packet,
-            });
+            }),
+            None => self.count_losses(captures),
         }
     }
 
@@ -136,5 +157,45 @@ impl<P: Packet> Events<P> {
 
     pub(crate) fn pop_tapped(&self) -> Option<Tapped<P>> {
         self.tapped.pop()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_wire::Frame;
+
+    use super::*;
+
+    #[test]
+    fn copies_that_find_the_queue_full_are_counted_for_the_captures_that_wanted_them() {
+        let events = Events::new(std::thread::current());
+        let push = |captures| {
+            events.push_tapped(Tapped {
+                port: PortNo::from_raw(1),
+                direction: Direction::Rx,
+                captures,
+                time: Time::ZERO,
+                packet: Frame::new(&[0; 60]),
+            });
+        };
+        for _ in 0..TAPPED_LEN {
+            push(0b1);
+        }
+        assert_eq!(events.take_capture_losses(0), 0);
+        push(0b101);
+        push(0b100);
+        push(1 << 63);
+        assert_eq!(
+            [0, 1, 2, 63].map(|number| events.take_capture_losses(number)),
+            [1, 0, 2, 1]
+        );
+        assert_eq!(
+            events.take_capture_losses(2),
+            0,
+            "what was read is not counted again"
+        );
+        assert!(events.pop_tapped().is_some());
+        push(0b100);
+        assert_eq!(events.take_capture_losses(2), 0, "there was room");
     }
 }

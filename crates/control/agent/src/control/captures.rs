@@ -26,6 +26,8 @@ impl<B: Backend> BridgeControl<B> {
             return false;
         };
         self.taps.next_capture = (number + 1) % len;
+        // Those of an earlier capture of this number.
+        self.datapath.take_capture_losses(number);
         self.taps.captures.insert(number, request);
         self.publish_captures();
         true
@@ -112,6 +114,7 @@ impl<B: Backend> BridgeControl<B> {
                     received,
                     size,
                     bytes,
+                    lost_before: self.datapath.take_capture_losses(*number),
                 };
                 capture.sink.take(captured);
             }

@@ -20,6 +20,8 @@ pub struct Captured {
     pub size: usize,
     /// First bytes of the packet, up to the snap size.
     pub bytes: Vec<u8>,
+    /// Packets that the workers could not copy for this capture since the packet before.
+    pub lost_before: u64,
 }
 
 /// The result of a live trace.

@@ -211,7 +211,8 @@ fn problems(api: &Path) -> Option<Vec<String>> {
         return None;
     }
     let status: Status = serde_json::from_str(body).ok()?;
-    let line = |problem: StatusProblem| format!("{}: {} ({})", problem.subject, problem.message, problem.remedy);
+    let line =
+        |problem: StatusProblem| format!("{}: {} ({})", problem.subject, problem.message, problem.remedy);
     (status.state != "working").then(|| status.problems.into_iter().map(line).collect())
 }
 
