@@ -14,8 +14,10 @@
 //! | `nsh:…` | a logical port of service paths: packets are sent with a network service header by a port of the same bridge |
 //! | `memory` | queues in memory, without DPDK: for tests, and as a sink of packets |
 
+mod dpdk;
+mod pcap;
+
 use std::fmt;
-use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use millrace_types::TunnelKind;
@@ -27,6 +29,10 @@ use crate::node::shorten;
 use crate::nsh::Nsh;
 use crate::tunnel::Tunnel;
 use crate::vnic::{Vnic, VnicKind};
+use dpdk::DRIVERS;
+
+pub use dpdk::{DevArgs, PciAddress, PciDevice, Vdev};
+pub use pcap::PcapFiles;
 
 /// The error for a text that is not a device.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -137,188 +143,6 @@ impl FromStr for Device {
     }
 }
 
-/// A PCI NIC.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct PciDevice {
-    /// The PCI address.
-    pub address: PciAddress,
-    /// The devargs of its driver.
-    pub args: DevArgs,
-}
-
-/// A PCI address: domain, bus, device, function.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PciAddress {
-    domain: u32,
-    bus: u8,
-    device: u8,
-    function: u8,
-}
-
-impl fmt::Display for PciAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:04x}:{:02x}:{:02x}.{:x}",
-            self.domain, self.bus, self.device, self.function
-        )
-    }
-}
-
-impl PciAddress {
-    /// Parses `DDDD:BB:DD.F` or `BB:DD.F` in hex; a domain may have up to 8 digits, as Intel VMD has.
-    fn parse(text: &str) -> Option<PciAddress> {
-        let hex = |digits: &str, len: std::ops::RangeInclusive<usize>| {
-            let valid = len.contains(&digits.len()) && digits.bytes().all(|c| c.is_ascii_hexdigit());
-            valid.then(|| u32::from_str_radix(digits, 16).ok()).flatten()
-        };
-        let (rest, function) = text.rsplit_once('.')?;
-        let mut parts = rest.rsplit(':');
-        let device = hex(parts.next()?, 2..=2).filter(|device| *device < 32)?;
-        let bus = hex(parts.next()?, 2..=2)?;
-        let domain = match parts.next() {
-            Some(digits) => hex(digits, 4..=8)?,
-            None => 0,
-        };
-        let function = hex(function, 1..=1).filter(|function| *function < 8)?;
-        if parts.next().is_some() {
-            return None;
-        }
-        Some(PciAddress {
-            domain,
-            bus: bus as u8,
-            device: device as u8,
-            function: function as u8,
-        })
-    }
-}
-
-/// A DPDK virtual device.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Vdev {
-    name: String,
-    /// The devargs of its driver.
-    pub args: DevArgs,
-}
-
-impl Vdev {
-    /// Returns the device name, which is unique in DPDK: `net_af_packet0`.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Returns the driver: the device name without its instance suffix, `net_af_packet`.
-    pub fn driver(&self) -> &str {
-        let known = DRIVERS
-            .iter()
-            .filter(|driver| self.name.starts_with(**driver))
-            .max_by_key(|driver| driver.len());
-        match known {
-            Some(driver) => driver,
-            None => self.name.trim_end_matches(|c: char| c.is_ascii_digit()),
-        }
-    }
-}
-
-/// DPDK devargs, `,key=value,key,…`; may be empty.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct DevArgs(Vec<(String, Option<String>)>);
-
-impl DevArgs {
-    /// Returns the pairs in the given order.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
-        self.0.iter().map(|(key, value)| (key.as_str(), value.as_deref()))
-    }
-
-    /// Returns the value of the first `key` that has one.
-    pub fn value(&self, key: &str) -> Option<&str> {
-        self.iter()
-            .find(|(name, _)| *name == key)
-            .and_then(|(_, value)| value)
-    }
-
-    fn parse(text: &str) -> Result<DevArgs, String> {
-        let mut args = Vec::new();
-        for part in split_outside_brackets(text) {
-            let (key, value) = match part.split_once('=') {
-                Some((key, value)) => (key, Some(value.to_owned())),
-                None => (part, None),
-            };
-            if key.is_empty() {
-                return Err(format!(
-                    "`{}` has no key; expected key=value after each comma",
-                    shorten(part)
-                ));
-            }
-            args.push((key.to_owned(), value));
-        }
-        Ok(DevArgs(args))
-    }
-}
-
-impl fmt::Display for DevArgs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (key, value) in self.iter() {
-            match value {
-                Some(value) => write!(f, ",{key}={value}")?,
-                None => write!(f, ",{key}")?,
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Capture files: packets of `rx` are received, sent packets are written to `tx`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct PcapFiles {
-    rx: Option<PathBuf>,
-    tx: Option<PathBuf>,
-    repeat: bool,
-}
-
-impl PcapFiles {
-    /// Returns the file of received packets; without one, nothing is received.
-    pub fn rx(&self) -> Option<&Path> {
-        self.rx.as_deref()
-    }
-
-    /// Returns the file of sent packets; without one, sent packets are counted and dropped.
-    pub fn tx(&self) -> Option<&Path> {
-        self.tx.as_deref()
-    }
-
-    /// Returns true if `rx` repeats endlessly.
-    pub fn repeat(&self) -> bool {
-        self.repeat
-    }
-}
-
-/// The network drivers of DPDK 22.11 that devargs can name.
-const DRIVERS: [&str; 22] = [
-    "net_af_packet",
-    "net_af_xdp",
-    "net_tap",
-    "net_tun",
-    "net_pcap",
-    "net_null",
-    "net_ring",
-    "net_memif",
-    "net_vhost",
-    "net_virtio_user",
-    "net_bonding",
-    "net_failsafe",
-    "net_softnic",
-    "net_kni",
-    "net_gre",
-    "net_vdev_netvsc",
-    "net_mvneta",
-    "net_mvpp2",
-    "net_dpaa",
-    "net_octeontx",
-    "virtio_user",
-    "eth_bond",
-];
-
 const EXPECTED: &str = "expected a PCI address (0000:01:00.0), kernel:INTERFACE (kernel:eth1), \
                         DPDK devargs (net_af_xdp0,iface=eth1), pcap:rx=FILE,tx=FILE, link:NAME, tap:NAME, a virtual NIC \
                         (vhost:PATH, virtio-user:PATH or memif:PATH), a tunnel \
@@ -332,7 +156,7 @@ fn parse(text: &str) -> Result<Device, String> {
         return Ok(Device::Memory);
     }
     if let Some(rest) = text.strip_prefix("pcap:") {
-        return parse_pcap(rest).map(Device::Pcap);
+        return pcap::parse(rest).map(Device::Pcap);
     }
     if text.starts_with("chain:") {
         return Err(format!(
@@ -447,58 +271,6 @@ fn parse_kernel(text: &str) -> Result<InterfaceName, String> {
         });
     }
     text.parse().map_err(|error| format!("{error}"))
-}
-
-fn parse_pcap(text: &str) -> Result<PcapFiles, String> {
-    const KEYS: &str = "expected pcap:rx=FILE,tx=FILE with at least one file, and loop=true with rx";
-    let mut files = PcapFiles {
-        rx: None,
-        tx: None,
-        repeat: false,
-    };
-    for part in text.split(',') {
-        let (key, value) = part
-            .split_once('=')
-            .ok_or_else(|| format!("`{}` is not key=value; {KEYS}", shorten(part)))?;
-        match (key, value) {
-            ("loop", "true") => files.repeat = true,
-            ("loop", "false") => files.repeat = false,
-            ("rx", "") | ("tx", "") => return Err(format!("`{key}` is empty; {KEYS}")),
-            ("rx", path) if files.rx.is_none() => files.rx = Some(PathBuf::from(path)),
-            ("tx", path) if files.tx.is_none() => files.tx = Some(PathBuf::from(path)),
-            ("rx" | "tx", _) => return Err(format!("`{key}` is given twice; {KEYS}")),
-            _ => return Err(format!("`{}` is not known here; {KEYS}", shorten(part))),
-        }
-    }
-    match files {
-        PcapFiles {
-            rx: None, tx: None, ..
-        } => Err(format!("it names no file; {KEYS}")),
-        PcapFiles {
-            rx: None,
-            repeat: true,
-            ..
-        } => Err(format!("`loop` without `rx` repeats nothing; {KEYS}")),
-        PcapFiles {
-            rx: Some(rx),
-            tx: Some(tx),
-            ..
-        } if rx == tx => Err("`rx` and `tx` are the same file; expected two".to_owned()),
-        files => Ok(files),
-    }
-}
-
-/// Splits at commas, except inside `[…]` and `(…)`, where devargs hold lists.
-fn split_outside_brackets(text: &str) -> impl Iterator<Item = &str> {
-    let mut depth = 0_usize;
-    text.split(move |c| {
-        match c {
-            '[' | '(' => depth += 1,
-            ']' | ')' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        c == ',' && depth == 0
-    })
 }
 
 text_field!(

@@ -2,31 +2,29 @@
 //! listeners with distinct addresses, and addresses that must be protected.
 
 mod chains;
+mod checks;
 mod devices;
 mod functions;
+mod ports;
+mod walk;
 
 use std::collections::HashMap;
-use std::hash::Hash;
 use std::net::SocketAddr;
 
-use millrace_types::BitRate;
-
 use crate::bridge::Bridge;
-use crate::choice::{ColorVerdict, PolicerKind};
 use crate::config::Config;
 use crate::decode::Issue;
 use crate::device::Device;
-use crate::error::{Path, Problem, Step};
-use crate::port::Port;
-use crate::qos::Policer;
+use crate::error::{Path, Problem};
 use crate::target::ListenTarget;
 
 pub(crate) use functions::check as check_functions;
 
+use checks::{Checks, Unique, with_dropped};
+use walk::{all_ports, bridges, ports};
+
 /// The limit of controllers of a bridge.
 const CONTROLLERS_MAX: usize = 8;
-/// The limit of queues of a port, queue 0 included.
-const QUEUES_MAX: usize = 64;
 
 /// Returns the violations of constraints between values. `decoded` are the errors of single values, and `dropped` the
 /// paths of list items that are absent because of them; a violation that may only follow from one of those is not
@@ -60,75 +58,7 @@ pub(crate) fn cross_check(config: &Config, decoded: &[Issue], dropped: &[Path]) 
     issues
 }
 
-/// Returns the path in the text, whose lists still contain the dropped items.
-fn with_dropped(path: &Path, dropped: &[Path]) -> Path {
-    let mut text_path = Path::default();
-    for step in &path.0 {
-        let step = match step {
-            Step::Key(key) => Step::Key(key.clone()),
-            Step::Index(index) => {
-                let mut index = *index;
-                // Dropped items are recorded in the order of the list.
-                for lost in dropped {
-                    if let Some((Step::Index(position), list)) = lost.0.split_last()
-                        && *list == *text_path.0
-                        && *position <= index
-                    {
-                        index += 1;
-                    }
-                }
-                Step::Index(index)
-            }
-        };
-        text_path.0.push(step);
-    }
-    text_path
-}
-
-/// The values seen so far, each with the path of its first use.
-struct Unique<T> {
-    what: &'static str,
-    seen: HashMap<T, Path>,
-}
-
-impl<T: Eq + Hash> Unique<T> {
-    fn new(what: &'static str) -> Unique<T> {
-        Unique {
-            what,
-            seen: HashMap::new(),
-        }
-    }
-
-    fn check(&mut self, value: T, text: &impl ToString, path: Path, issues: &mut Vec<Issue>) {
-        match self.seen.get(&value) {
-            Some(first) => {
-                let problem = Problem::Duplicate {
-                    what: self.what,
-                    value: text.to_string(),
-                    first: first.clone(),
-                };
-                issues.push(Issue { path, problem });
-            }
-            None => {
-                self.seen.insert(value, path);
-            }
-        }
-    }
-}
-
-#[derive(Default)]
-struct Checks {
-    issues: Vec<Issue>,
-}
-
 impl Checks {
-    fn conflict(&mut self, path: Path, message: String) {
-        self.issues.push(Issue {
-            path,
-            problem: Problem::Conflict { message },
-        });
-    }
-
     fn system(&mut self, config: &Config) {
         let path = Path::default().key("system");
         let cores = &config.system.worker_cores;
@@ -361,124 +291,6 @@ impl Checks {
         }
     }
 
-    fn port(&mut self, port: &Port, path: &Path) {
-        let mut vids = Unique::new("VLAN");
-        for (index, vid) in port.trunks.iter().enumerate() {
-            vids.check(*vid, vid, path.key("trunks").index(index), &mut self.issues);
-        }
-        if let Some(vlan) = port.vlan
-            && port.trunks.contains(&vlan)
-        {
-            let message =
-                format!("VLAN {vlan} is untagged by `vlan` and tagged by `trunks`: expected one of the two");
-            self.conflict(path.key("vlan"), message);
-        }
-        if let Some(queues) = port.queues
-            && matches!(port.device, Device::Pcap(_))
-            && queues.get() > 1
-        {
-            self.conflict(
-                path.key("queues"),
-                format!("{queues} queues on capture files: expected 1"),
-            );
-        }
-        self.queues(port, path);
-        if let Some(policer) = &port.policer {
-            self.policer(policer, &path.key("policer"));
-        }
-    }
-
-    /// Checks that the queues of a port can exist, and that their rates are consistent.
-    fn queues(&mut self, port: &Port, path: &Path) {
-        let mut ids = Unique::new("queue id");
-        for (index, queue) in port.egress_queues.iter().enumerate() {
-            let path = path.key("queue").index(index);
-            ids.check(queue.id, &queue.id, path.key("id"), &mut self.issues);
-            if let (Some(min), Some(max)) = (queue.min_rate, queue.max_rate)
-                && min > max
-            {
-                let message = format!("{min} is more than `max_rate`, {max}: expected at most that");
-                self.conflict(path.key("min_rate"), message);
-            }
-            if let (Some(max), Some(rate)) = (queue.max_rate, port.rate)
-                && max > rate
-            {
-                let message =
-                    format!("{max} is more than the `rate` of the port, {rate}: expected at most that");
-                self.conflict(path.key("max_rate"), message);
-            }
-        }
-        let has_default = port.egress_queues.iter().any(|queue| queue.id.0 == 0);
-        let count = port.egress_queues.len() + usize::from(!has_default);
-        if !port.egress_queues.is_empty() && count > QUEUES_MAX {
-            let message =
-                format!("{count} queues, with queue 0, which is always there: expected at most {QUEUES_MAX}");
-            self.conflict(path.key("queue"), message);
-        }
-        let guaranteed = port.egress_queues.iter().filter_map(|queue| queue.min_rate);
-        let guaranteed = BitRate::from_bps(guaranteed.map(|rate| rate.get().bps()).sum());
-        if let Some(rate) = port.rate.filter(|rate| guaranteed > rate.get()) {
-            let message = format!(
-                "{rate} is less than the `min_rate`s of its queues together, {guaranteed}: expected at least that"
-            );
-            self.conflict(path.key("rate"), message);
-        }
-    }
-
-    /// Checks that a policer has exactly the parameters of its kind.
-    fn policer(&mut self, policer: &Policer, path: &Path) {
-        let (peak, excess) = match policer.kind {
-            PolicerKind::SingleRate => (false, false),
-            PolicerKind::TwoRate => (true, false),
-            PolicerKind::TwoRateExcess => (false, true),
-        };
-        let kind = policer.kind;
-        for (key, is_given, is_needed) in [
-            ("pir", policer.pir.is_some(), peak),
-            ("eir", policer.eir.is_some(), excess),
-        ] {
-            match (is_given, is_needed) {
-                (false, true) => {
-                    self.conflict(
-                        path.key("kind"),
-                        format!("`{kind}` without `{key}`: expected both"),
-                    );
-                }
-                (true, false) => {
-                    self.conflict(path.key(key), format!("`{kind}` has no `{key}`: expected none"));
-                }
-                _ => {}
-            }
-        }
-        let is_excess_burst = policer.kind != PolicerKind::TwoRate;
-        if policer.ebs.is_some() && !is_excess_burst {
-            self.conflict(path.key("ebs"), format!("`{kind}` has no `ebs`: expected none"));
-        }
-        if policer.pbs.is_some() && !peak {
-            self.conflict(path.key("pbs"), format!("`{kind}` has no `pbs`: expected none"));
-        }
-        if let Some(pir) = policer.pir.filter(|pir| *pir < policer.cir) {
-            let message = format!(
-                "{pir} is less than `cir`, {}: expected at least that",
-                policer.cir
-            );
-            self.conflict(path.key("pir"), message);
-        }
-        for (key, action) in [
-            ("green", &policer.green),
-            ("yellow", &policer.yellow),
-            ("red", &policer.red),
-        ] {
-            let marks = action.dscp.is_some() || action.pcp.is_some() || action.mpls_tc.is_some();
-            if action.action == ColorVerdict::Drop && marks {
-                self.conflict(
-                    path.key(key),
-                    "marks on packets that are dropped: expected one of the two".to_owned(),
-                );
-            }
-        }
-    }
-
     fn devices(&mut self, config: &Config) {
         let mut devices = Unique::new("device");
         for (bridge, path) in bridges(config) {
@@ -571,28 +383,6 @@ impl Checks {
             }
         }
     }
-}
-
-fn bridges(config: &Config) -> impl Iterator<Item = (&Bridge, Path)> {
-    let list = Path::default().key("bridge");
-    config
-        .bridges
-        .iter()
-        .enumerate()
-        .map(move |(index, bridge)| (bridge, list.index(index)))
-}
-
-fn ports<'a>(bridge: &'a Bridge, path: &Path) -> impl Iterator<Item = (&'a Port, Path)> {
-    let list = path.key("port");
-    bridge
-        .ports
-        .iter()
-        .enumerate()
-        .map(move |(index, port)| (port, list.index(index)))
-}
-
-fn all_ports(config: &Config) -> impl Iterator<Item = (&Port, Path)> {
-    bridges(config).flat_map(|(bridge, path)| ports(bridge, &path).collect::<Vec<_>>())
 }
 
 fn is_loopback(address: SocketAddr) -> bool {

@@ -2,7 +2,7 @@
 
 use millrace_types::PortNo;
 
-use super::{Checks, Unique};
+use super::checks::{Checks, Unique};
 use crate::bridge::Bridge;
 use crate::chain::{Chain, Hop};
 use crate::choice::HopClass;

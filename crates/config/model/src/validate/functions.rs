@@ -4,7 +4,8 @@
 use millrace_builtin::CATALOGUE;
 use millrace_nf::{SettingError, Settings};
 
-use super::{bridges, with_dropped};
+use super::checks::with_dropped;
+use super::walk::bridges;
 use crate::chain::Hop;
 use crate::choice::HopClass;
 use crate::config::Config;

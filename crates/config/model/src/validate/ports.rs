@@ -1,0 +1,134 @@
+//! Constraints on the settings of a port: VLANs, queues, policer.
+
+use millrace_types::BitRate;
+
+use super::checks::{Checks, Unique};
+use crate::choice::{ColorVerdict, PolicerKind};
+use crate::device::Device;
+use crate::error::Path;
+use crate::port::Port;
+use crate::qos::Policer;
+
+/// The limit of queues of a port, queue 0 included.
+const QUEUES_MAX: usize = 64;
+
+impl Checks {
+    /// Checks the settings of a port.
+    pub(super) fn port(&mut self, port: &Port, path: &Path) {
+        let mut vids = Unique::new("VLAN");
+        for (index, vid) in port.trunks.iter().enumerate() {
+            vids.check(*vid, vid, path.key("trunks").index(index), &mut self.issues);
+        }
+        if let Some(vlan) = port.vlan
+            && port.trunks.contains(&vlan)
+        {
+            let message =
+                format!("VLAN {vlan} is untagged by `vlan` and tagged by `trunks`: expected one of the two");
+            self.conflict(path.key("vlan"), message);
+        }
+        if let Some(queues) = port.queues
+            && matches!(port.device, Device::Pcap(_))
+            && queues.get() > 1
+        {
+            self.conflict(
+                path.key("queues"),
+                format!("{queues} queues on capture files: expected 1"),
+            );
+        }
+        self.queues(port, path);
+        if let Some(policer) = &port.policer {
+            self.policer(policer, &path.key("policer"));
+        }
+    }
+
+    /// Checks that the queues of a port can exist, and that their rates are consistent.
+    fn queues(&mut self, port: &Port, path: &Path) {
+        let mut ids = Unique::new("queue id");
+        for (index, queue) in port.egress_queues.iter().enumerate() {
+            let path = path.key("queue").index(index);
+            ids.check(queue.id, &queue.id, path.key("id"), &mut self.issues);
+            if let (Some(min), Some(max)) = (queue.min_rate, queue.max_rate)
+                && min > max
+            {
+                let message = format!("{min} is more than `max_rate`, {max}: expected at most that");
+                self.conflict(path.key("min_rate"), message);
+            }
+            if let (Some(max), Some(rate)) = (queue.max_rate, port.rate)
+                && max > rate
+            {
+                let message =
+                    format!("{max} is more than the `rate` of the port, {rate}: expected at most that");
+                self.conflict(path.key("max_rate"), message);
+            }
+        }
+        let has_default = port.egress_queues.iter().any(|queue| queue.id.0 == 0);
+        let count = port.egress_queues.len() + usize::from(!has_default);
+        if !port.egress_queues.is_empty() && count > QUEUES_MAX {
+            let message =
+                format!("{count} queues, with queue 0, which is always there: expected at most {QUEUES_MAX}");
+            self.conflict(path.key("queue"), message);
+        }
+        let guaranteed = port.egress_queues.iter().filter_map(|queue| queue.min_rate);
+        let guaranteed = BitRate::from_bps(guaranteed.map(|rate| rate.get().bps()).sum());
+        if let Some(rate) = port.rate.filter(|rate| guaranteed > rate.get()) {
+            let message = format!(
+                "{rate} is less than the `min_rate`s of its queues together, {guaranteed}: expected at least that"
+            );
+            self.conflict(path.key("rate"), message);
+        }
+    }
+
+    /// Checks that a policer has exactly the parameters of its kind.
+    fn policer(&mut self, policer: &Policer, path: &Path) {
+        let (peak, excess) = match policer.kind {
+            PolicerKind::SingleRate => (false, false),
+            PolicerKind::TwoRate => (true, false),
+            PolicerKind::TwoRateExcess => (false, true),
+        };
+        let kind = policer.kind;
+        for (key, is_given, is_needed) in [
+            ("pir", policer.pir.is_some(), peak),
+            ("eir", policer.eir.is_some(), excess),
+        ] {
+            match (is_given, is_needed) {
+                (false, true) => {
+                    self.conflict(
+                        path.key("kind"),
+                        format!("`{kind}` without `{key}`: expected both"),
+                    );
+                }
+                (true, false) => {
+                    self.conflict(path.key(key), format!("`{kind}` has no `{key}`: expected none"));
+                }
+                _ => {}
+            }
+        }
+        let is_excess_burst = policer.kind != PolicerKind::TwoRate;
+        if policer.ebs.is_some() && !is_excess_burst {
+            self.conflict(path.key("ebs"), format!("`{kind}` has no `ebs`: expected none"));
+        }
+        if policer.pbs.is_some() && !peak {
+            self.conflict(path.key("pbs"), format!("`{kind}` has no `pbs`: expected none"));
+        }
+        if let Some(pir) = policer.pir.filter(|pir| *pir < policer.cir) {
+            let message = format!(
+                "{pir} is less than `cir`, {}: expected at least that",
+                policer.cir
+            );
+            self.conflict(path.key("pir"), message);
+        }
+        for (key, action) in [
+            ("green", &policer.green),
+            ("yellow", &policer.yellow),
+            ("red", &policer.red),
+        ] {
+            let marks = action.dscp.is_some() || action.pcp.is_some() || action.mpls_tc.is_some();
+            if action.action == ColorVerdict::Drop && marks {
+                self.conflict(
+                    path.key(key),
+                    "marks on packets that are dropped: expected one of the two".to_owned(),
+                );
+            }
+        }
+    }
+}
