@@ -9,31 +9,31 @@ use millrace_api::client::CaptureOptions;
 use crate::cli::Capture;
 use crate::output::Session;
 
-pub(crate) fn run(session: &Session, what: &Capture) -> Result<()> {
-    let to_stdout = what.write.as_os_str() == "-";
+pub(crate) fn run(session: &Session, args: &Capture) -> Result<()> {
+    let to_stdout = args.write.as_os_str() == "-";
     if to_stdout && io::stdout().is_terminal() {
         bail!(
             "a capture is not for a terminal: give a file with -w FILE, or a pipe as in `… -w - | tshark -r -`"
         );
     }
     let options = CaptureOptions {
-        port: what.port.clone(),
-        direction: what.direction.map(|way| way.word().to_owned()),
-        matching: what.matching.clone(),
-        bpf: what.filter.as_deref().map(compile).transpose()?,
-        snap: what.snap,
-        count: what.count,
+        port: args.port.clone(),
+        direction: args.direction.map(|way| way.word().to_owned()),
+        matching: args.matching.clone(),
+        bpf: args.filter.as_deref().map(compile).transpose()?,
+        snap: args.snap,
+        count: args.count,
     };
     // The request comes first, so that a refusal leaves an existing file unchanged.
-    let mut packets = session.client()?.capture(&what.bridge, &options)?;
+    let mut packets = session.client()?.capture(&args.bridge, &options)?;
     if to_stdout {
         return copy(&mut packets, &mut io::stdout().lock());
     }
     let mut file =
-        File::create(&what.write).with_context(|| format!("cannot write {}", what.write.display()))?;
-    if what.count.is_none() && io::stderr().is_terminal() {
+        File::create(&args.write).with_context(|| format!("cannot write {}", args.write.display()))?;
+    if args.count.is_none() && io::stderr().is_terminal() {
         // A hint for people: an error while it is written is ignored.
-        let _ = writeln!(io::stderr(), "capturing to {}; Ctrl-C ends", what.write.display());
+        let _ = writeln!(io::stderr(), "capturing to {}; Ctrl-C ends", args.write.display());
     }
     copy(&mut packets, &mut file)
 }
@@ -44,7 +44,7 @@ pub(crate) fn run(session: &Session, what: &Capture) -> Result<()> {
 /// The expression is compiled here and not in the daemon, so that libpcap's parser runs with the rights of the user; the
 /// daemon takes only programs that it has verified.
 fn compile(expression: &str) -> Result<String> {
-    let instructions = millrace_pcap_filter::compile(expression).context("--filter is no pcap filter")?;
+    let instructions = millrace_pcap_filter::compile(expression).context("--filter is not a pcap filter")?;
     let texts = instructions.iter().map(|instruction| format!(",{instruction}"));
     Ok(instructions.len().to_string() + &texts.collect::<String>())
 }

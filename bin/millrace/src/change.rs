@@ -79,29 +79,29 @@ fn done(committed: &Committed) -> String {
     text
 }
 
-pub(crate) fn apply(session: &Session, what: &Apply) -> Result<ExitCode> {
-    let wanted = read(&what.file)?;
+pub(crate) fn apply(session: &Session, args: &Apply) -> Result<ExitCode> {
+    let wanted = read(&args.file)?;
     let client = session.client()?;
     let (_, revision) = client.config()?;
     let options = ChangeOptions {
-        dry_run: what.dry_run,
-        confirm_within: what.confirm_within,
-        ..options(&what.why)
+        dry_run: args.dry_run,
+        confirm_within: args.confirm_within,
+        ..options(&args.why)
     };
-    let expected = Some(what.expect.unwrap_or(revision));
+    let expected = Some(args.expect.unwrap_or(revision));
     let committed = client.replace_config(&wanted.to_json(), expected, &options)?;
-    if what.dry_run {
+    if args.dry_run {
         session.print(&committed, |committed| {
             format!(
                 "{}{}: {}\n",
                 done(committed),
-                what.file.display(),
+                args.file.display(),
                 wanted.summary()
             )
         })?;
         return Ok(ExitCode::SUCCESS);
     }
-    follow(session, committed, &what.wait)
+    follow(session, committed, &args.wait)
 }
 
 /// A committed change, and the status of the switch after it.
@@ -142,7 +142,7 @@ fn follow(session: &Session, committed: Committed, wait: &Wait) -> Result<ExitCo
                 wait.wait
             ),
             Err(error) => format!(
-                "the daemon does not say whether revision {number} runs ({error}): `millrace show status` shows it\n"
+                "the daemon does not report if revision {number} runs ({error}): `millrace show status` shows it\n"
             ),
         })?;
     }
@@ -170,15 +170,15 @@ fn wait_for(client: &Client, revision: u64, seconds: u64) -> Result<Status, Clie
     }
 }
 
-pub(crate) fn confirm(session: &Session, what: &Confirm) -> Result<()> {
+pub(crate) fn confirm(session: &Session, args: &Confirm) -> Result<()> {
     let client = session.client()?;
-    if what.cancel {
-        let revision = client.cancel(what.revision, &options(&what.why))?;
+    if args.cancel {
+        let revision = client.cancel(args.revision, &options(&args.why))?;
         return session.print(&revision, |revision| {
             format!("revision {}: {}\n", revision.number, origin(revision.origin))
         });
     }
-    let revision = client.confirm(what.revision)?;
+    let revision = client.confirm(args.revision)?;
     session.print(&revision, |revision: &Revision| {
         format!("revision {} is confirmed\n", revision.number)
     })
@@ -189,16 +189,16 @@ fn newest(client: &Client) -> Result<u64> {
     Ok(client.config()?.1)
 }
 
-pub(crate) fn diff(session: &Session, what: &Diff) -> Result<()> {
+pub(crate) fn diff(session: &Session, args: &Diff) -> Result<()> {
     let client = session.client()?;
-    if let (Some(DiffFrom::File(path)), Some(_)) = (&what.from, what.to) {
+    if let (Some(DiffFrom::File(path)), Some(_)) = (&args.from, args.to) {
         bail!(
             "{} is not the number of a revision: a file is compared with the newest revision, so expected no second \
              argument",
             path.display()
         );
     }
-    let changes = match &what.from {
+    let changes = match &args.from {
         Some(DiffFrom::File(path)) => {
             let options = ChangeOptions {
                 dry_run: true,
@@ -208,10 +208,10 @@ pub(crate) fn diff(session: &Session, what: &Diff) -> Result<()> {
                 .replace_config(&read(path)?.to_json(), None, &options)?
                 .changes
         }
-        Some(DiffFrom::Revision(from)) => client.diff(*from, what.to)?.changes,
+        Some(DiffFrom::Revision(from)) => client.diff(*from, args.to)?.changes,
         None => {
             let from = newest(client)?.saturating_sub(1);
-            client.diff(from, what.to)?.changes
+            client.diff(from, args.to)?.changes
         }
     };
     if session.json() {
@@ -224,15 +224,15 @@ pub(crate) fn diff(session: &Session, what: &Diff) -> Result<()> {
     })
 }
 
-pub(crate) fn rollback(session: &Session, what: &Rollback) -> Result<ExitCode> {
+pub(crate) fn rollback(session: &Session, args: &Rollback) -> Result<ExitCode> {
     let options = ChangeOptions {
-        dry_run: what.dry_run,
-        ..options(&what.why)
+        dry_run: args.dry_run,
+        ..options(&args.why)
     };
-    let committed = session.client()?.rollback(what.revision, &options)?;
-    if what.dry_run {
+    let committed = session.client()?.rollback(args.revision, &options)?;
+    if args.dry_run {
         session.print(&committed, done)?;
         return Ok(ExitCode::SUCCESS);
     }
-    follow(session, committed, &what.wait)
+    follow(session, committed, &args.wait)
 }

@@ -19,8 +19,8 @@ const SELECTS_LEN: usize = 100;
 /// The largest size of the entries in one request, in bytes; well below the daemon's limit for bodies.
 const REQUEST_SIZE: usize = 1 << 20;
 
-pub(crate) fn run(session: &Session, what: &Flow) -> Result<()> {
-    match what {
+pub(crate) fn run(session: &Session, args: &Flow) -> Result<()> {
+    match args {
         Flow::Add(add) => change(session, &add.texts, FlowModCommand::Add, false),
         Flow::Mod(select) => change(session, &select.texts, FlowModCommand::Modify, select.strict),
         Flow::Del(delete) if delete.all => {
@@ -53,8 +53,8 @@ pub(crate) fn run(session: &Session, what: &Flow) -> Result<()> {
     }
 }
 
-pub(crate) fn port(session: &Session, what: &PortCommand) -> Result<()> {
-    let PortCommand::Reset { bridge, port } = what;
+pub(crate) fn port(session: &Session, args: &PortCommand) -> Result<()> {
+    let PortCommand::Reset { bridge, port } = args;
     let request = ResetPortCounters { port: port.clone() };
     let done = session.client()?.reset_port_counters(bridge, &request)?;
     session.print(&done, |CountersReset { reset }| {

@@ -10,8 +10,8 @@ use crate::cli;
 use crate::output::{Session, say};
 use crate::table::Table;
 
-pub(crate) fn run(session: &Session, what: &cli::Lab) -> Result<ExitCode> {
-    match what {
+pub(crate) fn run(session: &Session, args: &cli::Lab) -> Result<ExitCode> {
+    match args {
         cli::Lab::Up {
             file,
             millraced,
@@ -105,7 +105,7 @@ fn removed(report: &DownReport) -> String {
     let mut text = format!("lab {} is removed\n", report.name);
     for foreign_process in &report.foreign_processes {
         text += &format!(
-            "  process {} ({}) still runs in what was {}; the lab did not start it\n",
+            "  process {} ({}) still runs in the former {}; the lab did not start it\n",
             foreign_process.id.pid, foreign_process.command, foreign_process.node
         );
     }
@@ -113,7 +113,7 @@ fn removed(report: &DownReport) -> String {
 }
 
 fn status(status: &Status) -> String {
-    let mut nodes = Table::new(&["NODE", "KIND", "NAMESPACE", "INTERFACES"], "no host");
+    let mut nodes = Table::new(&["NODE", "TYPE", "NAMESPACE", "INTERFACES"], "no host");
     for node in &status.nodes {
         nodes.row([
             node.name.clone(),

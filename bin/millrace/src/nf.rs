@@ -13,8 +13,8 @@ use crate::cli::{ChainCommand, HopName, Nf, OfBridge, Plan};
 use crate::output::{Session, say};
 use crate::table::Table;
 
-pub(crate) fn run(session: &Session, what: &Nf) -> Result<()> {
-    match what {
+pub(crate) fn run(session: &Session, args: &Nf) -> Result<()> {
+    match args {
         Nf::List(of) => print(session, of, list),
         Nf::Stats(of) => print(session, of, stats),
         Nf::Functions => functions(session),
@@ -39,8 +39,8 @@ pub(crate) fn run(session: &Session, what: &Nf) -> Result<()> {
     }
 }
 
-pub(crate) fn chain(session: &Session, what: &ChainCommand) -> Result<()> {
-    match what {
+pub(crate) fn chain(session: &Session, args: &ChainCommand) -> Result<()> {
+    match args {
         ChainCommand::Plan(wanted) => plan(session, wanted),
     }
 }
@@ -137,7 +137,7 @@ fn problems(all: &[OnBridge]) -> String {
 fn problem(chain: &Chain) -> Option<String> {
     let how = match chain.state.as_str() {
         "down" => "does not run",
-        _ => "runs as it was before the last change",
+        _ => "runs as before the last change",
     };
     (!chain.problem.is_empty()).then(|| format!("{how}: {}", chain.problem))
 }
@@ -156,7 +156,7 @@ fn limits(chain: &Chain, hop: &ChainHop) -> String {
     let mut text = format!("{at} is limited: {}\n", each.collect::<Vec<_>>().join(", "));
     for limit in hop.limits.iter().filter(|limit| !limit.problem.is_empty()) {
         text += &format!(
-            "{at}: {} is held by {}: {}\n",
+            "{at}: {} is enforced by {}: {}\n",
             limit.name, limit.by, limit.problem
         );
     }
@@ -303,7 +303,7 @@ fn plan(session: &Session, wanted: &Plan) -> Result<()> {
             continue;
         }
         text += &format!(
-            "{}: {:.0} ns a packet, {:.2} Mpps: {:.2} cores; lanes = {} (now {})\n",
+            "{}: {:.0} ns per packet, {:.2} Mpps: {:.2} cores; lanes = {} (now {})\n",
             plan.chain,
             plan.nanos_per_packet,
             plan.packets_per_second / 1e6,
@@ -312,8 +312,9 @@ fn plan(session: &Session, wanted: &Plan) -> Result<()> {
             plan.lanes_now
         );
         for (one, other) in &plan.parallel {
-            text +=
-                &format!("  {one} and {other} only read what the other writes not: their order is free\n");
+            text += &format!(
+                "  {one} and {other} read only what the other does not write: they can be a parallel group\n"
+            );
         }
         for hop in &plan.not_measured {
             text += &format!("  {hop}: not measured yet, send packets through it\n");

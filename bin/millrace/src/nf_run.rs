@@ -99,7 +99,7 @@ fn offline(session: &Session, wanted: &Run, file: &Path) -> Result<()> {
     outcome.counters = setup.counters.read();
     session.print(&outcome, |outcome| {
         let mut text = format!(
-            "{} packets: {} go on, {} skip hops, {} are dropped, {} go to a port\n",
+            "{} packets: {} next, {} skip hops, {} dropped, {} to a port\n",
             outcome.packets, outcome.next, outcome.skipped, outcome.dropped, outcome.to_port
         );
         for (name, value) in &outcome.counters {

@@ -135,7 +135,7 @@ impl Failure {
         match error.downcast_ref::<ClientError>() {
             Some(ClientError::Unreachable { .. }) => {
                 let remedy = "start the daemon with `sudo millraced --config FILE` (or, after `make install`, `sudo systemctl start millraced`); \
-                    if it answers elsewhere, say where with --api URL or MILLRACE_API";
+                    if it has another address, give that with --api URL or MILLRACE_API";
                 failure(told, Some(remedy.to_owned()), UNREACHABLE)
             }
             Some(ClientError::Denied { .. }) => {
@@ -144,8 +144,7 @@ impl Failure {
                 failure(told, Some(remedy.to_owned()), 1)
             }
             Some(ClientError::NotMillrace { .. }) => {
-                let remedy =
-                    "something else answers there; say where millraced does with --api URL or MILLRACE_API";
+                let remedy = "another program responds there; give the address of millraced with --api URL or MILLRACE_API";
                 failure(told, Some(remedy.to_owned()), UNREACHABLE)
             }
             Some(ClientError::Problem(problem)) => {

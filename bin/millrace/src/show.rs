@@ -18,9 +18,9 @@ use crate::human::{bps, or_dash, port, short, span};
 use crate::output::{Session, say};
 use crate::table::Table;
 
-pub(crate) fn run(session: &Session, what: &Show) -> Result<()> {
+pub(crate) fn run(session: &Session, args: &Show) -> Result<()> {
     let client = session.client()?;
-    match what {
+    match args {
         Show::Status => session.print(&status(client)?, Status::text),
         Show::Bridges => session.print_table(&client.bridges()?, |list| bridges(list)),
         Show::Ports(of) => per_bridge(session, of, Client::ports, advised_ports),
@@ -304,7 +304,7 @@ fn controllers(list: &[view::Controller]) -> Table {
         "ROLE",
         ">IN",
         ">OUT",
-        ">HELD BACK",
+        ">PACKET-INS DROPPED",
         "LAST ERROR",
     ];
     let mut table = Table::new(&headings, "no controller is configured");
@@ -371,7 +371,7 @@ pub(crate) fn workers(list: &[view::Worker]) -> Table {
 pub(crate) fn dropped(list: &[view::Drop]) -> Table {
     let mut table = Table::new(
         &["BRIDGE", ">PACKETS", "REASON", "MEANING"],
-        "nothing was dropped",
+        "no packet was dropped",
     );
     for given in list {
         table.row([
@@ -459,7 +459,7 @@ fn meters(list: &[view::Meter]) -> Table {
 }
 
 fn macs(list: &[view::MacEntry]) -> Table {
-    let mut table = Table::new(&["MAC", ">VLAN", ">PORT", ">AGE"], "nothing was learned");
+    let mut table = Table::new(&["MAC", ">VLAN", ">PORT", ">AGE"], "no address is learned");
     for given in list {
         table.row([
             given.mac.clone(),

@@ -7,21 +7,21 @@ use crate::cli;
 use crate::human::port;
 use crate::output::Session;
 
-pub(crate) fn run(session: &Session, what: &cli::Trace) -> Result<()> {
+pub(crate) fn run(session: &Session, args: &cli::Trace) -> Result<()> {
     let client = session.client()?;
-    let trace = if what.live {
+    let trace = if args.live {
         let request = TraceLiveRequest {
-            matching: what.packet.clone(),
-            timeout_seconds: Some(what.timeout),
+            matching: args.packet.clone(),
+            timeout_seconds: Some(args.timeout),
         };
-        client.trace_live(&what.bridge, &request)?
+        client.trace_live(&args.bridge, &request)?
     } else {
-        let packet = (!what.packet.is_empty()).then(|| what.packet.clone());
+        let packet = (!args.packet.is_empty()).then(|| args.packet.clone());
         client.trace(
-            &what.bridge,
+            &args.bridge,
             &TraceRequest {
                 packet,
-                hex: what.hex.clone(),
+                hex: args.hex.clone(),
             },
         )?
     };
@@ -71,7 +71,7 @@ fn text(trace: &Trace) -> String {
     }
     match &trace.dropped {
         Some(reason) => lines.push(format!("dropped: {reason}")),
-        None if trace.outputs.is_empty() => lines.push("nothing leaves".to_owned()),
+        None if trace.outputs.is_empty() => lines.push("no packet leaves".to_owned()),
         None => {}
     }
     lines.join("\n") + "\n"

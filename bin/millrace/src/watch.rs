@@ -108,11 +108,11 @@ impl Look {
     }
 }
 
-pub(crate) fn run(session: &Session, what: &Watch) -> Result<()> {
-    if !(0.1..=3600.0).contains(&what.interval) {
-        bail!("--interval {}: expected 0.1 to 3600 seconds", what.interval);
+pub(crate) fn run(session: &Session, args: &Watch) -> Result<()> {
+    if !(0.1..=3600.0).contains(&args.interval) {
+        bail!("--interval {}: expected 0.1 to 3600 seconds", args.interval);
     }
-    let interval = Duration::from_secs_f64(what.interval);
+    let interval = Duration::from_secs_f64(args.interval);
     let client = session.client()?;
     let mut watcher = Watcher {
         at: None,
@@ -120,7 +120,7 @@ pub(crate) fn run(session: &Session, what: &Watch) -> Result<()> {
         drops: HashMap::new(),
     };
     // The first reading fails if the daemon does not respond, before the terminal mode changes.
-    let mut look = watcher.look(client, &what.of)?;
+    let mut look = watcher.look(client, &args.of)?;
     let screen = if session.json() || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         None
     } else {
@@ -132,13 +132,13 @@ pub(crate) fn run(session: &Session, what: &Watch) -> Result<()> {
             Some(screen) => screen.draw(&format!(
                 "{}  every {} s, q ends\n\n{}",
                 session.api(),
-                what.interval,
+                args.interval,
                 look.text()
             ))?,
             None if session.json() => say(&(serde_json::to_string(&look)? + "\n"))?,
             None => say(&(look.text() + "\n"))?,
         }
-        if what.count.is_some_and(|count| looks >= count) {
+        if args.count.is_some_and(|count| looks >= count) {
             return Ok(());
         }
         let ended = match &screen {
@@ -151,7 +151,7 @@ pub(crate) fn run(session: &Session, what: &Watch) -> Result<()> {
         if ended {
             return Ok(());
         }
-        look = watcher.look(client, &what.of)?;
+        look = watcher.look(client, &args.of)?;
         looks += 1;
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct Wait {
 
 /// Exit statuses of the commands that commit a change and wait for it.
 const CHANGE_EXIT_STATUS: &str = "Exit status: 0 the change runs (with `--wait 0` or `--dry-run`: it is accepted); \
-    1 it is refused; 3 the daemon does not answer; 4 it is committed, and something does not run when the wait ends, \
+    1 it is rejected; 3 the daemon does not respond; 4 it is committed, and does not run completely when the wait ends, \
     which `millrace show status` explains.";
 
 #[derive(Debug, Args)]

@@ -29,8 +29,8 @@ pub(crate) use show::{FlowSort, Flows, Show, Watch};
     version,
     max_term_width = 100,
     arg_required_else_help = true,
-    after_help = "Exit status: 0 done; 1 refused or failed; 2 wrong usage; 3 the daemon does not answer; 4 the \
-        change is committed, and something does not run (`apply`, `rollback`). `lab run` exits with the status \
+    after_help = "Exit status: 0 done; 1 rejected or failed; 2 wrong usage; 3 the daemon does not respond; 4 the \
+        change is committed, and does not run completely (`apply`, `rollback`). `lab run` exits with the status \
         of its command."
 )]
 pub(crate) struct Cli {

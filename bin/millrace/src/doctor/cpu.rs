@@ -34,7 +34,7 @@ pub(super) fn instructions(machine: &Machine) -> Finding {
         Finding::note(
             "processor",
             format!("{best}, but its time stamp counter may vary"),
-            "cycles per packet and latencies are not to be trusted here",
+            "cycles per packet and latencies are unreliable here",
         )
     }
 }
@@ -49,20 +49,20 @@ pub(super) fn cores(machine: &Machine) -> Finding {
         (0 | 1, _) => Finding::note(
             "cores",
             format!("{count}"),
-            "a worker that polls shares the only core with everything else: leave system.idle = \"adaptive\"",
+            "a polling worker shares the only core with all other threads: keep system.idle = \"adaptive\"",
         ),
         (count, "") => Finding::note(
             "cores",
-            format!("{count}, none of them kept free for workers"),
+            format!("{count}, none isolated for workers"),
             "for steady rates add `isolcpus=1 nohz_full=1 rcu_nocbs=1` to the kernel's command line, with the cores of system.worker_cores",
         ),
-        (count, isolated) => Finding::good("cores", format!("{count}, of which {isolated} are kept free")),
+        (count, isolated) => Finding::good("cores", format!("{count}, of which {isolated} are isolated")),
     }
 }
 
 pub(super) fn governor(machine: &Machine) -> Finding {
     match machine.read("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") {
-        None => Finding::good("clock", "not changed by this kernel"),
+        None => Finding::good("clock", "the kernel does not change it"),
         Some(governor) if governor.trim() == "performance" => Finding::good("clock", "governor performance"),
         Some(governor) => Finding::note(
             "clock",
@@ -100,7 +100,7 @@ mod tests {
         let (_dir, tuned) = machine(&[info, ("sys/devices/system/cpu/isolated", "1\n")]);
         assert_eq!(
             cores(&tuned),
-            Finding::good("cores", "2, of which 1 are kept free")
+            Finding::good("cores", "2, of which 1 are isolated")
         );
     }
 

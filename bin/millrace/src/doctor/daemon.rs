@@ -16,7 +16,7 @@ pub(super) fn answers(session: &Session) -> Finding {
         Ok((version, status)) if status.state == Reconciliation::Settled => Finding::good(
             SUBJECT,
             format!(
-                "{} answers, revision {} in force",
+                "{} responds, revision {} runs",
                 version.version, status.wanted_revision
             ),
         ),
@@ -28,9 +28,12 @@ pub(super) fn answers(session: &Session) -> Finding {
                 )
             };
             let problems: Vec<String> = status.problems.iter().map(problem).collect();
-            let found = format!("{} answers, but not all runs as configured", version.version);
+            let found = format!(
+                "{} responds, but does not run completely as configured",
+                version.version
+            );
             let remedy = if problems.is_empty() {
-                "it is being changed: look again".to_owned()
+                "a change is being applied: run `millrace doctor` again".to_owned()
             } else {
                 problems.join("\n")
             };
@@ -38,8 +41,8 @@ pub(super) fn answers(session: &Session) -> Finding {
         }
         Err(error) if matches!(error.downcast_ref(), Some(ClientError::Unreachable { .. })) => Finding::note(
             SUBJECT,
-            format!("does not answer at {}", session.api()),
-            "start it: sudo millraced --config FILE; if it answers elsewhere: millrace --api URL doctor",
+            format!("does not respond at {}", session.api()),
+            "start it: sudo millraced --config FILE; if it has another address: millrace --api URL doctor",
         ),
         Err(error) => Finding::note(
             SUBJECT,

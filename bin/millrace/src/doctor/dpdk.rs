@@ -66,7 +66,7 @@ pub(super) fn libraries(machine: &Machine) -> Finding {
         None => Finding::bad(
             "DPDK",
             format!(
-                "librte_eal.so.{} in /{directory} is of a release that Millrace does not know",
+                "librte_eal.so.{} in /{directory} belongs to an unsupported release",
                 versions[0]
             ),
             format!("expected 22.11, 23.11 or 24.11: {INSTALL}"),
@@ -76,7 +76,7 @@ pub(super) fn libraries(machine: &Machine) -> Finding {
 
 pub(super) fn drivers(machine: &Machine) -> Finding {
     let Some((directory, _)) = installed(machine) else {
-        return Finding::note("DPDK drivers", "not looked for", "install DPDK first");
+        return Finding::note("DPDK drivers", "not checked", "install DPDK first");
     };
     let mut names = machine.list(directory);
     for plugins in machine
@@ -103,7 +103,7 @@ pub(super) fn drivers(machine: &Machine) -> Finding {
         Finding::note(
             "DPDK drivers",
             format!("missing: {}", missing.join(", ")),
-            format!("{INSTALL} brings them all"),
+            format!("{INSTALL} installs all of them"),
         )
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn huge_pages(machine: &Machine, daemon: Option<&Version>) -> Finding
         return Finding::note(
             SUBJECT,
             "this kernel has none",
-            "the switch runs without, more slowly; a kernel with CONFIG_HUGETLBFS has them",
+            "the switch runs without them, more slowly; a kernel with CONFIG_HUGETLBFS has them",
         );
     };
     let found = format!(
@@ -69,7 +69,7 @@ pub(super) fn huge_pages(machine: &Machine, daemon: Option<&Version>) -> Finding
     Finding::note(
         SUBJECT,
         format!("{found}; memory for {missing} more is not available"),
-        "the switch runs without, more slowly; end other programs, lower `system.memory_mib`, or reserve pages when the \
+        "the switch runs without huge pages, more slowly; end other programs, lower `system.memory_mib`, or reserve pages when the \
          machine starts (hugepages= on the kernel's command line)",
     )
 }

@@ -82,11 +82,11 @@ fn text(findings: &[Finding]) -> String {
     };
     let (bad, notes) = (count(Verdict::Bad), count(Verdict::Note));
     text += &match (bad, notes) {
-        (0, 0) => "all is well\n".to_owned(),
-        (0, 1) => "a switch runs here; 1 setting could be better\n".to_owned(),
-        (0, notes) => format!("a switch runs here; {notes} settings could be better\n"),
-        (1, _) => "1 problem keeps a switch from running here\n".to_owned(),
-        (bad, _) => format!("{bad} problems keep a switch from running here\n"),
+        (0, 0) => "no problem found\n".to_owned(),
+        (0, 1) => "a switch can run here; 1 setting could be better\n".to_owned(),
+        (0, notes) => format!("a switch can run here; {notes} settings could be better\n"),
+        (1, _) => "1 problem prevents a switch from running here\n".to_owned(),
+        (bad, _) => format!("{bad} problems prevent a switch from running here\n"),
     };
     text
 }

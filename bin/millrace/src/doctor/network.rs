@@ -57,12 +57,12 @@ pub(super) fn vfio(machine: &Machine) -> Finding {
         (false, _) => Finding::note(
             "vfio",
             "not loaded",
-            "needed only for NICs that DPDK takes from the kernel: sudo modprobe vfio-pci",
+            "needed only for NICs that are bound to DPDK: sudo modprobe vfio-pci",
         ),
         (true, false) => Finding::note(
             "vfio",
             "loaded, but there is no IOMMU",
-            "for NICs that DPDK takes from the kernel: add `intel_iommu=on iommu=pt` to the kernel's command line, or (unsafe) \
+            "for NICs that are bound to DPDK: add `intel_iommu=on iommu=pt` to the kernel's command line, or (unsafe) \
              echo Y | sudo tee /sys/module/vfio/parameters/enable_unsafe_noiommu_mode",
         ),
     }
@@ -117,7 +117,7 @@ pub(super) fn nics(machine: &Machine) -> Finding {
             "NICs",
             found,
             format!(
-                "to give one to the switch (it leaves the kernel): sudo dpdk-devbind.py --bind=vfio-pci {address}"
+                "to bind one to DPDK (the kernel loses it): sudo dpdk-devbind.py --bind=vfio-pci {address}"
             ),
         ),
     }
@@ -172,7 +172,7 @@ pub(super) fn lab_tools(machine: &Machine) -> Finding {
     };
     let missing: Vec<_> = TOOLS.iter().filter(|(tool, _)| !has(tool)).collect();
     if missing.is_empty() {
-        return Finding::good("tools", "all that labs and the demo use");
+        return Finding::good("tools", "all programs of labs and the demo are installed");
     }
     let names: Vec<&str> = missing.iter().map(|(tool, _)| *tool).collect();
     let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();

@@ -49,7 +49,7 @@ pub(crate) fn advice(ports: &[Port]) -> Vec<String> {
 
 fn advice_on(port: &Port, interface: &str) -> String {
     format!(
-        "port {}: set device = \"kernel:{interface}\", which completes the checksums that hosts leave to their NIC; or, in each \
+        "port {}: it forwards partial checksums: set device = \"kernel:{interface}\", which completes partial checksums; or, in each \
          host behind {interface}: ethtool -K INTERFACE tx off",
         port.name
     )
@@ -71,7 +71,7 @@ pub(super) fn of_ports(machine: &Machine, session: &Session) -> Option<Finding> 
 
 fn finding(lines: &[String]) -> Option<Finding> {
     (!lines.is_empty()).then(|| {
-        let found = "TCP and UDP of hosts that leave checksums to their NIC arrive broken";
+        let found = "TCP and UDP arrive with wrong checksums from hosts with checksum offload";
         Finding::note("checksums", found, lines.join("\n"))
     })
 }

@@ -23,7 +23,7 @@ pub(super) fn capabilities(machine: &Machine) -> Finding {
     Finding::note(
         "rights",
         format!("this user lacks {}", missing.join(", ")),
-        "devices of the kernel (kernel, af_xdp, tap), NICs and labs need root: run `sudo millrace doctor` to see what root finds; \
+        "devices of the kernel (kernel, af_xdp, tap), NICs and labs need root: run `sudo millrace doctor` to see what root gets; \
          without it, `millraced --no-dpdk` runs with memory, link and pcap devices",
     )
 }

@@ -59,9 +59,9 @@ pub(super) fn policed(client: &Client, bridge: &str) -> Result<Vec<Policed>, Cli
 pub(super) fn policers(list: &[Policed]) -> Table {
     let headings = [
         "PORT",
-        "KIND",
+        "TYPE",
         ">COMMITTED",
-        ">SECOND",
+        ">PEAK/EXCESS",
         ">GREEN",
         "",
         ">YELLOW",

@@ -34,7 +34,9 @@ fn functions_are_listed_counted_and_explained() {
         let (_, text, _) = run(&server, of);
         assert!(
             text.contains("edge/watch is limited: processes 1 (cgroup), cpu_percent 50 (nothing)\n")
-                && text.contains("edge/watch: cpu_percent is held by nothing: /sys/fs/cgroup/cpu: Read-only"),
+                && text.contains(
+                    "edge/watch: cpu_percent is enforced by nothing: /sys/fs/cgroup/cpu: Read-only"
+                ),
             "{text}"
         );
     }
@@ -82,11 +84,11 @@ fn a_plan_says_how_many_workers_a_rate_takes() {
     // A packet costs 61.5 ns; 10 Gbit/s are 14.88 million packets per second.
     let (_, text, _) = run(&server, "chain plan --rate 10Gbps --frame 60");
     assert!(
-        text.contains("edge: 62 ns a packet, 14.88 Mpps: 0.92 cores; lanes = 2 (now 1)"),
+        text.contains("edge: 62 ns per packet, 14.88 Mpps: 0.92 cores; lanes = 2 (now 1)"),
         "{text}"
     );
     assert!(text.contains("watch: not measured yet"), "{text}");
-    assert!(text.contains("fw and watch only read"), "{text}");
+    assert!(text.contains("fw and watch read only"), "{text}");
     assert!(
         text.contains("rim does not run: hop module") && !text.contains("rim: 0 ns"),
         "{text}"
@@ -130,7 +132,7 @@ fn a_function_runs_over_a_capture_file() {
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(
-        text.starts_with("200 packets: 50 go on, 0 skip hops, 150 are dropped"),
+        text.starts_with("200 packets: 50 next, 0 skip hops, 150 dropped"),
         "{text}"
     );
     assert!(text.contains("denied 150"), "{text}");

@@ -56,7 +56,7 @@ fn a_capture_goes_to_a_file_or_a_pipe_and_a_refused_one_touches_no_file() {
         1,
     );
     assert!(
-        text.contains("--filter is no pcap filter: `tpc`: ") && text.contains("man pcap-filter"),
+        text.contains("--filter is not a pcap filter: `tpc`: ") && text.contains("man pcap-filter"),
         "{text}"
     );
     assert_eq!(std::fs::read(&file).unwrap(), written);

@@ -69,7 +69,7 @@ fn down(name: &str) -> Result<(), Box<dyn Error>> {
     println!("lab {}: removed, {} process(es) ended", report.name, report.ended);
     for foreign_process in report.foreign_processes {
         println!(
-            "  {} ({}) still runs in what was {}",
+            "  {} ({}) still runs in the former {}",
             foreign_process.command, foreign_process.id.pid, foreign_process.node
         );
     }
