@@ -9,11 +9,18 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod controller;
 mod distribution;
+mod histogram;
 mod math;
 mod model;
+mod plan;
 mod random;
+mod receiver;
+mod ring;
+mod sender;
 mod sources;
+mod stats;
 pub mod tables;
 mod text;
 
@@ -22,6 +29,13 @@ pub use config::{
     DirectionConfig, Distribution, Duplicate, Errors, FourState, Framing, GilbertElliott, Jitter, Key, Loss,
     LossConfig, Order, Outage, OverMtu, PathConfig, Queue, Rate, Red, Reorder, Seed, Shift, Toward,
 };
+pub use controller::Controller;
+pub use histogram::HistogramSnapshot;
 pub use model::{Direction, DirectionModel, DropReason, Flips, Outcome, Outcomes, Path, PathModel, Release};
+pub use plan::{Plan, PlanError};
+pub use receiver::{Frame, Receiver};
+pub use ring::records::{Memory, heap_memory};
+pub use sender::Sender;
 pub use sources::{NoSources, Sources};
+pub use stats::{LATE_NANOS, Stats};
 pub use text::{BitErrorRate, BitErrorRateError, ByteSize, Grammar, Interval, Probability, TextError};

@@ -46,11 +46,11 @@ impl DirectionModel {
         self.paths.len() == 1 && !bypass && self.paths.iter().all(PathModel::keeps_order)
     }
 
-    /// Returns the largest number of bytes on the links that wait or are on their way; `None` if a path has no rate.
-    pub fn bytes_in_flight(&self) -> Option<u64> {
-        self.paths.iter().try_fold(0, |sum: u64, path| {
-            Some(sum.saturating_add(path.bytes_in_flight()?))
-        })
+    /// Returns the largest number of bytes of records in the ring; `None` if a path has a delay and no rate.
+    pub(crate) fn record_bytes(&self) -> Option<u64> {
+        self.paths
+            .iter()
+            .try_fold(0, |sum: u64, path| Some(sum.saturating_add(path.record_bytes()?)))
     }
 }
 
@@ -92,20 +92,36 @@ impl Direction {
 
     /// Returns the outcomes of a frame of a class: 0 is the default, 1 the first of the configuration. A class that does
     /// not exist is the default.
-    #[inline]
     pub fn offer(&mut self, arrival: Time, class: usize, frame: &[u8]) -> Outcomes {
-        if (self.arp_nd || self.multicast) && self.bypasses(frame) {
-            let release = Release {
-                at: arrival,
-                sent: arrival,
-                asked: 0,
-                reordered: false,
-                flips: None,
-            };
-            return [Outcome::Released(release)].into_iter().collect();
+        match self.bypass(arrival, frame) {
+            Some(release) => [Outcome::Released(release)].into_iter().collect(),
+            None => self.offer_to_path(arrival, class, frame),
         }
+    }
+
+    /// Returns the release of a frame that bypasses the paths.
+    #[inline]
+    pub(crate) fn bypass(&self, arrival: Time, frame: &[u8]) -> Option<Release> {
+        let bypasses = (self.arp_nd || self.multicast) && self.bypasses(frame);
+        bypasses.then_some(Release {
+            at: arrival,
+            sent: arrival,
+            asked: 0,
+            reordered: false,
+            flips: None,
+        })
+    }
+
+    /// Returns the outcomes of a frame that does not bypass.
+    #[inline]
+    pub(crate) fn offer_to_path(&mut self, arrival: Time, class: usize, frame: &[u8]) -> Outcomes {
         let class = if class < self.paths.len() { class } else { 0 };
         self.paths[class].offer(arrival, frame)
+    }
+
+    /// Returns the bytes of background traffic on all links.
+    pub fn background_bytes(&self) -> u64 {
+        self.paths.iter().map(Path::background_bytes).sum()
     }
 
     /// Returns true if a frame passes at once and unchanged.

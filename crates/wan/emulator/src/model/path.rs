@@ -12,6 +12,7 @@ use super::outcome::{DropReason, Outcome, Outcomes, Release};
 use super::queue::QueueModel;
 use crate::config::{ConfigError, Framing, Order, OverMtu, PathConfig, Seed, Shift};
 use crate::random::{Stage, Stream};
+use crate::ring::records::UNIT;
 use crate::sources::Sources;
 
 /// A configuration in the form that frames need: files are read, tables are computed, memory is allocated.
@@ -29,6 +30,8 @@ pub struct PathModel {
     duplicate: Option<DuplicateModel>,
     corrupt: Option<CorruptModel>,
     bytes_in_flight: Option<u64>,
+    /// The longest time after the link, in nanoseconds.
+    stay: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -81,6 +84,7 @@ impl PathModel {
             duplicate,
             corrupt: config.corrupt.as_ref().map(CorruptModel::new),
             bytes_in_flight: bytes_in_flight(config, stay, sources)?,
+            stay,
         })
     }
 
@@ -95,6 +99,17 @@ impl PathModel {
     /// Returns the largest number of bytes on the link that wait or are on their way; `None` without a rate.
     pub fn bytes_in_flight(&self) -> Option<u64> {
         self.bytes_in_flight
+    }
+
+    /// Returns the largest number of bytes that those frames take in a ring of records; `None` if that cannot be known.
+    pub(crate) fn record_bytes(&self) -> Option<u64> {
+        let Some(bytes) = self.bytes_in_flight else {
+            return (self.stay == 0).then_some(0);
+        };
+        // The shortest frame, 60 bytes, has the largest record for its size on the link.
+        let record = (UNIT + 60usize.next_multiple_of(UNIT)) as f64;
+        let on_link = f64::from(self.framing.effective_size(46, 0).min(64));
+        Some((bytes as f64 * (record / on_link).max(1.2)) as u64)
     }
 
     /// Returns true if frames are released in the order in which they are offered.

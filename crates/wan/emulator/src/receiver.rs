@@ -1,0 +1,125 @@
+//! The half that takes frames when they are due.
+
+use std::sync::Arc;
+
+use millrace_types::Time;
+
+use crate::ring::records::{Head, Memory, Reader};
+use crate::ring::wheel::Wheel;
+use crate::stats::Counters;
+
+/// The receiving half of a direction. One thread owns it; no call waits, takes a lock or allocates.
+///
+/// As long as frames keep their order, the next one due is the next one in the ring. From the first change to a
+/// configuration that lets frames overtake each other, a timer wheel finds it.
+pub struct Receiver<M> {
+    reader: Reader<M>,
+    wheel: Wheel,
+    counters: Arc<Counters>,
+}
+
+/// A frame that is due.
+pub struct Frame<'a, M> {
+    reader: &'a Reader<M>,
+    unit: u32,
+    head: Head,
+}
+
+impl<M: Memory> Receiver<M> {
+    pub(crate) fn new(reader: Reader<M>, start: Time, counters: Arc<Counters>) -> Receiver<M> {
+        Receiver {
+            reader,
+            wheel: Wheel::new(start.nanos()),
+            counters,
+        }
+    }
+
+    /// Takes the next frame whose release is not after `now`, in the order of (release, offer). Never a frame before its
+    /// release.
+    #[inline]
+    pub fn take(&mut self, now: Time) -> Option<Frame<'_, M>> {
+        self.arrive();
+        let unit = if self.reader.is_reordering() {
+            self.wheel.take(&mut self.reader, now.nanos())?
+        } else {
+            let unit = self.reader.peek()?;
+            if self.reader.release(unit) > now.nanos() {
+                return None;
+            }
+            self.reader.arrived()?
+        };
+        let head = self.reader.head(unit);
+        self.counters
+            .released(usize::from(head.size), now.nanos() - head.release);
+        // The memory itself goes back with `free`, which the frame's borrow forbids until the frame is done with.
+        self.reader.free(unit);
+        Some(Frame {
+            reader: &self.reader,
+            unit,
+            head,
+        })
+    }
+
+    /// Places frames that were published on the wheel, if they may overtake each other.
+    #[inline]
+    fn arrive(&mut self) {
+        if self.reader.peek().is_none() || !self.reader.is_reordering() {
+            return;
+        }
+        while let Some(unit) = self.reader.arrived() {
+            self.wheel.insert(&mut self.reader, unit);
+        }
+    }
+
+    /// Gives the memory of frames that were taken back to the sender. To be called once a burst.
+    #[inline]
+    pub fn free(&mut self) {
+        self.reader.reclaim();
+    }
+
+    /// Returns a time before which no frame is due: the release of the next one if frames keep their order; otherwise up to
+    /// 1.024 us before it, or, if it is more than 4.2 ms away, up to 4.2 ms.
+    pub fn next_due(&mut self) -> Option<Time> {
+        self.arrive();
+        let due = if self.reader.is_reordering() {
+            self.wheel.next_due(&self.reader)
+        } else {
+            self.reader.peek().map(|unit| self.reader.release(unit))
+        };
+        due.map(Time::from_nanos)
+    }
+
+    /// Returns the number of frames that wait, published or not.
+    pub fn in_flight(&self) -> u64 {
+        self.counters.in_flight()
+    }
+}
+
+impl<M: Memory> Frame<'_, M> {
+    /// Returns the size in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        usize::from(self.head.size)
+    }
+
+    /// Returns true for a frame without bytes.
+    pub fn is_empty(&self) -> bool {
+        self.head.size == 0
+    }
+
+    /// Returns the time of release.
+    pub fn release(&self) -> Time {
+        Time::from_nanos(self.head.release)
+    }
+
+    /// Returns the class with which the frame was offered.
+    pub fn class(&self) -> usize {
+        usize::from(self.head.class)
+    }
+
+    /// Copies the frame, as far as it fits.
+    #[inline]
+    pub fn copy_to(&self, bytes: &mut [u8]) {
+        self.reader.copy(self.unit, bytes);
+    }
+}

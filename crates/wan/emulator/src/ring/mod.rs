@@ -1,0 +1,5 @@
+//! The memory in which frames wait: a ring of records, and a timer wheel for those that overtake each other.
+
+mod bitmap;
+pub(crate) mod records;
+pub(crate) mod wheel;

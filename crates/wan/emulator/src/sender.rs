@@ -1,0 +1,118 @@
+//! The half that runs the model and stores the frames that arrive.
+
+use std::sync::Arc;
+
+use millrace_types::Time;
+
+use crate::controller::{Change, Mailbox};
+use crate::model::{Direction, DropReason, Outcome, Release};
+use crate::ring::records::{MAX_FRAME, Memory, Writer};
+use crate::stats::Counters;
+
+/// The sending half of a direction. One thread owns it; no call waits, takes a lock or allocates.
+pub struct Sender<M> {
+    direction: Direction,
+    writer: Writer<M>,
+    counters: Arc<Counters>,
+    mailbox: Arc<Mailbox>,
+    /// A change of parameters that waits for its time.
+    pending: Option<Box<Change>>,
+    /// A copy of a frame whose bits are inverted.
+    scratch: Box<[u8]>,
+}
+
+impl<M: Memory> Sender<M> {
+    pub(crate) fn new(
+        direction: Direction,
+        writer: Writer<M>,
+        counters: Arc<Counters>,
+        mailbox: Arc<Mailbox>,
+    ) -> Sender<M> {
+        Sender {
+            direction,
+            writer,
+            counters,
+            mailbox,
+            pending: None,
+            scratch: vec![0; MAX_FRAME].into_boxed_slice(),
+        }
+    }
+
+    /// Offers a frame (Ethernet header to payload, without check sequence) of a class: 0 is the default, 1 the first of the
+    /// configuration. `arrival` must not decrease. The receiver sees what was offered after [`Self::publish`].
+    #[inline]
+    pub fn offer(&mut self, arrival: Time, class: usize, frame: &[u8]) {
+        if self.pending.as_ref().is_some_and(|change| change.at <= arrival) {
+            self.apply_pending();
+        }
+        if let Some(release) = self.direction.bypass(arrival, frame) {
+            self.counters.bypassed();
+            self.counters.offered(1);
+            self.store(release, class, frame);
+            return;
+        }
+        let outcomes = self.direction.offer_to_path(arrival, class, frame);
+        self.counters.offered(outcomes.len());
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Dropped(reason) => self.counters.dropped(reason),
+                Outcome::Released(release) => self.store(release, class, frame),
+            }
+        }
+    }
+
+    #[inline]
+    fn store(&mut self, release: Release, class: usize, frame: &[u8]) {
+        let class = class.min(usize::from(u8::MAX)) as u8;
+        let stored = match release.flips {
+            None => self.writer.push(release.at.nanos(), class, frame),
+            Some(flips) => match self.scratch.get_mut(..frame.len()) {
+                None => false,
+                Some(copy) => {
+                    copy.copy_from_slice(frame);
+                    flips.apply(copy);
+                    self.writer.push(release.at.nanos(), class, copy)
+                }
+            },
+        };
+        if stored {
+            self.counters.stored(&release);
+        } else {
+            self.counters.dropped(DropReason::NoMemory);
+        }
+    }
+
+    /// Shows the receiver what was offered, and takes the newest change of parameters. To be called once a burst, and now and
+    /// then without one.
+    #[inline]
+    pub fn publish(&mut self) {
+        self.writer.publish();
+        self.counters
+            .memory(self.writer.used(), self.direction.background_bytes());
+        if let Some(change) = self.mailbox.next() {
+            if let Some(unused) = self.pending.replace(change) {
+                self.mailbox.retire(unused);
+            }
+            if self
+                .pending
+                .as_ref()
+                .is_some_and(|change| change.at == Time::ZERO)
+            {
+                self.apply_pending();
+            }
+        }
+    }
+
+    #[cold]
+    fn apply_pending(&mut self) {
+        let Some(mut change) = self.pending.take() else {
+            return;
+        };
+        if !change.model.keeps_order() {
+            self.writer.reorder();
+        }
+        self.direction.exchange(&mut change.model);
+        self.counters.changed();
+        self.mailbox.retire(change);
+    }
+}

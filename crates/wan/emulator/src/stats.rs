@@ -1,0 +1,209 @@
+//! Counters of one direction: each is written by one of the two halves and read by anybody.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_utils::CachePadded;
+use serde::Serialize;
+
+use crate::histogram::{Histogram, HistogramSnapshot, add};
+use crate::model::{DropReason, Release};
+
+/// The counters of both halves.
+pub(crate) struct Counters {
+    pub(crate) sender: CachePadded<SenderCounters>,
+    pub(crate) receiver: CachePadded<ReceiverCounters>,
+    pub(crate) delay_asked: Histogram,
+    pub(crate) delay_given: Histogram,
+    pub(crate) lateness: Histogram,
+    memory_size: usize,
+}
+
+#[derive(Default)]
+pub(crate) struct SenderCounters {
+    offered: AtomicU64,
+    bypassed: AtomicU64,
+    duplicated: AtomicU64,
+    reordered: AtomicU64,
+    corrupted: AtomicU64,
+    stored: AtomicU64,
+    background_bytes: AtomicU64,
+    memory_used: AtomicU64,
+    memory_high: AtomicU64,
+    changes: AtomicU64,
+    drops: [AtomicU64; DropReason::ALL.len()],
+}
+
+#[derive(Default)]
+pub(crate) struct ReceiverCounters {
+    released: AtomicU64,
+    released_bytes: AtomicU64,
+    late: AtomicU64,
+}
+
+/// A frame that is taken later than this after its release is counted as late: 1 ms.
+pub const LATE_NANOS: u64 = 1_000_000;
+
+impl Counters {
+    pub(crate) fn new(memory_size: usize) -> Counters {
+        Counters {
+            sender: CachePadded::default(),
+            receiver: CachePadded::default(),
+            delay_asked: Histogram::new(),
+            delay_given: Histogram::new(),
+            lateness: Histogram::new(),
+            memory_size,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn offered(&self, copies: usize) {
+        add(&self.sender.offered, 1);
+        if copies > 1 {
+            add(&self.sender.duplicated, copies as u64 - 1);
+        }
+    }
+
+    pub(crate) fn bypassed(&self) {
+        add(&self.sender.bypassed, 1);
+    }
+
+    #[inline]
+    pub(crate) fn dropped(&self, reason: DropReason) {
+        add(&self.sender.drops[reason as usize], 1);
+    }
+
+    #[inline]
+    pub(crate) fn stored(&self, release: &Release) {
+        add(&self.sender.stored, 1);
+        if release.reordered {
+            add(&self.sender.reordered, 1);
+        }
+        if release.flips.is_some() {
+            add(&self.sender.corrupted, 1);
+        }
+        self.delay_asked.record(release.asked);
+        self.delay_given
+            .record(release.at.nanos().saturating_sub(release.sent.nanos()));
+    }
+
+    pub(crate) fn memory(&self, used: usize, background_bytes: u64) {
+        let (used, high) = (used as u64, &self.sender.memory_high);
+        self.sender.memory_used.store(used, Ordering::Relaxed);
+        if used > high.load(Ordering::Relaxed) {
+            high.store(used, Ordering::Relaxed);
+        }
+        self.sender
+            .background_bytes
+            .store(background_bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn changed(&self) {
+        add(&self.sender.changes, 1);
+    }
+
+    #[inline]
+    pub(crate) fn released(&self, size: usize, late_by: u64) {
+        add(&self.receiver.released, 1);
+        add(&self.receiver.released_bytes, size as u64);
+        self.lateness.record(late_by);
+        if late_by > LATE_NANOS {
+            add(&self.receiver.late, 1);
+        }
+    }
+
+    /// Returns the number of frames that wait.
+    pub(crate) fn in_flight(&self) -> u64 {
+        // In this order, so that a frame that is stored and released in between does not make it negative.
+        let released = self.receiver.released.load(Ordering::Acquire);
+        self.sender
+            .stored
+            .load(Ordering::Acquire)
+            .saturating_sub(released)
+    }
+
+    pub(crate) fn snapshot(&self) -> Stats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (sender, receiver) = (&self.sender, &self.receiver);
+        Stats {
+            offered: read(&sender.offered),
+            bypassed: read(&sender.bypassed),
+            duplicated: read(&sender.duplicated),
+            reordered: read(&sender.reordered),
+            corrupted: read(&sender.corrupted),
+            background_bytes: read(&sender.background_bytes),
+            released: read(&receiver.released),
+            released_bytes: read(&receiver.released_bytes),
+            late: read(&receiver.late),
+            in_flight: self.in_flight(),
+            memory_size: self.memory_size as u64,
+            memory_used: read(&sender.memory_used),
+            memory_high: read(&sender.memory_high),
+            changes: read(&sender.changes),
+            drops: DropReason::ALL
+                .iter()
+                .map(|reason| (*reason, read(&sender.drops[*reason as usize])))
+                .collect(),
+            delay_asked: self.delay_asked.snapshot(),
+            delay_given: self.delay_given.snapshot(),
+            lateness: self.lateness.snapshot(),
+        }
+    }
+}
+
+/// The counters of a direction at a moment. When nothing is on its way between the two halves,
+/// offered + duplicated = released + in_flight + the sum of the drops.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Stats {
+    /// Frames that were offered.
+    pub offered: u64,
+    /// Of these, frames that bypassed the model.
+    pub bypassed: u64,
+    /// Second copies.
+    pub duplicated: u64,
+    /// Frames that left their place by the reorder stage.
+    pub reordered: u64,
+    /// Frames that were delivered with inverted bits.
+    pub corrupted: u64,
+    /// Bytes of background traffic on the link.
+    pub background_bytes: u64,
+    /// Frames that the receiver took.
+    pub released: u64,
+    /// Their bytes.
+    pub released_bytes: u64,
+    /// Frames that the receiver took more than 1 ms after their release.
+    pub late: u64,
+    /// Frames that wait.
+    pub in_flight: u64,
+    /// Bytes of memory for frames.
+    pub memory_size: u64,
+    /// Bytes of it in use, as the sender saw it last.
+    pub memory_used: u64,
+    /// The largest number of bytes in use.
+    pub memory_high: u64,
+    /// Changes of parameters that the sender has made.
+    pub changes: u64,
+    /// Frames that were dropped, by reason; every reason is there.
+    pub drops: Vec<(DropReason, u64)>,
+    /// Delays that were drawn.
+    pub delay_asked: HistogramSnapshot,
+    /// Delays after ordering, reordering and duplication. In ordered mode jitter makes them longer than those drawn.
+    pub delay_given: HistogramSnapshot,
+    /// The time from the release of a frame to the moment at which the receiver took it.
+    pub lateness: HistogramSnapshot,
+}
+
+impl Stats {
+    /// Returns the number of frames that were dropped for a reason.
+    pub fn dropped(&self, reason: DropReason) -> u64 {
+        self.drops
+            .iter()
+            .filter(|(known, _)| *known == reason)
+            .map(|(_, count)| count)
+            .sum()
+    }
+
+    /// Returns the number of frames that were dropped.
+    pub fn dropped_in_all(&self) -> u64 {
+        self.drops.iter().map(|(_, count)| count).sum()
+    }
+}

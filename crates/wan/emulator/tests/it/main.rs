@@ -1,0 +1,35 @@
+//! Scenarios: a path from its text to what becomes of frames.
+
+mod cuts;
+mod exact;
+mod halves;
+mod text;
+
+use millrace_types::Time;
+use millrace_wan_emulator::{NoSources, Outcome, Path, PathConfig, Seed};
+
+/// Returns the path of these settings.
+fn config(settings: &[(&str, &str)]) -> PathConfig {
+    let mut config = PathConfig::default();
+    for (key, text) in settings {
+        config.set(key, text).unwrap();
+    }
+    config
+}
+
+fn path(settings: &[(&str, &str)]) -> Path {
+    Path::new(&config(settings), Seed::new(7), &NoSources).unwrap()
+}
+
+fn nanos(time: u64) -> Time {
+    Time::from_nanos(time)
+}
+
+/// Returns the releases of a frame.
+fn releases(outcomes: &[Outcome]) -> Vec<u64> {
+    let release = |outcome: &Outcome| match outcome {
+        Outcome::Released(release) => Some(release.at.nanos()),
+        Outcome::Dropped(_) => None,
+    };
+    outcomes.iter().filter_map(release).collect()
+}
