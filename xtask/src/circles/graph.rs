@@ -37,8 +37,8 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Visits `node` and all that is reachable from it, and returns the lowest index reachable. The recursion is as deep as
-    /// the longest path, at most the number of files of a crate.
+    /// Visits `node` and all that is reachable from it, and returns the lowest index reachable. The recursion is as
+    /// deep as the longest path, at most the number of files of a crate.
     fn visit(&mut self, node: &'a str) -> usize {
         let index = self.states.len();
         let mut low = index;

@@ -73,7 +73,8 @@ fn block_comment(text: &str) -> usize {
     text.len()
 }
 
-/// Returns the size of a string literal of any kind (`"…"`, `b"…"`, `c"…"`, `r#"…"#`); `None` if `text` begins with none.
+/// Returns the size of a string literal of any kind (`"…"`, `b"…"`, `c"…"`, `r#"…"#`); `None` if `text` begins with
+/// none.
 fn string(text: &str) -> Option<usize> {
     let prefix = text.len() - text.trim_start_matches(['b', 'c', 'r']).len();
     if !matches!(&text[..prefix], "" | "b" | "c" | "r" | "br" | "cr") {

@@ -1,8 +1,9 @@
-//! Refuses circles of imports among the files of a crate: file a uses b, and b uses a, directly or through others. A reader
-//! can then begin with the files that use no other, and a file can be moved with those below it.
+//! Refuses circles of imports among the files of a crate: file a uses b, and b uses a, directly or through others. A
+//! reader can then begin with the files that use no other, and a file can be moved with those below it.
 //!
-//! A file depends on the file that defines an item which one of its paths names, in a `use` declaration or anywhere in its
-//! code. A re-export (`pub use`) is followed to the definition and is itself no dependency, and neither is `mod x;`: a
+//! A file depends on the file that defines an item which one of its paths names, in a `use` declaration or anywhere in
+//! its code. A re-export (`pub use`) is followed to the definition and is itself no dependency, and neither is `mod
+//! x;`: a
 //! `mod.rs` that only declares and re-exports is in no circle. What is compiled for tests alone does not count.
 //!
 //! ```text
@@ -149,8 +150,8 @@ fn absolute(path: &[String], here: &Path, modules: &Modules) -> Option<Path> {
     }
 }
 
-/// Returns the file that defines the item at a path from the root of the crate; `None` if the path names a module, or an item
-/// that is not found. `seen` holds the imports that were followed, which may form a circle.
+/// Returns the file that defines the item at a path from the root of the crate; `None` if the path names a module, or
+/// an item that is not found. `seen` holds the imports that were followed, which may form a circle.
 fn definition<'a>(path: &Path, modules: &'a Modules, seen: &mut BTreeSet<(Path, String)>) -> Option<&'a str> {
     let len = (0..=path.len())
         .rev()

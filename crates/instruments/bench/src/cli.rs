@@ -253,6 +253,7 @@ fn acceptance() -> Vec<Step> {
     steps
 }
 
+/// Returns the steps of `bench all`.
 fn everything() -> Vec<Step> {
     let mut steps = acceptance();
     for experiment in ["hostile", "rules", "tables", "workers", "million"] {
@@ -270,6 +271,7 @@ fn everything() -> Vec<Step> {
     steps
 }
 
+/// Prints all cases, quantities and systems.
 fn list() -> Result<(), BenchError> {
     let mut text = String::new();
     for experiment in EXPERIMENTS {
@@ -301,6 +303,7 @@ impl CaseArgs {
 }
 
 impl RunArgs {
+    /// Runs the steps, and prints and writes the table.
     fn run(&self, steps: &[Step]) -> Result<(), BenchError> {
         let millraced = self.daemon();
         if self.takes_part("millrace") && !millraced.is_file() {
@@ -329,6 +332,7 @@ impl RunArgs {
         Ok(outcome?)
     }
 
+    /// Runs each step with the systems that take part in it.
     fn steps(&self, run: &mut Run<'_>, steps: &[Step]) -> Result<(), RunError> {
         let command = std::env::args().collect::<Vec<_>>().join(" ");
         let estimate: Duration = steps.iter().map(|step| self.estimate(run.length, step)).sum();
@@ -404,6 +408,7 @@ impl RunArgs {
         Ok(())
     }
 
+    /// Returns the expected duration of a step.
     fn estimate(&self, run_length: RunLength, step: &Step) -> Duration {
         match step {
             Step::Cases(_, cases) => {

@@ -36,9 +36,9 @@ pub struct CoreToCoreLatency {
 
 /// A cache line that two threads write alternately.
 #[repr(align(128))]
-struct Line(AtomicU32);
+struct CacheLine(AtomicU32);
 
-impl Line {
+impl CacheLine {
     /// Waits until the line holds `number`. Returns false at the deadline.
     fn wait(&self, number: u32, deadline: Instant) -> bool {
         let mut samples = 0_u32;
@@ -81,7 +81,7 @@ impl Line {
 }
 
 fn sample(one: u32, other: u32) -> Option<u32> {
-    let (line, deadline) = (Line(AtomicU32::new(0)), Instant::now() + SAMPLE_TIMEOUT);
+    let (line, deadline) = (CacheLine(AtomicU32::new(0)), Instant::now() + SAMPLE_TIMEOUT);
     thread::scope(|scope| {
         scope.spawn(|| pin_current_thread(one).then(|| line.echo(deadline)));
         let pinged = scope.spawn(|| pin_current_thread(other).then(|| line.ping(deadline))?);
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_is_no_more_than_the_most_and_both_are_times_of_a_machine() {
+    fn the_latency_is_between_a_nanosecond_and_a_millisecond() {
         // There is no value on one core, or if both are busy.
         let Some(latency) = CoreToCoreLatency::measure() else {
             return;
@@ -124,8 +124,8 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_nobody_answers_is_given_up() {
-        let line = Line(AtomicU32::new(0));
+    fn a_ping_without_an_echo_times_out() {
+        let line = CacheLine(AtomicU32::new(0));
         assert_eq!(line.ping(Instant::now() + Duration::from_millis(1)), None);
     }
 }

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn records_are_read_back_as_they_were_written() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("runs.jsonl");
         let mut log = Log::create(&path).unwrap();

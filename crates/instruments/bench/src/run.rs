@@ -16,7 +16,7 @@ use crate::record::{Log, Record};
 use millrace_process::ProcessError;
 
 /// A reservation of this many MiB shows that huge pages are available.
-const HUGE_PAGES_LEAST_MIB: u64 = 64;
+const HUGE_PAGES_PROBE_MIB: u64 = 64;
 /// MiB that are reserved beyond the need of the largest system: some pages are not contiguous, or other programs take
 /// them.
 const HUGE_PAGES_SPARE_MIB: u64 = 256;
@@ -173,7 +173,7 @@ impl<'a> Run<'a> {
     ) -> Result<(), RunError> {
         let path = self.out.join(format!("{experiment}.jsonl"));
         self.log = Some(Log::create(&path).map_err(RunError::file(&path))?);
-        let huge_pages = HugePages::reserve(HUGE_PAGES_LEAST_MIB).is_some();
+        let huge_pages = HugePages::reserve(HUGE_PAGES_PROBE_MIB).is_some();
         let started = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_secs());

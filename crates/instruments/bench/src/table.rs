@@ -145,6 +145,7 @@ impl Measured<'_> {
         systems
     }
 
+    /// Returns the row of a system in a case.
     fn row(&self, case: &Case, system: &str) -> Row {
         let summary = Summary::of(&self.rates(case.name, system));
         let mpps = summary.map(|summary| summary.median);
@@ -195,7 +196,7 @@ impl Measured<'_> {
         if summary.is_none() && reason.is_none() {
             return None;
         }
-        let value = of.sum_up(&values);
+        let value = of.aggregate(&values);
         let ours = of_system == OURS;
         Some(Row {
             case: of.case,
@@ -294,6 +295,7 @@ impl Table {
         out
     }
 
+    /// Appends the rows of quantities.
     fn figures_text(&self, out: &mut String) {
         let mut last = ("", "");
         for row in &self.rows {
@@ -323,6 +325,7 @@ impl Table {
         }
     }
 
+    /// Appends the targets of Millrace with their verdicts.
     fn targets_text(&self, records: &[Record], out: &mut String) {
         out.push_str("\nwanted of Millrace:\n");
         let mut line = |case: &str, target: &str, reached: Option<f64>, met: Option<bool>| {
@@ -440,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_is_met_only_if_all_that_is_wanted_was_measured_and_reached() {
+    fn a_case_is_met_only_if_all_its_targets_were_measured_and_met() {
         let table = Table::of(&records());
         let ours = |case: &str| {
             table
@@ -461,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn open_vswitch_is_taken_at_its_best_unless_the_target_says_otherwise() {
+    fn ratios_refer_to_the_better_configuration_of_open_vswitch() {
         let row = &Table::of(&records()).rows[3];
         assert_eq!(
             (row.case, row.system.as_str(), row.ratio_ovs),

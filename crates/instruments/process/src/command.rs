@@ -11,8 +11,9 @@ use crate::error::ProcessError;
 /// The number of lines of a log that an error shows.
 const TAIL_LINES: usize = 8;
 
-/// With autogroup (sched(7)) the kernel groups tasks by session: nice levels count only within a group, and the group has a
-/// nice level of its own. This shell script gives a new session the level that is argument 0, and executes the program.
+/// With autogroup (sched(7)) the kernel groups tasks by session: nice levels count only within a group, and the group
+/// has a nice level of its own. This shell script gives a new session the level that is argument 0, and executes the
+/// program.
 const AUTOGROUP_SCRIPT: &str = r#"{ echo "$0" > /proc/self/autogroup; } 2> /dev/null; exec "$@""#;
 
 /// Returns the path of a program of Millrace: the value of the environment variable `variable`, else the result of
@@ -46,7 +47,8 @@ pub fn command_line(command: &Command) -> String {
         .join(" ")
 }
 
-/// Returns the command, wrapped by `setpriv`, so that the program ends with this process, and by `nice`, if `nice` is not 0.
+/// Returns the command, wrapped by `setpriv`, so that the program ends with this process, and by `nice`, if `nice` is
+/// not 0.
 pub fn wrap(command: &Command, nice: i32) -> Command {
     let mut words: Vec<&OsStr> = Vec::new();
     let level = nice.to_string();
@@ -130,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_shown_so_that_a_shell_reads_it_back() {
+    fn a_command_line_is_quoted_for_a_shell() {
         let mut command = Command::new("ovs-ofctl");
         command.args([
             "add-flow",

@@ -1,5 +1,5 @@
-//! SIGINT and SIGTERM. An instrument that is interrupted must still end its programs and release huge pages, so the first
-//! signal only sets a flag, which every wait polls.
+//! SIGINT and SIGTERM. An instrument that is interrupted must still end its programs and release huge pages, so the
+//! first signal only sets a flag, which every wait polls.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};

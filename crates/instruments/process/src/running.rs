@@ -1,9 +1,9 @@
 //! Programs that run in the background.
 //!
-//! Each program is started through `setpriv --pdeathsig` where that is installed, so that it ends with the instrument even
-//! if the instrument is killed, and through `nice`, which reduces the influence of other load on the machine equally for
-//! all systems. Both replace themselves by the program: the process id of the child is that of the program, and the only
-//! one that is ever signalled.
+//! Each program is started through `setpriv --pdeathsig` where that is installed, so that it ends with the instrument
+//! even if the instrument is killed, and through `nice`, which reduces the influence of other load on the machine
+//! equally for all systems. Both replace themselves by the program: the process id of the child is that of the program,
+//! and the only one that is ever signalled.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -32,8 +32,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts `command` at the nice level `nice`. Standard input is a pipe that stays open; standard output and standard error
-    /// go to the file `log`.
+    /// Starts `command` at the nice level `nice`. Standard input is a pipe that stays open; standard output and
+    /// standard error go to the file `log`.
     ///
     /// # Errors
     /// [`ProcessError::Start`], [`ProcessError::File`].
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_ends_when_it_is_dropped_even_if_it_does_not_want_to() {
+    fn a_dropped_program_is_killed_if_it_ignores_sigterm() {
         let dir = tempfile::tempdir().unwrap();
         let mut running = sleeper(dir.path(), "trap '' TERM; echo up; while :; do sleep 0.1; done");
         running.stop_timeout = Duration::from_millis(300);

@@ -7,8 +7,8 @@ use std::time::Instant;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
-/// The processor time of each thread of a process at one moment. The busiest threads of a switch with poll-mode drivers are
-/// those that forward.
+/// The processor time of each thread of a process at one moment. The busiest threads of a switch with poll-mode drivers
+/// are those that forward.
 #[derive(Debug, Clone)]
 pub struct ThreadTimes {
     at: Instant,
@@ -37,7 +37,8 @@ impl ThreadTimes {
         }
     }
 
-    /// Returns the smallest share of processor time, from 0 to 1, that one of the busiest `threads` threads had since `earlier`.
+    /// Returns the smallest share of processor time, from 0 to 1, that one of the busiest `threads` threads had since
+    /// `earlier`.
     pub fn core_share_since(&self, earlier: &ThreadTimes, threads: usize) -> f64 {
         let elapsed = self.at.duration_since(earlier.at).as_nanos() as f64;
         let mut busiest: Vec<u64> = self
@@ -56,8 +57,8 @@ impl ThreadTimes {
     }
 }
 
-/// Pins all threads of a process that are not yet pinned to one core to `core`. Otherwise the scheduler, if it finds a core
-/// busy, would move such threads to the core of the forwarding thread.
+/// Pins all threads of a process that are not yet pinned to one core to `core`. Otherwise the scheduler, if it finds a
+/// core busy, would move such threads to the core of the forwarding thread.
 pub fn pin_process(pid: u32, core: u32) {
     let tasks = fs::read_dir(format!("/proc/{pid}/task"));
     let ids = tasks.into_iter().flatten().flatten();

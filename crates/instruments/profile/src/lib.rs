@@ -241,6 +241,7 @@ fn stages(samples: &[Sample]) -> Vec<Share> {
         .collect()
 }
 
+/// Returns the functions with the most samples.
 fn functions(samples: &[Sample]) -> Vec<Function> {
     let mut counts: BTreeMap<(String, &str), BTreeMap<Stage, usize>> = BTreeMap::new();
     for sample in samples {
@@ -268,7 +269,7 @@ fn functions(samples: &[Sample]) -> Vec<Function> {
 
 /// Returns true for a frame of the start of a thread. Such frames are left out up to the first other one. The
 /// outermost frame has no name if the stack was deeper than the part that is kept.
-fn is_start(frame: &Frame) -> bool {
+fn is_thread_start(frame: &Frame) -> bool {
     const STARTS: [&str; 5] = [
         "clone3",
         "start_thread",
@@ -280,6 +281,7 @@ fn is_start(frame: &Frame) -> bool {
         || STARTS.iter().any(|start| frame.symbol.contains(start))
 }
 
+/// Returns the folded stacks with the most samples.
 fn stacks(samples: &[Sample]) -> Vec<Stack> {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for sample in samples {
@@ -291,7 +293,7 @@ fn stacks(samples: &[Sample]) -> Vec<Stack> {
                 .frames
                 .iter()
                 .rev()
-                .skip_while(|frame| is_start(frame))
+                .skip_while(|frame| is_thread_start(frame))
                 .map(plain),
         );
         *counts.entry(names.join(";")).or_default() += 1;
@@ -373,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_not_there_is_named() {
+    fn the_error_of_a_missing_process_names_it() {
         let target = Target {
             system: "x",
             load: "x",

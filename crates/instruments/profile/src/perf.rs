@@ -34,7 +34,7 @@ const EVENTS: [&str; 9] = [
 pub enum PerfError {
     /// perf is not installed.
     #[error(
-        "perf is not installed. To fix it: apt-get install linux-perf (one of another kernel's version serves)"
+        "perf is not installed. To fix it: apt-get install linux-perf (its version need not be that of the kernel)"
     )]
     Missing,
     /// perf failed.
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_neither_is_named_with_its_number() {
+    fn a_line_that_is_neither_sample_nor_frame_is_named_with_its_number() {
         let error = parse_script("worker-0 1 \n\tnot an address (x)\n")
             .unwrap_err()
             .to_string();
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_that_the_machine_does_not_have_are_told_from_zero() {
+    fn missing_counters_differ_from_zero() {
         let text = "# started on Sat Nov 21 07:00:00 2026\n\n\
             <not supported>,,cycles,0,100.00,,\n\
             <not counted>,,L1-dcache-loads:u,0,0.00,,\n\

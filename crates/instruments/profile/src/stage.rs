@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_works_for_whom_it_was_called_by() {
+    fn kernel_functions_count_for_the_stage_of_their_caller() {
         let below = frames(&[
             "skb_copy@[kernel.kallsyms]",
             "__x64_sys_sendto@[kernel.kallsyms]",

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_records_say_is_text_and_never_markup() {
+    fn text_of_records_never_becomes_markup() {
         let html = table(
             "<b>",
             &["#a\"b"],

@@ -4,14 +4,14 @@ use super::definition::{Baseline, Case, DEFAULT, SWITCHES, target};
 use crate::workload::{Attack, Shape};
 
 const BENIGN: &str = "acl-benign";
-const KNOWN: &str = "acl-known";
+const CACHED: &str = "acl-known";
 /// The share of the benign rate that must remain under hostile traffic.
-const UNDISTURBED: f64 = 0.9;
+const REMAINING_SHARE: f64 = 0.9;
 
 /// The number of flows, sent in turn, that the cache of traversals can hold.
-const IN_TURN: usize = 32_768;
+const CACHEABLE_FLOWS: usize = 32_768;
 /// A number of flows that no cache can hold.
-const ENDLESS: usize = 1_000_000;
+const UNCACHEABLE_FLOWS: usize = 1_000_000;
 
 const fn attacked(attack: Attack, flows: usize) -> Shape {
     Shape::Attack { attack, flows }
@@ -19,10 +19,10 @@ const fn attacked(attack: Attack, flows: usize) -> Shape {
 
 /// A million packets under the access list, more than the pool of Open vSwitch holds. When a packet is sent again,
 /// every cache has evicted its flow.
-const NEW: Case = Case {
-    packets_min: ENDLESS,
+const NEW_FLOWS: Case = Case {
+    packets_min: UNCACHEABLE_FLOWS,
     systems: &["millrace"],
-    own: KNOWN,
+    own: CACHED,
     ..DEFAULT
 };
 
@@ -31,8 +31,8 @@ const NEW: Case = Case {
 pub(super) const HOSTILE: &[Case] = &[
     Case {
         name: BENIGN,
-        title: "10,000-rule access list, packets that it was written for",
-        shape: attacked(Attack::None, IN_TURN),
+        title: "10,000-rule access list, benign packets",
+        shape: attacked(Attack::None, CACHEABLE_FLOWS),
         systems: SWITCHES,
         own: BENIGN,
         ..DEFAULT
@@ -40,33 +40,33 @@ pub(super) const HOSTILE: &[Case] = &[
     Case {
         name: "acl-random",
         title: "10,000-rule access list, random 5-tuples",
-        shape: attacked(Attack::Random, IN_TURN),
+        shape: attacked(Attack::Random, CACHEABLE_FLOWS),
         systems: SWITCHES,
         own: BENIGN,
-        targets: &[target(Baseline::Own(BENIGN), UNDISTURBED)],
+        targets: &[target(Baseline::Own(BENIGN), REMAINING_SHARE)],
         ..DEFAULT
     },
     Case {
         name: "acl-near-miss",
         title: "10,000-rule access list, packets that miss a rule by one bit",
-        shape: attacked(Attack::NearMiss, IN_TURN),
+        shape: attacked(Attack::NearMiss, CACHEABLE_FLOWS),
         systems: SWITCHES,
         own: BENIGN,
-        targets: &[target(Baseline::Own(BENIGN), UNDISTURBED)],
+        targets: &[target(Baseline::Own(BENIGN), REMAINING_SHARE)],
         ..DEFAULT
     },
     Case {
         name: "acl-collisions",
         title: "10,000-rule access list, 5-tuples of one unkeyed hash value",
-        shape: attacked(Attack::Collisions, IN_TURN),
+        shape: attacked(Attack::Collisions, CACHEABLE_FLOWS),
         systems: SWITCHES,
         own: BENIGN,
-        targets: &[target(Baseline::Own(BENIGN), UNDISTURBED)],
+        targets: &[target(Baseline::Own(BENIGN), REMAINING_SHARE)],
         ..DEFAULT
     },
     Case {
         name: "tse-benign",
-        title: "allow-list of 3 rules, packets that it was written for",
+        title: "allow-list of 3 rules, benign packets",
         shape: Shape::Explosion { attack: false },
         systems: SWITCHES,
         own: "tse-benign",
@@ -78,40 +78,40 @@ pub(super) const HOSTILE: &[Case] = &[
         shape: Shape::Explosion { attack: true },
         systems: SWITCHES,
         own: "tse-benign",
-        targets: &[target(Baseline::Own("tse-benign"), UNDISTURBED)],
+        targets: &[target(Baseline::Own("tse-benign"), REMAINING_SHARE)],
         ..DEFAULT
     },
     Case {
-        name: KNOWN,
-        title: "10,000-rule access list, packets that it was written for, of 32,768 flows",
-        shape: attacked(Attack::None, IN_TURN),
-        ..NEW
+        name: CACHED,
+        title: "10,000-rule access list, benign packets, of 32,768 flows",
+        shape: attacked(Attack::None, CACHEABLE_FLOWS),
+        ..NEW_FLOWS
     },
     Case {
         name: "acl-new",
-        title: "10,000-rule access list, packets that it was written for, each of a new flow",
-        shape: attacked(Attack::None, ENDLESS),
-        ..NEW
+        title: "10,000-rule access list, benign packets, each of a new flow",
+        shape: attacked(Attack::None, UNCACHEABLE_FLOWS),
+        ..NEW_FLOWS
     },
     Case {
         name: "acl-new-random",
         title: "10,000-rule access list, random 5-tuples, each new",
-        shape: attacked(Attack::Random, ENDLESS),
-        targets: &[target(Baseline::Own(KNOWN), UNDISTURBED)],
-        ..NEW
+        shape: attacked(Attack::Random, UNCACHEABLE_FLOWS),
+        targets: &[target(Baseline::Own(CACHED), REMAINING_SHARE)],
+        ..NEW_FLOWS
     },
     Case {
         name: "acl-new-near-miss",
         title: "10,000-rule access list, packets that miss a rule by one bit, each new",
-        shape: attacked(Attack::NearMiss, ENDLESS),
-        targets: &[target(Baseline::Own(KNOWN), UNDISTURBED)],
-        ..NEW
+        shape: attacked(Attack::NearMiss, UNCACHEABLE_FLOWS),
+        targets: &[target(Baseline::Own(CACHED), REMAINING_SHARE)],
+        ..NEW_FLOWS
     },
     Case {
         name: "acl-new-collisions",
         title: "10,000-rule access list, 5-tuples of one unkeyed hash value, each new",
-        shape: attacked(Attack::Collisions, ENDLESS),
-        targets: &[target(Baseline::Own(KNOWN), UNDISTURBED)],
-        ..NEW
+        shape: attacked(Attack::Collisions, UNCACHEABLE_FLOWS),
+        targets: &[target(Baseline::Own(CACHED), REMAINING_SHARE)],
+        ..NEW_FLOWS
     },
 ];

@@ -14,12 +14,12 @@ pub use definition::{Baseline, Case, Experiment, PacketSource, Target};
 pub const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "forward",
-        title: "packets a second on one core, by rules and flows",
+        title: "packets per second on one core, by rules and flows",
         cases: CASES,
     },
     Experiment {
         name: "hostile",
-        title: "the same rules under traffic that is made to be slow",
+        title: "the same rules under hostile traffic",
         cases: hostile::HOSTILE,
     },
     Experiment {
@@ -29,12 +29,12 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "tables",
-        title: "what more tables cost, at 10,000 flows",
+        title: "the cost of further tables, at 10,000 flows",
         cases: tables::TABLES,
     },
     Experiment {
         name: "workers",
-        title: "what more cores bring, at 10,000 flows",
+        title: "the gain of further cores, at 10,000 flows",
         cases: scaling::WORKERS,
     },
     Experiment {
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_case_is_compared_with_cases_of_its_experiment_that_come_no_later() {
+    fn a_case_is_compared_with_itself_or_an_earlier_case_of_its_experiment() {
         for experiment in EXPERIMENTS {
             for (index, case) in experiment.cases.iter().enumerate() {
                 let own = case.targets.iter().filter_map(|target| match target.baseline {
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn every_case_has_a_name_of_its_own_and_the_acceptance_cases_a_target() {
+    fn case_names_are_unique_and_acceptance_cases_have_targets() {
         for (index, case) in all().enumerate() {
             assert_eq!(all().position(|other| other.name == case.name), Some(index));
         }

@@ -35,7 +35,7 @@ mod tests {
     use crate::experiments::updates::quantities::UPDATES;
 
     #[test]
-    fn a_bound_decides_whether_a_value_is_as_wanted() {
+    fn a_bound_determines_the_verdict_on_a_value() {
         let install = find(INSTALL, "install").unwrap();
         assert_eq!((install.met(6.0), install.met(6.1)), (Some(true), Some(false)));
         assert_eq!(install.target().as_deref(), Some("at most 6 s"));
@@ -49,14 +49,14 @@ mod tests {
     }
 
     #[test]
-    fn what_may_never_happen_is_judged_by_the_worst_round() {
+    fn a_quantity_that_must_be_zero_is_judged_by_its_worst_round() {
         let lost = find(UPDATES, "lost").unwrap();
         let rounds = [0.0, 0.0, 0.0, 7.0, 0.0];
-        assert_eq!(lost.sum_up(&rounds), Some(7.0));
+        assert_eq!(lost.aggregate(&rounds), Some(7.0));
         assert_eq!(lost.met(7.0), Some(false));
         assert_eq!(lost.target().as_deref(), Some("no packets in any round"));
-        assert_eq!(find(UPDATES, "throughput").unwrap().sum_up(&rounds), Some(0.0));
-        assert_eq!(lost.sum_up(&[]), None);
+        assert_eq!(find(UPDATES, "throughput").unwrap().aggregate(&rounds), Some(0.0));
+        assert_eq!(lost.aggregate(&[]), None);
     }
 
     #[test]

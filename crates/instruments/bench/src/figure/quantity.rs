@@ -50,7 +50,7 @@ impl Quantity {
     }
 
     /// Returns the value that the bound applies to; `None` without values.
-    pub fn sum_up(&self, values: &[f64]) -> Option<f64> {
+    pub fn aggregate(&self, values: &[f64]) -> Option<f64> {
         let summary = Summary::of(values)?;
         Some(match self.bound {
             Bound::Never => summary.max,

@@ -169,7 +169,7 @@ impl Generator {
     ) -> Result<Generator, PeerError> {
         let program = program();
         if !is_installed(&program.to_string_lossy()) {
-            return Err(PeerError::Unsuited {
+            return Err(PeerError::Unsupported {
                 system: "millrace-generator",
                 reason: format!(
                     "it does not exist at {}. To fix it: cargo build --release -p millrace-generator",
@@ -178,7 +178,7 @@ impl Generator {
             });
         }
         let (Some(socket), Some(packets)) = (&load.memif, load.ingress.first()) else {
-            return Err(PeerError::Unsuited {
+            return Err(PeerError::Unsupported {
                 system: peer.name(),
                 reason: "its load has no memif for the generator".to_owned(),
             });
@@ -349,7 +349,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ends_of_a_memif_name_it_alike() {
+    fn the_generators_end_of_a_memif_has_the_identifier_of_the_port() {
         let socket = socket(Path::new("/run/x"));
         assert_eq!(
             memif(2, 3, &socket, Scheduling::Normal),

@@ -126,7 +126,7 @@ mod tests {
     const LINES: &str = include_str!("../../../generator/tests/reports.jsonl");
 
     #[test]
-    fn what_the_generator_writes_is_read() {
+    fn the_reports_of_the_generator_are_parsed() {
         let reports: Vec<Report> = LINES
             .lines()
             .map(|line| serde_json::from_str(line).unwrap())

@@ -17,6 +17,7 @@ struct TargetRow {
     met: Option<bool>,
 }
 
+/// Returns the section; `None` if the run has no targets.
 pub(super) fn section(source: &Source) -> Option<Section> {
     let measured: Vec<&Case> = names(source).into_iter().filter_map(case::find).collect();
     let all: Vec<(&Case, Outcome)> = measured
@@ -68,7 +69,7 @@ pub(super) fn section(source: &Source) -> Option<Section> {
         plots.push(plot);
     }
     // A run of another experiment has all cases, or those that were asked for.
-    let is_forward = source.head().is_some_and(|head| head.experiment == "forward");
+    let is_forward = source.header().is_some_and(|head| head.experiment == "forward");
     let left_out: Vec<&str> = CASES
         .iter()
         .map(|case| case.name)
@@ -90,7 +91,7 @@ pub(super) fn section(source: &Source) -> Option<Section> {
 fn quantities(source: &Source) -> impl Iterator<Item = TargetRow> {
     figure::all().filter_map(|wanted| {
         let target = wanted.target()?;
-        let reached = wanted.sum_up(&wanted.values(&source.records, "millrace"))?;
+        let reached = wanted.aggregate(&wanted.values(&source.records, "millrace"))?;
         Some(TargetRow {
             of: wanted.title,
             target,
@@ -100,12 +101,13 @@ fn quantities(source: &Source) -> impl Iterator<Item = TargetRow> {
     })
 }
 
+/// Returns the plot of the ratios and their targets.
 fn plot(source: &Source, all: &[(&Case, Outcome)]) -> Plot {
     let marks: Vec<RatioRow> = all
         .iter()
         .map(|(case, outcome)| RatioRow {
             label: case.name.to_owned(),
-            to: to(outcome.target.baseline),
+            to: baseline_text(outcome.target.baseline),
             reached: outcome.reached,
             wanted: outcome.target.at_least,
         })
@@ -130,14 +132,14 @@ fn names(source: &Source) -> Vec<&str> {
     names
 }
 
-fn titled(id: &str) -> String {
+fn capitalized(id: &str) -> String {
     let mut chars = id.chars();
     chars
         .next()
         .map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
-fn to(baseline: Baseline) -> String {
+fn baseline_text(baseline: Baseline) -> String {
     match baseline {
         Baseline::Ovs => "to OVS-DPDK, the better".to_owned(),
         Baseline::OvsShipped => "to OVS-DPDK as shipped".to_owned(),
@@ -147,10 +149,15 @@ fn to(baseline: Baseline) -> String {
     }
 }
 
+/// Returns the numbers of met, missed and unmeasured targets in a sentence.
 fn lead(source: &Source, wanted: &[TargetRow]) -> String {
     let count = |met: Option<bool>| wanted.iter().filter(|wanted| wanted.met == met).count();
     let (met, missed, unknown) = (count(Some(true)), count(Some(false)), count(None));
-    let mut text = format!("{}: {met} of {} targets met", titled(&source.id), wanted.len());
+    let mut text = format!(
+        "{}: {met} of {} targets met",
+        capitalized(&source.id),
+        wanted.len()
+    );
     if missed > 0 {
         text.push_str(&format!(", {missed} NOT MET"));
     }

@@ -27,7 +27,7 @@ pub enum ReportError {
     },
     /// The folder has no records.
     #[error("{} has no records (*.jsonl); `millrace bench` makes some{}", .dir.display(), because(.problems))]
-    Nothing {
+    Empty {
         /// The folder.
         dir: PathBuf,
         /// The lines that could not be read, a sentence each.

@@ -27,7 +27,7 @@ use source::Source;
 /// The files that were written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Written {
+pub struct ReportFiles {
     /// The path of the page.
     pub page: PathBuf,
     /// The paths of the plots as PNG files.
@@ -59,12 +59,12 @@ fn compose(sources: &[Source], dir: &str) -> Page {
 ///
 /// # Errors
 /// [`ReportError`]. A line that cannot be read is not an error: the page names it.
-pub fn write(dir: &Path, file: &Path) -> Result<Written, ReportError> {
+pub fn write(dir: &Path, file: &Path) -> Result<ReportFiles, ReportError> {
     write_scaled(dir, file, png::SCALE)
 }
 
 /// As [`write()`], with PNG files of `scale` pixels for each unit of a plot.
-fn write_scaled(dir: &Path, file: &Path, scale: f32) -> Result<Written, ReportError> {
+fn write_scaled(dir: &Path, file: &Path, scale: f32) -> Result<ReportFiles, ReportError> {
     let sources = source::read_folder(dir)?;
     let page = compose(&sources, &dir.display().to_string());
     let failed = |path: &Path| {
@@ -77,7 +77,7 @@ fn write_scaled(dir: &Path, file: &Path, scale: f32) -> Result<Written, ReportEr
     };
     fs::create_dir_all(folder).map_err(failed(folder))?;
     fs::write(file, &page.html).map_err(failed(file))?;
-    let mut written = Written {
+    let mut written = ReportFiles {
         page: file.to_owned(),
         plots: Vec::new(),
         notes: sources.into_iter().flat_map(|source| source.problems).collect(),

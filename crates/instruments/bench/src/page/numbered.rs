@@ -77,6 +77,7 @@ fn split(case: &str) -> Option<(&str, u32)> {
     (!prefix.is_empty()).then_some((prefix, number))
 }
 
+/// Returns the section; `None` if no system was measured at two numbers.
 pub(super) fn section(source: &Source) -> Option<Section> {
     let mut html = String::new();
     let mut plots = Vec::new();
@@ -194,6 +195,7 @@ fn caption(group: &Group) -> String {
     format!("{}: medians.{ideal}", title(group))
 }
 
+/// Returns the curves of a group, with the ideal line of one system.
 fn plot(source: &Source, group: &Group, title: &str) -> Plot {
     let numbers = group.numbers();
     let mut lines: Vec<Curve> = group
@@ -237,6 +239,7 @@ fn plot(source: &Source, group: &Group, title: &str) -> Plot {
     curves(&source.anchor(&name), title, &frame, &[panel])
 }
 
+/// Returns the table of a group.
 fn figures(source: &Source, group: &Group) -> String {
     let wanted = cases(group)
         .into_iter()
@@ -314,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_curve_for_each_system_in_the_order_of_numbers_and_what_was_not_reached_is_said() {
+    fn each_system_has_a_curve_in_the_order_of_numbers_and_missed_targets_are_named() {
         let section = section(&source(vec![
             sample("tables-1", "millrace", 20.0),
             sample("tables-16", "millrace", 3.0),
@@ -341,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_have_an_ideal_also_where_their_number_is_new() {
+    fn workers_have_an_ideal_line_for_unknown_numbers_too() {
         let section = section(&source(vec![
             sample("workers-1", "testpmd-io", 50.0),
             sample("workers-1", "millrace", 10.0),
@@ -358,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_of_another_prefix_says_itself_that_its_number_is_of_workers() {
+    fn the_number_of_a_case_with_another_prefix_may_be_that_of_workers() {
         let section = section(&source(vec![
             sample("million-1", "millrace", 4.0),
             sample("million-2", "millrace", 7.0),

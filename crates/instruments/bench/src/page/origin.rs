@@ -1,11 +1,12 @@
 //! The origin of the figures: the machine, the systems, the command.
 
-use crate::page::source::{Head, Source};
+use crate::page::source::{RunHeader, Source};
 use millrace_report::Section;
 use millrace_report::html::{Cell, commands, table};
 
+/// Returns the section; `None` if the run has no header and no systems.
 pub(super) fn section(source: &Source) -> Option<Section> {
-    let head = source.head();
+    let head = source.header();
     let systems: Vec<Vec<Cell>> = source
         .systems()
         .map(|(system, version, configuration)| {
@@ -26,7 +27,7 @@ pub(super) fn section(source: &Source) -> Option<Section> {
         html.push_str(&machine(&head));
     }
     if !systems.is_empty() {
-        let caption = "The systems, and how they were configured other than as shipped";
+        let caption = "The systems, and their settings that differ from the systems as shipped";
         html.push_str(&table(caption, &["system", "version", "configuration"], &systems));
     }
     if let Some(head) = head {
@@ -42,7 +43,8 @@ pub(super) fn section(source: &Source) -> Option<Section> {
     })
 }
 
-fn machine(head: &Head<'_>) -> String {
+/// Returns the table of the machine.
+fn machine(head: &RunHeader<'_>) -> String {
     let machine = head.machine;
     let huge = match machine.huge_pages_mib {
         0 => "none".to_owned(),

@@ -21,6 +21,7 @@ struct Quantity {
     systems: Vec<(String, Vec<f64>)>,
 }
 
+/// Returns the section; `None` if other sections show all quantities.
 pub(super) fn section(source: &Source) -> Option<Section> {
     let mut html = String::new();
     let mut plots = Vec::new();
@@ -41,13 +42,13 @@ pub(super) fn section(source: &Source) -> Option<Section> {
         let plot = boxes(
             &source.anchor(&format!("{}-{}", quantity.case, quantity.name)),
             &verdict::titled(&title, &missed),
-            in_words(&quantity.unit),
+            axis_unit(&quantity.unit),
             &rows,
         );
         html.push_str(&verdict::paragraphs(&missed));
         html.push_str(&figure(
             &plot,
-            &format!("{title}, {}.", in_words(&quantity.unit)),
+            &format!("{title}, {}.", axis_unit(&quantity.unit)),
             &figures(
                 &title,
                 &quantity,
@@ -69,6 +70,7 @@ pub(super) fn section(source: &Source) -> Option<Section> {
     })
 }
 
+/// Returns the quantities that no other section shows.
 fn quantities(source: &Source) -> Vec<Quantity> {
     let mut all: Vec<Quantity> = Vec::new();
     for record in &source.records {
@@ -106,7 +108,7 @@ fn quantities(source: &Source) -> Vec<Quantity> {
 }
 
 /// Returns a unit as an axis shows it: in words where its symbol is hard to recognise.
-fn in_words(unit: &str) -> &str {
+fn axis_unit(unit: &str) -> &str {
     match unit {
         "" => "ratio",
         "s" => "seconds",
@@ -122,6 +124,7 @@ fn in_words(unit: &str) -> &str {
     }
 }
 
+/// Returns the table of a quantity.
 fn figures(title: &str, quantity: &Quantity, verdict: Option<Option<bool>>) -> String {
     let rows: Vec<Vec<Cell>> = quantity
         .systems
@@ -143,7 +146,7 @@ fn figures(title: &str, quantity: &Quantity, verdict: Option<Option<bool>>) -> S
     let mut headings = vec!["system", "#median", "#min", "#max", "#measurements"];
     headings.extend(verdict.map(|_| "verdict"));
     table(
-        &format!("{title}, {}", in_words(&quantity.unit)),
+        &format!("{title}, {}", axis_unit(&quantity.unit)),
         &headings,
         &rows,
     )
@@ -195,7 +198,7 @@ fn settling(source: &Source) -> Vec<(Plot, String)> {
                 legend: true,
             };
             let title = format!("{case}: how each system settles");
-            let table = settled(&title, &lines);
+            let table = settling_table(&title, &lines);
             let panel = Panel {
                 title: String::new(),
                 curves: lines,
@@ -212,7 +215,7 @@ fn settling(source: &Source) -> Vec<(Plot, String)> {
 }
 
 /// Returns the table of all slices.
-fn settled(title: &str, lines: &[Curve]) -> String {
+fn settling_table(title: &str, lines: &[Curve]) -> String {
     let rows: Vec<Vec<Cell>> = lines
         .iter()
         .map(|curve| {
@@ -234,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_of_one_quantity_stand_together() {
+    fn the_values_of_a_quantity_are_grouped_by_system() {
         let figure = |system: &str, value: f64| Record::Figure {
             case: "install-1m".to_owned(),
             system: system.to_owned(),

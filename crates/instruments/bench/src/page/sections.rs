@@ -36,7 +36,7 @@ fn position(source: &Source) -> usize {
         "latency", "bridge", "qos",
     ];
     const LAST: [&str; 2] = ["lan", "profile"];
-    let name = source.head().map_or("", |head| head.experiment);
+    let name = source.header().map_or("", |head| head.experiment);
     match LAST.iter().position(|last| name.starts_with(last)) {
         Some(index) => FIRST.len() + 1 + index,
         None => FIRST

@@ -26,7 +26,7 @@ pub(crate) struct Source {
 
 /// The `run` record of a run.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Head<'a> {
+pub(crate) struct RunHeader<'a> {
     pub(crate) experiment: &'a str,
     /// The start of the run, in seconds since 1970.
     pub(crate) started: u64,
@@ -59,10 +59,10 @@ pub(crate) fn read_folder(dir: &Path) -> Result<Vec<Source>, ReportError> {
         sources.extend(parse(&name, &String::from_utf8_lossy(&text)));
     }
     let mut sources = newest(sources);
-    share(&mut sources);
-    name_each(&mut sources);
+    link_records(&mut sources);
+    assign_ids(&mut sources);
     if sources.iter().all(|source| source.records.is_empty()) {
-        return Err(ReportError::Nothing {
+        return Err(ReportError::Empty {
             dir: dir.to_owned(),
             problems: sources.into_iter().flat_map(|source| source.problems).collect(),
         });
@@ -105,12 +105,12 @@ pub(crate) fn parse(name: &str, text: &str) -> Vec<Source> {
     if let Some(first) = sources.first_mut() {
         first.problems = problems;
     }
-    share(&mut sources);
+    link_records(&mut sources);
     sources
 }
 
 /// Gives each run the records of all runs.
-fn share(sources: &mut [Source]) {
+fn link_records(sources: &mut [Source]) {
     let all: Arc<[Record]> = sources
         .iter()
         .flat_map(|source| source.records.iter().cloned())
@@ -127,7 +127,7 @@ fn newest(sources: Vec<Source>) -> Vec<Source> {
     for mut source in sources {
         let key = |source: &Source| {
             source
-                .head()
+                .header()
                 .map(|head| (head.experiment.to_owned(), head.started))
         };
         let Some((experiment, started)) = key(&source) else {
@@ -165,11 +165,11 @@ fn identifier(text: &str) -> String {
 }
 
 /// Names each run after its experiment, with a number if there are several runs of one.
-fn name_each(sources: &mut [Source]) {
+fn assign_ids(sources: &mut [Source]) {
     let mut known: Vec<String> = Vec::new();
     for source in sources {
         let base = source
-            .head()
+            .header()
             .map_or_else(|| source.id.clone(), |head| head.experiment.to_owned());
         let base = identifier(&base);
         known.push(base.clone());
@@ -216,7 +216,7 @@ impl Source {
     }
 
     /// Returns the first `run` record; `None` if the run has none.
-    pub(crate) fn head(&self) -> Option<Head<'_>> {
+    pub(crate) fn header(&self) -> Option<RunHeader<'_>> {
         self.records.iter().find_map(|record| match record {
             Record::Run {
                 experiment,
@@ -224,7 +224,7 @@ impl Source {
                 quick,
                 machine,
                 command,
-            } => Some(Head {
+            } => Some(RunHeader {
                 experiment,
                 started: *started,
                 quick: *quick,
@@ -282,14 +282,14 @@ mod tests {
             run("forward")
         );
         let mut sources = parse("runs.jsonl", &text);
-        name_each(&mut sources);
+        assign_ids(&mut sources);
         let ids: Vec<&str> = sources.iter().map(|source| source.id.as_str()).collect();
         assert_eq!(ids, ["forward", "a-b", "forward-2"]);
         assert_eq!(sources[2].records.len(), 2);
     }
 
     #[test]
-    fn of_two_runs_of_an_experiment_the_newer_one_is_shown() {
+    fn the_newer_of_two_runs_of_an_experiment_is_shown() {
         let machine = serde_json::to_string(&Machine::describe(0)).unwrap();
         let run = |started: u64| {
             format!(
@@ -300,7 +300,7 @@ mod tests {
         fs::write(dir.path().join("forward.jsonl"), run(9)).unwrap();
         fs::write(dir.path().join("runs.jsonl"), format!("{}\n{SAMPLE}\n", run(5))).unwrap();
         let sources = read_folder(dir.path()).unwrap();
-        assert_eq!((sources.len(), sources[0].head().unwrap().started), (1, 9));
+        assert_eq!((sources.len(), sources[0].header().unwrap().started), (1, 9));
         assert_eq!(
             sources[0].problems,
             ["runs.jsonl: an older run of forward is left out"]
@@ -309,14 +309,14 @@ mod tests {
     }
 
     #[test]
-    fn many_bad_lines_are_counted() {
+    fn unreadable_lines_beyond_the_limit_are_counted() {
         let source = &parse("x.jsonl", &"nonsense\n".repeat(9))[0];
         assert_eq!(source.problems.len(), PROBLEMS_MAX + 1);
         assert_eq!(source.problems[PROBLEMS_MAX], "x.jsonl: 4 more lines");
     }
 
     #[test]
-    fn a_folder_without_records_says_what_to_do() {
+    fn the_error_of_a_folder_without_records_names_the_command() {
         let dir = tempfile::tempdir().unwrap();
         let error = read_folder(dir.path()).unwrap_err().to_string();
         assert!(error.contains("millrace bench"), "{error}");

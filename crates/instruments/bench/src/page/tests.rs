@@ -65,7 +65,7 @@ fn outline(html: &str) -> String {
 }
 
 #[test]
-fn the_page_says_what_it_always_said() {
+fn the_page_has_the_recorded_outline() {
     let path = fixture().join("outline.txt");
     let outline = outline(&html());
     if std::env::var_os("MILLRACE_BLESS").is_some() {
@@ -135,14 +135,14 @@ fn every_plot_has_a_name_a_description_and_figures_in_words() {
 }
 
 #[test]
-fn what_records_say_cannot_become_markup() {
+fn text_of_records_cannot_become_markup() {
     let html = html();
     assert!(html.contains("Example &lt;CPU&gt; &amp; Co"));
     assert!(!html.contains("<CPU>") && !html.contains("<Rx<") && !html.contains("'<exact"));
 }
 
 #[test]
-fn the_page_and_its_plots_are_written_and_what_could_not_be_read_is_told() {
+fn the_page_and_its_plots_are_written_and_unreadable_lines_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("new/report.html");
     // Rendering takes most of the time without optimisation, and grows with the number of pixels.

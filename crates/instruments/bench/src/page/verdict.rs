@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_reached_is_said_with_what_was_wanted() {
+    fn a_missed_target_is_shown_with_the_measured_value() {
         let records = [sample("tables-1", 20.0), sample("tables-8", 4.0)];
         let target = case::find("tables-8").unwrap().targets[0];
         assert_eq!(
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quantity_out_of_its_bounds_is_said_too() {
+    fn a_quantity_beyond_its_bound_is_shown_as_missed() {
         let figure = |value: f64| Record::Figure {
             case: INSTALL.to_owned(),
             system: "millrace".to_owned(),

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn an_echo_comes_back() {
+    fn an_echo_is_answered() {
         let (target, thread) = switch();
         let mut channel = Channel::connect(&target).unwrap();
         assert!(channel.echo().unwrap() < Duration::from_secs(5));
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_mod_is_as_long_as_it_says() {
+    fn a_flow_mod_has_the_length_of_its_parts() {
         let body = flow_mod(&Header::udp(1, 2, 3, 4), FlowModCommand::Add);
         // The fixed part has 40 bytes; the match 4 + 6 + 5 + 8 + 8 + 6 + 6 = 43, padded to 48; the instruction 24.
         assert_eq!(body.len(), 40 + 48 + 24);

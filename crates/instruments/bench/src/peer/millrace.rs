@@ -19,7 +19,7 @@ use millrace_process::{ProcessError, Running, command_line, free_port, resident_
 /// The name of the bridge.
 pub(crate) const BRIDGE: &str = "br0";
 /// The largest number of packets in transit.
-const UNDER_WAY: u64 = 16_384;
+const IN_TRANSIT_MAX: u64 = 16_384;
 /// The size of a packet buffer in bytes: the frame, its headroom and the mbuf (`bin/millraced`).
 const BUFFER_SIZE: u64 = 2560;
 
@@ -49,7 +49,7 @@ pub(crate) struct Forwarder {
 /// Returns the memory of the daemon in MiB. Half of it becomes packet buffers, a power of two (`bin/millraced`), of
 /// which the replaying driver keeps one for each packet.
 fn memory_mib(load: &Load) -> u64 {
-    let buffers = (load.packets_len as u64 + UNDER_WAY).next_power_of_two();
+    let buffers = (load.packets_len as u64 + IN_TRANSIT_MAX).next_power_of_two();
     (buffers * BUFFER_SIZE * 2).div_ceil(1 << 20).max(512)
 }
 

@@ -48,7 +48,7 @@ pub enum PeerError {
     },
     /// The system forwards no packets.
     #[error("the system forwards no packets:\n{text}")]
-    Silent {
+    NoPackets {
         /// The last lines of its log.
         text: String,
     },
@@ -70,7 +70,7 @@ pub enum PeerError {
     },
     /// The system does not support the workload.
     #[error("{system} does not support this: {reason}")]
-    Unsuited {
+    Unsupported {
         /// The name of the system.
         system: &'static str,
         /// The reason.
@@ -135,16 +135,16 @@ impl Load {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WarmUp {
     /// The minimum: a rate that changes slowly may look steady.
-    pub least: Duration,
+    pub min: Duration,
     /// The maximum.
-    pub most: Duration,
+    pub max: Duration,
 }
 
 impl WarmUp {
-    const fn seconds(least: u64, most: u64) -> WarmUp {
+    const fn seconds(min: u64, max: u64) -> WarmUp {
         WarmUp {
-            least: Duration::from_secs(least),
-            most: Duration::from_secs(most),
+            min: Duration::from_secs(min),
+            max: Duration::from_secs(max),
         }
     }
 }

@@ -58,6 +58,7 @@ struct Forwarder {
 }
 
 impl OvsDpdk {
+    /// Returns the settings of the database: cores, memory, and those of the tuning.
     fn settings(self, resources: &Resources, load: &Load) -> Vec<String> {
         let mut settings = vec![
             "dpdk-init=true".to_owned(),
@@ -187,6 +188,7 @@ impl Database {
         self.run(command)
     }
 
+    /// Starts a daemon and waits for its control socket.
     fn daemon(
         &mut self,
         program: &str,
@@ -315,9 +317,10 @@ impl Peer for OvsDpdk {
 }
 
 impl OvsDpdk {
+    /// Starts the switch, adds its sinks, installs the flow entries, and adds the ingress ports.
     fn bring_up(self, resources: &Resources, load: &Load) -> Result<Box<dyn Forwarding>, PeerError> {
         if !is_installed(DAEMON) {
-            return Err(PeerError::Unsuited {
+            return Err(PeerError::Unsupported {
                 system: self.name(),
                 reason: format!(
                     "{DAEMON} does not exist. To fix it: apt-get install openvswitch-switch-dpdk"
@@ -450,7 +453,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_with_blanks_reach_the_database_whole() {
+    fn values_with_spaces_are_quoted() {
         assert_eq!(
             quoted("dpdk-extra=--no-pci --in-memory"),
             "other_config:dpdk-extra=\"--no-pci --in-memory\""
@@ -466,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn tuning_is_what_differs_between_the_two_configurations() {
+    fn the_two_configurations_differ_only_in_their_tuning() {
         let resources = Resources {
             dir: PathBuf::new(),
             cores: vec![1],

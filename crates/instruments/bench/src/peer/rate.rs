@@ -15,7 +15,8 @@ const SETTLES_SOON: Duration = Duration::from_secs(8);
 pub struct Sample {
     /// Packets per second that left by each sink.
     pub rates: [f64; 2],
-    /// The share of its core that the forwarding thread got, from 0 to 1; the smallest share if there are several threads.
+    /// The share of its core that the forwarding thread got, from 0 to 1; the smallest share if there are several
+    /// threads.
     pub core_share: f64,
 }
 
@@ -38,7 +39,7 @@ pub fn sample(running: &mut dyn Forwarding, window: Duration, workers: usize) ->
     if sample.total() > 0.0 {
         Ok(sample)
     } else {
-        Err(PeerError::Silent { text: running.tail() })
+        Err(PeerError::NoPackets { text: running.tail() })
     }
 }
 
@@ -64,15 +65,15 @@ impl Settling {
 /// As [`Forwarding::rate`].
 pub fn settle(running: &mut dyn Forwarding, warm_up: WarmUp) -> Result<Settling, PeerError> {
     let start = Instant::now();
-    let slice = if warm_up.most > SETTLES_SOON {
+    let slice = if warm_up.max > SETTLES_SOON {
         Duration::from_secs(1)
     } else {
         Duration::from_millis(400)
     };
     let mut rates: Vec<f64> = Vec::new();
-    while start.elapsed() < warm_up.most {
+    while start.elapsed() < warm_up.max {
         rates.push(running.rate(slice)?.iter().sum());
-        if start.elapsed() >= warm_up.least && is_steady(&rates) {
+        if start.elapsed() >= warm_up.min && is_steady(&rates) {
             break;
         }
     }

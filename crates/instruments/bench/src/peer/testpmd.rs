@@ -36,6 +36,7 @@ impl Testpmd {
         }
     }
 
+    /// Returns the command line of testpmd.
     fn command(self, resources: &Resources, load: &Load) -> Command {
         let memory = self.memory_mib(load);
         // Without stdbuf, the C library would buffer the replies in blocks of 4 KiB.
@@ -122,9 +123,9 @@ impl Peer for Testpmd {
         )?;
         let start = Instant::now();
         // A generator sends only after the switch is up.
-        while rate_since_asked_last(&mut running, load.ingress.len())? == 0.0 && load.memif.is_none() {
+        while rate_since_last_query(&mut running, load.ingress.len())? == 0.0 && load.memif.is_none() {
             if start.elapsed() > START {
-                return Err(PeerError::Silent { text: running.tail() });
+                return Err(PeerError::NoPackets { text: running.tail() });
             }
             pause(Duration::from_millis(100))?;
         }
@@ -142,9 +143,9 @@ impl Forwarding for Forwarder {
     }
 
     fn rate(&mut self, window: Duration) -> Result<[f64; 2], PeerError> {
-        rate_since_asked_last(&mut self.running, self.pairs)?;
+        rate_since_last_query(&mut self.running, self.pairs)?;
         pause(window)?;
-        Ok([rate_since_asked_last(&mut self.running, self.pairs)?, 0.0])
+        Ok([rate_since_last_query(&mut self.running, self.pairs)?, 0.0])
     }
 
     fn tail(&self) -> String {
@@ -161,7 +162,7 @@ impl Forwarding for Forwarder {
 }
 
 /// Returns packets per second since the last call, by the clock of testpmd.
-fn rate_since_asked_last(running: &mut Running, pairs: usize) -> Result<f64, PeerError> {
+fn rate_since_last_query(running: &mut Running, pairs: usize) -> Result<f64, PeerError> {
     let mut total = 0.0;
     for pair in 0..pairs {
         let sink = pair * 2 + 1;
@@ -220,7 +221,7 @@ mod tests {
 ";
 
     #[test]
-    fn the_rate_of_the_port_that_swallows_is_read() {
+    fn the_rate_of_the_sink_is_parsed() {
         assert_eq!(rates(LOG, 1), [0.0, 27_076_130.0, 28_000_000.0]);
         assert_eq!(rates(LOG, 10), [1.0]);
         assert_eq!(rates("EAL: No free hugepages", 1), [] as [f64; 0]);

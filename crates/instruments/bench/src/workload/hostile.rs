@@ -122,6 +122,7 @@ fn any(random: &mut Random) -> Header {
     header
 }
 
+/// Returns a packet that differs from a random rule in one random bit.
 fn near_miss(rules: &[Rule], random: &mut Random) -> Header {
     loop {
         let Some(rule) = rules.get(random.below(rules.len())) else {
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn exploding_packets_take_no_allowed_rule_and_each_differs_elsewhere() {
+    fn exploding_packets_match_no_allowed_rule_and_differ_in_distinct_bits() {
         let (rules, headers) = explosion(true, &mut Random::new(1));
         let oracle = Oracle::new(&rules);
         assert!(headers.iter().all(|header| oracle.find(header) == Some(3)));

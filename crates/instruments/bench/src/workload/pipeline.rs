@@ -120,6 +120,7 @@ fn acl(routes: &[Prefix], random: &mut Random) -> Vec<Rule> {
         .collect()
 }
 
+/// Returns the entries of all tables, one per line.
 fn lines(routes: &[Prefix], denied: &[Rule]) -> String {
     let mut out = String::new();
     // Writing to a string does not fail.

@@ -301,6 +301,7 @@ struct Draft {
 }
 
 impl Draft {
+    /// Returns a random rule with the distributions of a type of filter set.
     fn new(kind: Filter, networks: &mut Networks, random: &mut Random) -> Draft {
         let (src, dst): (Classes, Classes) = match kind {
             Filter::Acl => (

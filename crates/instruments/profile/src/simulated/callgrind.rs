@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_callgrinds_is_named() {
+    fn a_line_that_is_not_callgrinds_is_named() {
         let error = Output::parse("events: Ir\nfn=x\n0 nonsense\n")
             .unwrap_err()
             .to_string();

@@ -61,6 +61,7 @@ fn name((stage, devices): (Stage, &str)) -> String {
     }
 }
 
+/// Returns the costs by stage.
 pub(super) fn stages(output: &Output) -> Vec<StageCost> {
     let mut sums: BTreeMap<(Stage, &str), (u64, u64)> = BTreeMap::new();
     for (function, object, instructions, misses) in output.functions(&["Ir"], &D1_MISSES) {
@@ -77,6 +78,7 @@ pub(super) fn stages(output: &Output) -> Vec<StageCost> {
         .collect()
 }
 
+/// Returns the functions with the most instructions.
 pub(super) fn functions(output: &Output) -> Vec<FunctionCost> {
     let mut functions: Vec<FunctionCost> = output
         .functions(&["Ir"], &D1_MISSES)
@@ -101,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_devices_of_the_simulation_cost_is_not_the_switchs() {
+    fn the_cost_of_memory_devices_is_a_stage_of_its_own() {
         let output = Output::parse(
             "events: Ir D1mr D1mw\nob=/x\nfn=crossbeam_queue::array_queue::ArrayQueue<T>::pop\n0 50 1\n\
             fn=<millrace_datapath::io::memory::Rx<P> as millrace_datapath::io::RxQueue<P>>::rx_burst\n0 30 0 2\n\

@@ -31,13 +31,13 @@ pub enum SimulateError {
         "callgrind counted nothing in {}: expected a millraced of this version with its symbols (not stripped)",
         .millraced.display()
     )]
-    Nothing {
+    NotCounted {
         /// The path of the program.
         millraced: PathBuf,
     },
     /// The output of the switch is not the expected JSON object.
     #[error("{}: {text:?}: expected a JSON object of packets, ports and tables", .millraced.display())]
-    Said {
+    Output {
         /// The path of the program.
         millraced: PathBuf,
         /// The output.
@@ -45,7 +45,7 @@ pub enum SimulateError {
     },
     /// Packets left by the wrong ports.
     #[error("{case}: {sent:?} packets left by ports 1 to 3: expected shares of {shares:?} by ports 2 and 3")]
-    Wrong {
+    WrongPorts {
         /// The name of the case.
         case: String,
         /// The number of packets by port.

@@ -121,6 +121,7 @@ pub struct Events {
 }
 
 impl Events {
+    /// Combines the events of the three runs.
     fn of(last: &Output, second: &Output, pages: &Output) -> Events {
         const MISSES: [&str; 3] = ["ILmr", "DLmr", "DLmw"];
         Events {
@@ -209,25 +210,28 @@ pub fn simulate(
         let log = dir.join(format!("{name}.log"));
         running.push((Running::start("valgrind", &command, 0, &log)?, out));
     }
-    let (mut outputs, mut said) = (Vec::new(), String::new());
+    let (mut outputs, mut output) = (Vec::new(), String::new());
     for (mut running, out) in running {
-        said = running.finish()?;
+        output = running.finish()?;
         let text = fs::read_to_string(&out).map_err(failed(&out))?;
         outputs.push(Output::parse(&text)?);
     }
     let [last, second, pages] = outputs.as_slice() else {
-        return Err(SimulateError::Nothing {
+        return Err(SimulateError::NotCounted {
             millraced: millraced.to_owned(),
         });
     };
     // The output may also have warnings of valgrind.
-    let line = said.lines().find(|line| line.starts_with('{')).unwrap_or(&said);
-    let rehearsed: Rehearsed = serde_json::from_str(line).map_err(|_| SimulateError::Said {
+    let line = output
+        .lines()
+        .find(|line| line.starts_with('{'))
+        .unwrap_or(&output);
+    let rehearsed: Rehearsed = serde_json::from_str(line).map_err(|_| SimulateError::Output {
         millraced: millraced.to_owned(),
         text: line.chars().take(200).collect(),
     })?;
     if [last, second, pages].iter().any(|output| output.total("Ir") == 0) {
-        return Err(SimulateError::Nothing {
+        return Err(SimulateError::NotCounted {
             millraced: millraced.to_owned(),
         });
     }
@@ -267,7 +271,7 @@ fn check(scenario: &Scenario<'_>, rehearsed: &Rehearsed) -> Result<(), SimulateE
     });
     match is_right {
         true => Ok(()),
-        false => Err(SimulateError::Wrong {
+        false => Err(SimulateError::WrongPorts {
             case: scenario.case.to_owned(),
             sent: rehearsed.sent,
             shares,
@@ -280,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_that_leave_by_another_port_are_no_result() {
+    fn packets_that_leave_by_another_port_are_an_error() {
         let scenario = Scenario {
             case: "one-rule",
             title: "one entry",

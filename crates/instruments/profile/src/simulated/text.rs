@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn cases_stand_side_by_side_under_a_heading_that_says_simulated() {
+    fn cases_are_side_by_side_under_a_heading_that_says_simulated() {
         let text = text(&[run("one-rule", 120_000), run("exact-10k", 230_000)]);
         assert!(text.starts_with("SIMULATED, not measured"), "{text}");
         let line = |name: &str| {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_have_three_digits_and_little_is_not_nothing() {
+    fn numbers_have_three_digits_and_small_ones_are_not_zero() {
         let shown = [412.4, 41.23, 4.123, 0.0412, 0.0001, 0.0].map(figure);
         assert_eq!(shown, ["412", "41.2", "4.12", "0.041", "<0.001", "0"]);
         assert_eq!(
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_recorded_says_that_it_is_simulated() {
+    fn a_simulated_record_says_that_it_is_simulated() {
         let simulated = run("one-rule", 1);
         let json = serde_json::to_string(&simulated).unwrap();
         assert!(json.starts_with("{\"label\":\"simulated, not measured"), "{json}");

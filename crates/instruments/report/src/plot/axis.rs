@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_logarithmic_axis_has_room_for_what_is_small_and_what_is_large() {
+    fn a_logarithmic_axis_shows_small_and_large_values() {
         let axis = Axis::new(Scale::Log, [0.9, 41.0].into_iter(), (0.0, 100.0), 6);
         assert_eq!(axis.ticks, [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0]);
         assert_eq!(axis.at(0.0), 0.0);

@@ -97,6 +97,7 @@ pub fn boxes(id: &str, title: &str, unit: &str, rows: &[BoxRow]) -> Plot {
     plot
 }
 
+/// Draws a row: bar, whiskers, box, median and measurements.
 fn draw(plot: &mut Plot, axis: &Axis, y: f64, row: &BoxRow, summary: &Summary) {
     let at = |value: f64| axis.at(value);
     let paint = row.paint;
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_description_says_what_can_be_seen_also_of_what_was_not_measured() {
+    fn the_description_names_rows_with_and_without_measurements() {
         let row = |label: &str, values: &[f64], note: &str| BoxRow {
             label: label.to_owned(),
             paint: Paint::of_system(label),

@@ -94,7 +94,7 @@ pub fn curves(id: &str, title: &str, frame: &Frame<'_>, panels: &[Panel]) -> Plo
             draw(&mut plot, curve, (&x_axis, &y_axis), (frame.legend, thick));
         }
         if index + 1 == panels.len() {
-            feet(&mut plot, frame, &x_axis, floor);
+            x_labels(&mut plot, frame, &x_axis, floor);
         }
     }
     plot.description = describe(frame, panels);
@@ -153,7 +153,8 @@ fn draw_part(
     }
 }
 
-fn feet(plot: &mut Plot, frame: &Frame<'_>, axis: &Axis, floor: f64) {
+/// Draws ticks and labels of the x axis.
+fn x_labels(plot: &mut Plot, frame: &Frame<'_>, axis: &Axis, floor: f64) {
     let numbers = || axis.ticks.iter().map(|tick| (*tick, number(*tick))).collect();
     let names: Vec<(f64, String)> = if frame.x_names.is_empty() {
         numbers()
@@ -181,6 +182,7 @@ fn feet(plot: &mut Plot, frame: &Frame<'_>, axis: &Axis, floor: f64) {
     );
 }
 
+/// Returns the description of a plot: the range of each curve.
 fn describe(frame: &Frame<'_>, panels: &[Panel]) -> String {
     let mut seen = Vec::new();
     for panel in panels {
@@ -277,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_places_that_lie_too_close_are_left_out() {
+    fn names_that_would_overlap_are_left_out() {
         let frame = Frame {
             x: "tables",
             y: "Mpps",

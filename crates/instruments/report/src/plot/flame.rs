@@ -44,12 +44,15 @@ pub fn flame<'a>(id: &str, title: &str, stacks: impl Iterator<Item = (&'a str, u
     plot
 }
 
-fn shown(count: u64, scale: f64) -> bool {
+fn is_drawn(count: u64, scale: f64) -> bool {
     count as f64 * scale >= NARROWEST
 }
 
 fn depth(frame: &Frame, scale: f64) -> usize {
-    let below = frame.callees.values().filter(|callee| shown(callee.count, scale));
+    let below = frame
+        .callees
+        .values()
+        .filter(|callee| is_drawn(callee.count, scale));
     below.map(|callee| 1 + depth(callee, scale)).max().unwrap_or(0)
 }
 
@@ -59,7 +62,7 @@ fn draw(plot: &mut Plot, frame: &Frame, at: (f64, usize), scale: f64, total: u64
     let Some(row) = at.1.checked_sub(1) else { return };
     for (name, callee) in &frame.callees {
         let width = callee.count as f64 * scale;
-        if shown(callee.count, scale) {
+        if is_drawn(callee.count, scale) {
             let y = TOP + ROW * row as f64;
             let percent = 100.0 * callee.count as f64 / total.max(1) as f64;
             let tip = format!("{name}: {} %, {} samples", number(percent), callee.count);

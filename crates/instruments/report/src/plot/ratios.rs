@@ -48,7 +48,7 @@ pub fn ratios(id: &str, title: &str, rows: &[RatioRow]) -> Plot {
         );
     }
     let middle = (left + WIDTH - RIGHT) / 2.0;
-    let legend = "ratio of Millrace to the other: bar and dot reached, upright line wanted";
+    let legend = "ratio of Millrace to the other: bar and dot measured, vertical line target";
     plot.text(
         (middle, foot + 33.0),
         Anchor::Middle,
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_measured_is_shown_as_such() {
+    fn a_missing_measurement_is_shown_as_such() {
         let row = RatioRow {
             label: "one-rule".to_owned(),
             to: "to testpmd".to_owned(),

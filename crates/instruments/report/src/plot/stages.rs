@@ -124,6 +124,7 @@ pub fn stages(id: &str, title: &str, rows: &[StageRow]) -> Plot {
     plot
 }
 
+/// Returns the names in rows that fit into the width.
 fn legend_rows<'a>(names: &[&'a str]) -> Vec<Vec<&'a str>> {
     let mut rows: Vec<Vec<&str>> = Vec::new();
     let mut used = f64::INFINITY;

@@ -33,9 +33,9 @@ pub(super) enum Anchor {
 }
 
 /// A coordinate, rounded to a tenth of a unit, which is finer than any screen.
-struct At(f64);
+struct Coordinate(f64);
 
-impl std::fmt::Display for At {
+impl std::fmt::Display for Coordinate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let rounded = (self.0 * 10.0).round() / 10.0;
         // The result must not be a negative zero.
@@ -85,14 +85,14 @@ impl Plot {
         let size = if size == FONT {
             String::new()
         } else {
-            format!(r#" font-size="{}""#, At(size))
+            format!(r#" font-size="{}""#, Coordinate(size))
         };
         // Writing to a string does not fail.
         let _ = writeln!(
             self.body,
             r#"<text x="{}" y="{}"{anchor}{size} fill="{}">{}</text>"#,
-            At(at.0),
-            At(at.1),
+            Coordinate(at.0),
+            Coordinate(at.1),
             paint.css(),
             escape(text)
         );
@@ -102,12 +102,12 @@ impl Plot {
         let _ = writeln!(
             self.body,
             r#"<line x1="{}" y1="{}" x2="{}" y2="{}" stroke="{}" stroke-width="{}"/>"#,
-            At(from.0),
-            At(from.1),
-            At(to.0),
-            At(to.1),
+            Coordinate(from.0),
+            Coordinate(from.1),
+            Coordinate(to.0),
+            Coordinate(to.1),
             paint.css(),
-            At(width)
+            Coordinate(width)
         );
     }
 
@@ -118,10 +118,10 @@ impl Plot {
         let _ = writeln!(
             self.body,
             r#"<rect x="{}" y="{}" width="{}" height="{}" fill="{paint}" fill-opacity="{opacity}" stroke="{paint}">{}</rect>"#,
-            At(at.0),
-            At(at.1),
-            At(size.0.max(0.0)),
-            At(size.1.max(0.0)),
+            Coordinate(at.0),
+            Coordinate(at.1),
+            Coordinate(size.0.max(0.0)),
+            Coordinate(size.1.max(0.0)),
             tip_of(tip)
         );
     }
@@ -131,10 +131,10 @@ impl Plot {
         let _ = writeln!(
             self.body,
             r#"<rect x="{}" y="{}" width="{}" height="{}" fill="{}" fill-opacity="{opacity}">{}</rect>"#,
-            At(at.0),
-            At(at.1),
-            At(size.0.max(0.0)),
-            At(size.1.max(0.0)),
+            Coordinate(at.0),
+            Coordinate(at.1),
+            Coordinate(size.0.max(0.0)),
+            Coordinate(size.1.max(0.0)),
             paint.css(),
             tip_of(tip)
         );
@@ -144,9 +144,9 @@ impl Plot {
         let _ = writeln!(
             self.body,
             r#"<circle cx="{}" cy="{}" r="{}" fill="{}" fill-opacity="{opacity}">{}</circle>"#,
-            At(at.0),
-            At(at.1),
-            At(radius),
+            Coordinate(at.0),
+            Coordinate(at.1),
+            Coordinate(radius),
             paint.css(),
             tip_of(tip)
         );
@@ -165,7 +165,7 @@ impl Plot {
             r#"<polyline points="{}" fill="none" stroke="{}" stroke-width="{}" stroke-opacity="{opacity}" stroke-linejoin="round">{}</polyline>"#,
             joined(points),
             paint.css(),
-            At(width),
+            Coordinate(width),
             tip_of(tip)
         );
     }
@@ -177,7 +177,7 @@ impl Plot {
             r#"<polyline points="{}" fill="none" stroke="{}" stroke-width="{}" stroke-dasharray="6 4">{}</polyline>"#,
             joined(points),
             paint.css(),
-            At(width),
+            Coordinate(width),
             tip_of(tip)
         );
     }
@@ -210,8 +210,8 @@ impl Plot {
         format!(
             "<svg role=\"img\" aria-labelledby=\"{id}-t {id}-d\" viewBox=\"0 0 {} {}\" \
              font-size=\"{FONT}\">\n<title id=\"{id}-t\">{}</title>\n<desc id=\"{id}-d\">{}</desc>\n{}</svg>\n",
-            At(WIDTH),
-            At(self.height),
+            Coordinate(WIDTH),
+            Coordinate(self.height),
             escape(&self.title),
             escape(&self.description),
             self.body
@@ -239,7 +239,7 @@ impl Plot {
             let _ = writeln!(
                 title,
                 "<text x=\"8\" y=\"{}\" font-size=\"{HEAD_FONT}\" font-weight=\"bold\" fill=\"{}\">{}</text>",
-                At(HEAD_LINE * (index as f64 + 1.0) + 1.0),
+                Coordinate(HEAD_LINE * (index as f64 + 1.0) + 1.0),
                 Paint::Ink.light(),
                 escape(line)
             );
@@ -252,9 +252,9 @@ impl Plot {
             escape(&self.title),
             escape(&self.description),
             Paint::Paper.light(),
-            head = At(self.head()),
-            w = At(WIDTH),
-            h = At(self.file_size().1),
+            head = Coordinate(self.head()),
+            w = Coordinate(WIDTH),
+            h = Coordinate(self.file_size().1),
         )
     }
 }
@@ -263,7 +263,7 @@ impl Plot {
 fn joined(points: &[(f64, f64)]) -> String {
     let points: Vec<String> = points
         .iter()
-        .map(|(x, y)| format!("{},{}", At(*x), At(*y)))
+        .map(|(x, y)| format!("{},{}", Coordinate(*x), Coordinate(*y)))
         .collect();
     points.join(" ")
 }
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn a_long_title_has_more_lines_and_the_file_room_for_them() {
         let short = Plot::new("x", "one rule, one flow", 10.0);
-        let words = "10,000-rule access list, packets that it was written for, of 32,768 flows";
+        let words = "10,000-rule access list, benign packets, of 32,768 flows";
         let long = Plot::new("x", words, 10.0);
         assert_eq!(long.file_size().1 - short.file_size().1, HEAD_LINE);
         assert_eq!(wrapped(words).join(" "), words);

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn portions_name_the_frames_that_they_mean() {
+    fn packet_ranges_select_the_intended_frames() {
         let frames: Vec<Vec<u8>> = frames().collect();
         let of = |portion: PacketRange| &frames[portion.first..portion.first + portion.len];
         assert_eq!(of(BROADCAST)[0][..6], [0xff; 6]);
@@ -170,14 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn no_two_addresses_are_alike_and_all_are_of_stations() {
+    fn addresses_are_unique_and_unicast() {
         let addresses: HashSet<Mac> = (0..ADDRESSES).map(address).collect();
         assert_eq!(addresses.len(), ADDRESSES);
         assert!(addresses.iter().all(|mac| !mac.is_multicast()));
     }
 
     #[test]
-    fn a_pool_hands_out_others_until_it_has_to_begin_anew() {
+    fn a_pool_returns_unused_addresses_until_all_were_used() {
         let mut pool = Pool::default();
         let (one, two) = (pool.take(100_000), pool.take(30_000));
         assert_eq!((one.first, two.first), (0, 100_000));

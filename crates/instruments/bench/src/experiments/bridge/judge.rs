@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_flooded_whichever_of_its_copies_comes_first() {
+    fn a_flooded_frame_is_detected_whichever_copy_arrives_first() {
         assert_eq!(verdict([0, 100, 0], 10), [90, 10, 0, 0]);
         assert_eq!(verdict([0, 90, 10], 10), [90, 10, 0, 0]);
         assert_eq!(verdict([0, 94, 6], 10), [90, 10, 0, 0]);

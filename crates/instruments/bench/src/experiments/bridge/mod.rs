@@ -38,19 +38,19 @@ const ROUNDS_MAX: usize = 3;
 /// The largest number of addresses in a trial.
 const CAPACITY_MAX: usize = 65_536;
 /// Frames per second where the rate is not measured.
-const CALM: f64 = 20_000.0;
+const MODERATE_RATE: f64 = 20_000.0;
 /// The number of addresses in the measurement of the learning rate: more than queues hold, and little less than tables
 /// hold by default. A smaller table is filled.
 const LEARNED: usize = 8_000;
 /// The highest rate of new addresses that is tried, in addresses per second.
 const LEARNING_MAX: f64 = 1e6;
 /// The number of addresses that are sent while the table has its smallest size, so that they evict all others.
-const FEW: usize = 64;
+const EVICTING: usize = 64;
 /// The number of retries of a trial of the capacity.
 const RETRIES: usize = 1;
 /// The duration of a trial with broadcast frames, and of one with errored frames.
 const WINDOW: Duration = Duration::from_millis(500);
-const ERRORED: Duration = Duration::from_millis(100);
+const ERRORED_WINDOW: Duration = Duration::from_millis(100);
 /// The first rate that is tried, relative to the rate that returns at full load.
 const HEADROOM: f64 = 1.05;
 
@@ -91,10 +91,11 @@ pub fn run(run: &mut Run<'_>, peers: &[Box<dyn Peer>]) -> Result<(), RunError> {
     Ok(())
 }
 
+/// Starts a system and takes all measurements of one round.
 fn system(run: &mut Run<'_>, peer: &dyn Peer, offer: &OfferedLoad) -> Result<(), RoundError> {
     let mut test_bed = TestBed::start(run, BRIDGE, peer, offer, Scheduling::Normal)?;
     let Some(size) = test_bed.running.mac_table_size()? else {
-        return Err(RoundError::Peer(PeerError::Unsuited {
+        return Err(RoundError::Peer(PeerError::Unsupported {
             system: peer.name(),
             reason: "it is not a learning bridge".to_owned(),
         }));
@@ -129,8 +130,8 @@ impl Bridge<'_, '_, '_> {
     /// Returns the number of addresses that the bridge holds, with the address at the test port.
     fn capacity(&mut self, configured: usize) -> Result<usize, RoundError> {
         let start = configured.saturating_sub(1);
-        let found = search::most(start, CAPACITY_MAX, RETRIES, |len| {
-            let (verdict, _) = self.trial(len, CALM, "capacity")?;
+        let found = search::largest(start, CAPACITY_MAX, RETRIES, |len| {
+            let (verdict, _) = self.trial(len, MODERATE_RATE, "capacity")?;
             Ok::<_, RoundError>(verdict.is_passed(len))
         })?;
         if found.is_bound {
@@ -138,7 +139,7 @@ impl Bridge<'_, '_, '_> {
                 .progress(&format!("    {CAPACITY_MAX} is the largest number that is tried"));
         }
         // Nothing shows that the address of the tester is held if no other address is.
-        Ok(if found.most == 0 { 0 } else { found.most + 1 })
+        Ok(if found.largest == 0 { 0 } else { found.largest + 1 })
     }
 
     /// Returns the highest rate, in addresses per second, at which `len` new addresses are all learned.
@@ -168,9 +169,11 @@ impl Bridge<'_, '_, '_> {
         // This frame has an unknown destination, for which Open vSwitch has no cached flow: the bridge has to process
         // it.
         let nobody = self.pool.take(1);
-        self.test_bed.send(Some(CALM), None, nobody.tested())?;
+        self.test_bed.send(Some(MODERATE_RATE), None, nobody.tested())?;
         let learned = self.test_bed.send(Some(rate), None, addresses.learned())?;
-        let tested = self.test_bed.send(Some(CALM), None, addresses.tested())?;
+        let tested = self
+            .test_bed
+            .send(Some(MODERATE_RATE), None, addresses.tested())?;
         let verdict = Verdict::of(&tested.end, addresses.len);
         let Verdict {
             held,
@@ -199,16 +202,16 @@ impl Bridge<'_, '_, '_> {
     /// Clears the table, except for a few of these addresses.
     fn forget(&mut self, addresses: Addresses) -> Result<(), RoundError> {
         let generator = &mut self.test_bed.generator;
-        let few = addresses.few(FEW).learned();
-        let mut teach = || generator.send(Some(CALM), None, few).map(drop);
+        let few = addresses.few(EVICTING).learned();
+        let mut teach = || generator.send(Some(MODERATE_RATE), None, few).map(drop);
         Ok(self.test_bed.running.forget_macs(&mut teach)?)
     }
 
     /// Returns the highest rate, in frames per second, at which each broadcast frame leaves by both other ports.
     fn broadcast_rate(&mut self) -> Result<f64, RoundError> {
-        let glance = self.test_bed.send(None, Some(WINDOW), BROADCAST)?.end;
-        let copies = glance.counters.received + glance.counters.duplicated;
-        let most = copies as f64 / 2.0 / glance.seconds.max(1e-9) * HEADROOM;
+        let estimate = self.test_bed.send(None, Some(WINDOW), BROADCAST)?.end;
+        let copies = estimate.counters.received + estimate.counters.duplicated;
+        let most = copies as f64 / 2.0 / estimate.seconds.max(1e-9) * HEADROOM;
         let found = SEARCH.run(most, |rate| {
             let outcome = self.test_bed.send(Some(rate), Some(WINDOW), BROADCAST)?;
             let trial = Trial {
@@ -227,7 +230,8 @@ impl Bridge<'_, '_, '_> {
 
     /// Measures the share of too short and too long frames to a known address that is forwarded.
     fn errored(&mut self) -> Result<(), RoundError> {
-        self.test_bed.send(Some(CALM), None, frames::NEIGHBOUR_SPEAKS)?;
+        self.test_bed
+            .send(Some(MODERATE_RATE), None, frames::NEIGHBOUR_SPEAKS)?;
         for (name, portion) in [
             ("right", frames::TO_NEIGHBOUR),
             ("runts", frames::RUNTS),
@@ -240,7 +244,9 @@ impl Bridge<'_, '_, '_> {
     }
 
     fn errored_of(&mut self, name: &str, portion: PacketRange) -> Result<f64, RoundError> {
-        let outcome = self.test_bed.send(Some(CALM), Some(ERRORED), portion)?;
+        let outcome = self
+            .test_bed
+            .send(Some(MODERATE_RATE), Some(ERRORED_WINDOW), portion)?;
         let percent = judge::forwarded_percent(&outcome.end);
         self.record(name.to_owned(), outcome)?;
         Ok(percent)

@@ -5,7 +5,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Found {
     /// The largest number that passed; 0 if none did.
-    pub(super) most: usize,
+    pub(super) largest: usize,
     /// True if the largest allowed number passed, so that larger ones may pass, too.
     pub(super) is_bound: bool,
 }
@@ -15,7 +15,7 @@ pub(super) struct Found {
 ///
 /// # Errors
 /// The error of `trial`.
-pub(super) fn most<E>(
+pub(super) fn largest<E>(
     start: usize,
     bound: usize,
     retries: usize,
@@ -47,7 +47,7 @@ pub(super) fn most<E>(
         step *= 2;
     }
     Ok(Found {
-        most: low,
+        largest: low,
         is_bound: low == bound,
     })
 }
@@ -58,7 +58,7 @@ mod tests {
 
     fn run(start: usize, bound: usize, capacity: usize) -> (Found, usize) {
         let mut trials = 0;
-        let found = most(start, bound, 0, |len| {
+        let found = largest(start, bound, 0, |len| {
             trials += 1;
             Ok::<_, ()>(len <= capacity)
         });
@@ -66,18 +66,18 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_that_passes_is_found_wherever_it_begins() {
+    fn the_largest_number_that_passes_is_found_from_any_start() {
         for capacity in 0..=300 {
             for start in [1, 7, 100, 299, 300] {
                 let (found, trials) = run(start, 300, capacity);
-                assert_eq!((found.most, found.is_bound), (capacity, capacity == 300));
+                assert_eq!((found.largest, found.is_bound), (capacity, capacity == 300));
                 assert!(trials <= 18, "{start} {capacity}: {trials}");
             }
         }
     }
 
     #[test]
-    fn who_knows_where_it_is_needs_two_trials() {
+    fn a_search_from_a_good_estimate_needs_two_trials() {
         assert_eq!(run(8191, 65_536, 8191).1, 2);
         assert_eq!(run(8191, 65_536, 8190).1, 2);
     }
@@ -85,10 +85,10 @@ mod tests {
     #[test]
     fn a_failure_that_does_not_come_again_is_not_the_switchs() {
         let mut trials = 0;
-        let found = most(50, 1000, 1, |len| {
+        let found = largest(50, 1000, 1, |len| {
             trials += 1;
             Ok::<_, ()>(len <= 700 && trials % 2 == 0)
         });
-        assert_eq!(found.unwrap().most, 700);
+        assert_eq!(found.unwrap().largest, 700);
     }
 }

@@ -73,6 +73,7 @@ pub struct ChainArgs {
 }
 
 impl ChainArgs {
+    /// Returns the lengths, frame sizes and loads of the arguments, or the defaults.
     fn plan(&self, inline: bool) -> Plan {
         let lengths: &[u16] = match (inline, self.quick) {
             (true, true) => &[1, 2, 4, 8, 16],

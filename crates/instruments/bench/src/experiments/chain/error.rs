@@ -29,7 +29,7 @@ pub enum ChainBenchError {
     },
     /// No packet passed the chain.
     #[error("no packet passes a chain of {length} {kind} functions: {reason}\n{log}")]
-    Silent {
+    NoPackets {
         /// The number of functions.
         length: u16,
         /// The kind of the functions.

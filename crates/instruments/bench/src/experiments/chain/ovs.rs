@@ -93,7 +93,7 @@ impl Switch for Ovs {
         &self.target
     }
 
-    fn carried(&mut self) -> Result<u64, ChainBenchError> {
+    fn delivered(&mut self) -> Result<u64, ChainBenchError> {
         self.private.switchd.check()?;
         let ports = ofctl::ports(&self.target)?;
         Ok(ports.get(&SINK).map_or(0, |port| port.tx))

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_offered_counts_as_on_a_wire_and_is_metered_without_what_is_only_there() {
+    fn the_offered_rate_includes_preamble_and_gap_and_the_metered_one_does_not() {
         let rate = Some("10Gbps".parse().unwrap());
         let offer = OfferedLoad { frame: 1518, rate };
         // The rate of 812,744 frames of 1,514 bytes per second.

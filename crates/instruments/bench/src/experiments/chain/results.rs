@@ -37,7 +37,7 @@ pub(super) struct Results {
     /// The rates measured so far, by kind, length and frame size.
     rates: HashMap<(&'static str, u16, u16), Vec<f64>>,
     /// The length that ratios refer to, by kind and frame size: the first one measured.
-    ones: HashMap<(&'static str, u16), u16>,
+    reference_lengths: HashMap<(&'static str, u16), u16>,
 }
 
 impl Results {
@@ -62,7 +62,7 @@ impl Results {
             log,
             rounds_left: 0,
             rates: HashMap::new(),
-            ones: HashMap::new(),
+            reference_lengths: HashMap::new(),
         };
         if !json {
             results.print(&format!(
@@ -100,7 +100,7 @@ impl Results {
         }
         let rate = Summary::of(rates).map_or(rate, |summary| summary.median);
         let of = (kind, length, frame);
-        let one = *self.ones.entry((kind, frame)).or_insert(length);
+        let one = *self.reference_lengths.entry((kind, frame)).or_insert(length);
         let point = Point {
             kind: kind.to_owned(),
             length,

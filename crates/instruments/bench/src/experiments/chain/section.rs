@@ -7,6 +7,7 @@ use millrace_report::Section;
 use millrace_report::html::{Cell, figure, paragraph, table};
 use millrace_report::plot::{Curve, Frame, Paint, Panel, Plot, Scale, Stroke, curves};
 
+/// Returns the section; `None` if the run has no chains.
 pub(crate) fn section(source: &Source) -> Option<Section> {
     let points: Vec<&Point> = source
         .records
@@ -64,6 +65,7 @@ fn distinct<T: PartialEq>(points: &[&Point], part: impl Fn(&Point) -> T) -> Vec<
     found
 }
 
+/// Returns the colour of a kind, the same in every report.
 fn paint(kind: &str) -> Paint {
     const KINDS: [&str; 11] = [
         "inline",
@@ -86,6 +88,7 @@ fn paint(kind: &str) -> Paint {
     )
 }
 
+/// Returns a plot with one panel for each frame size and one curve for each kind.
 fn plot(source: &Source, points: &[&Point]) -> Plot {
     let panel = |frame: u16| Panel {
         title: format!("{frame}-byte frames"),
@@ -126,6 +129,7 @@ fn plot(source: &Source, points: &[&Point]) -> Plot {
     )
 }
 
+/// Returns the table of all points.
 fn rates(points: &[&Point]) -> String {
     let rows: Vec<Vec<Cell>> = points
         .iter()
@@ -225,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_something_else_has_no_such_part() {
+    fn a_run_without_chains_has_no_section() {
         assert!(section(&source(Vec::new())).is_none());
     }
 }

@@ -31,7 +31,7 @@ pub(super) trait Switch {
     fn target(&self) -> &str;
 
     /// Returns the number of packets that reached the sink.
-    fn carried(&mut self) -> Result<u64, ChainBenchError>;
+    fn delivered(&mut self) -> Result<u64, ChainBenchError>;
 
     /// Returns the last lines of the log.
     fn tail(&self) -> String;
@@ -153,11 +153,12 @@ impl SteeredRun {
         Ok(())
     }
 
+    /// Returns the packets per second that reach the sink, after the first one has arrived.
     fn rate(&mut self, switch: &mut dyn Switch, length: u16) -> Result<f64, ChainBenchError> {
-        let (deadline, before) = (Instant::now() + START, switch.carried()?);
-        while switch.carried()? == before {
+        let (deadline, before) = (Instant::now() + START, switch.delivered()?);
+        while switch.delivered()? == before {
             if Instant::now() > deadline {
-                return Err(ChainBenchError::Silent {
+                return Err(ChainBenchError::NoPackets {
                     length,
                     kind: self.kind,
                     reason: "no packet reaches the sink".to_owned(),
@@ -167,9 +168,9 @@ impl SteeredRun {
             pause(WARM_UP)?;
         }
         pause(WARM_UP)?;
-        let (from, start) = (switch.carried()?, Instant::now());
+        let (from, start) = (switch.delivered()?, Instant::now());
         pause(self.plan.window)?;
-        let (to, elapsed) = (switch.carried()?, start.elapsed());
+        let (to, elapsed) = (switch.delivered()?, start.elapsed());
         for function in &mut self.functions.running {
             function.check()?;
         }

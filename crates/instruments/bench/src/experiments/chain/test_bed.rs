@@ -147,7 +147,7 @@ impl TestBed {
             before = now;
             if Instant::now() > deadline {
                 let problems = self.client.status()?.problems;
-                return Err(ChainBenchError::Silent {
+                return Err(ChainBenchError::NoPackets {
                     length,
                     kind: kind.name(),
                     reason: problems.first().map_or_else(
@@ -206,7 +206,7 @@ impl Switch for VirtualNics<'_> {
         &self.test_bed.target
     }
 
-    fn carried(&mut self) -> Result<u64, ChainBenchError> {
+    fn delivered(&mut self) -> Result<u64, ChainBenchError> {
         self.test_bed.daemon.check()?;
         self.test_bed.packets_out()
     }

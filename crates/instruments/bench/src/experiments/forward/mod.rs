@@ -48,17 +48,18 @@ struct Schedule {
 }
 
 impl Schedule {
+    /// Returns the rounds, windows and warm-up of a system in a case.
     fn new(run_length: RunLength, case: &Case, peer: &dyn Peer, load: &Load) -> Schedule {
         let mut warm_up = peer.warm_up(load);
         if run_length.quick {
-            warm_up.least = warm_up.least.min(QUICK_WARM_UP);
-            warm_up.most = warm_up.most.min(QUICK_WARM_UP);
+            warm_up.min = warm_up.min.min(QUICK_WARM_UP);
+            warm_up.max = warm_up.max.min(QUICK_WARM_UP);
         }
         let is_reference = !peer.applies_rules() && !case.is_against_testpmd();
         let rounds = run_length.rounds;
         let (rounds, windows) = if rounds < 3 {
             ((0..rounds).collect(), 1)
-        } else if warm_up.least > SOON || is_reference {
+        } else if warm_up.min > SOON || is_reference {
             (vec![rounds / 2], rounds)
         } else if load.packets_len > MANY {
             (vec![0, rounds / 2, rounds - 1], rounds.div_ceil(3))
@@ -74,7 +75,7 @@ impl Schedule {
 
     /// Returns the expected duration of all rounds.
     fn estimate(&self, run_length: RunLength, load: &Load) -> Duration {
-        let settling = self.warm_up.least + SETTLING;
+        let settling = self.warm_up.min + SETTLING;
         let start = START_AND_END + START_A_MILLION.mul_f64((load.flows_len + load.packets_len) as f64 / 2e6);
         (start + settling + run_length.window * self.windows as u32) * self.rounds.len() as u32
     }
@@ -290,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_settles_slowly_is_started_once_and_measured_over_as_many_windows() {
+    fn a_system_that_settles_slowly_is_started_once_and_measured_over_as_many_windows() {
         let (every, once) = ((vec![0, 1, 2, 3, 4], 1), (vec![2], 5));
         let tuned = OvsDpdk(Tuning::Tuned);
         assert_eq!(schedule(RunLength::FULL, "exact-100k", &Millrace::Default), every);
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_leave_by_the_wrong_port_are_noticed() {
+    fn packets_that_leave_by_the_wrong_port_are_detected() {
         let sample = |first: f64, second: f64| Sample {
             rates: [first, second],
             core_share: 1.0,

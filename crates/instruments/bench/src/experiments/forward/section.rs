@@ -19,6 +19,7 @@ struct SystemResult {
     reason: Option<String>,
 }
 
+/// Returns the section; `None` if the run has no rates of packets.
 pub(crate) fn section(source: &Source) -> Option<Section> {
     let mut html = String::new();
     let mut plots = Vec::new();
@@ -78,6 +79,7 @@ fn cases(source: &Source) -> Vec<String> {
     names
 }
 
+/// Returns the measurements of each system in a case.
 fn results(source: &Source, of_case: &str) -> Vec<SystemResult> {
     let mut results: Vec<SystemResult> = Vec::new();
     for record in &source.records {
@@ -165,6 +167,7 @@ fn figures(title: &str, results: &[SystemResult], verdict: Option<Option<bool>>)
     table(&format!("{title}: million packets a second"), &headings, &rows)
 }
 
+/// Returns the notes on a system: failure, wrong ports, disturbance.
 fn notes(result: &SystemResult) -> String {
     let mut notes = Vec::new();
     if let Some(reason) = &result.reason {

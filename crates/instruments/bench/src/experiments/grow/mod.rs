@@ -65,6 +65,7 @@ pub fn run(run: &mut Run<'_>, peers: &[Box<dyn Peer>]) -> Result<(), RunError> {
     Ok(())
 }
 
+/// Measures the rate of packets before and during the growth of the table.
 fn grow(
     run: &mut Run<'_>,
     peer: &dyn Peer,

@@ -10,7 +10,7 @@ pub(crate) const QUANTITIES: &[Quantity] = &[
     quantity(
         GROW,
         "flow-mods",
-        "flow_mods a second into a table that grows to 500,000 entries, a barrier every 1,000",
+        "flow_mods per second into a table that grows to 500,000 entries, a barrier every 1,000",
         "/s",
         Bound::AtLeast(100_000.0),
     ),
@@ -31,7 +31,7 @@ pub(crate) const QUANTITIES: &[Quantity] = &[
     quantity(
         GROW,
         "throughput",
-        "packets a second meanwhile, relative to quiet",
+        "packets per second during the growth, relative to before",
         "",
         Bound::None,
     ),

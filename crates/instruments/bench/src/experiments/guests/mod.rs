@@ -114,6 +114,7 @@ fn failed(what: &str, output: &impl ToString) -> PeerError {
     })
 }
 
+/// Returns the lab file: two guests at the ends, `hops` guests that forward, and a host.
 fn lab_file(name: &str, system: System, hops: u32) -> String {
     let tso = system == System::MillraceTso;
     let guest = |name: &str, rest: &str| format!("[[guest]]\nname = \"{name}\"\ntso = {tso}\n{rest}\n");
@@ -276,6 +277,7 @@ impl TestBed {
         })
     }
 
+    /// Runs iperf3 from the first guest to an address, and repeats it until the server listens.
     fn transfer(&self, address: &str, length: Duration) -> Result<Transfer, PeerError> {
         let (seconds, limit) = (length.as_secs().max(1), length.as_secs() + SPARE_S);
         let (seconds, limit) = (seconds.to_string(), limit.to_string());
@@ -368,6 +370,7 @@ pub fn run(run: &mut Run<'_>, wanted: impl Fn(&str) -> bool) -> Result<(), RunEr
     Ok(())
 }
 
+/// Measures a system in one round.
 fn measure(run: &mut Run<'_>, system: System, round: usize) -> Result<(), RoundError> {
     let millraced = run.millraced.clone();
     let test_bed = TestBed::up(system, 0, &millraced)?;
@@ -397,7 +400,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_way_leads_through_guests_in_order_and_back() {
+    fn a_path_leads_through_guests_in_order_and_back() {
         assert_eq!(pairs(0), [(1, 2), (2, 1)]);
         assert_eq!(pairs(2), [(1, 4), (4, 1), (5, 6), (6, 5), (7, 2), (2, 7)]);
     }
@@ -417,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_and_the_switch_say_is_read() {
+    fn context_switches_and_port_counters_are_parsed() {
         let status = "Name:\tworker\nvoluntary_ctxt_switches:\t15\nnonvoluntary_ctxt_switches:\t7\n";
         assert_eq!(context_switches(status), 22);
         let ports = "OFPST_PORT reply (OF1.3) (xid=0x2): 1 ports\n  port  1: rx pkts=10, bytes=900, drop=0\n           tx \

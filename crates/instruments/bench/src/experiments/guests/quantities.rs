@@ -17,14 +17,14 @@ pub(crate) const QUANTITIES: &[Quantity] = &[
     quantity(
         GUESTS,
         "pair-switches",
-        "context switches of the switch's threads a second, meanwhile",
+        "context switches of the switch's threads per second during the stream",
         "1/s",
         Bound::None,
     ),
     quantity(
         GUESTS,
         "pair-frame",
-        "bytes of a frame that the sending machine gave to the switch, on average",
+        "average size of the frames that the sending guest gave to the switch",
         "B",
         Bound::None,
     ),
@@ -38,14 +38,14 @@ pub(crate) const QUANTITIES: &[Quantity] = &[
     quantity(
         GUESTS,
         "host-switches",
-        "context switches of the switch's threads a second, meanwhile",
+        "context switches of the switch's threads per second during the stream",
         "1/s",
         Bound::None,
     ),
     quantity(
         GUESTS,
         "host-frame",
-        "bytes of a frame that the sending machine gave to the switch, on average",
+        "average size of the frames that the sending guest gave to the switch",
         "B",
         Bound::None,
     ),

@@ -55,7 +55,7 @@ pub fn run(run: &mut Run<'_>, peers: &[Box<dyn Peer>]) -> Result<(), RunError> {
         // Only Millrace needs a fraction of a second for a round.
         let ours = peer.name() == "millrace";
         let rounds = if ours { run.length.rounds.min(3) } else { 1 };
-        let mut outcome = (0..rounds).try_for_each(|round| come_and_go(run, peer.as_ref(), round, &files));
+        let mut outcome = (0..rounds).try_for_each(|round| add_and_delete(run, peer.as_ref(), round, &files));
         if ours && outcome.is_ok() {
             outcome = time_out(run, peer.as_ref(), &files);
         }
@@ -69,6 +69,7 @@ pub fn run(run: &mut Run<'_>, peers: &[Box<dyn Peer>]) -> Result<(), RunError> {
 }
 
 impl Files {
+    /// Writes the flow entries, with and without timeouts, and the packets.
     fn write(run: &Run<'_>) -> Result<Files, RunError> {
         let dir = run.resources(INSTALL, 1, 0).dir;
         fs::create_dir_all(&dir).map_err(RunError::file(&dir))?;
@@ -102,7 +103,7 @@ impl Files {
 }
 
 /// Installs and deletes the entries without packets.
-fn come_and_go(run: &mut Run<'_>, peer: &dyn Peer, round: usize, files: &Files) -> Result<(), RoundError> {
+fn add_and_delete(run: &mut Run<'_>, peer: &dyn Peer, round: usize, files: &Files) -> Result<(), RoundError> {
     let load = Load {
         flows: files.one.clone(),
         flows_len: 1,
@@ -124,14 +125,14 @@ fn come_and_go(run: &mut Run<'_>, peer: &dyn Peer, round: usize, files: &Files) 
     let (before, start) = (resident_memory(running.pid()).unwrap_or(0), Instant::now());
     ofctl::add_flows(&target, &files.million, reserved.resources.nice)?;
     figure("install", start.elapsed().as_secs_f64())?;
-    expect(running.as_mut(), &target, ENTRIES + 1)?;
+    check_entries(running.as_mut(), &target, ENTRIES + 1)?;
     let grown = resident_memory(running.pid()).unwrap_or(0).saturating_sub(before);
     figure("memory", grown as f64 / ENTRIES as f64)?;
     pause(SETTLE_TIME)?;
     let start = Instant::now();
     run_tool(&mut ofctl::command("del-flows", &target))?;
     figure("delete", start.elapsed().as_secs_f64())?;
-    expect(running.as_mut(), &target, 0)?;
+    check_entries(running.as_mut(), &target, 0)?;
     Ok(())
 }
 
@@ -181,6 +182,7 @@ pub(crate) struct ReservedResources {
 }
 
 impl ReservedResources {
+    /// Reserves huge pages for a load and creates the directory of the system.
     pub(crate) fn new(
         run: &mut Run<'_>,
         peer: &dyn Peer,
@@ -205,7 +207,7 @@ impl ReservedResources {
 }
 
 /// Returns an error unless the switch has `entries` entries.
-fn expect(running: &mut dyn Forwarding, target: &str, entries: usize) -> Result<(), PeerError> {
+fn check_entries(running: &mut dyn Forwarding, target: &str, entries: usize) -> Result<(), PeerError> {
     let active = ofctl::active(target)?;
     if active == entries as u64 {
         return Ok(());

@@ -17,7 +17,7 @@ pub(crate) const QUANTITIES: &[Quantity] = &[
     quantity(
         INSTALL,
         "memory",
-        "growth of the process for an entry, huge pages included",
+        "growth of the process per entry, huge pages included",
         "B/entry",
         Bound::AtMost(400.0),
     ),

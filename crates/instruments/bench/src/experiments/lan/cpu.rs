@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_with_a_strange_name_is_read_all_the_same() {
+    fn a_program_name_may_contain_spaces_and_parentheses() {
         let stat = "4242 (a) b (c) S 1 4242 4242 0 -1 4194560 1 0 0 0 250 50 0 0 20 0 1 0 100 0 0";
         assert_eq!(program(stat), Some(3.0));
         assert_eq!(program("garbage"), None);

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_iperf3_complains_of_is_passed_on() {
+    fn an_error_of_iperf3_is_passed_on() {
         let error = Report::parse(
             r#"{"start":{},"intervals":[],"end":{},"error":"unable to connect to server: Connection refused"}"#,
         );
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_with_its_place() {
+    fn a_missing_number_is_named_by_its_json_pointer() {
         let text = ANSWER.replace(
             "\"bits_per_second\": 999960001.5",
             "\"bits_per_second\": \"fast\"",
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_shown() {
+    fn text_that_is_not_json_is_shown() {
         let error = Report::parse("iperf3: error - unknown option")
             .unwrap_err()
             .to_string();

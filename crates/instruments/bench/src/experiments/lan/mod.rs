@@ -78,7 +78,7 @@ impl Run<'_> {
     pub fn run(&mut self) -> Result<(), LanError> {
         millrace_process::interrupt::install_handler();
         test_bed::check_programs()?;
-        self.introduce()?;
+        self.record_run()?;
         let mut broken = vec![false; self.systems.len()];
         for round in 0..self.length.rounds {
             for (index, system) in self.systems.clone().into_iter().enumerate() {
@@ -113,7 +113,8 @@ impl Run<'_> {
         })
     }
 
-    fn introduce(&mut self) -> Result<(), LanError> {
+    /// Records the run and its systems.
+    fn record_run(&mut self) -> Result<(), LanError> {
         let started = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_secs());

@@ -8,6 +8,7 @@ use millrace_report::html::{Cell, commands, details, escape, figure, paragraph, 
 use millrace_report::plot::{BoxRow, Curve, Frame, Paint, Panel, Scale, Stroke, boxes, curves, number};
 use millrace_report::stats::Summary;
 
+/// Returns the section; `None` if the run has no transfers.
 pub(crate) fn section(source: &Source) -> Option<Section> {
     let rows = rows(&source.records);
     if rows.is_empty() {
@@ -96,6 +97,7 @@ fn of_round(source: &Source, system: &str, of: usize) -> Vec<(f64, f64)> {
         .collect()
 }
 
+/// Returns a plot with one panel for each system and one curve for each run.
 fn over_time(source: &Source, rows: &[Row]) -> millrace_report::plot::Plot {
     let panels: Vec<Panel> = rows
         .iter()
@@ -129,6 +131,7 @@ fn over_time(source: &Source, rows: &[Row]) -> millrace_report::plot::Plot {
     )
 }
 
+/// Returns a row with the seconds of each run.
 fn runs(source: &Source, rows: &[Row]) -> Vec<BoxRow> {
     rows.iter()
         .flat_map(|row| {
@@ -145,6 +148,7 @@ fn runs(source: &Source, rows: &[Row]) -> Vec<BoxRow> {
         .collect()
 }
 
+/// Returns the table of the systems.
 fn table_of(rows: &[Row]) -> String {
     let rows: Vec<Vec<Cell>> = rows
         .iter()
@@ -185,7 +189,7 @@ fn table_of(rows: &[Row]) -> String {
             "#max",
             "#CV",
             "#loss",
-            "#sent again per GB",
+            "#retransmitted per GB",
             "#CPU s per GB",
             "#of them the switch",
             "note",
@@ -194,6 +198,7 @@ fn table_of(rows: &[Row]) -> String {
     )
 }
 
+/// Returns the table of all seconds.
 fn by_second(source: &Source, rows: &[Row]) -> String {
     let rows: Vec<Vec<Cell>> = rows
         .iter()
@@ -219,6 +224,7 @@ fn by_second(source: &Source, rows: &[Row]) -> String {
     )
 }
 
+/// Returns the table of all runs.
 fn by_run_table(source: &Source, rows: &[Row]) -> String {
     let rows: Vec<Vec<Cell>> = runs(source, rows)
         .iter()
@@ -272,6 +278,7 @@ fn repeat(source: &Source) -> String {
     details("How to repeat it", &(whole + &html))
 }
 
+/// Returns the medians of all systems in a sentence.
 fn lead(rows: &[Row]) -> Option<String> {
     let parts: Vec<String> = rows
         .iter()

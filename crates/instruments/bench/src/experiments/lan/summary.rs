@@ -48,6 +48,7 @@ pub fn rows(records: &[Record]) -> Vec<Row> {
     systems.into_iter().map(|system| row(records, system)).collect()
 }
 
+/// Returns the summary of a system.
 fn row(records: &[Record], of_system: &str) -> Row {
     let seconds: Vec<f64> = records
         .iter()
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_the_spread_the_loss_and_the_price_of_a_gigabyte() {
+    fn a_row_has_quartiles_loss_and_processor_time_per_gigabyte() {
         let rows = rows(&records());
         assert_eq!(rows[0].gbps.unwrap().median, 3.0);
         assert_eq!(rows[0].runs_gbps.unwrap().median, 2.0);

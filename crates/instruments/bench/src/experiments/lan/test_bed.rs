@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_through_the_kernels_bridge_is_measured_and_leaves_nothing() {
+    fn a_transfer_through_the_kernels_bridge_is_measured_and_its_lab_removed() {
         if !nix::unistd::geteuid().is_root() || check_programs().is_err() || !is_installed("ethtool") {
             eprintln!("skipped: needs root, iperf3, ping and ethtool");
             return;

@@ -48,6 +48,7 @@ pub fn run(run: &mut Run<'_>, peers: &[Box<dyn Peer>]) -> Result<(), RunError> {
     Ok(())
 }
 
+/// Searches for the highest rate of a system, then measures its latency at each load.
 fn system(run: &mut Run<'_>, peer: &dyn Peer) -> Result<(), RoundError> {
     let offer = OfferedLoad::new(run, LATENCY, Shape::OneRule, &Sizes::SMALLEST)?;
     let mut test_bed = TestBed::start(run, LATENCY, peer, &offer, Scheduling::Normal)?;

@@ -45,7 +45,7 @@ pub(crate) const QUANTITIES: &[Quantity] = &[
     quantity(
         LATENCY,
         "10%-max",
-        "greatest latency at 10 % of the highest rate without loss",
+        "maximum latency at 10 % of the highest rate without loss",
         "us",
         Bound::None,
     ),
@@ -87,7 +87,7 @@ pub(crate) const QUANTITIES: &[Quantity] = &[
     quantity(
         LATENCY,
         "50%-max",
-        "greatest latency at 50 % of the highest rate without loss",
+        "maximum latency at 50 % of the highest rate without loss",
         "us",
         Bound::None,
     ),
@@ -129,7 +129,7 @@ pub(crate) const QUANTITIES: &[Quantity] = &[
     quantity(
         LATENCY,
         "90%-max",
-        "greatest latency at 90 % of the highest rate without loss",
+        "maximum latency at 90 % of the highest rate without loss",
         "us",
         Bound::None,
     ),

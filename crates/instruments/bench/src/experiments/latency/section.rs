@@ -89,7 +89,7 @@ pub(crate) fn draw(source: &Source) -> Option<(Plot, String)> {
     };
     let plot = curves(
         &source.anchor("histogram"),
-        "How latencies are spread",
+        "Distribution of latency",
         &frame,
         &panels,
     );
@@ -134,6 +134,7 @@ fn histograms(source: &Source) -> Vec<LatencyHistogram> {
     histograms
 }
 
+/// Returns a table with a row for each bound and a column for each histogram.
 fn figures(histograms: &[LatencyHistogram]) -> String {
     let mut bounds: Vec<u64> = histograms
         .iter()
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_meet_where_bars_do_and_fall_to_zero_between_others() {
+    fn adjacent_bars_share_a_step_and_gaps_are_zero() {
         let histogram = LatencyHistogram {
             load: 10,
             system: "millrace".to_owned(),
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_histograms_has_no_such_plot() {
+    fn a_run_without_histograms_has_no_histogram_plot() {
         assert!(draw(&source(Vec::new())).is_none());
         assert!(draw(&source(vec![trial("millrace", "10 %", &[])])).is_none());
     }

@@ -145,14 +145,14 @@ impl Command {
             Some(pid) => {
                 let profile = attached(pid, api, length)?;
                 let outcome = (profile.system.clone(), Ok(profile));
-                self.keep("pid", vec![outcome], &mut profiles)?;
+                self.record_outcomes("pid", vec![outcome], &mut profiles)?;
             }
             None if self.cases.is_empty() => {
-                self.keep("lan", self.between_hosts(length)?, &mut profiles)?;
+                self.record_outcomes("lan", self.between_hosts(length)?, &mut profiles)?;
             }
             None => {
                 for case in &self.cases {
-                    self.keep(case.name, self.in_case(case, length)?, &mut profiles)?;
+                    self.record_outcomes(case.name, self.in_case(case, length)?, &mut profiles)?;
                 }
             }
         }
@@ -160,7 +160,7 @@ impl Command {
     }
 
     /// Records the outcome of each system, and adds its profile to `profiles`.
-    fn keep(
+    fn record_outcomes(
         &self,
         load: &str,
         outcomes: Vec<Outcome>,
@@ -170,7 +170,7 @@ impl Command {
         let path = self.out.join(format!("{experiment}.jsonl"));
         let mut log = Log::create(&path).map_err(failed(&path))?;
         let mut add = |record: Record| log.add(record).map_err(failed(&path));
-        add(introduction(&experiment))?;
+        add(run_record(&experiment))?;
         for (system, outcome) in outcomes {
             match outcome {
                 Ok(profile) => {
@@ -207,8 +207,7 @@ impl Command {
         };
         let path = self.out.join("profile-simulated.jsonl");
         let mut log = Log::create(&path).map_err(failed(&path))?;
-        log.add(introduction("profile-simulated"))
-            .map_err(failed(&path))?;
+        log.add(run_record("profile-simulated")).map_err(failed(&path))?;
         let packets = usize::try_from(self.packets).unwrap_or(usize::MAX);
         let mut runs = Vec::new();
         for case in cases {
@@ -235,23 +234,23 @@ impl Command {
     }
 
     /// Returns true if any system is named.
-    fn names_some(&self) -> bool {
+    fn names_any(&self) -> bool {
         SYSTEMS.into_iter().any(|system| self.names(system))
     }
 
     fn wants(&self, system: &str) -> bool {
-        !self.names_some() || self.names(system)
+        !self.names_any() || self.names(system)
     }
 
     /// Profiles each system in a case of `bench forward`.
     fn in_case(&self, case: &'static Case, length: Duration) -> Result<Vec<Outcome>, CommandError> {
         let peers: Vec<Box<dyn Peer>> = SYSTEMS
             .into_iter()
-            .filter(|name| self.wants(name) && (self.names_some() || IN_A_CASE.contains(name)))
+            .filter(|name| self.wants(name) && (self.names_any() || IN_A_CASE.contains(name)))
             .filter_map(peer)
             .collect();
-        let mut tell = |text: &str| eprintln!("{text}");
-        let mut run = Run::new(RunLength::QUICK, self.daemon(), NICE, &self.out, &mut tell)?;
+        let mut progress = |text: &str| eprintln!("{text}");
+        let mut run = Run::new(RunLength::QUICK, self.daemon(), NICE, &self.out, &mut progress)?;
         let outcomes = forward::profiles(&mut run, case, &peers, length)?;
         Ok(outcomes
             .into_iter()
@@ -265,7 +264,7 @@ impl Command {
         for system in System::ALL.into_iter().filter(|system| self.wants(system.name())) {
             let name = system.name().to_owned();
             eprintln!("{name}: one TCP stream between two hosts");
-            match self.on_the_way(system, length) {
+            match self.profile_between_hosts(system, length) {
                 Ok(profile) => outcomes.push((name, Ok(profile))),
                 Err(CommandError::Lan(error)) => {
                     // An interrupt also ends iperf3, whose failure must not hide it.
@@ -301,7 +300,7 @@ impl Command {
     }
 
     /// Profiles a system while the hosts send.
-    fn on_the_way(&self, system: System, length: Duration) -> Result<Profile, CommandError> {
+    fn profile_between_hosts(&self, system: System, length: Duration) -> Result<Profile, CommandError> {
         let test_bed = lan::TestBed::up(system, self.millraced.as_deref())?;
         // The transfer covers both windows, the start and end of perf, and a second for TCP to reach its rate.
         let transfer = length * 2 + Duration::from_secs(4);
@@ -336,7 +335,7 @@ fn print<T: serde::Serialize>(json: bool, found: &[T], text: fn(&[T]) -> String)
     out.map_err(failed(Path::new("standard output")))
 }
 
-fn introduction(experiment: &str) -> Record {
+fn run_record(experiment: &str) -> Record {
     let started = SystemTime::now().duration_since(UNIX_EPOCH);
     Record::Run {
         experiment: experiment.to_owned(),
@@ -438,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_is_named() {
+    fn contradicting_arguments_are_named() {
         let dir = tempfile::tempdir().unwrap();
         let run = |line: &str| {
             let mut command = command(line).unwrap();

@@ -42,6 +42,7 @@ pub(super) fn profiles(
     Ok(outcomes)
 }
 
+/// Starts a system, measures its rate, and profiles it.
 fn one(
     run: &Run<'_>,
     case: &Case,

@@ -9,6 +9,7 @@ use millrace_report::html::{Cell, commands, details, escape, figure, paragraph, 
 use millrace_report::plot::flame::flame;
 use millrace_report::plot::{BoxRow, Paint, StageRow, boxes, number, stages};
 
+/// Returns the section; `None` if the run has no profiles.
 pub(crate) fn section(source: &Source) -> Option<Section> {
     let profiles: Vec<&Profile> = source
         .records
@@ -104,6 +105,7 @@ fn own_switches(profile: &Profile) -> Option<f64> {
         .filter(|_| profile.samples > 0 || profile.counts.cpu_s > 0.0)
 }
 
+/// Returns the table of context switches, page faults and hardware counters.
 fn counts(profiles: &[&Profile]) -> String {
     let counter = |profile: &Profile, event: &str| match profile.counter(event) {
         Some(value) => match profile.packets.filter(|packets| *packets > 0) {
@@ -168,6 +170,7 @@ fn shares(profiles: &[&&Profile]) -> String {
     table("Shares of the samples", &["system", "stage", "#share"], &rows)
 }
 
+/// Returns the table of the functions of a profile.
 fn functions(profile: &Profile) -> String {
     let rows: Vec<Vec<Cell>> = profile
         .functions

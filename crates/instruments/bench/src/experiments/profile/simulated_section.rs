@@ -7,6 +7,7 @@ use millrace_report::Section;
 use millrace_report::html::{Cell, commands, details, escape, figure, paragraph, table};
 use millrace_report::plot::{StageRow, stages};
 
+/// Returns the section; `None` if nothing was simulated.
 pub(crate) fn section(source: &Source) -> Option<Section> {
     let runs: Vec<&Simulated> = source
         .records
@@ -89,6 +90,7 @@ fn events(runs: &[&Simulated]) -> String {
     table("Simulated events for each packet", &headings, &rows)
 }
 
+/// Returns the table of the stages of all cases.
 fn by_stage(runs: &[&Simulated]) -> String {
     let rows: Vec<Vec<Cell>> = runs
         .iter()
@@ -109,6 +111,7 @@ fn by_stage(runs: &[&Simulated]) -> String {
     )
 }
 
+/// Returns the table of the functions of a case.
 fn functions(run: &Simulated) -> String {
     let rows: Vec<Vec<Cell>> = run
         .functions

@@ -38,6 +38,7 @@ struct Reading {
     seconds: f64,
 }
 
+/// Measures all rates, and records the largest deviation of each mechanism.
 pub(super) fn run(run: &mut Run<'_>) -> Result<(), RoundError> {
     let mut worst = [0.0_f64; 2];
     for workers in [1, 2] {
@@ -55,7 +56,7 @@ pub(super) fn run(run: &mut Run<'_>) -> Result<(), RoundError> {
                     print(run, &result);
                     run.add(Record::RateResult(Box::new(result)))?;
                 }
-                release(&forwarder, mechanism)?;
+                remove_limit(&forwarder, mechanism)?;
             }
         }
     }
@@ -134,7 +135,7 @@ fn measure_rate(
     frame_size: u16,
     rate: u64,
 ) -> Result<RateResult, PeerError> {
-    ask(forwarder, mechanism, rate)?;
+    configure_rate(forwarder, mechanism, rate)?;
     pause(SETTLE)?;
     let threads = ThreadTimes::of(forwarder.daemon.pid());
     let before = read(forwarder, mechanism)?;
@@ -160,7 +161,8 @@ fn ofctl(forwarder: &Forwarder, verb: &str, text: &str) -> Result<(), PeerError>
     Ok(())
 }
 
-fn ask(forwarder: &Forwarder, mechanism: Mechanism, rate: u64) -> Result<(), PeerError> {
+/// Sets the rate of a mechanism in bits per second.
+fn configure_rate(forwarder: &Forwarder, mechanism: Mechanism, rate: u64) -> Result<(), PeerError> {
     match mechanism {
         Mechanism::Meter => {
             let meter = format!("meter=1,kbps,band=type=drop,rate={}", rate / 1_000);
@@ -177,7 +179,7 @@ fn ask(forwarder: &Forwarder, mechanism: Mechanism, rate: u64) -> Result<(), Pee
 }
 
 /// Removes the limit of the rate.
-fn release(forwarder: &Forwarder, mechanism: Mechanism) -> Result<(), PeerError> {
+fn remove_limit(forwarder: &Forwarder, mechanism: Mechanism) -> Result<(), PeerError> {
     ofctl(forwarder, "add-flow", "actions=output:2")?;
     match mechanism {
         Mechanism::Meter => ofctl(forwarder, "del-meters", "meter=1"),
@@ -185,10 +187,11 @@ fn release(forwarder: &Forwarder, mechanism: Mechanism) -> Result<(), PeerError>
     }
 }
 
+/// Reads the counters of a mechanism.
 fn read(forwarder: &Forwarder, mechanism: Mechanism) -> Result<Reading, PeerError> {
     let unreadable = |text: String| PeerError::Unreadable {
         system: "millrace",
-        what: "the counters do not have",
+        what: "expected the counters of a meter and of a queue",
         text,
     };
     match mechanism {

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_needs_more_packets_than_may_pass() {
+    fn an_error_needs_a_higher_offered_rate_than_the_configured_one() {
         let held = |offered_bps| RateResult {
             mechanism: Mechanism::Meter,
             workers: 1,

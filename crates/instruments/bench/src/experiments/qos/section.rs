@@ -15,6 +15,7 @@ pub(crate) fn shows(case: &str) -> bool {
     case == QOS
 }
 
+/// Returns the section; `None` if the run has neither rates nor latencies.
 pub(crate) fn section(source: &Source) -> Option<Section> {
     let held: Vec<&RateResult> = source
         .records
@@ -85,6 +86,7 @@ fn bound(mechanism: Mechanism) -> Option<&'static Quantity> {
     figure::find(QOS, &format!("{}-error", mechanism.name()))
 }
 
+/// Returns the table of the rates of a mechanism.
 fn rates(mechanism: Mechanism, held: &[&RateResult]) -> String {
     let row = |held: &&RateResult| {
         let met = || bound(mechanism)?.met(held.error()?.abs() * 100.0);
@@ -169,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_every_rate_in_order_and_the_lead_the_worst() {
+    fn the_table_has_every_rate_in_order_and_the_lead_the_largest_deviation() {
         let source = Source {
             id: "qos".to_owned(),
             records: vec![
@@ -205,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_is_not_held_is_plain_to_see() {
+    fn a_rate_beyond_its_bound_is_shown_as_missed() {
         let records = vec![
             held(Mechanism::Meter, 1e9, 1.02e9),
             held(Mechanism::Meter, 1e6, 1e6),

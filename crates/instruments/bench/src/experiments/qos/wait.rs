@@ -33,6 +33,7 @@ const WINDOWS: u32 = 3;
 /// The phases: name, whether the port is overloaded, and the queue of the urgent packets.
 const PHASES: [(&str, bool, u32); 3] = [("alone", false, 7), ("priority", true, 7), ("same", true, 0)];
 
+/// Measures the latency of urgent packets in each phase.
 pub(super) fn run(run: &mut Run<'_>) -> Result<(), RoundError> {
     let name = format!("{QOS}/wait");
     let dir = run.resources(&name, 1, 0).dir;

@@ -35,7 +35,7 @@ const IMIX: &str = "imix";
 /// The first rate that is tried, relative to the rate that returns at full load.
 const HEADROOM: f64 = 1.05;
 /// The duration of the estimate at full load.
-const GLANCE: Duration = Duration::from_millis(500);
+const ESTIMATE_WINDOW: Duration = Duration::from_millis(500);
 
 /// The expected duration of the experiment.
 pub const ESTIMATE: Duration = Duration::from_secs(420);
@@ -67,6 +67,7 @@ pub fn run(run: &mut Run<'_>, peers: &[Box<dyn Peer>], search: Search) -> Result
     Ok(())
 }
 
+/// Searches for the highest rate of a system at each frame size.
 fn system(
     run: &mut Run<'_>,
     peer: &dyn Peer,
@@ -97,9 +98,9 @@ pub(crate) fn limit(
     (case, purpose): (&str, &str),
     search: Search,
 ) -> Result<Found, RoundError> {
-    let glance = test_bed.offer(None, GLANCE)?;
+    let estimate = test_bed.offer(None, ESTIMATE_WINDOW)?;
     let length = run.length.window;
-    search.run(glance.end.rx_pps * HEADROOM, |rate| {
+    search.run(estimate.end.rx_pps * HEADROOM, |rate| {
         let outcome = test_bed.offer(Some(rate), length)?;
         let trial = Trial {
             offered: outcome.end.offered_pps(),

@@ -35,6 +35,7 @@ pub(crate) fn shows(case: &str, quantity: &str) -> bool {
     case == RATE || case == LATENCY && quantity.contains("%-")
 }
 
+/// Returns the section; `None` if the run has neither rates nor latencies.
 pub(crate) fn section(source: &Source) -> Option<Section> {
     let (rates, latencies) = (points(source, RATE), points(source, LATENCY));
     let mut html = String::new();
@@ -89,6 +90,7 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
     })
 }
 
+/// Returns the values of a case by system, load and name.
 fn points(source: &Source, of_case: &str) -> Vec<Point> {
     let mut points: Vec<Point> = Vec::new();
     for record in &source.records {
@@ -131,6 +133,7 @@ fn distinct<'a>(points: &'a [Point], of: impl Fn(&'a Point) -> &'a str) -> Vec<&
     all
 }
 
+/// Returns a plot of rate by frame size, one curve for each system.
 fn rate_plot(source: &Source, points: &[Point]) -> millrace_report::plot::Plot {
     let sizes = distinct(points, |point| &point.name);
     let position = |name: &str| sizes.iter().position(|size| *size == name).unwrap_or(0) as f64;
@@ -179,6 +182,7 @@ fn of_sizes<'a>(points: impl Iterator<Item = &'a Point>, position: impl Fn(&str)
     out
 }
 
+/// Returns the table of rates.
 fn rate_table(points: &[Point]) -> String {
     let rows: Vec<Vec<Cell>> = points
         .iter()
@@ -215,6 +219,7 @@ fn loads(points: &[Point]) -> Vec<&str> {
     loads
 }
 
+/// Returns a plot of latency by percentile, one panel for each load.
 fn latency_plot(source: &Source, points: &[Point]) -> millrace_report::plot::Plot {
     let names = distinct(points, |point| &point.name);
     let last = names.iter().filter_map(|name| nines(name)).fold(0.0, f64::max);
@@ -244,7 +249,7 @@ fn latency_plot(source: &Source, points: &[Point]) -> millrace_report::plot::Plo
         })
         .collect();
     let frame = Frame {
-        x: "share of packets that took no longer",
+        x: "share of packets with at most this latency",
         y: "microseconds",
         x_scale: Scale::Linear,
         scale: Scale::Log,
@@ -262,6 +267,7 @@ fn latency_plot(source: &Source, points: &[Point]) -> millrace_report::plot::Plo
     )
 }
 
+/// Returns the table of latencies, one row for each system and load.
 fn latency_table(points: &[Point]) -> String {
     let names = distinct(points, |point| &point.name);
     let mut rows = Vec::new();
@@ -299,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_lie_by_their_nines() {
+    fn percentiles_are_placed_by_their_number_of_nines() {
         assert!((nines("p90").unwrap() - 1.0).abs() < 1e-9);
         assert!((nines("p99.9").unwrap() - 3.0).abs() < 1e-9);
         assert_eq!((nines("max"), nines("p100"), nines("64")), (None, None, None));

@@ -68,9 +68,10 @@ pub fn run(run: &mut Run<'_>, peers: &[Box<dyn Peer>]) -> Result<(), RunError> {
     Ok(())
 }
 
+/// Measures a system in all rounds, in turn without and with updates.
 fn system(run: &mut Run<'_>, peer: &dyn Peer) -> Result<(), RoundError> {
     let offer = OfferedLoad::new(run, UPDATES, Shape::Exact(FLOWS), &Sizes::SMALLEST)?;
-    let headers = changing(&offer.workload);
+    let headers = updated_flows(&offer.workload);
     let scheduling = Scheduling::Fifo {
         every_us: EVERY_US,
         for_us: SLEEP_US,
@@ -86,10 +87,10 @@ fn system(run: &mut Run<'_>, peer: &dyn Peer) -> Result<(), RoundError> {
     for round in 0..run.length.rounds {
         let quiet_flat = test_bed.offer(None, window)?;
         let (busy_flat, _) =
-            while_changing(&target, &headers, window, core, || test_bed.offer(None, window))?;
+            while_updating(&target, &headers, window, core, || test_bed.offer(None, window))?;
         let rate = (quiet_flat.end.rx_pps * LOAD).min(OFFERED_MAX);
         let quiet = test_bed.offer(Some(rate), length)?;
-        let (busy, taken) = while_changing(&target, &headers, length, core, || {
+        let (busy, taken) = while_updating(&target, &headers, length, core, || {
             test_bed.offer(Some(rate), length)
         })?;
         let accepted = taken.confirmed.saturating_sub(taken.errors) as f64 / taken.seconds;
@@ -132,14 +133,14 @@ fn peer_warm_up(run: &Run<'_>) -> Duration {
 }
 
 /// Returns the flows of the flow_mods: every second one belongs to the traffic.
-fn changing(traffic: &Workload) -> Vec<Header> {
+fn updated_flows(traffic: &Workload) -> Vec<Header> {
     let others = Workload::new(Shape::Exact(FLOWS), OTHER_SEED);
     let pairs = traffic.headers.iter().zip(&others.headers);
     pairs.flat_map(|(own, other)| [*own, *other]).collect()
 }
 
 /// Runs `measure` while flow_mods are sent, from a little before to a little after.
-fn while_changing(
+fn while_updating(
     target: &str,
     headers: &[Header],
     length: Duration,
@@ -167,15 +168,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_other_flow_that_changes_is_of_the_traffic() {
+    fn every_second_updated_flow_belongs_to_the_traffic() {
         let traffic = Workload::new(Shape::Exact(10), 1);
-        let changing = changing(&traffic);
-        assert_eq!(changing.len(), 20);
+        let updated_flows = updated_flows(&traffic);
+        assert_eq!(updated_flows.len(), 20);
         assert!(
             traffic
                 .headers
                 .iter()
-                .zip(changing.chunks(2))
+                .zip(updated_flows.chunks(2))
                 .all(|(own, pair)| pair[0] == *own)
         );
     }

@@ -140,6 +140,7 @@ fn failed(what: &str, output: &impl ToString) -> PeerError {
 }
 
 impl Hosts {
+    /// Sets up the lab and waits until the hosts reach each other.
     fn up(system: SystemUnderTest, millraced: &Path, round: usize) -> Result<Hosts, PeerError> {
         let kind = match system {
             SystemUnderTest::Switch(system) => system.name(),
@@ -203,7 +204,7 @@ impl Hosts {
         );
         std::thread::scope(|scope| {
             if let SystemUnderTest::Copy(driver) = self.system {
-                self.take_ports_away()?;
+                self.detach_ports()?;
                 let ports = self.switch_ports()?;
                 let ports: Vec<&str> = ports.iter().map(String::as_str).collect();
                 let copy = testpmd(driver, seconds, 1, &ports, "--forward-mode=io");
@@ -227,7 +228,7 @@ impl Hosts {
                 Ok(Ok(output)) => String::from_utf8_lossy(&output.stdout).into_owned(),
                 _ => "the sender cannot be started".to_owned(),
             };
-            Err(PeerError::Silent {
+            Err(PeerError::NoPackets {
                 text: millrace_process::tail(&words),
             })
         })
@@ -246,7 +247,7 @@ impl Hosts {
         Ok(ports)
     }
 
-    fn take_ports_away(&self) -> Result<(), PeerError> {
+    fn detach_ports(&self) -> Result<(), PeerError> {
         for port in self.switch_ports()? {
             self.output(SWITCH, &["ip", "link", "set", &port, "nomaster", "promisc", "on"])?;
         }
