@@ -68,7 +68,7 @@ impl Rehearsal {
         };
         let mut ops = Vec::new();
         let tables = add_entries(&mut control, &folder.join("flows.txt"), &mut ops)?;
-        ops.extend(tables.iter().map(|table| Op::Settle(*table)));
+        ops.extend(tables.iter().map(|table| Op::Optimize(*table)));
         let bridge = stepper.serve(|| -> Result<_> {
             let mut bridge = datapath.bridge(setup)?;
             for number in 1..=PORTS {

@@ -58,7 +58,7 @@ pub(super) fn page<B: Backend>(
     }
     let next = next.map(|cursor| view::FlowCursor {
         table: 0,
-        position: cursor.place() as u64,
+        position: cursor.index() as u64,
     });
     Ok(Flows { flows, next })
 }

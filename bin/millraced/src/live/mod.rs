@@ -283,8 +283,8 @@ impl<B: Backend> Live for LiveSwitch<B> {
         self.ask(bridge, |control| {
             let now = control.datapath().now();
             let entries = control.tables().fdb().map(|entry| view::MacEntry {
-                vlan: entry.station.vid.raw(),
-                mac: entry.station.mac.to_string(),
+                vlan: entry.key.vid.raw(),
+                mac: entry.key.mac.to_string(),
                 port: entry.port.raw(),
                 age_seconds: now.since(entry.last_seen()).as_secs_f64(),
             });

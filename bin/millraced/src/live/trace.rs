@@ -279,13 +279,13 @@ fn add<B: Backend>(control: &BridgeControl<B>, trace: &mut view::Trace, frame: &
             meter,
             band: Some(band),
         } => format!("meter {meter}: band {band} applies"),
-        Step::Station(Some(port)) => {
+        Step::MacLookup(Some(port)) => {
             format!(
                 "NORMAL: the MAC table has the destination at {}",
                 port_name(control, *port)
             )
         }
-        Step::Station(None) => flooded(frame).to_owned(),
+        Step::MacLookup(None) => flooded(frame).to_owned(),
         Step::Output { port, queue, frame } => {
             trace.outputs.push(output(control, *port, *queue, frame));
             format!("output to {}", port_name(control, *port))

@@ -163,7 +163,7 @@ fn add_entries(control: &mut Control, file: &Path, ops: &mut Vec<Op>) -> Outcome
             tables.push(text.table);
         }
     }
-    ops.extend(tables.iter().map(|table| Op::Settle(*table)));
+    ops.extend(tables.iter().map(|table| Op::Optimize(*table)));
     Ok(tables)
 }
 

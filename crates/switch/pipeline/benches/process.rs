@@ -1,4 +1,4 @@
-//! What a packet costs in the pipeline, without IO: bursts of 32 frames of 60 bytes.
+//! Cost of a packet in the pipeline, without IO: bursts of 32 frames of 60 bytes.
 //!
 //! The packets are as an mbuf is: a small handle to a buffer. The egress keeps them for the next burst, so
 //! that no pool is measured; writing the frame into the buffer is, and is a line of its own.

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! reasons {
     ($( $variant:ident = $name:literal: $text:literal; )*) => {
-        /// Why a packet was dropped.
+        /// The reason why a packet was dropped.
         ///
         /// The names are part of the interface: metrics, `millrace show drops` and alarms use them.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

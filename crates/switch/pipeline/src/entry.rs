@@ -41,9 +41,9 @@ impl core::ops::BitOr for FlowFlags {
 /// The parts of a flow entry.
 #[derive(Clone, Debug, Default)]
 pub struct FlowEntryParts {
-    /// Its table.
+    /// The table.
     pub table: TableId,
-    /// Its priority.
+    /// The priority.
     pub priority: Priority,
     /// The match.
     pub match_: Match,
@@ -190,13 +190,13 @@ impl FlowEntry {
         self.match_.rule(self.priority)
     }
 
-    /// Its table.
+    /// Returns the table of the entry.
     #[inline]
     pub const fn table(&self) -> TableId {
         self.table
     }
 
-    /// Its priority.
+    /// Returns the priority of the entry.
     #[inline]
     pub const fn priority(&self) -> Priority {
         self.priority
@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn an_entry_fits_its_share_of_400_bytes() {
-        // With the two counts of an Arc, and what the allocator adds: 96.
+        // An allocation of 96 bytes: 72, the two counts of an Arc, and the overhead of the allocator.
         assert!(size_of::<FlowEntry>() <= 72);
     }
 }

@@ -13,7 +13,7 @@ use siphasher::sip::SipHasher13;
 
 /// The key of the MAC table: an address in a VLAN.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Station {
+pub struct FdbKey {
     /// The VLAN, zero for none.
     pub vid: Vid,
     /// The address.
@@ -24,7 +24,7 @@ pub struct Station {
 #[derive(Debug)]
 pub struct FdbEntry {
     /// The address and its VLAN.
-    pub station: Station,
+    pub key: FdbKey,
     /// The port.
     pub port: PortNo,
     last_seen: AtomicU64,
@@ -36,9 +36,9 @@ impl FdbEntry {
     pub const RESOLUTION: Duration = Duration::from_secs(1);
 
     /// Returns an entry whose address is seen now.
-    pub fn new(station: Station, port: PortNo, now: Time) -> FdbEntry {
+    pub fn new(key: FdbKey, port: PortNo, now: Time) -> FdbEntry {
         FdbEntry {
-            station,
+            key,
             port,
             last_seen: AtomicU64::new(now.nanos()),
         }
@@ -74,43 +74,40 @@ impl Fdb {
 
     /// The hash is keyed, because senders of packets choose the addresses.
     #[inline]
-    pub(crate) fn hash(seed: u64, station: Station) -> u64 {
+    pub(crate) fn hash(seed: u64, key: FdbKey) -> u64 {
         let mut hasher = SipHasher13::new_with_keys(seed, !seed);
-        hasher.write_u64(u64::from(station.vid.raw()) << 48 | station.mac.to_u64());
+        hasher.write_u64(u64::from(key.vid.raw()) << 48 | key.mac.to_u64());
         hasher.finish()
     }
 
     #[inline]
-    pub(crate) fn lookup(&self, station: Station) -> Option<&FdbEntry> {
-        let is_it = |entry: &Arc<FdbEntry>| entry.station == station;
+    pub(crate) fn lookup(&self, key: FdbKey) -> Option<&FdbEntry> {
+        let is_it = |entry: &Arc<FdbEntry>| entry.key == key;
         self.entries
-            .find(Self::hash(self.seed, station), is_it)
+            .find(Self::hash(self.seed, key), is_it)
             .map(|entry| &**entry)
     }
 
     /// Adds or replaces an entry.
     pub(crate) fn insert(&mut self, entry: Arc<FdbEntry>) -> Option<Arc<FdbEntry>> {
-        let (seed, station) = (self.seed, entry.station);
-        let is_it = |held: &Arc<FdbEntry>| held.station == station;
-        let rehash = |held: &Arc<FdbEntry>| Self::hash(seed, held.station);
-        match self.entries.entry(Self::hash(seed, station), is_it, rehash) {
-            hashbrown::hash_table::Entry::Occupied(mut held) => {
-                Some(core::mem::replace(held.get_mut(), entry))
+        let (seed, key) = (self.seed, entry.key);
+        let is_it = |found: &Arc<FdbEntry>| found.key == key;
+        let rehash = |found: &Arc<FdbEntry>| Self::hash(seed, found.key);
+        match self.entries.entry(Self::hash(seed, key), is_it, rehash) {
+            hashbrown::hash_table::Entry::Occupied(mut found) => {
+                Some(core::mem::replace(found.get_mut(), entry))
             }
-            hashbrown::hash_table::Entry::Vacant(place) => {
-                place.insert(entry);
+            hashbrown::hash_table::Entry::Vacant(vacant) => {
+                vacant.insert(entry);
                 None
             }
         }
     }
 
-    pub(crate) fn remove(&mut self, station: Station) -> Option<Arc<FdbEntry>> {
-        let is_it = |held: &Arc<FdbEntry>| held.station == station;
-        let held = self
-            .entries
-            .find_entry(Self::hash(self.seed, station), is_it)
-            .ok()?;
-        Some(held.remove().0)
+    pub(crate) fn remove(&mut self, key: FdbKey) -> Option<Arc<FdbEntry>> {
+        let is_it = |found: &Arc<FdbEntry>| found.key == key;
+        let found = self.entries.find_entry(Self::hash(self.seed, key), is_it).ok()?;
+        Some(found.remove().0)
     }
 
     pub(crate) fn clear(&mut self) {
@@ -127,29 +124,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_station_is_known_by_vlan_and_address_and_moves() {
-        let station = |vid| Station {
+    fn an_address_is_found_by_vlan_and_moves() {
+        let key = |vid| FdbKey {
             vid: Vid::new(vid).unwrap(),
             mac: Mac([2, 0, 0, 0, 0, 1]),
         };
-        let at = |vid, port| Arc::new(FdbEntry::new(station(vid), PortNo::from_raw(port), Time::ZERO));
+        let at = |vid, port| Arc::new(FdbEntry::new(key(vid), PortNo::from_raw(port), Time::ZERO));
         let mut fdb = Fdb::new(7);
         assert!(fdb.insert(at(1, 1)).is_none());
         assert!(fdb.insert(at(2, 2)).is_none());
         assert_eq!(fdb.insert(at(1, 3)).unwrap().port, PortNo::from_raw(1));
-        assert_eq!(fdb.lookup(station(1)).unwrap().port, PortNo::from_raw(3));
-        assert_eq!(fdb.remove(station(2)).unwrap().port, PortNo::from_raw(2));
-        assert!(fdb.lookup(station(2)).is_none());
+        assert_eq!(fdb.lookup(key(1)).unwrap().port, PortNo::from_raw(3));
+        assert_eq!(fdb.remove(key(2)).unwrap().port, PortNo::from_raw(2));
+        assert!(fdb.lookup(key(2)).is_none());
         assert_eq!(fdb.len(), 1);
     }
 
     #[test]
     fn a_refresh_writes_once_a_second_at_most() {
-        let station = Station {
+        let key = FdbKey {
             vid: Vid::default(),
             mac: Mac::ZERO,
         };
-        let entry = FdbEntry::new(station, PortNo::from_raw(1), Time::from_secs(5));
+        let entry = FdbEntry::new(key, PortNo::from_raw(1), Time::from_secs(5));
         entry.refresh(Time::from_millis(5999));
         assert_eq!(entry.last_seen(), Time::from_secs(5));
         entry.refresh(Time::from_millis(6000));

@@ -60,7 +60,8 @@ fn mask_of(table: &Adaptive) -> Option<FlowMask> {
     (!table.is_empty()).then(|| table.mask())
 }
 
-/// Whether workers cache traversals, to repeat them without lookups. The cache changes no packet and no counter.
+/// Policy for the workers' caches of traversals, which repeat them without lookups. The cache changes no packet and no
+/// counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FlowCachePolicy {
     /// The cache is off.
@@ -175,8 +176,8 @@ impl Forwarding {
             Op::Learn(entry) => {
                 self.fdb.insert(Arc::clone(entry));
             }
-            Op::Forget(station) => {
-                self.fdb.remove(*station);
+            Op::Forget(key) => {
+                self.fdb.remove(*key);
             }
             Op::FlushFdb => self.fdb.clear(),
             Op::Standalone(standalone) => self.standalone = *standalone,
@@ -194,9 +195,9 @@ impl Forwarding {
             Op::SelectFields(fields) => self.select_hash = SelectHash::new(self.seed, *fields),
             Op::Fragments(mode) => self.fragments = *mode,
             Op::FlowCache(policy) => self.flow_cache = *policy,
-            Op::Settle(table) => {
+            Op::Optimize(table) => {
                 if let Some(table) = self.tables.get_mut(usize::from(table.0)) {
-                    table.settle();
+                    table.optimize();
                 }
             }
         }

@@ -1,13 +1,12 @@
-//! What happens to packets: tables, execution of instructions and actions, counters, timeouts and
-//! explanations (OpenFlow 1.3.5, section 5).
+//! The packet pipeline: tables, execution of instructions and actions, counters, time-outs and explanations (OpenFlow
+//! 1.3.5, section 5).
 //!
 //! The crate has two halves that share values and nothing else.
 //!
 //! - **Workers** read a [`Forwarding`] with a [`Processor`] and hand the results to an [`Egress`]. They take
 //!   no lock, allocate nothing and never wait.
-//! - **The control side** holds a [`Control`], the single writer of one bridge. What it decides it emits as
-//!   [`Op`]s, which somebody else (the datapath) applies to two copies of the [`Forwarding`], one of which
-//!   workers read.
+//! - **The control side** holds a [`Control`], the single writer of one bridge. It emits its changes as [`Op`]s, which
+//!   the datapath applies to two copies of the [`Forwarding`]; workers read one of them.
 //!
 //! Pure: no clock (time is an argument), no IO.
 
@@ -44,7 +43,7 @@ pub use counters::{Counters, EntryCount, TableCount};
 pub use drops::{DropCounts, DropReason};
 pub use egress::{Egress, Learn, PacketInInfo, PacketInReason};
 pub use entry::{FlowEntry, FlowEntryParts, FlowFlags};
-pub use fdb::{FdbEntry, Station};
+pub use fdb::{FdbEntry, FdbKey};
 pub use forwarding::{FlowCachePolicy, Forwarding};
 pub use fragments::{Assembled, Assembler, FragmentMode, Piece, PieceError};
 pub use group::{Group, GroupKind, ReadyGroup};

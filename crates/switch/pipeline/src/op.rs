@@ -1,5 +1,5 @@
-//! The changes of the readers' copies: one variant for each kind of change, cheap to clone, because each is applied
-//! to two copies.
+//! Changes of the readers' copies: one variant for each type of change, cheap to clone, because each is applied to two
+//! copies.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use millrace_flow::classify::Slot;
 use millrace_types::{GroupId, MeterId, PortNo, TableId};
 
 use crate::{
-    FdbEntry, FlowCachePolicy, FlowEntry, FragmentMode, LiveTrace, Port, ReadyGroup, ReadyMeter, Station,
+    FdbEntry, FdbKey, FlowCachePolicy, FlowEntry, FragmentMode, LiveTrace, Port, ReadyGroup, ReadyMeter,
     Tunnels,
 };
 
@@ -18,21 +18,21 @@ pub enum Op {
     /// Inserts an entry into its table at this slot. An entry of the table with the same match and priority at
     /// another slot is no longer found by lookups.
     Insert {
-        /// Where.
+        /// The slot.
         slot: Slot,
-        /// What.
+        /// The entry.
         entry: Arc<FlowEntry>,
     },
     /// Replaces the entry at this slot by one with the same match, priority and table.
     Replace {
-        /// Where.
+        /// The slot.
         slot: Slot,
-        /// What.
+        /// The entry.
         entry: Arc<FlowEntry>,
     },
     /// Removes the entry at this slot from the table, unless another slot has its match and priority by now.
     Remove {
-        /// Where.
+        /// The slot.
         slot: Slot,
     },
     /// Removes all entries of all tables.
@@ -52,13 +52,13 @@ pub enum Op {
     /// Adds a MAC address, or moves it to another port.
     Learn(Arc<FdbEntry>),
     /// Removes a MAC address.
-    Forget(Station),
+    Forget(FdbKey),
     /// Removes all MAC addresses.
     FlushFdb,
-    /// Forwards packets that match nothing by NORMAL, or drops them. On when the controllers are lost and the bridge
-    /// is `fail-standalone`.
+    /// Sets whether packets that match no entry are forwarded by NORMAL instead of dropped: true while the bridge is
+    /// `fail-standalone` and has no controller.
     Standalone(bool),
-    /// Makes a packet-in of a packet whose TTL runs out, or drops it.
+    /// Sets whether a packet with an invalid TTL causes a packet-in instead of being dropped.
     InvalidTtlToController(bool),
     /// Arms a trace.
     ArmTrace(Arc<LiveTrace>),
@@ -71,12 +71,12 @@ pub enum Op {
     },
     /// Replaces all tunnels.
     Tunnels(Arc<Tunnels>),
-    /// Sets the fields by which select groups tell flows apart.
+    /// Sets the fields whose hash chooses the bucket of a select group.
     SelectFields(FieldSet),
     /// Sets the treatment of IP fragments.
     Fragments(FragmentMode),
-    /// Sets whether workers cache traversals.
+    /// Sets the policy for the workers' caches of traversals.
     FlowCache(FlowCachePolicy),
-    /// Optimizes a table that has not changed for a while for lookups. No result of a lookup changes.
-    Settle(TableId),
+    /// Optimizes an idle table for lookups. The result of every lookup stays the same.
+    Optimize(TableId),
 }

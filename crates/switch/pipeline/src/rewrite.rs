@@ -55,7 +55,7 @@ fn set_field(set: SetField) -> Option<HeaderField> {
 /// The rewrites of the entries of a bridge, each at an index that its entry keeps until it is removed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rewrites {
-    /// Those of removed entries stay until their index is used again.
+    /// Rewrites by index; the rewrite of a removed entry stays until its index is used again.
     all: Vec<HeaderRewrite>,
     free: Vec<u32>,
 }

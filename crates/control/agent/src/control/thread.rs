@@ -244,7 +244,7 @@ fn send_packet_in<B: Backend>(bridge: &mut BridgeControl<B>, info: &PacketInInfo
 fn tick<B: Backend>(bridge: &mut BridgeControl<B>) {
     let now = bridge.datapath.now();
     bridge.tables.age_fdb(now, EXPIRE_BUDGET, &mut bridge.ops);
-    bridge.tables.settle(now, &mut bridge.ops);
+    bridge.tables.optimize_idle_tables(now, &mut bridge.ops);
     bridge.update_tunnels(now);
     bridge.reconnect_vnics(now);
     bridge.poll_links();

@@ -281,7 +281,7 @@ impl Adaptive {
 
     /// Plans the parts again if that may be worth it. The caller calls it when no update has come for a while: during
     /// updates, a plan waits for more of them, and the latest rules are in preliminary parts.
-    pub fn settle(&mut self) {
+    pub fn optimize(&mut self) {
         let is_worn = self.weight() > self.planned_weight || self.updates > self.placed / IDLE_SHARE;
         if is_worn && (DIRECT_MIN + 1..=IDLE_RULES).contains(&self.placed) && !self.is_perfect() {
             self.rebuild();

@@ -358,7 +358,7 @@ fn a_table_at_rest_has_parts_for_the_rules_that_came_last() {
         pair.insert(rule);
         if count % 100 == 99 {
             let mut rested = pair.fast.clone();
-            rested.settle();
+            rested.optimize();
             written += pair.fast.weight();
             planned += rested.weight();
             assert_eq!(rested.len(), pair.fast.len());
@@ -368,7 +368,7 @@ fn a_table_at_rest_has_parts_for_the_rules_that_came_last() {
         planned * 10 < written * 9,
         "{planned} tuples, of {written} before"
     );
-    pair.fast.settle();
+    pair.fast.optimize();
     (0..20).for_each(|_| pair.check(&list, &mut dice));
 }
 
@@ -533,7 +533,7 @@ proptest! {
                 }
             }
             if dice.roll(3) == 0 {
-                pair.fast.settle();
+                pair.fast.optimize();
             }
             for _ in 0..3 {
                 pair.check(&world, &mut dice);

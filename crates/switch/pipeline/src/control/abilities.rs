@@ -1,8 +1,9 @@
-//! What the entries of a table may be (section 7.3.5.5): less than the switch can, where a controller asked for less.
+//! Table features (OpenFlow 1.3.5, section 7.3.5.5): the abilities of entries of a table, which a controller may
+//! restrict.
 //!
-//! A controller that writes the features of tables describes the whole pipeline: tables that it leaves out go, those
-//! that change lose their entries, and entries that come later must be what the features say. While nobody has
-//! written any, there is nothing to look at.
+//! A controller that sets table features describes the whole pipeline: tables that it leaves out are removed, tables
+//! whose abilities change lose their entries, and later entries must have these abilities. While no controller has set
+//! any, nothing is checked.
 
 use millrace_flow::classify::Slot;
 use millrace_flow::{Action, Field, FieldSet, Instructions, Match};
@@ -13,12 +14,12 @@ use super::error::AbilityError;
 use super::{Control, FlowMod};
 use crate::{FlowEntry, Op};
 
-/// A set of types that the specification numbers from 0 to 31: of instructions, or of actions.
+/// A set of instruction types or of action types, which OpenFlow numbers from 0 to 31.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TypeSet(u32);
 
 impl TypeSet {
-    /// Adds a type; numbers above 31 have no place.
+    /// Adds a type; numbers above 31 are ignored.
     pub const fn insert(&mut self, type_: u16) {
         if type_ < 32 {
             self.0 |= 1 << type_;
@@ -63,29 +64,29 @@ impl FromIterator<TableId> for TableSet {
     }
 }
 
-/// Which actions a list may hold.
+/// The actions that a list may contain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ActionAbilities {
     /// Types of actions (`ofp_action_type`).
     pub types: TypeSet,
-    /// What set_field may set.
+    /// Fields that set_field may set.
     pub set_fields: FieldSet,
 }
 
-/// What entries may do.
+/// The abilities of entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EntryAbilities {
     /// Types of instructions (`ofp_instruction_type`).
     pub instructions: TypeSet,
-    /// Where goto_table may lead.
+    /// Tables that goto_table may name.
     pub next_tables: TableSet,
-    /// For write_actions.
+    /// Actions of write_actions.
     pub write: ActionAbilities,
-    /// For apply_actions.
+    /// Actions of apply_actions.
     pub apply: ActionAbilities,
 }
 
-/// What the entries of one table may be.
+/// The abilities of one table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableAbilities {
     /// Bits of the metadata that entries may match.
@@ -94,13 +95,13 @@ pub struct TableAbilities {
     pub metadata_write: u64,
     /// Fields that entries may match.
     pub matches: FieldSet,
-    /// Those of them that may have a mask.
+    /// Fields of `matches` that may have a mask.
     pub maskable: FieldSet,
-    /// Those of them that may be left out.
+    /// Fields of `matches` that may be left out.
     pub optional: FieldSet,
-    /// What entries may do that match something.
+    /// The abilities of entries other than the table-miss entry.
     pub entries: EntryAbilities,
-    /// What the table-miss entry may do.
+    /// The abilities of the table-miss entry.
     pub miss: EntryAbilities,
 }
 
@@ -216,24 +217,24 @@ impl TableAbilities {
     }
 }
 
-/// Returns true if it is the table-miss entry (section 5.4).
+/// Returns true for the table-miss entry (OpenFlow 1.3.5, section 5.4).
 fn is_miss(match_: &Match, priority: Priority) -> bool {
     match_.is_any() && priority == Priority(0)
 }
 
-/// What has been written of one table.
+/// The features of one table, as a controller set them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) enum Written {
-    /// Nothing: it can do all that the switch can.
+pub(super) enum TableState {
+    /// All that the switch can do.
     #[default]
-    Nothing,
-    /// It can do this.
+    Default,
+    /// These abilities.
     Abilities(Box<TableAbilities>),
-    /// It is not there.
+    /// The table does not exist.
     Removed,
 }
 
-/// Why a pipeline cannot be (`OFPET_TABLE_FEATURES_FAILED`).
+/// The reason why a pipeline is refused (`OFPET_TABLE_FEATURES_FAILED`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PipelineError {
     /// `OFPTFFC_BAD_TABLE`.
@@ -241,7 +242,7 @@ pub enum PipelineError {
     BadTable {
         /// The table.
         table: TableId,
-        /// How many there can be.
+        /// Number of tables that a pipeline can have.
         tables: usize,
     },
     /// `OFPTFFC_BAD_TABLE`.
@@ -256,65 +257,66 @@ pub enum PipelineError {
 }
 
 impl PipelineError {
-    /// Returns the OpenFlow error type and code (section 7.5.4).
+    /// Returns the OpenFlow error type and code (OpenFlow 1.3.5, section 7.5.4.15).
     pub const fn code(&self) -> (u16, u16) {
         (13, 0)
     }
 }
 
 impl Control {
-    /// Returns true if flow entries can be in this table: it exists, and no controller has removed it.
+    /// Returns true if the table exists, and no controller has removed it.
     pub fn has_table(&self, table: TableId) -> bool {
         usize::from(table.0) < self.tables.len()
-            && self.written.get(usize::from(table.0)) != Some(&Written::Removed)
+            && self.table_states.get(usize::from(table.0)) != Some(&TableState::Removed)
     }
 
-    /// What a controller made of the table; `None` if it can do all that the switch can, or is not there.
+    /// Returns the abilities that a controller set for a table; `None` if the table has all abilities of the switch,
+    /// or does not exist.
     pub fn table_abilities(&self, table: TableId) -> Option<&TableAbilities> {
-        match self.written.get(usize::from(table.0)) {
-            Some(Written::Abilities(abilities)) => Some(abilities),
+        match self.table_states.get(usize::from(table.0)) {
+            Some(TableState::Abilities(abilities)) => Some(abilities),
             _ => None,
         }
     }
 
-    /// Makes the pipeline of these tables, and of no others; `None` is a table that can do all that the switch can.
-    /// Entries of tables that change or go are removed, and not reported.
+    /// Sets the tables of the pipeline, with their abilities; `None` is all that the switch can do. Entries of tables
+    /// that change or are removed are removed without a report.
     ///
     /// # Errors
-    /// [`PipelineError`]; then nothing has changed.
+    /// [`PipelineError`]; nothing has changed.
     pub fn set_pipeline(
         &mut self,
         tables: Vec<(TableId, Option<TableAbilities>)>,
         now: Time,
         ops: &mut Vec<Op>,
     ) -> Result<(), PipelineError> {
-        let mut written = vec![Written::Removed; self.tables.len()];
+        let mut states = vec![TableState::Removed; self.tables.len()];
         for (table, abilities) in tables {
-            let Some(place) = written.get_mut(usize::from(table.0)) else {
+            let Some(state) = states.get_mut(usize::from(table.0)) else {
                 return Err(PipelineError::BadTable {
                     table,
                     tables: self.tables.len(),
                 });
             };
-            if *place != Written::Removed {
+            if *state != TableState::Removed {
                 return Err(PipelineError::Twice { table });
             }
-            *place = abilities.map_or(Written::Nothing, |abilities| {
-                Written::Abilities(Box::new(abilities))
+            *state = abilities.map_or(TableState::Default, |abilities| {
+                TableState::Abilities(Box::new(abilities))
             });
         }
-        if written.first() == Some(&Written::Removed) {
+        if states.first() == Some(&TableState::Removed) {
             return Err(PipelineError::NoFirst);
         }
-        let before = core::mem::take(&mut self.written);
-        let changed: TableSet = written
+        let before = core::mem::take(&mut self.table_states);
+        let changed: TableSet = states
             .iter()
             .enumerate()
-            .filter(|(at, after)| before.get(*at).unwrap_or(&Written::Nothing) != *after)
+            .filter(|(at, after)| before.get(*at).unwrap_or(&TableState::Default) != *after)
             .map(|(at, _)| TableId(at as u8))
             .collect();
-        if written.iter().any(|table| *table != Written::Nothing) {
-            self.written = written;
+        if states.iter().any(|table| *table != TableState::Default) {
+            self.table_states = states;
         }
         let obsolete: Vec<_> = self
             .entries()
@@ -327,9 +329,9 @@ impl Control {
         Ok(())
     }
 
-    /// Whether the tables' features let an entry be.
+    /// Checks that the tables' features allow an entry.
     pub(super) fn check_entry(&self, entry: &FlowEntry) -> Result<(), AbilityError> {
-        if self.written.is_empty() {
+        if self.table_states.is_empty() {
             return Ok(());
         }
         let (match_, instructions) = (entry.match_(), entry.instructions());
@@ -340,9 +342,9 @@ impl Control {
         self.check_instructions(entry.table(), is_miss, &instructions)
     }
 
-    /// Whether the tables' features let these entries get the instructions of a modify.
+    /// Checks that the tables' features allow a modify of these entries.
     pub(super) fn check_modify(&self, request: &FlowMod, slots: &[Slot]) -> Result<(), AbilityError> {
-        if self.written.is_empty() {
+        if self.table_states.is_empty() {
             return Ok(());
         }
         let is_miss = |slot: &Slot| {

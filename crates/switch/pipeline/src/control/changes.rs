@@ -1,4 +1,4 @@
-//! What became of flow entries, for those who watch them. While nobody does, nothing is noted.
+//! The changes of flow entries, for flow monitors. They are recorded only while there is a monitor.
 
 use std::sync::Arc;
 
@@ -9,42 +9,42 @@ use super::Control;
 use super::request::{FlowFilter, RemovedReason};
 use crate::FlowEntry;
 
-/// What became of an entry.
+/// The change of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChangeKind {
-    /// It came, perhaps in the place of one with the same match and priority.
+    /// The entry was added, or replaced one with the same match and priority.
     Added,
-    /// Its instructions are others.
+    /// The instructions of the entry were replaced.
     Modified,
-    /// It went.
+    /// The entry was removed.
     Removed(RemovedReason),
 }
 
 /// A change of one entry.
 #[derive(Clone, Debug)]
 pub struct EntryChange {
-    /// What happened.
+    /// The change.
     pub kind: ChangeKind,
-    /// The entry as it is now, or was last.
+    /// The entry after the change; for a removed entry, before it.
     pub entry: Arc<FlowEntry>,
 }
 
 impl FlowFilter {
-    /// Returns true if the entry is meant.
+    /// Returns true if the filter selects the entry.
     pub fn selects(&self, entry: &FlowEntry) -> bool {
         (self.table == TableId::ALL || self.table == entry.table()) && self.accepts(entry)
     }
 }
 
 impl Control {
-    /// Begins, or ends, noting what becomes of entries.
+    /// Starts or stops recording changes.
     pub fn set_watched(&mut self, watched: bool) {
         if watched != self.changes.is_some() {
             self.changes = watched.then(Vec::new);
         }
     }
 
-    /// What became of entries since this was asked last.
+    /// Returns the changes since the latest call.
     pub fn take_changes(&mut self) -> Vec<EntryChange> {
         self.changes.as_mut().map(core::mem::take).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Why a request is refused: one variant for each reason, each with its OpenFlow type and code.
+//! Errors of requests: one variant for each reason, each with its OpenFlow type and code.
 
 use millrace_flow::{Extension, Field};
 use millrace_types::{GroupId, MeterId, PortNo, TableId};
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::group::GroupKind;
 
-/// Why an action is refused; each is one code of `OFPET_BAD_ACTION` (section 7.5.4.3).
+/// The reason why an action is refused: a code of `OFPET_BAD_ACTION` (OpenFlow 1.3.5, section 7.5.4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ActionError {
     /// `OFPBAC_BAD_OUT_PORT`.
@@ -25,22 +25,22 @@ pub enum ActionError {
     /// `OFPBAC_BAD_ARGUMENT`.
     #[error("{action} takes no ethertype {ether_type}: expected {expected}")]
     BadEtherType {
-        /// The action's name.
+        /// The name of the action.
         action: &'static str,
-        /// What was offered.
+        /// The EtherType of the action.
         ether_type: EtherType,
-        /// What is possible.
+        /// The possible values.
         expected: &'static str,
     },
-    /// `OFPBAC_MATCH_INCONSISTENT`: the match does not make sure that packets have the header.
+    /// `OFPBAC_MATCH_INCONSISTENT`: the match does not guarantee that packets have the header.
     #[error("{action} needs {needs} in the match or from an earlier action")]
     MatchInconsistent {
-        /// The action's name.
+        /// The name of the action.
         action: &'static str,
-        /// What is missing.
+        /// The missing header.
         needs: &'static str,
     },
-    /// `OFPBAC_MATCH_INCONSISTENT`: the match does not make sure that packets have the field.
+    /// `OFPBAC_MATCH_INCONSISTENT`: the match does not guarantee that packets have the field.
     #[error("set_field {field} needs {} in the match or from an earlier action", .field.prerequisite())]
     SetFieldPrerequisite {
         /// The field.
@@ -51,13 +51,13 @@ pub enum ActionError {
     BadSetArgument {
         /// The field.
         field: Field,
-        /// What was offered.
+        /// The value of the action.
         value: u128,
     },
     /// `OFPBAC_TOO_MANY`.
     #[error("{len} actions are too many: expected at most {max}")]
     TooMany {
-        /// How many.
+        /// Number of actions.
         len: usize,
         /// The limit.
         max: usize,
@@ -79,33 +79,33 @@ impl ActionError {
     }
 }
 
-/// Why an entry cannot be in its table as a controller described it (section 7.3.5.5).
+/// The reason why the features of a table do not allow an entry (OpenFlow 1.3.5, section 7.3.5.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum AbilityError {
     /// `OFPBIC_UNSUP_INST`.
     #[error("entries of this table have no instruction of type {type_}")]
     Instruction {
-        /// Its number.
+        /// The type of the instruction.
         type_: u16,
     },
     /// `OFPBIC_BAD_TABLE_ID`.
     #[error("entries of this table cannot go to table {to}")]
     Goto {
-        /// Where it wants to go.
+        /// The table that goto_table names.
         to: TableId,
     },
     /// `OFPBIC_UNSUP_METADATA_MASK`.
     #[error("entries of this table can write the metadata bits {possible:#x}, not all of {mask:#x}")]
     WriteMetadata {
-        /// What it wants to write.
+        /// The bits that the entry writes.
         mask: u64,
-        /// What can be written.
+        /// The bits that entries may write.
         possible: u64,
     },
     /// `OFPBAC_BAD_TYPE`.
     #[error("entries of this table have no action of type {type_} here")]
     Action {
-        /// Its number.
+        /// The type of the action.
         type_: u16,
     },
     /// `OFPBAC_BAD_SET_TYPE`.
@@ -135,7 +135,7 @@ pub enum AbilityError {
 }
 
 impl AbilityError {
-    /// Returns the OpenFlow error type and code (section 7.5.4).
+    /// Returns the OpenFlow error type and code (OpenFlow 1.3.5, section 7.5.4).
     pub const fn code(&self) -> (u16, u16) {
         match self {
             // OFPET_BAD_INSTRUCTION
@@ -153,7 +153,7 @@ impl AbilityError {
     }
 }
 
-/// A match that uses an extension of Open vSwitch on a bridge that keeps to OpenFlow 1.3.5.
+/// A match with an extension of Open vSwitch on a bridge that is restricted to OpenFlow 1.3.5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{0}: expected a match of OpenFlow 1.3.5, as the bridge has `match_extensions = false`")]
 pub struct ExtensionError(pub Extension);
@@ -169,7 +169,7 @@ impl ExtensionError {
     }
 }
 
-/// Why a flow_mod is refused. Nothing was changed.
+/// The reason why a flow_mod is refused. Nothing has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum FlowModError {
     /// `OFPFMFC_TABLE_FULL`.
@@ -177,7 +177,7 @@ pub enum FlowModError {
     TableFull {
         /// The table.
         table: TableId,
-        /// How many fit.
+        /// Entries that fit.
         max_entries: u32,
     },
     /// `OFPFMFC_BAD_TABLE_ID`.
@@ -185,7 +185,7 @@ pub enum FlowModError {
     BadTable {
         /// The table.
         table: TableId,
-        /// How many there are.
+        /// Number of tables.
         tables: usize,
     },
     /// `OFPFMFC_OVERLAP`.
@@ -203,11 +203,11 @@ pub enum FlowModError {
     /// `OFPBIC_BAD_TABLE_ID` of `OFPET_BAD_INSTRUCTION`.
     #[error("table {from} cannot go to table {to}: expected a later one of {tables}")]
     BadGoto {
-        /// The entry's table.
+        /// The table of the entry.
         from: TableId,
-        /// Where it wants to go.
+        /// The table that goto_table names.
         to: TableId,
-        /// How many there are.
+        /// Number of tables.
         tables: usize,
     },
     /// `OFPMMFC_INVALID_METER` of `OFPET_METER_MOD_FAILED`.
@@ -216,19 +216,19 @@ pub enum FlowModError {
         /// The meter.
         meter: MeterId,
     },
-    /// An action is bad.
+    /// An action is refused.
     #[error(transparent)]
     Action(#[from] ActionError),
-    /// The table does not take such entries.
+    /// The features of the table do not allow the entry.
     #[error(transparent)]
     Ability(#[from] AbilityError),
-    /// The bridge keeps to OpenFlow 1.3.5.
+    /// The bridge is restricted to OpenFlow 1.3.5.
     #[error(transparent)]
     Extension(#[from] ExtensionError),
 }
 
 impl FlowModError {
-    /// Returns the OpenFlow error type and code (section 7.5.4).
+    /// Returns the OpenFlow error type and code (OpenFlow 1.3.5, section 7.5.4).
     pub const fn code(&self) -> (u16, u16) {
         match self {
             // OFPET_FLOW_MOD_FAILED
@@ -248,7 +248,7 @@ impl FlowModError {
     }
 }
 
-/// Why a group_mod is refused (section 7.3.4.2). Nothing was changed.
+/// The reason why a group_mod is refused (OpenFlow 1.3.5, section 7.3.4.2). Nothing has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum GroupModError {
     /// `OFPGMFC_GROUP_EXISTS`.
@@ -266,13 +266,13 @@ pub enum GroupModError {
     /// `OFPGMFC_INVALID_GROUP`.
     #[error("an indirect group has {buckets} buckets: expected one")]
     NotOneBucket {
-        /// How many it was given.
+        /// Number of buckets.
         buckets: usize,
     },
     /// `OFPGMFC_INVALID_GROUP`.
     #[error("a bucket of a group of type {kind} has a weight: only those of select groups have")]
     Weight {
-        /// What kind of group.
+        /// The type of the group.
         kind: GroupKind,
     },
     /// `OFPGMFC_INVALID_GROUP`.
@@ -287,13 +287,13 @@ pub enum GroupModError {
     /// `OFPGMFC_OUT_OF_BUCKETS`.
     #[error("there is no room for {buckets} more buckets")]
     TooManyBuckets {
-        /// How many.
+        /// Number of buckets.
         buckets: usize,
     },
     /// `OFPGMFC_WATCH_UNSUPPORTED`.
     #[error("buckets of groups of type {kind} watch nothing")]
     WatchUnsupported {
-        /// What kind of group.
+        /// The type of the group.
         kind: GroupKind,
     },
     /// `OFPGMFC_LOOP`.
@@ -326,13 +326,13 @@ pub enum GroupModError {
         /// The group.
         group: GroupId,
     },
-    /// An action of a bucket is bad.
+    /// An action of a bucket is refused.
     #[error(transparent)]
     Action(#[from] ActionError),
 }
 
 impl GroupModError {
-    /// Returns the OpenFlow error type and code (section 7.5.4.7).
+    /// Returns the OpenFlow error type and code (OpenFlow 1.3.5, section 7.5.4.7).
     pub const fn code(&self) -> (u16, u16) {
         let code = match self {
             GroupModError::Exists { .. } => 0,
@@ -354,7 +354,7 @@ impl GroupModError {
     }
 }
 
-/// Why a meter_mod is refused (section 7.3.4.4). Nothing was changed.
+/// The reason why a meter_mod is refused (OpenFlow 1.3.5, section 7.3.4.4). Nothing has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum MeterModError {
     /// `OFPMMFC_METER_EXISTS`.
@@ -396,7 +396,7 @@ pub enum MeterModError {
     /// `OFPMMFC_OUT_OF_BANDS`.
     #[error("{bands} bands are too many: expected at most {max}")]
     TooManyBands {
-        /// How many.
+        /// Number of bands.
         bands: usize,
         /// The limit.
         max: u8,
@@ -404,7 +404,7 @@ pub enum MeterModError {
 }
 
 impl MeterModError {
-    /// Returns the OpenFlow error type and code (section 7.5.4.13).
+    /// Returns the OpenFlow error type and code (OpenFlow 1.3.5, section 7.5.4.13).
     pub const fn code(&self) -> (u16, u16) {
         let code = match self {
             MeterModError::Exists { .. } => 1,
@@ -420,7 +420,7 @@ impl MeterModError {
     }
 }
 
-/// Why a port_mod is refused.
+/// The reason why a port_mod is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PortModError {
     /// `OFPPMFC_BAD_PORT`.
@@ -438,7 +438,7 @@ pub enum PortModError {
 }
 
 impl PortModError {
-    /// Returns the OpenFlow error type (`OFPET_PORT_MOD_FAILED`) and code (section 7.5.4.8).
+    /// Returns the OpenFlow error type (`OFPET_PORT_MOD_FAILED`) and code (OpenFlow 1.3.5, section 7.5.4.8).
     pub const fn code(&self) -> (u16, u16) {
         match self {
             PortModError::NoSuchPort { .. } => (7, 0),

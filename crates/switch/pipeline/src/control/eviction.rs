@@ -1,14 +1,14 @@
-//! Which entry makes room in a full table that evicts.
+//! Eviction: the entry that makes room in a full table.
 //!
-//! Version 1.3.5 leaves open what a full table does beyond refusing; this is eviction as OpenFlow 1.4 has it
-//! (section 6.5), in the order of lifetime: of the entries with a timeout, the one goes that would go first. Entries
-//! without a timeout stay.
+//! OpenFlow 1.3.5 only defines that a full table refuses an entry. This is eviction as in OpenFlow 1.4.0, section 6.5,
+//! in the order of remaining lifetime: of the entries with a time-out, the one that would expire first is removed.
+//! Entries without a time-out stay.
 //!
-//! Each table that evicts has a heap of its entries by the time at which they were to go when they were looked at last.
-//! Packets move that time on, unnoticed here: who is found to have been used goes back to its new place. Where all are
-//! used all the time, that would never end, so a search looks at a bounded number and takes the best of them. Entries
-//! leave nothing behind when they go but their place in the heap, which is found out when it comes up, and swept when
-//! the heap is mostly such places.
+//! Each table that evicts has a heap of its entries, ordered by the expiry time at their latest check. Packets extend
+//! idle time-outs without touching the heap: an entry that was used since goes back to its new position. As a search
+//! among entries that are all in use would not end, it checks a bounded number and removes the best of them. A removed
+//! entry leaves its element in the heap, which is dropped when it comes up, or in a sweep once the heap consists
+//! mostly of such elements.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -21,27 +21,27 @@ use super::request::RemovedReason;
 use super::{Control, expiry};
 use crate::Op;
 
-/// Entries that one search looks at beyond those that are gone.
-const LOOKS: usize = 64;
-/// A heap so long, and twice as long as its table, is swept.
-const SWEPT: usize = 128;
+/// Entries that one search checks, not counting removed ones.
+const CANDIDATES: usize = 64;
+/// Length of a heap from which it is swept, if it is also twice as long as its table.
+const SWEEP_LEN: usize = 128;
 
-/// What a full table does with one more entry.
+/// The treatment of one more entry in a full table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WhenFull {
-    /// It refuses it: OFPFMFC_TABLE_FULL.
+    /// The entry is refused with `OFPFMFC_TABLE_FULL`.
     #[default]
     Refuse,
-    /// Of the entries with a timeout, the one that would go first goes at once; a table without such an entry refuses.
+    /// The entry that would expire first is removed; a table without entries that have a time-out refuses the new one.
     Evict,
 }
 
-/// How many entries a table holds.
+/// The limit of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableLimit {
-    /// At most so many.
+    /// Entries in the table at most.
     pub max_entries: u32,
-    /// What happens to more.
+    /// The treatment of further entries.
     pub when_full: WhenFull,
 }
 
@@ -50,7 +50,7 @@ pub struct TableLimit {
 pub(super) struct Evictions(BTreeMap<TableId, BinaryHeap<Reverse<(Time, Slot)>>>);
 
 impl Control {
-    /// Bounds tables; those that are not named hold as many entries as fit and refuse more. What is there already stays.
+    /// Sets the limits of tables; other tables hold as many entries as fit, and refuse more. Existing entries stay.
     pub fn set_limits(&mut self, limits: BTreeMap<TableId, TableLimit>) {
         if limits == self.limits {
             return;
@@ -66,7 +66,7 @@ impl Control {
         }
     }
 
-    /// An entry has come to a table, or has new timeouts.
+    /// Adds an entry to the heap of its table, when it was added or got other time-outs.
     #[inline]
     pub(super) fn note_due(&mut self, table: TableId, slot: Slot, due: Time) {
         let Some(heap) = self.evictions.0.get_mut(&table) else {
@@ -77,52 +77,53 @@ impl Control {
             .tables
             .get(usize::from(table.0))
             .map_or(0, super::StrictIndex::len);
-        if heap.len() > SWEPT && heap.len() > 2 * len {
+        if heap.len() > SWEEP_LEN && heap.len() > 2 * len {
             self.sweep(table);
         }
     }
 
-    /// Makes the heap of a table anew, of what is in it.
+    /// Rebuilds the heap of a table from its elements.
     fn sweep(&mut self, table: TableId) {
         let heap = self.evictions.0.remove(&table).unwrap_or_default();
         let slots: BTreeSet<Slot> = heap.into_iter().map(|Reverse((_, slot))| slot).collect();
         self.fill(table, slots);
     }
 
-    /// Makes the heap of a table of the entries at these slots, as far as it has them and they have a timeout.
+    /// Fills the heap of a table with those of these slots that hold an entry of the table with a time-out.
     fn fill(&mut self, table: TableId, slots: impl IntoIterator<Item = Slot>) {
         let known = |slot| Some(Reverse((self.due(table, slot)?, slot)));
         let heap = slots.into_iter().filter_map(known).collect();
         self.evictions.0.insert(table, heap);
     }
 
-    /// When the entry at a slot of a table goes, if it is there and has a timeout.
+    /// Returns the expiry time of the entry at a slot; `None` if the table has no entry there, or the entry has no
+    /// time-out.
     pub(super) fn due(&self, table: TableId, slot: Slot) -> Option<Time> {
         let record = self.record(slot).filter(|record| record.table == table)?;
         expiry::due(&record.entry, self.banks.entry(slot).last_used)
     }
 
-    /// Removes an entry from a table that evicts; answers whether there was one to remove.
+    /// Removes an entry from a table that evicts. Returns false if it has none with a time-out.
     pub(super) fn make_room(&mut self, table: TableId, now: Time, ops: &mut Vec<Op>) -> bool {
         let Some(mut heap) = self.evictions.0.remove(&table) else {
             return false;
         };
-        let mut looked: ArrayVec<(Time, Slot), LOOKS> = ArrayVec::new();
-        while !looked.is_full()
-            && let Some(Reverse((noted, slot))) = heap.pop()
+        let mut candidates: ArrayVec<(Time, Slot), CANDIDATES> = ArrayVec::new();
+        while !candidates.is_full()
+            && let Some(Reverse((expected, slot))) = heap.pop()
         {
             let Some(due) = self.due(table, slot) else {
                 continue;
             };
-            looked.push((due, slot));
-            if due <= noted {
-                // Nobody behind it goes sooner.
+            candidates.push((due, slot));
+            if due <= expected {
+                // All later elements expire later.
                 break;
             }
         }
-        let first = looked.iter().min().copied();
+        let first = candidates.iter().min().copied();
         heap.extend(
-            looked
+            candidates
                 .into_iter()
                 .filter(|held| Some(*held) != first)
                 .map(Reverse),
@@ -147,7 +148,7 @@ mod tests {
     use crate::{ControlConfig, FlowMod, FlowModCommand};
 
     #[test]
-    fn a_heap_does_not_grow_with_what_is_gone() {
+    fn a_heap_does_not_grow_with_removed_entries() {
         const TABLE: TableId = TableId(0);
         let mut control = Control::new(ControlConfig::default());
         let limit = TableLimit {
@@ -163,7 +164,7 @@ mod tests {
             };
             let now = Time::from_secs(second.into());
             control.flow_mod(request, now, &mut Vec::new()).unwrap();
-            assert!(control.evictions.0[&TABLE].len() <= SWEPT + 1);
+            assert!(control.evictions.0[&TABLE].len() <= SWEEP_LEN + 1);
         }
     }
 }

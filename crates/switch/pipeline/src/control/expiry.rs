@@ -1,4 +1,4 @@
-//! Idle and hard timeouts (section 5.5), some entries at a time.
+//! Idle and hard time-outs (OpenFlow 1.3.5, section 5.5), in steps.
 
 use millrace_flow::classify::Slot;
 use millrace_types::Time;
@@ -7,7 +7,7 @@ use super::request::RemovedReason;
 use super::{Control, seconds};
 use crate::{FlowEntry, Op};
 
-/// When the entry goes if no packet comes; `None` is never.
+/// Returns the time at which the entry expires if no packet matches it; `None` without time-outs.
 pub(super) fn due(entry: &FlowEntry, last_used: Time) -> Option<Time> {
     let created = entry.created();
     let hard = (entry.hard_timeout() > 0).then(|| created + seconds(entry.hard_timeout()));
@@ -19,23 +19,23 @@ pub(super) fn due(entry: &FlowEntry, last_used: Time) -> Option<Time> {
 }
 
 impl Control {
-    /// Removes entries whose time has come. Looks at no more than `budget` entries; returns how many it
-    /// looked at, so that `budget` means: call again.
+    /// Removes expired entries. Checks at most `budget` entries, and returns the number that it checked: `budget`
+    /// means that more may be due.
     ///
-    /// Entries go at most a tenth of a second late if this is called that often.
+    /// Entries are removed at most a tenth of a second late if this is called that often.
     pub fn expire(&mut self, now: Time, budget: usize, ops: &mut Vec<Op>) -> usize {
-        for looked in 0..budget {
+        for checked in 0..budget {
             let Some((slot, tick)) = self.wheel.pop(now) else {
-                return looked;
+                return checked;
             };
             if self.record(slot).is_some_and(|record| record.timer == tick) {
-                self.look_at(slot, now, ops);
+                self.check_time_outs(slot, now, ops);
             }
         }
         budget
     }
 
-    fn look_at(&mut self, slot: Slot, now: Time, ops: &mut Vec<Op>) {
+    fn check_time_outs(&mut self, slot: Slot, now: Time, ops: &mut Vec<Op>) {
         let Some(record) = self.record(slot) else {
             return;
         };

@@ -1,8 +1,7 @@
-//! The MAC table as the control side keeps it: learning, moving, ageing, flushing, within bounds.
+//! The MAC table (FDB) of the control side: learning, moving, ageing and flushing, within bounds.
 //!
-//! Whoever sends packets decides what is to be learned, so the table is bounded, and a full table makes
-//! room at the expense of the port that has the most stations: a flood of invented addresses on one port
-//! pushes out its own inventions.
+//! Senders of packets decide which addresses are learned, so the table is bounded, and a full table removes an address
+//! of the port that has the most: a flood of invented addresses on one port replaces only addresses of that port.
 
 use std::sync::Arc;
 
@@ -11,14 +10,15 @@ use millrace_types::{Duration, PortNo, Time};
 
 use super::Control;
 use crate::fdb::Fdb;
-use crate::{FdbEntry, Learn, Op, Station};
+use crate::{FdbEntry, FdbKey, Learn, Op};
 
-/// How the MAC table is set up.
+/// The configuration of the MAC table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FdbConfig {
-    /// Stations that fit.
+    /// Addresses that fit.
     pub max_entries: u32,
-    /// How long a silent station is remembered (IEEE 802.1Q-2018, table 8-6: 10 s to 1,000,000 s, by default 300 s).
+    /// Time after which an address without packets is removed (IEEE 802.1Q-2018, table 8-6: 10 s to 1,000,000 s, by
+    /// default 300 s).
     pub ageing: Duration,
 }
 
@@ -31,23 +31,23 @@ impl Default for FdbConfig {
     }
 }
 
-/// Stations that are compared to find one that has to go.
-const VICTIMS: usize = 32;
+/// Addresses that are compared to find one to evict.
+const CANDIDATES: usize = 32;
 
 #[derive(Debug)]
 pub(super) struct FdbControl {
     config: FdbConfig,
-    /// Places in `list`, by station.
+    /// Indices of `list`, by address.
     index: HashTable<usize>,
     seed: u64,
-    /// In no order.
+    /// The entries, in no order.
     list: Vec<Arc<FdbEntry>>,
-    /// Stations of each port that has any.
+    /// Number of addresses of each port that has any.
     per_port: Vec<(PortNo, u32)>,
-    /// Where ageing goes on in `list`.
-    hand: usize,
-    /// Where the next one that has to go is looked for in `list`.
-    next_victim: usize,
+    /// The ageing cursor: the index of `list` at which the next scan for idle entries continues.
+    ageing_cursor: usize,
+    /// The index of `list` at which the next search for an entry to evict begins.
+    eviction_cursor: usize,
 }
 
 impl FdbControl {
@@ -58,8 +58,8 @@ impl FdbControl {
             seed,
             list: Vec::new(),
             per_port: Vec::new(),
-            hand: 0,
-            next_victim: 0,
+            ageing_cursor: 0,
+            eviction_cursor: 0,
         }
     }
 
@@ -68,29 +68,28 @@ impl FdbControl {
     }
 
     fn learn(&mut self, learn: Learn, now: Time, ops: &mut Vec<Op>) {
-        let station = Station {
+        let key = FdbKey {
             vid: learn.vid,
             mac: learn.mac,
         };
         if learn.mac.is_multicast() || self.config.max_entries == 0 {
             return;
         }
-        match self.position(station) {
+        match self.position(key) {
             Some(at) if self.list[at].port == learn.port => return,
-            Some(at) => self.forget_at(at),
+            Some(at) => self.remove_at(at),
             None if self.list.len() >= self.config.max_entries as usize => {
-                if let Some(at) = self.victim() {
-                    ops.push(Op::Forget(self.list[at].station));
-                    self.forget_at(at);
+                if let Some(at) = self.eviction_candidate() {
+                    ops.push(Op::Forget(self.list[at].key));
+                    self.remove_at(at);
                 }
             }
             None => {}
         }
-        let entry = Arc::new(FdbEntry::new(station, learn.port, now));
+        let entry = Arc::new(FdbEntry::new(key, learn.port, now));
         let (seed, list) = (self.seed, &self.list);
-        let rehash = |at: &usize| Fdb::hash(seed, list[*at].station);
-        self.index
-            .insert_unique(Fdb::hash(seed, station), list.len(), rehash);
+        let rehash = |at: &usize| Fdb::hash(seed, list[*at].key);
+        self.index.insert_unique(Fdb::hash(seed, key), list.len(), rehash);
         self.list.push(Arc::clone(&entry));
         match self.per_port.iter_mut().find(|(port, _)| *port == learn.port) {
             Some((_, len)) => *len += 1,
@@ -99,36 +98,39 @@ impl FdbControl {
         ops.push(Op::Learn(entry));
     }
 
-    fn position(&self, station: Station) -> Option<usize> {
-        let is_it = |at: &usize| self.list[*at].station == station;
-        self.index.find(Fdb::hash(self.seed, station), is_it).copied()
+    fn position(&self, key: FdbKey) -> Option<usize> {
+        let is_it = |at: &usize| self.list[*at].key == key;
+        self.index.find(Fdb::hash(self.seed, key), is_it).copied()
     }
 
-    /// Returns the longest silent of some stations of the port with the most. The next call looks at others: the place
-    /// of one that has gone is taken by one that was just learned, and a place that is looked at again and again has
-    /// no other.
-    fn victim(&mut self) -> Option<usize> {
+    /// Returns the longest idle of some entries of the port with the most. Each call begins behind the previous one: a
+    /// new entry takes the index of the evicted one, so a search that always began at the same index would find only
+    /// new entries.
+    fn eviction_candidate(&mut self) -> Option<usize> {
         let (crowded, _) = *self.per_port.iter().max_by_key(|(_, len)| *len)?;
         let len = self.list.len();
-        let start = self.next_victim;
+        let start = self.eviction_cursor;
         let around = (0..len).map(|i| (start + i) % len);
-        let mut victim: Option<(Time, usize)> = None;
-        for at in around.filter(|at| self.list[*at].port == crowded).take(VICTIMS) {
+        let mut oldest: Option<(Time, usize)> = None;
+        for at in around
+            .filter(|at| self.list[*at].port == crowded)
+            .take(CANDIDATES)
+        {
             let seen = self.list[at].last_seen();
-            if victim.is_none_or(|(least, _)| seen < least) {
-                victim = Some((seen, at));
+            if oldest.is_none_or(|(least, _)| seen < least) {
+                oldest = Some((seen, at));
             }
-            self.next_victim = at + 1;
+            self.eviction_cursor = at + 1;
         }
-        victim.map(|(_, at)| at)
+        oldest.map(|(_, at)| at)
     }
 
-    /// Forgets the entry at this place of `list`, which exists; the last one takes its place.
-    fn forget_at(&mut self, at: usize) {
+    /// Removes the entry at this index of `list`, which exists; the last entry takes its index.
+    fn remove_at(&mut self, at: usize) {
         let last = self.list.len() - 1;
-        for (place, becomes) in [(at, None), (last, Some(at))] {
-            let hash = Fdb::hash(self.seed, self.list[place].station);
-            if let Ok(mut held) = self.index.find_entry(hash, |held| *held == place) {
+        for (index, becomes) in [(at, None), (last, Some(at))] {
+            let hash = Fdb::hash(self.seed, self.list[index].key);
+            if let Ok(mut held) = self.index.find_entry(hash, |held| *held == index) {
                 match becomes {
                     Some(at) => *held.get_mut() = at,
                     None => drop(held.remove()),
@@ -136,10 +138,10 @@ impl FdbControl {
             }
         }
         let entry = self.list.swap_remove(at);
-        if let Some(place) = self.per_port.iter().position(|(port, _)| *port == entry.port) {
-            self.per_port[place].1 -= 1;
-            if self.per_port[place].1 == 0 {
-                self.per_port.swap_remove(place);
+        if let Some(at) = self.per_port.iter().position(|(port, _)| *port == entry.port) {
+            self.per_port[at].1 -= 1;
+            if self.per_port[at].1 == 0 {
+                self.per_port.swap_remove(at);
             }
         }
     }
@@ -148,8 +150,8 @@ impl FdbControl {
         let mut at = 0;
         while let Some(entry) = self.list.get(at) {
             if entry.port == port {
-                ops.push(Op::Forget(entry.station));
-                self.forget_at(at);
+                ops.push(Op::Forget(entry.key));
+                self.remove_at(at);
             } else {
                 at += 1;
             }
@@ -158,17 +160,17 @@ impl FdbControl {
 
     fn age(&mut self, now: Time, budget: usize, ops: &mut Vec<Op>) {
         for _ in 0..budget.min(self.list.len()) {
-            if self.hand >= self.list.len() {
-                self.hand = 0;
+            if self.ageing_cursor >= self.list.len() {
+                self.ageing_cursor = 0;
             }
-            let Some(entry) = self.list.get(self.hand) else {
+            let Some(entry) = self.list.get(self.ageing_cursor) else {
                 return;
             };
             if now.since(entry.last_seen()) >= self.config.ageing {
-                ops.push(Op::Forget(entry.station));
-                self.forget_at(self.hand);
+                ops.push(Op::Forget(entry.key));
+                self.remove_at(self.ageing_cursor);
             } else {
-                self.hand += 1;
+                self.ageing_cursor += 1;
             }
         }
     }
@@ -176,11 +178,11 @@ impl FdbControl {
     fn set_config(&mut self, config: FdbConfig, ops: &mut Vec<Op>) {
         self.config = config;
         while self.list.len() > config.max_entries as usize {
-            let Some(at) = self.victim() else {
+            let Some(at) = self.eviction_candidate() else {
                 return;
             };
-            ops.push(Op::Forget(self.list[at].station));
-            self.forget_at(at);
+            ops.push(Op::Forget(self.list[at].key));
+            self.remove_at(at);
         }
     }
 
@@ -188,37 +190,37 @@ impl FdbControl {
         self.index.clear();
         self.list.clear();
         self.per_port.clear();
-        (self.hand, self.next_victim) = (0, 0);
+        (self.ageing_cursor, self.eviction_cursor) = (0, 0);
     }
 }
 
 impl Control {
-    /// Learns where a station is, or that it has moved: what [`Egress::learn`](crate::Egress::learn) told.
+    /// Learns the port of an address, or that it has moved: an [`Egress::learn`](crate::Egress::learn) of a worker.
     pub fn learn(&mut self, learn: Learn, now: Time, ops: &mut Vec<Op>) {
         if self.ports.port(learn.port).is_some() {
             self.fdb.learn(learn, now, ops);
         }
     }
 
-    /// Forgets stations that were silent for too long. Looks at no more than `budget`, from where it
-    /// stopped before.
+    /// Removes addresses that were idle for the ageing time. Visits at most `budget` entries, from the ageing cursor
+    /// on.
     pub fn age_fdb(&mut self, now: Time, budget: usize, ops: &mut Vec<Op>) {
         self.fdb.age(now, budget, ops);
     }
 
-    /// Takes other bounds for the MAC table. Stations that no longer fit are forgotten.
+    /// Sets the configuration of the MAC table. Addresses that no longer fit are removed.
     pub fn set_fdb_config(&mut self, config: FdbConfig, ops: &mut Vec<Op>) {
         self.config.fdb = config;
         self.fdb.set_config(config, ops);
     }
 
-    /// Forgets all stations.
+    /// Removes all addresses.
     pub fn flush_fdb(&mut self, ops: &mut Vec<Op>) {
         self.fdb.flush();
         ops.push(Op::FlushFdb);
     }
 
-    /// All stations, in no order.
+    /// Returns all addresses, in no order.
     pub fn fdb(&self) -> impl Iterator<Item = &Arc<FdbEntry>> {
         self.fdb.iter()
     }
@@ -274,23 +276,20 @@ mod tests {
             assert_eq!(self.forwarding.fdb_len(), self.control.fdb().count());
             let fdb = &self.control.fdb;
             assert_eq!(fdb.index.len(), fdb.list.len());
-            assert!((0..fdb.list.len()).all(|at| fdb.position(fdb.list[at].station) == Some(at)));
+            assert!((0..fdb.list.len()).all(|at| fdb.position(fdb.list[at].key) == Some(at)));
         }
 
         fn port_of(&self, mac: u64) -> Option<u32> {
-            let station = Station {
+            let key = FdbKey {
                 vid: Vid::default(),
                 mac: Mac::from_u64(mac),
             };
-            self.forwarding
-                .fdb()
-                .lookup(station)
-                .map(|entry| entry.port.raw())
+            self.forwarding.fdb().lookup(key).map(|entry| entry.port.raw())
         }
     }
 
     #[test]
-    fn a_station_that_moves_is_found_at_its_new_port() {
+    fn an_address_that_moves_is_found_at_its_new_port() {
         let mut bridge = Bridge::new(10);
         bridge.learn(2, 1, 0);
         bridge.learn(2, 3, 1);
@@ -298,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_station_is_forgotten_after_the_ageing_time() {
+    fn an_idle_address_is_removed_after_the_ageing_time() {
         let mut bridge = Bridge::new(10);
         bridge.learn(2, 1, 0);
         bridge.learn(4, 1, 200);
@@ -325,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_gives_up_silent_stations_and_not_those_that_it_has_just_learned() {
+    fn a_full_table_evicts_idle_addresses_and_not_those_that_it_has_just_learned() {
         let mut bridge = Bridge::new(1000);
         for mac in 0..1000 {
             bridge.learn(0x1000 + mac * 2, 1, 0);
@@ -338,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_port_takes_its_stations_with_it() {
+    fn the_addresses_of_a_removed_port_are_removed() {
         let mut bridge = Bridge::new(10);
         bridge.learn(2, 1, 0);
         bridge.learn(4, 2, 0);
@@ -346,6 +345,6 @@ mod tests {
         bridge.sync();
         assert_eq!((bridge.port_of(2), bridge.port_of(4)), (None, Some(2)));
         bridge.learn(6, 1, 0);
-        assert_eq!(bridge.port_of(6), None, "a port that is gone has no stations");
+        assert_eq!(bridge.port_of(6), None, "a removed port has no addresses");
     }
 }

@@ -1,4 +1,4 @@
-//! flow_mod: add, modify and delete (sections 6.4 and 7.3.4.1).
+//! flow_mod: add, modify and delete (OpenFlow 1.3.5, sections 6.4 and 7.3.4.1).
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use super::{Control, validate};
 use crate::counters::EntryCount;
 use crate::{FlowEntry, FlowEntryParts, FlowFlags, Op};
 
-/// A flow_mod that has been checked as far as it can be without looking at entries.
+/// A flow_mod that was validated as far as that does not depend on other entries.
 #[derive(Debug)]
 pub struct Prepared(Kind);
 
 impl Prepared {
-    /// The flow_mod that it was made from. Of an add, what adds do not use is as in [`FlowMod::new`].
+    /// Returns the flow_mod. Fields that an add does not use are as in [`FlowMod::new`].
     pub fn request(&self) -> FlowMod {
         let entry = match &self.0 {
             Kind::Add(entry) => entry.parts(),
@@ -43,10 +43,10 @@ enum Kind {
 }
 
 impl Control {
-    /// Carries out a flow_mod. Appends what readers must be told to `ops`.
+    /// Executes a flow_mod and appends its changes for the readers to `ops`.
     ///
     /// # Errors
-    /// [`FlowModError`]: then nothing has changed.
+    /// [`FlowModError`]; nothing has changed.
     pub fn flow_mod(
         &mut self,
         request: FlowMod,
@@ -57,8 +57,8 @@ impl Control {
         self.apply(&mut prepared, now, ops)
     }
 
-    /// Checks as much of a flow_mod as does not depend on what entries there are, and makes the entry of an
-    /// add, so that little is left to do when it is [applied](Control::apply).
+    /// Validates a flow_mod as far as that does not depend on other entries, and builds the entry of an add, so that
+    /// [`Control::apply`] has little to do.
     ///
     /// # Errors
     /// [`FlowModError`].
@@ -98,7 +98,7 @@ impl Control {
         }))
     }
 
-    /// Makes room for flow_mods that are about to be applied, so that lists grow once and not by doubling.
+    /// Reserves memory for flow_mods that are about to be applied, so that lists grow once.
     pub fn reserve<'a>(&mut self, prepared: impl Iterator<Item = &'a Prepared>, ops: &mut Vec<Op>) {
         let adds = prepared
             .filter(|prepared| matches!(prepared.0, Kind::Add(_)))
@@ -107,10 +107,10 @@ impl Control {
         ops.reserve(adds);
     }
 
-    /// Carries out a flow_mod that was prepared, once. Appends what readers must be told to `ops`.
+    /// Executes a prepared flow_mod, once, and appends its changes for the readers to `ops`.
     ///
     /// # Errors
-    /// [`FlowModError`]: then nothing has changed.
+    /// [`FlowModError`]; nothing has changed.
     pub fn apply(
         &mut self,
         prepared: &mut Prepared,
@@ -121,7 +121,7 @@ impl Control {
             Kind::Add(entry) => Some(entry.table()),
             Kind::Other(request) => request.command.needs_table().then_some(request.table),
         };
-        // It was there when this was prepared; a controller may have taken it away since.
+        // A controller may have removed the table since the flow_mod was prepared.
         if let Some(table) = table.filter(|table| !self.has_table(*table)) {
             let tables = self.tables.len();
             return Err(FlowModError::BadTable { table, tables });
@@ -167,7 +167,7 @@ impl Control {
             let active = self.tables[usize::from(table.0)].len();
             let full = FlowModError::TableFull { table, max_entries };
             if self.is_out_of_slots() {
-                // Also where an entry could go: its slot is free only when that is published.
+                // An eviction would not help: the slot of the evicted entry is free only after publication.
                 return Err(full);
             }
             if active >= max_entries as usize {
@@ -183,7 +183,7 @@ impl Control {
             None => {
                 let slot = self.allocate();
                 self.banks.set_entry(slot, EntryCount::default());
-                self.place(slot, Arc::clone(&entry));
+                self.store(slot, Arc::clone(&entry));
                 self.tables[usize::from(table.0)].insert_hashed(hash, slot);
                 self.note_added(slot);
                 ops.push(Op::Insert { slot, entry });
@@ -194,7 +194,8 @@ impl Control {
                 })
             }
             Some(slot) => {
-                // Duration and timeouts begin anew; no flow_removed for the entry that went.
+                // Duration and time-outs begin again, and the former entry causes no flow_removed (OpenFlow 1.3.5,
+                // section 6.4).
                 self.change(slot, entry, resets.then(EntryCount::default), now, ops);
                 Ok(ModOutcome {
                     modified: 1,
@@ -221,7 +222,7 @@ impl Control {
     }
 
     /// Replaces the entry at `slot` by `entry`, which has the same match, priority and table. With `count`, the
-    /// counters become that: the entry moves to another slot, because workers own the old counters.
+    /// counters become `count`, and the entry moves to another slot, because workers own the former counters.
     pub(super) fn change(
         &mut self,
         slot: Slot,
@@ -235,7 +236,7 @@ impl Control {
                 let held = Arc::clone(held);
                 self.note(|| Undo::Replaced(slot, held));
             }
-            self.place(slot, Arc::clone(&entry));
+            self.store(slot, Arc::clone(&entry));
             ops.push(Op::Replace { slot, entry });
             return;
         };
@@ -248,7 +249,7 @@ impl Control {
             self.note(|| Undo::Removed(slot, old.clone()));
             self.retire(slot, old, None, now);
         }
-        self.place(new, Arc::clone(&entry));
+        self.store(new, Arc::clone(&entry));
         self.tables[table].insert(&entry, new);
         self.note_added(new);
         ops.push(Op::Insert { slot: new, entry });
@@ -262,7 +263,7 @@ impl Control {
         self.check_targets(request.instructions.actions())?;
         self.check_meter_exists(request.instructions.meter)?;
         if request.flags.contains(FlowFlags::RESET_COUNTS) && slots.len() > self.free_slots() {
-            // Workers own the old counters until the change is published: each entry takes another slot.
+            // Workers own the former counters until the change is published: each entry takes another slot.
             let (table, max_entries) = (request.table, self.max_entries(request.table));
             return Err(FlowModError::TableFull { table, max_entries });
         }
@@ -274,7 +275,7 @@ impl Control {
             let mut parts = held.parts();
             parts.instructions = request.instructions.clone();
             let created = held.created();
-            // The time of last use stays, so that a reset does not look like a long silence.
+            // The time of the latest use stays, so that the entry does not expire early.
             let count = request
                 .flags
                 .contains(FlowFlags::RESET_COUNTS)
@@ -311,7 +312,7 @@ impl Control {
         self.tables.iter_mut().for_each(super::StrictIndex::clear);
         let records = core::mem::take(&mut self.records);
         let len = records.len();
-        let before = self.gone.len();
+        let before = self.removed.len();
         for (at, record) in records.into_iter().enumerate() {
             if let Some(record) = record {
                 self.note(|| Undo::Removed(Slot::new(at as u32), record.clone()));
@@ -323,12 +324,12 @@ impl Control {
         self.records.resize(len, None);
         ops.push(Op::Clear);
         ModOutcome {
-            removed: self.gone.len() - before,
+            removed: self.removed.len() - before,
             ..ModOutcome::default()
         }
     }
 
-    /// The entries that a modify or delete is about.
+    /// Returns the entries that a modify or delete selects.
     fn selected(&self, request: &FlowMod, is_strict: bool) -> Vec<Slot> {
         let filter = FlowFilter::of(request);
         if is_strict {

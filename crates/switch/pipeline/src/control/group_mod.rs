@@ -1,4 +1,4 @@
-//! group_mod: add, modify and delete; and what is to be said of groups (sections 6.5 and 7.3.4.2).
+//! group_mod (OpenFlow 1.3.5, sections 6.5 and 7.3.4.2) and the statistics of groups.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use millrace_flow::{Action, Bucket};
 use millrace_types::{Duration, GroupId, PortNo, Time};
 
 use super::error::{ActionError, GroupModError};
-use super::groups::HeldGroup;
+use super::groups::GroupRecord;
 use super::journal::Undo;
 use super::request::RemovedReason;
 use super::{Control, validate};
@@ -16,44 +16,44 @@ use crate::counters::EntryCount;
 use crate::group::{Group, GroupKind, ReadyGroup};
 use crate::{FlowEntry, Op};
 
-/// Groups, at most.
+/// Groups at most.
 const GROUPS_MAX: usize = 262_144;
 
-/// What to do with groups (`ofp_group_mod_command`, section 7.3.4.2).
+/// A group_mod (`ofp_group_mod_command`; OpenFlow 1.3.5, section 7.3.4.2).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum GroupMod {
-    /// `OFPGC_ADD`: a new group.
+    /// `OFPGC_ADD`: adds a group.
     Add(Group),
-    /// `OFPGC_MODIFY`: another kind and other buckets for a group.
+    /// `OFPGC_MODIFY`: replaces the type and the buckets of a group.
     Modify(Group),
-    /// `OFPGC_DELETE`: away with a group and the flow entries that send to it; with all for [`GroupId::ALL`].
+    /// `OFPGC_DELETE`: deletes a group and the flow entries that forward to it; all groups for [`GroupId::ALL`].
     Delete(GroupId),
 }
 
-/// A group and its counters (section 7.3.5.9).
+/// A group and its counters (OpenFlow 1.3.5, section 7.3.5.9).
 #[derive(Clone, Debug)]
 pub struct GroupStat<'a> {
     /// The group.
     pub group: &'a Group,
-    /// How many flow entries and buckets of groups send to it.
+    /// Number of flow entries and of buckets of groups that forward to it.
     pub references: u32,
-    /// What it processed.
+    /// Packets and bytes that it processed.
     pub count: EntryCount,
-    /// How long it has been there.
+    /// Time since it was added.
     pub duration: Duration,
-    /// What each bucket processed.
+    /// Packets and bytes that each bucket processed.
     pub buckets: Vec<EntryCount>,
 }
 
 impl Control {
-    /// The most groups that there can be.
+    /// Groups at most.
     pub const GROUPS_MAX: u32 = GROUPS_MAX as u32;
 
-    /// Carries out a group_mod. Appends what readers must be told to `ops`. Returns how many flow entries were
-    /// deleted, because they sent to a group that was.
+    /// Executes a group_mod and appends its changes for the readers to `ops`. Returns the number of flow entries that
+    /// were deleted because they forwarded to a deleted group.
     ///
     /// # Errors
-    /// [`GroupModError`]: then nothing has changed.
+    /// [`GroupModError`]; nothing has changed.
     pub fn group_mod(
         &mut self,
         request: &GroupMod,
@@ -68,14 +68,14 @@ impl Control {
                 if self.groups.len() >= GROUPS_MAX {
                     return Err(GroupModError::TooMany { max: GROUPS_MAX });
                 }
-                self.put_group(group, now, ops)?;
+                self.set_group(group, now, ops)?;
                 Ok(0)
             }
             GroupMod::Modify(group) => {
                 if !self.groups.contains(group.id) {
                     return Err(GroupModError::Unknown { group: group.id });
                 }
-                self.put_group(group, now, ops)?;
+                self.set_group(group, now, ops)?;
                 Ok(0)
             }
             GroupMod::Delete(GroupId::ALL) => {
@@ -85,7 +85,7 @@ impl Control {
                     .map(|held| held.ready.group().id)
                     .collect();
                 for id in &all {
-                    self.take_group(*id, ops);
+                    self.remove_group(*id, ops);
                 }
                 if all.is_empty() {
                     return Ok(0);
@@ -100,15 +100,15 @@ impl Control {
                 if !self.groups.contains(*id) {
                     return Ok(0);
                 }
-                self.take_group(*id, ops);
+                self.remove_group(*id, ops);
                 let sends_there = |entry: &FlowEntry| entry.groups().any(|group| group == *id);
                 Ok(self.remove_users(sends_there, RemovedReason::GroupDelete, now, ops))
             }
         }
     }
 
-    /// Adds or changes a group, if it is good.
-    fn put_group(&mut self, group: &Group, now: Time, ops: &mut Vec<Op>) -> Result<(), GroupModError> {
+    /// Adds or replaces a group, if it is valid.
+    fn set_group(&mut self, group: &Group, now: Time, ops: &mut Vec<Op>) -> Result<(), GroupModError> {
         self.check_group(group)?;
         let held = self.groups.find(group.id).cloned();
         let needed = group.buckets.len() + usize::from(held.is_none());
@@ -117,32 +117,33 @@ impl Control {
                 buckets: group.buckets.len(),
             });
         }
-        // A group that is modified goes on counting; its buckets begin anew.
+        // A modified group keeps its counters; its buckets start with zero.
         let (slot, created) = match &held {
             Some(held) => (held.ready.slot(), held.created),
-            None => (self.allocate_count(), now),
+            None => (self.allocate_counters(), now),
         };
-        let buckets: Vec<Slot> = group.buckets.iter().map(|_| self.allocate_count()).collect();
+        let buckets: Vec<Slot> = group.buckets.iter().map(|_| self.allocate_counters()).collect();
         let before = held.as_ref().map(|held| &*held.ready);
         let ready = Arc::new(ReadyGroup::new(group.clone(), slot, buckets, before));
-        self.gone_counts.extend(before.into_iter().flat_map(bucket_slots));
+        self.removed_counters
+            .extend(before.into_iter().flat_map(bucket_slots));
         ops.push(Op::Group(Arc::clone(&ready)));
-        self.groups.set(group.id, Some(HeldGroup { ready, created }));
+        self.groups.set(group.id, Some(GroupRecord { ready, created }));
         self.note(|| Undo::Group(group.id, held.map(Box::new)));
         Ok(())
     }
 
-    fn take_group(&mut self, id: GroupId, ops: &mut Vec<Op>) {
+    fn remove_group(&mut self, id: GroupId, ops: &mut Vec<Op>) {
         if let Some(held) = self.groups.set(id, None) {
-            self.gone_counts.extend(bucket_slots(&held.ready));
-            self.gone_counts.push(held.ready.slot());
+            self.removed_counters.extend(bucket_slots(&held.ready));
+            self.removed_counters.push(held.ready.slot());
             ops.push(Op::RemoveGroup(id));
             self.note(|| Undo::Group(id, Some(Box::new(held))));
         }
     }
 
-    /// Makes a group again what it was before its last change.
-    pub(super) fn undo_group(&mut self, id: GroupId, before: Option<HeldGroup>) {
+    /// Restores the state of a group before its latest change.
+    pub(super) fn undo_group(&mut self, id: GroupId, before: Option<GroupRecord>) {
         let kept = before.as_ref().map(|held| held.ready.slot());
         if let Some(held) = self.groups.set(id, before) {
             self.free.extend(bucket_slots(&held.ready));
@@ -195,7 +196,7 @@ impl Control {
         Ok(validate::bucket(&bucket.actions)?)
     }
 
-    /// Refuses actions that send to groups that are not there.
+    /// Refuses actions that forward to groups that do not exist.
     pub(super) fn check_targets<'a>(
         &self,
         actions: impl IntoIterator<Item = &'a Action>,
@@ -206,7 +207,7 @@ impl Control {
         }
     }
 
-    /// Removes the flow entries that refer to a group or a meter that is gone.
+    /// Removes the flow entries that refer to a deleted group or meter.
     pub(super) fn remove_users(
         &mut self,
         is_user: impl Fn(&FlowEntry) -> bool,
@@ -225,28 +226,28 @@ impl Control {
         users.len()
     }
 
-    /// Returns the flow entries that refer to groups or meters. Looks at all records, but at no other entry.
+    /// Returns the flow entries that refer to groups or meters. Visits all records, but reads no other entry.
     pub(super) fn referrers(&self) -> impl Iterator<Item = (Slot, &Arc<FlowEntry>)> {
         self.entries()
             .filter(|(_, record)| record.refers)
             .map(|(slot, record)| (slot, &record.entry))
     }
 
-    /// Number of groups.
+    /// Returns the number of groups.
     pub fn group_len(&self) -> usize {
         self.groups.len()
     }
 
-    /// All groups, in order of numbers.
+    /// Returns all groups, ordered by number.
     pub fn groups(&self) -> impl Iterator<Item = &Group> {
         self.groups.from(GroupId(0)).map(|held| held.ready.group())
     }
 
-    /// Visits a group and its counters, or all for [`GroupId::ALL`].
+    /// Calls `visit` for a group and its counters, or for all groups for [`GroupId::ALL`].
     pub fn group_stats(&self, id: GroupId, now: Time, mut visit: impl FnMut(GroupStat<'_>)) {
         let mut users: HashMap<GroupId, u32> = HashMap::new();
         for (_, entry) in self.referrers() {
-            // An entry that sends to a group twice is one entry.
+            // An entry that forwards to a group twice counts once.
             let mut groups: Vec<GroupId> = entry.groups().collect();
             groups.sort_unstable();
             groups.dedup();

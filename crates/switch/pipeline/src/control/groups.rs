@@ -1,4 +1,4 @@
-//! The group table of the control side: what there is, who forwards to whom.
+//! The group table of the control side: the groups, and the buckets that forward to each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use millrace_types::{GroupId, Time};
 
 use crate::group::{Group, ReadyGroup};
 
-/// A group that is there.
+/// A group of the bridge.
 #[derive(Clone, Debug)]
-pub(super) struct HeldGroup {
+pub(super) struct GroupRecord {
     pub(super) ready: Arc<ReadyGroup>,
     pub(super) created: Time,
 }
@@ -17,8 +17,8 @@ pub(super) struct HeldGroup {
 /// All groups of a bridge.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    groups: BTreeMap<GroupId, HeldGroup>,
-    /// How many buckets forward to each group that some do.
+    groups: BTreeMap<GroupId, GroupRecord>,
+    /// Number of buckets that forward to a group, for groups that have any.
     forwarders: BTreeMap<GroupId, usize>,
 }
 
@@ -27,7 +27,7 @@ impl Groups {
         self.groups.len()
     }
 
-    pub(super) fn find(&self, id: GroupId) -> Option<&HeldGroup> {
+    pub(super) fn find(&self, id: GroupId) -> Option<&GroupRecord> {
         self.groups.get(&id)
     }
 
@@ -35,13 +35,13 @@ impl Groups {
         self.groups.contains_key(&id)
     }
 
-    /// All groups from one on, in order of numbers.
-    pub(super) fn from(&self, id: GroupId) -> impl Iterator<Item = &HeldGroup> {
+    /// Returns the groups from `id` on, ordered by number.
+    pub(super) fn from(&self, id: GroupId) -> impl Iterator<Item = &GroupRecord> {
         self.groups.range(id..).map(|(_, held)| held)
     }
 
-    /// Makes the group of this number another one, or none; returns what it was.
-    pub(super) fn set(&mut self, id: GroupId, held: Option<HeldGroup>) -> Option<HeldGroup> {
+    /// Sets or removes the group with this number. Returns the former one.
+    pub(super) fn set(&mut self, id: GroupId, held: Option<GroupRecord>) -> Option<GroupRecord> {
         for target in held.iter().flat_map(|held| held.ready.group().targets()) {
             *self.forwarders.entry(target).or_default() += 1;
         }
@@ -60,12 +60,12 @@ impl Groups {
         before
     }
 
-    /// How many buckets forward to a group.
+    /// Returns the number of buckets that forward to a group.
     pub(super) fn forwarders(&self, id: GroupId) -> usize {
         self.forwarders.get(&id).copied().unwrap_or_default()
     }
 
-    /// Returns true if packets of this group would come to it again, if it were as given and all others as they are.
+    /// Returns true if packets of `group` could return to it, given all other groups as they are.
     pub(super) fn makes_loop(&self, group: &Group) -> bool {
         let mut seen = BTreeSet::new();
         let mut waiting: Vec<GroupId> = group.targets().collect();

@@ -1,65 +1,65 @@
-//! Several requests carried out together or not at all.
+//! Several requests that take effect together or not at all.
 //!
-//! Between [`Control::begin`] and [`Control::commit`] every change notes how it is undone. As nothing is
-//! published in between, workers never see what is undone.
+//! Between [`Control::begin`] and [`Control::commit`] every change records how to undo it. Nothing is published in
+//! between, so workers never see a change that is undone.
 
 use std::sync::Arc;
 
 use millrace_flow::classify::Slot;
 use millrace_types::{GroupId, MeterId};
 
-use super::groups::HeldGroup;
-use super::meter_mod::HeldMeter;
+use super::groups::GroupRecord;
+use super::meter_mod::MeterRecord;
 use super::{Control, Record, StrictIndex};
 use crate::{FlowEntry, Op, Port};
 
-/// How one change is undone.
+/// The reverse of one change.
 #[derive(Debug)]
 pub(super) enum Undo {
-    /// Entries came, at as many slots in a row: a bundle of a million adds needs one note.
+    /// Entries were added at `len` consecutive slots: a bundle of a million adds needs one record.
     Added { first: Slot, len: u32 },
-    /// An entry took the place of this one.
+    /// An entry was replaced; this is the former one.
     Replaced(Slot, Arc<FlowEntry>),
-    /// An entry went.
+    /// An entry was removed.
     Removed(Slot, Record),
-    /// A port was another.
+    /// A port was changed; this is the former state.
     Port(Box<Port>),
-    /// A group was another, or was not there.
-    Group(GroupId, Option<Box<HeldGroup>>),
-    /// A meter was another, or was not there.
-    Meter(MeterId, Option<Box<HeldMeter>>),
+    /// A group was added (`None`), or changed or removed (the former state).
+    Group(GroupId, Option<Box<GroupRecord>>),
+    /// A meter was added (`None`), or changed or removed (the former state).
+    Meter(MeterId, Option<Box<MeterRecord>>),
 }
 
-/// What has been done since the beginning.
+/// The changes since [`Control::begin`].
 #[derive(Debug)]
 pub(super) struct Journal {
     undo: Vec<Undo>,
-    /// How long these were at the beginning.
+    /// The lengths of these lists at that time.
     ops_len: usize,
-    gone_len: usize,
-    gone_counts_len: usize,
+    removed_len: usize,
+    removed_counters_len: usize,
     changes_len: usize,
 }
 
 impl Control {
-    /// Begins requests that belong together. `ops` is what all of them will be given; nothing may be published
+    /// Begins requests that belong together. `ops` is the list that all of them append to; nothing may be published
     /// until [`Control::commit`] or [`Control::roll_back`].
     pub fn begin(&mut self, ops: &[Op]) {
         self.journal = Some(Journal {
             undo: Vec::new(),
             ops_len: ops.len(),
-            gone_len: self.gone.len(),
-            gone_counts_len: self.gone_counts.len(),
+            removed_len: self.removed.len(),
+            removed_counters_len: self.removed_counters.len(),
             changes_len: self.changes.as_ref().map_or(0, Vec::len),
         });
     }
 
-    /// Ends requests that belong together: all of them stay.
+    /// Ends requests that belong together, and keeps their changes.
     pub fn commit(&mut self) {
         self.journal = None;
     }
 
-    /// Undoes everything since [`Control::begin`], and takes it out of `ops`.
+    /// Undoes all changes since [`Control::begin`], and removes them from `ops`.
     pub fn roll_back(&mut self, ops: &mut Vec<Op>) {
         let Some(journal) = self.journal.take() else {
             return;
@@ -67,22 +67,22 @@ impl Control {
         for undo in journal.undo.into_iter().rev() {
             self.undo(undo);
         }
-        self.gone.truncate(journal.gone_len);
-        self.gone_counts.truncate(journal.gone_counts_len);
+        self.removed.truncate(journal.removed_len);
+        self.removed_counters.truncate(journal.removed_counters_len);
         if let Some(changes) = &mut self.changes {
             changes.truncate(journal.changes_len);
         }
         ops.truncate(journal.ops_len);
     }
 
-    /// Notes how a change is undone, if anybody may want to.
+    /// Records how to undo a change, if requests belong together.
     pub(super) fn note(&mut self, undo: impl FnOnce() -> Undo) {
         if let Some(journal) = &mut self.journal {
             journal.undo.push(undo());
         }
     }
 
-    /// Notes that an entry came.
+    /// Records that an entry was added.
     pub(super) fn note_added(&mut self, slot: Slot) {
         let Some(journal) = &mut self.journal else { return };
         match journal.undo.last_mut() {
@@ -98,14 +98,14 @@ impl Control {
                     self.undo_add(Slot::new(first.index() as u32 + at));
                 }
             }
-            Undo::Replaced(slot, entry) => self.place(slot, entry),
+            Undo::Replaced(slot, entry) => self.store(slot, entry),
             Undo::Removed(slot, record) => {
                 if let Some(index) = self.index_of(&record) {
                     index.insert(&record.entry, slot);
                 }
                 let table = record.table;
-                if let Some(place) = self.records.get_mut(slot.index()) {
-                    *place = Some(record);
+                if let Some(stored) = self.records.get_mut(slot.index()) {
+                    *stored = Some(record);
                 }
                 if let Some(due) = self.due(table, slot) {
                     self.note_due(table, slot, due);

@@ -1,4 +1,4 @@
-//! meter_mod: add, modify and delete; and what is to be said of meters (section 7.3.4.4).
+//! meter_mod (OpenFlow 1.3.5, section 7.3.4.4) and the statistics of meters.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,50 +14,50 @@ use crate::counters::EntryCount;
 use crate::meter::{Meter, MeterFlags, ReadyMeter};
 use crate::{FlowEntry, Op};
 
-/// What to do with meters (`ofp_meter_mod_command`).
+/// A meter_mod (`ofp_meter_mod_command`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MeterMod {
-    /// `OFPMC_ADD`: a new meter.
+    /// `OFPMC_ADD`: adds a meter.
     Add(Meter),
-    /// `OFPMC_MODIFY`: other rates for a meter, which begins anew.
+    /// `OFPMC_MODIFY`: replaces the flags and bands of a meter, whose bands start with zero counters.
     Modify(Meter),
-    /// `OFPMC_DELETE`: away with a meter and the flow entries that use it; with all for [`MeterId::ALL`].
+    /// `OFPMC_DELETE`: deletes a meter and the flow entries that use it; all meters for [`MeterId::ALL`].
     Delete(MeterId),
 }
 
-/// A meter and its counters (section 7.3.5.12).
+/// A meter and its counters (OpenFlow 1.3.5, section 7.3.5.12).
 #[derive(Clone, Debug)]
 pub struct MeterStat<'a> {
     /// The meter.
     pub meter: &'a Meter,
-    /// How many flow entries use it.
+    /// Number of flow entries that use it.
     pub flows: u32,
-    /// What came to it.
+    /// Packets and bytes that it processed.
     pub count: EntryCount,
-    /// How long it has been there.
+    /// Time since it was added.
     pub duration: Duration,
-    /// What each band was applied to.
+    /// Packets and bytes to which each band was applied.
     pub bands: Vec<EntryCount>,
 }
 
-/// A meter that is there.
+/// A meter of the bridge.
 #[derive(Clone, Debug)]
-pub(super) struct HeldMeter {
+pub(super) struct MeterRecord {
     pub(super) ready: Arc<ReadyMeter>,
     created: Time,
 }
 
 impl Control {
-    /// The most meters that there can be.
+    /// Meters at most.
     pub const METERS_MAX: u32 = 262_144;
-    /// The most bands of a meter.
+    /// Bands of a meter at most.
     pub const BANDS_MAX: u8 = 16;
 
-    /// Carries out a meter_mod. Appends what readers must be told to `ops`. Returns how many flow entries were deleted,
-    /// because they used a meter that was.
+    /// Executes a meter_mod and appends its changes for the readers to `ops`. Returns the number of flow entries that
+    /// were deleted because they used a deleted meter.
     ///
     /// # Errors
-    /// [`MeterModError`]: then nothing has changed.
+    /// [`MeterModError`]; nothing has changed.
     pub fn meter_mod(
         &mut self,
         request: &MeterMod,
@@ -74,33 +74,38 @@ impl Control {
                         max: Self::METERS_MAX,
                     });
                 }
-                self.put_meter(meter, now, ops)?;
+                self.set_meter(meter, now, ops)?;
                 Ok(0)
             }
             MeterMod::Modify(meter) => {
                 if !self.meters.contains_key(&meter.id) {
                     return Err(MeterModError::Unknown { meter: meter.id });
                 }
-                self.put_meter(meter, now, ops)?;
+                self.set_meter(meter, now, ops)?;
                 Ok(0)
             }
             MeterMod::Delete(id) => {
-                let is_meant = |one: MeterId| *id == MeterId::ALL || one == *id;
-                let gone: Vec<MeterId> = self.meters.keys().copied().filter(|one| is_meant(*one)).collect();
-                for id in &gone {
-                    self.take_meter(*id, ops);
+                let is_selected = |one: MeterId| *id == MeterId::ALL || one == *id;
+                let deleted: Vec<MeterId> = self
+                    .meters
+                    .keys()
+                    .copied()
+                    .filter(|one| is_selected(*one))
+                    .collect();
+                for id in &deleted {
+                    self.remove_meter(*id, ops);
                 }
-                if gone.is_empty() {
+                if deleted.is_empty() {
                     return Ok(0);
                 }
-                let uses_it = |entry: &FlowEntry| entry.meter().is_some_and(is_meant);
+                let uses_it = |entry: &FlowEntry| entry.meter().is_some_and(is_selected);
                 Ok(self.remove_users(uses_it, RemovedReason::Delete, now, ops))
             }
         }
     }
 
-    /// Adds or changes a meter, if it is good.
-    fn put_meter(&mut self, meter: &Meter, now: Time, ops: &mut Vec<Op>) -> Result<(), MeterModError> {
+    /// Adds or replaces a meter, if it is valid.
+    fn set_meter(&mut self, meter: &Meter, now: Time, ops: &mut Vec<Op>) -> Result<(), MeterModError> {
         check_meter(meter)?;
         let held = self.meters.get(&meter.id).cloned();
         let needed = meter.bands.len() + usize::from(held.is_none());
@@ -109,32 +114,32 @@ impl Control {
                 max: Self::METERS_MAX,
             });
         }
-        // A meter that is modified goes on counting; its bands begin anew.
+        // A modified meter keeps its counters; its bands start with zero.
         let (slot, created) = match &held {
             Some(held) => (held.ready.slot(), held.created),
-            None => (self.allocate_count(), now),
+            None => (self.allocate_counters(), now),
         };
-        let bands: Vec<Slot> = meter.bands.iter().map(|_| self.allocate_count()).collect();
+        let bands: Vec<Slot> = meter.bands.iter().map(|_| self.allocate_counters()).collect();
         let ready = Arc::new(ReadyMeter::new(meter.clone(), slot, bands, now));
-        self.gone_counts
+        self.removed_counters
             .extend(held.iter().flat_map(|held| band_slots(&held.ready)));
         ops.push(Op::Meter(Arc::clone(&ready)));
-        self.meters.insert(meter.id, HeldMeter { ready, created });
+        self.meters.insert(meter.id, MeterRecord { ready, created });
         self.note(|| Undo::Meter(meter.id, held.map(Box::new)));
         Ok(())
     }
 
-    fn take_meter(&mut self, id: MeterId, ops: &mut Vec<Op>) {
+    fn remove_meter(&mut self, id: MeterId, ops: &mut Vec<Op>) {
         if let Some(held) = self.meters.remove(&id) {
-            self.gone_counts.extend(band_slots(&held.ready));
-            self.gone_counts.push(held.ready.slot());
+            self.removed_counters.extend(band_slots(&held.ready));
+            self.removed_counters.push(held.ready.slot());
             ops.push(Op::RemoveMeter(id));
             self.note(|| Undo::Meter(id, Some(Box::new(held))));
         }
     }
 
-    /// Makes a meter again what it was before its last change.
-    pub(super) fn undo_meter(&mut self, id: MeterId, before: Option<HeldMeter>) {
+    /// Restores the state of a meter before its latest change.
+    pub(super) fn undo_meter(&mut self, id: MeterId, before: Option<MeterRecord>) {
         let kept = before.as_ref().map(|held| held.ready.slot());
         let held = match before {
             Some(before) => self.meters.insert(id, before),
@@ -147,7 +152,7 @@ impl Control {
         }
     }
 
-    /// Refuses a meter instruction whose meter is not there.
+    /// Refuses a meter instruction whose meter does not exist.
     pub(super) fn check_meter_exists(&self, meter: Option<MeterId>) -> Result<(), FlowModError> {
         match meter {
             Some(meter) if meter > MeterId::MAX || !self.meters.contains_key(&meter) => {
@@ -157,7 +162,7 @@ impl Control {
         }
     }
 
-    /// Number of meters.
+    /// Returns the number of meters.
     pub fn meter_len(&self) -> usize {
         self.meters.len()
     }
@@ -167,19 +172,19 @@ impl Control {
         self.meters.get(&id).map(|held| held.ready.meter())
     }
 
-    /// All meters, in order of numbers.
+    /// Returns all meters, ordered by number.
     pub fn meters(&self) -> impl Iterator<Item = &Meter> {
         self.meters.values().map(|held| held.ready.meter())
     }
 
-    /// Visits a meter and its counters, or all for [`MeterId::ALL`].
+    /// Calls `visit` for a meter and its counters, or for all meters for [`MeterId::ALL`].
     pub fn meter_stats(&self, id: MeterId, now: Time, mut visit: impl FnMut(MeterStat<'_>)) {
         let mut users: HashMap<MeterId, u32> = HashMap::new();
         for meter in self.referrers().filter_map(|(_, entry)| entry.meter()) {
             *users.entry(meter).or_default() += 1;
         }
-        let is_meant = |one: MeterId| id == MeterId::ALL || one == id;
-        for (id, held) in self.meters.iter().filter(|(one, _)| is_meant(**one)) {
+        let is_selected = |one: MeterId| id == MeterId::ALL || one == id;
+        for (id, held) in self.meters.iter().filter(|(one, _)| is_selected(**one)) {
             visit(MeterStat {
                 meter: held.ready.meter(),
                 flows: users.get(id).copied().unwrap_or_default(),

@@ -1,18 +1,18 @@
-//! The control half: the single writer of one bridge.
+//! The control half of the pipeline: the single writer of one bridge.
 //!
-//! [`Control`] holds what is true of the bridge: its entries, ports, stations. Each request checks first,
-//! then changes everything or nothing, and emits the [`Op`]s that bring the readers' copies after it. It
-//! never sees a packet.
+//! [`Control`] holds the authoritative state of a bridge: flow entries, groups, meters, ports, MAC table. A request is
+//! validated first, then applied completely or not at all, and appends the [`Op`]s that bring the readers' copies to
+//! the same state. The control half never sees a packet.
 //!
 //! # Slots and their counters
-//! An entry lives at a [`Slot`], by which workers count; groups and their buckets have slots only to count, in the
-//! same row. When an entry goes, workers may still count for it
-//! until the change is published; so its slot waits until [`Control::published`], which reads the final
-//! counters, reports the entry and lets the slot be used again.
+//! Workers count for an entry at its [`Slot`]; groups, buckets, meters and bands have slots only for their counters,
+//! in the same row. Workers may count for a removed entry until the change is published. Its slot therefore waits
+//! until [`Control::published`], which reads the final counters, reports the entry and frees the slot.
 //!
 //! # Cost
-//! Requests that name one entry take constant time. Those that cover many, and adds that check for overlaps, look at
-//! all entries of all tables once. Expiry and listings do bounded work for each call and go on where they stopped.
+//! A request that names one entry takes constant time. A request that covers many, and an add that checks for
+//! overlaps, visit all entries of all tables once. Expiry and listings do bounded work at each call and continue at
+//! the next.
 
 mod abilities;
 mod changes;
@@ -25,10 +25,10 @@ mod group_mod;
 mod groups;
 mod journal;
 mod meter_mod;
+mod optimize;
 mod ports;
 mod request;
 mod reset;
-mod rest;
 mod statistics;
 mod strict;
 mod validate;
@@ -56,13 +56,13 @@ pub use request::{
     TableStat,
 };
 
-use self::abilities::Written;
+use self::abilities::TableState;
 use self::eviction::Evictions;
 use self::fdb::FdbControl;
 use self::groups::Groups;
 use self::journal::{Journal, Undo};
-use self::meter_mod::HeldMeter;
-use self::rest::Rest;
+use self::meter_mod::MeterRecord;
+use self::optimize::IdleTable;
 use self::strict::StrictIndex;
 use self::wheel::{Tick, Wheel};
 use crate::counters::{CounterBanks, EntryCount};
@@ -73,7 +73,7 @@ use crate::{
     Tunnels,
 };
 
-/// How a bridge is set up.
+/// The configuration of the control half.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ControlConfig {
     /// Number of tables, 1 to 255.
@@ -84,9 +84,9 @@ pub struct ControlConfig {
     pub seed: u64,
     /// The MAC table.
     pub fdb: FdbConfig,
-    /// Whether workers keep the paths of packets.
+    /// Policy for the workers' caches of traversals.
     pub flow_cache: FlowCachePolicy,
-    /// Lets matches use what Open vSwitch defines beyond OpenFlow 1.3.5 ([`Match::extension`]).
+    /// True if matches may use the extensions of Open vSwitch to OpenFlow 1.3.5 ([`Match::extension`]).
     pub match_extensions: bool,
 }
 
@@ -103,22 +103,22 @@ impl Default for ControlConfig {
     }
 }
 
-/// An entry and when to look at it again.
+/// A flow entry, and the tick of its timer.
 #[derive(Clone, Debug)]
 struct Record {
     entry: Arc<FlowEntry>,
     timer: Tick,
-    /// Also in the entry, but here without touching it.
+    /// The table of the entry, readable without touching the entry's memory.
     table: TableId,
     refers: bool,
 }
 
-/// An entry that is gone but perhaps not for every worker.
+/// A removed entry that workers may still use.
 #[derive(Debug)]
-struct Gone {
+struct RemovedEntry {
     slot: Slot,
     entry: Arc<FlowEntry>,
-    /// `None` if nobody is to hear of it.
+    /// `None` if no controller is notified.
     reason: Option<RemovedReason>,
     at: Time,
 }
@@ -128,18 +128,18 @@ struct Gone {
 pub struct Control {
     config: ControlConfig,
     tables: Vec<StrictIndex>,
-    /// Of each table.
-    rests: Vec<Rest>,
+    /// Idle state of each table.
+    idle_tables: Vec<IdleTable>,
     records: Vec<Option<Record>>,
     free: Vec<Slot>,
-    gone: Vec<Gone>,
-    /// Slots of groups, buckets, meters and bands that are gone but perhaps not for every worker.
-    gone_counts: Vec<Slot>,
+    removed: Vec<RemovedEntry>,
+    /// Counter slots of removed groups, buckets, meters and bands that workers may still use.
+    removed_counters: Vec<Slot>,
     wheel: Wheel,
     banks: CounterBanks,
     ports: PortMap,
     groups: Groups,
-    meters: BTreeMap<MeterId, HeldMeter>,
+    meters: BTreeMap<MeterId, MeterRecord>,
     fdb: FdbControl,
     standalone: bool,
     invalid_ttl_to_controller: bool,
@@ -147,14 +147,14 @@ pub struct Control {
     select_fields: FieldSet,
     tunnels: Arc<Tunnels>,
     traces: Vec<Arc<LiveTrace>>,
-    /// What controllers made of the tables; empty while they made nothing of any.
-    written: Vec<Written>,
-    /// What is particular to tables that are to hold less than others.
+    /// The features of each table as controllers set them; empty if no table differs from the switch's abilities.
+    table_states: Vec<TableState>,
+    /// The tables with a limit of their own.
     limits: BTreeMap<TableId, TableLimit>,
     evictions: Evictions,
-    /// What became of entries, while somebody wants to know.
+    /// Changes since the latest [`Control::take_changes`]; `None` while nobody watches.
     changes: Option<Vec<EntryChange>>,
-    /// While requests that belong together are carried out.
+    /// `Some` between [`Control::begin`] and [`Control::commit`].
     journal: Option<Journal>,
 }
 
@@ -165,11 +165,11 @@ impl Control {
         Control {
             config: ControlConfig { tables, ..config },
             tables: (0..tables).map(|_| StrictIndex::new(config.seed)).collect(),
-            rests: vec![Rest::default(); usize::from(tables)],
+            idle_tables: vec![IdleTable::default(); usize::from(tables)],
             records: Vec::new(),
             free: Vec::new(),
-            gone: Vec::new(),
-            gone_counts: Vec::new(),
+            removed: Vec::new(),
+            removed_counters: Vec::new(),
             wheel: Wheel::new(),
             banks: CounterBanks::default(),
             ports: PortMap::default(),
@@ -182,7 +182,7 @@ impl Control {
             select_fields: SelectHash::FIELDS.into_iter().collect(),
             tunnels: Arc::default(),
             traces: Vec::new(),
-            written: Vec::new(),
+            table_states: Vec::new(),
             limits: BTreeMap::new(),
             evictions: Evictions::default(),
             changes: None,
@@ -190,8 +190,8 @@ impl Control {
         }
     }
 
-    /// What workers read, as it is now. Take it before the first request, twice, and apply all [`Op`]s from
-    /// then on to both; or later, to compare.
+    /// Returns the workers' state as it is now. The caller takes two copies before the first request and applies all
+    /// later [`Op`]s to both, or takes another one later to compare.
     pub fn forwarding(&self) -> Forwarding {
         let mut forwarding = Forwarding::new(self.config.tables, self.config.seed);
         let mut apply = |op| forwarding.apply(&op);
@@ -208,8 +208,8 @@ impl Control {
         for group in self.groups.from(GroupId(0)) {
             apply(Op::Group(Arc::clone(&group.ready)));
         }
-        for station in self.fdb.iter() {
-            apply(Op::Learn(Arc::clone(station)));
+        for entry in self.fdb.iter() {
+            apply(Op::Learn(Arc::clone(entry)));
         }
         for trace in &self.traces {
             apply(Op::ArmTrace(Arc::clone(trace)));
@@ -223,7 +223,7 @@ impl Control {
         forwarding
     }
 
-    /// Chooses whether workers keep the paths of packets.
+    /// Sets the policy for the workers' caches of traversals.
     pub fn set_flow_cache(&mut self, policy: FlowCachePolicy, ops: &mut Vec<Op>) {
         if policy != self.config.flow_cache {
             self.config.flow_cache = policy;
@@ -231,7 +231,7 @@ impl Control {
         }
     }
 
-    /// Lets later matches use the extensions of Open vSwitch, or refuses them. Entries that are there stay.
+    /// Allows or refuses the extensions of Open vSwitch in later matches. Existing entries stay.
     pub fn set_match_extensions(&mut self, allowed: bool) {
         self.config.match_extensions = allowed;
     }
@@ -249,57 +249,57 @@ impl Control {
             .map_or(Ok(()), |extension| Err(ExtensionError(extension)))
     }
 
-    /// How many entries fit into a table.
+    /// Returns the number of entries that fit into a table.
     pub fn max_entries(&self, table: TableId) -> u32 {
         let limit = self.limits.get(&table).map(|limit| limit.max_entries);
         limit.unwrap_or(u32::MAX).min(self.config.max_entries)
     }
 
-    /// How the bridge is set up.
+    /// Returns the configuration.
     pub fn config(&self) -> &ControlConfig {
         &self.config
     }
 
-    /// Counters for one more worker, to make its [`Processor`](crate::Processor) with. When the worker drops
-    /// them, they go to the next one; nothing counted is forgotten.
+    /// Returns counters for one more worker, for its [`Processor`](crate::Processor). When the worker drops them, the
+    /// next worker gets them; no count is lost.
     pub fn counters(&mut self) -> Arc<Counters> {
         self.banks.lease(false)
     }
 
-    /// Counters for packets that the control side processes itself. They take memory for entries that it counts, where
-    /// those of a worker take it for all.
+    /// Returns counters for packets that the control side processes itself. They allocate memory for the entries that
+    /// they count; those of a worker allocate it for all entries.
     pub fn own_counters(&mut self) -> Arc<Counters> {
         self.banks.lease(true)
     }
 
-    /// Packets dropped by all workers for one reason.
+    /// Returns the number of packets that all workers dropped for one reason.
     pub fn drops(&self, reason: DropReason) -> u64 {
         self.banks.drops(reason)
     }
 
-    /// Says that all workers see everything emitted so far. Reports the entries that went and asked for it
-    /// (`OFPFF_SEND_FLOW_REM`), with their final counters, in the order in which they went.
+    /// Records that all workers use the state after everything emitted so far. Appends the removed entries with
+    /// `OFPFF_SEND_FLOW_REM` to `removed`, with their final counters, in the order of their removal.
     pub fn published(&mut self, removed: &mut Vec<FlowRemoved>) {
-        for gone in core::mem::take(&mut self.gone) {
-            if let Some(reason) = gone.reason {
+        for entry in core::mem::take(&mut self.removed) {
+            if let Some(reason) = entry.reason {
                 removed.push(FlowRemoved {
-                    duration: gone.at.since(gone.entry.created()),
-                    count: self.banks.entry(gone.slot),
+                    duration: entry.at.since(entry.entry.created()),
+                    count: self.banks.entry(entry.slot),
                     reason,
-                    entry: gone.entry,
+                    entry: entry.entry,
                 });
             }
-            self.free.push(gone.slot);
+            self.free.push(entry.slot);
         }
-        self.free.append(&mut self.gone_counts);
+        self.free.append(&mut self.removed_counters);
     }
 
-    /// Number of entries that went and wait for [`Control::published`].
+    /// Returns the number of removed entries that wait for [`Control::published`].
     pub fn unpublished_len(&self) -> usize {
-        self.gone.len()
+        self.removed.len()
     }
 
-    /// Checks the actions of a packet-out.
+    /// Checks the actions of a packet_out.
     ///
     /// # Errors
     /// [`ActionError`] for the first action that is not possible.
@@ -308,8 +308,8 @@ impl Control {
         self.check_targets(actions)
     }
 
-    /// Lets NORMAL forward what matches nothing, or not: the bridge is `fail-standalone` and has lost its
-    /// controllers, or has found them again.
+    /// Sets whether NORMAL forwards packets that match no entry: true while the bridge is `fail-standalone` and has no
+    /// controller.
     pub fn set_standalone(&mut self, standalone: bool, ops: &mut Vec<Op>) {
         if self.standalone != standalone {
             self.standalone = standalone;
@@ -317,8 +317,8 @@ impl Control {
         }
     }
 
-    /// Makes packet-ins of packets whose TTL runs out, or not: whether some controller asked for
-    /// `OFPR_INVALID_TTL` in its asynchronous configuration.
+    /// Sets whether packets with an invalid TTL cause packet-ins: true while a controller has `OFPR_INVALID_TTL` in
+    /// its asynchronous configuration.
     pub fn set_invalid_ttl_to_controller(&mut self, on: bool, ops: &mut Vec<Op>) {
         if self.invalid_ttl_to_controller != on {
             self.invalid_ttl_to_controller = on;
@@ -326,7 +326,7 @@ impl Control {
         }
     }
 
-    /// Replaces all tunnels. Their ports, and their underlays, are ports like others.
+    /// Replaces all tunnels. Their ports, and their underlays, are added apart.
     pub fn set_tunnels(&mut self, tunnels: Tunnels, ops: &mut Vec<Op>) {
         if *self.tunnels != tunnels {
             self.tunnels = Arc::new(tunnels);
@@ -334,8 +334,8 @@ impl Control {
         }
     }
 
-    /// Says by which fields select groups tell flows apart; none: by addresses, VLAN, protocol and ports. Fields that
-    /// are deeper in a packet than ports count as absent.
+    /// Sets the fields whose hash chooses the bucket of a select group. If empty: addresses, VLAN, protocol and ports.
+    /// A field of a deeper header than the transport ports is hashed as absent.
     pub fn set_select_fields(&mut self, fields: FieldSet, ops: &mut Vec<Op>) {
         let fields = match fields.is_empty() {
             true => SelectHash::FIELDS.into_iter().collect(),
@@ -347,7 +347,7 @@ impl Control {
         }
     }
 
-    /// Says what becomes of IP fragments.
+    /// Sets the handling of IP fragments.
     pub fn set_fragments(&mut self, mode: FragmentMode, ops: &mut Vec<Op>) {
         if self.fragments != mode {
             self.fragments = mode;
@@ -355,21 +355,21 @@ impl Control {
         }
     }
 
-    /// What becomes of IP fragments.
+    /// Returns the handling of IP fragments.
     pub fn fragments(&self) -> FragmentMode {
         self.fragments
     }
 
-    /// Waits for live packets. Disarm it when it has seen them.
+    /// Arms a trace of live packets, which [`Control::disarm_trace`] ends.
     pub fn arm_trace(&mut self, trace: Arc<LiveTrace>, ops: &mut Vec<Op>) {
-        self.traces.retain(|held| held.id() != trace.id());
+        self.traces.retain(|armed| armed.id() != trace.id());
         self.traces.push(Arc::clone(&trace));
         ops.push(Op::ArmTrace(trace));
     }
 
-    /// Stops waiting.
+    /// Disarms a trace.
     pub fn disarm_trace(&mut self, id: u64, ops: &mut Vec<Op>) {
-        self.traces.retain(|held| held.id() != id);
+        self.traces.retain(|armed| armed.id() != id);
         ops.push(Op::DisarmTrace(id));
     }
 
@@ -378,7 +378,7 @@ impl Control {
         self.record(slot).map(|record| &record.entry)
     }
 
-    /// Number of entries in all tables.
+    /// Returns the number of entries in all tables.
     pub fn entry_len(&self) -> usize {
         self.tables.iter().map(StrictIndex::len).sum()
     }
@@ -392,7 +392,7 @@ impl Control {
         numbered.filter_map(|(at, record)| Some((Slot::new(at as u32), record.as_ref()?)))
     }
 
-    /// Returns a slot that nobody uses.
+    /// Returns an unused slot.
     fn allocate(&mut self) -> Slot {
         let slot = self
             .free
@@ -405,20 +405,20 @@ impl Control {
         slot
     }
 
-    /// How many slots can be [allocated](Control::allocate).
+    /// Returns the number of slots that can be [allocated](Control::allocate).
     fn free_slots(&self) -> usize {
         self.free.len() + Counters::ENTRIES_MAX.saturating_sub(self.records.len())
     }
 
-    /// A slot for the counters of something that is no flow entry: all zero.
-    fn allocate_count(&mut self) -> Slot {
+    /// Returns an unused slot, with counters of zero, for something other than a flow entry.
+    fn allocate_counters(&mut self) -> Slot {
         let slot = self.allocate();
         self.banks.set_entry(slot, EntryCount::default());
         slot
     }
 
-    /// Puts an entry at a slot, with a timer if it needs one.
-    fn place(&mut self, slot: Slot, entry: Arc<FlowEntry>) {
+    /// Stores an entry at a slot, with a timer if it has a time-out.
+    fn store(&mut self, slot: Slot, entry: Arc<FlowEntry>) {
         let (table, refers) = (entry.table(), entry.refers());
         let mut record = Record {
             entry,
@@ -430,15 +430,15 @@ impl Control {
         if let Some(due) = due {
             record.timer = self.wheel.add(slot, due);
         }
-        if let Some(place) = self.records.get_mut(slot.index()) {
-            *place = Some(record);
+        if let Some(stored) = self.records.get_mut(slot.index()) {
+            *stored = Some(record);
         }
         if let Some(due) = due {
             self.note_due(table, slot, due);
         }
     }
 
-    /// Takes an entry out of everything. It is reported if its flags ask for it and there is a reason.
+    /// Removes an entry from its table. It is reported if its flags ask for that and there is a reason.
     fn remove(&mut self, slot: Slot, reason: Option<RemovedReason>, now: Time, ops: &mut Vec<Op>) {
         let Some(record) = self.records.get_mut(slot.index()).and_then(Option::take) else {
             return;
@@ -457,7 +457,7 @@ impl Control {
 
     fn retire(&mut self, slot: Slot, record: Record, reason: Option<RemovedReason>, now: Time) {
         let reports = record.entry.flags().contains(FlowFlags::SEND_FLOW_REM);
-        self.gone.push(Gone {
+        self.removed.push(RemovedEntry {
             slot,
             entry: record.entry,
             reason: reason.filter(|_| reports),
@@ -466,7 +466,7 @@ impl Control {
     }
 }
 
-/// Returns a number of seconds as flow entries give them.
+/// Returns a time-out of a flow entry as a duration.
 fn seconds(seconds: u16) -> Duration {
     Duration::from_secs(u64::from(seconds))
 }

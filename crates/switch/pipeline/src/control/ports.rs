@@ -1,4 +1,4 @@
-//! Ports: added, removed, configured, up and down.
+//! Ports: addition, removal, configuration and state.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const CONFIG_BITS: u32 = PortConfig::DOWN.0
     | PortConfig::NO_PACKET_IN.0;
 
 impl Control {
-    /// Adds a port, or replaces all that is known of it.
+    /// Adds a port, or replaces its whole state.
     pub fn set_port(&mut self, port: Port, ops: &mut Vec<Op>) {
         if self.ports.port(port.number) != Some(&port) {
             ops.push(Op::Port(Arc::new(port.clone())));
@@ -25,7 +25,7 @@ impl Control {
         }
     }
 
-    /// Removes a port and forgets the stations behind it. Entries that output to it stay, and drop.
+    /// Removes a port, and the MAC addresses learned from it. Entries that output to it stay, and drop.
     pub fn remove_port(&mut self, number: PortNo, ops: &mut Vec<Op>) {
         if self.ports.remove(number).is_some() {
             ops.push(Op::RemovePort(number));
@@ -38,21 +38,21 @@ impl Control {
         self.ports.port(number)
     }
 
-    /// All ports, in order of numbers.
+    /// Returns all ports, ordered by number.
     pub fn ports(&self) -> impl Iterator<Item = &Port> {
         self.ports.iter()
     }
 
-    /// Number of ports.
+    /// Returns the number of ports.
     pub fn port_len(&self) -> usize {
         self.ports.len()
     }
 
-    /// Carries out a port_mod (section 7.3.4.3): the bits in `mask` become those of `config`. Returns the
-    /// port as it is then.
+    /// Executes a port_mod (OpenFlow 1.3.5, section 7.3.4.3): the bits in `mask` become those of `config`. Returns the
+    /// changed port.
     ///
     /// # Errors
-    /// [`PortModError`]: then nothing has changed.
+    /// [`PortModError`]; nothing has changed.
     pub fn port_mod(
         &mut self,
         number: PortNo,
@@ -69,7 +69,8 @@ impl Control {
         })
     }
 
-    /// Notes what the device says of a port. Stations behind a port that went down are forgotten.
+    /// Sets the state of a port as its device reports it. MAC addresses learned from a port whose link is down are
+    /// removed.
     ///
     /// # Errors
     /// [`PortModError::NoSuchPort`].

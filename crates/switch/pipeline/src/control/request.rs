@@ -1,4 +1,4 @@
-//! What the control side is asked, and what it answers.
+//! Requests to the control side, and their results.
 
 use std::sync::Arc;
 
@@ -7,59 +7,59 @@ use millrace_types::{Cookie, Duration, GroupId, PortNo, Priority, TableId};
 
 use crate::{EntryCount, FlowEntry, FlowFlags};
 
-/// What to do with flow entries (`ofp_flow_mod_command`, section 7.3.4.1).
+/// The command of a flow_mod (`ofp_flow_mod_command`; OpenFlow 1.3.5, section 7.3.4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FlowModCommand {
-    /// `OFPFC_ADD`: a new entry, or one that replaces the entry with the same match and priority.
+    /// `OFPFC_ADD`: adds an entry, which replaces the entry with the same match and priority.
     Add,
-    /// `OFPFC_MODIFY`: new instructions for all entries that the match covers.
+    /// `OFPFC_MODIFY`: replaces the instructions of all entries that the match covers.
     Modify,
-    /// `OFPFC_MODIFY_STRICT`: new instructions for the entry with this match and priority.
+    /// `OFPFC_MODIFY_STRICT`: replaces the instructions of the entry with this match and priority.
     ModifyStrict,
-    /// `OFPFC_DELETE`: all entries that the match covers.
+    /// `OFPFC_DELETE`: deletes all entries that the match covers.
     Delete,
-    /// `OFPFC_DELETE_STRICT`: the entry with this match and priority.
+    /// `OFPFC_DELETE_STRICT`: deletes the entry with this match and priority.
     DeleteStrict,
 }
 
 impl FlowModCommand {
-    /// Returns true if the table must be there: it need not to have nothing deleted from it.
+    /// Returns true if the table must exist; a delete from a missing table deletes nothing.
     pub(super) const fn needs_table(self) -> bool {
         !matches!(self, FlowModCommand::Delete | FlowModCommand::DeleteStrict)
     }
 }
 
-/// A flow_mod (section 7.3.4.1), without its buffer.
+/// A flow_mod (OpenFlow 1.3.5, section 7.3.4.1), without its buffer.
 #[derive(Clone, Debug)]
 pub struct FlowMod {
-    /// What to do.
+    /// The command.
     pub command: FlowModCommand,
-    /// In which table; [`TableId::ALL`] in deletes is every table.
+    /// The table; [`TableId::ALL`] in deletes is every table.
     pub table: TableId,
-    /// Priority; ignored by the commands that are not strict, add excepted.
+    /// Priority; modify and delete ignore it unless they are strict.
     pub priority: Priority,
-    /// Mark of a new entry; which entries to modify or delete, with `cookie_mask`.
+    /// The cookie of a new entry; with `cookie_mask`, selects the entries of modify and delete.
     pub cookie: Cookie,
-    /// Which bits of the cookie must be equal in modify and delete; zero is no restriction.
+    /// The bits of the cookie that modify and delete compare; zero is no restriction.
     pub cookie_mask: u64,
-    /// Seconds without a packet after which a new entry goes; zero is never.
+    /// Seconds without a packet after which a new entry expires; zero is never.
     pub idle_timeout: u16,
-    /// Seconds after which a new entry goes; zero is never.
+    /// Seconds after which a new entry expires; zero is never.
     pub hard_timeout: u16,
-    /// Deletes only what outputs to this port; [`PortNo::ANY`] is no restriction.
+    /// Deletes only entries that output to this port; [`PortNo::ANY`] is no restriction.
     pub out_port: PortNo,
-    /// Deletes only what sends to this group; [`GroupId::ANY`] is no restriction.
+    /// Deletes only entries that forward to this group; [`GroupId::ANY`] is no restriction.
     pub out_group: GroupId,
     /// Flags of a new entry.
     pub flags: FlowFlags,
-    /// Which packets.
+    /// The match.
     pub match_: Match,
-    /// What to do with them.
+    /// The instructions.
     pub instructions: Instructions,
 }
 
 impl FlowMod {
-    /// Returns a command without restrictions, timeouts and flags.
+    /// Returns a command without restrictions, time-outs and flags.
     pub fn new(command: FlowModCommand, table: TableId, priority: Priority, match_: Match) -> FlowMod {
         FlowMod {
             command,
@@ -78,25 +78,25 @@ impl FlowMod {
     }
 }
 
-/// Which entries a request is about (sections 7.3.4.1 and 7.3.5.2).
+/// Selects flow entries (OpenFlow 1.3.5, sections 7.3.4.1 and 7.3.5.2).
 #[derive(Clone, Debug)]
 pub struct FlowFilter {
-    /// In which table; [`TableId::ALL`] is every table.
+    /// Entries of this table; [`TableId::ALL`] is every table.
     pub table: TableId,
-    /// Only what outputs to this port; [`PortNo::ANY`] is no restriction.
+    /// Entries that output to this port; [`PortNo::ANY`] is no restriction.
     pub out_port: PortNo,
-    /// Only what sends to this group; [`GroupId::ANY`] is no restriction.
+    /// Entries that forward to this group; [`GroupId::ANY`] is no restriction.
     pub out_group: GroupId,
-    /// With `cookie_mask`.
+    /// Entries with this cookie, in the bits of `cookie_mask`.
     pub cookie: Cookie,
-    /// Which bits of the cookie must be equal; zero is no restriction.
+    /// The bits of the cookie that are compared; zero is no restriction.
     pub cookie_mask: u64,
-    /// Covers the matches of the entries.
+    /// Entries whose match this match covers.
     pub match_: Match,
 }
 
 impl FlowFilter {
-    /// Every entry of every table.
+    /// Returns a filter that selects every entry of every table.
     pub fn all() -> FlowFilter {
         FlowFilter {
             table: TableId::ALL,
@@ -108,7 +108,7 @@ impl FlowFilter {
         }
     }
 
-    /// Returns the entries of a delete; for a modify, out_port and out_group do not count.
+    /// Returns the filter of a delete or modify; a modify ignores out_port and out_group.
     pub(super) fn of(request: &FlowMod) -> FlowFilter {
         let modifies = matches!(
             request.command,
@@ -124,7 +124,7 @@ impl FlowFilter {
         }
     }
 
-    /// Returns true if it names no table and restricts nothing.
+    /// Returns true if the filter selects every entry of every table.
     pub(super) fn is_everything(&self) -> bool {
         self.table == TableId::ALL && self.match_.is_any() && !self.restricts()
     }
@@ -133,12 +133,12 @@ impl FlowFilter {
         self.cookie_mask != 0 || self.out_port != PortNo::ANY || self.out_group != GroupId::ANY
     }
 
-    /// Returns true if the entry, which is in the table, is meant.
+    /// Returns true if the filter selects an entry, which is in its table.
     pub(super) fn accepts(&self, entry: &FlowEntry) -> bool {
         self.accepts_but_for_match(entry) && self.covers(entry.match_())
     }
 
-    /// Cookie, port and group only.
+    /// Compares cookie, port and group only.
     pub(super) fn accepts_but_for_match(&self, entry: &FlowEntry) -> bool {
         if !self.restricts() {
             return true;
@@ -150,7 +150,7 @@ impl FlowFilter {
             && (self.out_group == GroupId::ANY || uses(&|action| *action == Action::Group(self.out_group)))
     }
 
-    /// Returns true if every packet of `narrow` satisfies the match, too.
+    /// Returns true if every packet that `narrow` matches matches the filter, too.
     fn covers(&self, narrow: &Match) -> bool {
         self.match_.iter().all(|wide| {
             narrow.field(wide.field).is_some_and(|given| {
@@ -162,7 +162,7 @@ impl FlowFilter {
     }
 }
 
-/// What a flow_mod changed.
+/// The number of entries that a flow_mod changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ModOutcome {
     /// Entries added.
@@ -173,7 +173,7 @@ pub struct ModOutcome {
     pub removed: usize,
 }
 
-/// Why an entry went (`ofp_flow_removed_reason`, section 7.4.2).
+/// The reason why an entry was removed (`ofp_flow_removed_reason`; OpenFlow 1.3.5, section 7.4.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum RemovedReason {
@@ -187,16 +187,16 @@ pub enum RemovedReason {
     GroupDelete = 3,
 }
 
-/// An entry that is gone for every worker, with its final counters.
+/// A removed entry that no worker uses any more, with its final counters.
 #[derive(Clone, Debug)]
 pub struct FlowRemoved {
     /// The entry.
     pub entry: Arc<FlowEntry>,
-    /// Why.
+    /// The reason.
     pub reason: RemovedReason,
-    /// How long it was there.
+    /// Time from its addition to its removal.
     pub duration: Duration,
-    /// What it saw.
+    /// Packets and bytes that it matched.
     pub count: EntryCount,
 }
 
@@ -205,13 +205,13 @@ pub struct FlowRemoved {
 pub struct FlowStat<'a> {
     /// The entry.
     pub entry: &'a Arc<FlowEntry>,
-    /// How long it has been there.
+    /// Time since it was added.
     pub duration: Duration,
-    /// What it saw.
+    /// Packets and bytes that it matched.
     pub count: EntryCount,
 }
 
-/// Sums over entries (section 7.3.5.3).
+/// Sums over entries (OpenFlow 1.3.5, section 7.3.5.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Aggregate {
     /// Packets.
@@ -222,10 +222,10 @@ pub struct Aggregate {
     pub flows: u64,
 }
 
-/// What is to be said of a table (section 7.3.5.4).
+/// The statistics of a table (OpenFlow 1.3.5, section 7.3.5.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableStat {
-    /// Which.
+    /// The table.
     pub table: TableId,
     /// Entries in it.
     pub active: u32,
@@ -237,19 +237,19 @@ pub struct TableStat {
     pub matches: u64,
 }
 
-/// Where a listing goes on. Entries that are added or removed meanwhile may or may not be seen; all others
-/// are seen once.
+/// The position at which a listing continues. Entries that are added or removed meanwhile may or may not be visited;
+/// all others are visited once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cursor(pub(super) usize);
 
 impl Cursor {
-    /// Where a listing that stopped at [`Cursor::place`] goes on; any number is legal.
-    pub const fn at(place: usize) -> Cursor {
-        Cursor(place)
+    /// Returns the cursor with an index from [`Cursor::index`]; any number is valid.
+    pub const fn at(index: usize) -> Cursor {
+        Cursor(index)
     }
 
-    /// The place as a number, for a client that comes back later.
-    pub const fn place(self) -> usize {
+    /// Returns the cursor as a number, for a client that continues later.
+    pub const fn index(self) -> usize {
         self.0
     }
 }

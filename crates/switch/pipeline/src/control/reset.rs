@@ -1,4 +1,4 @@
-//! Counters of flow entries, set to zero while the entries stay.
+//! Reset of the counters of flow entries that stay.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use crate::Op;
 use crate::counters::EntryCount;
 
 impl Control {
-    /// Sets the counters of the selected entries to zero. Their durations and idle times go on, and nobody is
-    /// notified. Returns how many entries were selected. Appends what readers must be told to `ops`.
+    /// Resets the counters of the selected entries to zero. Their durations and idle times continue, and no controller
+    /// is notified. Returns the number of selected entries, and appends the changes for the readers to `ops`.
     ///
     /// # Errors
-    /// [`FlowModError::TableFull`] if there are not as many free slots as selected entries: workers own the old
-    /// counters until the change is published, so each entry moves to another slot. Then nothing has changed.
+    /// [`FlowModError::TableFull`] if there are fewer free slots than selected entries: workers own the former
+    /// counters until the change is published, so each entry moves to another slot. Nothing has changed.
     pub fn reset_counts(&mut self, filter: &FlowFilter, ops: &mut Vec<Op>) -> Result<usize, FlowModError> {
         let is_in_table = |table| filter.table == TableId::ALL || filter.table == table;
         let slots: Vec<Slot> = self
@@ -33,7 +33,7 @@ impl Control {
             let Some(entry) = self.entry(*slot).map(Arc::clone) else {
                 continue;
             };
-            // The time of last use stays, so that a reset does not look like a long silence.
+            // The time of the latest use stays, so that the entry does not expire early.
             let count = EntryCount {
                 last_used: self.banks.entry(*slot).last_used,
                 ..EntryCount::default()

@@ -1,4 +1,4 @@
-//! What there is and what it counted, some entries at a time.
+//! Statistics of flow entries and tables, in steps.
 
 use millrace_flow::classify::Slot;
 use millrace_types::{TableId, Time};
@@ -7,8 +7,8 @@ use super::request::{Aggregate, Cursor, FlowFilter, FlowStat, TableStat};
 use super::{Control, Record};
 
 impl Control {
-    /// Visits the entries that `filter` accepts, from `cursor` on. Looks at no more than `budget` entries;
-    /// returns where to go on, or `None` at the end.
+    /// Calls `visit` for the entries that `filter` accepts, from `cursor` on. Visits at most `budget` entries. Returns
+    /// the cursor for the next call, or `None` at the end.
     pub fn flow_stats(
         &self,
         filter: &FlowFilter,
@@ -26,7 +26,7 @@ impl Control {
         })
     }
 
-    /// Adds the entries that `filter` accepts to `sum`, from `cursor` on; as [`Control::flow_stats`].
+    /// Adds the entries that `filter` accepts to `sum`, from `cursor` on, in steps as [`Control::flow_stats`].
     pub fn aggregate(
         &self,
         filter: &FlowFilter,
@@ -62,7 +62,7 @@ impl Control {
         (end < self.records.len()).then_some(Cursor(end))
     }
 
-    /// What is to be said of each table that is there.
+    /// Returns the statistics of each existing table.
     pub fn table_stats(&self) -> impl Iterator<Item = TableStat> + '_ {
         self.tables.iter().enumerate().filter_map(|(number, index)| {
             let table = TableId(number as u8);

@@ -1,7 +1,7 @@
-//! Finding the entry with this match and this priority: what strict commands and replacing adds ask.
+//! An index of entries by match and priority, for strict commands and for adds that replace.
 //!
-//! The index holds slots and half of each hash, so that it grows without touching the entries; these
-//! themselves are compared. Two matches are the same if they say the same, in whatever order.
+//! The index holds slots and half of each hash, so that it grows without reading the entries; a lookup compares the
+//! entries themselves. Two matches are equal if they have the same fields, in any order.
 
 use core::hash::Hasher;
 
@@ -13,7 +13,7 @@ use siphasher::sip::SipHasher13;
 use super::Record;
 use crate::FlowEntry;
 
-/// As much of a hash as is kept.
+/// The half of a hash that the index holds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HalfHash(u32);
 
@@ -38,12 +38,12 @@ impl StrictIndex {
         self.slots.len()
     }
 
-    /// How often entries have come and gone.
+    /// Returns the number of additions and removals so far.
     pub(super) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// What entries with this match and priority are found by.
+    /// Returns the hash of entries with this match and priority.
     pub(super) fn hash(&self, match_: &Match, priority: Priority) -> HalfHash {
         hash(self.seed, match_, priority)
     }
@@ -61,12 +61,12 @@ impl StrictIndex {
         })
     }
 
-    /// Adds the slot of an entry that is not yet in the index.
+    /// Adds the slot of an entry that is not in the index.
     pub(super) fn insert(&mut self, entry: &FlowEntry, slot: Slot) {
         self.insert_hashed(self.hash(entry.match_(), entry.priority()), slot);
     }
 
-    /// The same for an entry whose hash is known.
+    /// Adds the slot of an entry whose hash is known, and that is not in the index.
     pub(super) fn insert_hashed(&mut self, at: HalfHash, slot: Slot) {
         self.slots.insert(at.0, slot);
         self.changes += 1;
@@ -95,8 +95,8 @@ fn is_same(entry: &FlowEntry, match_: &Match, priority: Priority) -> bool {
     entry.priority() == priority && (entry.match_() == match_ || rules_agree())
 }
 
-/// The same for all orders of the fields: their hashes are added up. Keyed, because tables are often filled
-/// from what packets say.
+/// Returns the sum of the fields' hashes, which is equal for all orders of the fields. The hash is keyed, because
+/// controllers often add entries for the addresses of received packets.
 fn hash(seed: u64, match_: &Match, priority: Priority) -> HalfHash {
     let keyed = |words: &[u64]| {
         let mut hasher = SipHasher13::new_with_keys(seed, !seed);

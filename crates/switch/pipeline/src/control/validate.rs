@@ -1,9 +1,9 @@
-//! Whether instructions and actions make sense for the packets that a match lets through.
+//! Validation of instructions and actions for the packets that a match selects.
 //!
-//! A set_field needs its field, a pop its tag. What the match makes sure of is tracked through the actions:
-//! a push adds a tag, set_field of an EtherType makes another protocol of the packet. What nobody knows is
-//! refused with `OFPBAC_MATCH_INCONSISTENT` (section 7.5.4.3). TTL actions are not: on a packet without a
-//! TTL they do nothing.
+//! A set_field needs its field, a pop its tag. The headers that the match guarantees are tracked through the actions:
+//! a push adds a tag, set_field of an EtherType changes the protocol. An action whose header is not guaranteed is
+//! refused with `OFPBAC_MATCH_INCONSISTENT` (OpenFlow 1.3.5, section 7.5.4.3). TTL actions are accepted: they do
+//! nothing to a packet without a TTL.
 
 use millrace_flow::{Action, Field, Instructions, Match, Prerequisite};
 use millrace_types::{GroupId, PortNo, TableId};
@@ -12,7 +12,7 @@ use millrace_wire::EtherType;
 use super::error::{ActionError, FlowModError};
 use crate::action_set::rank;
 
-/// The most actions in one list: more than a message holds.
+/// Actions in one list at most; a message holds fewer.
 const ACTIONS_MAX: usize = u16::MAX as usize;
 
 /// Checks the instructions of an entry.
@@ -31,7 +31,7 @@ pub(super) fn instructions(
             tables,
         });
     }
-    let mut known = Known::from_match(match_);
+    let mut known = KnownHeaders::from_match(match_);
     if let Some(actions) = &instructions.apply_actions {
         list(actions, Some(&mut known), false)?;
     }
@@ -43,18 +43,18 @@ pub(super) fn instructions(
     Ok(())
 }
 
-/// Checks the actions of a packet-out, which may output to [`PortNo::TABLE`]. Any packet may come: an action
-/// whose header is absent does nothing.
+/// Checks the actions of a packet_out, which may output to [`PortNo::TABLE`]. The packet may have any headers: an
+/// action whose header is absent does nothing.
 pub(super) fn packet_out(actions: &[Action]) -> Result<(), ActionError> {
     list(actions, None, true)
 }
 
-/// Checks the actions of a bucket: an action set for any packet. That its groups are there is the caller's to check.
+/// Checks the actions of a bucket: an action set for any packet. The caller checks that its groups exist.
 pub(super) fn bucket(actions: &[Action]) -> Result<(), ActionError> {
     list(actions, None, false)
 }
 
-fn list(actions: &[Action], mut known: Option<&mut Known>, to_table: bool) -> Result<(), ActionError> {
+fn list(actions: &[Action], mut known: Option<&mut KnownHeaders>, to_table: bool) -> Result<(), ActionError> {
     if actions.len() > ACTIONS_MAX {
         return Err(ActionError::TooMany {
             len: actions.len(),
@@ -64,13 +64,13 @@ fn list(actions: &[Action], mut known: Option<&mut Known>, to_table: bool) -> Re
     for action in actions {
         argument(action, to_table)?;
         if let Some(known) = known.as_deref_mut() {
-            known.after(action)?;
+            known.apply(action)?;
         }
     }
     Ok(())
 }
 
-/// Returns true if the argument of the action is possible at all.
+/// Checks that the argument of an action is possible.
 fn argument(action: &Action, to_table: bool) -> Result<(), ActionError> {
     let among = |action, ether_type: EtherType, expected, possible: &[EtherType]| {
         if possible.contains(&ether_type) {
@@ -127,17 +127,17 @@ fn argument(action: &Action, to_table: bool) -> Result<(), ActionError> {
     }
 }
 
-/// What is certain of every packet that gets here.
-struct Known {
+/// The headers that every packet has at this point.
+struct KnownHeaders {
     eth_type: Option<u16>,
-    /// VLAN tags that are there for sure.
+    /// Number of VLAN tags that are certain.
     tags: usize,
     ip_proto: Option<u16>,
     icmpv6_type: Option<u16>,
 }
 
-impl Known {
-    fn from_match(match_: &Match) -> Known {
+impl KnownHeaders {
+    fn from_match(match_: &Match) -> KnownHeaders {
         let exact = |field| {
             let given = match_.field(field)?;
             given.mask.is_none().then_some(given.value as u16)
@@ -145,7 +145,7 @@ impl Known {
         let is_tagged = match_
             .field(Field::VlanVid)
             .is_some_and(|given| given.value & 0x1000 != 0);
-        Known {
+        KnownHeaders {
             eth_type: exact(Field::EthType),
             tags: usize::from(is_tagged),
             ip_proto: exact(Field::IpProto),
@@ -153,7 +153,7 @@ impl Known {
         }
     }
 
-    fn carries(&mut self, eth_type: Option<u16>) {
+    fn set_payload(&mut self, eth_type: Option<u16>) {
         self.eth_type = eth_type;
         self.ip_proto = None;
         self.icmpv6_type = None;
@@ -165,7 +165,7 @@ impl Known {
 
     fn satisfies(&self, field: Field) -> bool {
         match field.prerequisite() {
-            // The identifier of a tag that is not there cannot be set.
+            // The VID of an absent tag cannot be set.
             Prerequisite::None => field != Field::VlanVid || self.tags > 0,
             Prerequisite::Present(_) => false,
             Prerequisite::Tagged => self.tags > 0,
@@ -179,8 +179,8 @@ impl Known {
         }
     }
 
-    /// Notes what the action makes of a packet, or finds that it cannot.
-    fn after(&mut self, action: &Action) -> Result<(), ActionError> {
+    /// Applies an action, or returns the reason why its header is not guaranteed.
+    fn apply(&mut self, action: &Action) -> Result<(), ActionError> {
         let inconsistent = |action, needs| Err(ActionError::MatchInconsistent { action, needs });
         match *action {
             Action::PushVlan(_) => self.tags += 1,
@@ -189,9 +189,9 @@ impl Known {
                 None => return inconsistent("pop_vlan", "a VLAN tag"),
             },
             Action::PushMpls(ether_type) | Action::PushPbb(ether_type) => {
-                // Pushed outside of the VLAN tags, which are out of sight then.
+                // The push is outside of the VLAN tags, which are no longer reachable.
                 self.tags = 0;
-                self.carries(Some(ether_type.0));
+                self.set_payload(Some(ether_type.0));
             }
             Action::PopMpls(_) if !self.is_mpls() => {
                 return inconsistent("pop_mpls", "eth_type=0x8847 or 0x8848");
@@ -199,9 +199,9 @@ impl Known {
             Action::PopMpls(ether_type) => {
                 if ether_type.is_vlan() {
                     self.tags = 1;
-                    self.carries(None);
+                    self.set_payload(None);
                 } else {
-                    self.carries(Some(ether_type.0));
+                    self.set_payload(Some(ether_type.0));
                 }
             }
             Action::PopPbb if self.eth_type != Some(EtherType::PBB.0) => {
@@ -209,7 +209,7 @@ impl Known {
             }
             Action::PopPbb => {
                 self.tags = 0;
-                self.carries(None);
+                self.set_payload(None);
             }
             Action::SetField(set) => {
                 let (field, value) = (set.field(), set.value());
@@ -217,7 +217,7 @@ impl Known {
                     return Err(ActionError::SetFieldPrerequisite { field });
                 }
                 match field {
-                    Field::EthType => self.carries(Some(value as u16)),
+                    Field::EthType => self.set_payload(Some(value as u16)),
                     Field::IpProto => {
                         self.ip_proto = Some(value as u16);
                         self.icmpv6_type = None;

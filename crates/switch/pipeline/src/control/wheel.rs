@@ -1,26 +1,26 @@
-//! When to look at an entry again: a timer wheel.
+//! A timer wheel for the time-outs of entries.
 //!
-//! A wheel of slots, each a tick long; a timer lies in the slot of its tick. A timer beyond the horizon
-//! lies in the last slot, is looked at then, and goes on. The cost of an entry is a few bytes and one look
-//! for each horizon or timeout, whichever comes first; adding and looking take constant time.
+//! The wheel has one slot for each tick, and a timer is in the slot of its tick. A timer beyond the horizon is in the
+//! last slot; there its entry is checked and gets another timer. An entry costs a few bytes, and one check for each
+//! horizon or time-out, whichever is shorter. Adding and checking take constant time.
 //!
-//! Timers are never searched for: an entry that goes leaves its timer, which finds, when its tick comes,
-//! that the entry is not there or waits for another tick.
+//! Timers are never searched for: a removed entry leaves its timer, which finds, when its tick comes, no entry or an
+//! entry with another timer.
 
 use millrace_flow::classify::Slot;
 use millrace_types::{Duration, Time};
 
-/// Length of a tick. Timeouts are whole seconds; entries go at most this much late.
+/// Length of a tick. Time-outs are whole seconds; entries are removed at most this much late.
 const TICK: Duration = Duration::from_millis(100);
-/// Slots: a horizon of 51 seconds.
+/// Number of slots: a horizon of 51 seconds.
 const SLOTS: u32 = 512;
 
-/// A tick since the origin of time: 32 bits last 13 years.
+/// A tick since the origin of time; 32 bits last 13 years.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) struct Tick(u32);
 
 impl Tick {
-    /// No tick: the origin, when nothing can be due yet.
+    /// The origin, at which no timer is due.
     pub(super) const NONE: Tick = Tick(0);
 
     fn of(time: Time) -> Tick {
@@ -31,7 +31,7 @@ impl Tick {
 #[derive(Debug)]
 pub(super) struct Wheel {
     slots: Box<[Vec<(Slot, Tick)>]>,
-    /// All ticks before are done.
+    /// The first tick whose slot may have timers.
     done: Tick,
 }
 
@@ -43,20 +43,20 @@ impl Wheel {
         }
     }
 
-    /// Lets the entry be looked at when `due` has passed, or at the horizon if that is sooner. Returns the
-    /// tick, by which the entry knows its timer.
+    /// Adds a timer that is due when `due` has passed, or at the horizon if that is sooner. Returns the tick, which
+    /// identifies the timer of the entry.
     pub(super) fn add(&mut self, slot: Slot, due: Time) -> Tick {
-        // The tick after the one in which it is due: by then it has passed.
+        // The tick after the one of `due`, so that `due` has passed.
         let tick = Tick::of(due).0.saturating_add(1);
         let tick = Tick(tick.clamp(self.done.0, self.done.0 + SLOTS - 1));
         self.slots[(tick.0 % SLOTS) as usize].push((slot, tick));
         tick
     }
 
-    /// The next timer whose tick has come.
+    /// Removes and returns the next timer whose tick has come.
     pub(super) fn pop(&mut self, now: Time) -> Option<(Slot, Tick)> {
         let now = Tick::of(now);
-        // After a pause longer than the horizon, each slot needs only one visit.
+        // After a pause longer than the horizon, each slot is visited only once.
         self.done.0 = self.done.0.max(now.0.saturating_sub(SLOTS - 1));
         while self.done <= now {
             let slot = &mut self.slots[(self.done.0 % SLOTS) as usize];

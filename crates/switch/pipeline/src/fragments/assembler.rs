@@ -36,7 +36,7 @@ struct Tag {
 struct Incomplete {
     identity: Identity,
     in_port: PortNo,
-    /// Its fragments contradict each other, and the rest of them is dropped.
+    /// True if the fragments contradict each other; the remaining ones are dropped.
     is_spoiled: bool,
     /// The number of fragments that are stored.
     fragments: u64,
@@ -68,7 +68,7 @@ pub enum Assembled<'a> {
 /// The reassembly of one worker. It takes about five megabytes when it is made, and allocates nothing later.
 pub struct Assembler {
     packets: Vec<Incomplete>,
-    /// Of each packet the part to compare first, side by side.
+    /// The part of each packet's identity that is compared first, in one array.
     tags: Vec<Tag>,
     memory: Box<[u8]>,
     free: Vec<u16>,
@@ -421,7 +421,7 @@ enum Check {
     New,
     /// The packet has exactly its data.
     Repeated,
-    /// Its data overlap others, or lie behind the end of the packet.
+    /// The data overlap stored data, or exceed the end of the packet.
     Contradiction,
     /// There is no packet at the index.
     NoSuchPacket,

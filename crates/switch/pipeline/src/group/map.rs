@@ -12,15 +12,15 @@ use crate::port::PortMap;
 /// The groups of a readers' copy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GroupMap {
-    groups: HashTable<Held>,
+    groups: HashTable<GroupSlot>,
     /// The number of groups with a bucket that watches a group.
     watchers: usize,
 }
 
 #[derive(Clone, Debug)]
-struct Held {
+struct GroupSlot {
     ready: Shared,
-    /// True if some bucket is live. Only kept up to date while some bucket watches a group.
+    /// True if a bucket is live. Kept up to date only while a bucket watches a group.
     is_live: bool,
 }
 
@@ -33,27 +33,27 @@ impl GroupMap {
     }
 
     #[inline]
-    fn held(&self, id: GroupId) -> Option<&Held> {
+    fn slot(&self, id: GroupId) -> Option<&GroupSlot> {
         self.groups
-            .find(Self::hash(id), |held| held.ready.group().id == id)
+            .find(Self::hash(id), |slot| slot.ready.group().id == id)
     }
 
     /// Returns a group.
     #[inline]
     pub(crate) fn group(&self, id: GroupId) -> Option<&ReadyGroup> {
-        self.held(id).map(|held| &*held.ready)
+        self.slot(id).map(|slot| &*slot.ready)
     }
 
     /// Adds or replaces a group.
     pub(crate) fn insert(&mut self, ready: Shared, ports: &PortMap) {
         self.take(ready.group().id);
         self.watchers += usize::from(watches_groups(&ready));
-        let hash = |held: &Held| Self::hash(held.ready.group().id);
-        let held = Held {
+        let hash = |slot: &GroupSlot| Self::hash(slot.ready.group().id);
+        let slot = GroupSlot {
             ready,
             is_live: false,
         };
-        self.groups.insert_unique(hash(&held), held, hash);
+        self.groups.insert_unique(hash(&slot), slot, hash);
         self.refresh(ports);
     }
 
@@ -63,10 +63,10 @@ impl GroupMap {
     }
 
     fn take(&mut self, id: GroupId) {
-        let is_it = |held: &Held| held.ready.group().id == id;
+        let is_it = |slot: &GroupSlot| slot.ready.group().id == id;
         if let Ok(found) = self.groups.find_entry(Self::hash(id), is_it) {
-            let (held, _) = found.remove();
-            self.watchers -= usize::from(watches_groups(&held.ready));
+            let (slot, _) = found.remove();
+            self.watchers -= usize::from(watches_groups(&slot.ready));
         }
     }
 
@@ -77,23 +77,23 @@ impl GroupMap {
         }
         // A group is live if one of its buckets is, and a bucket if the group is that it watches. The iteration
         // begins with none live and ends when nothing changes: groups that only watch each other are never live.
-        self.groups.iter_mut().for_each(|held| held.is_live = false);
+        self.groups.iter_mut().for_each(|slot| slot.is_live = false);
         loop {
             let risen: Vec<GroupId> = self
                 .groups
                 .iter()
-                .filter(|held| !held.is_live && self.has_live_bucket(&held.ready, ports))
-                .map(|held| held.ready.group().id)
+                .filter(|slot| !slot.is_live && self.has_live_bucket(&slot.ready, ports))
+                .map(|slot| slot.ready.group().id)
                 .collect();
             if risen.is_empty() {
                 return;
             }
             for id in risen {
-                if let Some(held) = self
+                if let Some(slot) = self
                     .groups
-                    .find_mut(Self::hash(id), |held| held.ready.group().id == id)
+                    .find_mut(Self::hash(id), |slot| slot.ready.group().id == id)
                 {
-                    held.is_live = true;
+                    slot.is_live = true;
                 }
             }
         }
@@ -114,7 +114,7 @@ impl GroupMap {
             bucket.watch_port != PortNo::ANY && ports.port(bucket.watch_port).is_some_and(Port::is_live);
         by_port
             || bucket.watch_group != GroupId::ANY
-                && self.held(bucket.watch_group).is_some_and(|held| held.is_live)
+                && self.slot(bucket.watch_group).is_some_and(|slot| slot.is_live)
     }
 }
 

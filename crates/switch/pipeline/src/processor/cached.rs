@@ -21,12 +21,12 @@ use crate::{DropReason, Egress};
 impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     /// Processes the packets that have a cached traversal. The others stay in the burst, in order and with their
     /// keys. The lookup is by header columns or by keys.
-    pub(crate) fn known_traversals(&mut self, burst: &mut ArrayVec<P, BURST>, by_heads: bool) {
+    pub(crate) fn known_traversals(&mut self, burst: &mut ArrayVec<P, BURST>, by_columns: bool) {
         let len = burst.len();
         let (form, _) = self.fwd.cache_form();
         let mut places = [CacheIndex::NONE; BURST];
-        if by_heads {
-            self.find_by_heads(burst, &mut places);
+        if by_columns {
+            self.find_by_columns(burst, &mut places);
         } else {
             self.traversals.find(form, &self.scratch.keys[..len], &mut places);
         }
@@ -56,14 +56,14 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         } else {
             if unknown != 0 {
                 unknown = self.in_order(unknown, len);
-                if by_heads {
+                if by_columns {
                     self.need_keys(burst, unknown);
                 }
             }
             self.take_traversals(burst, (&places, &cells), unknown);
         }
-        if by_heads && unknown == 0 {
-            self.weigh_heads(len);
+        if by_columns && unknown == 0 {
+            self.weigh_columns(len);
         }
         // The packets that are left have their keys.
         self.scratch.unread = 0;
@@ -182,7 +182,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         let mut seen = [0_u64; (1 << BITS) / 64];
         for i in unknown.trailing_zeros() as usize..len {
             let connection = if self.is_unread(i) {
-                self.scratch.heads.connection(i)
+                self.scratch.columns.connection(i)
             } else {
                 self.scratch.keys[i].connection()
             } >> (u32::BITS - BITS);

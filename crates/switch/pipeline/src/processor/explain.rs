@@ -24,7 +24,7 @@ use crate::{
 pub enum Step {
     /// A table had an entry for it.
     Matched {
-        /// Where.
+        /// The table.
         table: TableId,
         /// The priority of the entry.
         priority: Priority,
@@ -35,12 +35,12 @@ pub enum Step {
     },
     /// A table had no entry for it.
     Missed {
-        /// Where.
+        /// The table.
         table: TableId,
     },
     /// An action was executed.
     Action {
-        /// Which.
+        /// The action.
         action: Action,
         /// True if it comes from the action set.
         from_set: bool,
@@ -56,7 +56,7 @@ pub enum Step {
     },
     /// The packet passed a meter.
     Meter {
-        /// Which.
+        /// The meter.
         meter: MeterId,
         /// The index of the band that applies now, from zero.
         band: Option<usize>,
@@ -64,10 +64,10 @@ pub enum Step {
     /// The packet as it is after an action that may have changed it.
     Packet(Vec<u8>),
     /// NORMAL found the port of the destination in the MAC table, or floods.
-    Station(Option<PortNo>),
+    MacLookup(Option<PortNo>),
     /// The packet was output.
     Output {
-        /// Where.
+        /// The port.
         port: PortNo,
         /// The queue, if one was set.
         queue: Option<QueueId>,
@@ -171,8 +171,8 @@ impl Observer<Frame> for Recorder<'_> {
         self.push(Step::Dropped(reason));
     }
 
-    fn station(&mut self, port: Option<PortNo>) {
-        self.push(Step::Station(port));
+    fn mac_lookup(&mut self, port: Option<PortNo>) {
+        self.push(Step::MacLookup(port));
     }
 }
 
@@ -228,8 +228,8 @@ impl fmt::Display for Step {
                 band: Some(band),
             } => write!(f, "  meter {meter}: band {band} applies now"),
             Step::Packet(bytes) => write!(f, "    now {}", Hex(bytes)),
-            Step::Station(Some(port)) => write!(f, "    the MAC table says port {port}"),
-            Step::Station(None) => write!(f, "    the MAC table does not know the destination: flood"),
+            Step::MacLookup(Some(port)) => write!(f, "    the MAC table says port {port}"),
+            Step::MacLookup(None) => write!(f, "    the MAC table does not know the destination: flood"),
             Step::Output { port, queue, frame } => {
                 write!(f, "    -> port {port}")?;
                 if let Some(queue) = queue {

@@ -12,7 +12,8 @@ use millrace_wire::{Depth, Packet};
 
 use super::lookup::Found;
 use super::observe::Observer;
-use super::run::{Run, Scratch};
+use super::run::Run;
+use super::scratch::Scratch;
 use crate::{Egress, Forwarding};
 
 /// The number of bursts whose keys are read first after a burst of which more than a quarter of the packets needed a
@@ -22,7 +23,7 @@ const PAUSE: u8 = 63;
 impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     /// Returns whether to look packets up by header columns. Traces and tunnels need keys.
     #[inline]
-    pub(crate) fn goes_by_heads(&mut self) -> bool {
+    pub(crate) fn goes_by_columns(&mut self) -> bool {
         if O::IS_WATCHING || self.scratch.pause != 0 {
             self.scratch.pause = self.scratch.pause.saturating_sub(1);
             return false;
@@ -62,7 +63,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     /// Makes the header columns of a burst, and reads the keys of packets without the common layout. `links` says
     /// whether fields before the IP header are needed.
     #[inline(always)]
-    fn heads(&mut self, links: bool, burst: &ArrayVec<P, BURST>, origin: &FlowKey) {
+    fn read_columns(&mut self, links: bool, burst: &ArrayVec<P, BURST>, origin: &FlowKey) {
         let fwd = self.fwd;
         let packets = burst.iter().map(|packet| (packet.head(), packet.len()));
         let read = |i: usize, key: &mut FlowKey| {
@@ -70,33 +71,33 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                 read_one(key, packet, origin, fwd);
             }
         };
-        let Scratch { heads, keys, .. } = &mut *self.scratch;
-        heads.read(links, packets, keys, read);
-        self.scratch.unread = !heads.others();
+        let Scratch { columns, keys, .. } = &mut *self.scratch;
+        columns.read(links, packets, keys, read);
+        self.scratch.unread = !columns.others();
     }
 
     /// Looks up a burst in the first table by its header columns.
     #[inline(always)]
-    pub(crate) fn look_up_heads(
+    pub(crate) fn look_up_columns(
         &mut self,
         table: &Adaptive,
         burst: &ArrayVec<P, BURST>,
         found: &mut Found<'a>,
     ) {
         let origin = self.origin.key();
-        self.heads(table.looks_at_links(), burst, &origin);
-        let Scratch { heads, keys, .. } = &*self.scratch;
-        table.lookup_headers(heads, (&origin, keys), &mut found.slots[..burst.len()]);
+        self.read_columns(table.looks_at_links(), burst, &origin);
+        let Scratch { columns, keys, .. } = &*self.scratch;
+        table.lookup_headers(columns, (&origin, keys), &mut found.slots[..burst.len()]);
     }
 
     /// Looks up the cached traversals of a burst by its header columns.
     #[inline(always)]
-    pub(crate) fn find_by_heads(&mut self, burst: &ArrayVec<P, BURST>, places: &mut [CacheIndex; BURST]) {
+    pub(crate) fn find_by_columns(&mut self, burst: &ArrayVec<P, BURST>, places: &mut [CacheIndex; BURST]) {
         let (origin, form) = (self.origin.key(), self.fwd.cache_form().0);
-        self.heads(form.looks_at_links(), burst, &origin);
-        let Scratch { heads, keys, .. } = &*self.scratch;
+        self.read_columns(form.looks_at_links(), burst, &origin);
+        let Scratch { columns, keys, .. } = &*self.scratch;
         self.traversals
-            .find_by_heads(form, heads, (&origin, keys), &mut places[..burst.len()]);
+            .find_by_columns(form, columns, (&origin, keys), &mut places[..burst.len()]);
     }
 
     /// Returns whether packet `i` of the burst has the common layout and its key is not read yet.
@@ -133,7 +134,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     /// Decides, after a burst of `len` packets that was looked up by header columns, whether the next bursts have
     /// their keys read first.
     #[inline]
-    pub(crate) fn weigh_heads(&mut self, len: usize) {
+    pub(crate) fn weigh_columns(&mut self, len: usize) {
         let unread = core::mem::take(&mut self.scratch.unread);
         let read = (!unread).count_ones() as usize;
         if read * 4 > len {

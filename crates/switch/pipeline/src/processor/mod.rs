@@ -2,6 +2,7 @@
 
 mod batch;
 mod cached;
+mod execute;
 pub(crate) mod explain;
 mod fragments;
 mod governor;
@@ -13,6 +14,7 @@ mod meter;
 mod observe;
 mod output;
 mod run;
+mod scratch;
 pub(crate) mod traversal;
 mod traversal_cache;
 mod tunnel;
@@ -28,7 +30,8 @@ use millrace_wire::Packet;
 use self::batch::{Batch, Exit};
 use self::group::Budget;
 use self::observe::{Observer, Silent};
-use self::run::{Run, Scratch};
+use self::run::Run;
+use self::scratch::Scratch;
 use self::traversal_cache::TraversalCache;
 use crate::{Assembler, Counters, DropReason, Egress, Forwarding};
 

@@ -6,10 +6,10 @@ use millrace_types::{PortNo, TableId};
 use crate::{DropReason, FlowEntry, Group, Meter};
 
 pub(crate) trait Observer<P> {
-    /// Whether the packet is real: its source is learned and live traces take it.
+    /// True if the packet is real: its source is learned and live traces take it.
     const IS_REAL: bool;
 
-    /// Whether the observer needs every step, which excludes short cuts.
+    /// True if the observer needs every step, which excludes short cuts.
     const IS_WATCHING: bool;
 
     /// The packet was looked up.
@@ -43,7 +43,7 @@ pub(crate) trait Observer<P> {
     }
 
     /// NORMAL looked the destination up: its port, if it is known.
-    fn station(&mut self, port: Option<PortNo>) {
+    fn mac_lookup(&mut self, port: Option<PortNo>) {
         let _ = port;
     }
 }

@@ -9,7 +9,7 @@ use super::batch::{self, Block, Exit};
 use super::header::{self, Effect};
 use super::observe::Observer;
 use super::run::Run;
-use crate::{DropReason, Egress, Learn, PacketInInfo, PacketInReason, Port, PortConfig, Station};
+use crate::{DropReason, Egress, FdbKey, Learn, PacketInInfo, PacketInReason, Port, PortConfig};
 
 use millrace_flow::Field;
 use millrace_types::{Mac, Vid};
@@ -277,16 +277,16 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
             return self.drop(supply, DropReason::NormalReserved);
         }
         if O::IS_REAL && in_port.is_some() {
-            self.learn(Station { vid, mac: src });
+            self.learn(FdbKey { vid, mac: src });
         }
-        let station = Station { vid, mac: dst };
+        let key = FdbKey { vid, mac: dst };
         let known = if dst.is_multicast() {
             None
         } else {
-            self.fwd.fdb().lookup(station)
+            self.fwd.fdb().lookup(key)
         };
         let target = known.and_then(|entry| self.fwd.port(entry.port));
-        self.observer.station(target.map(|port| port.number));
+        self.observer.mac_lookup(target.map(|port| port.number));
         let adapt = |packet: &mut P, port: &Port| retag(packet, tag, vid, port);
         match target {
             Some(port) if port.number == self.origin.in_port => {
@@ -303,14 +303,14 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         }
     }
 
-    fn learn(&mut self, station: Station) {
+    fn learn(&mut self, key: FdbKey) {
         let port = self.origin.in_port;
-        match self.fwd.fdb().lookup(station) {
+        match self.fwd.fdb().lookup(key) {
             Some(entry) if entry.port == port => entry.refresh(self.now),
-            _ if station.mac.is_multicast() || self.learned == Some(station) => {}
+            _ if key.mac.is_multicast() || self.learned == Some(key) => {}
             _ => {
-                self.learned = Some(station);
-                let Station { vid, mac } = station;
+                self.learned = Some(key);
+                let FdbKey { vid, mac } = key;
                 self.egress.learn(Learn { vid, mac, port });
             }
         }

@@ -7,108 +7,24 @@
 //! ```
 //! The packets of a burst are looked up together, table by table. Packets that are done leave at once; the others
 //! wait at their next table in order of arrival. Gotos only go forward, so each table is visited once for each burst,
-//! and the packets of one flow, which visit the same tables, stay in order.
+//! and the packets of one flow, which visit the same tables, stay in order. `execute.rs` executes the entries.
 
 use arrayvec::ArrayVec;
-use millrace_flow::classify::{ALL, BURST, Classifier, HeaderColumns, Slot};
-use millrace_flow::{Action, Field, FlowKey};
-use millrace_types::{Cookie, PortNo, QueueId, TableId, Time};
+use millrace_flow::Action;
+use millrace_flow::classify::{ALL, BURST, Classifier, Slot};
+use millrace_types::{PortNo, TableId, Time};
 use millrace_wire::Packet;
 
 use super::Origin;
 use super::batch::{self, Batch, Block, EXITS, Exit};
 use super::group::Budget;
-use super::header::{Effect, Headers};
 use super::lookup::Found;
 use super::observe::Observer;
 use super::output::Supply;
+use super::scratch::{Scratch, Walk};
 use super::traversal_cache::TraversalCache;
-use crate::action_set::{self, ByRank, NO_ACTIONS, Present};
 use crate::action_summary::{ActionSummary, Kind};
-use crate::{
-    Assembler, Counters, DropReason, Egress, FlowEntry, Forwarding, FragmentMode, PacketInReason, Station,
-};
-
-/// The state of a packet on its way through the tables, besides its key.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Walk {
-    pub(crate) headers: Headers,
-    pub(crate) queue: Option<QueueId>,
-    /// Table and cookie of the entry that is executed.
-    pub(crate) table: TableId,
-    pub(crate) cookie: Cookie,
-    pub(crate) in_table_miss: bool,
-    /// True if some action has output the packet.
-    pub(super) sent: bool,
-    set: Present,
-}
-
-impl Walk {
-    const START: Walk = Walk {
-        headers: Headers::UNKNOWN,
-        queue: None,
-        table: TableId(0),
-        // The cookie in packet-ins of a packet-out, which has no entry.
-        cookie: Cookie(u64::MAX),
-        in_table_miss: false,
-        sent: false,
-        set: Present::NONE,
-    };
-}
-
-/// Memory of a worker that is allocated once and used by every burst. The index of arrays is that in the burst.
-#[derive(Debug)]
-pub(crate) struct Scratch {
-    pub(crate) keys: [FlowKey; BURST],
-    pub(crate) walks: [Walk; BURST],
-    sets: [ByRank; BURST],
-    /// By table, the packets that wait at it, one bit each.
-    waiting: [u64; 256],
-    /// The tables at which some packet waits, one bit each.
-    busy: [u64; 4],
-    /// Packets whose walk is [`Walk::START`], whatever the array holds; one bit each.
-    pub(crate) fresh: u64,
-    /// Packets with an empty action set and without a queue that were not output yet, one bit each: their action
-    /// summary says all that is to be done.
-    plain: u64,
-    /// The header columns of the burst, where packets are looked up by these; see `keys.rs`.
-    pub(crate) heads: HeaderColumns,
-    /// Packets whose keys are not read yet, one bit each.
-    pub(crate) unread: u64,
-    /// The number of bursts to come whose keys are read first.
-    pub(crate) pause: u8,
-}
-
-impl Scratch {
-    pub(crate) fn new() -> Box<Scratch> {
-        Box::new(Scratch {
-            keys: [FlowKey::default(); BURST],
-            walks: [Walk::START; BURST],
-            sets: [NO_ACTIONS; BURST],
-            waiting: [0; 256],
-            busy: [0; 4],
-            fresh: 0,
-            plain: 0,
-            heads: HeaderColumns::new(),
-            unread: 0,
-            pause: 0,
-        })
-    }
-
-    fn wait(&mut self, i: usize, table: TableId) {
-        let table = usize::from(table.0);
-        self.waiting[table] |= 1 << i;
-        self.busy[table / 64] |= 1 << (table % 64);
-    }
-
-    /// Returns the lowest table at which packets wait, and these packets.
-    fn next_table(&mut self) -> Option<(TableId, u64)> {
-        let word = self.busy.iter().position(|word| *word != 0)?;
-        let table = word * 64 + self.busy[word].trailing_zeros() as usize;
-        self.busy[word] &= self.busy[word] - 1;
-        Some((TableId(table as u8), core::mem::take(&mut self.waiting[table])))
-    }
-}
+use crate::{Assembler, Counters, DropReason, Egress, FdbKey, Forwarding, FragmentMode};
 
 /// The most packets that one packet-out can submit to the tables.
 const SUBMITTED: usize = 4;
@@ -125,7 +41,7 @@ pub(crate) struct Run<'a, P, E, O> {
     pub(crate) origin: Origin,
     pub(crate) now: Time,
     /// The MAC address reported last, so that a burst from one host reports it once.
-    pub(crate) learned: Option<Station>,
+    pub(crate) learned: Option<FdbKey>,
     /// In a packet-out: the packets that were output to TABLE.
     pub(crate) to_tables: Option<ArrayVec<P, SUBMITTED>>,
     /// The bucket executions that are left for the groups of the packet.
@@ -163,7 +79,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         };
         let is_counted = fwd.matches_in_port_only() && fwd.traces().is_empty();
         let mut found;
-        let mut by_heads = false;
+        let mut by_columns = false;
         if is_counted {
             // All packets look the same to every table.
             let key = self.origin.key();
@@ -179,12 +95,12 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             found.summaries[..len].fill(summary);
         } else {
             let knows_traversals = !O::IS_WATCHING && self.traversals.begin(fwd);
-            by_heads = self.goes_by_heads();
-            if !by_heads {
+            by_columns = self.goes_by_columns();
+            if !by_columns {
                 self.keys(burst);
             }
             if knows_traversals {
-                self.known_traversals(burst, core::mem::take(&mut by_heads));
+                self.known_traversals(burst, core::mem::take(&mut by_columns));
                 if burst.is_empty() {
                     self.flush();
                     return self.traversals.end(fwd);
@@ -192,8 +108,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             }
             len = burst.len();
             found = Found::nothing(self.counters);
-            if by_heads {
-                self.look_up_heads(table, burst, &mut found);
+            if by_columns {
+                self.look_up_columns(table, burst, &mut found);
             } else {
                 table.lookup_burst(&self.scratch.keys[..len], &ALL[..len], &mut found.slots[..len]);
             }
@@ -201,8 +117,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
         self.first_table(burst, &found, is_counted);
         self.flush();
-        if by_heads {
-            self.weigh_heads(len);
+        if by_columns {
+            self.weigh_columns(len);
         }
         if !O::IS_WATCHING {
             if self.traversals.noted != 0 {
@@ -321,24 +237,6 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
     }
 
-    /// Applies the rewrite of a summary. Returns false, and changes nothing, if it does not take the packet.
-    #[inline(always)]
-    pub(crate) fn rewrite(&self, summary: &ActionSummary, packet: &mut P) -> bool {
-        let rewrite = self.fwd.rewrites().get(summary.rewrite_index() as usize);
-        let size = packet.len();
-        rewrite.is_some_and(|rewrite| rewrite.apply(packet.head_mut(), size))
-    }
-
-    /// Executes the actions of the entry at a slot one after the other, for a packet that its rewrite does not take.
-    #[inline(never)]
-    fn change_at(&mut self, i: usize, packet: P, slot: Option<Slot>) {
-        self.need_key(i, &packet);
-        match slot.and_then(|slot| self.fwd.entry(slot)) {
-            Some(entry) => self.change(i, packet, entry),
-            None => self.drop(Supply::Move(packet), DropReason::NoOutput),
-        }
-    }
-
     fn later_tables(&mut self, packets: &mut ArrayVec<Option<P>, BURST>) {
         while let Some((number, waiting)) = self.scratch.next_table() {
             let mut select: ArrayVec<u8, BURST> = ArrayVec::new();
@@ -426,7 +324,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
 
     /// Returns the walk of packet `i` of the burst.
     #[inline]
-    fn walk(&mut self, i: usize) -> &mut Walk {
+    pub(super) fn walk(&mut self, i: usize) -> &mut Walk {
         let walk = &mut self.scratch.walks[i];
         if self.scratch.fresh & 1 << i != 0 {
             self.scratch.fresh &= !(1 << i);
@@ -460,34 +358,6 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
     }
 
-    /// Executes [`Kind::Change`].
-    #[inline(always)]
-    fn change(&mut self, i: usize, mut packet: P, entry: &'a FlowEntry) {
-        let [changes @ .., Action::Output { port, .. }] = entry.actions() else {
-            return;
-        };
-        let mut headers = Headers::UNKNOWN;
-        for action in changes {
-            let key = &mut self.scratch.keys[i];
-            match headers.execute(&mut packet, key, action) {
-                Effect::Done => {}
-                effect => {
-                    self.act_for(i, entry);
-                    return self.stopped(i, packet, effect);
-                }
-            }
-        }
-        self.exit(i, packet, *port);
-    }
-
-    /// Makes this the entry that acts on packet `i` of the burst.
-    fn act_for(&mut self, i: usize, entry: &FlowEntry) {
-        let walk = self.walk(i);
-        walk.table = entry.table();
-        walk.cookie = entry.cookie();
-        walk.in_table_miss = entry.is_table_miss();
-    }
-
     #[inline(never)]
     fn missed(&mut self, i: usize, packet: P, table: TableId) {
         let walk = self.walk(i);
@@ -497,129 +367,6 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             self.normal(i, Supply::Move(packet));
         } else {
             self.drop(Supply::Move(packet), DropReason::TableMiss);
-        }
-    }
-
-    /// Executes the instructions of an entry in the order of OpenFlow 1.3.5, section 5.9. Returns the packet if it
-    /// goes to another table. With `is_known`, a cached traversal is replayed, and the packet does not wait at that
-    /// table.
-    #[inline(never)]
-    pub(crate) fn run_entry(
-        &mut self,
-        i: usize,
-        packet: P,
-        entry: &'a FlowEntry,
-        is_known: bool,
-    ) -> Option<P> {
-        self.act_for(i, entry);
-        let mut packet = packet;
-        if let Some(meter) = entry.meter() {
-            packet = self.meter(i, packet, meter)?;
-        }
-        let walk = &mut self.scratch.walks[i];
-        if entry.clears_actions() {
-            walk.set = Present::NONE;
-        }
-        let goes_on =
-            entry.goto_table().is_some() || !entry.write_actions().is_empty() || !walk.set.is_empty();
-        if !entry.apply_actions().is_empty() {
-            packet = self.execute(i, packet, entry.apply_actions(), goes_on, false)?;
-        }
-        let (walk, set) = (&mut self.scratch.walks[i], &mut self.scratch.sets[i]);
-        for action in entry.write_actions() {
-            action_set::write(&mut walk.set, set, *action);
-        }
-        let key = &mut self.scratch.keys[i];
-        if let Some((value, mask)) = entry.write_metadata() {
-            let old = key.field(Field::Metadata) as u64;
-            key.set_field(Field::Metadata, u128::from(old & !mask | value & mask));
-        }
-        if let Some(table) = entry.goto_table() {
-            if let Some(depth) = self.fwd.depth() {
-                walk.headers.refresh_key(&packet, key, depth);
-            }
-            let is_plain = walk.set.is_empty() && walk.queue.is_none() && !walk.sent;
-            if !is_known {
-                self.scratch.plain = self.scratch.plain & !(1 << i) | u64::from(is_plain) << i;
-                self.scratch.wait(i, table);
-            }
-            return Some(packet);
-        }
-        let actions = action_set::in_order(walk.set, set);
-        self.execute(i, packet, &actions, false, true);
-        None
-    }
-
-    /// Executes a list of actions. With `goes_on`, the packet is needed afterwards and is returned, unless an action
-    /// has disposed of it.
-    pub(crate) fn execute(
-        &mut self,
-        i: usize,
-        mut packet: P,
-        actions: &[Action],
-        goes_on: bool,
-        from_set: bool,
-    ) -> Option<P> {
-        // Actions after the last output have no effect, so that output takes the packet itself.
-        let is_output = |action: &Action| matches!(action, Action::Output { .. } | Action::Group(_));
-        let last = if goes_on {
-            None
-        } else {
-            actions.iter().rposition(is_output)
-        };
-        for (at, action) in actions.iter().enumerate() {
-            self.observer.action(action, from_set);
-            match *action {
-                Action::Output { port, max_len } => {
-                    self.scratch.walks[i].sent = true;
-                    if Some(at) == last {
-                        self.output(i, Supply::Move(packet), port, max_len);
-                        return None;
-                    }
-                    self.output(i, Supply::Copy(&packet), port, max_len);
-                }
-                Action::Group(group) => {
-                    self.scratch.walks[i].sent = true;
-                    if Some(at) == last {
-                        self.group(i, Supply::Move(packet), group);
-                        return None;
-                    }
-                    self.group(i, Supply::Copy(&packet), group);
-                }
-                Action::SetQueue(queue) => self.scratch.walks[i].queue = Some(queue),
-                _ => {
-                    let (walk, key) = (&mut self.scratch.walks[i], &mut self.scratch.keys[i]);
-                    match walk.headers.execute(&mut packet, key, action) {
-                        Effect::Done => self.observer.packet(&packet),
-                        effect => {
-                            self.stopped(i, packet, effect);
-                            return None;
-                        }
-                    }
-                }
-            }
-        }
-        if goes_on {
-            return Some(packet);
-        }
-        if self.scratch.walks[i].sent {
-            // Copies were output, and nothing is left to do.
-            drop(packet);
-        } else {
-            self.drop(Supply::Move(packet), DropReason::NoOutput);
-        }
-        None
-    }
-
-    /// Disposes of a packet after an action with this effect, which ends the list.
-    #[cold]
-    pub(crate) fn stopped(&mut self, i: usize, packet: P, effect: Effect) {
-        match effect {
-            Effect::TtlExpired if self.fwd.invalid_ttl_to_controller() => {
-                self.packet_in(i, Supply::Move(packet), PacketInReason::InvalidTtl, u16::MAX);
-            }
-            Effect::TtlExpired => self.drop(Supply::Move(packet), DropReason::InvalidTtl),
-            Effect::NoHeadroom | Effect::Done => self.drop(Supply::Move(packet), DropReason::NoHeadroom),
         }
     }
 

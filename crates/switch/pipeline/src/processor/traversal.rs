@@ -381,7 +381,7 @@ enum Tags {
     AsTheyCame,
     /// It has one more.
     Pushed,
-    /// Its outermost one is gone.
+    /// The outermost tag was removed.
     Popped,
 }
 

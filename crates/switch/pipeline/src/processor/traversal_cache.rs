@@ -134,14 +134,14 @@ impl TraversalCache {
 
     /// Looks up the traversals of packets by their header columns.
     #[inline]
-    pub(crate) fn find_by_heads(
+    pub(crate) fn find_by_columns(
         &self,
         form: &CacheForm,
-        heads: &HeaderColumns,
+        columns: &HeaderColumns,
         beside: (&FlowKey, &[FlowKey]),
         places: &mut [CacheIndex],
     ) {
-        self.cache.lookup_headers(form, heads, beside, places);
+        self.cache.lookup_headers(form, columns, beside, places);
     }
 
     /// Returns the traversal at a position of the cache, if it is valid.

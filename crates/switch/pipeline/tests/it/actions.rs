@@ -1,4 +1,4 @@
-//! What actions make of packets: by example, and as properties of random packets and actions.
+//! Actions: examples, and properties of random packets and actions.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a broken test has to say so")]
 

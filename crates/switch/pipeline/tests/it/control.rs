@@ -1,4 +1,4 @@
-//! What requests do to entries, scene by scene; the model in `model.rs` covers the combinations.
+//! Requests and their effects on entries, case by case; the model in `model.rs` covers the combinations.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a broken test has to say so")]
 
@@ -335,19 +335,19 @@ fn an_entry_that_was_prepared_is_refused_when_its_table_has_gone() {
     });
 }
 
-/// The tables that are told to settle at a time.
-fn settled(control: &mut Control, millis: u64) -> Vec<TableId> {
+/// Returns the tables that are optimized at a time.
+fn optimized(control: &mut Control, millis: u64) -> Vec<TableId> {
     let mut ops = Vec::new();
-    control.settle(Time::from_millis(millis), &mut ops);
-    let settles = ops.iter().map(|op| match op {
-        Op::Settle(table) => *table,
+    control.optimize_idle_tables(Time::from_millis(millis), &mut ops);
+    let optimized = ops.iter().map(|op| match op {
+        Op::Optimize(table) => *table,
         other => panic!("{other:?}"),
     });
-    settles.collect()
+    optimized.collect()
 }
 
 #[test]
-fn a_table_settles_once_it_has_been_left_alone_for_a_second() {
+fn a_table_is_optimized_once_it_has_been_idle_for_a_second() {
     let mut control = Control::new(ControlConfig {
         tables: 3,
         ..ControlConfig::default()
@@ -355,27 +355,27 @@ fn a_table_settles_once_it_has_been_left_alone_for_a_second() {
     let request = |control: &mut Control, request: FlowMod| {
         control.flow_mod(request, Time::ZERO, &mut Vec::new()).unwrap();
     };
-    assert_eq!(settled(&mut control, 5000), [], "nothing ever came");
+    assert_eq!(optimized(&mut control, 5000), [], "the tables are empty");
     request(&mut control, add(1, 10, "tcp", Instructions::apply([out(2)])));
-    assert_eq!(settled(&mut control, 6000), [], "it is seen to have changed");
-    assert_eq!(settled(&mut control, 6950), []);
-    assert_eq!(settled(&mut control, 7000), [TableId(1)]);
-    assert_eq!(settled(&mut control, 9000), [], "once is enough");
+    assert_eq!(optimized(&mut control, 6000), [], "the change is noticed");
+    assert_eq!(optimized(&mut control, 6950), []);
+    assert_eq!(optimized(&mut control, 7000), [TableId(1)]);
+    assert_eq!(optimized(&mut control, 9000), [], "once is enough");
 
     // Other actions change nothing about where entries are found; another entry does, and so does one less.
     request(&mut control, add(1, 10, "tcp", Instructions::apply([out(3)])));
-    assert_eq!(settled(&mut control, 9050), []);
-    assert_eq!(settled(&mut control, 10_100), []);
+    assert_eq!(optimized(&mut control, 9050), []);
+    assert_eq!(optimized(&mut control, 10_100), []);
     request(&mut control, add(2, 10, "udp", Instructions::default()));
-    assert_eq!(settled(&mut control, 11_000), []);
+    assert_eq!(optimized(&mut control, 11_000), []);
     request(&mut control, add(2, 10, "tcp", Instructions::default()));
-    assert_eq!(settled(&mut control, 11_950), [], "updates go on");
-    assert_eq!(settled(&mut control, 12_950), [TableId(2)]);
+    assert_eq!(optimized(&mut control, 11_950), [], "updates continue");
+    assert_eq!(optimized(&mut control, 12_950), [TableId(2)]);
     request(&mut control, command(FlowModCommand::Delete, ""));
     request(
         &mut control,
         FlowMod::new(FlowModCommand::Delete, TableId(1), Priority(0), matching("")),
     );
-    assert_eq!(settled(&mut control, 13_000), []);
-    assert_eq!(settled(&mut control, 14_000), [TableId(1)]);
+    assert_eq!(optimized(&mut control, 13_000), []);
+    assert_eq!(optimized(&mut control, 14_000), [TableId(1)]);
 }

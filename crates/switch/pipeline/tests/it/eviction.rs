@@ -59,7 +59,7 @@ fn the_entry_that_would_go_first_makes_room_and_is_reported() {
         .map(|gone| (gone.entry.cookie().0, gone.reason))
         .collect();
     assert_eq!(reports, [(3, RemovedReason::Delete)]);
-    // Whoever has no timeout stays, and so does what is only replaced.
+    // Entries without a time-out stay, and so do entries that are only replaced.
     bridge.flow_mod(entry(4, 30, 0)).unwrap();
     bridge.flow_mod(entry(5, 0, 0)).unwrap();
     bridge.flow_mod(entry(6, 0, 0)).unwrap();

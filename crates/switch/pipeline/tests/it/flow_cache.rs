@@ -23,7 +23,7 @@ fn bridge(policy: FlowCachePolicy) -> Bridge {
     Bridge::with(config, PORTS)
 }
 
-/// What may be matched, and what the match makes sure of: an IPv4 header, TCP, a VLAN tag.
+/// Matches, and the headers that each guarantees: IPv4, TCP, a VLAN tag.
 const MATCHES: [(&str, [bool; 3]); 24] = [
     ("", [false; 3]),
     ("in_port=1", [false; 3]),
@@ -95,7 +95,7 @@ fn flow_mod() -> impl Strategy<Value = FlowMod> {
                         let action = action(number, value, sure);
                         match action {
                             Action::PushVlan(_) => sure[2] = true,
-                            // What else there is in the packet after a pop, nobody knows.
+                            // The headers of the packet after a pop are unknown.
                             Action::PopVlan => sure = [false; 3],
                             _ => {}
                         }
@@ -165,7 +165,7 @@ fn packet() -> impl Strategy<Value = Vec<u8>> {
 #[derive(Clone, Debug)]
 enum Step {
     Change(Vec<FlowMod>),
-    /// From a port, again and again.
+    /// Packets from a port, repeated.
     Packets(u32, Vec<Vec<u8>>, usize),
     /// Take a port down, or up.
     Port(u32, bool),
@@ -267,10 +267,10 @@ fn carry_out(bridge: &mut Bridge, step: &Step) -> Seen {
             other => seen.told.push(format!("{other:?}")),
         }
     }
-    // What has an order, a property of its own looks at.
+    // Another property checks the order of packets.
     seen.sent.sort();
     seen.told.sort();
-    // Of a station the control side may be told more than once.
+    // An address may be reported more than once.
     seen.told.dedup_by(|a, b| a == b && a.starts_with("Learn"));
     seen
 }
@@ -417,7 +417,7 @@ fn a_bucket_that_changes_the_ttl_of_its_copy_does_not_change_that_of_the_packet(
 #[test]
 fn a_connection_stays_in_order_whatever_bits_of_it_are_matched() {
     let mut bridge = router(FlowCachePolicy::Always);
-    // So that these bits decide which paths are known.
+    // The entry makes these bits part of the cached traversals.
     bridge.add(0, 9, "ip,ip_ecn=3", Instructions::goto(TableId(1)));
     let packet = |ecn: u8, number: u8| {
         let mut bytes = frame(&format!("tcp,nw_dst=10.0.0.1,ip_ecn={ecn}"));
@@ -439,14 +439,14 @@ fn a_connection_stays_in_order_whatever_bits_of_it_are_matched() {
 
 #[test]
 fn each_of_many_flows_takes_its_own_path_while_the_cache_grows() {
-    /// More than there is room for at first.
+    /// More flows than the cache has room for at first.
     const FLOWS: u32 = 80_000;
-    /// Of these the next hop is on port 2, of all others on port 3.
+    /// The next hop of this many flows is on port 2, that of all others on port 3.
     const NEAR: u32 = 256;
-    /// Where the destination is in a frame without a tag.
+    /// Offset of the destination address in a frame without a tag.
     const DESTINATION: usize = 14 + 16;
     let mut bridge = router(FlowCachePolicy::Always);
-    // So that the whole address counts.
+    // The entry makes the whole address part of the cached traversals.
     bridge.add(1, 9, "ip,nw_dst=10.255.255.255", Instructions::default());
     let flow = |number: u32| {
         let mut bytes = frame("tcp,nw_dst=10.0.0.1");

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 const A: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const B: Mac = Mac([2, 0, 0, 0, 0, 2]);
-/// Where IP begins: behind Ethernet and one tag.
+/// Offset of the IP header, behind Ethernet and one tag.
 const L3: usize = 18;
 
 /// Returns a tagged datagram over IPv4, of this many bytes of payload.

@@ -1,7 +1,7 @@
 //! Random groups, chained and watching each other, against an obvious model: a map that is walked.
 //!
-//! Which bucket of a select group a packet takes is the switch's to choose: the model takes over its choices, as
-//! `explain` tells them, and says whether they were possible and what follows from them.
+//! The switch may choose any live bucket of a select group: the model reads its choices from `explain`, and checks
+//! that they were possible and what follows from them.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a broken test has to say so")]
 

@@ -1,35 +1,18 @@
-//! Groups, scene by scene; the model in `group_model.rs` covers the combinations.
+//! Packets through groups, case by case; the model in `group_model.rs` covers the combinations, and `group_mods.rs` has
+//! the requests.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a broken test has to say so")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::harness::{Bridge, Event, add, frame, group, out, ports, sent, set, to_group};
+use crate::harness::{Bridge, Event, frame, group, out, ports, sent, set, to, to_group, watching, weighing};
 use millrace_flow::{Action, Bucket, Field, Instructions};
 use millrace_pipeline::GroupKind::{All, FastFailover, Indirect, Select};
-use millrace_pipeline::{
-    DropReason, FlowFilter, FlowFlags, FlowMod, FlowModCommand, Group, GroupMod, PortConfig, PortState,
-    RemovedReason, explain,
-};
+use millrace_pipeline::{DropReason, GroupMod, PortConfig, PortState, explain};
 use millrace_types::{GroupId, PortNo, QueueId, TableId};
 use millrace_wire::EtherType;
 
-fn to(port: u32) -> Bucket {
-    Bucket::new([out(port)])
-}
-
-fn watching(port: u32) -> Bucket {
-    Bucket {
-        watch_port: PortNo::from_raw(port),
-        ..to(port)
-    }
-}
-
-fn weighing(weight: u16, port: u32) -> Bucket {
-    Bucket { weight, ..to(port) }
-}
-
-/// Ports have an order of their own only within a port.
+/// Sorts events: packets have an order only within a port.
 fn in_order<T: Ord>(mut list: Vec<T>) -> Vec<T> {
     list.sort();
     list
@@ -41,10 +24,6 @@ fn set_state(bridge: &mut Bridge, port: u32, state: PortState) {
             .set_port_state(PortNo::from_raw(port), state, ops)
             .unwrap();
     });
-}
-
-fn refusal(bridge: &mut Bridge, group: Group) -> (u16, u16) {
-    bridge.group_mod(&GroupMod::Add(group)).unwrap_err().code()
 }
 
 #[test]
@@ -153,15 +132,15 @@ fn a_packet_out_goes_through_a_group() {
     assert!(counts.values().all(|count| *count > 16), "{counts:?}");
 }
 
-/// Returns the port by which each packet leaves.
-fn ways(bridge: &mut Bridge, frames: &[Vec<u8>]) -> Vec<u32> {
+/// Returns the ports by which packets leave, in order.
+fn ports_of(bridge: &mut Bridge, frames: &[Vec<u8>]) -> Vec<u32> {
     frames
         .iter()
         .flat_map(|frame| ports(&bridge.one(1, frame)))
         .collect()
 }
 
-/// Many packets of flows that differ in one field each, and what the second of each flow does.
+/// Sends two packets of each flow. Returns the number of flows by port; both packets of a flow leave by one.
 fn spread(bridge: &mut Bridge, flows: u32, text: impl Fn(u32) -> String) -> BTreeMap<u32, u32> {
     let mut counts = BTreeMap::new();
     for flow in 0..flows {
@@ -170,7 +149,7 @@ fn spread(bridge: &mut Bridge, flows: u32, text: impl Fn(u32) -> String) -> BTre
         assert_eq!(
             first,
             ports(&bridge.one(1, &frame)),
-            "packets of a flow go one way"
+            "packets of a flow leave by one port"
         );
         let [port] = first[..] else { panic!("{first:?}") };
         *counts.entry(port).or_insert(0) += 1;
@@ -262,11 +241,11 @@ fn when_a_bucket_goes_only_its_flows_move() {
     let frames: Vec<_> = (0..2000)
         .map(|n| frame(&format!("tcp,tp_src={}", 1 + n)))
         .collect();
-    let before = ways(&mut bridge, &frames);
+    let before = ports_of(&mut bridge, &frames);
     bridge
         .group_mod(&GroupMod::Modify(group(0, Select, buckets(&[2, 4, 5]))))
         .unwrap();
-    let without = ways(&mut bridge, &frames);
+    let without = ports_of(&mut bridge, &frames);
     // Rounding moves a place of a thousand.
     let moved = before
         .iter()
@@ -278,7 +257,7 @@ fn when_a_bucket_goes_only_its_flows_move() {
     bridge
         .group_mod(&GroupMod::Modify(group(0, Select, buckets(&[6, 5, 4, 2]))))
         .unwrap();
-    let with = ways(&mut bridge, &frames);
+    let with = ports_of(&mut bridge, &frames);
     let moved = without
         .iter()
         .zip(&with)
@@ -303,9 +282,9 @@ fn flows_of_a_bucket_whose_port_is_down_go_elsewhere_and_come_back() {
     let frames: Vec<_> = (0..900)
         .map(|n| frame(&format!("tcp,tp_src={}", 1 + n)))
         .collect();
-    let before = ways(&mut bridge, &frames);
+    let before = ports_of(&mut bridge, &frames);
     set_state(&mut bridge, 3, PortState::LINK_DOWN);
-    let during = ways(&mut bridge, &frames);
+    let during = ports_of(&mut bridge, &frames);
     assert_eq!(during.len(), 900, "nothing is lost");
     for (was, is) in before.iter().zip(&during) {
         assert!(*is != 3 && (was == is || *was == 3));
@@ -321,7 +300,7 @@ fn flows_of_a_bucket_whose_port_is_down_go_elsewhere_and_come_back() {
         "{share} of {moved}"
     );
     set_state(&mut bridge, 3, PortState::LIVE);
-    assert_eq!(ways(&mut bridge, &frames), before);
+    assert_eq!(ports_of(&mut bridge, &frames), before);
     for port in 2..5 {
         set_state(&mut bridge, port, PortState::LINK_DOWN);
     }
@@ -363,7 +342,7 @@ fn fast_failover_takes_the_first_live_bucket() {
     expect(&mut bridge, 2);
     bridge.change(|control, ops| control.remove_port(PortNo::from_raw(2), ops));
     expect(&mut bridge, 4);
-    // What is watched may go; it is not live then.
+    // A watched group may be deleted; its watchers treat it as dead.
     bridge
         .group_mod(&GroupMod::Modify(group(
             2,
@@ -395,216 +374,4 @@ fn an_explanation_names_the_bucket() {
     ] {
         assert!(text.contains(piece), "{piece} in\n{text}");
     }
-}
-
-#[test]
-fn groups_chain_but_not_in_a_circle() {
-    let mut bridge = Bridge::new(4);
-    let forward = |id, to: u32| group(id, Indirect, vec![Bucket::new([to_group(to)])]);
-    assert_eq!(refusal(&mut bridge, forward(1, 1)), (6, 7), "to itself");
-    assert_eq!(refusal(&mut bridge, forward(2, 1)), (2, 9), "to nothing");
-    bridge.add_group(1, Indirect, vec![to(2)]);
-    bridge.group_mod(&GroupMod::Add(forward(2, 1))).unwrap();
-    bridge.group_mod(&GroupMod::Add(forward(3, 2))).unwrap();
-    let circle = bridge.group_mod(&GroupMod::Modify(forward(1, 3))).unwrap_err();
-    assert_eq!(circle.code(), (6, 7));
-    bridge.apply("", &[to_group(3)]);
-    assert_eq!(ports(&bridge.one(1, &frame("tcp"))), [2]);
-    let chained = bridge.group_mod(&GroupMod::Delete(GroupId(1))).unwrap_err();
-    assert_eq!(chained.code(), (6, 9));
-    assert_eq!(bridge.group_count(1).unwrap().0, 1);
-    // The other end may go, and takes its flow entry along; then the next.
-    assert_eq!(bridge.group_mod(&GroupMod::Delete(GroupId(3))), Ok(1));
-    assert_eq!(bridge.group_mod(&GroupMod::Delete(GroupId(2))), Ok(0));
-    assert_eq!(bridge.group_mod(&GroupMod::Delete(GroupId(1))), Ok(0));
-    assert_eq!((bridge.control.group_len(), bridge.control.entry_len()), (0, 0));
-}
-
-#[test]
-fn groups_that_multiply_a_packet_without_bound_are_stopped_and_counted() {
-    let mut bridge = Bridge::new(2);
-    bridge.add_group(0, All, vec![to(2); 10]);
-    for id in 1..10 {
-        bridge.add_group(id, All, vec![Bucket::new([to_group(id - 1)]); 10]);
-    }
-    bridge.apply("", &[to_group(9)]);
-    let events = bridge.one(1, &frame("tcp"));
-    assert!((1000..4096).contains(&ports(&events).len()));
-    assert!(events.contains(&Event::Dropped(DropReason::GroupLimit)));
-    // Each packet has a budget of its own.
-    assert_eq!(ports(&bridge.one(1, &frame("tcp"))).len(), ports(&events).len());
-    let mut deep = Bridge::new(2);
-    deep.add_group(0, Indirect, vec![to(2)]);
-    for id in 1..40 {
-        deep.add_group(id, Indirect, vec![Bucket::new([to_group(id - 1)])]);
-    }
-    deep.apply("in_port=1", &[to_group(39), to_group(3)]);
-    let events = deep.one(1, &frame("tcp"));
-    assert!(
-        events.contains(&Event::Dropped(DropReason::GroupLimit)) && ports(&events) == [2],
-        "{events:?}"
-    );
-}
-
-#[test]
-fn each_fault_has_its_code() {
-    let mut bridge = Bridge::new(2);
-    let with = |kind, bucket: Bucket| group(1, kind, vec![bucket]);
-    let watch_group = |id| Bucket {
-        watch_group: GroupId(id),
-        ..to(1)
-    };
-    let watch_port = |raw| Bucket {
-        watch_port: PortNo::from_raw(raw),
-        ..to(1)
-    };
-    for (what, group, code) in [
-        ("no bucket", group(1, Indirect, vec![]), (6, 1)),
-        ("two buckets", group(1, Indirect, vec![to(1), to(2)]), (6, 1)),
-        ("weight", with(All, weighing(1, 1)), (6, 1)),
-        ("nothing watched", with(FastFailover, to(1)), (6, 1)),
-        ("number", group(GroupId::MAX.0 + 1, All, vec![]), (6, 1)),
-        ("watching", with(All, watching(1)), (6, 6)),
-        ("watching itself", with(FastFailover, watch_group(1)), (6, 13)),
-        ("watching nobody", with(FastFailover, watch_group(9)), (6, 13)),
-        (
-            "watching FLOOD",
-            with(Select, watch_port(PortNo::FLOOD.raw())),
-            (6, 13),
-        ),
-        ("watching port 0", with(Select, watch_port(0)), (6, 13)),
-        ("bad port", with(All, Bucket::new([out(0)])), (2, 4)),
-        (
-            "TABLE",
-            with(All, Bucket::new([Action::output(PortNo::TABLE)])),
-            (2, 4),
-        ),
-        (
-            "bad tag",
-            with(All, Bucket::new([Action::PushVlan(EtherType::IPV4)])),
-            (2, 5),
-        ),
-    ] {
-        assert_eq!(refusal(&mut bridge, group), code, "{what}");
-    }
-    assert_eq!(bridge.control.group_len(), 0);
-    bridge.add_group(1, All, vec![]);
-    assert_eq!(refusal(&mut bridge, group(1, All, vec![])), (6, 0));
-    let unknown = bridge
-        .group_mod(&GroupMod::Modify(group(2, All, vec![])))
-        .unwrap_err();
-    assert_eq!(unknown.code(), (6, 8));
-    assert_eq!(bridge.group_mod(&GroupMod::Delete(GroupId(2))), Ok(0), "no error");
-    // A group without buckets drops.
-    bridge.apply("", &[to_group(1)]);
-    assert_eq!(
-        bridge.one(1, &frame("tcp")),
-        [Event::Dropped(DropReason::NoLiveBucket)]
-    );
-}
-
-#[test]
-fn a_deleted_group_takes_the_flow_entries_that_use_it_along() {
-    let mut bridge = Bridge::new(3);
-    bridge.add_group(1, Indirect, vec![to(2)]);
-    bridge.add_group(2, Indirect, vec![to(3)]);
-    let reporting = |match_: &str, instructions| FlowMod {
-        flags: FlowFlags::SEND_FLOW_REM,
-        ..add(0, 10, match_, instructions)
-    };
-    let write = |group| Instructions {
-        write_actions: Some([to_group(group)].into()),
-        ..Instructions::default()
-    };
-    bridge
-        .flow_mod(reporting("tcp", Instructions::apply([to_group(1), to_group(2)])))
-        .unwrap();
-    bridge.flow_mod(reporting("udp", write(1))).unwrap();
-    bridge.flow_mod(reporting("arp", write(2))).unwrap();
-    assert_eq!(bridge.group_count(1).unwrap().0, 2);
-    bridge.one(1, &frame("udp"));
-    assert_eq!(bridge.group_mod(&GroupMod::Delete(GroupId(1))), Ok(2));
-    let told: Vec<_> = bridge
-        .removed
-        .iter()
-        .map(|gone| (gone.reason, gone.count.packets))
-        .collect();
-    assert_eq!(
-        told,
-        [(RemovedReason::GroupDelete, 0), (RemovedReason::GroupDelete, 1)]
-    );
-    assert_eq!(ports(&bridge.one(1, &frame("arp"))), [3]);
-    assert_eq!(bridge.group_mod(&GroupMod::Delete(GroupId::ALL)), Ok(1));
-    assert_eq!((bridge.control.entry_len(), bridge.removed.len()), (0, 3));
-}
-
-#[test]
-fn a_group_that_is_modified_goes_on_counting_and_its_buckets_begin_anew() {
-    let mut bridge = Bridge::new(3);
-    bridge.add_group(1, All, vec![to(2), to(3)]);
-    bridge.apply("", &[to_group(1)]);
-    let tcp = frame("tcp");
-    bridge.one(1, &tcp);
-    bridge
-        .group_mod(&GroupMod::Modify(group(1, All, vec![to(3)])))
-        .unwrap();
-    bridge.one(1, &tcp);
-    assert_eq!(bridge.group_count(1), Some((1, 2, vec![1])));
-    bridge.group_mod(&GroupMod::Delete(GroupId::ALL)).unwrap();
-    bridge.add_group(1, All, vec![to(2), to(3)]);
-    assert_eq!(
-        bridge.group_count(1),
-        Some((0, 0, vec![0, 0])),
-        "slots are used again, and empty"
-    );
-}
-
-#[test]
-fn flow_entries_are_found_by_the_group_they_send_to() {
-    let mut bridge = Bridge::new(3);
-    bridge.add_group(1, Indirect, vec![to(2)]);
-    bridge.add_group(2, Indirect, vec![to(2)]);
-    bridge.apply("tcp", &[to_group(1)]);
-    bridge.apply("udp", &[to_group(2)]);
-    let filter = FlowFilter {
-        out_group: GroupId(2),
-        ..FlowFilter::all()
-    };
-    let mut found = 0;
-    bridge
-        .control
-        .flow_stats(&filter, Default::default(), usize::MAX, bridge.now, |_| {
-            found += 1;
-        });
-    assert_eq!(found, 1);
-    let delete = FlowMod {
-        out_group: GroupId(2),
-        ..FlowMod::new(
-            FlowModCommand::Delete,
-            TableId::ALL,
-            Default::default(),
-            crate::harness::matching(""),
-        )
-    };
-    assert_eq!(bridge.flow_mod(delete).unwrap().removed, 1);
-    assert_eq!(bridge.group_count(2).unwrap().0, 0);
-}
-
-#[test]
-fn a_flow_entry_cannot_come_to_use_a_group_that_is_not_there() {
-    let mut bridge = Bridge::new(3);
-    bridge.apply("", &[out(2)]);
-    let modify = FlowMod {
-        instructions: Instructions::apply([to_group(4)]),
-        ..FlowMod::new(
-            FlowModCommand::Modify,
-            TableId(0),
-            Default::default(),
-            crate::harness::matching(""),
-        )
-    };
-    assert_eq!(bridge.flow_mod(modify.clone()).unwrap_err().code(), (2, 9));
-    bridge.add_group(4, Indirect, vec![to(3)]);
-    bridge.flow_mod(modify).unwrap();
-    assert_eq!(ports(&bridge.one(1, &frame("tcp"))), [3]);
 }

@@ -14,6 +14,7 @@ mod eviction;
 mod flow_cache;
 mod fragments;
 mod group_model;
+mod group_mods;
 mod groups;
 mod harness;
 mod memory;

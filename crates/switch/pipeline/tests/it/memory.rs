@@ -1,4 +1,4 @@
-//! What an entry costs in memory: at most 400 bytes, everything included, in a table of many exact entries.
+//! Memory of an entry: at most 400 bytes, everything included, in a table of many exact entries.
 
 #![allow(
     clippy::unwrap_used,
@@ -43,7 +43,7 @@ fn an_exact_entry_costs_400_bytes_at_most() {
         Err(_) => 62_500,
     };
     let mut bridge = Bridge::new(2);
-    // Of another mask, so that there is more than one structure to choose.
+    // An entry with another mask, so that the classifier has more than one structure to choose from.
     bridge
         .flow_mod(FlowMod {
             instructions: Instructions::apply([out(2)]),

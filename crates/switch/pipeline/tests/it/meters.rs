@@ -116,7 +116,7 @@ fn below_its_rate_a_meter_lets_everything_pass() {
     }
 }
 
-/// What leaves when so many packets come at once.
+/// Returns the packets that leave of `len` packets that arrive at once.
 fn at_once(bridge: &mut Bridge, len: usize, text: &str) -> Vec<Vec<u8>> {
     let frames = vec![frame(text); len];
     sent(&bridge.receive(1, &frames))

@@ -50,7 +50,7 @@ impl ModelEntry {
     }
 }
 
-/// What flow_removed says: cookie, reason, packets, bytes, seconds.
+/// A flow_removed: cookie, reason, packets, bytes, seconds.
 type Removed = (u64, RemovedReason, u64, u64, u64);
 
 #[derive(Clone, Default)]

@@ -193,7 +193,7 @@ fn headers_that_lead_nowhere_are_dropped_by_name() {
     ] {
         assert_eq!(bridge.receive(1, &[frame]), [Event::Dropped(reason)], "{what}");
     }
-    // To another station: a packet like others.
+    // A packet for another MAC address is handled as other packets are.
     let mut other = framed(&good, &inner(1));
     other[5] = 9;
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What happens to packets, scene by scene.
+//! Forwarding of packets, case by case.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a broken test has to say so")]
 

@@ -52,7 +52,7 @@ struct Entry {
     is_tcp: bool,
     changes: Vec<Action>,
     port: u32,
-    /// True if it leads to the second table in place of what is above.
+    /// True if the entry has a goto_table to the second table instead of the actions above.
     goes_on: bool,
     is_deleted: bool,
 }
@@ -140,7 +140,7 @@ fn packet() -> impl Strategy<Value = Vec<u8>> {
         })
 }
 
-/// What left, by port, and what else there was to see. A cache keeps the order of packets within connections only.
+/// Returns the sent packets by port, and the other events. A cache keeps the order of packets within connections only.
 fn seen(events: &[Event], policy: FlowCachePolicy) -> (Vec<(u32, Vec<u8>)>, Vec<String>) {
     let others = events.iter().filter(|event| !matches!(event, Event::Out(..)));
     let mut others: Vec<String> = others.map(|event| format!("{event:?}")).collect();

@@ -62,7 +62,8 @@ fn set_tunnel_id(id: u128) -> Action {
     Action::SetField(SetField::new(Field::TunnelId, id).unwrap())
 }
 
-/// What leaves by port 1 of a bridge with a tunnel from 1 to 2, when packets of these keys go in.
+/// Returns the encapsulated packets that leave by port 1 of a bridge with a tunnel from 1 to 2, for packets with these
+/// keys.
 fn envelopes(kind: TunnelKind, keys: &[u32]) -> Vec<Vec<u8>> {
     let (mut bridge, _) = bridge(&[tunnel(5, kind, TunnelKey::Flow, 1, 2)]);
     let mut frames = Vec::new();
@@ -221,7 +222,7 @@ fn what_comes_to_the_underlay_for_others_is_a_packet_like_others() {
     bridge.apply("in_port=1", &[Action::output(port(2))]);
     bridge.apply("in_port=6", &[Action::output(port(3))]);
     let envelope = envelopes(TunnelKind::Vxlan, &[7]).remove(0);
-    // To another station, to another address, from somebody unknown, to another port.
+    // The packet is for another MAC address, for another IP address, from an unknown sender, for another UDP port.
     let mut others = vec![inner(1)];
     for (at, byte) in [(5, 9), (33, 9), (37, 9)] {
         let mut frame = envelope.clone();

@@ -18,7 +18,7 @@ use millrace_pipeline::{
 use millrace_types::{GroupId, MeterId, PortNo, Priority, QueueId, TableId, Time};
 use millrace_wire::{Frame, Packet};
 
-/// What an egress was told.
+/// A call of an egress.
 #[derive(Debug, PartialEq, Eq, Clone)]
 pub enum Event {
     Out(u32, Option<u32>, Vec<u8>),
@@ -72,7 +72,7 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// With this many ports, numbered from one.
+    /// Returns a bridge with this many ports, numbered from one.
     pub fn new(ports: u32) -> Bridge {
         Self::with(
             ControlConfig {
@@ -185,11 +185,11 @@ impl Bridge {
         let now = self.now;
         self.change(|control, ops| {
             while control.expire(now, 100, ops) == 100 {}
-            control.settle(now, ops);
+            control.optimize_idle_tables(now, ops);
         });
     }
 
-    /// What happens to packets that come in.
+    /// Returns the events that packets from a port cause.
     pub fn receive(&mut self, port: u32, frames: &[Vec<u8>]) -> Vec<Event> {
         self.receive_from(PortNo::from_raw(port).into(), frames)
     }
@@ -205,7 +205,7 @@ impl Bridge {
         recorder.events
     }
 
-    /// What happens to a packet that is more than its bytes.
+    /// Returns the events that a packet with metadata causes.
     pub fn receive_frame(&mut self, port: u32, frame: Frame) -> Vec<Event> {
         let mut recorder = Recorder::default();
         let mut burst: ArrayVec<Frame, BURST> = [frame].into_iter().collect();
@@ -215,7 +215,7 @@ impl Bridge {
         recorder.events
     }
 
-    /// What happens to one packet.
+    /// Returns the events that one packet causes.
     pub fn one(&mut self, port: u32, frame: &[u8]) -> Vec<Event> {
         self.receive(port, &[frame.to_vec()])
     }
@@ -319,4 +319,22 @@ pub fn sent(events: &[Event]) -> Vec<(u32, Vec<u8>)> {
 /// Returns the ports by which something left.
 pub fn ports(events: &[Event]) -> Vec<u32> {
     sent(events).into_iter().map(|(port, _)| port).collect()
+}
+
+/// Returns a bucket that outputs to a port.
+pub fn to(port: u32) -> Bucket {
+    Bucket::new([out(port)])
+}
+
+/// Returns a bucket that outputs to a port, and is live while the port is.
+pub fn watching(port: u32) -> Bucket {
+    Bucket {
+        watch_port: PortNo::from_raw(port),
+        ..to(port)
+    }
+}
+
+/// Returns a bucket that outputs to a port, with a weight.
+pub fn weighing(weight: u16, port: u32) -> Bucket {
+    Bucket { weight, ..to(port) }
 }

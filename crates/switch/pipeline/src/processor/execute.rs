@@ -1,0 +1,184 @@
+//! The execution of an entry on one packet: its instructions, the actions of a list, and compiled rewrites.
+
+use millrace_flow::classify::Slot;
+use millrace_flow::{Action, Field};
+use millrace_wire::Packet;
+
+use super::header::{Effect, Headers};
+use super::observe::Observer;
+use super::output::Supply;
+use super::run::Run;
+use crate::action_set::{self, Present};
+use crate::action_summary::ActionSummary;
+use crate::{DropReason, Egress, FlowEntry, PacketInReason};
+
+impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
+    /// Applies the rewrite of a summary. Returns false, and changes nothing, if it does not take the packet.
+    #[inline(always)]
+    pub(crate) fn rewrite(&self, summary: &ActionSummary, packet: &mut P) -> bool {
+        let rewrite = self.fwd.rewrites().get(summary.rewrite_index() as usize);
+        let size = packet.len();
+        rewrite.is_some_and(|rewrite| rewrite.apply(packet.head_mut(), size))
+    }
+
+    /// Executes the actions of the entry at a slot one after the other, for a packet that its rewrite does not take.
+    #[inline(never)]
+    pub(super) fn change_at(&mut self, i: usize, packet: P, slot: Option<Slot>) {
+        self.need_key(i, &packet);
+        match slot.and_then(|slot| self.fwd.entry(slot)) {
+            Some(entry) => self.change(i, packet, entry),
+            None => self.drop(Supply::Move(packet), DropReason::NoOutput),
+        }
+    }
+
+    /// Executes [`Kind::Change`].
+    #[inline(always)]
+    pub(super) fn change(&mut self, i: usize, mut packet: P, entry: &'a FlowEntry) {
+        let [changes @ .., Action::Output { port, .. }] = entry.actions() else {
+            return;
+        };
+        let mut headers = Headers::UNKNOWN;
+        for action in changes {
+            let key = &mut self.scratch.keys[i];
+            match headers.execute(&mut packet, key, action) {
+                Effect::Done => {}
+                effect => {
+                    self.act_for(i, entry);
+                    return self.stopped(i, packet, effect);
+                }
+            }
+        }
+        self.exit(i, packet, *port);
+    }
+
+    /// Makes this the entry that acts on packet `i` of the burst.
+    fn act_for(&mut self, i: usize, entry: &FlowEntry) {
+        let walk = self.walk(i);
+        walk.table = entry.table();
+        walk.cookie = entry.cookie();
+        walk.in_table_miss = entry.is_table_miss();
+    }
+
+    /// Executes the instructions of an entry in the order of OpenFlow 1.3.5, section 5.9. Returns the packet if it
+    /// goes to another table. With `is_known`, a cached traversal is replayed, and the packet does not wait at that
+    /// table.
+    #[inline(never)]
+    pub(crate) fn run_entry(
+        &mut self,
+        i: usize,
+        packet: P,
+        entry: &'a FlowEntry,
+        is_known: bool,
+    ) -> Option<P> {
+        self.act_for(i, entry);
+        let mut packet = packet;
+        if let Some(meter) = entry.meter() {
+            packet = self.meter(i, packet, meter)?;
+        }
+        let walk = &mut self.scratch.walks[i];
+        if entry.clears_actions() {
+            walk.set = Present::NONE;
+        }
+        let goes_on =
+            entry.goto_table().is_some() || !entry.write_actions().is_empty() || !walk.set.is_empty();
+        if !entry.apply_actions().is_empty() {
+            packet = self.execute(i, packet, entry.apply_actions(), goes_on, false)?;
+        }
+        let (walk, set) = (&mut self.scratch.walks[i], &mut self.scratch.sets[i]);
+        for action in entry.write_actions() {
+            action_set::write(&mut walk.set, set, *action);
+        }
+        let key = &mut self.scratch.keys[i];
+        if let Some((value, mask)) = entry.write_metadata() {
+            let old = key.field(Field::Metadata) as u64;
+            key.set_field(Field::Metadata, u128::from(old & !mask | value & mask));
+        }
+        if let Some(table) = entry.goto_table() {
+            if let Some(depth) = self.fwd.depth() {
+                walk.headers.refresh_key(&packet, key, depth);
+            }
+            let is_plain = walk.set.is_empty() && walk.queue.is_none() && !walk.sent;
+            if !is_known {
+                self.scratch.plain = self.scratch.plain & !(1 << i) | u64::from(is_plain) << i;
+                self.scratch.wait(i, table);
+            }
+            return Some(packet);
+        }
+        let actions = action_set::in_order(walk.set, set);
+        self.execute(i, packet, &actions, false, true);
+        None
+    }
+
+    /// Executes a list of actions. With `goes_on`, the packet is needed afterwards and is returned, unless an action
+    /// has disposed of it.
+    pub(crate) fn execute(
+        &mut self,
+        i: usize,
+        mut packet: P,
+        actions: &[Action],
+        goes_on: bool,
+        from_set: bool,
+    ) -> Option<P> {
+        // Actions after the last output have no effect, so that output takes the packet itself.
+        let is_output = |action: &Action| matches!(action, Action::Output { .. } | Action::Group(_));
+        let last = if goes_on {
+            None
+        } else {
+            actions.iter().rposition(is_output)
+        };
+        for (at, action) in actions.iter().enumerate() {
+            self.observer.action(action, from_set);
+            match *action {
+                Action::Output { port, max_len } => {
+                    self.scratch.walks[i].sent = true;
+                    if Some(at) == last {
+                        self.output(i, Supply::Move(packet), port, max_len);
+                        return None;
+                    }
+                    self.output(i, Supply::Copy(&packet), port, max_len);
+                }
+                Action::Group(group) => {
+                    self.scratch.walks[i].sent = true;
+                    if Some(at) == last {
+                        self.group(i, Supply::Move(packet), group);
+                        return None;
+                    }
+                    self.group(i, Supply::Copy(&packet), group);
+                }
+                Action::SetQueue(queue) => self.scratch.walks[i].queue = Some(queue),
+                _ => {
+                    let (walk, key) = (&mut self.scratch.walks[i], &mut self.scratch.keys[i]);
+                    match walk.headers.execute(&mut packet, key, action) {
+                        Effect::Done => self.observer.packet(&packet),
+                        effect => {
+                            self.stopped(i, packet, effect);
+                            return None;
+                        }
+                    }
+                }
+            }
+        }
+        if goes_on {
+            return Some(packet);
+        }
+        if self.scratch.walks[i].sent {
+            // Copies were output, and nothing is left to do.
+            drop(packet);
+        } else {
+            self.drop(Supply::Move(packet), DropReason::NoOutput);
+        }
+        None
+    }
+
+    /// Disposes of a packet after an action with this effect, which ends the list.
+    #[cold]
+    pub(crate) fn stopped(&mut self, i: usize, packet: P, effect: Effect) {
+        match effect {
+            Effect::TtlExpired if self.fwd.invalid_ttl_to_controller() => {
+                self.packet_in(i, Supply::Move(packet), PacketInReason::InvalidTtl, u16::MAX);
+            }
+            Effect::TtlExpired => self.drop(Supply::Move(packet), DropReason::InvalidTtl),
+            Effect::NoHeadroom | Effect::Done => self.drop(Supply::Move(packet), DropReason::NoHeadroom),
+        }
+    }
+}

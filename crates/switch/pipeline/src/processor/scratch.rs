@@ -1,0 +1,90 @@
+//! The state of a burst's packets on their way through the tables, in memory that every burst of a worker uses again.
+
+use millrace_flow::FlowKey;
+use millrace_flow::classify::{BURST, HeaderColumns};
+use millrace_types::{Cookie, QueueId, TableId};
+
+use super::header::Headers;
+use crate::action_set::{ByRank, NO_ACTIONS, Present};
+
+/// The state of a packet on its way through the tables, besides its key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Walk {
+    pub(crate) headers: Headers,
+    pub(crate) queue: Option<QueueId>,
+    /// Table and cookie of the entry that is executed.
+    pub(crate) table: TableId,
+    pub(crate) cookie: Cookie,
+    pub(crate) in_table_miss: bool,
+    /// True if some action has output the packet.
+    pub(super) sent: bool,
+    pub(super) set: Present,
+}
+
+impl Walk {
+    pub(super) const START: Walk = Walk {
+        headers: Headers::UNKNOWN,
+        queue: None,
+        table: TableId(0),
+        // The cookie in packet-ins of a packet-out, which has no entry.
+        cookie: Cookie(u64::MAX),
+        in_table_miss: false,
+        sent: false,
+        set: Present::NONE,
+    };
+}
+
+/// Memory of a worker that is allocated once and used by every burst. The index of arrays is that in the burst.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    pub(crate) keys: [FlowKey; BURST],
+    pub(crate) walks: [Walk; BURST],
+    pub(super) sets: [ByRank; BURST],
+    /// By table, the packets that wait at it, one bit each.
+    waiting: [u64; 256],
+    /// The tables at which some packet waits, one bit each.
+    busy: [u64; 4],
+    /// Packets whose walk is [`Walk::START`], whatever the array holds; one bit each.
+    pub(crate) fresh: u64,
+    /// Packets with an empty action set and without a queue that were not output yet, one bit each: their action
+    /// summary is all that is left to execute.
+    pub(super) plain: u64,
+    /// The header columns of the burst, where packets are looked up by these; see `keys.rs`.
+    pub(crate) columns: HeaderColumns,
+    /// Packets whose keys are not read yet, one bit each.
+    pub(crate) unread: u64,
+    /// The number of bursts to come whose keys are read first.
+    pub(crate) pause: u8,
+}
+
+impl Scratch {
+    pub(crate) fn new() -> Box<Scratch> {
+        Box::new(Scratch {
+            keys: [FlowKey::default(); BURST],
+            walks: [Walk::START; BURST],
+            sets: [NO_ACTIONS; BURST],
+            waiting: [0; 256],
+            busy: [0; 4],
+            fresh: 0,
+            plain: 0,
+            columns: HeaderColumns::new(),
+            unread: 0,
+            pause: 0,
+        })
+    }
+
+    /// Makes packet `i` wait at a table.
+    pub(super) fn wait(&mut self, i: usize, table: TableId) {
+        let table = usize::from(table.0);
+        self.waiting[table] |= 1 << i;
+        self.busy[table / 64] |= 1 << (table % 64);
+    }
+
+    /// Returns the lowest table at which packets wait, and these packets.
+    pub(super) fn next_table(&mut self) -> Option<(TableId, u64)> {
+        let word = self.busy.iter().position(|word| *word != 0)?;
+        let table = word * 64 + self.busy[word].trailing_zeros() as usize;
+        self.busy[word] &= self.busy[word] - 1;
+        Some((TableId(table as u8), core::mem::take(&mut self.waiting[table])))
+    }
+}
