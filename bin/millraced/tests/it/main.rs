@@ -1,4 +1,4 @@
-//! The daemon's start.
+//! The daemon as a process: its start, its log, and traces of packets.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,3 +10,4 @@
 mod check;
 mod logs;
 mod start;
+mod trace;
