@@ -14,15 +14,19 @@ mod distribution;
 mod histogram;
 mod math;
 mod model;
+pub mod netem;
 mod plan;
+mod preset;
 mod random;
 mod receiver;
 mod ring;
+mod scenario;
 mod sender;
 mod sources;
 mod stats;
 pub mod tables;
 mod text;
+pub mod too_big;
 
 pub use config::{
     Background, Bypass, ClassConfig, ConfigError, Correlation, Corrupt, CorruptAction, DelayConfig, Depth,
@@ -33,8 +37,10 @@ pub use controller::Controller;
 pub use histogram::HistogramSnapshot;
 pub use model::{Direction, DirectionModel, DropReason, Flips, Outcome, Outcomes, Path, PathModel, Release};
 pub use plan::{Plan, PlanError};
+pub use preset::{PRESETS, Preset, preset};
 pub use receiver::{Frame, Receiver};
 pub use ring::records::{Memory, heap_memory};
+pub use scenario::{Scenario, ScenarioError, Step};
 pub use sender::Sender;
 pub use sources::{NoSources, Sources};
 pub use stats::{LATE_NANOS, Stats};

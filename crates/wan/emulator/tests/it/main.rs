@@ -1,5 +1,7 @@
 //! Scenarios: a path from its text to what becomes of frames.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
 mod cuts;
 mod exact;
 mod halves;
