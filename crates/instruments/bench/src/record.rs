@@ -130,6 +130,7 @@ pub enum Record {
     /// The rate of a chain of network functions (experiment `chain`).
     Chain(Box<crate::experiments::chain::Point>),
     /// A rate that a meter or a shaper was set to, and the rate measured (experiment `qos`).
+    #[serde(rename = "held")]
     RateResult(Box<crate::experiments::qos::RateResult>),
     /// A run of the generator (experiments `rate`, `latency`, `updates`, `bridge`, `qos`).
     Trial {
@@ -240,5 +241,25 @@ mod tests {
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().count(), 2);
         assert!(text.starts_with("{\"record\":\"sample\""));
+    }
+
+    #[test]
+    fn records_of_earlier_versions_are_read_and_written_unchanged() {
+        for line in [
+            r#"{"record":"run","experiment":"forward","started":9,"quick":true,"machine":{"processor":"x","cores":2,
+                "memory":1024,"kernel":"6.1","distribution":"Debian","virtualisation":"kvm","huge_pages_mib":1024,
+                "load":"0.1 0.2 0.3","distance":{"least_nanos":52,"most_nanos":171}},"command":"millrace bench"}"#,
+            r#"{"record":"held","mechanism":"meter","workers":2,"frame_size":512,"asked_bps":1e6,"measured_bps":0.99e6,
+                "offered_bps":3e6,"seconds":5.0,"core_share":1.0}"#,
+            r#"{"record":"transfer","system":"ovs","round":1,"seconds":60.0,"bytes":5e8,"retransmits":3,"frames_sent":10,
+                "frames_received":9,"cpu":{"machine_s":3.0,"switch_s":1.0,"hosts_s":[0.5,0.5],"steal_s":0.0},
+                "commands":["millrace lab up"]}"#,
+            r#"{"record":"chain","kind":"ring","length":4,"frame":64,"mpps":3.5,"gbps":2.4,"ratio_one_hop":0.4,
+                "ratio_ovs":3.5}"#,
+        ] {
+            let record: Record = serde_json::from_str(line).unwrap();
+            let before: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert_eq!(serde_json::to_value(&record).unwrap(), before);
+        }
     }
 }

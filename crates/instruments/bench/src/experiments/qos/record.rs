@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn an_error_needs_a_higher_offered_rate_than_the_configured_one() {
-        let held = |offered_bps| RateResult {
+        let result = |offered_bps| RateResult {
             mechanism: Mechanism::Meter,
             workers: 1,
             frame_size: 64,
@@ -72,7 +72,7 @@ mod tests {
             seconds: 5.0,
             core_share: 1.0,
         };
-        assert!((held(2e6).error().unwrap() + 0.005).abs() < 1e-9);
-        assert_eq!(held(1.0e6).error(), None);
+        assert!((result(2e6).error().unwrap() + 0.005).abs() < 1e-9);
+        assert_eq!(result(1.0e6).error(), None);
     }
 }

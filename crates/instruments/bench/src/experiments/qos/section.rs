@@ -17,26 +17,26 @@ pub(crate) fn shows(case: &str) -> bool {
 
 /// Returns the section; `None` if the run has neither rates nor latencies.
 pub(crate) fn section(source: &Source) -> Option<Section> {
-    let held: Vec<&RateResult> = source
+    let results: Vec<&RateResult> = source
         .records
         .iter()
         .filter_map(|record| match record {
-            Record::RateResult(held) => Some(&**held),
+            Record::RateResult(result) => Some(&**result),
             _ => None,
         })
         .collect();
     let mut html = String::new();
     for mechanism in Mechanism::ALL {
-        let held: Vec<&RateResult> = held
+        let results: Vec<&RateResult> = results
             .iter()
             .copied()
-            .filter(|held| held.mechanism == mechanism)
+            .filter(|result| result.mechanism == mechanism)
             .collect();
-        if !held.is_empty() {
-            html.push_str(&rates(mechanism, &held));
+        if !results.is_empty() {
+            html.push_str(&rates(mechanism, &results));
         }
     }
-    if !held.is_empty() {
+    if !results.is_empty() {
         html.push_str(&paragraph(
             "Packets were offered at full rate. Rates count frames from the Ethernet header on, without check sequence. \
              A row without an error was offered less than the configured rate.",
@@ -51,9 +51,9 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
         ));
     }
     let worst = |mechanism: Mechanism| {
-        let errors = held.iter().filter(|held| held.mechanism == mechanism);
+        let errors = results.iter().filter(|result| result.mechanism == mechanism);
         errors
-            .filter_map(|held| held.error())
+            .filter_map(|result| result.error())
             .map(f64::abs)
             .reduce(f64::max)
     };
@@ -87,22 +87,22 @@ fn bound(mechanism: Mechanism) -> Option<&'static Quantity> {
 }
 
 /// Returns the table of the rates of a mechanism.
-fn rates(mechanism: Mechanism, held: &[&RateResult]) -> String {
-    let row = |held: &&RateResult| {
-        let met = || bound(mechanism)?.met(held.error()?.abs() * 100.0);
+fn rates(mechanism: Mechanism, results: &[&RateResult]) -> String {
+    let row = |result: &&RateResult| {
+        let met = || bound(mechanism)?.met(result.error()?.abs() * 100.0);
         vec![
             Cell::Verdict(met()),
-            Cell::head(format!("{} Mbit/s", held.asked_bps / 1e6)),
-            Cell::number(Some(f64::from(held.frame_size))),
-            Cell::number(Some(held.workers as f64)),
-            Cell::number(Some((held.measured_bps / 1e3).round() / 1e3)),
-            Cell::percent(held.error()),
-            Cell::number(Some((held.offered_bps / 1e6).round())),
+            Cell::head(format!("{} Mbit/s", result.asked_bps / 1e6)),
+            Cell::number(Some(f64::from(result.frame_size))),
+            Cell::number(Some(result.workers as f64)),
+            Cell::number(Some((result.measured_bps / 1e3).round() / 1e3)),
+            Cell::percent(result.error()),
+            Cell::number(Some((result.offered_bps / 1e6).round())),
         ]
     };
-    let mut sorted = held.to_vec();
+    let mut sorted = results.to_vec();
     sorted.sort_by(|one, other| {
-        let key = |held: &RateResult| (held.asked_bps as u64, held.frame_size, held.workers);
+        let key = |result: &RateResult| (result.asked_bps as u64, result.frame_size, result.workers);
         key(one).cmp(&key(other))
     });
     table(
@@ -157,7 +157,7 @@ fn waits(source: &Source) -> Vec<Vec<Cell>> {
 mod tests {
     use super::*;
 
-    fn held(mechanism: Mechanism, asked_bps: f64, measured_bps: f64) -> Record {
+    fn record(mechanism: Mechanism, asked_bps: f64, measured_bps: f64) -> Record {
         Record::RateResult(Box::new(RateResult {
             mechanism,
             workers: 2,
@@ -175,9 +175,9 @@ mod tests {
         let source = Source {
             id: "qos".to_owned(),
             records: vec![
-                held(Mechanism::Meter, 1e9, 1.002e9),
-                held(Mechanism::Meter, 1e6, 0.995e6),
-                held(Mechanism::Shaper, 1e6, 1e6),
+                record(Mechanism::Meter, 1e9, 1.002e9),
+                record(Mechanism::Meter, 1e6, 0.995e6),
+                record(Mechanism::Shaper, 1e6, 1e6),
                 Record::Figure {
                     case: QOS.to_owned(),
                     system: "millrace".to_owned(),
@@ -209,9 +209,9 @@ mod tests {
     #[test]
     fn a_rate_beyond_its_bound_is_shown_as_missed() {
         let records = vec![
-            held(Mechanism::Meter, 1e9, 1.02e9),
-            held(Mechanism::Meter, 1e6, 1e6),
-            held(Mechanism::Shaper, 1e6, 1e6),
+            record(Mechanism::Meter, 1e9, 1.02e9),
+            record(Mechanism::Meter, 1e6, 1e6),
+            record(Mechanism::Shaper, 1e6, 1e6),
         ];
         let source = Source {
             id: "qos".to_owned(),
