@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use crate::diff::{Change, ChangeKind};
+use crate::change::{Change, ChangeKind};
 use crate::error::{Path, Problem};
 use crate::node::{Node, Table, Value, shorten};
 use crate::schema::{Applies, Shape};

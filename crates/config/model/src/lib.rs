@@ -24,6 +24,7 @@
 
 mod bridge;
 mod chain;
+mod change;
 mod choice;
 mod config;
 mod decode;
@@ -46,19 +47,21 @@ mod section;
 mod setting;
 mod target;
 mod text;
+mod toml_writer;
 mod tunnel;
 mod validate;
 mod vnic;
 
 pub use bridge::{Bridge, Controller, Description, Listener, Table, Tls};
 pub use chain::{Chain, Hop};
+pub use change::{Change, ChangeKind};
 pub use choice::{
     AuxiliaryTransport, ColorVerdict, FailMode, FlowCache, Fragments, HopClass, HugePages, Idle, LocalPort,
     OnFailure, PolicerKind, SelectField, Spread, WhenFull,
 };
 pub use config::{Api, Config, System};
 pub use device::{DevArgs, Device, DeviceError, PcapFiles, PciAddress, PciDevice, Vdev};
-pub use diff::{Change, ChangeKind, diff};
+pub use diff::diff;
 pub use error::{ConfigError, ConfigErrors, Location, Path, Problem, Step};
 pub use function::{FunctionName, FunctionNameError};
 pub use merge::merge_patch;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::config::Config;
 use crate::schema::{Applies, Key, Section, Shape};
-use crate::text::inline_json;
+use crate::toml_writer::inline_json;
 
 const HEAD: &str = "\
 # The configuration file

@@ -134,7 +134,7 @@ macro_rules! section {
                 $crate::section::some!($( self.$identity.to_string() )?)
             }
 
-            fn diff(&self, old: &$Name, path: &str, _: $crate::schema::Applies, out: &mut Vec<$crate::diff::Change>) {
+            fn diff(&self, old: &$Name, path: &str, _: $crate::schema::Applies, out: &mut Vec<$crate::change::Change>) {
                 let applies = $crate::section::applies!($applies);
                 $( $crate::decode::Field::diff(
                     &self.$rfield, &old.$rfield,
