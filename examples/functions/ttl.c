@@ -1,5 +1,5 @@
-/* A network function in C: takes one from the time to live of IPv4 packets, as a router does, and drops what has none
- * left. `minimum=N` drops what arrives with less than N.
+/* A network function in C: decrements the time to live of IPv4 packets, as a router does, and drops packets whose time to live runs
+ * out. `minimum=N` drops packets that arrive with less than N.
  *
  *     cc -O2 -shared -fPIC -I crates/functions/nf/include -o ttl.so examples/functions/ttl.c
  *
@@ -60,7 +60,7 @@ static void process(void *function, const millrace_nf_context *context, millrace
             continue;
         }
         head[22] -= 1;
-        /* The sum of the header grows by what the field lost (RFC 1141). */
+        /* The header checksum grows by the amount that the field lost (RFC 1141). */
         uint32_t sum = ((uint32_t)head[24] << 8 | head[25]) + 0x0100;
         sum += sum >> 16;
         head[24] = (uint8_t)(sum >> 8);

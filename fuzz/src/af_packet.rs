@@ -1,7 +1,7 @@
 //! A slot of an AF_PACKET ring, and the virtio-net header in front of its frame.
 
-use millrace_af_packet::slot::{HEADER_SIZE, Place, SLOT_SIZE, Slot};
-use millrace_wire::segment::Cut;
+use millrace_af_packet::slot::{DataLocation, HEADER_SIZE, SLOT_SIZE, Slot};
+use millrace_wire::segment::GsoLayout;
 use millrace_wire::virtio_net::{Accepted, Header, SHORT};
 use millrace_wire::{Frame, Packet};
 
@@ -13,10 +13,10 @@ const ACCEPTED: Accepted = Accepted {
     mtu: 1500,
 };
 
-/// Reads a slot, then a virtio-net header and a frame in one or two segments.
+/// Parses a slot, then a virtio-net header and a frame in one or two segments.
 ///
-/// Promises: the frame of a slot lies within the slot, behind the headers; a frame keeps its size, and one that is accepted
-/// as a GSO packet has segments no longer than the MTU.
+/// Properties: the frame of a slot lies within the slot, behind the headers; a frame keeps its size; a frame that is
+/// accepted as a GSO packet has segments no longer than the MTU.
 pub(crate) fn slot(bytes: &[u8]) {
     let Some((header, rest)) = bytes.split_first_chunk::<HEADER_SIZE>() else {
         return;
@@ -24,7 +24,7 @@ pub(crate) fn slot(bytes: &[u8]) {
     let shift = match Slot::parse(header) {
         Ok(slot) => {
             assert!(slot.at >= HEADER_SIZE + SHORT);
-            assert!(slot.place != Place::Slot || slot.at + slot.size <= SLOT_SIZE);
+            assert!(slot.location != DataLocation::Slot || slot.at + slot.size <= SLOT_SIZE);
             slot.tag.map_or(0, |tag| tag.len() as u16)
         }
         Err(_) => 0,
@@ -38,9 +38,9 @@ pub(crate) fn slot(bytes: &[u8]) {
             .shifted(shift)
             .finish(&mut packet, &ACCEPTED);
         assert_eq!(packet.len(), frame.len());
-        if is_accepted && let Some(cut) = Cut::of(&packet) {
-            assert!(cut.count() > 1 && cut.packet_size() <= ACCEPTED.mtu);
-            assert!((0..cut.count()).all(|number| cut.segment(&packet, number).is_some()));
+        if is_accepted && let Some(gso) = GsoLayout::of(&packet) {
+            assert!(gso.count() > 1 && gso.packet_size() <= ACCEPTED.mtu);
+            assert!((0..gso.count()).all(|number| gso.segment(&packet, number).is_some()));
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use millrace_wire::bpf::{Instruction, Program};
 
-/// Parses the bytes as the text of a program, and as instructions of eight bytes each in front of a packet; runs what is
-/// accepted over the packet.
+/// Parses the bytes as the text of a program, and as instructions of eight bytes each in front of a packet; runs
+/// accepted programs on the packet.
 ///
-/// Promises: no program that is accepted runs for ever or reads what is not there; the result depends only on the bytes that
-/// the program may see; a program prints to a text that parses to itself.
+/// Properties: no accepted program runs for ever or reads outside of the packet; the result depends only on the bytes
+/// that the program may read; a program prints to a text that parses to the same program.
 pub(crate) fn bpf(bytes: &[u8]) {
     if let Ok(text) = std::str::from_utf8(bytes)
         && let Ok(program) = text.parse::<Program>()

@@ -2,10 +2,10 @@
 
 use millrace_model::{Config, diff};
 
-/// Reads the bytes as a TOML file and as JSON.
+/// Parses the bytes as a TOML file and as JSON.
 ///
-/// Promises: every fault of a file has a place and is one line; what is accepted is legal, and is read back
-/// the same from every form in which it is written.
+/// Properties: every error of a file has a location and is one line; an accepted configuration is valid, and equals
+/// the result of parsing any of its text forms.
 pub(crate) fn config(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;

@@ -1,4 +1,4 @@
-//! Files that somebody else wrote: labs, and captures that a port replays.
+//! Files from other people: labs, and captures that a port replays.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -9,9 +9,9 @@ use millrace_flow::classify::BURST;
 use millrace_lab::Topology;
 use millrace_wire::{Frame, Packet};
 
-/// Reads the bytes as a lab file.
+/// Parses the bytes as a lab file.
 ///
-/// Promises: what is wrong has a place in the file and is one line; what is accepted is read the same again.
+/// Properties: every error has a location in the file and is one line; an accepted file is parsed the same again.
 pub(crate) fn lab(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -25,9 +25,9 @@ pub(crate) fn lab(bytes: &[u8]) {
     }
 }
 
-/// Opens the bytes as the capture file of a port, and receives everything.
+/// Opens the bytes as the capture file of a port, and receives all packets.
 ///
-/// Promises: an error names the file and says what to do; no packet is longer than the file.
+/// Properties: an error names the file and the next step; no packet is longer than the file.
 pub(crate) fn pcap(bytes: &[u8]) {
     static BACKEND: OnceLock<HeapBackend> = OnceLock::new();
     let backend = BACKEND.get_or_init(HeapBackend::new);

@@ -1,10 +1,10 @@
-//! What the fuzzers call: one function for each decoder of foreign bytes.
+//! The functions that the fuzzers call: one for each decoder of untrusted bytes.
 //!
-//! A function takes any bytes and returns; it panics only when a promise is broken. `fuzz_targets/` has a
-//! fuzzer for each, and `tests/replay.rs` replays what they found (`corpus/`) in the ordinary tests.
+//! A function accepts any bytes and returns; it panics only if a property is violated. `fuzz_targets/` has a fuzzer
+//! for each, and `tests/replay.rs` replays their inputs (`corpus/`) in the ordinary tests.
 
 #![forbid(unsafe_code)]
-// A broken promise is reported by a panic: that is how a fuzzer listens.
+// A violated property is reported by a panic, which the fuzzer detects.
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 mod af_packet;
@@ -21,10 +21,10 @@ mod vhost_messages;
 mod vhost_ring;
 mod wire;
 
-/// A function for bytes that come from outside.
+/// A function of untrusted bytes.
 pub type Target = fn(&[u8]);
 
-/// Every target by the name of its corpus and of its fuzzer.
+/// Every target, with the name of its corpus and of its fuzzer.
 pub const TARGETS: &[(&str, Target)] = &[
     ("af_packet", af_packet::slot),
     ("bpf", bpf::bpf),
@@ -49,7 +49,7 @@ pub const TARGETS: &[(&str, Target)] = &[
 /// Returns the target with this name.
 ///
 /// # Panics
-/// If there is none: a fuzzer in `fuzz_targets/` has no line in [`TARGETS`].
+/// Panics if there is none: a fuzzer in `fuzz_targets/` has no line in [`TARGETS`].
 pub fn target(name: &str) -> Target {
     TARGETS
         .iter()

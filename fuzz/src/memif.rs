@@ -1,4 +1,4 @@
-//! What a memif's peer says, and what it writes into the memory that it shares.
+//! Messages of a memif peer, and the memory that it shares.
 
 use millrace_memif::client::{self, ClientConfig, Layout};
 use millrace_memif::region::{Regions, UnsealedPolicy};
@@ -6,10 +6,11 @@ use millrace_memif::ring::{Rings, Sink, WORK_MAX};
 use millrace_memif::server::{self, Limits, Offer};
 use millrace_memif::{Direction, MESSAGE_SIZE, Message, MessageError, Name, REGIONS_MAX, REGIONS_SIZE_MAX};
 
-/// Messages one behind the other, each with a byte that says whether a file comes along: to a server, and to a client.
+/// Sends messages one after the other to a server and to a client, each with a byte that decides whether a file
+/// descriptor accompanies it.
 ///
-/// Promises: what can be read is written and read again the same; regions and rings of an offer are within the bounds,
-/// rings lie in their regions; a client's memory is no larger than it may be.
+/// Properties: a decoded message encodes to the same message; regions and rings of an offer are within the limits,
+/// rings lie in their regions; a client's memory is within its limit.
 pub(crate) fn messages(bytes: &[u8]) {
     let wish = ClientConfig {
         to_server: 2,
@@ -24,7 +25,7 @@ pub(crate) fn messages(bytes: &[u8]) {
             return;
         };
         let mut said = said.to_vec();
-        // What is too short is sometimes filled up, so that fuzzers find messages.
+        // Short messages are sometimes padded, so that fuzzers find valid ones.
         if how & 2 == 0 {
             said.resize(MESSAGE_SIZE, 0);
         }
@@ -70,7 +71,7 @@ fn look_at(offer: &Offer<()>) {
     }
 }
 
-/// Frames that came.
+/// Received frames.
 struct Frames {
     sizes: Vec<usize>,
     bytes: [u8; 4096],
@@ -84,11 +85,11 @@ impl Sink for Frames {
     }
 }
 
-/// A peer that writes into all of the memory, a place and a few bytes at a time, while frames go to and fro; as the client,
-/// or, by the first byte, as the server.
+/// A peer that writes into all of the memory, an offset and a few bytes at a time, while frames are sent and received;
+/// as the client or, depending on the first byte, as the server.
 ///
-/// Promises: nothing is read or written outside of the memory; no burst is longer than was asked for, nor longer work than
-/// is allowed; a frame that was dropped was empty or too long.
+/// Properties: no access leaves the memory; no burst exceeds the requested length or the bound on work; a dropped
+/// frame was empty or too long.
 pub(crate) fn ring(bytes: &[u8]) {
     let Some((role, mut rest)) = bytes.split_first() else {
         return;
@@ -148,7 +149,7 @@ pub(crate) fn ring(bytes: &[u8]) {
                 }
                 sender.publish();
             }
-            // An index or a descriptor of one of the rings, and anything anywhere.
+            // An index or a descriptor of one of the rings, or any other bytes.
             2..=5 => {
                 let direction = if what & 1 == 0 {
                     Direction::ToServer

@@ -1,14 +1,14 @@
-//! OpenFlow: every message, and a connection that is fed anything.
+//! OpenFlow: every message, and a connection with any input.
 
 use millrace_openflow::connection::{Connection, Event, Settings};
 use millrace_openflow::flow_monitor::FlowMonitorRequest;
 use millrace_openflow::{Header, decode, encode};
 use millrace_types::{Time, Xid};
 
-/// Reads bytes as one message.
+/// Decodes the bytes as one message.
 ///
-/// Promises: every error has a code of the specification; what was read can be written, and is read the
-/// same again.
+/// Properties: every error has a code of the specification; a decoded message can be encoded, and is decoded the same
+/// again.
 pub(crate) fn message(bytes: &[u8]) {
     // The body of an experimenter's multipart request.
     if let Err(error) = FlowMonitorRequest::decode_all(bytes) {
@@ -21,10 +21,10 @@ pub(crate) fn message(bytes: &[u8]) {
         }
         Ok((_, message)) => message,
     };
-    // Shown to people, too.
+    // The text form is also printed.
     let _ = message.to_string();
     let mut written = Vec::new();
-    // Padding that was left out is written, so that the longest messages may be too long then.
+    // Encoding adds omitted padding, so that the longest messages may become too long.
     if encode(&message, Xid(1), &mut written).is_ok() {
         let (header, again) = decode(&written).unwrap();
         assert_eq!(header.xid, Xid(1));
@@ -34,8 +34,8 @@ pub(crate) fn message(bytes: &[u8]) {
 
 /// Feeds a connection, and one over datagrams: the first byte of each chunk is its size.
 ///
-/// Promises: what the connection says is whole messages; it holds no more than it may; a connection that is
-/// over says nothing more.
+/// Properties: the output consists of complete messages; buffers stay within their limits; a closed connection has no
+/// further output.
 pub(crate) fn connection(bytes: &[u8]) {
     for is_datagram in [false, true] {
         feed(bytes, is_datagram);

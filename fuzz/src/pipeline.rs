@@ -1,4 +1,4 @@
-//! The packet pipeline: a bridge that is given any entries, ports and packets.
+//! The packet pipeline: a bridge with any entries, ports and packets.
 
 use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
@@ -15,21 +15,21 @@ use millrace_wire::{Depth, EtherType, Frame, Layers};
 
 const TABLES: u8 = 4;
 const PORTS: u32 = 4;
-/// The port under the tunnel, where there is one.
+/// The underlay of the tunnel, if there is one.
 const UNDERLAY: PortNo = PortNo::from_raw(3);
 
-/// Plays a script: the first byte of each step says what happens.
+/// Executes a script: the first byte of each step selects the operation.
 ///
-/// Promises: a refused request changes nothing; the copy that workers read, changed step by step, does with a
-/// packet what a copy made at once does, what `explain` says, and what it does with the packet in two segments;
-/// the first lookup finds an entry of the highest priority that matches.
+/// Properties: a refused request changes nothing; the workers' copy, changed step by step, treats a packet as a copy
+/// that was made at once, as `explain` describes it, and as it treats the packet in two segments; the first lookup
+/// finds a matching entry of the highest priority.
 pub(crate) fn pipeline(bytes: &[u8]) {
     let mut bridge = Bridge::new();
     let mut script = Script(bytes);
     for _ in 0..64 {
         let Some(step) = script.byte() else { return };
         match step % 8 {
-            // What came later than the corpus, so that its files go on meaning what they did.
+            // Operations that were added later have high numbers, so that older corpus files keep their meaning.
             _ if step >= 0xe0 => bridge.more(step, &mut script),
             0 => bridge.message(script.sized()),
             1..=3 => {
@@ -51,7 +51,7 @@ pub(crate) fn pipeline(bytes: &[u8]) {
     }
 }
 
-/// What came of a packet: ports and bytes, in order.
+/// The result of a packet: ports and bytes, in order.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Outcome {
     out: Vec<(PortNo, Option<QueueId>, Vec<u8>)>,
@@ -81,7 +81,7 @@ struct Bridge {
     idle: Forwarding,
     processor: Processor,
     now: Time,
-    /// The packet before, from which entries may take what they match.
+    /// The previous packet, whose fields entries may match.
     last: FlowKey,
     has_tunnels: bool,
     drops_fragments: bool,
@@ -111,7 +111,7 @@ impl Bridge {
         bridge
     }
 
-    /// Lets the control side do something, and publishes it as the datapath does.
+    /// Changes the control side, and publishes the changes as the datapath does.
     fn change<R>(&mut self, change: impl FnOnce(&mut Control, &mut Vec<Op>) -> R) -> (R, usize) {
         let mut ops = Vec::new();
         let result = change(&mut self.control, &mut ops);
@@ -135,7 +135,7 @@ impl Bridge {
         }
     }
 
-    /// Groups, meters, tunnels, fragments.
+    /// Changes groups, meters, tunnels or the fragment mode.
     fn more(&mut self, step: u8, script: &mut Script<'_>) {
         let now = self.now;
         match step % 8 {
@@ -155,7 +155,7 @@ impl Bridge {
                 let meter = Meter {
                     id,
                     flags: MeterFlags(u16::from(how >> 4)),
-                    // So high that a packet more or less makes no difference.
+                    // The rate is so high that one packet more or less makes no difference.
                     bands: [Band {
                         rate: u32::MAX,
                         burst_size: u32::MAX,
@@ -172,7 +172,7 @@ impl Bridge {
                 assert!(outcome.is_ok() || ops == 0, "a refused request changes nothing");
             }
             5 => {
-                // Port 4 is a tunnel over port 3, or is not any more.
+                // Port 4 becomes a tunnel over port 3, or is removed.
                 let how = script.byte().unwrap_or(0);
                 let kind = TunnelKind::ALL[usize::from(how % 4)];
                 let tunnel = Tunnel {
@@ -195,7 +195,7 @@ impl Bridge {
                 self.change(|control, ops| control.set_tunnels(Tunnels::new(tunnels), ops));
             }
             6 => {
-                // Put together, the same fragment twice is not the same.
+                // With reassembly, the same fragment twice has another result.
                 let drops = script.byte().unwrap_or(0) & 1 != 0;
                 self.drops_fragments = drops;
                 let mode = if drops {
@@ -214,7 +214,7 @@ impl Bridge {
         }
     }
 
-    /// A flow_mod or a packet_out as it comes from a controller.
+    /// Executes a flow_mod or a packet_out of a controller.
     fn message(&mut self, bytes: &[u8]) {
         match decode(bytes) {
             Ok((_, Message::FlowMod(asked))) => self.flow_mod(FlowMod {
@@ -260,13 +260,13 @@ impl Bridge {
         let fresh = self.process(Some(&rebuilt), port, Frame::new(bytes));
         let outcome = self.process(None, port, Frame::new(bytes));
         assert_eq!(outcome, fresh, "a copy made at once");
-        // Headers in the first segment, the rest in others: as a driver cuts a long packet.
+        // The headers are in the first segment and the rest in others, as in the long packets of a driver.
         let head_size = layers.l4_offset().max(layers.l3_offset()).max(14) + 128;
         if head_size < bytes.len() && !self.has_tunnels {
             let cut = self.process(None, port, Frame::segmented(bytes, head_size));
             assert_eq!(outcome.out, cut.out, "two segments");
         }
-        // Order is kept at each port, and between ports there is none.
+        // Order is kept at each port; there is none between ports.
         let mut explained: Vec<_> = told.steps.iter().filter_map(sent).collect();
         explained.sort_by_key(|(port, ..)| *port);
         let mut sent: Vec<_> = outcome
@@ -276,11 +276,11 @@ impl Bridge {
             .collect();
         sent.sort_by_key(|(port, ..)| *port);
         assert_eq!(explained, sent, "explained");
-        // What is looked up may be a packet inside.
+        // The packet that is looked up may be the payload of a tunnel.
         if !(self.has_tunnels && port == UNDERLAY) {
             self.check_lookup(&told.steps);
         }
-        // Shown to people.
+        // The text form is also printed.
         told.steps.iter().for_each(|step| drop(step.to_string()));
         self.learn(outcome);
     }
@@ -296,7 +296,7 @@ impl Bridge {
         outcome
     }
 
-    /// The first lookup beside a linear scan.
+    /// Compares the first lookup with a linear scan.
     fn check_lookup(&self, steps: &[Step]) {
         let found = match steps.first() {
             Some(Step::Matched { priority, .. }) => Some(*priority),
@@ -356,7 +356,7 @@ const COMMANDS: [FlowModCommand; 5] = [
     FlowModCommand::DeleteStrict,
 ];
 
-/// The bytes of a fuzzer as numbers and lists; zeros when they are used up.
+/// Reads a fuzzer's bytes as numbers and lists; zeros when they are used up.
 struct Script<'a>(&'a [u8]);
 
 impl<'a> Script<'a> {
@@ -370,7 +370,7 @@ impl<'a> Script<'a> {
         u16::from_be_bytes([self.byte().unwrap_or(0), self.byte().unwrap_or(0)])
     }
 
-    /// As many bytes as two bytes say.
+    /// Returns a list whose length is in the next two bytes.
     fn sized(&mut self) -> &'a [u8] {
         let size = usize::from(self.word()).min(self.0.len());
         let (bytes, rest) = self.0.split_at(size);
@@ -378,10 +378,10 @@ impl<'a> Script<'a> {
         bytes
     }
 
-    /// A request that has a chance to be accepted and to match.
+    /// Returns a request that is likely to be accepted and to match.
     fn flow_mod(&mut self, last: &FlowKey) -> FlowMod {
         let [command, table, priority, flags] = [(); 4].map(|()| self.byte().unwrap_or(0));
-        // Adds are what all others need.
+        // All other commands need added entries.
         let command = COMMANDS[usize::from(command.saturating_sub(200)) % 5];
         FlowMod {
             idle_timeout: u16::from(flags >> 4) & 3,
@@ -397,7 +397,7 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// Fields of the packet before, as much of them as a mask says; those that do not go together are left out.
+    /// Returns fields of the previous packet, as selected by a mask; contradictory ones are left out.
     fn matching(&mut self, last: &FlowKey) -> Match {
         let mut builder = MatchBuilder::default();
         for _ in 0..self.byte().unwrap_or(0) % 6 {

@@ -1,10 +1,10 @@
-//! REST: what follows method and path, to every resource that takes it.
+//! REST: the rest of the path and the body, for every resource with an argument.
 
 use std::sync::OnceLock;
 
 use millrace_api::fake::FakeService;
 
-/// Where the bytes go: the first one chooses. Streams are left out, for they do not end.
+/// The resources; the first byte selects one. Streams are left out, because they do not end.
 const RESOURCES: [(&str, &str, &str); 10] = [
     ("PUT", "/api/v1/config?dry_run=true", "application/json"),
     (
@@ -32,7 +32,7 @@ const RESOURCES: [(&str, &str, &str); 10] = [
 
 /// Sends the bytes as a body, or as the rest of the path.
 ///
-/// Promises: the answer is a success, or a problem document that blames the client.
+/// Property: the answer is a success, or a problem document with a client error.
 pub(crate) fn rest(bytes: &[u8]) {
     static SERVICE: OnceLock<FakeService> = OnceLock::new();
     let Some((choice, rest)) = bytes.split_first() else {
@@ -48,7 +48,7 @@ pub(crate) fn rest(bytes: &[u8]) {
         return;
     }
     let service = SERVICE.get_or_init(|| FakeService::new().expect("a service of fixed values"));
-    // What is no path at all does not reach a handler.
+    // An invalid path does not reach a handler.
     let Ok((status, kind)) = service.request(method, &path, content_type, body) else {
         return;
     };

@@ -1,4 +1,4 @@
-//! Flows as people write them.
+//! Flows in text form.
 
 use millrace_flow::compose::{MAX_FRAME_SIZE, MIN_FRAME_SIZE, PacketText};
 use millrace_flow::text::{CookieMatch, FlowCommand, FlowModText, FlowText};
@@ -7,8 +7,8 @@ use millrace_wire::{Depth, Layers};
 
 /// Parses the bytes as a match, instructions, a flow entry, flow_mods, a cookie and a packet.
 ///
-/// Promises: what is read prints to a text that reads the same; a packet that can be made has a legal size;
-/// an error names a column within the text.
+/// Properties: a parsed value prints to a text that parses to the same value; a composed packet has a valid size; an
+/// error names a column within the text.
 pub(crate) fn text(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;

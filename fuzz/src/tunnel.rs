@@ -1,13 +1,14 @@
-//! Envelopes of tunnels, and IP fragments.
+//! Outer headers of tunnels, and IP fragments.
 
 use millrace_pipeline::{Assembled, Assembler, Piece};
 use millrace_types::{Duration, PortNo, Time};
 use millrace_wire::tunnel::{Outer, TunnelKind, entropy};
 use millrace_wire::{Depth, Fragment, Frame, Layers, Packet, checksum, ethernet, nsh};
 
-/// Looks for an envelope around any bytes, whole and in two segments.
+/// Parses any bytes as an encapsulated packet, in one and in two segments.
 ///
-/// Promises: what is inside lies within the frame; what is found in the whole and lies in the head is found there, too.
+/// Properties: the payload lies within the frame; a header that is found in the whole frame, and lies in the first
+/// segment, is found in two segments, too.
 pub(crate) fn envelopes(bytes: &[u8]) {
     let ports: Vec<(u16, TunnelKind)> = TunnelKind::ALL
         .into_iter()
@@ -34,7 +35,7 @@ pub(crate) fn envelopes(bytes: &[u8]) {
     service_header(bytes.get(ethernet::SIZE..).unwrap_or_default());
 }
 
-/// Promises: a network service header lies within the bytes; what is written from its values is read as them.
+/// Property: a network service header lies within the bytes, and is encoded and parsed to the same values.
 fn service_header(bytes: &[u8]) {
     let Ok(view) = nsh::View::new(bytes) else { return };
     assert_eq!(view.size() + view.payload().len(), bytes.len());
@@ -44,9 +45,9 @@ fn service_header(bytes: &[u8]) {
     assert_eq!(read, Ok(repr));
 }
 
-/// Gives frames to an assembler: two bytes of size, one of time and port, and the frame, again and again.
+/// Gives frames to an assembler: two bytes of size, one of time and port, and the frame, repeatedly.
 ///
-/// Promises: it holds no more than it may; what it calls whole is an IP packet as long as it says, with a right header
+/// Properties: it stays within its memory limit; a reassembled packet is an IP packet with a correct length and header
 /// checksum, and no fragment.
 pub(crate) fn fragments(bytes: &[u8]) {
     let mut assembler = Assembler::new();

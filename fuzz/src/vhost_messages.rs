@@ -1,4 +1,4 @@
-//! What a vhost-user driver says, and what a device answers to one of ours.
+//! Messages of a vhost-user driver, and replies of a device to our driver.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use millrace_vhost::message::{HEADER_SIZE, Header, Message, PAYLOAD_MAX, Reply, 
 use millrace_vhost::session::{Device, RingConfig, Session};
 use millrace_vhost::{Features, MessageError};
 
-/// Keeps account of what runs.
+/// Records the rings that run.
 #[derive(Default)]
 struct Account {
     regions: usize,
@@ -21,7 +21,7 @@ impl Device for Account {
         assert!(self.running.is_empty(), "memory goes under a ring that runs");
         assert!((1..=TABLE_MAX).contains(&memory.len()));
         self.regions = memory.len();
-        // Some cannot be had.
+        // Some resources are unavailable.
         match memory.iter().any(|(region, ())| region.size == 0) {
             true => Err(MessageError::Short),
             false => Ok(()),
@@ -53,10 +53,10 @@ impl Device for Account {
     }
 }
 
-/// Messages one behind the other, whose headers say how long they are.
+/// Handles messages one after the other, whose headers contain their sizes.
 ///
-/// Promises: what can be read is written and read again the same; a ring runs only in memory, once, and not while that
-/// changes; answers are short. An answer that a driver of ours takes is one that a device of ours gives.
+/// Properties: a decoded message encodes to the same message; a ring runs only with memory, once, and not while the
+/// memory changes; replies are short. A reply that our driver accepts is one that our device sends.
 pub(crate) fn messages(mut bytes: &[u8]) {
     answer(bytes);
     let mut session = Session::new(2, Features::offered(true));
@@ -92,7 +92,7 @@ pub(crate) fn messages(mut bytes: &[u8]) {
     assert!(account.running.is_empty());
 }
 
-/// The same bytes as an answer, to what they say that it answers, and to something else.
+/// Parses the same bytes as a reply, to the request in them and to another one.
 fn answer(bytes: &[u8]) {
     let Some((answer, _)) = bytes.split_first_chunk::<{ Reply::SIZE }>() else {
         return;

@@ -1,4 +1,4 @@
-//! Rings whose driver writes anything anywhere, while we receive and send.
+//! Rings whose driver writes any value anywhere, while the device receives and sends.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 const BURST: usize = 8;
 const PACKETS: usize = 24;
 const BUFFER: usize = 256;
-/// Where the guest has its memory, in two regions, and where the frontend does.
+/// The guest's memory: guest and user addresses of two regions.
 const GUEST: u64 = 0x4000;
 const USER: u64 = 0x7000_0000;
 const HALF: u64 = 0x4000;
-/// Where the parts of the ring are.
+/// The addresses of the parts of the ring.
 const DRIVER: u64 = 0x1000;
 const DEVICE: u64 = 0x2000;
 
@@ -41,7 +41,7 @@ fn memory() -> Arc<Memory> {
     Arc::new(Memory::open(regions, UnsealedPolicy::Reject).unwrap())
 }
 
-/// What is agreed upon: the kind of ring is in the lowest bit.
+/// The negotiated features; the lowest bit selects the ring format.
 fn features(bits: u8) -> Features {
     let all = [
         Features::RING_PACKED,
@@ -55,8 +55,8 @@ fn features(bits: u8) -> Features {
     chosen.fold(Features::NONE, |sum, (_, feature)| sum | feature)
 }
 
-/// `bytes` are the features, the length of the ring, where it begins, whether we receive or send, and then steps of 8
-/// bytes: what, a byte, a place and a number.
+/// Parses `bytes` as the features, the ring size, the vring base, the direction, and then steps of 8 bytes: operation,
+/// a byte, an offset and a number.
 pub(crate) fn ring(bytes: &[u8]) {
     let Some(([bits, len, base_low, base_high], mut rest)) = bytes.split_first_chunk::<4>() else {
         return;
@@ -122,7 +122,7 @@ pub(crate) fn ring(bytes: &[u8]) {
                 assert_eq!(sent.packets + burst.len(), len);
                 assert!(sent.dropped <= sent.packets);
             }
-            // A descriptor, made available.
+            // A descriptor that is made available.
             2 | 3 => {
                 let (size, flags) = (number as u16, (number >> 16) as u16 & 7);
                 let index = if *len == 0 { 0 } else { offered % u16::from(*len) };

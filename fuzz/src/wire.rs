@@ -8,10 +8,10 @@ use millrace_wire::{
     Packet, Tc, arp, ethernet, icmpv4, icmpv6, ipv4, ipv6, mpls, pbb, rewrite, sctp, tcp, udp, vlan,
 };
 
-/// Parses a frame to every depth, whole and in two segments, and reads it through every view.
+/// Parses a frame to every depth, in one and in two segments, and through every view.
 ///
-/// Promises: every place in the map lies within the head; less depth finds nothing else; what is found in
-/// a head is what is found in the whole.
+/// Properties: every offset lies within the parsed bytes; a lower depth finds no other headers; the headers of a
+/// truncated frame are those of the whole one.
 pub(crate) fn layers(bytes: &[u8]) {
     let all = Layers::parse(bytes, Depth::All);
     check_within(&all, bytes.len());
@@ -72,7 +72,7 @@ fn check_within(layers: &Layers, size: usize) {
     );
 }
 
-/// Reads `bytes` as every header, whatever they are: nothing may panic.
+/// Parses `bytes` as every header; none may panic.
 fn read_all(bytes: &[u8]) {
     let _ = ethernet::View::new(bytes).map(|view| ethernet::Repr::parse(&view));
     let _ = ethernet::snap(bytes);
@@ -89,7 +89,7 @@ fn read_all(bytes: &[u8]) {
     if let Ok(view) = icmpv6::View::new(bytes) {
         let _ = view.neighbor().map(|neighbor| icmpv6::NdRepr::parse(&neighbor));
     }
-    // These two can be emitted again, and come out as they went in but for their reserved bits.
+    // These two can be emitted again, and equal the input except for reserved bits.
     if let Ok(view) = ipv4::View::new(bytes) {
         let repr = ipv4::Repr::parse(&view);
         let mut out = Vec::new();
@@ -109,10 +109,9 @@ fn read_all(bytes: &[u8]) {
     }
 }
 
-/// Rewrites one field of a frame: the first byte says which, the next sixteen are the value.
+/// Rewrites one field of a frame: the first byte selects it, the next sixteen are the value.
 ///
-/// Promises: the size stays, the checksums that were right stay right, and if the packet does not have the
-/// field it stays as it is.
+/// Properties: the size is unchanged, correct checksums stay correct, and a packet without the field is unchanged.
 pub(crate) fn rewrites(bytes: &[u8]) {
     let Some((which, rest)) = bytes.split_first() else {
         return;
@@ -134,7 +133,7 @@ pub(crate) fn rewrites(bytes: &[u8]) {
     );
 }
 
-/// Which checksums are right. Those that cannot be seen whole are not.
+/// Returns the layers whose checksums are correct. Truncated ones count as incorrect.
 struct Checksums {
     ipv4: bool,
     transport: bool,
@@ -181,8 +180,8 @@ fn rewrite_one(which: u8, value: &[u8; 16], head: &mut [u8], layers: &Layers) ->
         0 => rewrite::eth_dst(head, mac),
         1 => rewrite::eth_src(head, mac),
         2 => rewrite::eth_type(head, layers, EtherType(word)),
-        3 => rewrite::vlan_vid(head, layers, Vid::from_tci(word)),
-        4 => rewrite::vlan_pcp(head, layers, Pcp::from_tci(word)),
+        3 => rewrite::vlan_vid(head, Vid::from_tci(word)),
+        4 => rewrite::vlan_pcp(head, Pcp::from_tci(word)),
         5 => rewrite::pbb_isid(head, layers, Isid::from_low_bits(long)),
         6 => rewrite::mpls_label(head, layers, MplsLabel::from_low_bits(long)),
         7 => rewrite::mpls_tc(head, layers, Tc::from_low_bits(a)),
@@ -215,8 +214,8 @@ fn rewrite_one(which: u8, value: &[u8; 16], head: &mut [u8], layers: &Layers) ->
         34 => rewrite::arp_sha(head, layers, mac),
         35 => rewrite::arp_tha(head, layers, mac),
         36 => {
-            // What the payload is called is not covered by its checksum as the map sees it, but by the
-            // pseudo-header: only that nothing panics is promised.
+            // The pseudo-header contains the payload's protocol, which the layers do not show: only the absence of
+            // panics is checked.
             let mut copy = head.to_vec();
             rewrite::ip_proto(&mut copy, layers, IpProto(a));
             false

@@ -1,5 +1,5 @@
-//! Compares the tables of ARCHITECTURE.md with what cargo says: which crates there are, in which plane each stands,
-//! which crates it imports, and whether its plane may know theirs.
+//! Compares the tables of ARCHITECTURE.md with `cargo metadata`: the crates, the plane of each, the crates that it imports,
+//! and the planes that it may know.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,10 +14,10 @@ type Names = BTreeMap<String, BTreeSet<String>>;
 /// The folders of crates that belong to no plane; they may know every plane.
 const OUTSIDE: &str = "";
 
-/// What one side, the document or the workspace, says of a crate.
+/// A crate, as the document or the workspace describes it.
 #[derive(Debug, PartialEq, Eq)]
 struct Crate {
-    /// The plane, as the folder is called (`switch`), or [`OUTSIDE`].
+    /// The plane, which is the name of the folder (`switch`), or [`OUTSIDE`].
     plane: String,
     imports: BTreeSet<String>,
 }
@@ -56,13 +56,13 @@ fn rows(text: &str) -> impl Iterator<Item = (&str, Vec<&str>)> {
     })
 }
 
-/// Returns the names of a list with commas.
+/// Returns the names of a comma-separated list.
 fn list(cell: &str) -> BTreeSet<String> {
     let names = cell.split(',').map(str::trim).filter(|name| !name.is_empty());
     names.map(str::to_owned).collect()
 }
 
-/// Reads the table under "The planes": `` `plane/` ``, what it holds, which planes it may know.
+/// Reads the table under "The planes": `` `plane/` ``, description, planes that it may know.
 fn planes(text: &str) -> Names {
     rows(text)
         .filter_map(|(name, cells)| match cells[..] {
@@ -72,7 +72,7 @@ fn planes(text: &str) -> Names {
         .collect()
 }
 
-/// Reads the table under "The crates": `` `crate` ``, its plane, what it holds, which crates it may import.
+/// Reads the table under "The crates": `` `crate` ``, plane, description, crates that it may import.
 fn documented(text: &str) -> Crates {
     rows(text)
         .filter_map(|(name, cells)| match cells[..] {
@@ -96,7 +96,7 @@ fn plane(root: &Path, manifest: &str) -> String {
     }
 }
 
-/// Returns the crates of the workspace, each with those that it depends on (not for tests).
+/// Returns the crates of the workspace, each with its dependencies except dev-dependencies.
 fn workspace(root: &Path) -> Result<Crates> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version=1", "--no-deps", "--offline"])
@@ -130,7 +130,7 @@ fn workspace(root: &Path) -> Result<Crates> {
         .collect())
 }
 
-/// Names each crate that one side lacks, that stands in another plane, or that imports what its row does not allow.
+/// Returns a message for each crate that one side lacks, that is in another plane, or that imports more than its row allows.
 fn differences(documented: &Crates, actual: &Crates) -> Vec<String> {
     let mut problems = Vec::new();
     for (name, krate) in actual {
@@ -152,7 +152,7 @@ fn differences(documented: &Crates, actual: &Crates) -> Vec<String> {
     problems
 }
 
-/// Names each import that crosses to a plane that the crate's own plane may not know, and each plane without a row.
+/// Returns a message for each import from a plane that the crate's own plane may not know, and for each plane without a row.
 fn unknown_planes(planes: &Names, actual: &Crates) -> Vec<String> {
     let mut problems = Vec::new();
     for (name, krate) in actual.iter().filter(|(_, krate)| krate.plane != OUTSIDE) {

@@ -1,21 +1,21 @@
-//! Checks the ledger of what OpenFlow 1.3.5 asks for (`docs/openflow-1.3.5.md`): every row says how it is shown,
-//! by tests that exist, or why it is not there and with which error it is refused.
+//! Checks the ledger of the requirements of OpenFlow 1.3.5 (`docs/openflow-1.3.5.md`): every row names existing tests, or the
+//! reason why the requirement is not implemented.
 //!
-//! A row has four cells: what is asked, `must` or `may`, whether it is there (`yes` or `no`), and the evidence.
-//! The evidence of a `yes` names tests as `` `crate::test_name` ``, where the crate is a folder of a plane in `crates/`, or
-//! `interop` and `conformance`, the folders of `tests/`. That of a `no` is a sentence.
+//! A row has four cells: the requirement, `must` or `may`, `yes` or `no` (implemented or not), and the evidence. The evidence
+//! of a `yes` names tests as `` `crate::test_name` ``, where the crate is a folder of a plane in `crates/`, or `interop` or
+//! `conformance`, the folders of `tests/`. The evidence of a `no` is a sentence.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// Where the ledger is.
+/// The path of the ledger.
 const LEDGER: &str = "docs/openflow-1.3.5.md";
-/// Folders of `tests/`, whose tests are Python.
+/// The folders of `tests/`, whose tests are in Python.
 const PYTHON: [&str; 2] = ["interop", "conformance"];
 
-/// Fails, naming each row that is not as it should be.
+/// Fails with a list of the invalid rows.
 pub(crate) fn check() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
@@ -39,7 +39,7 @@ pub(crate) fn check() -> Result<()> {
 
 /// A row of a table.
 struct Row<'a> {
-    /// In the file, from 1.
+    /// Line number in the file, from 1.
     line: usize,
     kind: &'a str,
     there: &'a str,
@@ -47,7 +47,7 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// The tests that it names: what is in backquotes and has the form of one.
+    /// Returns the tests that the evidence names: texts in backquotes with the form of a test.
     fn tests(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let quoted = self.evidence.split('`').skip(1).step_by(2);
         quoted.filter(|name| name.contains("::"))
@@ -121,7 +121,7 @@ fn crates(root: &Path) -> Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// Every test, as `folder::name`.
+/// Returns every test, as `folder::name`.
 fn tests(root: &Path) -> Result<BTreeSet<String>> {
     let mut tests = BTreeSet::new();
     for folder in crates(root)? {
@@ -144,7 +144,7 @@ fn tests(root: &Path) -> Result<BTreeSet<String>> {
     Ok(tests)
 }
 
-/// Functions with an attribute `test`, or one that ends in it, such as `tokio::test`.
+/// Returns the functions with an attribute `test`, or one that ends in it, such as `tokio::test`.
 fn rust_tests(text: &str) -> impl Iterator<Item = &str> {
     let mut is_test = false;
     text.lines().filter_map(move |line| {
@@ -162,7 +162,7 @@ fn rust_tests(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Functions that pytest takes for tests.
+/// Returns the functions that pytest runs as tests.
 fn python_tests(text: &str) -> impl Iterator<Item = &str> {
     text.lines()
         .filter_map(|line| line.strip_prefix("def "))

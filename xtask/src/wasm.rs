@@ -1,4 +1,4 @@
-//! Builds the functions that come along as WebAssembly modules, and says where they are.
+//! Builds built-in functions as WebAssembly modules, and prints their paths.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,12 +7,12 @@ use anyhow::{Context, Result, bail};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
-/// The modules, `NAME.wasm` each.
+/// The functions that are built, as `NAME.wasm` each.
 const FUNCTIONS: [&str; 2] = ["firewall", "macswap"];
 
 pub(crate) fn build() -> Result<()> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
-    // A place of its own, so that this does not wait for the cargo that has started it.
+    // A separate target directory, so that this build does not wait for the cargo that started it.
     let target = root.join("target/wasm");
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
@@ -20,7 +20,7 @@ pub(crate) fn build() -> Result<()> {
         .args(["--package", "millrace-builtin", "--target-dir"])
         .arg(&target)
         .current_dir(&root)
-        // Those of the crate that is being tested.
+        // The flags are meant for the crate under test.
         .env_remove("RUSTFLAGS");
     for function in FUNCTIONS {
         command.args(["--example", function]);

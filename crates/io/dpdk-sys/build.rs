@@ -1,7 +1,7 @@
 //! Finds DPDK, compiles the C shim and generates the bindings.
 //!
 //! Only shared DPDK libraries are linked, and only those that this crate calls: the poll-mode drivers are
-//! plugins which EAL loads at run time from the directory the distribution compiled into it. Nothing here
+//! plugins which EAL loads at run time from the directory that the distribution compiled into it. No link flag
 //! reaches a crate that does not depend on this one.
 
 use std::env;
@@ -13,7 +13,7 @@ const OLDEST: &str = "22.11";
 
 /// The DPDK libraries that hold the functions called from Rust or from the shim.
 ///
-/// Those that the installed release does not have are left out: `rte_log` became a library of its own in 23.11.
+/// Libraries that the installed release lacks are omitted: `rte_log` became a library of its own in 23.11.
 const LIBRARIES: [&str; 6] = [
     "rte_ethdev",
     "rte_mbuf",
@@ -23,7 +23,7 @@ const LIBRARIES: [&str; 6] = [
     "rte_log",
 ];
 
-/// Functions of DPDK that are real symbols, and so need no shim. Their signatures are equal in 22.11, 23.11 and
+/// Functions that DPDK exports as symbols, so that they need no shim. Their signatures are equal in 22.11, 23.11 and
 /// 24.11.
 const FUNCTIONS: [&str; 42] = [
     "rte_dev_probe",
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=shim/shim.h");
     println!("cargo:rerun-if-changed=shim/shim.c");
-    println!("cargo:rerun-if-changed=shim/shrunk.c");
+    println!("cargo:rerun-if-changed=shim/sigbus.c");
     match build() {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
@@ -133,7 +133,7 @@ fn cflags() -> Result<Vec<String>, String> {
 fn compile_shim(flags: &[String]) {
     let mut shim = cc::Build::new();
     shim.file("shim/shim.c")
-        .file("shim/shrunk.c")
+        .file("shim/sigbus.c")
         .include("shim")
         .std("gnu11")
         .opt_level(3)
@@ -142,8 +142,8 @@ fn compile_shim(flags: &[String]) {
     for flag in flags {
         shim.flag(flag);
     }
-    // Every function of the shim is called across the language border, so frame pointers and PLT stubs would be
-    // the only cost that could be saved there.
+    // Every function of the shim is called across the language boundary, so frame pointers and PLT stubs are the only
+    // cost that can be saved there.
     shim.flag("-fno-plt")
         .flag("-fomit-frame-pointer")
         .flag("-Wno-unused-parameter");
@@ -167,8 +167,8 @@ fn generate_bindings(flags: &[String]) -> Result<(), String> {
         .allowlist_type("shim_.*")
         .allowlist_var("SHIM_.*")
         .derive_default(true)
-        // Their fields move between releases: Rust reaches an mbuf through the offsets in shim.h, and never looks
-        // into the others.
+        // Fields of these structures move between releases: Rust accesses an mbuf through the offsets in shim.h, and the
+        // fields of no other structure.
         .opaque_type("rte_.*");
     for function in FUNCTIONS {
         builder = builder.allowlist_function(function);

@@ -10,7 +10,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::library::{library, open_to_all};
+use crate::library::library;
 use crate::switch::environment;
 use crate::testbed::{BOUND, TestBed, frame, sequence};
 use millrace_builtin::CATALOGUE;
@@ -18,6 +18,7 @@ use millrace_chain::{Class, HopPlan, HopState, HopStats, OnFailure};
 use millrace_datapath::io::{Backend, MemoryPeer};
 use millrace_loader::LOADERS;
 use millrace_nf::{Limits, Settings};
+use millrace_testing::{open_to_all, trusted_folder};
 use millrace_types::Time;
 use millrace_wire::Frame;
 
@@ -201,27 +202,11 @@ fn a_module_in_a_process_has_the_same_effect_as_in_the_worker() {
     });
 }
 
-/// Returns a folder from which the switch may load a library: a clone in `/tmp` has none below it.
-fn trusted_folder() -> tempfile::TempDir {
-    use std::os::unix::fs::MetadataExt as _;
-    let target = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let is_trusted = |folder: &std::path::Path| {
-        let metadata = std::fs::metadata(folder).unwrap();
-        metadata.mode() & 0o022 == 0
-    };
-    let folder = if target.ancestors().all(is_trusted) {
-        target
-    } else {
-        std::path::Path::new("/var/lib")
-    };
-    tempfile::tempdir_in(folder).unwrap()
-}
-
 #[test]
 fn the_example_in_c_runs_in_a_process_and_in_the_worker() {
     let dir = tempfile::tempdir().unwrap();
     let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/functions/ttl.c");
-    let trusted = trusted_folder();
+    let trusted = trusted_folder(env!("CARGO_TARGET_TMPDIR"));
     let mut hops = vec![
         hop("apart", &library(dir.path(), &source), Class::Isolated),
         hop("here", &library(trusted.path(), &source), Class::Inline),

@@ -178,10 +178,10 @@ fn ring_functions_that_read_together_decide_as_one_after_the_other_and_may_be_ki
 #[test]
 fn an_isolated_function_that_says_that_it_only_reads_changes_no_packet() {
     let dir = tempfile::tempdir().unwrap();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/library/liar.c");
-    let liar = crate::library::library(dir.path(), &source);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/library/undeclared_writes.c");
+    let undeclared = crate::library::library(dir.path(), &source);
     let hops = vec![
-        hop(Class::Isolated, "liar", &liar, &[]),
+        hop(Class::Isolated, "undeclared", &undeclared, &[]),
         HopPlan {
             on_failure: OnFailure::Open,
             ..hop(Class::Isolated, "watch", "monitor", &[])

@@ -80,7 +80,7 @@ fn parse(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(BURST as u64));
     for (name, frames) in &kinds {
         for depth in [Depth::L2, Depth::L3, Depth::L4, Depth::All] {
-            // Other depths of other kinds say nothing new.
+            // Other depths of other packet types give no further information.
             if *name != "tcp" && depth != Depth::All {
                 continue;
             }

@@ -1,39 +1,39 @@
-//! Reading and writing at offsets, in the one way that compiles to a single load and a single check.
+//! Reads and writes at offsets, in a form that compiles to a single load and a single check.
 
 use crate::HeaderError;
 
-/// The `N` bytes at `at`, if all of them are there.
+/// Returns the `N` bytes at `at`; `None` if the slice ends before them.
 #[inline]
 pub(crate) fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<&[u8; N]> {
     bytes.get(at..)?.first_chunk()
 }
 
-/// The `N` bytes at `at`, to be written, if all of them are there.
+/// Returns the `N` bytes at `at`, mutably; `None` if the slice ends before them.
 #[inline]
 pub(crate) fn chunk_mut<const N: usize>(bytes: &mut [u8], at: usize) -> Option<&mut [u8; N]> {
     bytes.get_mut(at..)?.first_chunk_mut()
 }
 
-/// `N` bytes from inside of a header of fixed size; `at` is a constant of the caller's, so that nothing
-/// is checked at run time.
+/// Returns `N` bytes of a header of fixed size; `at` is a constant of the caller, so that nothing is checked at run
+/// time.
 #[inline(always)]
 pub(crate) fn array<const N: usize, const M: usize>(header: &[u8; M], at: usize) -> [u8; N] {
     core::array::from_fn(|i| header[at + i])
 }
 
-/// The 16-bit integer at constant `at`. Panics if it is not in there, which the compiler then knows.
+/// Returns the 16-bit integer at the constant `at`. Panics if it is outside, which the compiler then excludes.
 #[inline(always)]
 pub fn be16<const M: usize>(header: &[u8; M], at: usize) -> u16 {
     u16::from_be_bytes([header[at], header[at + 1]])
 }
 
-/// The 32-bit integer at constant `at`, as [`be16`].
+/// Returns the 32-bit integer at the constant `at`, as [`be16`].
 #[inline(always)]
 pub fn be32<const M: usize>(header: &[u8; M], at: usize) -> u32 {
     u32::from_be_bytes(array(header, at))
 }
 
-/// The 64-bit integer at constant `at`, as [`be16`].
+/// Returns the 64-bit integer at the constant `at`, as [`be16`].
 #[inline(always)]
 pub fn be64<const M: usize>(header: &[u8; M], at: usize) -> u64 {
     u64::from_be_bytes(array(header, at))
@@ -52,7 +52,7 @@ pub(crate) fn split<'a, const N: usize>(
     })
 }
 
-/// Writes `value` at constant `at` of a header of fixed size.
+/// Writes `value` at the constant `at` of a header of fixed size.
 #[inline(always)]
 pub(crate) fn put<const N: usize, const M: usize>(header: &mut [u8; M], at: usize, value: [u8; N]) {
     header[at..at + N].copy_from_slice(&value);

@@ -48,7 +48,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// `bytes` are the payload of the IP packet. The checksum is not verified.
+    /// Returns a view of the payload of an IP packet. Does not verify the checksum.
     ///
     /// # Errors
     /// [`HeaderError::Truncated`].
@@ -134,7 +134,7 @@ impl<'a> NdView<'a> {
         array::<16, _>(self.body, 4).into()
     }
 
-    /// The options, as type and whole bytes, up to the first that is malformed.
+    /// Iterates over the options, as type and all bytes, up to the first malformed one.
     pub fn options(&self) -> impl Iterator<Item = (u8, &'a [u8])> {
         let mut rest = self.options;
         core::iter::from_fn(move || {
@@ -145,8 +145,8 @@ impl<'a> NdView<'a> {
         })
     }
 
-    /// Returns the link-layer address of the source (in a solicitation) or of the target (in an advertisement): the
-    /// first option that says so.
+    /// Returns the link-layer address of the source (in a solicitation) or of the target (in an advertisement), from
+    /// the first such option.
     pub fn lla(&self) -> Option<Mac> {
         let wanted = lla_option(self.kind);
         self.options().find_map(|(kind, option)| {
@@ -156,7 +156,7 @@ impl<'a> NdView<'a> {
     }
 }
 
-/// Which option of a message of type `kind` OpenFlow matches: the SLL of a solicitation and the TLL of an
+/// Returns the option that OpenFlow matches in a message of type `kind`: the SLL of a solicitation, the TLL of an
 /// advertisement.
 #[inline]
 pub(crate) fn lla_option(kind: u8) -> u8 {

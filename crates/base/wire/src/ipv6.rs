@@ -8,7 +8,7 @@ use crate::{Dscp, Ecn, FlowLabel, HeaderError, IpProto};
 
 pub mod extensions;
 
-pub use extensions::{ExtHeaders, Fragment, Walk, walk};
+pub use extensions::{ExtHeaders, ExtensionWalk, Fragment, walk};
 
 /// Size of the fixed header in bytes.
 pub const SIZE: usize = 40;
@@ -30,8 +30,8 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// `bytes` may go on after the packet, as padding does. Jumbo payloads (RFC 2675) are not known: a
-    /// payload length of zero is an empty payload.
+    /// Returns a view of `bytes`, which may continue after the packet, as padding does. Jumbo payloads (RFC 2675) are
+    /// not supported: a payload length of zero is an empty payload.
     ///
     /// # Errors
     /// [`HeaderError`] if the header is truncated, or version or payload length are invalid.
@@ -108,7 +108,7 @@ impl<'a> View<'a> {
 
     /// Walks over the extension headers to the transport.
     #[inline]
-    pub fn walk(&self) -> Walk {
+    pub fn walk(&self) -> ExtensionWalk {
         walk(self.next_header(), self.payload)
     }
 

@@ -1,7 +1,7 @@
 //! The single pass over a frame that finds every header that OpenFlow can match or rewrite.
 //!
 //! The result is a small map of offsets, from which keys are extracted and at which fields are rewritten; no header is
-//! copied. OpenFlow 1.3.5, section 7.2.3.8, says which header a field comes from: the outermost VLAN tag, the
+//! copied. OpenFlow 1.3.5, section 7.2.3.8, defines the header of each field: the outermost VLAN tag, the
 //! EtherType after all VLAN tags, the outermost MPLS label stack entry, the outer PBB tag; nothing inside MPLS or PBB
 //! is matched.
 //!
@@ -34,7 +34,7 @@ pub enum Depth {
 /// The valid header after Ethernet and the VLAN tags.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum L3 {
-    /// Something else, or nothing good.
+    /// Another type, or an invalid header.
     #[default]
     None,
     /// ARP for IPv4 over Ethernet.
@@ -49,10 +49,10 @@ pub enum L3 {
     Pbb,
 }
 
-/// The transport header, if it is good.
+/// The transport header, if it is valid.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum L4 {
-    /// Something else, or nothing good, or a later fragment.
+    /// Another protocol, an invalid header, or a later fragment.
     #[default]
     None,
     /// TCP.
@@ -80,7 +80,7 @@ pub struct Layers {
     mpls_count: u16,
     /// Zero if the stack has no bottom within the head.
     mpls_payload: u16,
-    /// Zero if there is none.
+    /// Zero if there is no such header.
     nd_lla: u16,
     ext_headers: ExtHeaders,
     ip_proto: IpProto,
@@ -100,7 +100,7 @@ enum Nd {
 }
 
 impl Layers {
-    /// Nothing at all: the map of an empty packet.
+    /// The layers of an empty packet: no header.
     pub const NONE: Layers = Layers {
         ether_type: EtherType(0),
         vlan_count: 0,
@@ -138,7 +138,7 @@ impl Layers {
         parse::parse(head, size, depth)
     }
 
-    /// Returns true if there is an Ethernet header. Without, there is nothing.
+    /// Returns true if there is an Ethernet header. Without it there are no other headers.
     #[inline]
     pub const fn has_ethernet(&self) -> bool {
         self.l3_offset != 0

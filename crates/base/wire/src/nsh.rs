@@ -1,7 +1,7 @@
-//! The network service header: where on a service path the packet behind it is (RFC 8300).
+//! The network service header: the position of a packet on a service path (RFC 8300).
 //!
-//! A view begins after the EtherType 0x894f. Of the two kinds of metadata, that of a fixed length (MD type 1) is read
-//! and written; that of a variable length (MD type 2) is passed over and written empty.
+//! A view begins after the EtherType 0x894f. Metadata of fixed length (MD type 1) is parsed and emitted; metadata of
+//! variable length (MD type 2) is ignored and emitted empty.
 
 use arrayvec::ArrayVec;
 use millrace_types::ServicePath;
@@ -17,7 +17,7 @@ pub const SIZE_MAX: usize = MIN_SIZE + CONTEXT_SIZE;
 pub const CONTEXT_SIZE: usize = 16;
 /// Next protocol: an Ethernet frame.
 pub const ETHERNET: u8 = 3;
-/// The greatest time to live, which is what a packet begins with (section 2.2).
+/// The largest time to live, and the initial one (RFC 8300, section 2.2).
 pub const TTL_MAX: u8 = 63;
 
 /// Metadata of a fixed length.
@@ -39,8 +39,8 @@ impl<'a> View<'a> {
     /// Returns the header at the front of `bytes`, which follow the EtherType.
     ///
     /// # Errors
-    /// [`HeaderError::Truncated`]; [`HeaderError::Invalid`] if the version is not 0, the type of the metadata neither 1
-    /// nor 2, or the length not one that a header of this type has (sections 2.2, 2.4, 2.5).
+    /// [`HeaderError::Truncated`]; [`HeaderError::Invalid`] if the version is not 0, the type of the metadata is
+    /// neither 1 nor 2, or the length is invalid for the type (RFC 8300, sections 2.2, 2.4, 2.5).
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, HeaderError> {
         let (header, rest) = split::<MIN_SIZE>("NSH", bytes)?;
@@ -74,8 +74,8 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Returns true if it is a message of operations and maintenance, which who does not know them discards (section
-    /// 2.2).
+    /// Returns true if this is a message of operations and maintenance, which a receiver that does not support them
+    /// discards (RFC 8300, section 2.2).
     #[inline]
     pub fn is_oam(&self) -> bool {
         self.header[0] & OAM != 0
@@ -121,13 +121,13 @@ impl<'a> View<'a> {
 /// The values of a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Repr {
-    /// Time to live, 0 to [`TTL_MAX`]; more is taken for that.
+    /// Time to live, 0 to [`TTL_MAX`]; larger values are clamped.
     pub ttl: u8,
     /// Type of the payload.
     pub next_protocol: u8,
     /// Service path identifier and index.
     pub path: ServicePath,
-    /// Metadata of a fixed length; without, the header has type 2 and no metadata.
+    /// Metadata of fixed length; without it, the header has type 2 and no metadata.
     pub context: Option<[u8; CONTEXT_SIZE]>,
 }
 

@@ -1,4 +1,4 @@
-//! The trait of packet buffers, which lets everything above the drivers run on mbufs and on heap memory, and its
+//! The trait of packet buffers, with which all code above the drivers works on mbufs and on heap memory, and its
 //! implementation for heap memory.
 //!
 //! A packet is a contiguous *head* (the first segment), which holds every header that is read or rewritten, with
@@ -33,7 +33,7 @@ pub trait Packet: Sized + Send {
     /// Grows the head by `size` bytes at its front. The content of the new bytes is unspecified (zero in a [`Frame`]).
     ///
     /// # Errors
-    /// [`NoHeadroom`] if fewer than `size` bytes are free in front; the packet is as before.
+    /// [`NoHeadroom`] if fewer than `size` bytes are free in front; the packet is then unchanged.
     fn prepend(&mut self, size: usize) -> Result<(), NoHeadroom>;
 
     /// Removes `size` bytes at the front of the head, all of the head if it has fewer.
@@ -112,17 +112,17 @@ pub trait Packet: Sized + Send {
     /// Returns the address of the head in memory that other processes can map at the same address, and the size of the
     /// headroom in bytes; `None` for other memory.
     #[inline]
-    fn shared_place(&self) -> Option<(u64, usize)> {
+    fn shared_address(&self) -> Option<(u64, usize)> {
         None
     }
 
-    /// Returns the address ranges of the memory that [`Self::shared_place`] refers to, as it is now; none where it returns
-    /// `None`. Reads data structures of the allocator: not for workers.
+    /// Returns the current address ranges of the memory that [`Self::shared_address`] refers to, or none if it returns
+    /// `None`. Reads data structures of the allocator, so workers must not call it.
     fn shared_memory() -> Vec<core::ops::Range<u64>> {
         Vec::new()
     }
 
-    /// Returns the segment size of a GSO packet, in bytes of TCP data ([`segment::Cut`](crate::segment::Cut)). A deep
+    /// Returns the segment size of a GSO packet, in bytes of TCP data ([`segment::GsoLayout`](crate::segment::GsoLayout)). A deep
     /// copy has the same segment size.
     #[inline]
     fn segment_size(&self) -> Option<NonZeroU16> {
@@ -171,7 +171,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Free bytes in front of a new frame: as much as DPDK's `RTE_PKTMBUF_HEADROOM`.
+    /// Size of the headroom of a new frame in bytes, equal to DPDK's `RTE_PKTMBUF_HEADROOM`.
     pub const HEADROOM: usize = 128;
 
     /// Returns a frame of one segment with a copy of `bytes`.
@@ -190,8 +190,8 @@ impl Frame {
         }
     }
 
-    /// A frame whose head is the first `head_size` bytes and whose further segments are the rest: what a
-    /// chained mbuf looks like. A `head_size` beyond the end makes it one segment.
+    /// Returns a frame whose head is the first `head_size` bytes and whose further segments are the rest, like a
+    /// chained mbuf. With a `head_size` beyond the end it has one segment.
     pub fn segmented(bytes: &[u8], head_size: usize) -> Frame {
         let mut frame = Frame::new(bytes);
         frame.head_end = frame.end.min(frame.start.saturating_add(head_size));
@@ -200,7 +200,7 @@ impl Frame {
 
     /// Sets the segment size of the frame, in bytes of TCP data.
     #[must_use]
-    pub fn to_cut(mut self, segment_size: NonZeroU16) -> Frame {
+    pub fn to_gso(mut self, segment_size: NonZeroU16) -> Frame {
         self.segment_size = Some(segment_size);
         self
     }
@@ -270,7 +270,7 @@ impl Packet for Frame {
         }
     }
 
-    /// In a buffer of its own, so that it is always possible.
+    /// The copy has a buffer of its own, so that it always succeeds.
     fn chain(&mut self, tail: Frame) -> Result<(), Frame> {
         let mut bytes = self.bytes().to_vec();
         bytes.extend_from_slice(tail.bytes());
@@ -351,7 +351,7 @@ impl Packet for Frame {
     }
 }
 
-/// The copy owns its memory, also when the original is from a pool.
+/// The copy owns its memory, even if the original is from a pool.
 impl Clone for Frame {
     fn clone(&self) -> Frame {
         Frame {
@@ -366,13 +366,13 @@ impl Drop for Frame {
     #[inline]
     fn drop(&mut self) {
         if let Some(home) = &self.home {
-            // The pool has a place for each of its buffers, so this never fails.
+            // The pool has a slot for each of its buffers, so this never fails.
             let _ = home.push(core::mem::take(&mut self.buffer));
         }
     }
 }
 
-/// Frames are equal if their bytes are, whatever the segments and the headroom.
+/// Frames are equal if their bytes are, regardless of segments and headroom.
 impl PartialEq for Frame {
     fn eq(&self, other: &Frame) -> bool {
         self.bytes() == other.bytes()
@@ -391,9 +391,9 @@ impl fmt::Debug for Frame {
     }
 }
 
-/// A fixed number of buffers of one size, allocated once, that [`Frame`]s borrow and give back on drop.
+/// A fixed number of buffers of one size, allocated once, that [`Frame`]s borrow and return on drop.
 ///
-/// Taking and giving back neither lock nor allocate. Clones share the buffers.
+/// Neither allocation nor return takes a lock or allocates memory. Clones share the buffers.
 #[derive(Clone)]
 pub struct FramePool {
     free: Arc<ArrayQueue<Box<[u8]>>>,
@@ -401,7 +401,7 @@ pub struct FramePool {
 }
 
 impl FramePool {
-    /// `len` buffers (at least one), each for a frame of up to `frame_size` bytes and its headroom.
+    /// Returns a pool of `len` buffers (at least one), each for a frame of up to `frame_size` bytes and its headroom.
     pub fn new(len: usize, frame_size: usize) -> FramePool {
         let free = ArrayQueue::new(len.max(1));
         while free
@@ -414,7 +414,7 @@ impl FramePool {
         }
     }
 
-    /// A frame with a copy of `bytes`; `None` when no buffer is free or `bytes` do not fit into one.
+    /// Returns a frame with a copy of `bytes`; `None` if no buffer is free or `bytes` do not fit into one.
     pub fn take(&self, bytes: &[u8]) -> Option<Frame> {
         if bytes.len() > self.frame_size {
             return None;
@@ -434,7 +434,7 @@ impl FramePool {
         })
     }
 
-    /// Buffers that are free now.
+    /// Returns the number of free buffers.
     pub fn free_len(&self) -> usize {
         self.free.len()
     }

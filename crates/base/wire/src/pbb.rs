@@ -1,8 +1,8 @@
 //! The backbone service instance tag of provider backbone bridging (IEEE 802.1ah; IEEE 802.1Q-2018,
 //! section 9.7).
 //!
-//! A view begins after the EtherType 0x88e7. The tag holds the customer's addresses and ends with the
-//! customer's EtherType: what is left when it is removed is the customer's frame.
+//! A view begins after the EtherType 0x88e7. The tag holds the customer's addresses and ends with the customer's
+//! EtherType, so that the customer's frame remains when the tag is removed.
 
 use millrace_types::{Mac, Pcp};
 

@@ -28,7 +28,9 @@ mod transport;
 mod ttl;
 
 pub use combined::{HeaderField, HeaderRewrite};
-pub use link::{eth_dst, eth_src, eth_type, mpls_bos, mpls_label, mpls_tc, pbb_isid, vlan_pcp, vlan_vid};
+pub use link::{
+    eth_dst, eth_src, eth_type, mpls_bos, mpls_label, mpls_tc, pbb_isid, vlan_pcp, vlan_tci, vlan_vid,
+};
 pub use network::{arp_op, arp_sha, arp_spa, arp_tha, arp_tpa, ip_dscp, ip_ecn, ip_proto};
 pub use network::{ipv4_dst, ipv4_src, ipv6_dst, ipv6_flow_label, ipv6_src};
 pub use transport::{icmpv4_code, icmpv4_type, icmpv6_code, icmpv6_type, l4_dst, l4_src};

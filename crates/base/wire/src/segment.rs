@@ -29,7 +29,7 @@ pub const HEADERS_MAX: usize = 256;
 
 /// The layout of a GSO packet, and the values that all its segments share.
 #[derive(Clone, Debug)]
-pub struct Cut {
+pub struct GsoLayout {
     headers: ArrayVec<u8, HEADERS_MAX>,
     ip_at: usize,
     /// Offset of the TCP or UDP header.
@@ -46,12 +46,12 @@ pub struct Cut {
     pseudo: Sum,
 }
 
-impl Cut {
+impl GsoLayout {
     /// Returns the layout of a GSO packet. Returns `None` if the packet is not a GSO packet, or cannot be segmented:
     /// it is neither TCP nor UDP over IP, is a fragment, has bytes after the IP packet, has SYN or RST, has an
     /// authentication header (RFC 4302), or has a source route.
     #[must_use]
-    pub fn of<P: Packet>(packet: &P) -> Option<Cut> {
+    pub fn of<P: Packet>(packet: &P) -> Option<GsoLayout> {
         let segment_size = packet.segment_size()?;
         let (head, frame_size) = (packet.head(), packet.len());
         let (ip_at, is_ipv6, is_plain) = find_ip(head, frame_size)?;
@@ -89,7 +89,7 @@ impl Cut {
         };
         let mut headers = ArrayVec::new();
         headers.try_extend_from_slice(head.get(..headers_size)?).ok()?;
-        Some(Cut {
+        Some(GsoLayout {
             headers,
             ip_at,
             l4_at,
@@ -188,7 +188,7 @@ impl Cut {
     }
 
     /// Returns a segment of this packet, which must be the one that the layout was made from. Returns `None` if no
-    /// buffer is free or `number` is not less than [`Cut::count`].
+    /// buffer is free or `number` is not less than [`GsoLayout::count`].
     #[must_use]
     pub fn segment<P: Packet>(&self, packet: &P, number: usize) -> Option<P> {
         if number >= self.count() {

@@ -13,7 +13,7 @@
 //!
 //! # Requirements on a frame
 //! * A partial checksum starts inside the frame, and its field is inside the first segment.
-//! * A GSO packet can be segmented ([`Cut::of`]), and has the protocol and the IP version that the header names. Its
+//! * A GSO packet can be segmented ([`GsoLayout::of`]), and has the protocol and the IP version that the header names. Its
 //!   segments are no longer than the MTU, and TCP segments are no smaller than those of any conforming sender.
 //! * Any other frame is no longer than the port's largest frame.
 
@@ -21,7 +21,7 @@ use core::num::NonZeroU16;
 
 use crate::bytes::chunk_mut;
 use crate::checksum::crc32c;
-use crate::segment::Cut;
+use crate::segment::GsoLayout;
 use crate::{Packet, sctp, udp};
 
 /// Size of the header in bytes, with the field `num_buffers`.
@@ -37,7 +37,7 @@ const TCPV4: u8 = 1;
 const TCPV6: u8 = 4;
 /// `VIRTIO_NET_HDR_GSO_UDP_L4`: a train of datagrams.
 const UDP_L4: u8 = 5;
-/// `VIRTIO_NET_HDR_GSO_ECN`: the first segment says CWR, the others do not.
+/// `VIRTIO_NET_HDR_GSO_ECN`: the first segment carries CWR, the others do not.
 const ECN: u8 = 0x80;
 
 /// The smallest accepted TCP segment size in bytes: Linux's minimum (`tcp_min_snd_mss`), which allows for an IPv4 path
@@ -59,7 +59,7 @@ pub struct Accepted {
     pub mtu: usize,
 }
 
-/// The fields of the header but `hdr_len`, a hint that receivers must not rely on, and `num_buffers`.
+/// The fields of the header except `hdr_len`, a hint that receivers must not rely on, and `num_buffers`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Header {
     flags: u8,
@@ -126,12 +126,14 @@ impl Header {
         let least = if is_udp { 1 } else { SEGMENT_MIN };
         let size = NonZeroU16::new(self.segment_size).filter(|size| size.get() >= least);
         packet.set_segment_size(size);
-        let Some(cut) = Cut::of(packet) else { return false };
-        let is_other = cut.is_udp() != is_udp || is_ipv6.is_some_and(|is_ipv6| is_ipv6 != cut.is_ipv6());
-        if is_other || cut.packet_size() > accepted.mtu {
+        let Some(gso) = GsoLayout::of(packet) else {
+            return false;
+        };
+        let is_other = gso.is_udp() != is_udp || is_ipv6.is_some_and(|is_ipv6| is_ipv6 != gso.is_ipv6());
+        if is_other || gso.packet_size() > accepted.mtu {
             return false;
         }
-        if cut.count() == 1 {
+        if gso.count() == 1 {
             packet.set_segment_size(None);
             return packet.len() <= accepted.frame_size && self.complete(packet);
         }
@@ -170,23 +172,23 @@ impl Header {
     /// Returns the header of a GSO packet that is sent unsegmented, and writes the sum of the pseudo-header to its
     /// checksum field; `None` if a field does not fit the header.
     #[must_use]
-    pub fn uncut<P: Packet>(packet: &mut P, cut: &Cut) -> Option<Header> {
-        let [in_front, ip, _l4] = cut.layers();
+    pub fn for_gso<P: Packet>(packet: &mut P, gso: &GsoLayout) -> Option<Header> {
+        let [in_front, ip, _l4] = gso.layers();
         let begin = in_front + ip;
-        let at = begin + cut.checksum_offset();
+        let at = begin + gso.checksum_offset();
         let slice = packet.head_mut().get_mut(at..at + 2)?;
-        slice.copy_from_slice(&cut.pseudo_sum().to_be_bytes());
-        let kind = match (cut.is_udp(), cut.is_ipv6()) {
+        slice.copy_from_slice(&gso.pseudo_sum().to_be_bytes());
+        let kind = match (gso.is_udp(), gso.is_ipv6()) {
             (true, _) => UDP_L4,
             (false, true) => TCPV6,
             (false, false) => TCPV4,
         };
         Some(Header {
             flags: NEEDS_CSUM,
-            segmentation: if cut.has_cwr() { kind | ECN } else { kind },
-            segment_size: u16::try_from(cut.segment_size()).ok()?,
+            segmentation: if gso.has_cwr() { kind | ECN } else { kind },
+            segment_size: u16::try_from(gso.segment_size()).ok()?,
             checksum_begin: u16::try_from(begin).ok()?,
-            checksum_at: cut.checksum_offset() as u16,
+            checksum_at: gso.checksum_offset() as u16,
         })
     }
 
@@ -216,8 +218,8 @@ impl Header {
     }
 }
 
-/// Writes the CRC32c of an SCTP packet (RFC 9260, appendix A), which starts at `begin`, to its field at `at`. The
-/// header does not tell it from the Internet checksum but by its offset, which no other protocol has.
+/// Writes the CRC32c of an SCTP packet (RFC 9260, appendix A), which starts at `begin`, to its field at `at`. Only the
+/// field's offset, which no other protocol has, distinguishes it from the Internet checksum.
 fn complete_sctp<P: Packet>(packet: &mut P, begin: usize, at: usize) -> Option<()> {
     *chunk_mut(packet.head_mut(), at)? = [0; 4];
     let (mut skip, mut crc) = (begin, 0);

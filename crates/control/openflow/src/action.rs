@@ -5,7 +5,7 @@ use millrace_types::{GroupId, PortNo, QueueId};
 use millrace_wire::EtherType;
 use thiserror::Error;
 
-use crate::bytes::{Put, Reader, Short};
+use crate::bytes::{PutBytes, Reader, Truncated};
 use crate::codes::wire_enum;
 use crate::error_code::ErrorCode;
 use crate::oxm::{OxmHeader, integer, put_value};
@@ -163,8 +163,8 @@ impl ActionError {
     }
 }
 
-impl From<Short> for ActionError {
-    fn from(_: Short) -> ActionError {
+impl From<Truncated> for ActionError {
+    fn from(_: Truncated) -> ActionError {
         ActionError::Length { length: 0 }
     }
 }

@@ -1,6 +1,6 @@
 //! SET_ASYNC and GET_ASYNC_REPLY: the asynchronous messages that a controller gets (OpenFlow 1.3.5, section 7.3.10).
 
-use crate::bytes::{Put, Reader};
+use crate::bytes::{PutBytes, Reader};
 use crate::decode_error::DecodeError;
 use crate::flow_removed::FlowRemovedReason;
 use crate::packet_in::PacketInReason;

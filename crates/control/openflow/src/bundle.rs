@@ -3,7 +3,7 @@
 
 use millrace_types::Xid;
 
-use crate::bytes::{Put, Reader};
+use crate::bytes::{PutBytes, Reader};
 use crate::codes::{wire_enum, wire_flags};
 use crate::decode_error::DecodeError;
 use crate::experimenter::Experimenter;

@@ -4,7 +4,7 @@ use millrace_types::{Duration, Mac};
 
 /// The error of a value that ends behind the bytes. Each caller maps it to an OpenFlow error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Short;
+pub(crate) struct Truncated;
 
 /// A cursor over received bytes.
 #[derive(Clone, Copy)]
@@ -18,58 +18,58 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Short> {
-        let (head, tail) = self.rest.split_first_chunk::<N>().ok_or(Short)?;
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Truncated> {
+        let (head, tail) = self.rest.split_first_chunk::<N>().ok_or(Truncated)?;
         self.rest = tail;
         Ok(*head)
     }
 
     #[inline]
-    pub(crate) fn u8(&mut self) -> Result<u8, Short> {
+    pub(crate) fn u8(&mut self) -> Result<u8, Truncated> {
         self.array::<1>().map(|[byte]| byte)
     }
 
     #[inline]
-    pub(crate) fn u16(&mut self) -> Result<u16, Short> {
+    pub(crate) fn u16(&mut self) -> Result<u16, Truncated> {
         self.array().map(u16::from_be_bytes)
     }
 
     #[inline]
-    pub(crate) fn u32(&mut self) -> Result<u32, Short> {
+    pub(crate) fn u32(&mut self) -> Result<u32, Truncated> {
         self.array().map(u32::from_be_bytes)
     }
 
     #[inline]
-    pub(crate) fn u64(&mut self) -> Result<u64, Short> {
+    pub(crate) fn u64(&mut self) -> Result<u64, Truncated> {
         self.array().map(u64::from_be_bytes)
     }
 
-    pub(crate) fn mac(&mut self) -> Result<Mac, Short> {
+    pub(crate) fn mac(&mut self) -> Result<Mac, Truncated> {
         self.array().map(Mac)
     }
 
     /// Reads a duration: seconds and nanoseconds, 32 bits each.
-    pub(crate) fn duration(&mut self) -> Result<Duration, Short> {
+    pub(crate) fn duration(&mut self) -> Result<Duration, Truncated> {
         let (seconds, nanos) = (self.u32()?, self.u32()?);
         Ok(Duration::new(u64::from(seconds), nanos.min(NANOS_PER_SECOND - 1)))
     }
 
     #[inline]
-    pub(crate) fn take(&mut self, size: usize) -> Result<&'a [u8], Short> {
-        let (head, tail) = self.rest.split_at_checked(size).ok_or(Short)?;
+    pub(crate) fn take(&mut self, size: usize) -> Result<&'a [u8], Truncated> {
+        let (head, tail) = self.rest.split_at_checked(size).ok_or(Truncated)?;
         self.rest = tail;
         Ok(head)
     }
 
     /// Skips padding without a look at its value.
     #[inline]
-    pub(crate) fn skip(&mut self, size: usize) -> Result<(), Short> {
+    pub(crate) fn skip(&mut self, size: usize) -> Result<(), Truncated> {
         self.take(size).map(|_| ())
     }
 
     /// Reads a text in a field of fixed size, whose last byte is taken for NUL. Bytes that are not UTF-8 are read as
     /// ASCII, with `?` for those above 0x7f, so that no text is longer than its field.
-    pub(crate) fn text(&mut self, size: usize) -> Result<String, Short> {
+    pub(crate) fn text(&mut self, size: usize) -> Result<String, Truncated> {
         let field = self.take(size)?;
         let field = &field[..size.saturating_sub(1)];
         let text = field.split(|byte| *byte == 0).next().unwrap_or(field);
@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
 const NANOS_PER_SECOND: u32 = 1_000_000_000;
 
 /// Appends big-endian values.
-pub(crate) trait Put {
+pub(crate) trait PutBytes {
     fn u8(&mut self, value: u8);
     fn u16(&mut self, value: u16);
     fn u32(&mut self, value: u32);
@@ -118,7 +118,7 @@ pub(crate) trait Put {
     fn length_at(&mut self, at: usize, start: usize);
 }
 
-impl Put for Vec<u8> {
+impl PutBytes for Vec<u8> {
     #[inline]
     fn u8(&mut self, value: u8) {
         self.push(value);
@@ -203,9 +203,9 @@ mod tests {
     #[test]
     fn reading_past_the_end_moves_nothing() {
         let mut reader = Reader::new(&[1, 2, 3]);
-        assert_eq!(reader.u32(), Err(Short));
+        assert_eq!(reader.u32(), Err(Truncated));
         assert_eq!(reader.u16(), Ok(0x0102));
-        assert_eq!(reader.skip(2), Err(Short));
+        assert_eq!(reader.skip(2), Err(Truncated));
         assert_eq!(reader.drain(), [3]);
     }
 }

@@ -1,7 +1,7 @@
 //! SET_CONFIG and GET_CONFIG_REPLY: the handling of fragments, and the size of packets in packet_in (OpenFlow 1.3.5,
 //! section 7.3.2).
 
-use crate::bytes::{Put, Reader};
+use crate::bytes::{PutBytes, Reader};
 use crate::codes::wire_enum;
 use crate::decode_error::DecodeError;
 

@@ -4,7 +4,7 @@ use millrace_types::{GroupId, PortNo, TableId, Xid};
 use thiserror::Error;
 
 use crate::action::ActionError;
-use crate::bytes::Short;
+use crate::bytes::Truncated;
 use crate::error_code::ErrorCode;
 use crate::instruction::InstructionError;
 use crate::oxm::OxmError;
@@ -233,8 +233,8 @@ impl DecodeError {
     }
 }
 
-impl From<Short> for DecodeError {
-    fn from(_: Short) -> DecodeError {
+impl From<Truncated> for DecodeError {
+    fn from(_: Truncated) -> DecodeError {
         DecodeError::Length
     }
 }

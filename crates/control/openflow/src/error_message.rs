@@ -1,6 +1,6 @@
 //! ERROR: a request failed (OpenFlow 1.3.5, section 7.5.4).
 
-use crate::bytes::{Put, Reader};
+use crate::bytes::{PutBytes, Reader};
 use crate::decode_error::DecodeError;
 use crate::error_code::ErrorCode;
 use crate::experimenter::Experimenter;

@@ -1,6 +1,6 @@
 //! EXPERIMENTER: messages that others define (OpenFlow 1.3.5, section 7.5.5). The body is not interpreted.
 
-use crate::bytes::{Put, Reader};
+use crate::bytes::{PutBytes, Reader};
 use crate::decode_error::DecodeError;
 
 /// `ofp_experimenter_header` and its body.

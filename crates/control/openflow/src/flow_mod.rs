@@ -3,7 +3,7 @@
 use millrace_flow::{Instructions, Match};
 use millrace_types::{BufferId, Cookie, GroupId, PortNo, Priority, TableId};
 
-use crate::bytes::{Put, Reader};
+use crate::bytes::{PutBytes, Reader};
 use crate::codes::{wire_enum, wire_flags};
 use crate::decode_error::DecodeError;
 use crate::instruction::{decode_instructions, encode_instructions};

@@ -10,7 +10,7 @@ use core::borrow::Borrow;
 use millrace_flow::{Instructions, Match};
 use millrace_types::{Cookie, PortNo, Priority, TableId, Xid};
 
-use crate::bytes::{Put, Reader};
+use crate::bytes::{PutBytes, Reader};
 use crate::codes::wire_flags;
 use crate::decode_error::DecodeError;
 use crate::experimenter::Experimenter;
@@ -176,7 +176,7 @@ pub fn decode_cancel(body: &[u8]) -> Result<u32, DecodeError> {
     Ok(Reader::new(body).u32()?)
 }
 
-/// Returns the message that says that updates pause, or resume.
+/// Returns the message that announces the pause or the continuation of updates.
 pub fn pause(paused: bool) -> Experimenter {
     Experimenter {
         experimenter: Experimenter::ONF,

@@ -3,7 +3,7 @@
 use millrace_flow::Match;
 use millrace_types::{Cookie, Duration, Priority, TableId};
 
-use crate::bytes::{Put, Reader};
+use crate::bytes::{PutBytes, Reader};
 use crate::codes::wire_enum;
 use crate::decode_error::DecodeError;
 use crate::oxm::{decode_match, encode_match};

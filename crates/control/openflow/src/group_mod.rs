@@ -4,7 +4,7 @@ use millrace_flow::Bucket;
 use millrace_types::{GroupId, PortNo};
 
 use crate::action::{decode_actions, encode_actions};
-use crate::bytes::{Put, Reader};
+use crate::bytes::{PutBytes, Reader};
 use crate::codes::wire_enum;
 use crate::decode_error::DecodeError;
 

@@ -1,6 +1,6 @@
 //! HELLO: the versions that a side supports (OpenFlow 1.3.5, section 7.5.1).
 
-use crate::bytes::{Put, Reader};
+use crate::bytes::{PutBytes, Reader};
 use crate::decode_error::DecodeError;
 use crate::header::VERSION;
 

@@ -5,7 +5,7 @@ use millrace_types::{MeterId, TableId};
 use thiserror::Error;
 
 use crate::action::{ActionError, decode_actions, encode_actions};
-use crate::bytes::{Put, Reader, Short};
+use crate::bytes::{PutBytes, Reader, Truncated};
 use crate::codes::wire_enum;
 use crate::error_code::ErrorCode;
 
@@ -83,8 +83,8 @@ impl InstructionError {
     }
 }
 
-impl From<Short> for InstructionError {
-    fn from(_: Short) -> InstructionError {
+impl From<Truncated> for InstructionError {
+    fn from(_: Truncated) -> InstructionError {
         InstructionError::Length { length: 0 }
     }
 }

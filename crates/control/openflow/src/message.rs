@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use crate::async_config::AsyncConfig;
 use crate::bundle::{BundleAdd, BundleControl};
-use crate::bytes::{Put, Reader};
+use crate::bytes::{PutBytes, Reader};
 use crate::config::SwitchConfig;
 use crate::decode_error::DecodeError;
 use crate::error_message::ErrorMessage;

@@ -10,7 +10,7 @@
 use millrace_flow::{Field, Match, MatchBuilder, MatchError, OxmId};
 use thiserror::Error;
 
-use crate::bytes::{Put, Reader, Short};
+use crate::bytes::{PutBytes, Reader, Truncated};
 use crate::error_code::ErrorCode;
 
 /// `OFPMT_OXM`.
@@ -59,8 +59,8 @@ impl OxmError {
     }
 }
 
-impl From<Short> for OxmError {
-    fn from(_: Short) -> OxmError {
+impl From<Truncated> for OxmError {
+    fn from(_: Truncated) -> OxmError {
         OxmError::Length
     }
 }
@@ -92,7 +92,7 @@ impl OxmHeader {
         Field::from_oxm(self.id)
     }
 
-    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<OxmHeader, Short> {
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<OxmHeader, Truncated> {
         let [class_0, class_1, number_and_mask, length] = reader.array()?;
         let class = u16::from_be_bytes([class_0, class_1]);
         let mut header = OxmHeader {
@@ -107,7 +107,7 @@ impl OxmHeader {
         if class == OxmId::EXPERIMENTER {
             header.size = length
                 .checked_sub(header.id.experimenter_size() as u8)
-                .ok_or(Short)?;
+                .ok_or(Truncated)?;
             header.id.experimenter = reader.u32()?;
         }
         Ok(header)

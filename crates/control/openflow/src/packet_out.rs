@@ -4,7 +4,7 @@ use millrace_flow::Action;
 use millrace_types::{BufferId, PortNo};
 
 use crate::action::{decode_actions, encode_actions};
-use crate::bytes::{Put, Reader};
+use crate::bytes::{PutBytes, Reader};
 use crate::decode_error::DecodeError;
 
 /// `ofp_packet_out`.

@@ -2,7 +2,7 @@
 
 use millrace_types::{Mac, PortNo};
 
-use crate::bytes::{Put, Reader};
+use crate::bytes::{PutBytes, Reader};
 use crate::codes::{wire_enum, wire_flags};
 use crate::decode_error::DecodeError;
 

@@ -2,7 +2,7 @@
 
 use millrace_types::{PortNo, QueueId};
 
-use crate::bytes::{Put, Reader};
+use crate::bytes::{PutBytes, Reader};
 use crate::decode_error::DecodeError;
 
 /// `ofp_packet_queue`.

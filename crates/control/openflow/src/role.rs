@@ -1,6 +1,6 @@
 //! ROLE_REQUEST and ROLE_REPLY (OpenFlow 1.3.5, section 7.3.9).
 
-use crate::bytes::{Put, Reader};
+use crate::bytes::{PutBytes, Reader};
 use crate::codes::wire_enum;
 use crate::decode_error::DecodeError;
 

@@ -2,7 +2,7 @@
 
 use millrace_types::TableId;
 
-use crate::bytes::{Put, Reader};
+use crate::bytes::{PutBytes, Reader};
 use crate::decode_error::DecodeError;
 
 /// `OFPTC_DEPRECATED_MASK`: bits of earlier versions, which switches ignore in version 1.3.

@@ -362,7 +362,7 @@ mod tests {
             .build()
     }
 
-    /// Source and destination, with every checksum looked at.
+    /// Returns source and destination, after a check of every checksum.
     fn ends(frame: &[u8]) -> (([u8; 4], u16), ([u8; 4], u16)) {
         let flow = FlowPacket::of(&Frame::new(frame)).unwrap();
         let header = &frame[14..34];

@@ -192,7 +192,7 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
         }
     }
 
-    /// Sets that there are.
+    /// Returns the number of sets.
     #[cfg(test)]
     pub(crate) fn sets(&self) -> usize {
         self.entries.len() / WAYS

@@ -313,7 +313,7 @@ impl<P: Packet> Isolated<P> {
 /// mapped.
 #[inline]
 fn location_of<P: Packet>(packet: &P, areas: &[(u64, u64)]) -> Option<PacketLocation> {
-    let (address, headroom) = packet.shared_place()?;
+    let (address, headroom) = packet.shared_address()?;
     let head_size = packet.head().len();
     let (start, end) = (address - headroom as u64, address + head_size as u64);
     let is_within = areas.iter().any(|(from, to)| start >= *from && end <= *to);

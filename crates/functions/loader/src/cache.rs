@@ -1,5 +1,5 @@
-//! Functions that were loaded from files before: a file is loaded again only when it has changed, because what was
-//! loaded from it stays in memory until the process ends.
+//! A cache of functions from files: a file is loaded again only if it has changed, because a loaded function stays in
+//! memory until the process ends.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use millrace_nf::Kind;
 use rustix::fs::{FileType, Stat, fstat};
 
-/// The attributes of a file that tell whether it has changed.
+/// The attributes of a file that show whether it has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -31,7 +31,7 @@ impl Stamp {
     }
 }
 
-/// Kinds of functions by the files that hold them.
+/// Kinds of functions by their files.
 pub(crate) struct Cache(Mutex<BTreeMap<PathBuf, (Stamp, &'static Kind)>>);
 
 impl Cache {
@@ -39,8 +39,8 @@ impl Cache {
         Cache(Mutex::new(BTreeMap::new()))
     }
 
-    /// Returns the kind that a file holds, from the cache, or else by `load`, which gets the file that `open` returned and
-    /// its size in bytes.
+    /// Returns the kind in a file, from the cache, or by `load`, which gets the file that `open` returned and its size
+    /// in bytes.
     pub(crate) fn find(
         &self,
         path: &Path,
@@ -66,7 +66,7 @@ impl Cache {
     }
 }
 
-/// Opens a file of anybody's to be read.
+/// Opens a file for reading, whoever owns it.
 pub(crate) fn open_any(path: &Path) -> Result<OwnedFd, String> {
     let file = File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
     Ok(file.into())

@@ -1,10 +1,10 @@
-//! Opens a file whose code is to run inside the switch, along a path that only root and the daemon's user can change.
+//! Opens a file whose code is to run inside the switch, by a path that only root and the daemon's user can change.
 //!
-//! A check of a path name says nothing about a later open: whoever may write to one of its folders can put another file
-//! there in between. So every component is opened relative to the folder before it (`openat` with `O_PATH` and
-//! `O_NOFOLLOW`), and the checks are made on that descriptor: its owner, and that neither group nor others may write.
-//! (An access control list that lets another user write shows as group permission; acl(5).) The descriptor of the file
-//! itself is what is loaded afterwards. Symbolic links are followed by the same walk.
+//! A check of a path name does not cover a later open: a user who may write to one of its folders can replace the file
+//! in between. So every component is opened relative to its folder (`openat` with `O_PATH` and `O_NOFOLLOW`), and the
+//! checks use that descriptor: its owner, and that neither group nor others may write. (An access control list that
+//! lets another user write appears as group permission; acl(5).) The loader then loads the descriptor of the file that
+//! was checked. The same walk follows symbolic links.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -17,12 +17,12 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, open, openat, readlinka
 use rustix::process::geteuid;
 use thiserror::Error;
 
-/// Symbolic links that one path may pass, as in path_resolution(7).
+/// Largest number of symbolic links in a path, as in path_resolution(7).
 const LINKS_MAX: usize = 40;
 /// Write permission of group and others.
 const WRITABLE: u32 = 0o022;
 
-/// Why a file must not be loaded into the switch.
+/// The reason why a file must not be loaded into the switch.
 #[derive(Debug, Error)]
 pub(crate) enum TrustError {
     /// The kernel does not open a component of the path.
@@ -53,13 +53,13 @@ pub(crate) enum TrustError {
         /// The users that it may belong to.
         owners: Vec<u32>,
     },
-    /// The path ends at something else than a regular file, or goes through something else than a folder.
+    /// The path ends at another type than a regular file, or passes another type than a folder.
     #[error("{} is no regular file: expected a shared object", path.display())]
     NotRegular {
         /// The path up to the component.
         path: PathBuf,
     },
-    /// Symbolic links that never end.
+    /// The path has too many symbolic links.
     #[error("{} passes more than {LINKS_MAX} symbolic links", path.display())]
     Links {
         /// The path.
@@ -67,7 +67,7 @@ pub(crate) enum TrustError {
     },
 }
 
-/// The rule that was broken, and the ways out.
+/// The violated rule, and the next steps.
 struct Expected<'a>(&'a [u32]);
 
 impl core::fmt::Display for Expected<'_> {
@@ -80,11 +80,11 @@ impl core::fmt::Display for Expected<'_> {
     }
 }
 
-/// Opens the file at an absolute path with `O_PATH`, if no user but root and that of this process can change what the
-/// path leads to.
+/// Opens the file at an absolute path with `O_PATH`, if only root and the user of this process can change the target
+/// of the path.
 ///
 /// # Errors
-/// [`TrustError`] for the first component that breaks the rule.
+/// [`TrustError`] for the first component that violates the rule.
 pub(crate) fn open_trusted(path: &Path) -> Result<OwnedFd, TrustError> {
     let root = open(
         "/",
@@ -106,9 +106,9 @@ fn failed(path: &Path, error: rustix::io::Errno) -> TrustError {
     }
 }
 
-/// A path resolution that trusts few.
+/// The walk along a path, with the users that are trusted.
 struct Walk {
-    /// The folder that absolute paths begin at.
+    /// The root folder of absolute paths.
     root: OwnedFd,
     /// The users that every component may belong to.
     owners: Vec<u32>,
@@ -161,7 +161,7 @@ impl Walk {
         Err(TrustError::NotRegular { path: at })
     }
 
-    /// The root folder once more.
+    /// Returns a new descriptor of the root folder.
     fn again(&self) -> Result<OwnedFd, TrustError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         openat(&self.root, ".", flags, Mode::empty()).map_err(|error| failed(Path::new("/"), error))
@@ -200,7 +200,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder that stands for `/`, with `lib/f.so` in it.
+    /// Creates a folder that represents `/`, with `lib/f.so` in it.
     struct Tree(tempfile::TempDir);
 
     impl Tree {

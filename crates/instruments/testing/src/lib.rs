@@ -1,4 +1,4 @@
-//! Support for integration tests.
+//! Support for integration tests: processes of their own, and network functions in C.
 //!
 //! All integration tests of a crate share one program and run side by side in its threads. A test that needs a process
 //! for itself starts with [`own_process!`].
@@ -10,7 +10,11 @@
     reason = "a test fails by panicking, and shows the output of its process"
 )]
 
+mod functions;
+
 use std::process::Command;
+
+pub use functions::{compile_function, open_to_all, trusted_folder};
 
 /// Names the test that runs alone in this process.
 const ALONE: &str = "MILLRACE_TEST_ALONE";
@@ -73,7 +77,7 @@ pub fn is_alone(here: &str) -> bool {
     false
 }
 
-/// Returns the name by which the test runner knows the test around the function at `here`.
+/// Returns the test runner's name of the test around the function at `here`.
 fn test_of(here: &str) -> &str {
     let inside = here.split_once("::").map_or(here, |(_, inside)| inside);
     inside.rsplit_once("::").map_or(inside, |(test, _)| test)

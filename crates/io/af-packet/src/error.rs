@@ -15,7 +15,7 @@ pub enum OpenError {
     /// The process may not open packet sockets.
     #[error("this process may not open packet sockets: CAP_NET_RAW is missing")]
     Permission,
-    /// The interface carries something else than Ethernet frames.
+    /// The interface does not carry Ethernet frames.
     #[error("`{interface}` carries no Ethernet frames (its type is {kind} of linux/if_arp.h, expected 1)")]
     NotEthernet {
         /// The name.
@@ -23,12 +23,12 @@ pub enum OpenError {
         /// `ARPHRD_*`.
         kind: u16,
     },
-    /// The kernel refuses a step.
+    /// The kernel rejects a step.
     #[error("the kernel refuses {step} on `{interface}`: {error}")]
     Refused {
         /// The name.
         interface: String,
-        /// The step, as the kernel's headers call it.
+        /// The step, in the kernel's terms.
         step: &'static str,
         /// The reason.
         error: Errno,

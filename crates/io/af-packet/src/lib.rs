@@ -1,5 +1,5 @@
-//! AF_PACKET: the frames of an interface of the kernel, received from a ring in shared memory and sent by one system
-//! call a burst. Nothing but CAP_NET_RAW is needed, no driver is unbound, and the interface stays the kernel's.
+//! AF_PACKET: frames of a kernel interface, received from a ring in shared memory and sent by one system call a burst.
+//! It needs CAP_NET_RAW only; no driver is unbound, and the kernel keeps the interface.
 //!
 //! ```text
 //!              kernel                             |  this process

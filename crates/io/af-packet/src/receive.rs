@@ -10,7 +10,7 @@ use millrace_wire::virtio_net::{Accepted, Header, SHORT};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, recvmsg};
 
-use crate::slot::{ADDRESSES_SIZE, HEADER_SIZE, Place, Slot, TAG_SIZE, is_queued};
+use crate::slot::{ADDRESSES_SIZE, DataLocation, HEADER_SIZE, Slot, TAG_SIZE, is_queued};
 use crate::socket::Drops;
 use crate::sys::Ring;
 
@@ -102,10 +102,10 @@ impl Receiver {
                 received.is_short = true;
                 break;
             };
-            let outcome = match slot.place {
-                Place::Slot => self.copy(&slot, packet, accepted),
-                Place::Queue => self.gather(&slot, packet, accepted, &mut empty),
-                Place::Nowhere => Outcome::Missed,
+            let outcome = match slot.location {
+                DataLocation::Slot => self.copy(&slot, packet, accepted),
+                DataLocation::Queue => self.gather(&slot, packet, accepted, &mut empty),
+                DataLocation::Lost => Outcome::Missed,
             };
             match outcome {
                 Outcome::Came => at += 1,

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use arrayvec::ArrayVec;
 use millrace_wire::Packet;
-use millrace_wire::segment::Cut;
+use millrace_wire::segment::GsoLayout;
 use millrace_wire::virtio_net::{Header, SHORT};
 use rustix::io::Errno;
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
@@ -37,9 +37,9 @@ impl Sender {
 
     /// Returns true if the kernel accepts this GSO packet unsegmented.
     #[must_use]
-    pub fn takes_uncut(cut: &Cut) -> bool {
+    pub fn takes_gso(gso: &GsoLayout) -> bool {
         // The kernel cannot be asked to segment behind other headers than Ethernet and VLAN tags.
-        cut.is_plain()
+        gso.is_plain()
     }
 
     /// Sends packets from the front of a burst without waiting; packets for which the kernel has no room stay. A GSO
@@ -119,8 +119,8 @@ fn header<P: Packet>(packet: &mut P, mtu: usize) -> Option<[u8; SHORT]> {
     if packet.segment_size().is_none() {
         return Some([0; SHORT]);
     }
-    let cut = Cut::of(packet).filter(|cut| Sender::takes_uncut(cut) && cut.packet_size() <= mtu)?;
-    let header = Header::uncut(packet, &cut)?;
-    let bytes = header.emit(u16::try_from(cut.headers_size()).ok()?, 0);
+    let gso = GsoLayout::of(packet).filter(|gso| Sender::takes_gso(gso) && gso.packet_size() <= mtu)?;
+    let header = Header::for_gso(packet, &gso)?;
+    let bytes = header.emit(u16::try_from(gso.headers_size()).ok()?, 0);
     bytes.first_chunk().copied()
 }

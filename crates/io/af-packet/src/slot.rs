@@ -1,5 +1,5 @@
 //! A slot of the receive ring: the kernel's header in front of a frame (`struct tpacket2_hdr` and the `sockaddr_ll`
-//! behind it, linux/if_packet.h), parsed into legal values.
+//! behind it, linux/if_packet.h), parsed into valid values.
 //!
 //! ```text
 //!  0        4      8         12    14    16    20     24         26          28        32             44       mac-10   mac
@@ -55,15 +55,15 @@ pub enum SlotError {
     },
 }
 
-/// The place of a frame's bytes.
+/// The location of a frame's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum DataLocation {
     /// All bytes are in the slot.
     Slot,
     /// All bytes are in the socket's queue.
     Queue,
     /// The socket's queue was full, and only the first bytes are in the slot.
-    Nowhere,
+    Lost,
 }
 
 /// A slot with a frame.
@@ -73,8 +73,8 @@ pub struct Slot {
     pub at: usize,
     /// Size of the frame in bytes without the tag that the kernel took off; at least that of the two addresses.
     pub size: usize,
-    /// Place of the frame's bytes.
-    pub place: Place,
+    /// The location of the frame's bytes.
+    pub location: DataLocation,
     /// The tag that the kernel took off, in wire format.
     pub tag: Option<[u8; TAG_SIZE]>,
     /// True if this machine sent the frame.
@@ -111,10 +111,10 @@ impl Slot {
         Ok(Slot {
             at: begin,
             size: len as usize,
-            place: match (is_queued(header), size == len) {
-                (true, _) => Place::Queue,
-                (false, true) => Place::Slot,
-                (false, false) => Place::Nowhere,
+            location: match (is_queued(header), size == len) {
+                (true, _) => DataLocation::Queue,
+                (false, true) => DataLocation::Slot,
+                (false, false) => DataLocation::Lost,
             },
             tag,
             is_outgoing: header[42] == OUTGOING,
@@ -158,10 +158,13 @@ mod tests {
 
     #[test]
     fn a_frame_is_in_its_slot_or_in_the_queue_or_lost() {
-        let place = |status, size| Slot::parse(&header(status, 9000, size, 96)).unwrap().place;
-        assert_eq!(place(USER | COPY, 1952), Place::Queue);
-        assert_eq!(place(USER, 1952), Place::Nowhere);
-        assert_eq!(Slot::parse(&header(USER, 60, 60, 96)).unwrap().place, Place::Slot);
+        let location = |status, size| Slot::parse(&header(status, 9000, size, 96)).unwrap().location;
+        assert_eq!(location(USER | COPY, 1952), DataLocation::Queue);
+        assert_eq!(location(USER, 1952), DataLocation::Lost);
+        assert_eq!(
+            Slot::parse(&header(USER, 60, 60, 96)).unwrap().location,
+            DataLocation::Slot
+        );
     }
 
     #[test]
@@ -193,7 +196,7 @@ mod tests {
             header[12..14].copy_from_slice(&at.to_ne_bytes());
             if let Ok(slot) = Slot::parse(&header) {
                 prop_assert!(slot.at >= HEADER_SIZE + virtio_net::SHORT && slot.size >= ADDRESSES_SIZE);
-                prop_assert!(slot.place != Place::Slot || slot.at + slot.size <= SLOT_SIZE);
+                prop_assert!(slot.location != DataLocation::Slot || slot.at + slot.size <= SLOT_SIZE);
             }
         }
     }

@@ -1,15 +1,15 @@
 //! System calls of packet sockets that no safe crate offers, and the mapped ring: the only unsafe code of the crate.
 //!
-//! # The promise
+//! # Invariant
 //! Every access to the ring is within its mapping and aligned, and none faults.
 //!
-//! # The argument
+//! # Argument
 //! * **Within**: the mapping has [`SLOTS`] slots of [`SLOT_SIZE`] bytes, which divides the size of a block, so that
 //!   slots are contiguous. An index is taken modulo their number, and a range is compared with [`SLOT_SIZE`].
-//! * **No fault**: the pages are the socket's, mapped as long as the mapping is there, whatever becomes of the socket
-//!   and of the interface.
-//! * **The kernel writes**: the kernel owns a slot until the slot's status, an atomic, says otherwise. Bytes are copied
-//!   out by raw pointers, and no reference to them is ever made.
+//! * **No fault**: the pages belong to the socket, and stay mapped as long as the mapping exists, even if the socket
+//!   or the interface is closed.
+//! * **The kernel writes**: the kernel owns a slot until the slot's status, an atomic, changes. Bytes are copied
+//!   through raw pointers, and no reference to them exists.
 
 #![allow(unsafe_code)]
 
@@ -19,6 +19,7 @@ use std::ffi::c_void;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use libc::{c_int, packet_mreq, sockaddr_ll, socklen_t, tpacket_req};
+use millrace_shared_memory::{Mapping, prefetch};
 use rustix::io::Errno;
 
 use crate::slot::{SLOT_SIZE, USER};
@@ -157,12 +158,7 @@ pub(crate) fn promiscuous(index: u32) -> packet_mreq {
 
 /// The receive ring of a socket.
 #[derive(Debug)]
-pub(crate) struct Ring {
-    start: NonNull<u8>,
-}
-
-// SAFETY: the mapping belongs to the process, not to a thread.
-unsafe impl Send for Ring {}
+pub(crate) struct Ring(Mapping);
 
 impl Ring {
     /// Returns the geometry of the ring for `PACKET_RX_RING`.
@@ -177,23 +173,13 @@ impl Ring {
 
     /// Maps the ring of a socket that was given [`Ring::request`].
     pub(crate) fn map(socket: &OwnedFd) -> Result<Ring, Errno> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // All pages are mapped now, so that no worker faults later.
-        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
-        let (size, file) = (SLOTS * SLOT_SIZE, socket.as_raw_fd());
-        // SAFETY: a new mapping where the kernel likes it touches no memory of ours.
-        let start = unsafe { libc::mmap(core::ptr::null_mut(), size, protection, flags, file, 0) };
-        if start == libc::MAP_FAILED {
-            return checked(-1).and(Err(Errno::NOMEM));
-        }
-        let start = NonNull::new(start.cast()).ok_or(Errno::NOMEM)?;
-        Ok(Ring { start })
+        Mapping::populated(socket, SLOTS * SLOT_SIZE).map(Ring)
     }
 
     #[inline(always)]
     fn slot(&self, index: usize) -> NonNull<u8> {
         // SAFETY: the remainder is a slot of the mapping.
-        unsafe { self.start.add(index % SLOTS * SLOT_SIZE) }
+        unsafe { self.0.start().add(index % SLOTS * SLOT_SIZE) }
     }
 
     #[inline(always)]
@@ -231,22 +217,6 @@ impl Ring {
     /// Prefetches the bytes of a slot at offset `at`.
     #[inline(always)]
     pub(crate) fn prefetch(&self, index: usize, at: usize) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: the remainder is within the slot.
-            let place = unsafe { self.slot(index).add(at % SLOT_SIZE) };
-            // SAFETY: a prefetch may name any address; it never faults.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(place.as_ptr().cast()) };
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = (index, at);
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `map`, whole; references into it live no longer than `self`.
-        let _unmapped = unsafe { libc::munmap(self.start.as_ptr().cast(), SLOTS * SLOT_SIZE) };
+        prefetch(self.slot(index).as_ptr().wrapping_add(at));
     }
 }

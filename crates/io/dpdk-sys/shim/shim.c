@@ -1,4 +1,4 @@
-/* The bodies behind shim.h: nothing but the inline functions of DPDK, and views that hide its field names. */
+/* The definitions of shim.h: calls of DPDK's inline functions, and views that hide its field names. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -17,7 +17,7 @@
 #include <rte_mbuf_pool_ops.h>
 #include <rte_memory.h>
 
-/* Rust reads these fields with these widths. */
+/* Rust accesses these fields with these widths. */
 #define FIELD(name, bytes) \
 	_Static_assert(sizeof(((struct rte_mbuf *)0)->name) == (bytes), "struct rte_mbuf: width of " #name)
 FIELD(buf_addr, 8);
@@ -172,7 +172,7 @@ struct rte_mempool *shim_pool_create(const char *name, unsigned int len, unsigne
 					RTE_MEMPOOL_F_NO_IOVA_CONTIG);
 	if (pool == NULL)
 		return NULL;
-	/* Last in, first out, where that library is there. */
+	/* Use the stack (last in, first out) if the library is installed. */
 	rc = rte_mempool_set_ops_byname(pool, "stack", NULL);
 	if (rc != 0)
 		rc = rte_mempool_set_ops_byname(pool, rte_mbuf_best_mempool_ops(), NULL);
@@ -189,7 +189,8 @@ struct rte_mempool *shim_pool_create(const char *name, unsigned int len, unsigne
 	return pool;
 }
 
-/* As deep as the device can. The level is a number in two bits, so it is asked for where both are offered. */
+/* Returns the RSS types to request, with the innermost headers if the device supports them. The level is a two-bit number, so it is
+ * requested only if both bits are offered. */
 static uint64_t rss_types(uint64_t offered)
 {
 	uint64_t types = RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_SCTP | RTE_ETH_RSS_TUNNEL |
@@ -301,7 +302,7 @@ int shim_mac(uint16_t port, uint8_t mac[6])
 	return rc;
 }
 
-/* Set once, before EAL starts any thread. */
+/* The sink is set once, before EAL starts any thread. */
 static void (*log_sink)(uint32_t level, const char *text, size_t len);
 
 static ssize_t log_write(void *cookie, const char *text, size_t len)
@@ -325,12 +326,12 @@ int shim_log_to(void (*sink)(uint32_t level, const char *text, size_t len))
 	return rte_openlog_stream(stream);
 }
 
-/* Of both libraries: level 0 is a warning, 1 information, 2 debugging. */
+/* The print function of both libraries: level 0 is a warning, 1 information, 2 debugging. */
 typedef int (*bpf_print)(int level, const char *format, va_list arguments);
 
 static int bpf_write(int level, const char *format, va_list arguments)
 {
-	/* Their warnings are about parts that a driver tries and does without. */
+	/* Their warnings concern features that a driver tries and can do without. */
 	uint32_t as = level == 0 ? RTE_LOG_INFO : RTE_LOG_DEBUG;
 	char text[512];
 	int len;
@@ -370,12 +371,12 @@ int shim_is_af_xdp(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_XDP;
 }
 
-/* A rule as DPDK takes it, and the room for what it points to. */
+/* A rule in DPDK's form, and the memory that it refers to. */
 struct flow_parts {
 	struct rte_flow_attr attr;
 	struct rte_flow_item items[SHIM_FLOW_LEN_MAX + 1];
 	struct rte_flow_action actions[SHIM_FLOW_LEN_MAX + 1];
-	/* Items are headers as on the wire, followed by fields of DPDK's own, which stay zero. */
+	/* Items are headers as on the wire, followed by DPDK's own fields, which stay zero. */
 	uint8_t headers[2 * SHIM_FLOW_LEN_MAX][64] __rte_aligned(8);
 	union {
 		struct rte_flow_action_queue queue;

@@ -1,7 +1,7 @@
-/* What Rust needs of DPDK and cannot call or name as it is.
+/* Declarations of DPDK's parts that Rust cannot call or name directly.
  *
- * 1. Constants: offsets of the mbuf fields, so that Rust reads them inline whatever the release.
- * 2. Burst functions: one call across the language border for each burst, never for each packet.
+ * 1. Constants: offsets of the mbuf fields, so that Rust reads them inline with any release.
+ * 2. Burst functions: one call across the language boundary for each burst, never for each packet.
  * 3. Wrappers of functions that exist only as static inline.
  * 4. Flat views of structures whose fields differ between 22.11, 23.11 and 24.11.
  */
@@ -60,10 +60,10 @@ enum {
 /* Offload flags, which do not fit an enumeration. */
 static const uint64_t SHIM_MBUF_F_RSS_HASH = RTE_MBUF_F_RX_RSS_HASH;
 static const uint64_t SHIM_MBUF_F_MARK = RTE_MBUF_F_RX_FDIR_ID;
-/* The driver says how much data a segment is to have that the packet is cut into. */
-static const uint64_t SHIM_MBUF_F_UNCUT = RTE_MBUF_F_RX_LRO;
+/* The mbuf is a GSO packet: its tso_segsz is the size of a segment's data. */
+static const uint64_t SHIM_MBUF_F_GSO = RTE_MBUF_F_RX_LRO;
 
-/* What RSS can look into (rte_eth_dev_info.flow_type_rss_offloads). */
+/* The header fields that RSS can hash (rte_eth_dev_info.flow_type_rss_offloads). */
 static const uint64_t SHIM_RSS_IP = RTE_ETH_RSS_IP;
 static const uint64_t SHIM_RSS_TCP = RTE_ETH_RSS_TCP;
 static const uint64_t SHIM_RSS_UDP = RTE_ETH_RSS_UDP;
@@ -87,7 +87,7 @@ enum {
 
 uint16_t shim_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t room);
 uint16_t shim_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **pkts, uint16_t len);
-/* All or none; 0 or a negative errno. */
+/* Allocates all or none. Returns 0 or a negative errno. */
 int shim_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **pkts, unsigned int len);
 unsigned int shim_ring_enqueue_burst(struct rte_ring *ring, struct rte_mbuf **pkts, unsigned int len);
 unsigned int shim_ring_dequeue_burst(struct rte_ring *ring, struct rte_mbuf **pkts, unsigned int room);
@@ -96,9 +96,9 @@ unsigned int shim_ring_dequeue_burst(struct rte_ring *ring, struct rte_mbuf **pk
 
 struct rte_mbuf *shim_alloc(struct rte_mempool *pool);
 void shim_free(struct rte_mbuf *m);
-/* 0, or -1 where the first segment has too little tail room; the packet is then as it was. */
+/* Returns 0, or -1 if the first segment has too little tailroom; the packet is then unchanged. */
 int shim_linearize(struct rte_mbuf *m);
-/* Links `tail` behind `head`; -EOVERFLOW where the packet would have too many segments. */
+/* Links `tail` behind `head`. Returns -EOVERFLOW if the packet would have too many segments. */
 int shim_chain(struct rte_mbuf *head, struct rte_mbuf *tail);
 unsigned int shim_ring_count(const struct rte_ring *ring);
 unsigned int shim_ring_capacity(const struct rte_ring *ring);
@@ -107,15 +107,18 @@ int shim_errno(void);
 uint64_t shim_rdtsc(void);
 uint32_t shim_mempool_size(const struct rte_mempool *pool);
 uint16_t shim_mempool_data_room(struct rte_mempool *pool);
-/* How many pieces of memory hold the objects. */
+/* Returns the number of memory chunks that hold the objects. */
 uint32_t shim_mempool_chunks(const struct rte_mempool *pool);
-/* Writes the start and the end of each piece of EAL's memory, of `max` pieces at most. Returns how many there are. */
+/* Writes the start and the end of each area of EAL's memory, of `max` areas at most. Returns the number of areas. */
 uint32_t shim_memory_areas(uint64_t *bounds, uint32_t max);
-/* As rte_pktmbuf_pool_create, but objects may lie across pages, which matters to nobody while I/O addresses are
- * virtual. And free buffers lie on a stack and not in a ring: where one core receives and another sends, a ring hands
- * out the buffer that has been free longest, so that the whole pool goes through the caches. (With one core its own
- * cache of buffers is such a stack.) Without huge pages that function gives each object a page of 4 KiB of its own, and net_af_xdp, which takes
- * objects to lie side by side, then shares only the first half of the pool with the kernel. */
+/* Creates a pool as rte_pktmbuf_pool_create does, with two differences.
+ *
+ * Objects may span pages, which is valid while I/O addresses are virtual. Without huge pages, rte_pktmbuf_pool_create puts each
+ * object into a page of 4 KiB of its own; net_af_xdp, which requires adjacent objects, then shares only the first half of the
+ * pool with the kernel.
+ *
+ * Free buffers are kept in a stack instead of a ring. If one core receives and another sends, a ring returns the buffer that has
+ * been free longest, so that the whole pool passes through the caches. (With one core, its mempool cache is such a stack.) */
 struct rte_mempool *shim_pool_create(const char *name, unsigned int len, unsigned int cache_len, uint16_t data_room,
 				     int socket);
 
@@ -132,7 +135,7 @@ struct shim_port_info {
 	uint32_t min_rx_bufsize;
 	uint32_t speed_capa;
 	uint64_t rss_types;
-	/* those of them that shim_port_configure asks for */
+	/* the subset that shim_port_configure requests */
 	uint64_t rss_asked;
 	uint32_t if_index;
 	uint8_t rx_scatter;
@@ -147,30 +150,30 @@ int shim_port_info(uint16_t port, struct shim_port_info *info);
 struct shim_port_conf {
 	uint16_t rx_queues;
 	uint16_t tx_queues;
-	/* 0: the driver's own */
+	/* in bytes; 0: the driver's default */
 	uint16_t mtu;
-	/* one where the receive side may chain segments */
+	/* 1 if received frames may occupy chained segments */
 	uint8_t scatter;
-	/* one where the transmit side must accept chained segments */
+	/* 1 if the driver must accept chained segments for transmission */
 	uint8_t multi_segs;
-	/* one to spread over the receive queues by addresses, ports and whatever else the device looks into */
+	/* 1 to spread flows over the receive queues by addresses, ports and the other fields that the device supports */
 	uint8_t rss;
-	/* What a symmetric Toeplitz key repeats: both directions of a flow then have one hash. */
+	/* The word that a symmetric Toeplitz key repeats, so that both directions of a flow have one hash. */
 	uint16_t rss_word;
 };
 
-/* rte_eth_dev_configure; 0 or a negative errno. Offloads that the device lacks are left out. */
+/* Calls rte_eth_dev_configure, without offloads that the device lacks. Returns 0 or a negative errno. */
 int shim_port_configure(uint16_t port, const struct shim_port_conf *conf);
 
 struct shim_link {
-	/* Mbit/s; 0 when unknown, UINT32_MAX when the driver says it has no meaning */
+	/* Mbit/s; 0 if unknown, UINT32_MAX if the driver reports it as meaningless */
 	uint32_t speed;
 	uint8_t up;
 	uint8_t full_duplex;
 	uint8_t autoneg;
 };
 
-/* Does not wait for the link to settle. 0 or a negative errno. */
+/* Reads the link state without waiting for it to settle. Returns 0 or a negative errno. */
 int shim_link(uint16_t port, struct shim_link *link);
 
 struct shim_stats {
@@ -187,11 +190,11 @@ struct shim_stats {
 int shim_stats(uint16_t port, struct shim_stats *stats);
 int shim_mac(uint16_t port, uint8_t mac[6]);
 
-/* Sends everything that DPDK logs to `sink`, a line or a part of one at a time. 0 or a negative errno. */
+/* Sends DPDK's log to `sink`, a line or a part of a line at a time. Returns 0 or a negative errno. */
 int shim_log_to(void (*sink)(uint32_t level, const char *text, size_t len));
 
-/* The same for libbpf and libxdp, which net_af_xdp loads and which else write to the standard error. Call it when EAL is
- * up; where they are not loaded nothing happens. */
+/* Sends the logs of libbpf and libxdp to the same sink. net_af_xdp loads them; they write to the standard error by default. It
+ * must be called after EAL has started, and has no effect if they are not loaded. */
 void shim_log_bpf(void);
 
 /* 5. Rules that a device applies itself (rte_flow) */
@@ -214,10 +217,10 @@ enum {
 	SHIM_FLOW_LEN_MAX = 8,
 };
 
-/* A header, as it is on the wire, and which bits of it are meant; IPv6 is the longest. */
+/* A header as on the wire, and the mask of the bits to match; IPv6 is the longest. */
 struct shim_flow_item {
 	uint32_t kind;
-	/* zero: any header of the kind */
+	/* zero: matches any header of this type */
 	uint32_t has_spec;
 	uint8_t spec[40];
 	uint8_t mask[40];
@@ -239,33 +242,33 @@ struct shim_flow_rule {
 };
 
 struct shim_flow_error {
-	/* what the driver said; empty where it said nothing */
+	/* the driver's message; empty if it gave none */
 	char message[192];
 };
 
-/* 0 or a negative errno; -ENOSYS or -ENOTSUP where the driver has no rules at all. */
+/* Returns 0 or a negative errno; -ENOSYS or -ENOTSUP if the driver supports no rules. */
 int shim_flow_validate(uint16_t port, const struct shim_flow_rule *rule, struct shim_flow_error *error);
-/* NULL, and rte_errno says why, where it fails. */
+/* Returns NULL and sets rte_errno on failure. */
 struct rte_flow *shim_flow_create(uint16_t port, const struct shim_flow_rule *rule, struct shim_flow_error *error);
 int shim_flow_destroy(uint16_t port, struct rte_flow *flow, struct shim_flow_error *error);
-/* What the rule's count action has counted. */
+/* Reads the counters of the rule's count action. */
 int shim_flow_count(uint16_t port, struct rte_flow *flow, uint64_t *packets, uint64_t *bytes,
 		    struct shim_flow_error *error);
-/* 6. What a driver leaves behind: see crates/io/dpdk/src/port/leftovers.rs */
+/* 6. Resources that a driver does not release: see crates/io/dpdk/src/port/driver_resources.rs */
 
-/* Whether the descriptor is a socket of the family AF_XDP. */
+/* Returns 1 if the descriptor is a socket of the family AF_XDP, otherwise 0. */
 int shim_is_af_xdp(int fd);
 
-/* 7. Memory that peers share and take back: see shrunk.c */
+/* 7. Shared memory that a peer truncates: see sigbus.c */
 
-/* From here on the process bears it. 0 or a negative errno. */
-int shim_bear_shrinking(void);
+/* Installs the SIGBUS handler. Returns 0 or a negative errno. */
+int shim_handle_sigbus(void);
 
-/* 8. TCP packets that are to be cut into segments */
+/* 8. GSO packets */
 
-/* How much data a segment is to have that the packet is cut into. */
+/* Makes the mbuf a GSO packet; `size` is the size of a segment's data in bytes. */
 void shim_set_segment_size(struct rte_mbuf *m, uint16_t size);
-/* The packet is whole: not to be cut. */
+/* Makes the mbuf an ordinary packet. */
 void shim_clear_segment_size(struct rte_mbuf *m);
 
 #endif

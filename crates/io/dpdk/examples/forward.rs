@@ -1,9 +1,9 @@
-//! Forwards packets from one device to another on one core, prints the rate, and then lets `dpdk-testpmd` do the same:
-//! what these wrappers cost. Neither uses huge pages.
+//! Forwards packets from one device to another on one core, prints the rate, and then compares it with `dpdk-testpmd`: the
+//! cost of these wrappers. Neither uses huge pages.
 //!
 //! `cargo run --release -p millrace-dpdk --example forward -- [SECONDS [FROM [TO]]]`
 //!
-//! Without devargs it replays one 64-byte frame for ever (`net_pcap`) into a device that swallows (`net_null`).
+//! Without devargs it replays one 64-byte frame (`net_pcap`) into a device that discards packets (`net_null`).
 
 #![allow(clippy::print_stdout, reason = "a program that prints")]
 
@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Millions of packets a second.
+/// Returns the rate in millions of packets a second.
 fn forward(seconds: u64, from: &str, to: &str, core: CoreId) -> Result<f64, Box<dyn Error>> {
     let worker_cores = vec![core];
     let huge_pages = HugePages::Off;
@@ -69,7 +69,7 @@ fn forward(seconds: u64, from: &str, to: &str, core: CoreId) -> Result<f64, Box<
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
     let worker = thread::spawn(eal, "forward", core, move || poll(rx, tx, &stopped))?;
-    // The first moments warm the caches.
+    // The caches are cold at first.
     std::thread::sleep(Duration::from_millis(500));
     let (before, start) = (sink.stats()?.tx_packets, Instant::now());
     std::thread::sleep(Duration::from_secs(seconds));
@@ -80,7 +80,7 @@ fn forward(seconds: u64, from: &str, to: &str, core: CoreId) -> Result<f64, Box<
     Ok((after - before) as f64 / took.as_secs_f64() / 1e6)
 }
 
-/// Returns the loop of a worker, without the work.
+/// Runs the loop of a worker, without its work.
 fn poll(mut rx: Vec<RxQueue>, mut tx: Vec<TxQueue>, stop: &AtomicBool) -> u64 {
     let mut burst = ArrayVec::<_, BURST>::new();
     let mut dropped = 0;
@@ -96,9 +96,9 @@ fn poll(mut rx: Vec<RxQueue>, mut tx: Vec<TxQueue>, stop: &AtomicBool) -> u64 {
     dropped
 }
 
-/// Returns the same devices and core, with DPDK's own test program.
+/// Runs DPDK's own test program with the same devices and core, and returns its rate.
 fn testpmd(seconds: u64, from: &str, to: &str, main: CoreId, worker: CoreId) -> Result<f64, Box<dyn Error>> {
-    // It stops when its input does, and prints the rates since the start of the period that ends then.
+    // It ends when its input ends, and prints the rates since the start of the current period.
     let script = format!(
         "(sleep 1.5; echo show port stats 1; sleep {seconds}; echo show port stats 1; echo quit) | \
          dpdk-testpmd --no-pci --no-huge -m 512 --no-shconf --no-telemetry --file-prefix=testpmd -l {main},{worker} \

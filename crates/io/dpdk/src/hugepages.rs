@@ -1,6 +1,6 @@
-//! Huge pages: what the machine has, reserving more until they are in use, and a file system over them.
+//! Huge pages: the pools of the machine, temporary reservations, and a private hugetlbfs mount.
 //!
-//! The kernel keeps a pool of persistent pages (`nr_hugepages`), and gives surplus pages back as soon as their last user
+//! The kernel has a pool of persistent pages (`nr_hugepages`), and frees surplus pages as soon as their last user
 //! ends. A [`Reservation`] enlarges the pool only until the pages are in use; dropping it makes pages in use surplus:
 //!
 //! ```text
@@ -9,11 +9,11 @@
 //! surplus        0      0                       0                      256, all in use          0
 //! ```
 //!
-//! So pages go back when the process ends, however it ends. A process that is killed before it drops its reservation
-//! leaves a record of it (`reservation`), by which the next [`reserve`] gives the pages back.
+//! So the pages are freed when the process ends, however it ends. A process that is killed before it drops its
+//! reservation leaves a record of it (`reservation`), from which the next [`reserve`] frees the pages.
 //!
-//! Only what was taken here is given back: a page that somebody else reserved stays reserved, a mount that somebody
-//! else made stays mounted.
+//! Only pages and mounts of this module are released: pages that another program reserved stay reserved, and its
+//! mounts stay mounted.
 
 mod record;
 
@@ -29,41 +29,41 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use record::Record;
 
 const POOLS: &str = "/sys/kernel/mm/hugepages";
-/// Every x86-64 machine has this size, and it can be reserved while the machine runs.
+/// The size that every x86-64 machine has, and that can be reserved at run time.
 const PAGE_KIB: u64 = 2048;
 
 /// The huge pages of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pool {
-    /// Size of a page, KiB.
+    /// Size of a page, in KiB.
     pub page_kib: u64,
-    /// Pages that the kernel set aside, surplus pages included.
+    /// Number of pages that the kernel set aside, including surplus pages.
     pub total: u64,
-    /// Those of them that the kernel gives back when their last user ends.
+    /// Number of pages that the kernel frees when their last user ends.
     pub surplus: u64,
-    /// Those of them that nobody uses or was promised.
+    /// Number of pages that are neither used nor promised to a process.
     pub free: u64,
 }
 
 impl Pool {
-    /// Memory in the free pages, MiB.
+    /// Returns the memory in free pages, in MiB.
     #[must_use]
     pub fn free_mib(&self) -> u64 {
         self.free * self.page_kib / 1024
     }
 
-    /// Pages that stay when their users end: what `nr_hugepages` sets.
+    /// Returns the number of pages that stay when their users end, which `nr_hugepages` sets.
     #[must_use]
     pub fn persistent(&self) -> u64 {
         self.total.saturating_sub(self.surplus)
     }
 }
 
-/// Why huge pages cannot be had.
+/// The error of reserving or mounting huge pages.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HugePagesError {
-    /// The kernel has none.
+    /// The kernel has no huge pages of 2 MiB.
     #[error(
         "this kernel has no huge pages of 2 MiB ({POOLS} has no such folder). To fix it: run without huge pages"
     )]
@@ -75,30 +75,30 @@ pub enum HugePagesError {
         .wanted_mib.div_ceil(2)
     )]
     Permission {
-        /// MiB asked for.
+        /// The requested memory, in MiB.
         wanted_mib: u64,
-        /// MiB that are free.
+        /// The free memory, in MiB.
         free_mib: u64,
-        /// What the system said.
+        /// The error of the system call.
         source: io::Error,
     },
-    /// Memory is too full, or too fragmented.
+    /// The memory is too full, or too fragmented.
     #[error(
         "{wanted_mib} MiB of huge pages are needed and the kernel found {found_mib} MiB. To fix it: ask for less memory, \
          end other programs, or reserve them when the machine starts (hugepages= on the kernel's command line)"
     )]
     TooFew {
-        /// MiB asked for.
+        /// The requested memory, in MiB.
         wanted_mib: u64,
-        /// MiB that could be had.
+        /// The available memory, in MiB.
         found_mib: u64,
     },
     /// Mounting failed.
     #[error("cannot mount hugetlbfs at {}: {source}. To fix it: run as root, or without huge pages", .path.display())]
     Mount {
-        /// Where.
+        /// The mount point.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system call.
         source: io::Error,
     },
     /// Reading the kernel's state failed.
@@ -106,12 +106,12 @@ pub enum HugePagesError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system call.
         source: io::Error,
     },
 }
 
-/// What the machine has, by page size; empty where the kernel has no huge pages.
+/// Returns the pools by page size; empty if the kernel has no huge pages.
 ///
 /// # Errors
 /// [`HugePagesError::Read`]
@@ -138,7 +138,7 @@ pub fn pools() -> Result<Vec<Pool>, HugePagesError> {
     Ok(pools)
 }
 
-/// Where hugetlbfs is mounted, with the size of a page in KiB where the mount names it.
+/// Returns the mount points of hugetlbfs, each with the size of a page in KiB if the mount options contain it.
 #[must_use]
 pub fn mounts() -> Vec<(PathBuf, Option<u64>)> {
     let Ok(table) = fs::read_to_string("/proc/self/mounts") else {
@@ -155,7 +155,7 @@ pub fn mounts() -> Vec<(PathBuf, Option<u64>)> {
     table.lines().filter_map(mount).collect()
 }
 
-/// "2M" and "1024M" as the kernel prints them; KiB.
+/// Parses a page size as the kernel prints it, such as "2M" or "1024M". Returns KiB.
 fn page_size(text: &str) -> Option<u64> {
     let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let unit = match unit {
@@ -167,77 +167,78 @@ fn page_size(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// Keeps other processes that ask the same way from counting the same free pages: from before [`reserve`] until the
+/// A lock that keeps other processes from counting the same free pages: taken before [`reserve`], and held until the
 /// pages are in use.
 #[derive(Debug)]
-pub struct Turn {
+pub struct ReservationLock {
     lock: Option<Flock<fs::File>>,
 }
 
-/// Whether this process has a [`Turn`]: one that gives pages back in its own turn must not wait for itself.
-static IN_TURN: AtomicBool = AtomicBool::new(false);
+/// True if this process has a [`ReservationLock`]: dropping a reservation under the lock must not wait for it.
+static IS_LOCKED: AtomicBool = AtomicBool::new(false);
 
-/// The directory that a [`Turn`] locks. Huge pages belong to the machine, and so does devtmpfs. A lock on the file with
-/// their number would not do: sysfs is another file system in each network namespace.
+/// The directory that a [`ReservationLock`] locks. Huge pages and devtmpfs belong to the machine. The file with the
+/// number of pages is unsuitable, because each network namespace has a sysfs of its own.
 const LOCKED: &str = "/dev";
 
-/// A process that is between its reserve and its use takes about a second; one that hangs is not waited for.
-const TURN_WAIT: Duration = Duration::from_secs(5);
+/// The longest time to wait for the lock. A process needs about a second between reservation and use; one that hangs
+/// is not waited for.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Waits for other processes between their [`reserve`] and their use.
+/// Waits for other processes between their [`reserve`] and their use of the pages, and takes the lock.
 #[must_use]
-pub fn turn() -> Turn {
+pub fn lock() -> ReservationLock {
     // Without the lock, reservations still work, one process at a time.
     let Ok(mut file) = fs::File::open(LOCKED) else {
-        return Turn { lock: None };
+        return ReservationLock { lock: None };
     };
-    if IN_TURN.swap(true, Ordering::AcqRel) {
-        return Turn { lock: None };
+    if IS_LOCKED.swap(true, Ordering::AcqRel) {
+        return ReservationLock { lock: None };
     }
     let start = Instant::now();
-    while start.elapsed() < TURN_WAIT {
+    while start.elapsed() < LOCK_TIMEOUT {
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => return Turn { lock: Some(lock) },
+            Ok(lock) => return ReservationLock { lock: Some(lock) },
             Err((same, _)) => file = same,
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    IN_TURN.store(false, Ordering::Release);
-    Turn { lock: None }
+    IS_LOCKED.store(false, Ordering::Release);
+    ReservationLock { lock: None }
 }
 
-impl Turn {
-    /// Returns false if the lock could not be had in time, or this process has another turn.
+impl ReservationLock {
+    /// Returns false if the lock was not free in time, or this process has it already.
     fn is_held(&self) -> bool {
         self.lock.is_some()
     }
 }
 
-impl Drop for Turn {
+impl Drop for ReservationLock {
     fn drop(&mut self) {
         if self.lock.take().is_some() {
-            IN_TURN.store(false, Ordering::Release);
+            IS_LOCKED.store(false, Ordering::Release);
         }
     }
 }
 
-/// Persistent pages that [`reserve`] added to the kernel's pool. Dropping it takes them out of the pool: free pages go
-/// back at once, and pages in use become surplus pages, which go back when their last user ends.
+/// Persistent pages that [`reserve`] added to the kernel's pool. Dropping it removes them from the pool: free pages
+/// are released at once; pages in use become surplus pages, which are released when their last user ends.
 #[derive(Debug)]
 pub struct Reservation {
-    /// Pages.
+    /// Number of pages.
     added: u64,
     _record: Option<Record>,
 }
 
-/// Makes at least `mib` MiB of huge pages free, and reserves those that are missing. First gives back what a killed
+/// Makes at least `mib` MiB of huge pages free, and reserves the missing ones. First releases the pages that a killed
 /// process left reserved.
 ///
 /// # Errors
-/// [`HugePagesError`], and the kernel's pool is as it was.
-pub fn reserve(turn: &Turn, mib: u64) -> Result<Reservation, HugePagesError> {
-    if turn.is_held() {
-        give_back_leftover()?;
+/// [`HugePagesError`]; the kernel's pool is then unchanged.
+pub fn reserve(lock: &ReservationLock, mib: u64) -> Result<Reservation, HugePagesError> {
+    if lock.is_held() {
+        release_abandoned()?;
     }
     let pools = pools()?;
     let free_mib: u64 = pools.iter().map(Pool::free_mib).sum();
@@ -252,7 +253,7 @@ pub fn reserve(turn: &Turn, mib: u64) -> Result<Reservation, HugePagesError> {
         .find(|pool| pool.page_kib == PAGE_KIB)
         .ok_or(HugePagesError::Unsupported)?;
     let missing = ((mib - free_mib) * 1024).div_ceil(PAGE_KIB);
-    // Asked for more than there is, the kernel would take all it can from everybody else before it gives up.
+    // If more than the available memory is requested, the kernel reclaims memory of all programs before it fails.
     let available_kib = available_kib().unwrap_or(u64::MAX);
     if missing * PAGE_KIB > available_kib / 10 * 9 {
         return Err(HugePagesError::TooFew {
@@ -261,8 +262,8 @@ pub fn reserve(turn: &Turn, mib: u64) -> Result<Reservation, HugePagesError> {
         });
     }
     let before = pool.persistent();
-    // The record is there before the pages are. Without a turn it could be that of another process.
-    let record = turn
+    // The record is written before the pages are reserved. Without the lock it could be that of another process.
+    let record = lock
         .is_held()
         .then(|| Record::write(before, pool.surplus + missing));
     // The kernel first makes surplus pages persistent, and then adds pages.
@@ -271,7 +272,7 @@ pub fn reserve(turn: &Turn, mib: u64) -> Result<Reservation, HugePagesError> {
         free_mib,
         source,
     })?;
-    // The kernel sets aside as many as it finds, without an error where they are fewer.
+    // The kernel adds as many pages as it finds, and returns no error if they are fewer.
     let after = pool_of_2_mib()?;
     let found = after.total.saturating_sub(pool.total);
     if found < missing {
@@ -288,16 +289,16 @@ pub fn reserve(turn: &Turn, mib: u64) -> Result<Reservation, HugePagesError> {
     })
 }
 
-/// Gives back the pages of a process that was killed between its [`reserve`] and the drop of its reservation. Only for
-/// a process in its turn: no other one is between the two then.
-fn give_back_leftover() -> Result<(), HugePagesError> {
+/// Releases the pages of a process that was killed between its [`reserve`] and the drop of its reservation. The caller
+/// has the lock, so that no live process is between the two.
+fn release_abandoned() -> Result<(), HugePagesError> {
     let Some(left) = record::read() else {
         return Ok(());
     };
     let persistent = pool_of_2_mib()?.persistent();
     let pages = persistent.saturating_sub(left.before).min(left.pages);
     if pages > 0 && set_persistent(persistent - pages).is_ok() {
-        tracing::info!(pages, "huge pages that a killed process reserved are given back");
+        tracing::info!(pages, "released huge pages that a killed process had reserved");
     }
     record::remove();
     Ok(())
@@ -308,11 +309,11 @@ impl Drop for Reservation {
         if self.added == 0 {
             return;
         }
-        let _turn = turn();
-        let given_back = pool_of_2_mib()
+        let _lock = lock();
+        let released = pool_of_2_mib()
             .map_err(io::Error::other)
             .and_then(|pool| set_persistent(pool.persistent().saturating_sub(self.added)));
-        if let Err(error) = given_back {
+        if let Err(error) = released {
             tracing::warn!(pages = self.added, %error, "huge pages stay reserved");
         }
     }
@@ -325,14 +326,14 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Where it is mounted.
+    /// Returns the mount point.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Makes the folder `path` where it is missing and mounts a hugetlbfs with 2 MiB pages there, which only this user can
+/// Creates the folder `path` if it is missing, and mounts a hugetlbfs with 2 MiB pages there that only this user can
 /// enter.
 ///
 /// # Errors
@@ -355,7 +356,7 @@ pub fn private_mount(path: &Path) -> Result<Mount, HugePagesError> {
             path: path.to_owned(),
         }),
         Err(errno) => {
-            // Only an empty folder goes, so nothing that was there before is lost.
+            // Only an empty folder is removed, so existing files are kept.
             let _ = fs::remove_dir(path);
             Err(refused(errno.into()))
         }
@@ -371,12 +372,12 @@ impl Drop for Mount {
     }
 }
 
-/// Returns the memory that could be reserved without ending a program, in KiB.
+/// Returns the memory that can be reserved without ending a program, in KiB.
 fn available_kib() -> Option<u64> {
     memory_kib("MemAvailable:")
 }
 
-/// Returns the memory of the machine in MiB; `None` where the kernel does not tell.
+/// Returns the memory of the machine in MiB; `None` if the kernel does not report it.
 #[must_use]
 pub fn total_mib() -> Option<u64> {
     memory_kib("MemTotal:").map(|kib| kib / 1024)

@@ -1,13 +1,13 @@
-//! DPDK made safe: the environment ([`Eal`]), packet buffers ([`Mempool`], [`Mbuf`]), devices
+//! A safe wrapper of DPDK: the environment ([`Eal`]), packet buffers ([`Mempool`], [`Mbuf`]), devices
 //! ([`Port`], [`RxQueue`], [`TxQueue`]), rings between threads ([`ring`]) and the threads themselves ([`thread`]).
 //!
 //! The three rules that make it safe:
-//! 1. **[`Eal`] is a token.** Whoever holds one knows that EAL is up; EAL is never torn down while the process lives,
-//!    and neither is a mempool, so no packet outlives its memory.
-//! 2. **An [`Mbuf`] has one owner.** Nothing in this crate makes a second reference to a buffer (reference count 1),
-//!    so `&mut Mbuf` may change its bytes. Copies are deep.
+//! 1. **[`Eal`] is a token.** A value proves that EAL is up. EAL lives as long as the process, and so do mempools, so
+//!    no packet outlives its memory.
+//! 2. **An [`Mbuf`] has one owner.** No function of this crate makes a second reference to a buffer (reference count
+//!    1), so `&mut Mbuf` may change its bytes. Copies are deep.
 //! 3. **A queue has one thread.** [`RxQueue`] and [`TxQueue`] move between threads, and are neither shared nor cloned;
-//!    a port stops only when all of them came back.
+//!    a port stops only when all of them have returned.
 //!
 //! ```compile_fail,E0277
 //! fn two_threads_use<T: Sync>() {}
@@ -18,7 +18,7 @@
 //! two_threads_use::<millrace_dpdk::TxQueue>();
 //! ```
 //!
-//! A worker that sends back what it receives:
+//! A worker that returns received packets:
 //! ```no_run
 //! use arrayvec::ArrayVec;
 //! use millrace_dpdk::{

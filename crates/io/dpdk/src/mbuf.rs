@@ -17,6 +17,7 @@ use std::ptr::NonNull;
 use std::slice;
 
 use millrace_dpdk_sys as sys;
+use millrace_shared_memory::prefetch;
 use sys::mbuf as field;
 
 use crate::Mempool;
@@ -267,7 +268,7 @@ impl Mbuf {
     pub fn segment_size(&self) -> Option<NonZeroU16> {
         // SAFETY: the packet is ours, by the module's invariant.
         let flags = unsafe { field::ol_flags(self.raw.as_ptr()) };
-        if flags & sys::SHIM_MBUF_F_UNCUT == 0 {
+        if flags & sys::SHIM_MBUF_F_GSO == 0 {
             return None;
         }
         // SAFETY: as above; the flag says that the field is set.
@@ -371,18 +372,6 @@ impl fmt::Debug for Mbuf {
 fn shrink(data_len: u16, len: usize) -> Option<(u16, u16)> {
     let cut = u16::try_from(len).ok()?;
     Some((cut, data_len.checked_sub(cut)?))
-}
-
-#[inline(always)]
-fn prefetch(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch accepts any address and never faults.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
 }
 
 /// One buffer of a packet, used inside a borrow of the [`Mbuf`].

@@ -1,14 +1,13 @@
-//! The memory that EAL has taken: all packets lie there, and nothing of others does.
+//! The memory of EAL, which contains all packets, and no memory of other parts of the process.
 
 use core::ops::Range;
 
 use millrace_dpdk_sys as sys;
 
-/// Areas that are asked for first; most processes have fewer.
+/// Number of areas in the first query; most processes have fewer.
 const FIRST_GUESS: usize = 64;
 
-/// Returns the address ranges of EAL's memory as it is now, without memory that a program has lent it. None before EAL
-/// starts.
+/// Returns the current address ranges of EAL's memory, without external memory. Returns none before EAL has started.
 pub(crate) fn areas() -> Vec<Range<u64>> {
     let mut bounds = vec![[0_u64; 2]; FIRST_GUESS];
     loop {

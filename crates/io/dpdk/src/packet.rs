@@ -129,7 +129,7 @@ impl Packet for Mbuf {
 
     /// DPDK's memory is in files, which other processes can map.
     #[inline]
-    fn shared_place(&self) -> Option<(u64, usize)> {
+    fn shared_address(&self) -> Option<(u64, usize)> {
         Some((Mbuf::head(self).as_ptr() as u64, self.headroom()))
     }
 

@@ -20,62 +20,19 @@
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
-use std::ffi::c_void;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use rustix::fs::{
-    FileType, MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs, ftruncate,
-    memfd_create,
-};
+pub use millrace_shared_memory::UnsealedPolicy;
+use millrace_shared_memory::{Mapping, MemoryFile, NotMemoryFile, create, prefetch};
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::error::{MessageError, ProtocolViolation};
-
-/// `TMPFS_MAGIC` of `linux/magic.h`: the file system of memfds.
-const TMPFS: u64 = 0x0102_1994;
-/// `HUGETLBFS_MAGIC` of `linux/magic.h`.
-const HUGETLBFS: u64 = 0x9584_58f6;
-
-/// The treatment of memory whose owner can shrink it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum UnsealedPolicy {
-    /// Reject it: an access after truncation would end the process with SIGBUS.
-    Reject,
-    /// Accept it: the process handles SIGBUS and replaces the missing pages.
-    Accept,
-}
-
-/// A shared mapping.
-#[derive(Debug)]
-struct Region {
-    start: NonNull<u8>,
-    size: usize,
-}
-
-impl Region {
-    fn map(file: &OwnedFd, size: usize, flags: MapFlags) -> Result<Region, Errno> {
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses the address of a new mapping, so it overlaps no other memory.
-        let start = unsafe { mmap(core::ptr::null_mut(), size, protection, flags, file, 0) }?;
-        let start = NonNull::new(start.cast()).ok_or(Errno::NOMEM)?;
-        Ok(Region { start, size })
-    }
-}
-
-impl Drop for Region {
-    fn drop(&mut self) {
-        let start: *mut c_void = self.start.as_ptr().cast();
-        // SAFETY: `map` mapped exactly these bytes, and every pointer into them is held together with the regions.
-        let _unmapped = unsafe { munmap(start, self.size) };
-    }
-}
 
 /// All memory regions of one connection.
 #[derive(Debug)]
 pub struct Regions {
-    regions: Vec<Region>,
+    regions: Vec<Mapping>,
     /// Index, size in bytes and file of each region that can shrink.
     unsealed: Vec<(u16, u64, OwnedFd)>,
 }
@@ -92,11 +49,8 @@ impl Regions {
     /// # Errors
     /// The kernel's error.
     pub fn create(size: usize) -> Result<(Regions, OwnedFd), Errno> {
-        let file = memfd_create("memif", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        ftruncate(&file, size as u64)?;
-        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        // MAP_POPULATE allocates all pages now, so that no worker waits for a page fault.
-        let region = Region::map(&file, size, MapFlags::SHARED | MapFlags::POPULATE)?;
+        let file = create("memif", size as u64)?;
+        let region = Mapping::populated(&file, size)?;
         let regions = Regions {
             regions: vec![region],
             unsealed: Vec::new(),
@@ -118,30 +72,26 @@ impl Regions {
         };
         for (index, (size, file)) in (0..).zip(files) {
             let failed = |error| MessageError::Map { index, error };
-            let mode = fstat(&file).map_err(failed)?.st_mode;
-            if FileType::from_raw_mode(mode) != FileType::RegularFile {
-                return Err(MessageError::NotRegular { index });
+            let found = MemoryFile::inspect(&file).map_err(|reason| match reason {
+                NotMemoryFile::NotRegular => MessageError::NotRegular { index },
+                NotMemoryFile::OtherFileSystem => MessageError::NotMemory { index },
+                NotMemoryFile::Failed(error) => failed(error),
+            })?;
+            if let Some(error) = found.no_seals {
+                return Err(MessageError::NoSeals { index, error });
             }
-            let kind = fstatfs(&file).map_err(failed)?.f_type as u64 & 0xffff_ffff;
-            if kind != TMPFS && kind != HUGETLBFS {
-                return Err(MessageError::NotMemory { index });
-            }
-            // EINVAL, or ENOTTY from some drivers, means that this kind of file supports no seals.
-            let seals = fcntl_get_seals(&file).map_err(|error| MessageError::NoSeals { index, error })?;
-            // Huge pages can be freed without a change of the file's size.
-            let is_sealed = kind == TMPFS && seals.contains(SealFlags::SHRINK);
-            if !is_sealed && unsealed == UnsealedPolicy::Reject {
+            if found.can_shrink && unsealed == UnsealedPolicy::Reject {
                 return Err(MessageError::NotSealed { index });
             }
-            let found = size_of(&file).map_err(failed)?;
             let bytes = usize::try_from(size).map_err(|_| failed(Errno::NOMEM))?;
-            if found < size {
+            if found.size < size {
+                let found = found.size;
                 return Err(MessageError::FileSize { index, size, found });
             }
             regions
                 .regions
-                .push(Region::map(&file, bytes, MapFlags::SHARED).map_err(failed)?);
-            if !is_sealed {
+                .push(Mapping::new(&file, 0, bytes).map_err(failed)?);
+            if found.can_shrink {
                 regions.unsealed.push((index, size, file));
             }
         }
@@ -159,7 +109,7 @@ impl Regions {
     /// [`MessageError::Shrunk`] for the first that is.
     pub fn check(&self) -> Result<(), MessageError> {
         for (index, size, file) in &self.unsealed {
-            if size_of(file).is_ok_and(|found| found < *size) {
+            if MemoryFile::size_of(file).is_ok_and(|found| found < *size) {
                 return Err(MessageError::Shrunk { index: *index });
             }
         }
@@ -168,7 +118,7 @@ impl Regions {
 
     /// Returns the size of a region, in bytes.
     pub fn size(&self, region: u16) -> Option<u64> {
-        Some(self.regions.get(usize::from(region))?.size as u64)
+        Some(self.regions.get(usize::from(region))?.size() as u64)
     }
 
     /// Returns the buffer of `size` bytes at an offset of a region.
@@ -180,11 +130,11 @@ impl Regions {
         let Some(found) = self.regions.get(usize::from(region)) else {
             return Err(ProtocolViolation::Region { region });
         };
-        if u64::from(offset) + u64::from(size) > found.size as u64 {
+        if u64::from(offset) + u64::from(size) > found.size() as u64 {
             return Err(ProtocolViolation::Outside { region, offset, size });
         }
         // SAFETY: the check above keeps the offset within the mapping, or at its end.
-        let start = unsafe { found.start.add(offset as usize) };
+        let start = unsafe { found.start().add(offset as usize) };
         Ok(Buffer {
             start,
             size,
@@ -202,10 +152,6 @@ impl Regions {
             memory: Arc::clone(self),
         })
     }
-}
-
-fn size_of(file: &OwnedFd) -> Result<u64, Errno> {
-    Ok(u64::try_from(fstat(file)?.st_size).unwrap_or(0))
 }
 
 /// Returns the size in bytes of a ring with `2^log2_len` descriptors, or `None` if that is longer than allowed.
@@ -247,12 +193,7 @@ impl Buffer<'_> {
     /// Prefetches the first bytes.
     #[inline(always)]
     pub fn prefetch(&self) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: a prefetch of any address is allowed, and never faults.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.start.as_ptr().cast()) };
-        }
+        prefetch(self.start.as_ptr());
     }
 }
 
@@ -353,6 +294,8 @@ impl RingMemory {
 #[cfg(test)]
 mod tests {
     use core::sync::atomic::Ordering;
+
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
     use super::*;
 

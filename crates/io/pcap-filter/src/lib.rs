@@ -1,7 +1,7 @@
 //! pcap filter expressions, compiled to classic BPF by libpcap.
 //!
 //! Only the command line uses this crate, so that libpcap's parser runs with the rights of the user and not in the daemon.
-//! The daemon takes the instructions, and [`millrace_wire::bpf`] verifies and runs them.
+//! The daemon receives the instructions, and [`millrace_wire::bpf`] verifies and runs them.
 
 #![deny(unsafe_code)] // except in `libpcap`
 
@@ -14,22 +14,22 @@ use thiserror::Error;
 
 use libpcap::Ethernet;
 
-/// Why an expression is not compiled.
+/// The error of compiling an expression.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CompileError {
-    /// libpcap refuses it.
+    /// libpcap rejects the expression.
     #[error("`{expression}`: {reason}: expected an expression as in `man pcap-filter`")]
     Refused {
         /// The expression.
         expression: String,
-        /// libpcap's words.
+        /// The message of libpcap.
         reason: String,
     },
-    /// It contains a zero byte.
+    /// The expression contains a zero byte.
     #[error("the expression contains a zero byte")]
     ZeroByte,
-    /// There is no memory for a handle of libpcap.
+    /// libpcap has no memory for a handle.
     #[error("libpcap has no memory")]
     NoMemory,
 }

@@ -9,12 +9,12 @@ use millrace_wire::bpf::Instruction;
 
 /// `DLT_EN10MB`: Ethernet.
 const ETHERNET: c_int = 1;
-/// The snapshot length of the handle: what a filter without conditions accepts.
+/// The snapshot length of the handle, which a filter without conditions returns.
 const SNAPSHOT_SIZE: c_int = 65_535;
-/// `PCAP_NETMASK_UNKNOWN`: `ip broadcast` is refused.
+/// `PCAP_NETMASK_UNKNOWN`: `ip broadcast` is rejected.
 const NETMASK_UNKNOWN: c_uint = 0xffff_ffff;
 
-/// `pcap_t`, of which only libpcap knows what is inside.
+/// `pcap_t`, whose fields only libpcap knows.
 #[repr(C)]
 struct Handle {
     _private: [u8; 0],
@@ -58,7 +58,7 @@ unsafe extern "C" {
 pub(crate) struct Ethernet(NonNull<Handle>);
 
 impl Ethernet {
-    /// Opens a handle; `None` if there is no memory.
+    /// Opens a handle. Returns `None` if there is no memory.
     pub(crate) fn open() -> Option<Ethernet> {
         // SAFETY: both arguments are plain numbers, and any are allowed.
         let handle = unsafe { pcap_open_dead(ETHERNET, SNAPSHOT_SIZE) };
@@ -68,13 +68,13 @@ impl Ethernet {
     /// Compiles an expression.
     ///
     /// # Errors
-    /// libpcap's words.
+    /// Returns libpcap's message if the expression is invalid.
     pub(crate) fn compile(&mut self, expression: &CStr) -> Result<Program, String> {
         let mut program = RawProgram {
             len: 0,
             insns: std::ptr::null_mut(),
         };
-        // SAFETY: the handle is open until `self` is dropped, `program` is writable, and `expression` ends with a zero.
+        // SAFETY: the handle is open until `self` is dropped, `program` is writable, and `expression` is zero-terminated.
         let status = unsafe {
             pcap_compile(
                 self.0.as_ptr(),
@@ -87,9 +87,9 @@ impl Ethernet {
         if status == 0 {
             return Ok(Program(program));
         }
-        // SAFETY: the handle is open; its buffer for errors lives as long as it.
+        // SAFETY: the handle is open; its error buffer lives as long as the handle.
         let words = unsafe { pcap_geterr(self.0.as_ptr()) };
-        // SAFETY: libpcap writes a text that ends with a zero, and nobody writes another before the copy is made.
+        // SAFETY: libpcap writes a zero-terminated text, and no call changes it before the copy is made.
         let words = unsafe { CStr::from_ptr(words) };
         Err(words.to_string_lossy().into_owned())
     }
@@ -122,7 +122,7 @@ impl Program {
         copy.collect()
     }
 
-    /// Returns what libpcap's own interpreter makes of a packet.
+    /// Returns the result of libpcap's own interpreter for a packet.
     #[cfg(test)]
     pub(crate) fn run(&self, packet: &[u8]) -> u32 {
         let size = packet.len() as c_uint;

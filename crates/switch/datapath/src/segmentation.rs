@@ -20,7 +20,7 @@ use std::time::Instant;
 
 use millrace_pipeline::{Counters, DropReason};
 use millrace_wire::Packet;
-use millrace_wire::segment::Cut;
+use millrace_wire::segment::GsoLayout;
 
 use crate::counters::PortCounters;
 use crate::io::{Burst, RxQueue, TxQueue};
@@ -35,11 +35,11 @@ pub(crate) fn each_segment<P: Packet>(packet: P, counters: &Counters, mut to: im
     if packet.segment_size().is_none() {
         return to(packet);
     }
-    let Some(cut) = Cut::of(&packet) else {
+    let Some(gso) = GsoLayout::of(&packet) else {
         return counters.drops.add(DropReason::Uncuttable, 1);
     };
-    for number in 0..cut.count() {
-        match cut.segment(&packet, number) {
+    for number in 0..gso.count() {
+        match gso.segment(&packet, number) {
             Some(segment) => to(segment),
             None => return counters.drops.add(DropReason::NoBuffer, 1),
         }
@@ -66,7 +66,7 @@ pub(crate) struct SegmentingTx<P> {
 
 /// A segmentation in progress.
 struct Segmentation {
-    cut: Cut,
+    gso: GsoLayout,
     /// The number of the next segment.
     next: usize,
 }
@@ -90,7 +90,7 @@ impl<P: Packet + 'static> SegmentingTx<P> {
     fn send(&mut self, burst: &mut Burst<P>) {
         let mut left = SEGMENTS_MAX;
         // A port that another worker begins to schedule gives its unsent packets to that worker, unsegmented.
-        let is_other = |current: &Segmentation| burst.first().is_none_or(|first| !current.cut.is_of(first));
+        let is_other = |current: &Segmentation| burst.first().is_none_or(|first| !current.gso.is_of(first));
         if self.current.as_ref().is_some_and(is_other) {
             self.current = None;
             P::discard(&mut self.ready);
@@ -102,8 +102,8 @@ impl<P: Packet + 'static> SegmentingTx<P> {
                     return;
                 }
                 let Some(first) = burst.first() else { return };
-                match Cut::of(first) {
-                    Some(cut) => self.current = Some(Segmentation { cut, next: 0 }),
+                match GsoLayout::of(first) {
+                    Some(gso) => self.current = Some(Segmentation { gso, next: 0 }),
                     None => {
                         // The port's counters count it as sent, as they do any packet that a device takes and does not
                         // send.
@@ -124,7 +124,7 @@ impl<P: Packet + 'static> SegmentingTx<P> {
         let queue = &mut *self.queue;
         let goes = |packet: &P| {
             packet.segment_size().is_none()
-                || Cut::of(packet).is_some_and(|cut| queue.takes_gso(packet, &cut))
+                || GsoLayout::of(packet).is_some_and(|gso| queue.takes_gso(packet, &gso))
         };
         let len = burst.len();
         let segmented = burst.iter().map(goes).position(|goes| !goes);
@@ -156,12 +156,12 @@ impl<P: Packet + 'static> SegmentingTx<P> {
             self.current = None;
             return true;
         };
-        let count = current.cut.count();
+        let count = current.gso.count();
         loop {
             while current.next < count && !self.ready.is_full() && *left > 0 {
                 *left -= 1;
                 current.next += 1;
-                match current.cut.segment(packet, current.next - 1) {
+                match current.gso.segment(packet, current.next - 1) {
                     Some(segment) => self.ready.push(segment),
                     // A wait for free buffers would keep the buffers of this packet.
                     None => {
@@ -183,7 +183,7 @@ impl<P: Packet + 'static> SegmentingTx<P> {
         // The caller that sends the burst counts the packet itself.
         let more = (count - 1) as u64;
         self.port.tx_packets.add(more);
-        self.port.tx_bytes.add(more * current.cut.headers_size() as u64);
+        self.port.tx_bytes.add(more * current.gso.headers_size() as u64);
         self.current = None;
         burst.remove(0);
         true
@@ -243,22 +243,22 @@ impl<P: Packet + 'static> RxQueue<P> for SegmentingRx<P> {
         while !burst.is_full() {
             if let Some((packet, current)) = &mut self.current {
                 current.next += 1;
-                match current.cut.segment(packet, current.next - 1) {
+                match current.gso.segment(packet, current.next - 1) {
                     Some(segment) => burst.push(segment),
                     None => {
                         self.counters.drops.add(DropReason::NoBuffer, 1);
-                        current.next = current.cut.count();
+                        current.next = current.gso.count();
                     }
                 }
-                if current.next == current.cut.count() {
+                if current.next == current.gso.count() {
                     self.current = None;
                 }
                 continue;
             }
             match self.waiting.pop() {
                 Some(packet) if packet.segment_size().is_none() => burst.push(packet),
-                Some(packet) => match Cut::of(&packet) {
-                    Some(cut) => self.current = Some((packet, Segmentation { cut, next: 0 })),
+                Some(packet) => match GsoLayout::of(&packet) {
+                    Some(gso) => self.current = Some((packet, Segmentation { gso, next: 0 })),
                     None => self.counters.drops.add(DropReason::Uncuttable, 1),
                 },
                 None if has_polled => return,
@@ -300,7 +300,7 @@ mod tests {
             self.sent.lock().unwrap().extend(burst.drain(..taken));
         }
 
-        fn takes_gso(&mut self, packet: &Frame, _: &Cut) -> bool {
+        fn takes_gso(&mut self, packet: &Frame, _: &GsoLayout) -> bool {
             packet.bytes()[54] < self.whole_below
         }
     }
@@ -329,7 +329,7 @@ mod tests {
             .build();
         let frame = Frame::new(&bytes);
         match segment_size.and_then(NonZeroU16::new) {
-            Some(size) => frame.to_cut(size),
+            Some(size) => frame.to_gso(size),
             None => frame,
         }
     }

@@ -23,7 +23,7 @@ use millrace_pipeline::{
 };
 use millrace_types::{GroupId, Mac, MeterId, PortNo, Priority, QueueId, TableId, Time};
 use millrace_wire::checksum::Sum;
-use millrace_wire::tunnel::{Ends, Envelope, TunnelKind, entropy};
+use millrace_wire::tunnel::{OuterFields, OuterHeaders, TunnelKind, entropy};
 use millrace_wire::{NoHeadroom, Packet};
 
 const LEN: usize = 32;
@@ -231,8 +231,8 @@ const US: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const THEM: Mac = Mac([2, 0, 0, 0, 0, 2]);
 
 /// A frame as it comes in through the tunnel.
-fn envelope(inside: &[u8]) -> Vec<u8> {
-    let ends = Ends {
+fn outer_headers(inside: &[u8]) -> Vec<u8> {
+    let ends = OuterFields {
         kind: TunnelKind::Vxlan,
         src_mac: THEM,
         dst_mac: US,
@@ -243,10 +243,10 @@ fn envelope(inside: &[u8]) -> Vec<u8> {
         ttl: 64,
         checksum: false,
     };
-    let envelope = Envelope::new(&ends).expect("one family");
-    let mut frame = vec![0; envelope.len()];
+    let outer_headers = OuterHeaders::new(&ends).expect("one family");
+    let mut frame = vec![0; outer_headers.len()];
     let source = entropy(inside, inside.len());
-    envelope
+    outer_headers
         .write(&mut frame, inside.len(), 7, 0, source, Sum::default())
         .expect("a short packet");
     frame.extend_from_slice(inside);
@@ -369,7 +369,7 @@ fn process(c: &mut Criterion) {
     for (name, mut bench, flows) in cases() {
         let mut frames: Vec<Vec<u8>> = (0..flows).map(tcp_frame).collect();
         if name == "vxlan_in" {
-            frames.iter_mut().for_each(|frame| *frame = envelope(frame));
+            frames.iter_mut().for_each(|frame| *frame = outer_headers(frame));
         }
         group.bench_function(BenchmarkId::from_parameter(name), |b| {
             let mut sink = Sink::full();

@@ -1,5 +1,5 @@
-/* A function that means harm, in a process: what it does is said by its setting `mode`. While it is loaded it may still read
- * files, so it looks up where the window is that it shares with the switch. */
+/* A hostile function in a process, whose setting `mode` selects the attack. While it is loaded it may still read files, so it
+ * looks up the address of the window that it shares with the switch. */
 #define _GNU_SOURCE
 #include <millrace_nf.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ static void *make(const millrace_nf_setup *setup, char *reason, size_t size)
     return setup->counters;
 }
 
-/* What another chain's packets say, not as it stands there. */
+/* A mark of another chain's packets, encoded so that this file does not contain it. */
 static const char hidden[] = "opcpez!fmtf!sfbet!uijt";
 enum { SECRET = sizeof(hidden) - 1 };
 
@@ -70,10 +70,10 @@ static void process(void *function, const millrace_nf_context *context, millrace
     uint64_t *counters = function;
     (void)context; (void)burst; (void)verdicts;
     counters[PACKETS] += len;
-    /* It behaves at first, so that packets are on their way. */
+    /* It behaves correctly at first, so that packets are in flight. */
     if (counters[PACKETS] < 200) return;
     if (!strcmp(mode, "hang")) for (;;) __asm__ volatile("");
-    /* What is shared with it of class ring is the packets of all: with these it is trusted. */
+    /* A function of class ring is trusted with all packets, which are shared with it. */
     if (!strcmp(mode, "wild"))
         for (size_t i = 0; i < maps_len; i++)
             if (!maps[i].is_shared) memset(maps[i].start, 0x5a, (size_t)(maps[i].end - maps[i].start));
@@ -85,7 +85,7 @@ static void process(void *function, const millrace_nf_context *context, millrace
             continue;
         }
         if (!maps[i].is_window) continue;
-        /* crates/functions/nf/src/shm/mod.rs: what is done is at 256; descriptions, notes and answers begin at 4096. */
+        /* crates/functions/nf/src/shm/mod.rs: the number of finished packets is at 256; descriptors, notes and answers begin at 4096. */
         if (!strcmp(mode, "flood")) numbers[32] += 5000;
         if (!strcmp(mode, "back")) numbers[32] = 0;
         if (!strcmp(mode, "lengths"))

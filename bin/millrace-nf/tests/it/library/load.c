@@ -1,5 +1,5 @@
-/* A function that takes what it can: `spin` microseconds of the core over each packet, `eat` MiB of memory that no limit of
- * the process itself counts, as it is shared, over each burst. */
+/* A function that uses resources: `spin` microseconds of the core for each packet, `eat` MiB of memory for each burst. That memory
+ * is shared, so that no limit of the process itself counts it. */
 #define _GNU_SOURCE
 #include <millrace_nf.h>
 #include <stdlib.h>

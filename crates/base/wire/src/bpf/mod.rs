@@ -22,20 +22,20 @@ mod verify;
 pub use text::ParseError;
 pub use verify::VerifyError;
 
-/// The most instructions of a program (Linux, `BPF_MAXINSNS`).
+/// The largest number of instructions of a program (Linux, `BPF_MAXINSNS`).
 pub const INSTRUCTIONS_MAX: usize = 4096;
 
-/// Words of scratch memory (`BPF_MEMWORDS`).
+/// Number of words of scratch memory (`BPF_MEMWORDS`).
 const MEMORY_LEN: usize = 16;
 
-/// An instruction as libpcap makes it, not yet verified.
+/// An instruction as libpcap creates it, not yet verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instruction {
     /// The operation.
     pub code: u16,
-    /// Instructions to skip if a comparison holds.
+    /// Number of instructions to skip if a comparison holds.
     pub jt: u8,
-    /// Instructions to skip if it does not.
+    /// Number of instructions to skip if a comparison does not hold.
     pub jf: u8,
     /// The operand.
     pub k: u32,
@@ -48,7 +48,7 @@ enum Source {
     X,
 }
 
-/// Bytes that a load reads, in network byte order.
+/// The size of a load, in network byte order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Size {
     Byte,
@@ -118,9 +118,9 @@ enum Op {
         jt: usize,
         jf: usize,
     },
-    /// Accepts so many bytes; none is to reject.
+    /// Accepts `k` bytes of the packet; zero rejects it.
     Return(u32),
-    /// The same for A.
+    /// Accepts A bytes of the packet; zero rejects it.
     ReturnA,
     /// X = A
     ToX,
@@ -136,7 +136,7 @@ impl Program {
     /// Verifies instructions.
     ///
     /// # Errors
-    /// [`VerifyError`] for the first that is not allowed.
+    /// [`VerifyError`] for the first invalid instruction.
     pub fn new(instructions: &[Instruction]) -> Result<Program, VerifyError> {
         verify::verify(instructions).map(Program)
     }
@@ -147,13 +147,14 @@ impl Program {
         self.run(head, size) != 0
     }
 
-    /// Returns how many bytes of the packet the filter accepts; 0 if it rejects it. Executes each instruction once at
-    /// most.
+    /// Returns the number of bytes of the packet that the filter accepts; 0 if it rejects the packet. Executes each
+    /// instruction at most once.
     pub fn run(&self, head: &[u8], size: usize) -> u32 {
         let size = u32::try_from(size).unwrap_or(u32::MAX);
         let (mut a, mut x, mut memory) = (0_u32, 0_u32, [0_u32; MEMORY_LEN]);
         let mut next = 0;
-        // Verification keeps `next` inside and memory indices in range; what the compiler cannot see ends here.
+        // Verification keeps `next` and memory indices in range; this handles the cases that the compiler cannot
+        // exclude.
         while let Some(op) = self.0.get(next) {
             next += 1;
             match *op {
@@ -209,7 +210,7 @@ fn store(memory: &mut [u32; MEMORY_LEN], at: usize, value: u32) {
     }
 }
 
-/// Returns a value of the packet; `None` if it is not all there.
+/// Returns a value of the packet; `None` if the packet ends before it does.
 fn load(head: &[u8], size: Size, at: u32) -> Option<u32> {
     let rest = head.get(at as usize..)?;
     match size {
@@ -259,7 +260,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// UDP from or to port 53, without IPv4 fragments.
+    /// A filter for UDP from or to port 53, without IPv4 fragments.
     const UDP_53: &str = "13,40 0 0 12,21 0 10 2048,48 0 0 23,21 0 8 17,40 0 0 20,69 6 0 8191,177 0 0 14,\
                           72 0 0 14,21 2 0 53,72 0 0 16,21 0 1 53,6 0 0 65535,6 0 0 0";
 

@@ -1,4 +1,5 @@
-//! Programs as text: what `tcpdump -ddd` prints, with commas for its line ends, as `iptables -m bpf --bytecode` takes it.
+//! The text form of programs: the output of `tcpdump -ddd`, with commas instead of line ends, as `iptables -m bpf
+//! --bytecode` accepts it.
 //!
 //! ```text
 //! COUNT,CODE JT JF K,CODE JT JF K,…
@@ -9,7 +10,7 @@ use core::str::FromStr;
 
 use super::{INSTRUCTIONS_MAX, Instruction, Program, VerifyError};
 
-/// Why a text is not a program.
+/// The error of parsing a program.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseError {
@@ -18,18 +19,18 @@ pub enum ParseError {
         "`{token}`: expected COUNT,CODE JT JF K,…: what `tcpdump -ddd` prints, with commas for line ends"
     )]
     Form {
-        /// The part that does not.
+        /// The invalid part.
         token: String,
     },
-    /// The count is not that of the instructions.
+    /// The count differs from the number of instructions.
     #[error("the program has {len} instructions, and says that it has {count}")]
     Count {
-        /// What it says.
+        /// The count in the text.
         count: usize,
-        /// What there are.
+        /// The number of instructions.
         len: usize,
     },
-    /// The program is refused.
+    /// The program is invalid.
     #[error(transparent)]
     Verify(#[from] VerifyError),
 }
@@ -44,7 +45,7 @@ impl FromStr for Program {
         };
         let first = parts.next().unwrap_or_default();
         let count: usize = first.trim().parse().map_err(|_| form(first))?;
-        // One more than is allowed is enough to be refused.
+        // Parsing stops one instruction beyond the limit, which suffices for the error.
         let parts = parts.take(INSTRUCTIONS_MAX + 1);
         let instructions = parts
             .map(|part| instruction(part).ok_or_else(|| form(part)))

@@ -1,15 +1,15 @@
-//! From instructions to operations that are safe to run.
+//! Verification: from instructions to operations that are safe to run.
 
 use super::{Alu, INSTRUCTIONS_MAX, Instruction, MEMORY_LEN, Op, Size, Source, Test};
 
-/// Why a program is refused.
+/// The error of verifying a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {
     /// The program is empty or too long.
     #[error("{len} instructions: expected 1 to {INSTRUCTIONS_MAX}")]
     Length {
-        /// Its length.
+        /// Number of its instructions.
         len: usize,
     },
     /// No instruction has this code.
@@ -17,7 +17,7 @@ pub enum VerifyError {
     UnknownCode {
         /// The index of the instruction.
         at: usize,
-        /// Its code.
+        /// The code of the instruction.
         code: u16,
     },
     /// A jump leaves the program.
@@ -26,12 +26,12 @@ pub enum VerifyError {
         /// The index of the instruction.
         at: usize,
     },
-    /// There is no such word of scratch memory.
+    /// The word of scratch memory does not exist.
     #[error("instruction {at}: there is no memory word {k}: expected 0 to 15")]
     Memory {
         /// The index of the instruction.
         at: usize,
-        /// The word.
+        /// The index of the word.
         k: u32,
     },
     /// A constant divides by zero, or shifts by the width of a register or more.
@@ -68,7 +68,7 @@ fn op(at: usize, len: usize, given: Instruction) -> Result<Op, VerifyError> {
         Ok(word) if word < MEMORY_LEN => Ok(word),
         _ => Err(VerifyError::Memory { at, k }),
     };
-    // A jump counts from the instruction behind it.
+    // A jump counts from the next instruction.
     let target = |over: usize| match at.checked_add(1).and_then(|next| next.checked_add(over)) {
         Some(to) if to < len => Ok(over),
         _ => Err(VerifyError::Jump { at }),

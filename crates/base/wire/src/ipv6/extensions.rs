@@ -1,9 +1,9 @@
 //! The walk over IPv6 extension headers (RFC 8200 section 4), and the summary of them that OpenFlow
 //! matches (`OFPXMT_OFB_IPV6_EXTHDR`, OpenFlow 1.3.5 section 7.2.3.8).
 //!
-//! Hop-by-hop options, routing, fragment, authentication and destination options are walked over.
-//! Encapsulating security payload and "no next header" are counted as extension headers, too, but
-//! nothing behind them can be seen. What else a next header says is the transport.
+//! The walk passes hop-by-hop options, routing, fragment, authentication and destination options. Encapsulating
+//! security payload and "no next header" count as extension headers, too, but the walk ends there. Any other next
+//! header is the transport.
 
 use core::fmt;
 
@@ -80,9 +80,9 @@ pub enum Fragment {
     Later,
 }
 
-/// The end of the walk.
+/// The result of the walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Walk {
+pub struct ExtensionWalk {
     /// The transport protocol (for a later fragment, the protocol of its data), or the extension header at which the
     /// walk ended because it is truncated or hides what follows.
     pub proto: IpProto,
@@ -156,12 +156,12 @@ impl Summary {
 }
 
 /// Walks from the header `first`, which is at the front of `payload`, to the transport.
-///
+/// The walk costs a few nanoseconds for each extension header, and almost nothing without any.
 /// Costs a few nanoseconds for each extension header, and nothing to speak of without any.
 #[inline]
-pub fn walk(first: IpProto, payload: &[u8]) -> Walk {
+pub fn walk(first: IpProto, payload: &[u8]) -> ExtensionWalk {
     match first {
-        IpProto::TCP | IpProto::UDP | IpProto::ICMPV6 | IpProto::SCTP => Walk {
+        IpProto::TCP | IpProto::UDP | IpProto::ICMPV6 | IpProto::SCTP => ExtensionWalk {
             proto: first,
             size: 0,
             headers: ExtHeaders(0),
@@ -172,7 +172,7 @@ pub fn walk(first: IpProto, payload: &[u8]) -> Walk {
     }
 }
 
-fn walk_extensions(first: IpProto, payload: &[u8]) -> Walk {
+fn walk_extensions(first: IpProto, payload: &[u8]) -> ExtensionWalk {
     let mut summary = Summary {
         headers: ExtHeaders(0),
         rank: 0,
@@ -205,7 +205,7 @@ fn walk_extensions(first: IpProto, payload: &[u8]) -> Walk {
         };
         let header_size = match proto {
             IpProto::FRAGMENT => 8,
-            // RFC 4302 section 2.2: in 32-bit words, minus two.
+            // The length is in 32-bit words, minus two (RFC 4302, section 2.2).
             IpProto::AH => (usize::from(header[1]) + 2) * 4,
             _ => (usize::from(header[1]) + 1) * 8,
         };
@@ -236,7 +236,7 @@ fn walk_extensions(first: IpProto, payload: &[u8]) -> Walk {
             break;
         }
     }
-    Walk {
+    ExtensionWalk {
         proto,
         size,
         headers: summary.headers,
@@ -258,9 +258,9 @@ mod tests {
     const DEST: u8 = 60;
     const TCP: u8 = 6;
 
-    /// The chain `headers`, the last of which is not an extension header or ends the walk; eight bytes
-    /// each, with nothing in them.
-    fn chain(headers: &[u8]) -> Walk {
+    /// Returns the chain `headers`, the last of which is not an extension header or ends the walk; each has eight
+    /// bytes and no content.
+    fn chain(headers: &[u8]) -> ExtensionWalk {
         let mut payload = Vec::new();
         for next in &headers[1..] {
             payload.extend([*next, 0, 0, 0, 0, 0, 0, 0]);

@@ -1,9 +1,9 @@
-//! The pass itself.
+//! The parser.
 //!
-//! It is written with values and not with `&mut Layers`, so that the map is made in registers and stored
-//! once: a map that is filled field by field in memory and then copied costs a store-forwarding stall,
-//! which is as long as the whole parse. For the same reason it is inlined where it is called (so call it
-//! in few places); what is rare is out of line.
+//! The parser works with values and not with `&mut Layers`, so that the result is made in registers and stored once:
+//! filling it field by field in memory and then copying it causes a store-forwarding stall, which takes as long as the
+//! whole parse. For the same reason it is inlined into its callers (so it should have few); rare cases are out of
+//! line.
 
 use super::{Depth, L3, L4, Layers, Nd};
 use crate::bytes::{be16, chunk};
@@ -159,13 +159,13 @@ fn parse_ipv6(layers: Layers, head: &[u8], at: usize, size: usize, depth: Depth)
     }
 }
 
-/// The bytes of the IP packet's payload that are in the head.
+/// Returns the bytes of the IP packet's payload that are in the first segment.
 #[inline(always)]
 fn seen(head: &[u8], at: usize, size: usize) -> &[u8] {
     head.get(at..head.len().min(at + size)).unwrap_or_default()
 }
 
-/// The transport whose bytes in the head are `bytes`, of `size` in all.
+/// Parses the transport header. `bytes` is its part in the first segment, `size` its size in all segments.
 #[inline(always)]
 fn transport(proto: IpProto, bytes: &[u8], size: usize, fragment: Fragment) -> L4 {
     match proto {
@@ -235,7 +235,7 @@ fn stack(head: &[u8], begin: usize) -> (u16, u16, L3) {
         bottom = u32::from_be_bytes(*entry) & mpls::BOS != 0;
         at += mpls::SIZE;
     }
-    // MPLS does not say what it carries; the first four bits of an IP packet do (RFC 4928).
+    // MPLS does not identify its payload; the first four bits distinguish IP packets (RFC 4928).
     let inner = match head.get(at).map(|byte| byte >> 4) {
         Some(4) if bottom && head.len() - at >= ipv4::MIN_SIZE => L3::Ipv4,
         Some(6) if bottom && head.len() - at >= ipv6::SIZE => L3::Ipv6,

@@ -26,9 +26,9 @@ use millrace_types::{Mac, Pcp, Vid};
 use crate::bytes::{be16, chunk_mut};
 use crate::{Dscp, Ecn, EtherType, IpProto, L4, ethernet, ipv4, tcp, udp, vlan};
 
-/// Bytes of the layout from the IPv4 header on: the fixed IPv4 header and the fixed TCP header.
+/// Size of the layout in bytes, from the IPv4 header on: the fixed IPv4 header and the fixed TCP header.
 const INNER_SIZE: usize = ipv4::MIN_SIZE + tcp::MIN_SIZE;
-/// The EtherType and what follows it.
+/// Size of the window in bytes: the EtherType and the layout.
 const WINDOW_SIZE: usize = 2 + INNER_SIZE;
 /// Offsets within the window.
 const IP: usize = 2;
@@ -44,14 +44,14 @@ const SETS_TAG: u8 = 1 << 2;
 const SETS_CLASS: u8 = 1 << 3;
 const SETS_TTL: u8 = 1 << 4;
 const DECREMENTS_TTL: u8 = 1 << 5;
-/// Some address is set.
+/// Flag: an address is set.
 const SETS_ADDRESS: u8 = 1 << 6;
-/// Some port is set.
+/// Flag: a port is set.
 const SETS_PORT: u8 = 1 << 7;
 
-/// What the header checksum of IPv4 covers.
+/// The flags of fields that the header checksum of IPv4 covers.
 const IPV4_CHECKED: u8 = SETS_CLASS | SETS_TTL | DECREMENTS_TTL | SETS_ADDRESS;
-/// What the checksums of TCP and UDP cover.
+/// The flags of fields that the checksums of TCP and UDP cover.
 const TRANSPORT_CHECKED: u8 = SETS_ADDRESS | SETS_PORT;
 
 /// Values for several header fields of a TCP or UDP packet over IPv4, compiled to be applied to many packets.
@@ -332,8 +332,8 @@ impl HeaderRewrite {
     }
 }
 
-/// Returns whether a packet has the layout that [`HeaderRewrite`] is for: its bytes from the EtherType on, and how
-/// many bytes it has from the IPv4 header on.
+/// Returns true if a packet has the layout of [`HeaderRewrite`]. `window` holds its bytes from the EtherType on,
+/// `size` is its size in bytes from the IPv4 header on.
 #[inline(always)]
 fn is_of_layout(window: &[u8; WINDOW_SIZE], size: usize) -> bool {
     /// EtherType IPv4, version 4, five words of header.
@@ -376,7 +376,7 @@ const fn halves(word: u64) -> u64 {
     (word >> 32) + (word & 0xffff_ffff)
 }
 
-/// Returns the word at `at`, in one load: byte by byte, words that share bytes are put together from single bytes.
+/// Returns the word at `at`, in one load: the compiler otherwise combines words that share bytes from single bytes.
 #[inline(always)]
 fn load16(bytes: &[u8; WINDOW_SIZE], at: usize) -> u16 {
     word(bytes, at).map_or(0, u16::from_ne_bytes)

@@ -3,7 +3,7 @@
 use millrace_types::{Mac, Pcp, Vid};
 
 use super::write;
-use crate::bytes::{be16, chunk_mut, put};
+use crate::bytes::{be16, chunk, chunk_mut, put};
 use crate::{EtherType, Isid, L3, Layers, MplsLabel, Tc, ethernet, mpls, pbb, vlan};
 
 /// Sets the Ethernet destination.
@@ -30,27 +30,38 @@ pub fn eth_type(head: &mut [u8], layers: &Layers, ether_type: EtherType) -> bool
         && write(head, layers.l3_offset() - 2, ether_type.0.to_be_bytes())
 }
 
-/// Changes the tag control information of the outermost VLAN tag.
+/// Size in bytes of a tag with the EtherType before it and the one behind it.
+const TAG: usize = 2 + vlan::SIZE;
+/// Offset of the EtherType of the outermost tag.
+const TPID: usize = Layers::VLAN_OFFSET - 2;
+
+/// Returns the tag control information of the outermost VLAN tag; `None` if the packet has no complete tag.
 #[inline]
-fn vlan_tci(head: &mut [u8], layers: &Layers, change: impl FnOnce(u16) -> u16) -> bool {
-    let place = chunk_mut::<{ vlan::SIZE }>(head, Layers::VLAN_OFFSET);
-    let Some(tag) = place.filter(|_| layers.vlan_count() > 0) else {
-        return false;
-    };
-    put(tag, 0, change(be16(tag, 0)).to_be_bytes());
+#[must_use]
+pub fn vlan_tci(head: &[u8]) -> Option<u16> {
+    let tag = chunk::<TAG>(head, TPID)?;
+    EtherType(be16(tag, 0)).is_vlan().then(|| be16(tag, 2))
+}
+
+/// Changes the tag control information of the outermost VLAN tag.
+#[inline(always)]
+fn change_vlan_tci(head: &mut [u8], change: impl FnOnce(u16) -> u16) -> bool {
+    let tag = chunk_mut::<TAG>(head, TPID).filter(|tag| EtherType(be16(tag, 0)).is_vlan());
+    let Some(tag) = tag else { return false };
+    put(tag, 2, change(be16(tag, 2)).to_be_bytes());
     true
 }
 
-/// Sets the identifier of the outermost VLAN tag.
-#[inline]
-pub fn vlan_vid(head: &mut [u8], layers: &Layers, vid: Vid) -> bool {
-    vlan_tci(head, layers, |tci| tci & 0xf000 | vid.raw())
+/// Sets the identifier of the outermost VLAN tag. Needs no [`Layers`], because the tag is at a fixed offset.
+#[inline(always)]
+pub fn vlan_vid(head: &mut [u8], vid: Vid) -> bool {
+    change_vlan_tci(head, |tci| tci & 0xf000 | vid.raw())
 }
 
-/// Sets the priority of the outermost VLAN tag.
-#[inline]
-pub fn vlan_pcp(head: &mut [u8], layers: &Layers, pcp: Pcp) -> bool {
-    vlan_tci(head, layers, |tci| tci & 0x1fff | u16::from(pcp.raw()) << 13)
+/// Sets the priority of the outermost VLAN tag. Needs no [`Layers`], because the tag is at a fixed offset.
+#[inline(always)]
+pub fn vlan_pcp(head: &mut [u8], pcp: Pcp) -> bool {
+    change_vlan_tci(head, |tci| tci & 0x1fff | u16::from(pcp.raw()) << 13)
 }
 
 /// Sets the service instance of the PBB tag.

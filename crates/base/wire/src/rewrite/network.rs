@@ -51,8 +51,8 @@ pub fn ip_ecn(head: &mut [u8], layers: &Layers, ecn: Ecn) -> bool {
     traffic_class(head, layers, |class| class & 0xfc | ecn.raw())
 }
 
-/// Sets the protocol of IPv4, or the next header that announces what follows the extension headers of
-/// IPv6. The transport's checksum is left alone: what was a transport is now something else.
+/// Sets the protocol of IPv4, or the last next header in the extension headers of IPv6. The transport's checksum is
+/// unchanged, because the payload is now of another protocol.
 pub fn ip_proto(head: &mut [u8], layers: &Layers, proto: IpProto) -> bool {
     let at = layers.l3_offset();
     match layers.l3() {

@@ -22,14 +22,14 @@ fn l4_word(head: &mut [u8], layers: &Layers, offset: usize, change: impl FnOnce(
     true
 }
 
-/// Sets the source port of TCP, UDP or SCTP, whichever `l4` says, if that is what the packet has.
+/// Sets the source port of TCP, UDP or SCTP, as selected by `l4`, if the packet has that header.
 #[inline]
 pub fn l4_src(head: &mut [u8], layers: &Layers, l4: L4, port: u16) -> bool {
-    // The three have their ports at the same place.
+    // All three have their ports at the same offsets.
     l4_port(head, layers, l4, tcp::offset::SRC, port)
 }
 
-/// Sets the destination port of TCP, UDP or SCTP, whichever `l4` says, if that is what the packet has.
+/// Sets the destination port of TCP, UDP or SCTP, as selected by `l4`, if the packet has that header.
 #[inline]
 pub fn l4_dst(head: &mut [u8], layers: &Layers, l4: L4, port: u16) -> bool {
     l4_port(head, layers, l4, tcp::offset::DST, port)

@@ -10,8 +10,8 @@ use crate::{L3, Layers, ipv4, ipv6, mpls};
 pub enum Ttl {
     /// It was changed.
     Changed,
-    /// It is zero or one and cannot be decremented; the packet is as before. OpenFlow answers with a
-    /// packet-in of reason `OFPR_INVALID_TTL`.
+    /// The TTL is zero or one and cannot be decremented; the packet is unchanged. OpenFlow answers with a packet_in of
+    /// reason `OFPR_INVALID_TTL`.
     Expired,
     /// The packet has none.
     Absent,

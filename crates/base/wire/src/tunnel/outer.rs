@@ -8,10 +8,10 @@ use super::TunnelKind;
 use crate::bytes::chunk;
 use crate::{Depth, EtherType, Fragment, IpProto, L3, L4, Layers};
 
-/// Why a packet with a tunnel's protocol and port cannot be decapsulated.
+/// The reason why a packet with a tunnel's protocol and port cannot be decapsulated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum OuterError {
-    /// It ends within the header.
+    /// The packet ends within the header.
     #[error("a {kind} header that is cut short")]
     Truncated {
         /// The encapsulation.
@@ -25,18 +25,18 @@ pub enum OuterError {
         /// The first two bytes of the header.
         value: u16,
     },
-    /// The payload has another type than such a tunnel carries.
+    /// The payload is not of the type that the encapsulation carries.
     #[error("a {kind} header with something else inside than it should have")]
     Inside {
         /// The encapsulation.
         kind: TunnelKind,
     },
-    /// A part of it: the rest of the headers is in another one.
+    /// The packet is a fragment, so the rest of the headers is in another packet.
     #[error("a fragment")]
     Fragment,
 }
 
-/// The headers around a packet.
+/// The outer headers of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outer {
     /// The encapsulation.
@@ -45,28 +45,29 @@ pub struct Outer {
     pub src: IpAddr,
     /// Destination address of the outer packet.
     pub dst: IpAddr,
-    /// The destination port, where there is one; zero for GRE.
+    /// The UDP destination port; zero for GRE.
     pub udp_port: u16,
-    /// The network, key or endpoint; `None` where the header has none.
+    /// The network identifier, key or endpoint; `None` if the header has none.
     pub key: Option<u32>,
     /// Size of all headers in bytes.
     pub size: usize,
     /// The EtherType of the payload; `None` for an Ethernet frame.
     pub inside: Option<EtherType>,
-    /// The two bits of congestion notification.
+    /// The ECN field (two bits).
     pub ecn: u8,
-    /// Offset of the header with a checksum over all that follows, and offset of that checksum, if there is one.
+    /// Offset of the header whose checksum covers the rest of the packet, and offset of that checksum, if there is
+    /// one.
     pub checksum: Option<(usize, usize)>,
     /// Offset of the end of the outer IP packet; padding follows.
     pub end: usize,
 }
 
 impl Outer {
-    /// The headers at the beginning of a frame of `size` bytes, of which these are the first. `None` if it is not a
-    /// tunnel's packet: neither GRE, nor UDP to one of `ports`, which are destination ports and what they mean.
+    /// Parses the outer headers of a frame of `size` bytes that starts with `head`. Returns `None` if it is not a
+    /// tunnel's packet: neither GRE, nor UDP to one of `ports`, the destination ports with their encapsulations.
     ///
     /// # Errors
-    /// [`OuterError`]: it is a tunnel's by protocol and port, and nothing can be taken out of it.
+    /// [`OuterError`] if it is a tunnel's packet by protocol and port, and cannot be decapsulated.
     pub fn find(frame: &[u8], size: usize, ports: &[(u16, TunnelKind)]) -> Option<Result<Outer, OuterError>> {
         let layers = Layers::parse_head(frame, size, Depth::L4);
         if layers.vlan_count() != 0 {
@@ -98,7 +99,7 @@ impl Outer {
             return None;
         }
         if layers.fragment() == Fragment::Later {
-            // Nobody knows to which port it goes.
+            // A payload other than Ethernet identifies no tunnel port.
             return None;
         }
         let whole = Outer {
@@ -147,7 +148,7 @@ impl Outer {
         Err(OuterError::Truncated { kind: self.kind })
     }
 
-    /// A wrong header, of which these are the first bytes.
+    /// Returns the error for a wrong header that starts with these bytes.
     fn wrong<T>(&self, first: u8, second: u8) -> Result<T, OuterError> {
         Err(OuterError::Header {
             kind: self.kind,
@@ -217,7 +218,7 @@ impl Outer {
         let Some([flags, message, _, _, t0, t1, t2, t3]) = chunk::<8>(frame, self.size) else {
             return self.truncated();
         };
-        // Version 1, GTP and not GTP', and a user's packet (G-PDU).
+        // Accepts version 1, GTP (not GTP'), and user packets (G-PDU).
         if flags & 0xf0 != 0x30 || *message != 0xff {
             return self.wrong(*flags, *message);
         }

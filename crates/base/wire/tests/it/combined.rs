@@ -1,5 +1,5 @@
-//! A compiled rewrite gives the bytes that its fields give when they are set one after the other, in any order, and
-//! leaves every packet alone that is not of its layout.
+//! A compiled rewrite gives the same bytes as setting its fields one after the other, in any order, and does not
+//! change packets of another layout.
 
 use std::net::Ipv4Addr;
 
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use crate::recipe::{self, Inside, Ip4, Recipe, Transport};
 
-/// Words at which one's complement arithmetic has two zeros, and others.
+/// Words for which one's complement arithmetic has two zeros, and other words.
 fn word() -> impl Strategy<Value = u16> {
     prop_oneof![Just(0_u16), Just(0xffff), any::<u16>()]
 }
@@ -48,14 +48,14 @@ fn fields() -> impl Strategy<Value = Vec<HeaderField>> {
     prop::sample::select(vec![L4::Tcp, L4::Udp]).prop_flat_map(|l4| prop::collection::vec(field(l4), 0..8))
 }
 
-/// The oracle: one field after the other. Returns false where a time to live ran out, which ends a list of actions.
+/// The oracle: sets one field after the other. Returns false if a TTL ran out, which ends a list of actions.
 fn one_by_one(fields: &[HeaderField], head: &mut [u8], layers: &Layers) -> bool {
     for field in fields {
         match *field {
             HeaderField::EthDst(mac) => rewrite::eth_dst(head, mac),
             HeaderField::EthSrc(mac) => rewrite::eth_src(head, mac),
-            HeaderField::VlanVid(vid) => rewrite::vlan_vid(head, layers, vid),
-            HeaderField::VlanPcp(pcp) => rewrite::vlan_pcp(head, layers, pcp),
+            HeaderField::VlanVid(vid) => rewrite::vlan_vid(head, vid),
+            HeaderField::VlanPcp(pcp) => rewrite::vlan_pcp(head, pcp),
             HeaderField::Dscp(dscp) => rewrite::ip_dscp(head, layers, dscp),
             HeaderField::Ecn(ecn) => rewrite::ip_ecn(head, layers, ecn),
             HeaderField::Ttl(ttl) => rewrite::ip_ttl(head, layers, ttl),
@@ -77,7 +77,7 @@ fn compiled(fields: &[HeaderField]) -> Option<HeaderRewrite> {
     fields.iter().all(|field| all.set(*field)).then_some(all)
 }
 
-/// Whether a packet has the layout that the documentation promises.
+/// Returns true if a packet has the layout in the documentation.
 fn is_of_layout(layers: &Layers, head: &[u8]) -> bool {
     let one_tag = layers.vlan_count() == 1 && head[12..14] == EtherType::VLAN.0.to_be_bytes();
     (layers.vlan_count() == 0 || one_tag)
@@ -88,7 +88,7 @@ fn is_of_layout(layers: &Layers, head: &[u8]) -> bool {
         && head.len() >= layers.l4_offset() + tcp::MIN_SIZE
 }
 
-/// A packet as NAT sees it: its tag, addresses and ports, and its time to live.
+/// The parts of a packet that NAT changes: tag, addresses, ports and TTL.
 fn plain() -> impl Strategy<Value = Recipe> {
     let tags = prop_oneof![
         Just(vec![]),
@@ -162,7 +162,7 @@ proptest! {
     fn fields_set_at_once_are_fields_set_one_by_one(
         recipe in plain(),
         fields in fields(),
-        // What the checksums say: the right thing, or something that damage left there.
+        // The checksums are correct, or have a value that damage left.
         checksums in (prop::option::of(word()), prop::option::of(word())),
         head_size in prop_oneof![5 => Just(1500_usize), 1 => 0..80_usize],
     ) {

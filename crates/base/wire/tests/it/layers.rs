@@ -1,4 +1,4 @@
-//! The one-pass parser against a slow, obvious one that is written on top of the protocols' views.
+//! Compares the one-pass parser with a slow, obvious one that uses the views of the protocols.
 
 use crate::recipe::{damaged_frame, recipe};
 use millrace_wire::{
@@ -124,7 +124,7 @@ fn oracle_ipv4(frame: &[u8], payload: &[u8], found: &mut Found) {
     }
 }
 
-/// Returns the kinds of the extension headers in their order, and what RFC 2460 says of that order.
+/// Returns the types of the extension headers in order, and their conformance to the order of RFC 2460.
 fn oracle_ext_headers(kinds: &[IpProto]) -> ExtHeaders {
     let count = |kind| kinds.iter().filter(|other| **other == kind).count();
     let mut bits = ExtHeaders(0);
@@ -147,8 +147,8 @@ fn oracle_ext_headers(kinds: &[IpProto]) -> ExtHeaders {
     if kinds.first() == Some(&IpProto::HOP_BY_HOP) {
         bits |= ExtHeaders::HOP;
     }
-    // In order, if the first destination options can be taken as the early or as the late ones such that
-    // the places never go down. Others are the late ones.
+    // The headers are in order if the first destination options can be taken as the early or as the late ones so that
+    // the ranks never decrease. All other destination options are the late ones.
     let ordered = [1, 6].iter().any(|first_dest| {
         let mut dests = 0;
         let places: Vec<u8> = kinds
@@ -246,7 +246,7 @@ fn oracle_ipv6(frame: &[u8], payload: &[u8], found: &mut Found) {
 }
 
 fn oracle_transport(proto: IpProto, payload: &[u8], fragment: Fragment) -> L4 {
-    // A first fragment's UDP length is that of the whole datagram: seen as if it were just long enough.
+    // A first fragment has the UDP length of the whole datagram: parse it as if it were just long enough.
     let mut datagram = payload.to_vec();
     if fragment == Fragment::First && payload.len() >= 8 {
         datagram.resize(usize::from(u16::MAX), 0);
@@ -285,7 +285,7 @@ fn is_within(layers: &Layers, size: usize) -> bool {
         && layers.nd_tll().is_none_or(|at| at + 6 <= size)
 }
 
-/// Any bytes, but more often than not with an EtherType that is parsed further.
+/// Generates any bytes, mostly with an EtherType that is parsed further.
 fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
     let ether_type = prop_oneof![
         Just([0x08, 0x00]),
@@ -378,7 +378,7 @@ fn a_packet_that_claims_more_bytes_than_the_frame_has_is_no_ip_packet() {
         (cut.ether_type(), cut.l3(), cut.l4()),
         (EtherType::IPV4, L3::None, L4::None)
     );
-    // The same head is good if the rest is in another segment.
+    // The same first bytes are valid if the rest is in another segment.
     let segmented = Layers::of(&Frame::segmented(&frame, frame.len() - 1), Depth::All);
     assert_eq!((segmented.l3(), segmented.l4()), (L3::Ipv4, L4::Udp));
 }
@@ -399,7 +399,7 @@ fn a_first_fragment_holds_the_length_of_the_whole_datagram() {
 
 #[test]
 fn a_head_beyond_sixteen_bits_of_offset_is_looked_at_so_far() {
-    // VLAN tags without end: 70,000 bytes of them.
+    // A packet with 70,000 bytes of VLAN tags.
     let mut frame = vec![0; 12];
     frame.extend([0x81, 0x00, 0x00, 0x01].repeat(17_500));
     let layers = Layers::parse(&frame, Depth::All);

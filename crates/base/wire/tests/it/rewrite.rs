@@ -1,5 +1,5 @@
-//! Rewriting a field of a frame gives the bytes of the frame that was built with that value: the field is
-//! set, every checksum is as if recomputed, and nothing else changes.
+//! Rewriting a field of a frame gives the bytes of a frame that was built with that value: the field is set, every
+//! checksum is as recomputed, and nothing else changes.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -88,8 +88,8 @@ impl Edit {
         match *self {
             Edit::EthDst(mac) => rewrite::eth_dst(head, mac),
             Edit::EthSrc(mac) => rewrite::eth_src(head, mac),
-            Edit::Vid(vid) => rewrite::vlan_vid(head, layers, Vid::from_tci(vid)),
-            Edit::Pcp(pcp) => rewrite::vlan_pcp(head, layers, Pcp::new(pcp).unwrap()),
+            Edit::Vid(vid) => rewrite::vlan_vid(head, Vid::from_tci(vid)),
+            Edit::Pcp(pcp) => rewrite::vlan_pcp(head, Pcp::new(pcp).unwrap()),
             Edit::Isid(isid) => rewrite::pbb_isid(head, layers, Isid::from_low_bits(isid)),
             Edit::Label(label) => rewrite::mpls_label(head, layers, MplsLabel::from_low_bits(label)),
             Edit::Tc(tc) => rewrite::mpls_tc(head, layers, Tc::from_low_bits(tc)),
@@ -132,7 +132,7 @@ impl Edit {
         )
     }
 
-    /// The same in the recipe, if it has the field.
+    /// Makes the same change in the recipe, if it has the field.
     fn change(&self, recipe: &mut Recipe) -> bool {
         match (self, &mut recipe.inside) {
             (Edit::EthDst(mac), _) => recipe.dst = *mac,
@@ -201,8 +201,8 @@ impl Edit {
     }
 }
 
-/// Returns true if the frame's transport is what its recipe says: not hidden in a later fragment, and not bytes that
-/// only look like one.
+/// Returns true if the frame's transport is the one of its recipe: not hidden in a later fragment, and not a payload
+/// that only resembles one.
 fn transport_is_known(recipe: &Recipe, layers: &Layers) -> bool {
     match &recipe.inside {
         Inside::Ipv4(Ip4 { transport, .. }) | Inside::Ipv6(Ip6 { transport, .. }) => match transport {
@@ -242,9 +242,8 @@ proptest! {
         } else if !is_set {
             prop_assert_eq!(frame, original);
         } else {
-            // The field is in bytes that the recipe does not know the meaning of: a payload that happens to
-            // be a header, an ICMPv6 message that happens to be neighbour discovery, or the type of one that
-            // was built as such.
+            // The recipe does not know the meaning of the bytes with the field: a payload that happens to be a header,
+            // an ICMPv6 message that happens to be neighbour discovery, or the type of one that was built as such.
             let is_payload = matches!(recipe.inside, Inside::Other(..));
             prop_assert!(is_payload || layers.l4() == L4::Icmpv6 && edit.is_of_transport());
         }
@@ -294,7 +293,7 @@ proptest! {
         rewrite::dec_ip_ttl(&mut frame.clone(), &layers);
         rewrite::copy_ttl_in(&mut frame.clone(), &layers);
         rewrite::copy_ttl_out(&mut frame.clone(), &layers);
-        // Nor with the map of another, shorter or longer: the caller is at fault, the switch goes on.
+        // Layers of another, shorter or longer packet are an error of the caller, and must not panic.
         edit.rewrite(&mut frame[..frame.len() / 2].to_vec(), &layers);
         rewrite::ip_proto(&mut frame[..frame.len() / 2].to_vec(), &layers, IpProto::TCP);
     }
@@ -425,7 +424,7 @@ fn a_time_to_live_of_one_expires_and_is_left_alone() {
 #[test]
 fn a_time_to_live_is_copied_between_the_outermost_label_and_what_is_behind_it() {
     let ttl_of_ip = |bytes: &[u8], at: usize| ipv4::View::new(&bytes[at..]).unwrap().ttl();
-    // Label to label; IP is further in.
+    // From label to label; IP is behind them.
     let mut bytes = frame()
         .mpls(1, 0, 200)
         .mpls(2, 0, 100)
@@ -435,7 +434,7 @@ fn a_time_to_live_is_copied_between_the_outermost_label_and_what_is_behind_it() 
     let layers = map(&bytes);
     assert!(rewrite::copy_ttl_in(&mut bytes, &layers));
     assert_eq!((bytes[17], bytes[21], ttl_of_ip(&bytes, 22)), (200, 200, 64));
-    // Label to IP, with its checksum, and back.
+    // From label to IP, with its checksum, and back.
     let mut bytes = frame().mpls(1, 0, 200).ipv4([1; 4], [2; 4]).udp(1, 2).build();
     let layers = map(&bytes);
     assert!(rewrite::copy_ttl_in(&mut bytes, &layers));
@@ -451,7 +450,7 @@ fn a_time_to_live_is_copied_between_the_outermost_label_and_what_is_behind_it() 
         (bytes[17], ipv6::View::new(&bytes[18..]).unwrap().hop_limit()),
         (64, 64)
     );
-    // Nothing that has one.
+    // Packets without a TTL.
     let mut bytes = frame().mpls(1, 0, 200).payload(&[0xff; 40]).build();
     let layers = map(&bytes);
     assert!(!rewrite::copy_ttl_in(&mut bytes, &layers) && !rewrite::copy_ttl_out(&mut bytes, &layers));

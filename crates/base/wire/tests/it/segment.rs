@@ -1,5 +1,5 @@
-//! Long TCP packets are cut into the segments that the sender would have sent: those that the builder, which knows
-//! nothing of cutting, makes of the same headers.
+//! Segmentation gives the segments that the sender would have sent: those of the builder, which does not use the
+//! segmentation code, with the same headers.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -7,7 +7,7 @@ use core::num::NonZeroU16;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use millrace_types::Mac;
-use millrace_wire::segment::{Cut, HEADERS_MAX};
+use millrace_wire::segment::{GsoLayout, HEADERS_MAX};
 use millrace_wire::{
     Builder, Depth, Dscp, Ecn, EtherType, Frame, FramePool, IpProto, L4, Layers, Packet, ipv4, ipv6, tcp,
 };
@@ -41,9 +41,9 @@ struct Long {
     head_size: usize,
 }
 
-/// Options that do nothing, 4 bytes each.
+/// No-operation options, 4 bytes each.
 const NOTHING: [u8; 40] = [1; 40];
-/// Destination options: a header of 8 bytes that is padding.
+/// Destination options: a header of 8 bytes of padding.
 const EXTENSION: [u8; 8] = [0, 0, 1, 4, 0, 0, 0, 0];
 
 impl Long {
@@ -106,10 +106,10 @@ impl Long {
 
     fn packet(&self) -> Frame {
         let bytes = self.frame(0, self.seq, self.flags, self.urgent, &self.data());
-        Frame::segmented(&bytes, self.head_size).to_cut(NonZeroU16::new(self.segment_size).unwrap())
+        Frame::segmented(&bytes, self.head_size).to_gso(NonZeroU16::new(self.segment_size).unwrap())
     }
 
-    /// Returns the segments by the words of the standards.
+    /// Computes the segments according to the standards.
     fn segments(&self) -> Vec<Vec<u8>> {
         use tcp::flags::{CWR, FIN, PSH, URG};
         let data = self.data();
@@ -172,16 +172,16 @@ proptest! {
     #[test]
     fn the_segments_are_those_that_the_sender_would_have_sent(long in long()) {
         let packet = long.packet();
-        let cut = Cut::of(&packet).unwrap();
+        let gso = GsoLayout::of(&packet).unwrap();
         let wanted = long.segments();
-        prop_assert_eq!(cut.count(), wanted.len());
+        prop_assert_eq!(gso.count(), wanted.len());
         for (number, wanted) in wanted.iter().enumerate() {
-            let segment = cut.segment(&packet, number).unwrap();
-            prop_assert_eq!(segment.bytes(), &wanted[..], "segment {} of {}", number, cut.count());
+            let segment = gso.segment(&packet, number).unwrap();
+            prop_assert_eq!(segment.bytes(), &wanted[..], "segment {} of {}", number, gso.count());
             prop_assert_eq!(segment.segment_size(), None);
-            prop_assert!(cut.packet_size() >= wanted.len() - cut.layers()[0]);
+            prop_assert!(gso.packet_size() >= wanted.len() - gso.layers()[0]);
         }
-        prop_assert!(cut.segment(&packet, wanted.len()).is_none());
+        prop_assert!(gso.segment(&packet, wanted.len()).is_none());
     }
 
     #[test]
@@ -189,14 +189,14 @@ proptest! {
         bytes in vec(any::<u8>(), 0..400), at in 0_usize..100, value: u8, segment_size in 1_u16.., long in long(),
     ) {
         let size = NonZeroU16::new(segment_size).unwrap();
-        prop_assert!(Cut::of(&Frame::new(&bytes).to_cut(size)).is_none_or(|cut| cut.count() > 0));
-        // And of a good packet with one byte changed.
+        prop_assert!(GsoLayout::of(&Frame::new(&bytes).to_gso(size)).is_none_or(|gso| gso.count() > 0));
+        // Valid packets with one changed byte.
         let mut bytes = long.packet().bytes().to_vec();
         bytes[at.min(53)] = value;
-        let packet = Frame::segmented(&bytes, long.head_size).to_cut(size);
-        if let Some(cut) = Cut::of(&packet) {
-            let data: usize = (0..cut.count().min(100))
-                .map(|number| cut.segment(&packet, number).unwrap().len() - cut.headers_size())
+        let packet = Frame::segmented(&bytes, long.head_size).to_gso(size);
+        if let Some(gso) = GsoLayout::of(&packet) {
+            let data: usize = (0..gso.count().min(100))
+                .map(|number| gso.segment(&packet, number).unwrap().len() - gso.headers_size())
                 .sum();
             prop_assert!(data <= packet.len());
         }
@@ -226,22 +226,25 @@ fn what_is_no_plain_stretch_of_a_connection_is_not_cut() {
     let good = plain(ACK);
     let bytes = good.packet().bytes().to_vec();
     let size = NonZeroU16::new(1448).unwrap();
-    let cut = |bytes: &[u8]| Cut::of(&Frame::new(bytes).to_cut(size)).is_some();
-    assert!(cut(&bytes));
-    assert!(Cut::of(&Frame::new(&bytes)).is_none(), "nobody asked for it");
-    assert!(!cut(plain(SYN).packet().bytes()) && !cut(plain(ACK | RST).packet().bytes()));
+    let gso = |bytes: &[u8]| GsoLayout::of(&Frame::new(bytes).to_gso(size)).is_some();
+    assert!(gso(&bytes));
+    assert!(
+        GsoLayout::of(&Frame::new(&bytes)).is_none(),
+        "nobody asked for it"
+    );
+    assert!(!gso(plain(SYN).packet().bytes()) && !gso(plain(ACK | RST).packet().bytes()));
     // Padding, a packet that is longer than its frame, UDP, a fragment, another version.
-    assert!(!cut(&[&bytes[..], &[0]].concat()));
-    assert!(!cut(&bytes[..bytes.len() - 1]));
+    assert!(!gso(&[&bytes[..], &[0]].concat()));
+    assert!(!gso(&bytes[..bytes.len() - 1]));
     for (at, value) in [(23, 17), (20, 0x20), (21, 1), (14, 0x65)] {
         let mut bad = bytes.clone();
         bad[at] = value;
-        assert!(!cut(&bad), "byte {at} as {value}");
+        assert!(!gso(&bad), "byte {at} as {value}");
     }
-    // The headers are not in one piece, or too long.
-    assert!(Cut::of(&Frame::segmented(&bytes, 60).to_cut(size)).is_none());
+    // The headers are in several segments, or too long.
+    assert!(GsoLayout::of(&Frame::segmented(&bytes, 60).to_gso(size)).is_none());
     let tags = vec![(EtherType::VLAN, 1, 0); HEADERS_MAX / 4];
-    assert!(!cut(Long {
+    assert!(!gso(Long {
         front: Front::Tags(tags),
         ..good
     }
@@ -261,7 +264,7 @@ fn a_source_route_is_not_cut_as_its_checksum_is_for_another_address() {
         // An option without effect precedes it.
         bytes[35..38].copy_from_slice(&[option, 7, 4]);
         assert_eq!(
-            Cut::of(&Frame::new(&bytes).to_cut(size)).is_some(),
+            GsoLayout::of(&Frame::new(&bytes).to_gso(size)).is_some(),
             cuts,
             "{option}"
         );
@@ -270,32 +273,32 @@ fn a_source_route_is_not_cut_as_its_checksum_is_for_another_address() {
 
 #[test]
 fn a_packet_without_tags_is_plain_and_says_where_its_headers_end() {
-    let cut = Cut::of(&plain(tcp::flags::CWR).packet()).unwrap();
+    let gso = GsoLayout::of(&plain(tcp::flags::CWR).packet()).unwrap();
     assert_eq!(
-        (cut.layers(), cut.is_plain(), cut.is_ipv6(), cut.has_cwr()),
+        (gso.layers(), gso.is_plain(), gso.is_ipv6(), gso.has_cwr()),
         ([14, 20, 32], true, false, true)
     );
     assert_eq!(
-        (cut.count(), cut.packet_size(), cut.segment_size()),
+        (gso.count(), gso.packet_size(), gso.segment_size()),
         (4, 1500, 1448)
     );
     let labelled = Long {
         front: Front::Mpls(vec![16]),
         ..plain(0)
     };
-    assert!(!Cut::of(&labelled.packet()).unwrap().is_plain());
+    assert!(!GsoLayout::of(&labelled.packet()).unwrap().is_plain());
 }
 
 #[test]
 fn segments_come_from_the_pool_of_the_packet_and_none_comes_when_it_is_empty() {
     let pool = FramePool::new(2, 6000);
     let bytes = plain(0).packet().bytes().to_vec();
-    let packet = pool.take(&bytes).unwrap().to_cut(NonZeroU16::new(1448).unwrap());
-    let cut = Cut::of(&packet).unwrap();
-    let first = cut.segment(&packet, 0).unwrap();
-    assert!(cut.segment(&packet, 1).is_none());
+    let packet = pool.take(&bytes).unwrap().to_gso(NonZeroU16::new(1448).unwrap());
+    let gso = GsoLayout::of(&packet).unwrap();
+    let first = gso.segment(&packet, 0).unwrap();
+    assert!(gso.segment(&packet, 1).is_none());
     drop(first);
-    let second = cut.segment(&packet, 1).unwrap();
+    let second = gso.segment(&packet, 1).unwrap();
     let layers = Layers::parse(second.bytes(), Depth::L4);
     assert_eq!(layers.l4(), L4::Tcp);
     assert!(ipv6::SIZE < second.len());
@@ -327,21 +330,21 @@ fn a_train_of_datagrams_is_cut_into_datagrams_with_their_own_lengths_and_checksu
     let data: Vec<u8> = (0..5000_u32).map(|at| (at * 7) as u8).collect();
     for is_ipv6 in [false, true] {
         let bytes = datagram(9, &data, is_ipv6);
-        let train = Frame::segmented(&bytes, 100).to_cut(NonZeroU16::new(1200).unwrap());
-        let cut = Cut::of(&train).unwrap();
-        assert!(cut.is_udp() && cut.is_plain() && !cut.has_cwr());
-        assert_eq!((cut.count(), cut.layers()[2], cut.checksum_offset()), (5, 8, 6));
+        let train = Frame::segmented(&bytes, 100).to_gso(NonZeroU16::new(1200).unwrap());
+        let gso = GsoLayout::of(&train).unwrap();
+        assert!(gso.is_udp() && gso.is_plain() && !gso.has_cwr());
+        assert_eq!((gso.count(), gso.layers()[2], gso.checksum_offset()), (5, 8, 6));
         for (number, part) in data.chunks(1200).enumerate() {
-            let segment = cut.segment(&train, number).unwrap();
+            let segment = gso.segment(&train, number).unwrap();
             assert_eq!(
                 segment.bytes(),
                 datagram(9 + number as u16, part, is_ipv6),
                 "{number}"
             );
         }
-        // A datagram that is not all there, and one with something behind it.
+        // A truncated datagram, and one with bytes behind it.
         let size = NonZeroU16::new(1200).unwrap();
-        assert!(Cut::of(&Frame::new(&bytes[..bytes.len() - 1]).to_cut(size)).is_none());
-        assert!(Cut::of(&Frame::new(&[&bytes[..], &[0]].concat()).to_cut(size)).is_none());
+        assert!(GsoLayout::of(&Frame::new(&bytes[..bytes.len() - 1]).to_gso(size)).is_none());
+        assert!(GsoLayout::of(&Frame::new(&[&bytes[..], &[0]].concat()).to_gso(size)).is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! Outer headers that are added are found again; hostile ones are refused, and nothing else is.
+//! Added outer headers are parsed again; invalid ones are rejected, and no others.
 
 #![allow(clippy::unwrap_used, reason = "a broken test has to say so")]
 
@@ -6,7 +6,7 @@ use core::net::IpAddr;
 
 use millrace_types::Mac;
 use millrace_wire::checksum::Sum;
-use millrace_wire::tunnel::{Ends, Envelope, Outer, OuterError, TunnelKind, entropy};
+use millrace_wire::tunnel::{Outer, OuterError, OuterFields, OuterHeaders, TunnelKind, entropy};
 use millrace_wire::{Builder, EtherType, Frame, Packet};
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ const PORTS: [(u16, TunnelKind); 3] = [
     (6635, TunnelKind::MplsUdp),
 ];
 
-fn ends(kind: TunnelKind, is_v6: bool, has_key: bool, checksum: bool) -> Ends {
+fn ends(kind: TunnelKind, is_v6: bool, has_key: bool, checksum: bool) -> OuterFields {
     let address = |last: u16| -> IpAddr {
         let text = if is_v6 {
             format!("fd00::{last}")
@@ -27,7 +27,7 @@ fn ends(kind: TunnelKind, is_v6: bool, has_key: bool, checksum: bool) -> Ends {
         };
         text.parse().unwrap()
     };
-    Ends {
+    OuterFields {
         kind,
         src_mac: A,
         dst_mac: B,
@@ -40,7 +40,7 @@ fn ends(kind: TunnelKind, is_v6: bool, has_key: bool, checksum: bool) -> Ends {
     }
 }
 
-/// Returns an inner packet of the type that such a tunnel carries.
+/// Returns an inner packet of the type that the tunnel carries.
 fn inside(kind: TunnelKind) -> Vec<u8> {
     let frame = Builder::ethernet(B, A)
         .ipv4([10, 0, 0, 1], [10, 0, 0, 2])
@@ -54,12 +54,12 @@ fn inside(kind: TunnelKind) -> Vec<u8> {
     }
 }
 
-fn enclosed(ends: &Ends, key: u32, tos: u8) -> Vec<u8> {
-    let envelope = Envelope::new(ends).unwrap();
+fn enclosed(ends: &OuterFields, key: u32, tos: u8) -> Vec<u8> {
+    let outer_headers = OuterHeaders::new(ends).unwrap();
     let inside = inside(ends.kind);
-    let mut frame = vec![0xee; envelope.len()];
+    let mut frame = vec![0xee; outer_headers.len()];
     let entropy = entropy(&inside, inside.len());
-    envelope
+    outer_headers
         .write(&mut frame, inside.len(), key, tos, entropy, Sum::of(&inside))
         .unwrap();
     frame.extend(inside);
@@ -134,7 +134,7 @@ fn hostile_headers_have_their_errors() {
         frame
     };
     let l4 = 34;
-    // No I flag; GRE version 1, with routing, with IP inside; GTP' and an echo request.
+    // Without the I flag; GRE version 1; GRE with routing; GRE with IP; GTP'; a GTP echo request.
     for (kind, at, byte) in [
         (TunnelKind::Vxlan, l4 + 8, 0),
         (TunnelKind::Gre, l4 + 1, 1),
@@ -152,7 +152,7 @@ fn hostile_headers_have_their_errors() {
         find(&changed(TunnelKind::Gre, l4 + 2, 8)).unwrap(),
         Err(OuterError::Inside { .. })
     ));
-    // An extension header of no length would be read for ever.
+    // An extension header of length zero would make an endless loop.
     let mut endless = changed(TunnelKind::GtpU, l4 + 8, 0x34);
     endless[l4 + 16..l4 + 22].copy_from_slice(&[0, 0, 0, 0x85, 0, 0x85]);
     assert!(matches!(

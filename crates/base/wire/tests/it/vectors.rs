@@ -1,5 +1,5 @@
-//! Frames that scapy built, before and after one change: an implementation that is not ours says what the
-//! bytes are. `vectors/make.py` makes them.
+//! Frames that scapy built, before and after one change: an independent implementation gives the expected bytes.
+//! `vectors/make.py` creates them.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
@@ -47,8 +47,8 @@ fn set(field: &str, value: &str, head: &mut [u8], layers: &Layers) -> bool {
         "none" => true,
         "eth_src" => rewrite::eth_src(head, mac()),
         "eth_dst" => rewrite::eth_dst(head, mac()),
-        "vlan_vid" => rewrite::vlan_vid(head, layers, Vid::new(number() as u16).unwrap()),
-        "vlan_pcp" => rewrite::vlan_pcp(head, layers, Pcp::new(number() as u8).unwrap()),
+        "vlan_vid" => rewrite::vlan_vid(head, Vid::new(number() as u16).unwrap()),
+        "vlan_pcp" => rewrite::vlan_pcp(head, Pcp::new(number() as u8).unwrap()),
         "mpls_label" => rewrite::mpls_label(head, layers, MplsLabel::new(number()).unwrap()),
         "mpls_tc" => rewrite::mpls_tc(head, layers, Tc::new(number() as u8).unwrap()),
         "mpls_ttl" => rewrite::mpls_ttl(head, layers, number() as u8),

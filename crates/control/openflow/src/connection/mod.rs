@@ -17,7 +17,7 @@
 //!   specification allows there are accepted.
 
 mod inbox;
-mod parts;
+mod reassembly;
 
 use millrace_types::{Duration, Time, Xid};
 use thiserror::Error;
@@ -29,7 +29,7 @@ use crate::header::{HEADER_SIZE, Header, MessageType, VERSION};
 use crate::hello::Hello;
 use crate::message::{EncodeError, Message, decode, encode};
 use inbox::Inbox;
-use parts::{Assembled, Parts};
+use reassembly::{Assembled, MultipartReassembly};
 
 /// Time-outs and limits of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -177,7 +177,7 @@ pub struct Connection {
     settings: Settings,
     state: State,
     inbox: Inbox,
-    parts: Parts,
+    reassembly: MultipartReassembly,
     output: Vec<u8>,
     written: usize,
     last_heard: Time,
@@ -196,7 +196,7 @@ impl Connection {
             settings,
             state: State::AwaitsHello,
             inbox: Inbox::default(),
-            parts: Parts::default(),
+            reassembly: MultipartReassembly::default(),
             output: Vec::new(),
             written: 0,
             last_heard: now,
@@ -366,14 +366,16 @@ impl Connection {
                 return None;
             }
             Message::Error(error) => return Some(Event::PeerError(error)),
-            Message::MultipartRequest(request) => match self.parts.add(xid, head, request, header.length) {
-                Assembled::Whole(request) => Message::MultipartRequest(request),
-                Assembled::Waiting => return None,
-                Assembled::Refused(xid, head) => {
-                    self.reject(ErrorCode::OFPBRC_MULTIPART_BUFFER_OVERFLOW, xid, &head);
-                    return None;
+            Message::MultipartRequest(request) => {
+                match self.reassembly.add(xid, head, request, header.length) {
+                    Assembled::Complete(request) => Message::MultipartRequest(request),
+                    Assembled::Waiting => return None,
+                    Assembled::Refused(xid, head) => {
+                        self.reject(ErrorCode::OFPBRC_MULTIPART_BUFFER_OVERFLOW, xid, &head);
+                        return None;
+                    }
                 }
-            },
+            }
             other => other,
         };
         Some(Event::Request(Request {

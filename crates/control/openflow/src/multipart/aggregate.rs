@@ -1,7 +1,7 @@
 //! AGGREGATE: sums over flow entries (OpenFlow 1.3.5, section 7.3.5.3). The request has the form of FLOW's.
 
 use super::{MultipartType, ReplyPart};
-use crate::bytes::{Put, Reader};
+use crate::bytes::{PutBytes, Reader};
 use crate::decode_error::DecodeError;
 
 /// `ofp_aggregate_stats_reply`.

@@ -1,7 +1,7 @@
 //! DESC: the maker of the switch and its name (OpenFlow 1.3.5, section 7.3.5.1).
 
 use super::{MultipartType, ReplyPart};
-use crate::bytes::{Put, Reader};
+use crate::bytes::{PutBytes, Reader};
 use crate::decode_error::DecodeError;
 
 /// `ofp_desc`.

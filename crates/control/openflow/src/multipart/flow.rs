@@ -6,7 +6,7 @@ use millrace_flow::{Instructions, Match};
 use millrace_types::{Cookie, Duration, GroupId, PortNo, Priority, TableId};
 
 use super::{MultipartType, ReplyPart, sized};
-use crate::bytes::{Put, Reader};
+use crate::bytes::{PutBytes, Reader};
 use crate::decode_error::DecodeError;
 use crate::flow_mod::FlowModFlags;
 use crate::instruction::{decode_instructions, encode_instructions};

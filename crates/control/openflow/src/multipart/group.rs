@@ -4,7 +4,7 @@ use millrace_flow::Bucket;
 use millrace_types::{Duration, GroupId};
 
 use super::{MultipartType, ReplyPart, decode_list, sized};
-use crate::bytes::{Put, Reader};
+use crate::bytes::{PutBytes, Reader};
 use crate::codes::wire_flags;
 use crate::decode_error::DecodeError;
 use crate::group_mod::{GroupType, decode_buckets, encode_buckets};

@@ -4,7 +4,7 @@ use millrace_types::{Duration, MeterId};
 
 use super::group::Count;
 use super::{MultipartType, ReplyPart, decode_list};
-use crate::bytes::{Put, Reader};
+use crate::bytes::{PutBytes, Reader};
 use crate::codes::wire_flags;
 use crate::decode_error::DecodeError;
 use crate::meter_mod::{MeterBand, MeterFlags};

@@ -14,7 +14,7 @@ mod segments;
 pub mod table;
 pub mod table_features;
 
-use crate::bytes::{Put, Reader};
+use crate::bytes::{PutBytes, Reader};
 use crate::codes::wire_enum;
 use crate::decode_error::DecodeError;
 

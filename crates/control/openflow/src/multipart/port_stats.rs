@@ -3,7 +3,7 @@
 use millrace_types::{Duration, PortNo};
 
 use super::{MultipartType, ReplyPart};
-use crate::bytes::{Put, Reader};
+use crate::bytes::{PutBytes, Reader};
 use crate::decode_error::DecodeError;
 use crate::port::Port;
 

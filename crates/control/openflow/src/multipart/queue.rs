@@ -3,7 +3,7 @@
 use millrace_types::{Duration, PortNo, QueueId};
 
 use super::{MultipartType, ReplyPart};
-use crate::bytes::{Put, Reader};
+use crate::bytes::{PutBytes, Reader};
 use crate::decode_error::DecodeError;
 
 /// `ofp_queue_stats_request`.

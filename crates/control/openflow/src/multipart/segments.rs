@@ -3,7 +3,7 @@
 use millrace_types::Xid;
 
 use super::{MORE, MULTIPART_HEADER_SIZE, MultipartType, ReplyPart, encode_header};
-use crate::bytes::Put;
+use crate::bytes::PutBytes;
 use crate::header::{HEADER_SIZE, MAX_MESSAGE_SIZE, MessageType, VERSION};
 
 /// Offset of the flags in a multipart message.

@@ -3,7 +3,7 @@
 use millrace_types::TableId;
 
 use super::{MultipartType, ReplyPart};
-use crate::bytes::{Put, Reader};
+use crate::bytes::{PutBytes, Reader};
 use crate::decode_error::DecodeError;
 
 /// `ofp_table_stats`.

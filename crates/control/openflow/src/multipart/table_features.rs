@@ -6,7 +6,7 @@ use millrace_types::TableId;
 
 use super::{MultipartType, ReplyPart};
 use crate::action::ActionType;
-use crate::bytes::{Put, Reader};
+use crate::bytes::{PutBytes, Reader};
 use crate::codes::wire_enum;
 use crate::decode_error::DecodeError;
 use crate::instruction::InstructionType;

@@ -1,5 +1,5 @@
-//! `ovs-ofctl ofp-print` reads what we write, and says what we meant. Skipped, and said so, where
-//! ovs-ofctl is not installed.
+//! `ovs-ofctl ofp-print` decodes our messages and prints the expected text. Without ovs-ofctl, the tests print a line and
+//! pass.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -24,7 +24,7 @@ fn is_installed() -> bool {
     found
 }
 
-/// What ovs-ofctl prints for these messages, in one run.
+/// Returns the output of ovs-ofctl for these messages, in one run.
 fn printed(messages: &[Message]) -> Vec<String> {
     messages
         .iter()

@@ -1,4 +1,4 @@
-//! The codec's two promises: what is written is read back the same, and no bytes make it panic.
+//! Two properties of the codec: encoded messages decode to the same values, and no input makes it panic.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 

@@ -1,8 +1,9 @@
-//! The memory in which packets lie, as another process can map it.
+//! The packet memory of this process, as another process can map it.
 //!
-//! The data plane says which addresses are memory of packets ([`Packet::shared_memory`](millrace_wire::Packet)). The list
-//! of mappings alone does not tell: it has other shared memory of this process as well, such as the rings of AF_PACKET
-//! sockets, which nobody else can map, and memory of virtual machines and memif peers, which is none of a function's business.
+//! The data plane provides the address ranges of packet memory ([`Packet::shared_memory`](millrace_wire::Packet)). The
+//! list of mappings alone does not suffice: it contains other shared memory of this process, such as the rings of
+//! AF_PACKET sockets, which no other process can map, and memory of virtual machines and memif peers, which functions
+//! must not access.
 
 use std::io;
 use std::ops::Range;
@@ -14,10 +15,10 @@ pub(super) struct Part {
     pub(super) offset: u64,
 }
 
-/// Returns the mappings of this process that hold memory of packets, whose addresses are `areas`.
+/// Returns the mappings of this process that contain packet memory, whose address ranges are `areas`.
 ///
 /// # Errors
-/// There is none, or another process could not map it; with the next step.
+/// A message with the next step, if there is no such mapping or another process could not map it.
 pub(super) fn shared_memory(areas: &[Range<u64>]) -> io::Result<Vec<Part>> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     let parts: Vec<Part> = maps.lines().filter_map(|line| part_of(line, areas)).collect();
@@ -38,7 +39,7 @@ pub(super) fn shared_memory(areas: &[Range<u64>]) -> io::Result<Vec<Part>> {
     }
 }
 
-/// Returns adjacent parts merged. Each huge page is a part, and hundreds of them become a few areas, so that the check of a
+/// Merges adjacent ranges. Each huge page is a mapping; hundreds of them become a few ranges, so that the check of a
 /// packet's address is fast.
 pub(super) fn merged(parts: &[Part]) -> Vec<(u64, u64)> {
     let mut areas: Vec<(u64, u64)> = Vec::new();
@@ -51,8 +52,8 @@ pub(super) fn merged(parts: &[Part]) -> Vec<(u64, u64)> {
     areas
 }
 
-/// Returns the mapping that a line tells of, `START-END rw-s OFFSET DEV INODE PATH` with numbers in hex (proc(5)), if it is
-/// shared, written to, and in one of the areas at least in part.
+/// Parses a mapping, `START-END rw-s OFFSET DEV INODE PATH` with numbers in hex (proc(5)). Returns `None` unless it is
+/// shared, writable, and at least partly in one of the areas.
 fn part_of(line: &str, areas: &[Range<u64>]) -> Option<Part> {
     let mut words = line.split_whitespace();
     let (start, end) = words.next()?.split_once('-')?;

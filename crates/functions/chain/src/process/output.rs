@@ -1,15 +1,15 @@
-//! The last lines that a function's process writes to standard error: where it fails, they say why.
+//! The last lines that a function's process writes to standard error, which explain a failure.
 
 use std::io::Read;
 
-/// Bytes of the output that are kept.
+/// Size of the stored output in bytes.
 const TAIL: usize = 2048;
-/// Lines that are reported.
+/// Number of reported lines.
 const LINES: usize = 3;
-/// Characters that are reported.
+/// Number of reported characters.
 const CHARS: usize = 300;
 
-/// Reads a pipe to its end, whatever its length, and returns the last lines in one.
+/// Reads a pipe to its end, whatever its length, and returns the last lines as one.
 pub(super) fn last_words(mut pipe: impl Read) -> String {
     let (mut tail, mut chunk) = (Vec::new(), [0; TAIL]);
     loop {
@@ -26,7 +26,7 @@ pub(super) fn last_words(mut pipe: impl Read) -> String {
     summary(&String::from_utf8_lossy(&tail))
 }
 
-/// Returns the last lines of a text in one, without control characters and without the name of the program.
+/// Returns the last lines of a text as one, without control characters and without the name of the program.
 pub(super) fn summary(text: &str) -> String {
     let lines: Vec<&str> = text
         .lines()

@@ -1,7 +1,7 @@
-//! A user of its own for each process of a function.
+//! A separate user for each process of a function.
 //!
-//! Processes of one user can send each other signals, change each other's limits and trace each other. So the switch,
-//! where it is root, gives every process a user id that no other process has, from a range that no accounts are in, and the
+//! Processes of one user can send each other signals, change each other's limits and trace each other. So a switch
+//! that runs as root gives every process a user id that no other process has, from a range without accounts, and the
 //! group id of the same number. An id returns to the range when its process has ended and was waited for.
 //!
 //! The default range is part of 60578 to 61183, which systemd leaves unused (systemd.io/UIDS-GIDS), and lies below 65536,
@@ -24,7 +24,7 @@ pub struct UserIds {
 }
 
 impl UserIds {
-    /// The range unless the configuration names another.
+    /// The default range.
     pub const DEFAULT: UserIds = UserIds {
         first: 60_800,
         len: 384,
@@ -35,7 +35,7 @@ impl UserIds {
     }
 }
 
-/// The range, the ids of it that processes have, and the one to be looked at next.
+/// The range, the ids in use, and the next id to be tried.
 struct Pool {
     range: UserIds,
     held: BTreeSet<u32>,
@@ -48,14 +48,14 @@ fn pool() -> std::sync::MutexGuard<'static, Pool> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has processes of functions that start from now on take their user ids from a range.
+/// Sets the range of user ids for processes of functions that start from now on.
 pub fn use_user_ids(range: UserIds) {
     let mut pool = pool();
     pool.range = range;
     pool.next = range.first;
 }
 
-/// A user id that no other process of a function has while this lives.
+/// A user id that no other process of a function has while this value lives.
 #[derive(Debug)]
 pub(super) struct UserId(u32);
 
@@ -71,10 +71,11 @@ impl Drop for UserId {
     }
 }
 
-/// Takes a user id out of the range; `None` where this process may not change users, and functions share its own.
+/// Takes a user id out of the range. Returns `None` if this process may not change users; functions then share its
+/// own.
 ///
 /// # Errors
-/// All ids of the range are in use, or the user namespace lacks them.
+/// A message, if all ids of the range are in use or the user namespace lacks them.
 pub(super) fn allocate() -> io::Result<Option<UserId>> {
     if !Uid::effective().is_root() {
         return Ok(None);
@@ -128,7 +129,7 @@ impl Pool {
     }
 }
 
-/// Returns the users that processes of this machine run as: another switch may use the same range.
+/// Returns the users of the processes on this machine: another switch may use the same range.
 fn users_of_processes() -> BTreeSet<u32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = entries.filter(|entry| {

@@ -48,10 +48,10 @@ pub(super) fn engine() -> Result<&'static Engine, String> {
 
 /// Keeps the clock running while it exists.
 #[derive(Debug)]
-pub(super) struct Ticking(());
+pub(super) struct EpochTicker(());
 
-impl Ticking {
-    pub(super) fn new(engine: &Engine) -> Ticking {
+impl EpochTicker {
+    pub(super) fn new(engine: &Engine) -> EpochTicker {
         let mut clock = CLOCK.lock().unwrap_or_else(PoisonError::into_inner);
         clock.functions += 1;
         if !clock.runs {
@@ -60,11 +60,11 @@ impl Ticking {
             // A function's process may not start threads. There the switch watches the heartbeat.
             clock.runs = thread.spawn(move || run(&engine)).is_ok();
         }
-        Ticking(())
+        EpochTicker(())
     }
 }
 
-impl Drop for Ticking {
+impl Drop for EpochTicker {
     fn drop(&mut self) {
         let mut clock = CLOCK.lock().unwrap_or_else(PoisonError::into_inner);
         clock.functions -= 1;

@@ -6,7 +6,7 @@ use millrace_nf::{Buffer, Context, Counters, Function, Setup, Verdict, give_up};
 use millrace_types::Time;
 use wasmtime::{Memory, Module, Store, StoreLimits, Trap, TypedFunc, WasmParams, WasmResults};
 
-use super::clock::{BURST_EPOCHS, BURST_MILLIS, Ticking};
+use super::clock::{BURST_EPOCHS, BURST_MILLIS, EpochTicker};
 use super::module::{Instantiated, instantiate};
 
 /// The largest burst.
@@ -36,7 +36,7 @@ pub(super) struct WasmFunction {
     fuel: u64,
     /// The function's description declares that it writes to packets.
     writes: bool,
-    _ticking: Ticking,
+    _ticker: EpochTicker,
 }
 
 /// Returns the reason why a call failed.
@@ -59,7 +59,7 @@ fn number(bytes: &[u8], at: usize) -> u32 {
 
 impl WasmFunction {
     pub(super) fn new(module: &Module, setup: &Setup, writes: bool) -> Result<WasmFunction, String> {
-        let ticking = Ticking::new(module.engine());
+        let ticker = EpochTicker::new(module.engine());
         let mut instance = instantiate(module, &setup.limits)?;
         let texts: Vec<String> = setup.settings.texts().collect();
         let text = texts.join("\n");
@@ -87,7 +87,7 @@ impl WasmFunction {
             counters_at,
             fuel: setup.limits.fuel.unwrap_or(FUEL),
             writes,
-            _ticking: ticking,
+            _ticker: ticker,
         })
     }
 

@@ -107,7 +107,7 @@ impl Instantiated {
 }
 
 fn describe(module: &Module) -> Result<Description, String> {
-    let _ticking = clock::Ticking::new(module.engine());
+    let _ticker = clock::EpochTicker::new(module.engine());
     let mut instance = instantiate(module, &Limits::default())?;
     let call = instance
         .instance

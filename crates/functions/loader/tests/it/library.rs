@@ -4,10 +4,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use millrace_loader::{ANY_LIBRARY, LIBRARY};
 use millrace_nf::{Buffer, Context, Direction, Function, Kind, Settings, Verdict, reason_of};
+use millrace_testing::{compile_function, trusted_folder};
 use millrace_types::{Mac, PortNo, Time};
 use millrace_wire::{Builder, Frame};
 
@@ -15,31 +15,11 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
 
-/// Compiles a source to a shared object in a directory.
-fn build(dir: &Path, source: &Path) -> PathBuf {
-    let object = dir.join(source.file_stem().unwrap()).with_extension("so");
-    let output = Command::new("cc")
-        .args([
-            "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-I",
-        ])
-        .arg(root().join("crates/functions/nf/include"))
-        .arg("-o")
-        .args([&object, source])
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    object
-}
-
 fn load(name: &str, text: &str) -> Result<&'static Kind, String> {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join(name);
     std::fs::write(&source, text).unwrap();
-    (ANY_LIBRARY.load)(&build(dir.path(), &source))
+    (ANY_LIBRARY.load)(&compile_function(dir.path(), &source))
 }
 
 fn run(function: &mut dyn Function, context: &Context, packets: &[&[u8]]) -> Vec<(Verdict, Vec<u8>)> {
@@ -55,7 +35,7 @@ fn run(function: &mut dyn Function, context: &Context, packets: &[&[u8]]) -> Vec
 #[test]
 fn the_example_lowers_the_time_to_live_and_counts() {
     let dir = tempfile::tempdir().unwrap();
-    let object = build(dir.path(), &root().join("examples/functions/ttl.c"));
+    let object = compile_function(dir.path(), &root().join("examples/functions/ttl.c"));
     let kind = (ANY_LIBRARY.load)(&object).unwrap();
     assert_eq!((kind.name, kind.counters), ("ttl", &["lowered", "expired"][..]));
     let make = |settings: &[&str]| {
@@ -216,33 +196,17 @@ fn with_trace(trace: &Path) -> String {
     )
 }
 
-/// Returns a folder from which the switch may load a library: a clone in `/tmp` has none below it.
-fn trusted_folder() -> tempfile::TempDir {
-    use std::os::unix::fs::MetadataExt as _;
-    let target = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let is_trusted = |folder: &std::path::Path| {
-        let metadata = std::fs::metadata(folder).unwrap();
-        metadata.mode() & 0o022 == 0
-    };
-    let folder = if target.ancestors().all(is_trusted) {
-        target
-    } else {
-        std::path::Path::new("/var/lib")
-    };
-    tempfile::tempdir_in(folder).unwrap()
-}
-
 /// As root, the test also gives the folder to another user.
 #[test]
 fn no_code_of_a_file_that_others_could_replace_runs_in_the_switch() {
     use std::os::unix::fs::{PermissionsExt as _, chown};
-    let base = trusted_folder();
+    let base = trusted_folder(env!("CARGO_TARGET_TMPDIR"));
     let trace = base.path().join("trace");
     let source = base.path().join("traced.c");
     std::fs::write(&source, with_trace(&trace)).unwrap();
     let folder = base.path().join("open");
     std::fs::create_dir(&folder).unwrap();
-    let object = build(&folder, &source);
+    let object = compile_function(&folder, &source);
     let mode = |mode| std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).unwrap();
     mode(0o777);
     let error = (LIBRARY.load)(&object).unwrap_err();
@@ -264,13 +228,13 @@ fn no_code_of_a_file_that_others_could_replace_runs_in_the_switch() {
 
 /// The dynamic linker identifies objects by name, and `/proc/self/fd/N` could name two files if descriptors were reused.
 #[test]
-fn a_library_that_was_replaced_is_loaded_anew_and_two_are_never_taken_for_one() {
-    let base = trusted_folder();
+fn a_library_that_was_replaced_is_loaded_again_and_two_are_never_taken_for_one() {
+    let base = trusted_folder(env!("CARGO_TARGET_TMPDIR"));
     for name in ["one", "two", "three"] {
         let source = base.path().join("same.c");
         std::fs::write(&source, with(&format!("name {name}\n"))).unwrap();
         let _replaced = std::fs::remove_file(base.path().join("same.so"));
-        let object = build(base.path(), &source);
+        let object = compile_function(base.path(), &source);
         assert_eq!((LIBRARY.load)(&object).unwrap().name, name);
         assert_eq!((LIBRARY.load)(&object).unwrap().name, name, "from the cache");
     }

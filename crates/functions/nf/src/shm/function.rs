@@ -5,9 +5,10 @@ use std::fs::File;
 use std::io;
 
 use arrayvec::ArrayVec;
+use millrace_shared_memory::{prefetch, prefetch_to_write};
 use millrace_types::Time;
 
-use super::region::{PacketMemory, Region, prefetch, prefetch_to_write};
+use super::region::{PacketMemory, Region};
 use super::{CHANGED, COUNTERS_MAX, Descriptor, Layout, MAGIC, UNCHANGED, at, halves};
 use crate::counters::Counters;
 use crate::function::{Buffer as _, Context, Function, Verdict};

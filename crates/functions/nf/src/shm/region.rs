@@ -15,23 +15,13 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, AtomicU64};
 use std::fs::File;
 use std::io;
-use std::num::NonZeroUsize;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
-use nix::fcntl::{FcntlArg, SealFlag, fcntl};
-use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
-use nix::sys::stat::fstat;
+use millrace_shared_memory::{Mapping, MemoryFile, create, prefetch, prefetch_to_write};
 
 /// A shared mapping.
 #[derive(Debug)]
-pub struct Region {
-    start: NonNull<u8>,
-    size: usize,
-}
-
-// SAFETY: the mapping belongs to the process, not to a thread.
-unsafe impl Send for Region {}
+pub struct Region(Mapping);
 
 impl Region {
     /// Creates zeroed memory of `size` bytes. Returns it with the file descriptor by which another process maps it.
@@ -39,13 +29,9 @@ impl Region {
     /// # Errors
     /// The kernel's error.
     pub fn create(name: &str, size: usize) -> io::Result<(Region, OwnedFd)> {
-        let file = memfd_create(name, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
-        let file = File::from(file);
-        file.set_len(size as u64)?;
-        let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
-        fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
-        let region = Region::map(&file, size)?;
-        Ok((region, file.into()))
+        let file = create(name, size as u64)?;
+        let mapping = Mapping::new(&file, 0, size)?;
+        Ok((Region(mapping), file))
     }
 
     /// Maps memory that another process has created.
@@ -53,35 +39,30 @@ impl Region {
     /// # Errors
     /// The kernel's error.
     pub fn open(file: &File) -> io::Result<Region> {
-        let size = usize::try_from(fstat(file)?.st_size).unwrap_or(0);
-        Region::map(file, size)
+        let size = usize::try_from(MemoryFile::size_of(file)?).unwrap_or(0);
+        Ok(Region(Mapping::new(file, 0, size)?))
     }
 
-    fn map(file: &impl AsFd, size: usize) -> io::Result<Region> {
-        let length = NonZeroUsize::new(size).ok_or(io::ErrorKind::InvalidInput)?;
-        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: the kernel chooses the address of a new mapping, so it overlaps no other memory.
-        let start = unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, file, 0) }?;
-        Ok(Region {
-            start: start.cast(),
-            size,
-        })
+    #[inline(always)]
+    fn start(&self) -> NonNull<u8> {
+        self.0.start()
     }
 
     /// Returns the size of the mapping, in bytes.
+    #[inline(always)]
     pub fn size(&self) -> usize {
-        self.size
+        self.0.size()
     }
 
     /// Returns the number at an offset, or the first number if the offset is not a multiple of eight within the mapping.
     #[inline]
     pub(crate) fn number(&self, at: usize) -> &AtomicU64 {
-        let at = match at.is_multiple_of(8) && at <= self.size.saturating_sub(8) {
+        let at = match at.is_multiple_of(8) && at <= self.size().saturating_sub(8) {
             true => at,
             false => 0,
         };
         // SAFETY: the check above keeps eight bytes from this offset within the mapping.
-        let number = unsafe { self.start.add(at) }.cast::<AtomicU64>();
+        let number = unsafe { self.start().add(at) }.cast::<AtomicU64>();
         // SAFETY: aligned, as the mapping starts at a page; mapped for the lifetime of `self`; accessed as an atomic only.
         unsafe { number.as_ref() }
     }
@@ -89,9 +70,9 @@ impl Region {
     /// Returns the byte at an offset, or the first byte if the offset is not within the mapping.
     #[inline]
     pub(crate) fn byte(&self, at: usize) -> &AtomicU8 {
-        let at = if at < self.size { at } else { 0 };
+        let at = if at < self.size() { at } else { 0 };
         // SAFETY: the offset is within the mapping, which has at least one byte.
-        let byte = unsafe { self.start.add(at) }.cast::<AtomicU8>();
+        let byte = unsafe { self.start().add(at) }.cast::<AtomicU8>();
         // SAFETY: mapped for the lifetime of `self`, and accessed as an atomic only.
         unsafe { byte.as_ref() }
     }
@@ -99,13 +80,13 @@ impl Region {
     /// Prefetches the cache line at an offset for reading.
     #[inline]
     pub(crate) fn fetch(&self, at: usize) {
-        prefetch(self.start.as_ptr().wrapping_add(at));
+        prefetch(self.start().as_ptr().wrapping_add(at));
     }
 
     /// Prefetches the cache line at an offset for writing, which takes it from other cores.
     #[inline]
     pub(crate) fn own(&self, at: usize) {
-        prefetch_to_write(self.start.as_ptr().wrapping_add(at));
+        prefetch_to_write(self.start().as_ptr().wrapping_add(at));
     }
 
     /// Writes two adjacent numbers with one store, at an offset that is a multiple of 16 within the mapping; else nothing. One
@@ -116,7 +97,7 @@ impl Region {
             return;
         }
         // SAFETY: the check above keeps sixteen bytes from this offset within the mapping.
-        let to = unsafe { self.start.add(at) };
+        let to = unsafe { self.start().add(at) };
         #[cfg(target_arch = "x86_64")]
         {
             use core::arch::x86_64::{__m128i, _mm_set_epi64x, _mm_store_si128};
@@ -135,7 +116,7 @@ impl Region {
     /// Returns whether `size` bytes at an offset are within the mapping.
     #[inline]
     fn holds(&self, at: usize, size: usize) -> bool {
-        at.checked_add(size).is_some_and(|end| end <= self.size)
+        at.checked_add(size).is_some_and(|end| end <= self.size())
     }
 
     /// Copies bytes into the mapping. Returns false if they exceed it.
@@ -145,7 +126,7 @@ impl Region {
             return false;
         }
         // SAFETY: the check above keeps the bytes within the mapping.
-        let to = unsafe { self.start.add(at) };
+        let to = unsafe { self.start().add(at) };
         // SAFETY: both sides have this size, and the slice cannot overlap the mapping, to which no reference exists.
         unsafe { to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
         true
@@ -158,7 +139,7 @@ impl Region {
             return false;
         }
         // SAFETY: the check above keeps the bytes within the mapping.
-        let from = unsafe { self.start.add(at) };
+        let from = unsafe { self.start().add(at) };
         let size = bytes.len();
         // SAFETY: both sides have this size, and the slice cannot overlap the mapping, to which no reference exists.
         unsafe { from.copy_to_nonoverlapping(NonNull::from(bytes).cast(), size) };
@@ -172,7 +153,7 @@ impl Region {
             return &mut [];
         }
         // SAFETY: the check above keeps the bytes within the mapping.
-        let start = unsafe { self.start.add(at) };
+        let start = unsafe { self.start().add(at) };
         // SAFETY: mapped for the lifetime of the borrow of `self`. By the protocol the switch does not access these bytes
         // until the function reports them done.
         unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), size) }
@@ -182,7 +163,7 @@ impl Region {
 /// Packet memory of the switch, mapped at the same addresses as in the switch.
 #[derive(Debug, Default)]
 pub struct PacketMemory {
-    parts: Vec<Region>,
+    parts: Vec<Mapping>,
     /// Adjacent parts merged: hundreds of huge pages become a few areas, so that the area of a packet is found quickly.
     areas: Vec<Area>,
 }
@@ -202,22 +183,8 @@ impl PacketMemory {
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn map(&mut self, file: &File, address: usize, size: usize, offset: i64) -> io::Result<()> {
-        let length = NonZeroUsize::new(size).ok_or(io::ErrorKind::InvalidInput)?;
-        let address = NonZeroUsize::new(address).ok_or(io::ErrorKind::InvalidInput)?;
-        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        let flags = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED_NOREPLACE;
-        // SAFETY: MAP_FIXED_NOREPLACE replaces no mapping, so it overlaps no other memory.
-        let start = unsafe { mmap(Some(address), length, protection, flags, file, offset) }?;
-        let part = Region {
-            start: start.cast(),
-            size,
-        };
-        // Kernels before 4.17 take the address as a hint.
-        if part.start.as_ptr() as usize != address.get() {
-            return Err(io::ErrorKind::AddrInUse.into());
-        }
-        self.parts.push(part);
+    pub fn map(&mut self, file: &File, address: usize, size: usize, offset: u64) -> io::Result<()> {
+        self.parts.push(Mapping::at(address, file, offset, size)?);
         self.areas = self.joined();
         Ok(())
     }
@@ -227,8 +194,8 @@ impl PacketMemory {
             .parts
             .iter()
             .map(|part| Area {
-                start: part.start,
-                size: part.size,
+                start: part.start(),
+                size: part.size(),
             })
             .collect();
         parts.sort_by_key(|part| part.start);
@@ -270,39 +237,5 @@ impl PacketMemory {
             let bytes = unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), size) };
             (packet, bytes)
         })
-    }
-}
-
-/// Prefetches a cache line for reading.
-#[inline(always)]
-pub(crate) fn prefetch(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch of any address is allowed, and never faults.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
-}
-
-/// Prefetches a cache line for writing. Stores become visible in order, so a store that waits for a line of another core
-/// delays all stores behind it.
-#[inline(always)]
-pub(crate) fn prefetch_to_write(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch of any address is allowed, and never faults. x86-64 processors without the instruction execute it
-    // as a no-operation.
-    unsafe {
-        core::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
-    };
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
-}
-
-impl Drop for Region {
-    fn drop(&mut self) {
-        // SAFETY: `map` mapped exactly these bytes, and no borrow of them is left.
-        let _unmapped = unsafe { munmap(self.start.cast(), self.size) };
     }
 }

@@ -1,14 +1,14 @@
-//! What goes in at one end of a cable comes out at the other.
+//! Frames that are sent at one end of a link arrive at the other.
 
 use core::num::NonZeroU16;
 use std::net::UdpSocket;
 
 use millrace_af_packet::open;
 use millrace_wire::checksum::Sum;
-use millrace_wire::segment::Cut;
+use millrace_wire::segment::GsoLayout;
 use millrace_wire::{Frame, Packet};
 
-use crate::rig::{Burst, MTU, frame, in_own_namespace, ip, long, one, pool, receive, send, wait_for};
+use crate::test_bed::{Burst, MTU, frame, in_own_namespace, ip, long, one, pool, receive, send, wait_for};
 
 const SERVICE: [u8; 4] = [0x88, 0xa8, 0x60, 0x05];
 const CUSTOMER: [u8; 4] = [0x81, 0x00, 0x20, 0x07];
@@ -42,7 +42,7 @@ fn frames_with_and_without_tags_come_as_they_were_sent() {
     ] {
         frames.push(frame(&tags, 17, 1, &[3; 300]));
     }
-    // A tag of a customer makes it no longer for the MTU.
+    // A customer tag does not count for the MTU.
     frames.push(frame(&[CUSTOMER], 17, 1, &[4; 1472]));
     send(&mut sender, frames.iter().map(|bytes| Frame::new(bytes)));
     let came = receive(&mut receiver, &pool(), frames.len());
@@ -55,7 +55,7 @@ fn frames_that_this_machine_sends_by_the_interface_are_not_received() {
     if !in_own_namespace() {
         return;
     }
-    // Both queues of a fanout group, for which kernels before 6.5 do not know how to ignore them.
+    // The test receives from both queues of a fanout group; kernels before 6.5 do not filter outgoing frames for them.
     for queues in [1, 2] {
         let mut pairs = open("v0", queues).unwrap();
         let ((_, mut other), (mut far, _)) = (one("v0"), one("v1"));
@@ -65,7 +65,9 @@ fn frames_that_this_machine_sends_by_the_interface_are_not_received() {
             let mut burst = Burst::new();
             let empty = |len: usize, burst: &mut Burst| burst.extend((0..len).map(|_| Frame::new(&[])));
             assert_eq!(
-                receiver.receive(&mut burst, &crate::rig::ACCEPTED, empty).frames,
+                receiver
+                    .receive(&mut burst, &crate::test_bed::ACCEPTED, empty)
+                    .frames,
                 0
             );
         }
@@ -89,13 +91,13 @@ fn a_long_tcp_packet_goes_whole_with_and_without_tags() {
                 Some(1448),
                 "{tags:?} {size}"
             );
-            let cut = Cut::of(&came).unwrap();
-            // But for the checksum, which is left to whoever segments it.
-            let at = cut.headers_size() - 4;
+            let gso = GsoLayout::of(&came).unwrap();
+            // The checksum differs, because segmentation computes it.
+            let at = gso.headers_size() - 4;
             let mut expected = bytes.clone();
             expected[at..at + 2].copy_from_slice(&came.bytes()[at..at + 2]);
             assert!(came.bytes() == expected, "{tags:?} {size}");
-            assert_eq!(cut.count(), data.len().div_ceil(1448));
+            assert_eq!(gso.count(), data.len().div_ceil(1448));
         }
     }
 }
@@ -109,9 +111,9 @@ fn a_train_of_datagrams_goes_whole_and_is_its_datagrams_in_the_end() {
     let data: Vec<u8> = (0..5000).map(|i| (i / 7) as u8).collect();
     send(&mut sender, [long(&frame(&[], 17, 1, &data), 1200)]);
     let came = receive(&mut receiver, &pool(), 1).remove(0);
-    let cut = Cut::of(&came).unwrap();
-    assert!(cut.is_udp() && cut.count() == 5);
-    let datagrams: Vec<Frame> = (0..5).map(|number| cut.segment(&came, number).unwrap()).collect();
+    let gso = GsoLayout::of(&came).unwrap();
+    assert!(gso.is_udp() && gso.count() == 5);
+    let datagrams: Vec<Frame> = (0..5).map(|number| gso.segment(&came, number).unwrap()).collect();
     assert!(datagrams.iter().all(|datagram| is_right(datagram.bytes())));
     let parts: Vec<u8> = datagrams
         .iter()
@@ -178,9 +180,13 @@ fn flows_are_spread_over_queues_and_stay_in_order() {
     wait_for("all frames came", || {
         for (queue, (receiver, _)) in pairs.iter_mut().enumerate() {
             let mut burst = Burst::new();
-            receiver.receive(&mut burst, &crate::rig::ACCEPTED, |len, burst: &mut Burst| {
-                burst.extend((0..len).map_while(|_| pool.take(&[])));
-            });
+            receiver.receive(
+                &mut burst,
+                &crate::test_bed::ACCEPTED,
+                |len, burst: &mut Burst| {
+                    burst.extend((0..len).map_while(|_| pool.take(&[])));
+                },
+            );
             for came in &burst {
                 let flow = usize::from(u16::from_be_bytes([came.bytes()[34], came.bytes()[35]]));
                 let (home, next) = &mut seen[flow];
@@ -212,7 +218,7 @@ fn a_long_frame_waits_for_packets() {
         let mut left = 3;
         let received = receiver.receive(
             &mut Burst::new(),
-            &crate::rig::ACCEPTED,
+            &crate::test_bed::ACCEPTED,
             |len, burst: &mut Burst| {
                 let len = len.min(left);
                 left -= len;

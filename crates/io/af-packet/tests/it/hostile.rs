@@ -1,10 +1,10 @@
-//! Headers in front of frames that say what cannot be: they come from other hosts by way of the kernel, or from it.
+//! Invalid virtio-net headers in front of frames, which come from other hosts through the kernel, or from the kernel.
 
 use millrace_wire::virtio_net::{Header, SHORT};
 use millrace_wire::{Frame, Packet};
 use proptest::prelude::*;
 
-use crate::rig::{ACCEPTED, frame};
+use crate::test_bed::{ACCEPTED, frame};
 
 fn header(flags: u8, kind: u8, segment: u16, begin: u16, at: u16) -> Header {
     let mut bytes = [0; SHORT];

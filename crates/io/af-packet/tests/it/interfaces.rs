@@ -1,9 +1,9 @@
-//! Interfaces that are not there, go down, go away and come back.
+//! Interfaces that are absent, go down, are removed and return.
 
 use millrace_af_packet::{OpenError, open};
 use millrace_wire::Frame;
 
-use crate::rig::{
+use crate::test_bed::{
     ACCEPTED, Burst, MTU, frame, in_own_namespace, ip, make_veth, one, pool, receive, send, wait_for,
 };
 
@@ -59,10 +59,10 @@ fn an_interface_that_is_deleted_under_traffic_leaves_its_queues_harmless() {
         return;
     }
     let ((_, mut sender), (mut receiver, _), pool) = (one("v0"), one("v1"), pool());
-    let long = crate::rig::long(&frame(&[], 6, 1, &[7; 9000]), 1448);
+    let long = crate::test_bed::long(&frame(&[], 6, 1, &[7; 9000]), 1448);
     send(&mut sender, (0..20).map(|_| long.clone()));
     ip("link del v0");
-    // What had come is there still.
+    // Frames that arrived before are still in the ring.
     assert_eq!(receive(&mut receiver, &pool, 20).len(), 20);
     let mut burst: Burst = [long.clone()].into_iter().collect();
     assert!(sender.send(&mut burst, MTU).is_down);

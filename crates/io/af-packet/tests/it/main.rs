@@ -1,9 +1,9 @@
-//! Interfaces of the kernel: a pair of virtual Ethernet interfaces in a network namespace of each test's own, which the
-//! kernel removes with it. Needs root; says so and passes otherwise.
+//! Kernel interfaces: each test has a pair of virtual Ethernet interfaces in a network namespace of its own, which the
+//! kernel removes with it. The tests need root; without it they print a line and pass.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers are tests too")]
 
 mod frames;
 mod hostile;
 mod interfaces;
-mod rig;
+mod test_bed;

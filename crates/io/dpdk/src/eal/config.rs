@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::path::PathBuf;
 
-use super::{EalError, Held};
+use super::{EalError, HugePageMemory};
 use crate::thread::CoreId;
 
 /// The configuration of EAL. [`EalConfig::default`] suits a laptop: 512 MiB, huge pages if available, no PCI device
@@ -129,7 +129,7 @@ impl EalConfig {
         Ok(())
     }
 
-    pub(super) fn arguments(&self, main: CoreId, huge_pages: Option<&Held>) -> Vec<CString> {
+    pub(super) fn arguments(&self, main: CoreId, huge_pages: Option<&HugePageMemory>) -> Vec<CString> {
         let mut arguments = vec!["millrace".to_owned()];
         // One lcore, whichever core it is on; workers register themselves.
         arguments.push(format!("--lcores=0@({main})"));
@@ -147,7 +147,7 @@ impl EalConfig {
         }
         match huge_pages {
             None => arguments.push("--no-huge".to_owned()),
-            Some(Held {
+            Some(HugePageMemory {
                 mount: Some(mount), ..
             }) => {
                 arguments.push(format!("--huge-dir={}", mount.path().display()));

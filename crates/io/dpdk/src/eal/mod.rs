@@ -27,14 +27,14 @@ pub struct Eal {
 /// The state of EAL in this process.
 enum State {
     Untouched,
-    Up(Held),
+    Up(HugePageMemory),
     /// DPDK cannot be initialised again after a failure.
     Failed,
 }
 
 /// The system resources that init took.
 #[derive(Default)]
-struct Held {
+struct HugePageMemory {
     /// Until EAL has the pages.
     reservation: Option<hugepages::Reservation>,
     mount: Option<hugepages::Mount>,
@@ -68,8 +68,8 @@ impl Eal {
         check_version(built, running_version())?;
         config.check()?;
         let cores = Cores::choose(config)?;
-        let turn = hugepages::turn();
-        let mut held = take_huge_pages(&turn, config)?;
+        let lock = hugepages::lock();
+        let mut held = take_huge_pages(&lock, config)?;
         if held.is_none() {
             check_memory(config.memory_mib, hugepages::total_mib().unwrap_or(u64::MAX))?;
         }
@@ -83,7 +83,7 @@ impl Eal {
         if let Some(held) = &mut held {
             held.reservation = None;
         }
-        drop(turn);
+        drop(lock);
         match outcome {
             Ok(_) => {
                 *state = State::Up(held.unwrap_or_default());
@@ -118,7 +118,7 @@ impl Eal {
     /// the process ends, so the call is possible at any time, and best made last.
     pub fn give_back(self) {
         if let State::Up(held) = &mut *state() {
-            *held = Held::default();
+            *held = HugePageMemory::default();
         }
     }
 }
@@ -184,14 +184,17 @@ impl Cores {
 }
 
 /// Reserves huge pages as configured; `None` if EAL runs without them.
-fn take_huge_pages(turn: &hugepages::Turn, config: &EalConfig) -> Result<Option<Held>, EalError> {
-    let take = || -> Result<Held, HugePagesError> {
-        let reservation = Some(hugepages::reserve(turn, u64::from(config.memory_mib))?);
+fn take_huge_pages(
+    lock: &hugepages::ReservationLock,
+    config: &EalConfig,
+) -> Result<Option<HugePageMemory>, EalError> {
+    let take = || -> Result<HugePageMemory, HugePagesError> {
+        let reservation = Some(hugepages::reserve(lock, u64::from(config.memory_mib))?);
         let mount = match &config.huge_dir {
             Some(path) if !config.in_memory => Some(hugepages::private_mount(path)?),
             _ => None,
         };
-        Ok(Held { reservation, mount })
+        Ok(HugePageMemory { reservation, mount })
     };
     match config.huge_pages {
         HugePages::Off => Ok(None),
@@ -216,7 +219,7 @@ fn start(cores: &[CoreId], arguments: &[CString]) -> Result<(Result<i32, Errno>,
         log::redirect().map_err(EalError::Log)?;
         let started = log::listen(|| eal_init(arguments));
         log::redirect_bpf();
-        bear_shrinking();
+        handle_sigbus();
         Ok(started)
     };
     std::thread::scope(|scope| {
@@ -229,11 +232,11 @@ fn start(cores: &[CoreId], arguments: &[CString]) -> Result<(Result<i32, Errno>,
 }
 
 /// Installs the SIGBUS handler: when a peer of a virtual NIC truncates its shared memory, only that connection ends.
-fn bear_shrinking() {
+fn handle_sigbus() {
     // SAFETY: the function only sets the handler of one signal, which EAL does not use after its start.
-    let code = unsafe { sys::shim_bear_shrinking() };
+    let code = unsafe { sys::shim_handle_sigbus() };
     if let Err(error) = Errno::check(code) {
-        tracing::warn!(%error, "a peer that takes back memory it shares ends this process");
+        tracing::warn!(%error, "without a SIGBUS handler, a peer that truncates its shared memory ends this process");
     }
 }
 

@@ -1,5 +1,5 @@
-//! The record of a reservation: written before pages are reserved, removed when the reservation is dropped. One that is
-//! found belongs to a process that was killed in between.
+//! The record of a reservation: written before pages are reserved, removed when the reservation is dropped. A record
+//! without a live process belongs to one that was killed in between.
 
 use std::fs;
 use std::io;
@@ -7,12 +7,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The directory of the service, which systemd makes (`RuntimeDirectory=millrace`).
+/// The directory of the service, which systemd creates (`RuntimeDirectory=millrace`).
 const DIRECTORY: &str = "/run/millrace";
 const FILE: &str = "/run/millrace/huge-pages";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Whether the record is that of a live reservation of this process.
+/// True if the record is that of a live reservation of this process.
 static IS_OURS: AtomicBool = AtomicBool::new(false);
 
 /// A record that this process wrote. Dropping it removes the file.
@@ -21,23 +21,23 @@ pub(super) struct Record {
     _written: (),
 }
 
-/// A reservation as another process recorded it.
+/// The record of a reservation, as another process wrote it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Left {
-    /// Persistent pages before.
+pub(super) struct AbandonedReservation {
+    /// Number of persistent pages before the reservation.
     pub(super) before: u64,
-    /// Persistent pages that it was about to add, at most.
+    /// Largest number of persistent pages that the reservation added.
     pub(super) pages: u64,
 }
 
 impl Record {
-    /// Writes the record. Without a place for it, a process that is killed now leaves its pages reserved.
-    /// A second reservation of the process has none.
+    /// Writes the record. If that fails, a process that is killed now leaves its pages reserved. A second reservation
+    /// of the process has no record.
     pub(super) fn write(before: u64, pages: u64) -> Option<Record> {
         if IS_OURS.swap(true, Ordering::AcqRel) {
             return None;
         }
-        match write(&Left { before, pages }) {
+        match write(&AbandonedReservation { before, pages }) {
             Ok(()) => Some(Record { _written: () }),
             Err(error) => {
                 IS_OURS.store(false, Ordering::Release);
@@ -59,8 +59,8 @@ fn boot_id() -> io::Result<String> {
     fs::read_to_string(BOOT_ID).map(|text| text.trim().to_owned())
 }
 
-fn write(left: &Left) -> io::Result<()> {
-    let text = left.text(&boot_id()?);
+fn write(reservation: &AbandonedReservation) -> io::Result<()> {
+    let text = reservation.text(&boot_id()?);
     fs::create_dir_all(DIRECTORY)?;
     remove();
     let mut options = fs::OpenOptions::new();
@@ -68,34 +68,34 @@ fn write(left: &Left) -> io::Result<()> {
     io::Write::write_all(&mut file, text.as_bytes())
 }
 
-/// Returns the record of a killed process of this boot.
-pub(super) fn read() -> Option<Left> {
+/// Returns the record of a process of this boot that was killed.
+pub(super) fn read() -> Option<AbandonedReservation> {
     if IS_OURS.load(Ordering::Acquire) {
         return None;
     }
     let text = fs::read_to_string(FILE).ok()?;
-    Left::parse(&text, &boot_id().ok()?)
+    AbandonedReservation::parse(&text, &boot_id().ok()?)
 }
 
 /// Removes the record.
 pub(super) fn remove() {
-    // It may not be there.
-    let _gone = fs::remove_file(Path::new(FILE));
+    // The file may be absent.
+    let _absent = fs::remove_file(Path::new(FILE));
 }
 
-impl Left {
+impl AbandonedReservation {
     /// `BOOT BEFORE PAGES`
     fn text(&self, boot: &str) -> String {
         format!("{boot} {} {}\n", self.before, self.pages)
     }
 
-    /// Returns what a text of this boot says. The pages of an earlier boot are gone with it.
-    fn parse(text: &str, boot: &str) -> Option<Left> {
+    /// Parses a record of this boot. Pages of an earlier boot do not exist any more.
+    fn parse(text: &str, boot: &str) -> Option<AbandonedReservation> {
         let mut words = text.split_whitespace();
         if words.next()? != boot {
             return None;
         }
-        Some(Left {
+        Some(AbandonedReservation {
             before: words.next()?.parse().ok()?,
             pages: words.next()?.parse().ok()?,
         })
@@ -108,14 +108,18 @@ mod tests {
 
     #[test]
     fn a_record_says_what_was_reserved_in_this_boot() {
-        let left = Left {
+        let reservation = AbandonedReservation {
             before: 7,
             pages: 256,
         };
-        let text = left.text("a-boot");
-        assert_eq!(Left::parse(&text, "a-boot"), Some(left));
-        assert_eq!(Left::parse(&text, "another-boot"), None);
-        assert_eq!(Left::parse("a-boot 7", "a-boot"), None, "cut short");
-        assert_eq!(Left::parse("", "a-boot"), None);
+        let text = reservation.text("a-boot");
+        assert_eq!(AbandonedReservation::parse(&text, "a-boot"), Some(reservation));
+        assert_eq!(AbandonedReservation::parse(&text, "another-boot"), None);
+        assert_eq!(
+            AbandonedReservation::parse("a-boot 7", "a-boot"),
+            None,
+            "cut short"
+        );
+        assert_eq!(AbandonedReservation::parse("", "a-boot"), None);
     }
 }

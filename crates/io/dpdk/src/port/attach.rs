@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use millrace_dpdk_sys as sys;
 use nix::net::if_::if_nametoindex;
 
-use super::leftovers::Leftovers;
+use super::driver_resources::DriverResources;
 use super::{AttachError, DevArgs, PortError, PortId, StartError};
 use crate::eal::log;
 use crate::{Eal, Errno};
@@ -37,7 +37,7 @@ pub(super) struct Device {
     /// False after `remove` was tried.
     attached: bool,
     /// The sockets that the driver does not close.
-    leftovers: Leftovers,
+    resources: DriverResources,
 }
 
 impl Device {
@@ -48,7 +48,7 @@ impl Device {
             started: false,
             was_configured: false,
             attached: true,
-            leftovers: Leftovers::default(),
+            resources: DriverResources::default(),
         })
     }
 
@@ -94,9 +94,9 @@ impl Device {
     /// Calls `work`, which sets up queues, and records the sockets that the driver opens meanwhile and does not close.
     pub(super) fn note_sockets<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let _probing = PROBING.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = Leftovers::now();
+        let before = DriverResources::now();
         let result = work();
-        self.leftovers.extend(Leftovers::since(&before));
+        self.resources.extend(DriverResources::since(&before));
         result
     }
 
@@ -148,7 +148,7 @@ impl Device {
         self.check("close it", unsafe { sys::rte_eth_dev_close(self.id.0) })?;
         // SAFETY: the bus keeps its device until this call; PROBING excludes other threads.
         self.check(action, unsafe { sys::rte_dev_remove(bus_device) })?;
-        self.leftovers.close();
+        self.resources.close();
         stopped
     }
 }

@@ -6,10 +6,10 @@
 
 mod attach;
 mod devargs;
+mod driver_resources;
 mod error;
 mod flow;
 mod info;
-mod leftovers;
 mod queue;
 mod start;
 

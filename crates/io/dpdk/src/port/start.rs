@@ -3,8 +3,8 @@
 use millrace_dpdk_sys as sys;
 
 use super::attach::Device;
+use super::driver_resources::settle;
 use super::info::{FRAME_OVERHEAD, driver_name, max_mtu};
-use super::leftovers::settle;
 use super::{PortConfig, StartError};
 use crate::eal::log;
 use crate::{Errno, Mempool};

@@ -14,7 +14,7 @@ use millrace_dpdk::{Eal, EalConfig, EalError, Mempool, MempoolConfig};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// In the environment of a process that is to reserve so many MiB, and to die before it drops its reservation.
+/// Environment variable of a process that reserves this number of MiB, and dies before it drops its reservation.
 const RESERVE_AND_DIE: &str = "MILLRACE_TEST_RESERVE_AND_DIE";
 
 fn free_mib() -> u64 {
@@ -30,7 +30,7 @@ fn persistent() -> u64 {
     pools.iter().map(hugepages::Pool::persistent).sum()
 }
 
-/// A daemon under `ip netns exec` sees another sysfs than one outside.
+/// A daemon under `ip netns exec` has another sysfs than one outside.
 #[test]
 fn only_one_process_of_the_machine_reserves_huge_pages_at_a_time() {
     if !nix::unistd::geteuid().is_root() {
@@ -49,14 +49,14 @@ fn only_one_process_of_the_machine_reserves_huge_pages_at_a_time() {
             .unwrap()
             .success()
     };
-    let turn = hugepages::turn();
+    let lock = hugepages::lock();
     assert!(!is_free_elsewhere());
-    drop(turn);
+    drop(lock);
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while !is_free_elsewhere() {
         assert!(
             std::time::Instant::now() < deadline,
-            "the lock is not given back, or another program keeps it"
+            "the lock is not released, or another program holds it"
         );
     }
 }
@@ -65,17 +65,17 @@ fn only_one_process_of_the_machine_reserves_huge_pages_at_a_time() {
 #[test]
 fn huge_pages_are_reserved_mounted_used_and_given_back() {
     if let Ok(mib) = std::env::var(RESERVE_AND_DIE) {
-        let turn = hugepages::turn();
-        let _reservation = hugepages::reserve(&turn, mib.parse().unwrap()).unwrap();
+        let lock = hugepages::lock();
+        let _reservation = hugepages::reserve(&lock, mib.parse().unwrap()).unwrap();
         kill(Pid::this(), Signal::SIGKILL).unwrap();
     }
     let _held = HUGE_PAGES.lock().unwrap_or_else(PoisonError::into_inner);
     // EAL starts with huge pages here, and without in the other tests.
     millrace_testing::own_process!();
-    let turn = hugepages::turn();
+    let lock = hugepages::lock();
     let before = free_mib();
     let wanted = before + 64;
-    let reservation = match hugepages::reserve(&turn, wanted) {
+    let reservation = match hugepages::reserve(&lock, wanted) {
         Ok(reservation) => reservation,
         Err(error @ (HugePagesError::Permission { .. } | HugePagesError::Unsupported)) => {
             eprintln!("SKIPPED: {error}");
@@ -84,20 +84,20 @@ fn huge_pages_are_reserved_mounted_used_and_given_back() {
         Err(error) => panic!("{error}"),
     };
     assert!(free_mib() >= wanted);
-    let nothing = hugepages::reserve(&turn, 32).unwrap();
+    let nothing = hugepages::reserve(&lock, 32).unwrap();
     drop(nothing);
     assert!(
         free_mib() >= wanted,
-        "a reservation that added nothing takes nothing away"
+        "a reservation that added nothing removes nothing"
     );
     drop(reservation);
     assert_eq!(free_mib(), before);
 
-    let too_many = hugepages::reserve(&turn, 1 << 40).unwrap_err();
+    let too_many = hugepages::reserve(&lock, 1 << 40).unwrap_err();
     assert!(matches!(too_many, HugePagesError::TooFew { .. }), "{too_many}");
     assert_eq!(free_mib(), before, "and nothing is taken meanwhile");
 
-    drop(turn);
+    drop(lock);
     let killed = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
@@ -111,10 +111,10 @@ fn huge_pages_are_reserved_mounted_used_and_given_back() {
         free_mib() >= wanted,
         "the pages of the killed process are still reserved"
     );
-    let turn = hugepages::turn();
-    drop(hugepages::reserve(&turn, before).unwrap());
+    let lock = hugepages::lock();
+    drop(hugepages::reserve(&lock, before).unwrap());
     assert_eq!(free_mib(), before, "the next reservation gives them back");
-    drop(turn);
+    drop(lock);
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("huge");

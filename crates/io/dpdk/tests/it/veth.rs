@@ -16,7 +16,7 @@ use nix::sched::{CloneFlags, unshare};
 /// The longest time that the kernel may take for work in the background.
 const BOUND: Duration = Duration::from_secs(10);
 
-/// Moves this thread into a namespace with two connected interfaces, v0 and v1. Returns false where that is not
+/// Moves this thread into a namespace with two connected interfaces, v0 and v1. Returns false if that is not
 /// permitted.
 fn in_own_namespace(mtu: u16) -> bool {
     if let Err(errno) = unshare(CloneFlags::CLONE_NEWNET) {

@@ -4,7 +4,9 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 use std::sync::Arc;
 
-use super::{Memory, slice};
+use millrace_shared_memory::{prefetch, prefetch_to_write};
+
+use super::Memory;
 
 /// Types that may be in shared memory: atomics, and arrays of them.
 ///
@@ -58,13 +60,13 @@ impl<T: Shared> AtomicArray<T> {
     /// Prefetches the cache line of an element.
     #[inline(always)]
     pub fn prefetch(&self, index: u16) {
-        slice::prefetch(self.start.as_ptr().wrapping_add(usize::from(index)).cast());
+        prefetch(self.start.as_ptr().wrapping_add(usize::from(index)).cast());
     }
 
     /// Prefetches the cache line of an element, for a write.
     #[inline(always)]
     pub fn prefetch_to_write(&self, index: u16) {
-        slice::prefetch_to_write(self.start.as_ptr().wrapping_add(usize::from(index)).cast());
+        prefetch_to_write(self.start.as_ptr().wrapping_add(usize::from(index)).cast());
     }
 
     /// Returns the element at `index`, or element 0 if `index` is out of range.

@@ -23,13 +23,12 @@ mod slice;
 
 use core::cell::Cell;
 use core::ptr::NonNull;
-use std::ffi::c_void;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use rustix::fs::{FileType, SealFlags, fcntl_get_seals, fstat, fstatfs};
+pub use millrace_shared_memory::UnsealedPolicy;
+use millrace_shared_memory::{Mapping, MemoryFile, NotMemoryFile};
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 pub use array::{AtomicArray, Shared};
 pub use own::OwnMemory;
@@ -39,11 +38,6 @@ use crate::error::{MessageError, ProtocolViolation};
 
 /// The largest number of regions, as in other back-ends (`VHOST_USER_GET_MAX_MEM_SLOTS`).
 pub const REGIONS_MAX: usize = 32;
-
-/// `TMPFS_MAGIC` of `linux/magic.h`, the file system of memfds.
-const TMPFS: u64 = 0x0102_1994;
-/// `HUGETLBFS_MAGIC` of `linux/magic.h`.
-const HUGETLBFS: u64 = 0x9584_58f6;
 
 /// A memory region of a message (`VHOST_USER_SET_MEM_TABLE`, `VHOST_USER_ADD_MEM_REG`). All fields are in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,49 +50,6 @@ pub struct MemoryRegion {
     pub user: u64,
     /// The offset of the region in its file.
     pub offset: u64,
-}
-
-/// What happens with memory whose owner can shrink it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum UnsealedPolicy {
-    /// Reject it: an access after truncation would end the process with SIGBUS.
-    Reject,
-    /// Accept it: the process handles SIGBUS and replaces the missing pages.
-    Accept,
-}
-
-/// A shared mapping of whole pages.
-#[derive(Debug)]
-struct Mapping {
-    start: NonNull<u8>,
-    size: usize,
-}
-
-impl Mapping {
-    fn new(file: &OwnedFd, offset: u64, size: usize) -> Result<Mapping, Errno> {
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses the address of a new mapping, so it overlaps no other memory.
-        let start = unsafe {
-            mmap(
-                core::ptr::null_mut(),
-                size,
-                protection,
-                MapFlags::SHARED,
-                file,
-                offset,
-            )
-        }?;
-        let start = NonNull::new(start.cast()).ok_or(Errno::NOMEM)?;
-        Ok(Mapping { start, size })
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        let start: *mut c_void = self.start.as_ptr().cast();
-        // SAFETY: `new` made this mapping with this size; whoever holds a pointer into it also holds the memory.
-        let _unmapped = unsafe { munmap(start, self.size) };
-    }
 }
 
 /// A mapped region: `size` bytes from `start` are mapped.
@@ -169,38 +120,30 @@ impl Memory {
         if size == 0 {
             return Err(MessageError::RegionSize { index, guest, size });
         }
-        let kind = fstatfs(&file).map_err(failed)?.f_type as u64 & 0xffff_ffff;
-        let stat = fstat(&file).map_err(failed)?;
-        // Device nodes can be in tmpfs, too.
-        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        if !is_file || (kind != TMPFS && kind != HUGETLBFS) {
-            return Err(MessageError::NotMemory { index });
-        }
-        let seals = fcntl_get_seals(&file).unwrap_or(SealFlags::empty());
-        // A hugetlbfs file can lose pages although its size stays.
-        let is_firm = kind == TMPFS && seals.contains(SealFlags::SHRINK);
-        if !is_firm && unsealed == UnsealedPolicy::Reject {
+        let found = MemoryFile::inspect(&file).map_err(|reason| match reason {
+            NotMemoryFile::NotRegular | NotMemoryFile::OtherFileSystem => MessageError::NotMemory { index },
+            NotMemoryFile::Failed(error) => failed(error),
+        })?;
+        if found.can_shrink && unsealed == UnsealedPolicy::Reject {
             return Err(MessageError::NotSealed { index });
         }
-        let found = u64::try_from(stat.st_size).unwrap_or(0);
-        if found < end {
+        if found.size < end {
             return Err(MessageError::FileSize {
                 index,
                 offset,
                 size,
-                found,
+                found: found.size,
             });
         }
         // Huge pages are mapped and unmapped as whole pages. The rounded part extends at most past the end of the
         // file, and is not accessed.
-        let page = u64::try_from(stat.st_blksize).unwrap_or(0).max(4096);
-        let begin = offset - offset % page;
-        let whole = (end - begin).checked_next_multiple_of(page);
+        let begin = offset - offset % found.page_size;
+        let whole = (end - begin).checked_next_multiple_of(found.page_size);
         let bytes = whole.and_then(|bytes| isize::try_from(bytes).ok());
         let bytes = bytes.ok_or_else(|| failed(Errno::NOMEM))?.unsigned_abs();
         let mapping = Mapping::new(&file, begin, bytes).map_err(failed)?;
         // SAFETY: the offset is less than one page, and the mapping has at least one.
-        let start = unsafe { mapping.start.add((offset - begin) as usize) };
+        let start = unsafe { mapping.start().add((offset - begin) as usize) };
         self.regions.push(Region {
             guest,
             size,
@@ -208,7 +151,7 @@ impl Memory {
             start,
         });
         self.mappings.push(mapping);
-        if !is_firm {
+        if found.can_shrink {
             self.unsealed.push((index, end, file));
         }
         Ok(())
@@ -227,8 +170,7 @@ impl Memory {
     /// [`MessageError::Shrunk`]
     pub fn check(&self) -> Result<(), MessageError> {
         for (index, size, file) in &self.unsealed {
-            let found = fstat(file).map(|stat| u64::try_from(stat.st_size).unwrap_or(0));
-            if found.is_ok_and(|found| found < *size) {
+            if MemoryFile::size_of(file).is_ok_and(|found| found < *size) {
                 return Err(MessageError::Shrunk { index: *index });
             }
         }

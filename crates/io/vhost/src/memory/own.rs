@@ -10,10 +10,10 @@ use core::ptr::NonNull;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use millrace_shared_memory::prefetch_to_write;
 use rustix::io::Errno;
 
-use super::{AtomicArray, Memory, MemoryRegion, Shared, UnsealedPolicy, slice};
+use super::{AtomicArray, Memory, MemoryRegion, Shared, UnsealedPolicy};
 use crate::MessageError;
 
 /// Memory that this process allocated; initially zero.
@@ -44,10 +44,7 @@ impl OwnMemory {
             .checked_add(bytes)
             .and_then(|size| size.checked_next_multiple_of(1 << 16));
         let size = size.ok_or(failed(Errno::NOMEM))? as u64;
-        let file = memfd_create("virtio", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).map_err(failed)?;
-        ftruncate(&file, size).map_err(failed)?;
-        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-        fcntl_add_seals(&file, seals).map_err(failed)?;
+        let file = millrace_shared_memory::create("virtio", size).map_err(failed)?;
         let region = MemoryRegion {
             guest: BASE,
             size,
@@ -101,7 +98,7 @@ impl OwnMemory {
     /// Prefetches the cache line of the byte at an offset, for a write.
     #[inline(always)]
     pub fn prefetch_to_write(&self, at: usize) {
-        slice::prefetch_to_write(self.start.as_ptr().wrapping_add(at));
+        prefetch_to_write(self.start.as_ptr().wrapping_add(at));
     }
 }
 

@@ -3,6 +3,8 @@
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
+use millrace_shared_memory::{prefetch, prefetch_to_write};
+
 use super::View;
 
 /// Size of a cache line in bytes.
@@ -154,31 +156,6 @@ impl<'a> GuestSlice<'a> {
     pub fn prefetch_to_write(&self, at: usize) {
         prefetch_to_write(self.start.as_ptr().wrapping_add(at));
     }
-}
-
-/// Prefetches the cache line of any address, valid or not.
-#[inline(always)]
-pub(super) fn prefetch(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch accepts any address and never faults.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
-}
-
-/// Prefetches the cache line of any address for a write.
-#[inline(always)]
-pub(super) fn prefetch_to_write(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch accepts any address and changes no state; processors without `prefetchw` treat it as a no-op.
-    unsafe {
-        core::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
-    };
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
 }
 
 /// Returns the same number through an optimisation barrier, so that the compiler cannot read the source again.

@@ -23,7 +23,7 @@ pub struct Limits {
 }
 
 /// The largest GSO packet in bytes: the largest IP packet, and the headers in front of it.
-const UNCUT_MAX: usize = 65_535 + 64;
+const GSO_MAX: usize = 65_535 + 64;
 
 /// The outcome of receiving a burst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -309,7 +309,7 @@ impl Rules {
         let begin = u64::from_le_bytes([b0, b1, b2, b3, b4, b5, b6, b7]);
         let header = Header::parse((begin, u16::from_le_bytes([a0, a1])));
         let most = match (header.is_cut(), self.limits.is_segmented) {
-            (true, true) => UNCUT_MAX,
+            (true, true) => GSO_MAX,
             (_, true) => self.limits.frame_size,
             (_, false) => self.limits.frame_size.min(packet.room()),
         };

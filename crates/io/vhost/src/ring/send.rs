@@ -2,7 +2,7 @@
 
 use arrayvec::ArrayVec;
 use millrace_wire::Packet;
-use millrace_wire::segment::Cut;
+use millrace_wire::segment::GsoLayout;
 use millrace_wire::virtio_net::{Header, LONG};
 
 use super::chain::{Chain, ChainBuffers, Use};
@@ -81,8 +81,8 @@ impl Sender {
     /// Returns true if the driver accepts this GSO packet unsegmented. A packet with CWR is never accepted, since
     /// virtio cannot express that only the first segment carries CWR.
     #[must_use]
-    pub fn takes_uncut(&self, cut: &Cut) -> bool {
-        self.rules.takes_uncut(cut)
+    pub fn takes_gso(&self, gso: &GsoLayout) -> bool {
+        self.rules.takes_gso(gso)
     }
 
     /// Returns the vring base (`VHOST_USER_GET_VRING_BASE`).
@@ -102,15 +102,15 @@ enum Outcome {
 }
 
 impl Rules {
-    fn takes_uncut(&self, cut: &Cut) -> bool {
-        let kind = if cut.is_ipv6() {
+    fn takes_gso(&self, gso: &GsoLayout) -> bool {
+        let kind = if gso.is_ipv6() {
             Features::GUEST_TSO6
         } else {
             Features::GUEST_TSO4
         };
-        cut.is_plain()
-            && !cut.is_udp()
-            && !cut.has_cwr()
+        gso.is_plain()
+            && !gso.is_udp()
+            && !gso.has_cwr()
             && self.features.contains(Features::GUEST_CSUM | kind)
     }
 
@@ -186,9 +186,9 @@ impl Rules {
     ) -> Result<Outcome, ProtocolViolation> {
         let (mut header, mut headers) = (Header::default(), 0);
         if packet.segment_size().is_some() {
-            let cut = Cut::of(packet).filter(|cut| self.takes_uncut(cut));
-            let uncut = cut.and_then(|cut| Some((Header::uncut(packet, &cut)?, cut.headers_size())));
-            let Some((found, size)) = uncut else {
+            let gso = GsoLayout::of(packet).filter(|gso| self.takes_gso(gso));
+            let gso_header = gso.and_then(|gso| Some((Header::for_gso(packet, &gso)?, gso.headers_size())));
+            let Some((found, size)) = gso_header else {
                 return Ok(Outcome::Dropped);
             };
             (header, headers) = (found, size as u16);

@@ -8,7 +8,7 @@ use crate::driver::{BUFFERS, Burst, Driver, GUEST, LIMITS, WRITE, empties, plain
 use millrace_vhost::Features;
 use millrace_vhost::ring::{Limits, Receiver, Sender};
 use millrace_wire::checksum::Sum;
-use millrace_wire::segment::Cut;
+use millrace_wire::segment::GsoLayout;
 use millrace_wire::{Frame, FramePool, Packet};
 
 const PLACE: u64 = GUEST + BUFFERS;
@@ -146,9 +146,9 @@ fn a_long_packet_comes_whole_and_is_what_its_header_says() {
         let frame = left_to_us(6, &data);
         let came = received(features, LONG, header(1, 1, 1460, 34, 16), &frame).unwrap();
         assert_eq!(came.bytes(), frame);
-        let cut = Cut::of(&came).unwrap();
-        assert_eq!(cut.count(), data.len().div_ceil(1460));
-        assert!((0..cut.count()).all(|number| is_right(cut.segment(&came, number).unwrap().bytes())));
+        let gso = GsoLayout::of(&came).unwrap();
+        assert_eq!(gso.count(), data.len().div_ceil(1460));
+        assert!((0..gso.count()).all(|number| is_right(gso.segment(&came, number).unwrap().bytes())));
     }
     // A GSO packet of a single segment.
     let frame = left_to_us(6, &[7; 1000]);
@@ -221,10 +221,10 @@ fn a_long_packet_goes_whole_to_a_driver_that_takes_it() {
             let mut driver = Driver::new(8, plain(is_packed) | Features::from_bits(bits));
             let mut sender = Sender::open(&driver.setup()).unwrap();
             let whole = left_to_us(6, &[7; 5000]);
-            let mut frame = Frame::segmented(&whole, 1500).to_cut(NonZeroU16::new(1460).unwrap());
+            let mut frame = Frame::segmented(&whole, 1500).to_gso(NonZeroU16::new(1460).unwrap());
             // The previous content of the checksum field must not matter.
             frame.head_mut()[50..52].copy_from_slice(&[0x12, 0x34]);
-            let takes = sender.takes_uncut(&Cut::of(&frame).unwrap());
+            let takes = sender.takes_gso(&GsoLayout::of(&frame).unwrap());
             assert_eq!(takes, bits == ALL);
             for number in 0..3 {
                 driver

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_queue::ArrayQueue;
 use millrace_types::Mac;
-use millrace_wire::segment::Cut;
+use millrace_wire::segment::GsoLayout;
 
 use super::{
     Burst, Device, DeviceInfo, DeviceSpec, DeviceStats, OpenError, Opened, PortModes, RxQueue, TxQueue,
@@ -88,7 +88,7 @@ impl<P: Send> TxQueue<P> for Tx<P> {
     }
 
     /// Takes every GSO packet: the port by which it leaves the switch segments it.
-    fn takes_gso(&mut self, _: &P, _: &Cut) -> bool {
+    fn takes_gso(&mut self, _: &P, _: &GsoLayout) -> bool {
         true
     }
 }

@@ -35,7 +35,7 @@ use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
 use millrace_types::Mac;
 use millrace_wire::Packet;
-use millrace_wire::segment::Cut;
+use millrace_wire::segment::GsoLayout;
 use thiserror::Error;
 
 pub use heap::HeapBackend;
@@ -81,8 +81,8 @@ pub trait TxQueue<P>: Send {
     }
 
     /// Returns true if the device takes a GSO packet as it is. If not, its segments are sent in its place.
-    fn takes_gso(&mut self, packet: &P, cut: &Cut) -> bool {
-        let _ = (packet, cut);
+    fn takes_gso(&mut self, packet: &P, gso: &GsoLayout) -> bool {
+        let _ = (packet, gso);
         false
     }
 }

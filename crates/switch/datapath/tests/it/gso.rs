@@ -23,7 +23,7 @@ use millrace_pipeline::{
     Treatment,
 };
 use millrace_types::{BitRate, Mac, PortNo, Priority, QueueId, TableId, Time};
-use millrace_wire::segment::Cut;
+use millrace_wire::segment::GsoLayout;
 use millrace_wire::{Builder, Frame, Packet, tcp};
 
 const BOUND: Duration = Duration::from_secs(30);
@@ -59,7 +59,7 @@ impl TxQueue<Frame> for TakesUncut {
         self.0.tx_burst(burst);
     }
 
-    fn takes_gso(&mut self, _: &Frame, _: &Cut) -> bool {
+    fn takes_gso(&mut self, _: &Frame, _: &GsoLayout) -> bool {
         true
     }
 }
@@ -167,7 +167,7 @@ fn packet(seq: u32, size: usize) -> Frame {
 }
 
 fn long(seq: u32, size: usize) -> Frame {
-    packet(seq, size).to_cut(NonZeroU16::new(SEGMENT_SIZE).unwrap())
+    packet(seq, size).to_gso(NonZeroU16::new(SEGMENT_SIZE).unwrap())
 }
 
 /// Returns the next packet that is sent.
@@ -187,13 +187,13 @@ fn receive_segments(peer: &MemoryPeer<Frame>, packets: u32) -> u64 {
     let mut count = 0;
     for number in 0..packets {
         let whole = long(number * 10_000, 10_000);
-        let cut = Cut::of(&whole).unwrap();
-        for segment in 0..cut.count() {
+        let gso = GsoLayout::of(&whole).unwrap();
+        for segment in 0..gso.count() {
             let got = next(peer);
             // The identification of all these packets is the same.
             assert_eq!(
                 got,
-                cut.segment(&whole, segment).unwrap(),
+                gso.segment(&whole, segment).unwrap(),
                 "packet {number}, segment {segment}"
             );
             count += 1;
@@ -319,9 +319,9 @@ fn a_policer_measures_segments() {
     testbed.port(3);
     send(&guest, 1);
     let whole = long(0, 10_000);
-    let cut = Cut::of(&whole).unwrap();
+    let gso = GsoLayout::of(&whole).unwrap();
     for segment in 0..2 {
-        assert_eq!(next(&wire), cut.segment(&whole, segment).unwrap());
+        assert_eq!(next(&wire), gso.segment(&whole, segment).unwrap());
     }
     let deadline = Instant::now() + BOUND;
     while testbed.bridge.policed(port(1)).unwrap()[2].packets != 5 {
@@ -337,15 +337,15 @@ fn a_controller_gets_segments() {
     testbed.apply(1, &[Action::output(PortNo::CONTROLLER)]);
     send(&guest, 1);
     let whole = long(0, 10_000);
-    let cut = Cut::of(&whole).unwrap();
+    let gso = GsoLayout::of(&whole).unwrap();
     let deadline = Instant::now() + BOUND;
-    for segment in 0..cut.count() {
+    for segment in 0..gso.count() {
         let got = loop {
             if let Some((_, packet)) = testbed.bridge.next_packet_in() {
                 break packet;
             }
             assert!(Instant::now() < deadline, "no packet-in");
         };
-        assert_eq!(got, cut.segment(&whole, segment).unwrap());
+        assert_eq!(got, gso.segment(&whole, segment).unwrap());
     }
 }

@@ -33,7 +33,7 @@ impl Marks {
             rewrite::ip_dscp(head, &layers, dscp);
         }
         if let Some(pcp) = self.pcp {
-            rewrite::vlan_pcp(head, &layers, pcp);
+            rewrite::vlan_pcp(head, pcp);
         }
         if let Some(tc) = self.mpls_tc {
             rewrite::mpls_tc(head, &layers, tc);

@@ -32,8 +32,6 @@ use millrace_wire::{
 const ADDRESSES: usize = 12;
 /// The shift of the priority in a tag's control information.
 const PCP_SHIFT: u32 = 13;
-/// The mask of the identifier in a tag's control information.
-const VID: u16 = 0xfff;
 /// The bytes that [`push_pbb`] adds: the EtherType and the tag, whose last two bytes were there before.
 const PBB_PUSHED: usize = 2 + pbb::SIZE - 2;
 
@@ -105,11 +103,10 @@ impl Headers {
                 }
                 // The headers behind a tag keep their places and types.
                 Field::VlanVid => {
-                    set_outer_vid(packet.head_mut(), Vid::from_tci(set.value() as u16).raw());
+                    rewrite::vlan_vid(packet.head_mut(), Vid::from_tci(set.value() as u16));
                 }
                 Field::VlanPcp => {
-                    let pcp = (set.value() as u16) << PCP_SHIFT;
-                    change_outer_tci(packet.head_mut(), |tci| tci & !(7 << PCP_SHIFT) | pcp);
+                    rewrite::vlan_pcp(packet.head_mut(), Pcp::from_tci((set.value() as u16) << PCP_SHIFT));
                 }
                 _ => return self.execute_any(packet, key, action),
             },
@@ -118,7 +115,7 @@ impl Headers {
                 return push_vlan(packet, *ether_type);
             }
             Action::PopVlan => {
-                if outer_tci(packet.head()).is_some() {
+                if rewrite::vlan_tci(packet.head()).is_some() {
                     pop_tag(packet);
                 }
                 self.layers = None;
@@ -321,13 +318,6 @@ fn ip_proto(head: &mut [u8], layers: &Layers, proto: IpProto) -> bool {
     true
 }
 
-/// Returns the tag control information of the outermost VLAN tag.
-pub(crate) fn outer_tci(head: &[u8]) -> Option<u16> {
-    let tag = head.get(ethernet::SIZE..)?.first_chunk::<{ vlan::SIZE }>()?;
-    let ether_type = EtherType(u16::from_be_bytes([head[ADDRESSES], head[ADDRESSES + 1]]));
-    ether_type.is_vlan().then(|| u16::from_be_bytes([tag[0], tag[1]]))
-}
-
 /// Inserts `N` bytes after the Ethernet addresses.
 fn insert<P: Packet, const N: usize>(packet: &mut P, bytes: [u8; N]) -> Effect {
     if packet.prepend(N).is_err() {
@@ -345,33 +335,12 @@ fn remove<P: Packet, const N: usize>(packet: &mut P, end: usize) {
     packet.trim_front(N);
 }
 
-/// Sets the identifier of the outermost VLAN tag, if there is one.
-#[inline(always)]
-pub(crate) fn set_outer_vid(head: &mut [u8], vid: u16) {
-    change_outer_tci(head, |tci| tci & !VID | vid);
-}
-
-/// Changes the tag control information of the outermost VLAN tag, if there is one.
-#[inline(always)]
-fn change_outer_tci(head: &mut [u8], change: impl FnOnce(u16) -> u16) {
-    // A tag is complete with the EtherType before it and the one behind it.
-    let Some([a, b, high, low, ..]) = head
-        .get_mut(ADDRESSES..)
-        .and_then(<[u8]>::first_chunk_mut::<{ 2 + vlan::SIZE }>)
-    else {
-        return;
-    };
-    if EtherType(u16::from_be_bytes([*a, *b])).is_vlan() {
-        [*high, *low] = change(u16::from_be_bytes([*high, *low])).to_be_bytes();
-    }
-}
-
 /// Pushes a VLAN tag with the fields of the outermost one, if there is one (OpenFlow 1.3.5, section 5.12.1).
 pub(crate) fn push_vlan<P: Packet>(packet: &mut P, ether_type: EtherType) -> Effect {
     if packet.head().len() < ethernet::SIZE {
         return Effect::Done;
     }
-    let tci = outer_tci(packet.head()).unwrap_or(0) & !vlan::DEI;
+    let tci = rewrite::vlan_tci(packet.head()).unwrap_or(0) & !vlan::DEI;
     push_tag(packet, ether_type, tci)
 }
 
@@ -416,7 +385,7 @@ fn push_pbb<P: Packet>(packet: &mut P, layers: &Layers, ether_type: EtherType) -
         (L3::Pbb, Some(tag)) => u32::from_be_bytes(*tag) & Isid::MAX.raw(),
         _ => 0,
     };
-    let pcp = Pcp::from_tci(outer_tci(head).unwrap_or(0));
+    let pcp = Pcp::from_tci(rewrite::vlan_tci(head).unwrap_or(0));
     let tci = (u32::from(pcp.raw()) << 29 | isid).to_be_bytes();
     if packet.prepend(PBB_PUSHED).is_err() {
         return Effect::NoHeadroom;

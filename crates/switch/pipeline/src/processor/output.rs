@@ -3,7 +3,7 @@
 use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
 use millrace_types::{PortNo, QueueId};
-use millrace_wire::Packet;
+use millrace_wire::{Packet, rewrite};
 
 use super::batch::{self, Block, Exit};
 use super::header::{self, Effect};
@@ -321,7 +321,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
 fn customer_tci(head: &[u8]) -> Option<u16> {
     let tpid = head.get(12..14)?;
     if tpid == EtherType::VLAN.0.to_be_bytes() {
-        header::outer_tci(head)
+        rewrite::vlan_tci(head)
     } else {
         None
     }

@@ -9,9 +9,9 @@ use millrace_flow::classify::{KEPT_MAX, Slot};
 use millrace_flow::{Action, Field};
 use millrace_types::{PortNo, Vid};
 use millrace_wire::checksum::Change;
-use millrace_wire::{EtherType, Packet, ethernet, vlan};
+use millrace_wire::{EtherType, Packet, ethernet, rewrite, vlan};
 
-use super::header::{Effect, outer_tci, pop_tag, push_vlan, set_outer_vid};
+use super::header::{Effect, pop_tag, push_vlan};
 use crate::FlowEntry;
 use crate::action_summary::{ActionSummary, Kind};
 
@@ -338,7 +338,7 @@ impl Sum {
                 dec_ttl(head, at);
             }
             if self.flags & (SETS_VID | PUSHES_TAG) == SETS_VID {
-                set_outer_vid(head, self.vid);
+                rewrite::vlan_vid(head, Vid::from_tci(self.vid));
             }
         }
         if self.summary.rewrites() {
@@ -358,7 +358,7 @@ impl Sum {
     #[inline(never)]
     fn change_tag<P: Packet>(&self, packet: &mut P) -> Effect {
         if self.flags & POPS_TAG != 0 {
-            if outer_tci(packet.head()).is_some() {
+            if rewrite::vlan_tci(packet.head()).is_some() {
                 pop_tag(packet);
             }
             return Effect::Done;
@@ -369,7 +369,7 @@ impl Sum {
         };
         let effect = push_vlan(packet, ether_type);
         if self.flags & SETS_VID != 0 {
-            set_outer_vid(packet.head_mut(), self.vid);
+            rewrite::vlan_vid(packet.head_mut(), Vid::from_tci(self.vid));
         }
         effect
     }

@@ -5,7 +5,7 @@ use millrace_flow::Field;
 use millrace_flow::classify::BURST;
 use millrace_types::{PortNo, QueueId};
 use millrace_wire::Packet;
-use millrace_wire::segment::Cut;
+use millrace_wire::segment::GsoLayout;
 
 use super::Origin;
 use super::batch::Exit;
@@ -35,11 +35,11 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         if packet.segment_size().is_none() {
             return self.enclose_one(ready, tunnel_id, queue, packet);
         }
-        let Some(cut) = Cut::of(&packet) else {
+        let Some(gso) = GsoLayout::of(&packet) else {
             return self.drop(Supply::Move(packet), DropReason::Uncuttable);
         };
-        for number in 0..cut.count() {
-            let Some(segment) = cut.segment(&packet, number) else {
+        for number in 0..gso.count() {
+            let Some(segment) = gso.segment(&packet, number) else {
                 return self.drop(Supply::Move(packet), DropReason::NoBuffer);
             };
             self.enclose_one(ready, tunnel_id, queue, segment);

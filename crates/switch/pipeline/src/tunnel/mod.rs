@@ -132,7 +132,7 @@ impl From<NshPort> for Logical {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Way {
     /// The envelope; `None` while there is no next hop.
-    Ip(Tunnel, Option<millrace_wire::tunnel::Envelope>),
+    Ip(Tunnel, Option<millrace_wire::tunnel::OuterHeaders>),
     Nsh(NshPort),
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use millrace_types::{Mac, PortNo, ServicePath};
-use millrace_wire::tunnel::{Ends, Envelope, Outer, TunnelKind};
+use millrace_wire::tunnel::{Outer, OuterFields, OuterHeaders, TunnelKind};
 
 use super::{Logical, NshPath, NshPort, Ready, Tunnel, TunnelCounts, TunnelKey, Way};
 
@@ -70,7 +70,7 @@ impl Tunnels {
 
     fn add(&mut self, tunnel: Tunnel, counts: Arc<TunnelCounts>) {
         let envelope = tunnel.next_hop.and_then(|next_hop| {
-            Envelope::new(&Ends {
+            OuterHeaders::new(&OuterFields {
                 kind: tunnel.kind,
                 src_mac: tunnel.local_mac,
                 dst_mac: next_hop,

@@ -15,7 +15,7 @@ use millrace_pipeline::{
 };
 use millrace_types::{Mac, MeterId, PortNo, QueueId, TableId, Time};
 use millrace_wire::checksum::Sum;
-use millrace_wire::tunnel::{Ends, Envelope, TunnelKind, entropy};
+use millrace_wire::tunnel::{OuterFields, OuterHeaders, TunnelKind, entropy};
 use millrace_wire::{EtherType, Frame, FramePool};
 
 /// Gives every packet back to its pool.
@@ -48,8 +48,8 @@ impl Egress<Frame> for Sink {
 }
 
 /// A frame as it comes in through the tunnel.
-fn envelope(inside: &[u8]) -> Vec<u8> {
-    let ends = Ends {
+fn outer_headers(inside: &[u8]) -> Vec<u8> {
+    let ends = OuterFields {
         kind: TunnelKind::Vxlan,
         src_mac: Mac([2, 0, 0, 0, 0, 2]),
         dst_mac: Mac([2, 0, 0, 0, 0, 1]),
@@ -60,10 +60,10 @@ fn envelope(inside: &[u8]) -> Vec<u8> {
         ttl: 64,
         checksum: false,
     };
-    let envelope = Envelope::new(&ends).unwrap();
-    let mut frame = vec![0; envelope.len()];
+    let outer_headers = OuterHeaders::new(&ends).unwrap();
+    let mut frame = vec![0; outer_headers.len()];
     let source = entropy(inside, inside.len());
-    envelope
+    outer_headers
         .write(&mut frame, inside.len(), 7, 0, source, Sum::default())
         .unwrap();
     frame.extend_from_slice(inside);
@@ -187,7 +187,7 @@ fn a_worker_allocates_nothing_in_steady_state() {
     .iter()
     .map(|text| frame(text))
     .collect();
-    frames.push(envelope(&frame("udp")));
+    frames.push(outer_headers(&frame("udp")));
     frames.extend(fragments(&frame("udp")));
     let pool = FramePool::new(1024, 256);
     let mut burst: ArrayVec<Frame, BURST> = ArrayVec::new();

@@ -11,7 +11,7 @@ use millrace_flow::classify::BURST;
 use millrace_flow::{Action, Field, SetField};
 use millrace_pipeline::{DropReason, Tunnel, TunnelCounts, TunnelKey, Tunnels, explain};
 use millrace_types::{Mac, PortNo};
-use millrace_wire::segment::Cut;
+use millrace_wire::segment::GsoLayout;
 use millrace_wire::tunnel::TunnelKind;
 use millrace_wire::{Builder, Frame, Packet, tcp};
 
@@ -146,8 +146,8 @@ fn a_long_tcp_packet_is_cut_before_its_segments_get_their_envelopes() {
         .tcp(tcp::Repr::default())
         .payload(&[7; 5000])
         .build();
-    let long = Frame::new(&bytes).to_cut(NonZeroU16::new(1300).unwrap());
-    let cut = Cut::of(&long).unwrap();
+    let long = Frame::new(&bytes).to_gso(NonZeroU16::new(1300).unwrap());
+    let cut = GsoLayout::of(&long).unwrap();
     let wanted: Vec<Vec<u8>> = (0..cut.count())
         .map(|number| cut.segment(&long, number).unwrap().bytes().to_vec())
         .collect();
@@ -164,7 +164,7 @@ fn a_long_tcp_packet_is_cut_before_its_segments_get_their_envelopes() {
     // One that is no longer TCP is dropped by name.
     let mut bad = Frame::new(&bytes);
     bad.head_mut()[23] = 17;
-    let events = near.receive_frame(2, bad.to_cut(NonZeroU16::new(1300).unwrap()));
+    let events = near.receive_frame(2, bad.to_gso(NonZeroU16::new(1300).unwrap()));
     assert!(
         matches!(&events[..], [Event::Dropped(DropReason::Uncuttable, ..)]),
         "{events:?}"

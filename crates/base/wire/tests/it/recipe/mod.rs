@@ -1,4 +1,4 @@
-//! Frames as values that proptest can make up, shrink and change: the input of every property here.
+//! Frames as values that proptest can generate, shrink and change: the input of every property here.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, reason = "a test")]
@@ -28,7 +28,7 @@ pub enum Inside {
     Arp(arp::Repr),
     Ipv4(Ip4),
     Ipv6(Ip6),
-    /// Label, traffic class, time to live of each entry; then what it carries.
+    /// Label, traffic class and TTL of each entry; then the payload.
     Mpls(Vec<(u32, u8, u8)>, Box<Inside>),
     Pbb(u32, Mac, Mac, Box<Inside>),
     Other(EtherType, Vec<u8>),
@@ -84,7 +84,7 @@ pub enum Transport {
         code: u8,
         data: Vec<u8>,
     },
-    /// UDP over IPv6; over IPv4 it has another meaning.
+    /// UDP over IPv6; over IPv4 the value has another meaning.
     Nd(icmpv6::NdRepr),
     Other(IpProto, Vec<u8>),
 }
@@ -277,7 +277,7 @@ pub fn ip4() -> impl Strategy<Value = Ip4> {
         })
 }
 
-/// Returns an extension header, whole, of any kind; a routing header with no segments left.
+/// Returns a complete extension header of any type; a routing header has no segments left.
 fn extension() -> impl Strategy<Value = (IpProto, Vec<u8>)> {
     let options = |proto| {
         (0u8..3).prop_map(move |units| {
@@ -364,7 +364,7 @@ pub fn inside() -> impl Strategy<Value = Inside> {
     prop_oneof![1 => arp, 8 => ip(), 2 => mpls, 1 => pbb, 2 => other()]
 }
 
-/// A frame whose lengths and checksums are right.
+/// A frame with correct lengths and checksums.
 pub fn recipe() -> impl Strategy<Value = Recipe> {
     let tag = (
         prop_oneof![Just(EtherType::VLAN), Just(EtherType::QINQ)],

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millrace_af_packet::Sender;
 use millrace_wire::Packet;
-use millrace_wire::segment::Cut;
+use millrace_wire::segment::GsoLayout;
 
 use super::interface::Interface;
 use crate::io::peer::count;
@@ -89,7 +89,7 @@ impl<P: Packet> TxQueue<P> for Tx {
         if self.is_down { left } else { 0 }
     }
 
-    fn takes_gso(&mut self, _: &P, cut: &Cut) -> bool {
-        Sender::takes_uncut(cut)
+    fn takes_gso(&mut self, _: &P, gso: &GsoLayout) -> bool {
+        Sender::takes_gso(gso)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_wire::Packet;
-use millrace_wire::segment::Cut;
+use millrace_wire::segment::GsoLayout;
 
 use super::interface::Interface;
 use crate::io::peer::count;
@@ -99,12 +99,12 @@ impl<P: Packet> TxQueue<P> for Tx {
     }
 
     /// Takes the GSO packets that the driver has negotiated.
-    fn takes_gso(&mut self, _: &P, cut: &Cut) -> bool {
+    fn takes_gso(&mut self, _: &P, gso: &GsoLayout) -> bool {
         let slot = &self.interface.tx;
         let Some(running) = slot.acquire() else {
             return false;
         };
-        let takes = running.ring.takes_uncut(cut);
+        let takes = running.ring.takes_gso(gso);
         slot.release(running);
         takes
     }

@@ -22,7 +22,7 @@ const SETTLING: Duration = Duration::from_millis(100);
 
 static LAST_CLOSED: Mutex<Option<Instant>> = Mutex::new(None);
 
-/// Waits until the kernel has had time to release what was closed, here or by the driver.
+/// Waits until the kernel has had time to release the sockets that were closed, here or by the driver.
 pub(super) fn settle() {
     let last = *LAST_CLOSED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(remaining) = last.and_then(|last| SETTLING.checked_sub(last.elapsed())) {
@@ -30,14 +30,14 @@ pub(super) fn settle() {
     }
 }
 
-/// The AF_XDP sockets of this process: descriptor, and target of its link.
+/// AF_XDP sockets of this process: descriptor, and target of its link.
 #[derive(Debug, Default)]
-pub(super) struct Leftovers {
+pub(super) struct DriverResources {
     sockets: Vec<(RawFd, PathBuf)>,
 }
 
-impl Leftovers {
-    /// Returns those that are open now.
+impl DriverResources {
+    /// Returns the open sockets.
     pub(super) fn now() -> Self {
         let Ok(entries) = fs::read_dir("/proc/self/fd") else {
             return Self::default();
@@ -54,7 +54,7 @@ impl Leftovers {
         }
     }
 
-    /// Returns those that are not in `before`.
+    /// Returns the open sockets that are not in `before`.
     pub(super) fn since(before: &Self) -> Self {
         let mut new = Self::now();
         new.sockets.retain(|socket| !before.sockets.contains(socket));
@@ -65,7 +65,7 @@ impl Leftovers {
         self.sockets.extend(other.sockets);
     }
 
-    /// Closes those that are still open, and records when the last one was closed.
+    /// Closes the sockets that are still open, and records the time.
     pub(super) fn close(&mut self) {
         if self.sockets.is_empty() {
             return;

@@ -1,10 +1,12 @@
-/* A peer of a vhost-user or memif port made the file shorter in which the memory lies that it shares with the switch: the
- * next access there is a SIGBUS, in whatever worker makes it. Instead of ending the switch, the rest of that mapping is
- * replaced by memory of its own, all zeros. The peer has then nothing to say and hears nothing, until it connects
- * again and shares something new; the driver unmaps what is there as it would have unmapped the file.
+/* The SIGBUS handler for truncated shared memory.
  *
- * Only shared mappings that may be written to, and that are not DPDK's own memory: everything else dies as before.
- * Everything here may be called in a signal handler: system calls, and a look-up of DPDK that takes no lock.
+ * If a peer of a vhost-user or memif port truncates the file of the memory that it shares with the switch, the next access raises
+ * SIGBUS, in whichever worker makes it. Instead of ending the switch, the handler replaces the rest of that mapping by private
+ * memory of zeros. The peer is then disconnected from its rings until it connects again and shares new memory; the driver unmaps the
+ * replacement as it would have unmapped the file.
+ *
+ * The handler replaces only shared writable mappings that are not DPDK's own memory; any other SIGBUS ends the process as before. It
+ * uses only functions that are safe in a signal handler: system calls, and a lookup of DPDK that takes no lock.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -22,7 +24,7 @@
 
 static struct sigaction before;
 
-/* /proc/self/maps, byte by byte: the buffer must be small, as the stack may be. */
+/* A reader of /proc/self/maps, byte by byte: the buffer is small because the stack may be. */
 struct maps {
 	int file;
 	ssize_t len;
@@ -43,7 +45,7 @@ static int next_byte(struct maps *maps)
 	return maps->bytes[maps->at++];
 }
 
-/* A number in hex, and the byte behind it. */
+/* Reads a hexadecimal number, and the byte behind it. */
 static uintptr_t next_number(struct maps *maps, int *end)
 {
 	uintptr_t number = 0;
@@ -62,10 +64,10 @@ static uintptr_t next_number(struct maps *maps, int *end)
 	}
 }
 
-/* Where the shared mapping ends that holds an address: 0 if it is another kind of mapping, or none. */
+/* Returns the end of the shared mapping that contains an address; 0 if there is no mapping, or it is not shared and writable. */
 static uintptr_t end_of_shared(uintptr_t address)
 {
-	/* start-end rw-s offset ... */
+	/* A line has the form: start-end rw-s offset ... */
 	struct maps maps = { .file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC) };
 	uintptr_t found = 0;
 
@@ -96,7 +98,7 @@ static uintptr_t end_of_shared(uintptr_t address)
 	return found;
 }
 
-/* Replaces the mapping from the page of an address on. Huge pages are replaced whole. */
+/* Replaces the mapping from the page of an address on. Huge pages are replaced as a whole. */
 static int replace(uintptr_t address, uintptr_t end)
 {
 	static const uintptr_t pages[] = { 4096, (uintptr_t)2 << 20, (uintptr_t)1 << 30 };
@@ -116,7 +118,7 @@ static int replace(uintptr_t address, uintptr_t end)
 
 static void on_bus_error(int signal, siginfo_t *info, void *context)
 {
-	static const char said[] = "a peer took back memory that it shared; it is not heard until it connects again\n";
+	static const char said[] = "a peer truncated its shared memory; its port is unusable until it connects again\n";
 	const int kept = errno;
 	const uintptr_t address = (uintptr_t)info->si_addr;
 	uintptr_t end = 0;
@@ -131,12 +133,12 @@ static void on_bus_error(int signal, siginfo_t *info, void *context)
 		errno = kept;
 		return;
 	}
-	/* The access happens again, and whoever was asked before is asked again. */
+	/* The access is repeated, and the previous handler receives the signal. */
 	sigaction(signal, &before, NULL);
 	errno = kept;
 }
 
-int shim_bear_shrinking(void)
+int shim_handle_sigbus(void)
 {
 	struct sigaction action;
 

@@ -1,4 +1,4 @@
-//! Two connected interfaces, and what the tests do with them.
+//! Two connected interfaces, and functions that send and receive.
 
 use core::num::NonZeroU16;
 use std::process::Command;
@@ -10,7 +10,7 @@ use millrace_wire::virtio_net::Accepted;
 use millrace_wire::{Frame, FramePool};
 use nix::sched::{CloneFlags, unshare};
 
-/// How long the kernel may take for what it does in the background.
+/// The longest time that the kernel may take for work in the background.
 pub(crate) const BOUND: Duration = Duration::from_secs(20);
 pub(crate) const MTU: usize = 1500;
 pub(crate) const ACCEPTED: Accepted = Accepted {
@@ -29,8 +29,8 @@ pub(crate) fn ip(words: &str) {
     assert!(status.success(), "ip {words}");
 }
 
-/// Moves this thread into a namespace with two connected interfaces, v0 and v1, that are up. False where that is not
-/// permitted.
+/// Moves this thread into a namespace with two connected interfaces, v0 and v1, that are up. Returns false if that is
+/// not permitted.
 pub(crate) fn in_own_namespace() -> bool {
     if let Err(errno) = unshare(CloneFlags::CLONE_NEWNET) {
         eprintln!("SKIPPED: a network namespace needs root ({errno})");
@@ -62,12 +62,12 @@ pub(crate) fn one(interface: &str) -> Pair {
     open(interface, 1).unwrap().pop().unwrap()
 }
 
-/// A pool whose buffers are as short as those of DPDK.
+/// Returns a pool whose buffers are as short as those of DPDK.
 pub(crate) fn pool() -> FramePool {
     FramePool::new(256, 2048)
 }
 
-/// Receives until there are so many frames.
+/// Receives until `len` frames have arrived.
 pub(crate) fn receive(receiver: &mut Receiver, pool: &FramePool, len: usize) -> Vec<Frame> {
     let mut frames = Vec::new();
     wait_for("the frames come", || {
@@ -91,7 +91,7 @@ pub(crate) fn send(sender: &mut Sender, frames: impl IntoIterator<Item = Frame>)
     });
 }
 
-/// An Ethernet frame of IPv4 with the tags, whose TCP segment or UDP datagram has so many bytes of data.
+/// Returns an Ethernet frame of IPv4 with the tags, whose TCP segment or UDP datagram has this data.
 pub(crate) fn frame(tags: &[[u8; 4]], protocol: u8, ports: u16, data: &[u8]) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
     frame.extend(tags.iter().flatten());
@@ -117,8 +117,8 @@ pub(crate) fn frame(tags: &[[u8; 4]], protocol: u8, ports: u16, data: &[u8]) -> 
     frame
 }
 
-/// A packet that is to be segmented.
+/// Returns a GSO packet.
 pub(crate) fn long(bytes: &[u8], segment_size: u16) -> Frame {
-    // In several segments, as mbufs are.
-    Frame::segmented(bytes, 2048).to_cut(NonZeroU16::new(segment_size).unwrap())
+    // The packet has several segments, like an mbuf chain.
+    Frame::segmented(bytes, 2048).to_gso(NonZeroU16::new(segment_size).unwrap())
 }

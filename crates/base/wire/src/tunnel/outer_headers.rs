@@ -12,10 +12,10 @@ use crate::checksum::Sum;
 use crate::ip::Pseudo;
 use crate::{Depth, EtherType, Fragment, IpProto, L3, L4, Layers, ethernet, ipv4};
 
-/// Size of the longest envelope in bytes: Ethernet, IPv6, UDP and VXLAN, or GRE with everything.
+/// Largest size of the outer headers in bytes: Ethernet, IPv6, UDP and VXLAN, or GRE with all its fields.
 const SIZE_MAX: usize = 14 + 40 + 16;
 
-/// The packet is too long for an IP header to tell.
+/// The error for a packet whose size exceeds the length field of the outer IP header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("{size} bytes do not fit into an IP packet")]
 pub struct TooLong {
@@ -30,45 +30,45 @@ pub struct Entropy(u16);
 
 /// The parameters of a tunnel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ends {
+pub struct OuterFields {
     /// The encapsulation.
     pub kind: TunnelKind,
-    /// Our address on the link.
+    /// MAC address of the local device.
     pub src_mac: Mac,
-    /// The next hop's.
+    /// MAC address of the next hop.
     pub dst_mac: Mac,
-    /// Our address.
+    /// Local IP address.
     pub local: IpAddr,
-    /// The other end's, of the same family.
+    /// Remote IP address, of the same family.
     pub remote: IpAddr,
-    /// The destination port, where there is one.
+    /// UDP destination port, if the encapsulation uses UDP.
     pub udp_port: u16,
     /// True if a GRE header has a key.
     pub has_key: bool,
-    /// Time to live of the outside.
+    /// TTL of the outer header.
     pub ttl: u8,
-    /// True if UDP and GRE headers have a checksum. Without, UDP says that there is none, also over IPv6 (RFC 6935).
+    /// True if UDP and GRE headers have a checksum. Otherwise UDP has none, also over IPv6 (RFC 6935).
     pub checksum: bool,
 }
 
-/// The headers around a packet, but for what depends on it.
+/// The outer headers of a tunnel, complete except for the fields that depend on the packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Envelope {
+pub struct OuterHeaders {
     kind: TunnelKind,
     bytes: ArrayVec<u8, SIZE_MAX>,
     /// Offset of the UDP or GRE header.
     l4: usize,
-    /// Offset of the key, if there is one.
+    /// Offset of the key, if the header has one.
     key: Option<usize>,
-    /// The addresses, if a checksum is to be made.
+    /// The addresses for the checksum, if the header has one.
     pseudo: Option<Pseudo>,
     is_v6: bool,
 }
 
-impl Envelope {
-    /// The envelope of a tunnel; `None` if the addresses are of two families.
-    pub fn new(ends: &Ends) -> Option<Envelope> {
-        let Ends {
+impl OuterHeaders {
+    /// Returns the outer headers of a tunnel; `None` if the addresses are of two families.
+    pub fn new(ends: &OuterFields) -> Option<OuterHeaders> {
+        let OuterFields {
             kind,
             src_mac,
             dst_mac,
@@ -127,7 +127,7 @@ impl Envelope {
                 has_key.then_some(l4 + if checksum { 8 } else { 4 })
             }
         };
-        fits.then_some(Envelope {
+        fits.then_some(OuterHeaders {
             kind,
             bytes,
             l4,
@@ -142,12 +142,12 @@ impl Envelope {
         self.bytes.len()
     }
 
-    /// Returns true if there is nothing in it. There always is.
+    /// Returns false: there is always an outer header.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Returns true if a checksum over the packet is to be made.
+    /// Returns true if the header has a checksum over the packet.
     pub fn has_checksum(&self) -> bool {
         self.pseudo.is_some()
     }
@@ -157,8 +157,8 @@ impl Envelope {
         self.len() - ethernet::SIZE + size
     }
 
-    /// Writes the headers into `out`, the first bytes of a frame, around a packet of `size` bytes. `tos` is the traffic
-    /// class of the outside; `inside` is the sum of the packet's bytes, if there is to be a checksum.
+    /// Writes the headers into `out`, the first bytes of a frame, around a packet of `size` bytes. `tos` is the
+    /// traffic class of the outer header; `inside` is the sum of the packet's bytes, if the header has a checksum.
     ///
     /// # Errors
     /// [`TooLong`]; `out` may have been written.
@@ -218,7 +218,7 @@ impl Envelope {
     }
 }
 
-/// A number that packets of one connection share, of a frame of `size` bytes whose first these are.
+/// Returns a hash that all packets of one connection share, for a frame of `size` bytes that starts with `frame`.
 pub fn entropy(frame: &[u8], size: usize) -> Entropy {
     let layers = Layers::parse_head(frame, size, Depth::L4);
     let mut hash = 0x9e37_79b9_7f4a_7c15_u64;

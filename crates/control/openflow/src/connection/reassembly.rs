@@ -11,7 +11,7 @@ const MAX_SIZE: usize = 1 << 20;
 
 /// The request that is being reassembled, of which there is at most one.
 #[derive(Debug, Default)]
-pub(super) struct Parts {
+pub(super) struct MultipartReassembly {
     open: Option<Open>,
 }
 
@@ -26,14 +26,14 @@ struct Open {
 /// The outcome of a message.
 pub(super) enum Assembled {
     /// The request is complete.
-    Whole(MultipartRequest),
+    Complete(MultipartRequest),
     /// More messages follow.
     Waiting,
     /// The request is too long, or its type does not allow several messages: it is answered with an error.
     Refused(Xid, RequestHead),
 }
 
-impl Parts {
+impl MultipartReassembly {
     pub(super) fn add(
         &mut self,
         xid: Xid,
@@ -43,7 +43,7 @@ impl Parts {
     ) -> Assembled {
         let continues = self.open.as_ref().is_some_and(|open| open.xid == xid);
         if !request.more && !continues {
-            return Assembled::Whole(request);
+            return Assembled::Complete(request);
         }
         let RequestBody::TableFeatures(mut tables) = request.body else {
             return Assembled::Refused(xid, head);
@@ -72,6 +72,6 @@ impl Parts {
             self.open = Some(open);
             return Assembled::Waiting;
         }
-        Assembled::Whole(MultipartRequest::new(RequestBody::TableFeatures(open.tables)))
+        Assembled::Complete(MultipartRequest::new(RequestBody::TableFeatures(open.tables)))
     }
 }
