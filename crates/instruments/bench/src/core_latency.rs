@@ -41,10 +41,10 @@ struct CacheLine(AtomicU32);
 impl CacheLine {
     /// Waits until the line holds `number`. Returns false at the deadline.
     fn wait(&self, number: u32, deadline: Instant) -> bool {
-        let mut samples = 0_u32;
+        let mut polls = 0_u32;
         while self.0.load(Ordering::Acquire) != number {
-            samples = samples.wrapping_add(1);
-            if samples.is_multiple_of(1024) && Instant::now() > deadline {
+            polls = polls.wrapping_add(1);
+            if polls.is_multiple_of(1024) && Instant::now() > deadline {
                 return false;
             }
             core::hint::spin_loop();
@@ -75,11 +75,12 @@ impl CacheLine {
                 return None;
             }
         }
-        let ways = 2 * (ROUND_TRIPS - ROUND_TRIPS / 5);
-        Some((started.elapsed().as_nanos() / u128::from(ways)) as u32)
+        let one_way_trips = 2 * (ROUND_TRIPS - ROUND_TRIPS / 5);
+        Some((started.elapsed().as_nanos() / u128::from(one_way_trips)) as u32)
     }
 }
 
+/// Returns one sample between two cores; `None` if it times out.
 fn sample(one: u32, other: u32) -> Option<u32> {
     let (line, deadline) = (CacheLine(AtomicU32::new(0)), Instant::now() + SAMPLE_TIMEOUT);
     thread::scope(|scope| {

@@ -5,6 +5,7 @@ use crate::workload::{Attack, Shape};
 
 const BENIGN: &str = "acl-benign";
 const CACHED: &str = "acl-known";
+
 /// The share of the benign rate that must remain under hostile traffic.
 const REMAINING_SHARE: f64 = 0.9;
 
