@@ -1,0 +1,159 @@
+//! LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus): uses what others leave.
+//!
+//! The window grows while the queueing delay is below 60 ms and shrinks in proportion to the excess above it. The base delay is
+//! measured again by a slowdown to two packets, whose period keeps its cost at a tenth.
+
+use super::{Controller, Departure, INITIAL_WINDOW, Sample, Tag, bit_rate, bytes};
+use millrace_types::{BitRate, Duration, Time};
+
+/// Queueing delay that is aimed at.
+const TARGET: Duration = Duration::from_millis(60);
+/// Packets of the window during a slowdown.
+const SLOWDOWN_WINDOW: u64 = 2;
+/// A slowdown comes after nine times the time that the last one took.
+const SLOWDOWN_PERIOD: u32 = 9;
+
+/// Yields to all other traffic.
+#[derive(Clone, Debug)]
+pub struct Background {
+    packet_size: u64,
+    window: f64,
+    slow_start_threshold: f64,
+    base_rtt: Option<Duration>,
+    rtt: Duration,
+    /// No further reduction for loss of packets sent before.
+    recovery: Time,
+    slowdown: Slowdown,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Slowdown {
+    /// The next one begins then; the first one once slow start is over.
+    At(Option<Time>),
+    /// The window is small until `until`, then grows to its threshold again; it began at `since`.
+    Running {
+        since: Time,
+        until: Time,
+    },
+    Regrowing {
+        since: Time,
+    },
+}
+
+impl Background {
+    /// Returns a controller for packets of `packet_size` bytes.
+    pub fn new(packet_size: u64) -> Background {
+        Background {
+            packet_size,
+            window: (INITIAL_WINDOW * packet_size) as f64,
+            slow_start_threshold: f64::INFINITY,
+            base_rtt: None,
+            rtt: crate::rtt::INITIAL_RTT,
+            recovery: Time::ZERO,
+            slowdown: Slowdown::At(None),
+        }
+    }
+
+    fn smallest(&self) -> f64 {
+        (SLOWDOWN_WINDOW * self.packet_size) as f64
+    }
+
+    fn queueing_delay(&self) -> Duration {
+        self.rtt.saturating_sub(self.base_rtt.unwrap_or(self.rtt))
+    }
+
+    /// Returns the gain: 1 at long base delays, down to 1/16 at short ones, where others have short round trips, too.
+    fn gain(&self) -> f64 {
+        let base = self.base_rtt.unwrap_or(TARGET).as_secs_f64();
+        1.0 / (2.0 * TARGET.as_secs_f64() / base).ceil().clamp(1.0, 16.0)
+    }
+
+    fn grow(&mut self, acked: f64) {
+        let gain = self.gain();
+        let delay = self.queueing_delay().as_secs_f64() / TARGET.as_secs_f64();
+        if self.window < self.slow_start_threshold {
+            if delay < 0.75 {
+                self.window += acked * gain.max(0.5);
+                return;
+            }
+            self.slow_start_threshold = self.window;
+        }
+        let packet = self.packet_size as f64;
+        let rounds = acked / self.window;
+        let change = if delay < 1.0 {
+            gain * packet
+        } else {
+            (gain * packet - self.window * (delay - 1.0)).max(-self.window / 2.0)
+        };
+        self.window = (self.window + change * rounds).max(self.smallest());
+    }
+
+    fn advance_slowdown(&mut self, now: Time) {
+        match self.slowdown {
+            Slowdown::At(None) if self.slow_start_threshold.is_finite() => {
+                self.slowdown = Slowdown::At(Some(now + 2 * self.rtt));
+            }
+            Slowdown::At(Some(at)) if now >= at => {
+                self.slow_start_threshold = self.window;
+                self.window = self.smallest();
+                self.slowdown = Slowdown::Running {
+                    since: now,
+                    until: now + 2 * self.rtt,
+                };
+            }
+            Slowdown::Running { since, until } if now >= until => {
+                self.slowdown = Slowdown::Regrowing { since };
+            }
+            Slowdown::Regrowing { since } if self.window >= self.slow_start_threshold => {
+                let took = now.since(since);
+                self.slowdown = Slowdown::At(Some(now + SLOWDOWN_PERIOD * took));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Controller for Background {
+    fn on_send(&mut self, _: &Departure) -> Tag {
+        Tag::default()
+    }
+
+    fn on_feedback(&mut self, sample: &Sample) {
+        if let Some(rtt) = sample.rtt {
+            self.rtt = rtt;
+            self.base_rtt = Some(self.base_rtt.map_or(rtt, |base| base.min(rtt)));
+        }
+        if sample
+            .lost_sent_at
+            .is_some_and(|sent_at| sent_at >= self.recovery)
+        {
+            self.recovery = sample.now;
+            self.window = (self.window / 2.0).max(self.smallest());
+            self.slow_start_threshold = self.window;
+        }
+        if sample.window_limited && !matches!(self.slowdown, Slowdown::Running { .. }) {
+            self.grow(sample.acked as f64);
+        }
+        self.advance_slowdown(sample.now);
+    }
+
+    fn on_breaker(&mut self, now: Time) {
+        self.window = self.smallest();
+        self.recovery = now;
+    }
+
+    fn window(&self) -> u64 {
+        bytes(self.window)
+    }
+
+    fn pacing_rate(&self) -> Option<BitRate> {
+        Some(bit_rate(1.25 * self.window / self.rtt.as_secs_f64().max(1e-6)))
+    }
+
+    fn state(&self) -> &'static str {
+        match self.slowdown {
+            Slowdown::At(_) => "background",
+            Slowdown::Running { .. } | Slowdown::Regrowing { .. } => "slowdown",
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! BBR's model of the path (draft-ietf-ccwg-bbr, section 5.5): bandwidth, round-trip time, and how much the path holds.
+
+use super::MIN_RTT_FILTER;
+use crate::congestion::{RateSample, Sample};
+use millrace_types::{Duration, Time};
+use std::collections::VecDeque;
+
+/// Growth below which a round found no more bandwidth, in Startup.
+const FULL_GROWTH: f64 = 1.25;
+/// Rounds without growth after which the pipe is full.
+const FULL_ROUNDS: u32 = 3;
+/// Rounds over which the aggregation of acknowledgements is remembered.
+const EXTRA_ACKED_ROUNDS: u64 = 10;
+
+/// The largest delivery rate of this cycle and of the previous one, in bytes a second.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct MaxBandwidth {
+    cycles: [f64; 2],
+}
+
+impl MaxBandwidth {
+    pub(super) fn update(&mut self, sample: &RateSample) {
+        let rate = sample.rate();
+        if rate >= self.value() || !sample.app_limited {
+            self.cycles[1] = self.cycles[1].max(rate);
+        }
+    }
+
+    /// Begins a cycle: what is older than the previous one is forgotten.
+    pub(super) fn advance(&mut self) {
+        if self.cycles[1] > 0.0 {
+            self.cycles = [self.cycles[1], 0.0];
+        }
+    }
+
+    pub(super) fn value(&self) -> f64 {
+        self.cycles[0].max(self.cycles[1])
+    }
+}
+
+/// The smallest round-trip time of ten seconds, the variation of round-trip times, and when the next ProbeRTT is due.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MinRtt {
+    value: Option<Duration>,
+    measured_at: Time,
+    probe_value: Option<Duration>,
+    probe_measured_at: Time,
+    latest: Duration,
+    jitter: Duration,
+}
+
+impl MinRtt {
+    pub(super) fn new(now: Time) -> MinRtt {
+        MinRtt {
+            value: None,
+            measured_at: now,
+            probe_value: None,
+            probe_measured_at: now,
+            latest: Duration::ZERO,
+            jitter: Duration::ZERO,
+        }
+    }
+
+    /// Takes a sample; returns true if a ProbeRTT is due.
+    pub(super) fn update(&mut self, now: Time, rtt: Option<Duration>, probe_interval: Duration) -> bool {
+        let probe_due = now > self.probe_measured_at + probe_interval;
+        let Some(rtt) = rtt else {
+            return probe_due;
+        };
+        if self.value.is_some() {
+            // RFC 3550, section 6.4.1: the mean difference of consecutive samples, with a gain of 1/16.
+            self.jitter = (15 * self.jitter + rtt.abs_diff(self.latest)) / 16;
+        }
+        self.latest = rtt;
+        if probe_due || self.probe_value.is_none_or(|least| rtt < least) {
+            self.probe_value = Some(rtt);
+            self.probe_measured_at = now;
+        }
+        let expired = now > self.measured_at + MIN_RTT_FILTER;
+        if expired || self.value.is_none_or(|least| Some(least) > self.probe_value) {
+            self.value = self.probe_value;
+            self.measured_at = self.probe_measured_at;
+        }
+        probe_due
+    }
+
+    /// Postpones the next ProbeRTT: the path was seen without a queue, or ProbeRTT is over.
+    pub(super) fn refresh(&mut self, now: Time) {
+        self.probe_measured_at = now;
+        self.measured_at = now;
+    }
+
+    pub(super) fn value(&self) -> Option<Duration> {
+        self.value
+    }
+
+    /// Returns how far the latest sample is above the minimum.
+    pub(super) fn queueing_delay(&self) -> Duration {
+        self.latest.saturating_sub(self.value.unwrap_or(self.latest))
+    }
+
+    /// Returns the variation that the path itself has; a tenth of the minimum at most, as a queue varies, too.
+    pub(super) fn jitter(&self) -> Duration {
+        self.jitter.min(self.value.unwrap_or_default() / 10)
+    }
+
+    /// Returns true if the latest sample is within a share of the minimum, plus `floor` if that is more, plus the jitter.
+    pub(super) fn is_near(&self, share: f64, floor: Duration) -> bool {
+        self.is_within(Duration::ZERO, share, floor)
+    }
+
+    /// Returns true if the queueing delay exceeds `delay` by no more than that.
+    pub(super) fn is_within(&self, delay: Duration, share: f64, floor: Duration) -> bool {
+        let minimum = self.value.unwrap_or_default();
+        self.queueing_delay() <= delay + minimum.mul_f64(share).max(floor) + self.jitter()
+    }
+}
+
+/// Rounds: a round ends when a packet is acknowledged that was sent after the previous one ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rounds {
+    next_delivered: u64,
+    pub(super) count: u64,
+    /// The feedback at hand ends a round.
+    pub(super) starts: bool,
+}
+
+impl Rounds {
+    pub(super) fn update(&mut self, sample: &Sample) {
+        self.starts = sample
+            .rate
+            .is_some_and(|rate| rate.prior_delivered >= self.next_delivered);
+        if self.starts {
+            self.count += 1;
+            self.restart(sample.delivered);
+        }
+    }
+
+    /// Lets the current round end with what is sent from now on.
+    pub(super) fn restart(&mut self, delivered: u64) {
+        self.next_delivered = delivered;
+    }
+}
+
+/// The full-pipe estimator (section 5.3.1.2): the delivery rate has reached a plateau.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FullPipe {
+    bandwidth: f64,
+    rounds: u32,
+    /// A plateau since the last reset.
+    pub(super) now: bool,
+    /// A plateau at any time: Startup is over.
+    pub(super) reached: bool,
+}
+
+impl FullPipe {
+    pub(super) fn reset(&mut self, bandwidth: f64) {
+        (self.bandwidth, self.rounds, self.now) = (bandwidth, 0, false);
+    }
+
+    pub(super) fn update(&mut self, rate: &RateSample, round_starts: bool) {
+        if self.now || rate.app_limited {
+            return;
+        }
+        if rate.rate() >= self.bandwidth * FULL_GROWTH {
+            self.reset(rate.rate());
+            return;
+        }
+        if round_starts {
+            self.rounds += 1;
+            self.now = self.rounds >= FULL_ROUNDS;
+            self.reached |= self.now;
+        }
+    }
+}
+
+/// The degree of aggregation of acknowledgements (section 5.5.9): bytes acknowledged beyond the bandwidth.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ExtraAcked {
+    since: Time,
+    delivered: u64,
+    /// Descending maxima by round: the first is the maximum of the window.
+    maxima: VecDeque<(u64, u64)>,
+}
+
+impl ExtraAcked {
+    pub(super) fn update(&mut self, sample: &Sample, bandwidth: f64, window: u64, round: u64, full: bool) {
+        let mut expected = bandwidth * sample.now.since(self.since).as_secs_f64();
+        if self.delivered as f64 <= expected {
+            (self.delivered, self.since, expected) = (0, sample.now, 0.0);
+        }
+        self.delivered += sample.acked;
+        let extra = crate::congestion::bytes((self.delivered as f64 - expected).max(0.0)).min(window);
+        while self.maxima.back().is_some_and(|(_, other)| *other <= extra) {
+            self.maxima.pop_back();
+        }
+        self.maxima.push_back((round, extra));
+        let rounds = if full { EXTRA_ACKED_ROUNDS } else { 1 };
+        while self.maxima.front().is_some_and(|(at, _)| at + rounds < round) {
+            self.maxima.pop_front();
+        }
+    }
+
+    pub(super) fn value(&self) -> u64 {
+        self.maxima.front().map_or(0, |(_, extra)| *extra)
+    }
+}
+
+/// The delivery process of the last round, and the bounds that losses set (section 5.5.10).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    round_delivered: u64,
+    /// The feedback at hand ends a round of this count.
+    pub(super) round_starts: bool,
+    pub(super) bandwidth_latest: f64,
+    pub(super) inflight_latest: f64,
+    pub(super) bandwidth_shortterm: f64,
+    pub(super) inflight_shortterm: f64,
+    pub(super) inflight_longterm: f64,
+    /// The bottleneck queued when it set the long-term bound. A policer does not: it bounds a rate, not a volume.
+    pub(super) has_queue: bool,
+}
+
+/// The factor of a reduction, as CUBIC's.
+pub(super) const BETA: f64 = 0.7;
+
+impl Bounds {
+    pub(super) fn new() -> Bounds {
+        Bounds {
+            round_delivered: 0,
+            round_starts: false,
+            bandwidth_latest: 0.0,
+            inflight_latest: 0.0,
+            bandwidth_shortterm: f64::INFINITY,
+            inflight_shortterm: f64::INFINITY,
+            inflight_longterm: f64::INFINITY,
+            has_queue: true,
+        }
+    }
+
+    /// Takes over the count of rounds, which goes on when the model starts again.
+    pub(super) fn continue_rounds(&mut self, other: &Bounds) {
+        self.round_delivered = other.round_delivered;
+    }
+
+    /// Runs near the start of the processing of a feedback.
+    pub(super) fn update_latest(&mut self, sample: &Sample, rate: &RateSample) {
+        self.bandwidth_latest = self.bandwidth_latest.max(rate.rate());
+        self.inflight_latest = self.inflight_latest.max(rate.delivered as f64);
+        self.round_starts = rate.prior_delivered >= self.round_delivered;
+        if self.round_starts {
+            self.round_delivered = sample.delivered;
+        }
+    }
+
+    /// Runs near its end.
+    pub(super) fn advance_latest(&mut self, rate: &RateSample) {
+        if self.round_starts {
+            self.bandwidth_latest = rate.rate();
+            self.inflight_latest = rate.delivered as f64;
+        }
+    }
+
+    pub(super) fn reset_latest(&mut self) {
+        (self.bandwidth_latest, self.inflight_latest) = (0.0, 0.0);
+    }
+
+    pub(super) fn reset_shortterm(&mut self) {
+        (self.bandwidth_shortterm, self.inflight_shortterm) = (f64::INFINITY, f64::INFINITY);
+    }
+
+    /// Adapts to a round that lost more than the floor.
+    pub(super) fn yield_to_loss(&mut self, max_bandwidth: f64, window: f64) {
+        if self.bandwidth_shortterm.is_infinite() {
+            self.bandwidth_shortterm = max_bandwidth;
+        }
+        if self.inflight_shortterm.is_infinite() {
+            self.inflight_shortterm = window;
+        }
+        self.bandwidth_shortterm = self.bandwidth_latest.max(BETA * self.bandwidth_shortterm);
+        self.inflight_shortterm = self.inflight_latest.max(BETA * self.inflight_shortterm);
+    }
+}

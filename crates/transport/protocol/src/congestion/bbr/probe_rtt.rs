@@ -1,0 +1,67 @@
+//! ProbeRTT (draft-ietf-ccwg-bbr, section 5.3.4): half a BDP in flight for 200 ms and a round, to see the path without a queue.
+//!
+//! It is left out while Down phases see round-trip times near the minimum: within 2 % and the path's jitter.
+
+use super::{Bbr, PROBE_RTT_CWND_GAIN, State};
+use crate::congestion::Sample;
+use millrace_types::{Duration, Time};
+
+/// The time without a round-trip time near the minimum after which ProbeRTT is due.
+pub(super) const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(5);
+const PROBE_RTT_DURATION: Duration = Duration::from_millis(200);
+/// The share of the minimum within which a sample counts as the minimum.
+const NEAR: f64 = 0.02;
+
+/// The progress of a ProbeRTT.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ProbeRtt {
+    /// Set once in flight is small enough.
+    ends_at: Option<Time>,
+    round_over: bool,
+    saved_window: f64,
+}
+
+impl Bbr {
+    pub(super) fn probe_rtt_window(&self) -> f64 {
+        (PROBE_RTT_CWND_GAIN * self.bdp(self.usable_bandwidth())).max(self.min_window())
+    }
+
+    /// Enters, runs and leaves ProbeRTT; `due`: no round-trip time was near the minimum for [`PROBE_RTT_INTERVAL`].
+    pub(super) fn check_probe_rtt(&mut self, sample: &Sample, due: bool) {
+        let drained = matches!(self.state, State::Down | State::Cruise);
+        if drained && sample.rtt.is_some() && self.min_rtt.is_near(NEAR, Duration::ZERO) {
+            self.min_rtt.refresh(sample.now);
+        } else if due && self.state != State::ProbeRtt && self.full_pipe.reached {
+            self.probe_rtt = ProbeRtt {
+                ends_at: None,
+                round_over: false,
+                saved_window: self.window,
+            };
+            self.cycle.stop();
+            self.rounds.restart(sample.delivered);
+            self.state = State::ProbeRtt;
+        }
+        if self.state == State::ProbeRtt {
+            self.run_probe_rtt(sample);
+        }
+    }
+
+    fn run_probe_rtt(&mut self, sample: &Sample) {
+        let Some(ends_at) = self.probe_rtt.ends_at else {
+            if sample.in_flight as f64 <= self.probe_rtt_window() {
+                self.probe_rtt.ends_at = Some(sample.now + PROBE_RTT_DURATION);
+                self.rounds.restart(sample.delivered);
+            }
+            return;
+        };
+        self.probe_rtt.round_over |= self.rounds.starts;
+        if !self.probe_rtt.round_over || sample.now <= ends_at {
+            return;
+        }
+        self.min_rtt.refresh(sample.now);
+        self.window = self.window.max(self.probe_rtt.saved_window);
+        self.bounds.reset_shortterm();
+        self.start_down(sample);
+        self.start_cruise();
+    }
+}

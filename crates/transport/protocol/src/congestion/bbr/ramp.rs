@@ -1,0 +1,114 @@
+//! The ramp with a hint: Careful Resume (RFC 9959).
+//!
+//! ```text
+//!  Reconnaissance ── a round without loss, RTT as known ──> Unvalidated: half the hint for one round
+//!        │ the RTT differs, or loss                               │ its packets are acknowledged
+//!        v                                                        v
+//!     Normal  <─────────────────────────────────────────────  Validating ── loss ──> Retreat: half of what arrived
+//! ```
+//!
+//! Startup begins with ten packets and doubles each round: 15 rounds, six seconds, to 10 Gbit/s at 400 ms. With the bandwidth that
+//! an earlier session found, or that the user gives, the second round sends at half of it, and Startup's gain does the rest.
+
+use super::{Bbr, INITIAL_WINDOW, State};
+use crate::congestion::Sample;
+use millrace_types::{BitRate, Duration, Time};
+
+/// What is known about a path before it is used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hint {
+    /// The bandwidth that was found, or is allowed.
+    pub rate: BitRate,
+    /// The minimal round-trip time at that time; `None` if nobody measured it.
+    pub rtt: Option<Duration>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Reconnaissance,
+    Unvalidated { until: Time, from_delivered: u64 },
+    Validating { until: Time, from_delivered: u64 },
+    Normal,
+}
+
+/// The progress of the ramp.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ramp {
+    hint: Option<Hint>,
+    phase: Phase,
+}
+
+impl Ramp {
+    pub(super) fn new(hint: Option<Hint>) -> Ramp {
+        Ramp {
+            hint,
+            phase: if hint.is_some() {
+                Phase::Reconnaissance
+            } else {
+                Phase::Normal
+            },
+        }
+    }
+
+    /// Returns true while loss is answered by the ramp's retreat, not by the end of Startup.
+    pub(super) fn retreats(&self) -> bool {
+        matches!(self.phase, Phase::Unvalidated { .. } | Phase::Validating { .. })
+    }
+}
+
+/// Returns true if the path looks like the one of the hint (RFC 9959: between half and ten times the round-trip time).
+fn same_path(saved: Option<Duration>, rtt: Duration) -> bool {
+    saved.is_none_or(|saved| rtt >= saved / 2 && rtt <= 10 * saved)
+}
+
+impl Bbr {
+    /// Advances the ramp by one feedback.
+    pub(super) fn update_ramp(&mut self, sample: &Sample) {
+        let (Some(hint), Some(rtt)) = (self.ramp.hint, self.min_rtt.value()) else {
+            return;
+        };
+        let now = sample.now;
+        self.ramp.phase = match self.ramp.phase {
+            Phase::Normal => Phase::Normal,
+            _ if self.state != State::Startup => Phase::Normal,
+            Phase::Reconnaissance if sample.lost > 0 || !same_path(hint.rtt, rtt) => Phase::Normal,
+            Phase::Reconnaissance if sample.delivered < INITIAL_WINDOW * self.config.packet_size => {
+                Phase::Reconnaissance
+            }
+            Phase::Reconnaissance => {
+                let jump = hint.rate.bps() as f64 / 8.0 / 2.0;
+                self.pacing_rate = self.pacing_rate.max(jump);
+                self.window = self.window.max(jump * rtt.as_secs_f64());
+                Phase::Unvalidated {
+                    until: now + rtt,
+                    from_delivered: sample.delivered,
+                }
+            }
+            Phase::Unvalidated {
+                until,
+                from_delivered,
+            } if now >= until => Phase::Validating {
+                until: now + rtt + rtt / 4,
+                from_delivered,
+            },
+            Phase::Unvalidated { from_delivered, .. } | Phase::Validating { from_delivered, .. }
+                if self.is_overloaded() =>
+            {
+                let arrived = sample.delivered.saturating_sub(from_delivered) as f64;
+                let initial = (INITIAL_WINDOW * self.config.packet_size) as f64;
+                self.window = (arrived / 2.0).max(initial);
+                self.pacing_rate = (self.window / rtt.as_secs_f64().max(1e-6)).min(self.pacing_rate);
+                Phase::Normal
+            }
+            Phase::Validating { until, .. } if now >= until => Phase::Normal,
+            phase => phase,
+        };
+    }
+
+    /// Returns true if the round at hand lost more than what is tolerated.
+    fn is_overloaded(&self) -> bool {
+        self.round.packets() >= 50.0
+            && self.round.loss() > self.config.loss_tolerance + 0.02
+            && self.floor.is_exceeded(&self.round)
+    }
+}

@@ -1,0 +1,604 @@
+//! The sender's side of one receiver: plan, pacing, packets in flight, loss detection, controller.
+//!
+//! The caller polls for packets ([`Flow::poll`]) and reports ([`Flow::poll_report`]), passes feedback in ([`Flow::on_feedback`])
+//! and calls [`Flow::on_timeout`] when [`Flow::next_timeout`] has come.
+//!
+//! A flow that waits for its receiver never waits in silence: after a probe timeout without feedback it asks for some, with two
+//! packets of data if any are in flight, and again after twice that time, up to a limit.
+
+mod loss;
+mod mtu;
+mod plan;
+mod sent;
+
+pub use mtu::BASE_MTU;
+pub use plan::Piece;
+pub use sent::ProtocolViolation;
+
+use crate::congestion::breaker::Breaker;
+use crate::congestion::{Controller, Departure, Outcome, RateSample, Sample, TAGS};
+use crate::extent::Layout;
+use crate::pacing::Pacer;
+use crate::packet::{DATA_OVERHEAD, Feedback, NUMBER_WINDOW, REPORTED_FEEDBACK_MAX, Report};
+use crate::random::Random;
+use crate::ranges::RangeSet;
+use crate::rtt::RttEstimator;
+use loss::LossDetector;
+use millrace_types::{BitRate, Duration, Time};
+use mtu::PathMtu;
+use plan::Plan;
+use sent::{PacketState, Quantum, SentPackets};
+
+/// Data packets of one probe.
+const PROBE_PACKETS: u64 = 2;
+/// The longest time between probes of a silent path, unless two probe timeouts are longer.
+const PROBE_INTERVAL_MAX: Duration = Duration::from_secs(1);
+/// One packet number in so many is skipped, on average.
+const SKIP_EVERY: u64 = 4_096;
+
+/// How a flow begins.
+pub struct FlowConfig {
+    /// The session's address space.
+    pub layout: Layout,
+    /// Extents that the receiver has.
+    pub have: RangeSet,
+    /// The extent to begin with.
+    pub start: u64,
+    /// Bytes of payload of a full packet; a multiple of 16.
+    pub payload: u16,
+    /// Bytes of IP and UDP headers.
+    pub headers: u16,
+    /// Bytes that may be sent before the first feedback.
+    pub credit: u64,
+    /// Decides how fast.
+    pub controller: Box<dyn Controller>,
+    /// Seeds the packet numbers that are skipped.
+    pub seed: u64,
+}
+
+/// A packet to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outgoing {
+    /// Its number.
+    pub number: u64,
+    /// What it carries.
+    pub piece: Piece,
+}
+
+/// What keeps a flow from being faster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Limit {
+    /// The controller: the path, or a rate that the user set.
+    Network,
+    /// The receiver's credit: its disk.
+    Peer,
+    /// Everything is sent.
+    Nothing,
+}
+
+/// Counters of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FlowStats {
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets acknowledged.
+    pub acked: u64,
+    /// Packets declared lost.
+    pub lost: u64,
+    /// Packets acknowledged after they were declared lost.
+    pub spurious: u64,
+    /// Probes of a silent path.
+    pub probes: u64,
+    /// Times that the breaker tripped.
+    pub breaks: u64,
+    /// Feedback packets that arrived.
+    pub feedback: u64,
+}
+
+/// The connection's state for rate samples (draft-ietf-ccwg-bbr, section 4.1.2).
+#[derive(Clone, Copy, Debug, Default)]
+struct Delivery {
+    delivered: u64,
+    delivered_at: Time,
+    first_sent_at: Time,
+    lost: u64,
+    /// Samples are limited by the application until this many bytes are delivered.
+    app_limited_until: u64,
+}
+
+/// The sender's side of one receiver.
+pub struct Flow {
+    plan: Plan,
+    sent: SentPackets,
+    detector: LossDetector,
+    controller: Box<dyn Controller>,
+    breaker: Breaker,
+    pacer: Pacer,
+    rtt: RttEstimator,
+    mtu: PathMtu,
+    delivery: Delivery,
+    random: Random,
+    overhead: u64,
+    in_flight: u64,
+    window_limited: bool,
+    /// The newest acknowledged packet: its number, and when it was sent.
+    newest: (u64, Time),
+    ce: u64,
+    /// The last feedback, or the first departure after an idle time.
+    heard_at: Time,
+    timeouts: u32,
+    /// Probes since data was acknowledged: feedback may arrive where packets of data do not.
+    barren_probes: u32,
+    probe_packets: u64,
+    report: PendingReport,
+    stats: FlowStats,
+}
+
+/// What the next report says, and when it is due.
+#[derive(Clone, Debug, Default)]
+struct PendingReport {
+    feedback: Vec<u64>,
+    sent_at: Time,
+    /// The receiver is to be asked for feedback.
+    ask: bool,
+    /// It was asked at the end of what there was to send.
+    asked_at_tail: bool,
+}
+
+impl Flow {
+    /// Returns a flow that starts now.
+    pub fn new(config: FlowConfig, now: Time) -> Flow {
+        let overhead = u64::from(config.headers) + DATA_OVERHEAD as u64;
+        Flow {
+            plan: Plan::new(config.layout, &config.have, config.start, config.credit),
+            sent: SentPackets::default(),
+            detector: LossDetector::new(now),
+            controller: config.controller,
+            breaker: Breaker::new(now),
+            pacer: Pacer::new(u64::from(config.payload) + overhead, now),
+            rtt: RttEstimator::default(),
+            mtu: PathMtu::new(config.payload, u16::try_from(overhead).unwrap_or(u16::MAX)),
+            delivery: Delivery {
+                delivered_at: now,
+                first_sent_at: now,
+                ..Delivery::default()
+            },
+            random: Random::new(config.seed),
+            overhead,
+            in_flight: 0,
+            window_limited: false,
+            newest: (0, now),
+            ce: 0,
+            heard_at: now,
+            timeouts: 0,
+            barren_probes: 0,
+            probe_packets: 0,
+            report: PendingReport::default(),
+            stats: FlowStats::default(),
+        }
+    }
+
+    /// Returns the counters.
+    pub fn stats(&self) -> FlowStats {
+        self.stats
+    }
+
+    /// Returns the controller.
+    pub fn controller(&self) -> &dyn Controller {
+        &*self.controller
+    }
+
+    /// Returns the smoothed round-trip time.
+    pub fn rtt(&self) -> Duration {
+        self.rtt.smoothed()
+    }
+
+    /// Returns the bytes of a packet beside its payload: IP and UDP headers, and the protocol's.
+    pub fn overhead(&self) -> u64 {
+        self.overhead
+    }
+
+    /// Returns bytes in flight, headers included.
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// Returns packets that are remembered: those in flight, and lost ones for a while.
+    pub fn remembered(&self) -> usize {
+        self.sent.len()
+    }
+
+    /// Returns bytes delivered, headers included.
+    pub fn delivered(&self) -> u64 {
+        self.delivery.delivered
+    }
+
+    /// Returns the bytes that the receiver lacked at first.
+    pub fn needed(&self) -> u64 {
+        self.plan.needed()
+    }
+
+    /// Returns true if every extent is verified.
+    pub fn is_complete(&self) -> bool {
+        self.plan.is_complete()
+    }
+
+    /// Returns the extent at which fresh bytes go on.
+    pub fn cursor(&self) -> u64 {
+        self.plan.cursor()
+    }
+
+    /// Returns what keeps the flow from being faster.
+    pub fn limit(&self) -> Limit {
+        if self.plan.is_blocked() {
+            Limit::Peer
+        } else if self.plan.has_piece() {
+            Limit::Network
+        } else {
+            Limit::Nothing
+        }
+    }
+
+    /// Learns that the receiver verified an extent: its bytes are never sent again.
+    pub fn verified(&mut self, extent: u64) {
+        self.plan.verified(extent);
+    }
+
+    /// Learns that the digest of an extent was wrong: it is sent again.
+    pub fn rejected(&mut self, extent: u64) {
+        self.plan.rejected(extent);
+        self.report.asked_at_tail = false;
+    }
+
+    /// Appends the packets of one quantum to `out`; returns false if none may leave now.
+    pub fn poll(&mut self, now: Time, out: &mut Vec<Outgoing>) -> bool {
+        self.window_limited = false;
+        if self.sent.len() as u64 >= NUMBER_WINDOW / 2 {
+            return false;
+        }
+        if self.probe_packets > 0 {
+            let packets = std::mem::take(&mut self.probe_packets);
+            return self.emit(now, packets, u64::MAX, out);
+        }
+        self.pacer.set_rate(self.controller.pacing_rate(), now);
+        if !self.plan.has_piece() {
+            self.pacer.rest(now);
+            self.mark_app_limited();
+            return false;
+        }
+        let room = self.controller.window().saturating_sub(self.in_flight);
+        if room < self.overhead + 1 && self.in_flight > 0 {
+            self.window_limited = true;
+            return false;
+        }
+        if !self.pacer.is_open(now) {
+            return false;
+        }
+        self.emit(now, self.pacer.quantum(), room, out)
+    }
+
+    /// Sends up to `packets` packets within `room` bytes, one at least.
+    fn emit(&mut self, now: Time, packets: u64, room: u64, out: &mut Vec<Outgoing>) -> bool {
+        if self.random.below(SKIP_EVERY) < packets {
+            self.sent.skip();
+        }
+        if self.in_flight == 0 {
+            self.delivery.first_sent_at = now;
+            self.delivery.delivered_at = now;
+            if self.timeouts == 0 {
+                self.heard_at = now;
+            }
+        }
+        let departure = Departure {
+            now,
+            in_flight: self.in_flight,
+            app_limited: self.delivery.app_limited_until > self.delivery.delivered,
+        };
+        let tag = self.controller.on_send(&departure);
+        self.sent.begin(Quantum {
+            first: self.sent.next_number(),
+            len: 0,
+            sent_at: now,
+            tag,
+            delivered: self.delivery.delivered,
+            delivered_at: self.delivery.delivered_at,
+            first_sent_at: self.delivery.first_sent_at,
+            lost: self.delivery.lost,
+            tx_in_flight: self.in_flight,
+            app_limited: departure.app_limited,
+        });
+        let mut bytes = 0;
+        for _ in 0..packets {
+            if bytes > 0 && bytes + self.overhead >= room {
+                self.window_limited = true;
+                break;
+            }
+            let payload = self.mtu.next_payload(now);
+            let Some(piece) = self.plan.next(payload).or_else(|| self.duplicate(room, payload)) else {
+                break;
+            };
+            let number = self.sent.push(piece.address, piece.len);
+            bytes += u64::from(piece.len) + self.overhead;
+            out.push(Outgoing { number, piece });
+            self.stats.sent += 1;
+        }
+        self.in_flight += bytes;
+        self.pacer.spend(bytes);
+        self.sent.set_in_flight(self.in_flight);
+        bytes > 0
+    }
+
+    /// Returns the oldest piece in flight, for a probe that has nothing else to carry.
+    fn duplicate(&mut self, room: u64, payload: u16) -> Option<Piece> {
+        if room != u64::MAX {
+            return None;
+        }
+        let (_, packet, _) = self.sent.oldest_in_flight()?;
+        Some(Piece {
+            address: packet.address,
+            len: packet.len.min(payload),
+        })
+    }
+
+    fn mark_app_limited(&mut self) {
+        self.delivery.app_limited_until = self.delivery.delivered + self.in_flight.max(1);
+    }
+
+    /// Takes the acknowledgements and the credit of a FEEDBACK packet with this number.
+    ///
+    /// # Errors
+    /// If the receiver acknowledges what was not sent: the connection ends.
+    pub fn on_feedback(
+        &mut self,
+        now: Time,
+        number: u64,
+        feedback: &Feedback,
+    ) -> Result<(), ProtocolViolation> {
+        let newly = self.sent.newly_acked(&feedback.acknowledged)?;
+        self.stats.feedback += 1;
+        self.heard_at = now;
+        self.timeouts = 0;
+        self.plan.raise_credit(feedback.credit);
+        self.note_feedback(number);
+        let mut sample = Sample {
+            now,
+            rtt: None,
+            acked: 0,
+            lost: 0,
+            lost_sent_at: None,
+            delivered: 0,
+            in_flight: 0,
+            window_limited: self.window_limited,
+            rate: None,
+            outcomes: [Outcome::default(); TAGS],
+            ce: feedback.ce.saturating_sub(self.ce),
+        };
+        self.ce = self.ce.max(feedback.ce);
+        let newest = self.acknowledge(now, &newly, &mut sample);
+        if let Some(quantum) = newest {
+            self.sample_rtt(now, &newly, &quantum, feedback.delay, &mut sample);
+            sample.rate = self.sample_rate(now - feedback.delay, &quantum);
+        }
+        self.detect_losses(now, &mut sample);
+        let retention = 2 * self.rtt.smoothed() + self.detector.window(self.rtt.smoothed());
+        self.sent.forget(now - retention);
+        if !newly.is_empty() {
+            self.barren_probes = 0;
+        }
+        if newly.is_empty() && sample.lost == 0 {
+            return Ok(());
+        }
+        self.tell_controller(sample);
+        Ok(())
+    }
+
+    fn tell_controller(&mut self, mut sample: Sample) {
+        sample.delivered = self.delivery.delivered;
+        sample.in_flight = self.in_flight;
+        self.controller.on_feedback(&sample);
+        let rtt = self.rtt.smoothed();
+        if self
+            .breaker
+            .on_feedback(sample.now, rtt, sample.acked, sample.lost)
+        {
+            self.trip(sample.now);
+        }
+    }
+
+    fn trip(&mut self, now: Time) {
+        self.stats.breaks += 1;
+        self.controller.on_breaker(now);
+    }
+
+    /// Marks packets as acknowledged; returns the quantum of the newest.
+    fn acknowledge(
+        &mut self,
+        now: Time,
+        newly: &[std::ops::Range<u64>],
+        sample: &mut Sample,
+    ) -> Option<Quantum> {
+        let mut newest = None;
+        for number in newly.iter().flat_map(Clone::clone) {
+            let Some((packet, quantum)) = self.sent.packet(number) else {
+                continue;
+            };
+            let bytes = u64::from(packet.len) + self.overhead;
+            let outcome = &mut sample.outcomes[quantum.tag.index()];
+            outcome.acked += 1;
+            if packet.state == PacketState::Lost {
+                outcome.spurious += 1;
+                self.stats.spurious += 1;
+                self.delivery.lost = self.delivery.lost.saturating_sub(bytes);
+                self.detector.on_spurious(now, quantum.sent_at, self.newest.1);
+            } else {
+                self.in_flight = self.in_flight.saturating_sub(bytes);
+            }
+            packet.state = PacketState::Acked;
+            self.pacer.resolve(number - quantum.first, quantum.len, false);
+            self.mtu.on_acked(now, packet.len);
+            sample.acked += bytes;
+            newest = Some(*quantum);
+        }
+        self.delivery.delivered += sample.acked;
+        self.stats.acked += newly.iter().map(|range| range.end - range.start).sum::<u64>();
+        newest
+    }
+
+    /// Takes a round-trip time if the newest number of all is acknowledged now.
+    fn sample_rtt(
+        &mut self,
+        now: Time,
+        newly: &[std::ops::Range<u64>],
+        quantum: &Quantum,
+        delay: Duration,
+        sample: &mut Sample,
+    ) {
+        let number = newly.last().map_or(0, |range| range.end - 1);
+        if number + 1 != self.sent.end_acked() {
+            return;
+        }
+        self.newest = (number, quantum.sent_at);
+        let rtt = now.since(quantum.sent_at).saturating_sub(delay);
+        self.rtt.update(rtt);
+        sample.rtt = Some(rtt);
+    }
+
+    /// Returns the delivery rate up to a quantum whose last acknowledged packet arrived in time for `acked_at`.
+    fn sample_rate(&mut self, acked_at: Time, quantum: &Quantum) -> Option<RateSample> {
+        let send_elapsed = quantum.sent_at.since(quantum.first_sent_at);
+        let ack_elapsed = acked_at.since(quantum.delivered_at);
+        self.delivery.delivered_at = self.delivery.delivered_at.max(acked_at);
+        self.delivery.first_sent_at = self.delivery.first_sent_at.max(quantum.sent_at);
+        let interval = send_elapsed.max(ack_elapsed);
+        // An interval below the path's round-trip time is an artefact (section 4.1.2.3).
+        if interval < self.rtt.least().unwrap_or_default() {
+            return None;
+        }
+        Some(RateSample {
+            delivered: self.delivery.delivered - quantum.delivered,
+            interval,
+            prior_delivered: quantum.delivered,
+            tx_in_flight: quantum.tx_in_flight,
+            lost: self.delivery.lost.saturating_sub(quantum.lost),
+            app_limited: quantum.app_limited,
+        })
+    }
+
+    /// Declares packets lost and returns their bytes to the plan.
+    fn detect_losses(&mut self, now: Time, sample: &mut Sample) {
+        let (detector, newest, rtt) = (self.detector, self.newest, self.rtt.smoothed());
+        let mut previous = None;
+        let (plan, pacer, overhead) = (&mut self.plan, &mut self.pacer, self.overhead);
+        let (stats, in_flight, lost) = (&mut self.stats, &mut self.in_flight, &mut self.delivery.lost);
+        self.sent.judge_holes(|number, packet, quantum| {
+            if !detector.is_lost((number, quantum.sent_at), newest, rtt) {
+                return false;
+            }
+            packet.state = PacketState::Lost;
+            let bytes = u64::from(packet.len) + overhead;
+            let outcome = &mut sample.outcomes[quantum.tag.index()];
+            outcome.lost += 1;
+            outcome.runs += u32::from(previous != Some(number.wrapping_sub(1)));
+            previous = Some(number);
+            pacer.resolve(number - quantum.first, quantum.len, true);
+            plan.repair(Piece {
+                address: packet.address,
+                len: packet.len,
+            });
+            stats.lost += 1;
+            *in_flight = in_flight.saturating_sub(bytes);
+            *lost += bytes;
+            sample.lost += bytes;
+            sample.lost_sent_at = Some(quantum.sent_at);
+            true
+        });
+        self.detector.advance(now, rtt);
+    }
+
+    fn note_feedback(&mut self, number: u64) {
+        let numbers = &mut self.report.feedback;
+        let at = numbers.partition_point(|other| *other > number);
+        if numbers.get(at) != Some(&number) {
+            numbers.insert(at, number);
+            numbers.truncate(REPORTED_FEEDBACK_MAX);
+        }
+    }
+
+    /// Returns the time between reports: an eighth of the round-trip time, a millisecond at least.
+    fn report_interval(&self) -> Duration {
+        (self.rtt.smoothed() / 8).max(Duration::from_millis(1))
+    }
+
+    /// Returns true if nothing can be sent until the receiver says something.
+    fn is_waiting(&self) -> bool {
+        !self.plan.has_piece() && !self.plan.is_complete()
+    }
+
+    /// Returns a report if one is due.
+    pub fn poll_report(&mut self, now: Time) -> Option<Report> {
+        if self.is_waiting() && !self.report.asked_at_tail {
+            self.report.asked_at_tail = true;
+            self.report.ask = true;
+        } else if !self.is_waiting() {
+            self.report.asked_at_tail = false;
+        }
+        let confirms =
+            !self.report.feedback.is_empty() && now >= self.report.sent_at + self.report_interval();
+        if !self.report.ask && !confirms {
+            return None;
+        }
+        self.report.sent_at = now;
+        Some(Report {
+            next_number: self.sent.next_number(),
+            rtt: if self.rtt.is_known() {
+                self.rtt.smoothed()
+            } else {
+                Duration::ZERO
+            },
+            answer: std::mem::take(&mut self.report.ask),
+            feedback: std::mem::take(&mut self.report.feedback),
+        })
+    }
+
+    /// Returns when a probe is due if nothing is heard until then.
+    fn probe_at(&self) -> Option<Time> {
+        if self.in_flight == 0 && !self.is_waiting() {
+            return None;
+        }
+        let timeout = self.rtt.probe_timeout(Duration::from_millis(25));
+        let most = PROBE_INTERVAL_MAX.max(2 * timeout);
+        let wait = timeout.saturating_mul(1 << self.timeouts.min(10)).min(most);
+        Some(self.heard_at + wait)
+    }
+
+    /// Returns the time at which [`Flow::poll`], [`Flow::poll_report`] or [`Flow::on_timeout`] has something to do.
+    pub fn next_timeout(&self) -> Option<Time> {
+        let send = (self.plan.has_piece() && !self.window_limited).then(|| self.pacer.opens());
+        let report = (!self.report.feedback.is_empty()).then(|| self.report.sent_at + self.report_interval());
+        [send, report, self.probe_at()].into_iter().flatten().min()
+    }
+
+    /// Probes a silent path if that is due.
+    pub fn on_timeout(&mut self, now: Time) {
+        if self.probe_at().is_none_or(|at| now < at) {
+            return;
+        }
+        self.timeouts += 1;
+        self.heard_at = now;
+        self.report.ask = true;
+        self.stats.probes += 1;
+        if self.in_flight > 0 {
+            self.probe_packets = PROBE_PACKETS;
+            self.barren_probes += 1;
+            self.mtu.on_timeout(self.barren_probes);
+            if self.breaker.on_timeout(now) {
+                self.trip(now);
+            }
+        }
+    }
+
+    /// Returns the pacing rate.
+    pub fn pacing_rate(&self) -> Option<BitRate> {
+        self.controller.pacing_rate()
+    }
+}

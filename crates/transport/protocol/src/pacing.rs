@@ -1,0 +1,239 @@
+//! Pacing: packets leave in quanta, spaced so that their rate is the controller's.
+//!
+//! A packet takes 1.2 µs at 10 Gbit/s, less than any timer: so packets leave in quanta of half a millisecond, 64 KiB at most, which
+//! the kernel (UDP_SEGMENT) or the device cuts. Policers drop bursts: if losses gather at the ends of quanta, quanta shrink to
+//! two packets, and grow again when they do not.
+//!
+//! The credit is counted in billionths of a bit, as in `datapath::schedule` (ADR 6): bits a second times nanoseconds is a whole
+//! number of them, so that nothing is rounded and nothing drifts. A caller that is late is owed up to a millisecond.
+
+use millrace_types::{BitRate, Duration, Time};
+
+/// Billionths of a bit in a byte.
+const BYTE: i64 = 8_000_000_000;
+/// The time that a caller may be late without loss of rate.
+const LATE: Duration = Duration::from_millis(1);
+/// The time that a quantum takes at the pacing rate.
+const QUANTUM: Duration = Duration::from_micros(500);
+/// The longest quantum: what one send with UDP_SEGMENT carries.
+const QUANTUM_MAX: u64 = 65_536;
+/// Packets of the shortest quantum.
+pub const QUANTUM_PACKETS_MIN: u64 = 2;
+
+/// Decides when how much may leave.
+#[derive(Clone, Debug)]
+pub struct Pacer {
+    /// Bits a second, and so billionths of a bit a nanosecond; zero: no limit.
+    rate: u64,
+    credit: i64,
+    at: Time,
+    packet_size: u64,
+    ends: QuantumEnds,
+}
+
+impl Pacer {
+    /// Returns a pacer for packets of `packet_size` bytes that lets everything pass until it has a rate.
+    pub fn new(packet_size: u64, now: Time) -> Pacer {
+        Pacer {
+            rate: 0,
+            credit: 0,
+            at: now,
+            packet_size,
+            ends: QuantumEnds::default(),
+        }
+    }
+
+    /// Changes the rate from now on; `None` is no limit.
+    pub fn set_rate(&mut self, rate: Option<BitRate>, now: Time) {
+        let rate = rate.map_or(0, |rate| rate.bps().max(1));
+        if rate != self.rate {
+            self.pass(now);
+            self.rate = rate;
+        }
+    }
+
+    /// Lets time pass.
+    fn pass(&mut self, now: Time) {
+        let nanos = now.since(self.at).as_nanos();
+        if nanos != 0 {
+            let more = i64::try_from(u128::from(self.rate) * nanos).unwrap_or(i64::MAX);
+            self.credit = self.credit.saturating_add(more).min(self.credit_max());
+            self.at = now;
+        }
+    }
+
+    /// Returns the credit of a caller that is as late as it may be.
+    fn credit_max(&self) -> i64 {
+        i64::try_from(u128::from(self.rate) * LATE.as_nanos()).unwrap_or(i64::MAX)
+    }
+
+    /// Lets time pass in which there was nothing to send: no credit for it is kept.
+    pub fn rest(&mut self, now: Time) {
+        self.pass(now);
+        self.credit = self.credit.min(0);
+    }
+
+    /// Returns true if a quantum may leave now.
+    pub fn is_open(&mut self, now: Time) -> bool {
+        self.pass(now);
+        self.rate == 0 || self.credit >= 0
+    }
+
+    /// Returns the packets of a quantum at the current rate.
+    pub fn quantum(&self) -> u64 {
+        if self.rate == 0 {
+            return QUANTUM_PACKETS_MIN;
+        }
+        let bytes = u128::from(self.rate) * QUANTUM.as_nanos() / 8_000_000_000;
+        let bytes = u64::try_from(bytes).unwrap_or(QUANTUM_MAX).min(QUANTUM_MAX);
+        (bytes / self.packet_size)
+            .min(self.ends.packets_max)
+            .max(QUANTUM_PACKETS_MIN)
+    }
+
+    /// Accounts for bytes that leave.
+    pub fn spend(&mut self, bytes: u64) {
+        if self.rate != 0 {
+            let spent = i64::try_from(bytes)
+                .unwrap_or(i64::MAX / BYTE)
+                .saturating_mul(BYTE);
+            self.credit = self.credit.saturating_sub(spent);
+        }
+    }
+
+    /// Returns the time from which on a quantum may leave.
+    pub fn opens(&self) -> Time {
+        if self.rate == 0 || self.credit >= 0 {
+            return self.at;
+        }
+        self.at + Duration::from_nanos(self.credit.unsigned_abs().div_ceil(self.rate))
+    }
+
+    /// Learns that a packet of a quantum of `len` packets was acknowledged or lost.
+    pub fn resolve(&mut self, index: u64, len: u64, lost: bool) {
+        self.ends.resolve(index, len, lost);
+    }
+}
+
+/// Losses by their position in a quantum: a policer with a small bucket drops the ends of bursts.
+#[derive(Clone, Debug)]
+struct QuantumEnds {
+    packets_max: u64,
+    /// Packets and losses in first halves and second halves.
+    halves: [(u32, u32); 2],
+}
+
+/// Packets of each half after which halves are compared.
+const COMPARED: u32 = 500;
+
+impl Default for QuantumEnds {
+    fn default() -> QuantumEnds {
+        QuantumEnds {
+            packets_max: QUANTUM_MAX,
+            halves: [(0, 0); 2],
+        }
+    }
+}
+
+impl QuantumEnds {
+    fn resolve(&mut self, index: u64, len: u64, lost: bool) {
+        if len < 2 * QUANTUM_PACKETS_MIN {
+            // Short quanta tell nothing; let them grow slowly, to try again.
+            if self.packets_max < QUANTUM_MAX {
+                self.halves[0].0 += 1;
+                if self.halves[0].0 > 64 * COMPARED {
+                    self.packets_max *= 2;
+                    self.halves = [(0, 0); 2];
+                }
+            }
+            return;
+        }
+        let (packets, losses) = &mut self.halves[usize::from(index >= len / 2)];
+        *packets += 1;
+        *losses += u32::from(lost);
+        let [(first, first_lost), (second, second_lost)] = self.halves;
+        if first < COMPARED || second < COMPARED {
+            return;
+        }
+        // Poisson: the difference has a variance of the sum of both.
+        let (a, b) = (f64::from(first_lost), f64::from(second_lost));
+        let scaled = a * f64::from(second) / f64::from(first);
+        if b - scaled > (4.0 * (scaled + b).sqrt()).max(5.0) {
+            let longest = self.packets_max.min(len);
+            self.packets_max = (longest / 2).max(QUANTUM_PACKETS_MIN);
+        } else {
+            self.packets_max = (self.packets_max + self.packets_max / 4 + 1).min(QUANTUM_MAX);
+        }
+        self.halves = [(0, 0); 2];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn over_any_time_the_rate_is_exact() {
+        for bps in [1_000_003, 999_999_937, 10_000_000_000] {
+            let mut pacer = Pacer::new(1_500, Time::ZERO);
+            pacer.set_rate(Some(BitRate::from_bps(bps)), Time::ZERO);
+            let (mut now, mut bytes) = (Time::ZERO, 0);
+            while now < Time::from_secs(3) {
+                if pacer.is_open(now) {
+                    let quantum = pacer.quantum() * 1_500;
+                    pacer.spend(quantum);
+                    bytes += quantum;
+                }
+                now = pacer.opens();
+            }
+            let exact = bps * 3 / 8;
+            assert!(bytes.abs_diff(exact) <= 2 * QUANTUM_MAX, "{bytes} of {exact}");
+        }
+    }
+
+    #[test]
+    fn a_quantum_lasts_half_a_millisecond_within_its_bounds() {
+        let mut pacer = Pacer::new(1_500, Time::ZERO);
+        for (mbps, packets) in [(10_000, 43), (1_000, 41), (100, 4), (1, 2)] {
+            pacer.set_rate(Some(BitRate::from_kbps(mbps * 1_000)), Time::ZERO);
+            assert_eq!(pacer.quantum(), packets, "{mbps} Mbit/s");
+        }
+    }
+
+    #[test]
+    fn a_late_caller_is_owed_a_millisecond_and_one_that_rested_nothing() {
+        let sent_at_once = |rest: bool| {
+            let mut pacer = Pacer::new(1_500, Time::ZERO);
+            pacer.set_rate(Some(BitRate::from_kbps(1_000_000)), Time::ZERO);
+            let now = Time::from_secs(5);
+            if rest {
+                pacer.rest(now);
+            }
+            let mut bytes = 0;
+            while pacer.is_open(now) {
+                pacer.spend(1_500);
+                bytes += 1_500;
+            }
+            bytes
+        };
+        assert_eq!(sent_at_once(false), 126_000);
+        assert_eq!(sent_at_once(true), 1_500);
+    }
+
+    #[test]
+    fn quanta_shrink_while_their_ends_are_lost_and_grow_again_afterwards() {
+        let mut pacer = Pacer::new(1_500, Time::ZERO);
+        pacer.set_rate(Some(BitRate::from_kbps(1_000_000)), Time::ZERO);
+        let mut resolve = |quanta: u64, lost_from: u64| {
+            for _ in 0..quanta {
+                let len = pacer.quantum();
+                for index in 0..len {
+                    pacer.resolve(index, len, index >= lost_from);
+                }
+            }
+            pacer.quantum()
+        };
+        assert!(resolve(2_000, 10) <= 12);
+        assert!(resolve(20_000, u64::MAX) > 30);
+    }
+}

@@ -1,0 +1,177 @@
+//! Which packets arrived, and when the sender hears of it.
+//!
+//! TACK (Li et al., SIGCOMM 2020): at high rates feedback is periodic, 32 times a round trip, and says everything since the last
+//! feedback that is known to have arrived. At low rates it waits for 32 packets or a quarter of a round trip. Never more often
+//! than each millisecond, never later than 25 ms. It is immediate when the sender asks.
+
+use crate::packet::{Acknowledged, REPORTED_FEEDBACK_MAX, Report};
+use crate::ranges::RangeSet;
+use millrace_types::{Duration, Time};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+const INTERVAL_MIN: Duration = Duration::from_millis(1);
+const INTERVAL_MAX: Duration = Duration::from_millis(25);
+/// Packets for which feedback is sent after the shorter interval.
+const PACKETS: u64 = 32;
+
+/// Tracks arrivals until their acknowledgement is confirmed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AckTracker {
+    /// Numbers that arrived and whose acknowledgement is not confirmed.
+    unconfirmed: RangeSet,
+    /// Feedback on the way: its number, and what it acknowledged.
+    sent: VecDeque<(u64, Acknowledged)>,
+    next_feedback: u64,
+    largest: Option<(u64, Time)>,
+    /// Packets since the last feedback, and when the first of them arrived.
+    pending: u64,
+    pending_since: Option<Time>,
+    sent_at: Time,
+    rtt: Duration,
+    now_asked: bool,
+}
+
+impl AckTracker {
+    /// Notes a packet.
+    pub(super) fn on_packet(&mut self, now: Time, number: u64) {
+        self.unconfirmed.insert(number..number + 1);
+        if self.largest.is_none_or(|(largest, _)| number > largest) {
+            self.largest = Some((number, now));
+        }
+        self.pending += 1;
+        self.pending_since.get_or_insert(now);
+    }
+
+    /// Takes what the sender knows.
+    pub(super) fn on_report(&mut self, report: &Report) {
+        if !report.rtt.is_zero() {
+            self.rtt = report.rtt;
+        }
+        for number in &report.feedback {
+            if let Ok(at) = self.sent.binary_search_by_key(number, |(number, _)| *number)
+                && let Some((_, confirmed)) = self.sent.remove(at)
+            {
+                self.unconfirmed.remove_all(&confirmed);
+            }
+        }
+        self.now_asked |= report.answer;
+    }
+
+    /// Asks for feedback at once, for credit that became free.
+    pub(super) fn ask(&mut self) {
+        self.now_asked = true;
+    }
+
+    /// Returns when feedback is due.
+    pub(super) fn due(&self) -> Option<Time> {
+        if self.now_asked {
+            return Some(self.sent_at + INTERVAL_MIN);
+        }
+        let since = self.pending_since?;
+        let parts = if self.pending >= PACKETS { 32 } else { 4 };
+        let interval = (self.rtt / parts).clamp(INTERVAL_MIN, INTERVAL_MAX);
+        Some((self.sent_at + interval).max(since))
+    }
+
+    /// Returns the time since the largest number arrived.
+    pub(super) fn delay(&self, now: Time) -> Duration {
+        self.largest.map_or(Duration::ZERO, |(_, at)| now.since(at))
+    }
+
+    /// Returns what is to be acknowledged.
+    pub(super) fn acknowledged(&self) -> &[Range<u64>] {
+        self.unconfirmed.ranges()
+    }
+
+    /// Notes that feedback leaves which covers all numbers from `from` on; returns its number.
+    pub(super) fn on_sent(&mut self, now: Time, from: u64) -> u64 {
+        let number = self.next_feedback;
+        self.next_feedback += 1;
+        let covered = self.unconfirmed.ranges();
+        let at = covered.partition_point(|range| range.end <= from);
+        let mut covered = covered[at..].to_vec();
+        if let Some(first) = covered.first_mut() {
+            first.start = first.start.max(from);
+        }
+        self.sent.push_back((number, covered));
+        if self.sent.len() > REPORTED_FEEDBACK_MAX {
+            self.sent.pop_front();
+        }
+        (self.pending, self.pending_since, self.now_asked) = (0, None, false);
+        self.sent_at = now;
+        number
+    }
+
+    /// Returns how many ranges are kept, for bounds on memory.
+    pub(super) fn len(&self) -> usize {
+        self.unconfirmed.ranges().len() + self.sent.iter().map(|(_, ranges)| ranges.len()).sum::<usize>()
+    }
+
+    /// Forgets the oldest ranges beyond `most`: the sender takes the packets for lost and sends their bytes again.
+    pub(super) fn bound(&mut self, most: usize) {
+        let ranges = self.unconfirmed.ranges();
+        if ranges.len() > most {
+            let end = ranges[ranges.len() - most].start;
+            self.unconfirmed.remove(0..end);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(feedback: Vec<u64>, answer: bool) -> Report {
+        Report {
+            next_number: 0,
+            rtt: Duration::from_millis(320),
+            answer,
+            feedback,
+        }
+    }
+
+    #[test]
+    fn a_range_is_repeated_until_its_feedback_is_confirmed_and_late_packets_are_not_forgotten() {
+        let mut acks = AckTracker::default();
+        let now = Time::from_secs(1);
+        for number in [0, 1, 2, 5] {
+            acks.on_packet(now, number);
+        }
+        assert_eq!(acks.on_sent(now, 0), 0);
+        acks.on_packet(now, 4);
+        assert_eq!(acks.acknowledged(), [0..3, 4..6]);
+        acks.on_report(&report(vec![0], false));
+        assert_eq!(acks.acknowledged(), [4..5]);
+        acks.on_report(&report(vec![0, 7], false));
+        assert_eq!(acks.acknowledged(), [4..5]);
+    }
+
+    #[test]
+    fn feedback_is_periodic_at_high_rates_later_at_low_ones_and_immediate_if_asked_for() {
+        let mut acks = AckTracker::default();
+        acks.on_report(&report(vec![], false));
+        let at = Time::from_millis;
+        acks.on_sent(at(1_000), 0);
+        assert_eq!(acks.due(), None);
+        acks.on_packet(at(1_001), 0);
+        assert_eq!(acks.due(), Some(at(1_025)), "a quarter of 320 ms, 25 ms at most");
+        for number in 1..32 {
+            acks.on_packet(at(1_002), number);
+        }
+        assert_eq!(acks.due(), Some(at(1_010)), "320 ms / 32");
+        acks.on_report(&report(vec![], true));
+        assert_eq!(acks.due(), Some(at(1_001)));
+    }
+
+    #[test]
+    fn feedback_that_covered_only_the_newest_numbers_confirms_only_those() {
+        let mut acks = AckTracker::default();
+        for number in 0..10 {
+            acks.on_packet(Time::ZERO, number);
+        }
+        acks.on_sent(Time::ZERO, 6);
+        acks.on_report(&report(vec![0], false));
+        assert_eq!(acks.acknowledged(), [0..6]);
+    }
+}

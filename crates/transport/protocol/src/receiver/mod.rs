@@ -1,0 +1,455 @@
+//! The receiver: checks datagrams, delivers new bytes, acknowledges, and grants credit.
+//!
+//! ```text
+//!  datagram ─> head ─> MAC ─> replay window ─> open ─> address ─> credit ─> reassembly ─> Delivery
+//!               │       │          │             │        │          │           │
+//!               └───────┴──────────┴─────────────┴────────┴──────────┴───────────┴─> Discard, counted by name
+//! ```
+//!
+//! A datagram changes no state before its MAC is right, and is acknowledged only if its bytes were delivered or known.
+//!
+//! **Credit** is absolute: the bytes that the sender may have sent for the first time, in all. It is what was written plus the
+//! pool, so that what arrived and is not written never exceeds the pool.
+//!
+//! **Of an extent** a receiver says three things: its packets are *acknowledged* (here), its digest is *verified*
+//! ([`Receiver::verified`]), it is *durable* ([`Receiver::durable`]). Only the first goes by feedback; it drives loss detection and
+//! nothing else. A sender forgets an extent when it is verified, and calls it delivered when it is durable.
+
+mod acks;
+mod reassembly;
+
+use crate::extent::Layout;
+use crate::packet::{
+    ADDRESS_SIZE, Acknowledged, COUNTER_SIZE, Data, Feedback, HEAD_SIZE, Head, PacketType, Report, TAG_SIZE,
+    control_body, expand_number, is_authentic,
+};
+use crate::ranges::RangeSet;
+use crate::seal::{PairwiseKey, ReplayWindow, Seal};
+use acks::AckTracker;
+use millrace_types::{BitRate, Duration, Time};
+use reassembly::{Arrival, Reassembly};
+use std::ops::Range;
+
+/// Feedback packets that one poll returns at most.
+const FEEDBACK_PACKETS: usize = 4;
+/// Ranges of acknowledged numbers that are kept.
+const ACK_RANGES: usize = 1 << 16;
+/// The time over which the receive rate is measured.
+const RATE_TIME: Duration = Duration::from_millis(250);
+
+/// The reason why a datagram was dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Discard {
+    /// The datagram is no packet of this protocol, or of another connection.
+    Malformed,
+    /// The MAC is not the sender's.
+    Mac,
+    /// The packet number was seen, or is too old to be told.
+    Replay,
+    /// The tag does not match.
+    Forged,
+    /// The bytes are not within one extent of the session.
+    Address,
+    /// The sender sent more than the credit.
+    Credit,
+    /// Too many extents are in progress.
+    Extents,
+}
+
+impl Discard {
+    /// All reasons.
+    pub const ALL: [Discard; 7] = [
+        Discard::Malformed,
+        Discard::Mac,
+        Discard::Replay,
+        Discard::Forged,
+        Discard::Address,
+        Discard::Credit,
+        Discard::Extents,
+    ];
+
+    /// Returns the name of the counter.
+    pub fn name(self) -> &'static str {
+        match self {
+            Discard::Malformed => "malformed",
+            Discard::Mac => "mac",
+            Discard::Replay => "replay",
+            Discard::Forged => "forged",
+            Discard::Address => "address",
+            Discard::Credit => "credit",
+            Discard::Extents => "extents",
+        }
+    }
+}
+
+/// How a receiver begins.
+#[derive(Clone, Debug)]
+pub struct ReceiverConfig {
+    /// The session's address space.
+    pub layout: Layout,
+    /// Extents that are there already.
+    pub have: RangeSet,
+    /// The connection that the sender names in its packets, and this receiver in its own.
+    pub connection: u32,
+    /// Bytes that may have arrived and not be written.
+    pub pool: u64,
+}
+
+/// Counters of a receiver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReceiverStats {
+    /// DATA packets whose bytes were new, in part at least.
+    pub accepted: u64,
+    /// DATA packets whose bytes were known.
+    pub duplicates: u64,
+    /// Datagrams dropped, in the order of [`Discard::ALL`].
+    pub discarded: [u64; Discard::ALL.len()],
+    /// FEEDBACK packets, and their bytes with heads.
+    pub feedback: u64,
+    /// Bytes of FEEDBACK packets.
+    pub feedback_bytes: u64,
+}
+
+/// Bytes that arrived.
+#[derive(Debug)]
+pub struct Delivery<'a> {
+    /// Address of the first byte of `bytes`.
+    pub address: u64,
+    /// The payload.
+    pub bytes: &'a [u8],
+    /// Which addresses are new.
+    pub new: Vec<Range<u64>>,
+    /// The extent that is complete now, to be verified.
+    pub completes: Option<u64>,
+}
+
+/// What an authentic DATA packet brought.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Accepted {
+    /// Which addresses are new.
+    pub new: Vec<Range<u64>>,
+    /// The extent that is complete now.
+    pub completes: Option<u64>,
+}
+
+/// The receiver of one session.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    config: ReceiverConfig,
+    window: ReplayWindow,
+    acks: AckTracker,
+    reassembly: Reassembly,
+    verified: RangeSet,
+    durable: RangeSet,
+    /// New bytes that arrived and bytes written, in all.
+    arrived: u64,
+    written: u64,
+    credit_sent: u64,
+    ce: u64,
+    rate: ReceiveRate,
+    /// The sender's reports are numbered, too.
+    reports: ReplayWindow,
+    stats: ReceiverStats,
+}
+
+impl Receiver {
+    /// Returns a receiver.
+    pub fn new(config: ReceiverConfig) -> Receiver {
+        let extents = config.pool / config.layout.extent_size() + 1_024;
+        Receiver {
+            reassembly: Reassembly::new(
+                config.layout,
+                config.have.clone(),
+                usize::try_from(extents).unwrap_or(usize::MAX),
+            ),
+            verified: config.have.clone(),
+            durable: config.have.clone(),
+            window: ReplayWindow::default(),
+            acks: AckTracker::default(),
+            arrived: 0,
+            written: 0,
+            credit_sent: config.pool,
+            ce: 0,
+            rate: ReceiveRate::default(),
+            reports: ReplayWindow::default(),
+            stats: ReceiverStats::default(),
+            config,
+        }
+    }
+
+    /// Returns the counters.
+    pub fn stats(&self) -> ReceiverStats {
+        self.stats
+    }
+
+    /// Returns bytes that arrived and are not written.
+    pub fn backlog(&self) -> u64 {
+        self.arrived - self.written
+    }
+
+    /// Returns extents and ranges that are kept in memory, for bounds.
+    pub fn kept(&self) -> (usize, usize) {
+        let (extents, ranges) = self.reassembly.in_progress();
+        (extents, ranges + self.acks.len())
+    }
+
+    /// Returns the extents that are verified; the have-map of the next session.
+    pub fn have(&self) -> &RangeSet {
+        &self.verified
+    }
+
+    /// Returns the extents that are durable.
+    pub fn durable_extents(&self) -> &RangeSet {
+        &self.durable
+    }
+
+    /// Returns the extents whose bytes all arrived, verified or not.
+    pub fn arrived_extents(&self) -> &RangeSet {
+        self.reassembly.complete()
+    }
+
+    /// Returns true if every extent is verified.
+    pub fn is_complete(&self) -> bool {
+        self.reassembly.is_complete() && self.verified.count() == self.config.layout.extents()
+    }
+
+    fn discard(&mut self, reason: Discard) -> Discard {
+        self.stats.discarded[reason as usize] += 1;
+        reason
+    }
+
+    /// Takes a DATA packet; decrypts it in place. `ce`: it carries a congestion mark.
+    ///
+    /// # Errors
+    /// The reason why it was dropped. `Ok(None)`: all of its bytes were there already.
+    pub fn handle_data<'a>(
+        &mut self,
+        now: Time,
+        datagram: &'a mut [u8],
+        key: &PairwiseKey,
+        content: &mut dyn Seal,
+        ce: bool,
+    ) -> Result<Option<Delivery<'a>>, Discard> {
+        let (number, counter) = match Data::decode(datagram) {
+            Ok(data) if data.head.connection == self.config.connection => {
+                if !is_authentic(datagram, key, data.sealed.authenticated()) {
+                    return Err(self.discard(Discard::Mac));
+                }
+                let number = expand_number(data.head.number, self.window.next());
+                (number, data.sealed.counter())
+            }
+            _ => return Err(self.discard(Discard::Malformed)),
+        };
+        if !self.window.is_new(number) {
+            return Err(self.discard(Discard::Replay));
+        }
+        let sealed = &mut datagram[HEAD_SIZE + COUNTER_SIZE..];
+        let Ok(plain) = content.open(counter, sealed) else {
+            return Err(self.discard(Discard::Forged));
+        };
+        let (bits, bytes) = plain.split_at(ADDRESS_SIZE.min(plain.len()));
+        let bits = bits.iter().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
+        let Ok(address) = self.reassembly.layout().decode(bits, bytes.len() as u64) else {
+            return Err(self.discard(Discard::Address));
+        };
+        let accepted = self.accept(now, number, address, bytes.len() as u64, ce)?;
+        Ok((!accepted.new.is_empty()).then_some(Delivery {
+            address,
+            bytes,
+            new: accepted.new,
+            completes: accepted.completes,
+        }))
+    }
+
+    /// Takes an authentic DATA packet by its number and the addresses of its bytes. [`Receiver::handle_data`] ends here; a simulation
+    /// without bytes begins here.
+    ///
+    /// # Errors
+    /// The reason why it was dropped.
+    pub fn accept(
+        &mut self,
+        now: Time,
+        number: u64,
+        address: u64,
+        len: u64,
+        ce: bool,
+    ) -> Result<Accepted, Discard> {
+        if !self.window.is_new(number) {
+            return Err(self.discard(Discard::Replay));
+        }
+        if self.arrived + len > self.written + self.config.pool + len * 2 {
+            return Err(self.discard(Discard::Credit));
+        }
+        let arrival = match self.reassembly.insert(address, len) {
+            Ok(Arrival::TooManyExtents) => return Err(self.discard(Discard::Extents)),
+            Ok(arrival) => arrival,
+            Err(_) => return Err(self.discard(Discard::Address)),
+        };
+        self.window.insert(number);
+        self.acks.on_packet(now, number);
+        self.acks.bound(ACK_RANGES);
+        self.ce += u64::from(ce);
+        match arrival {
+            Arrival::New { ranges, completes } => {
+                let new: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+                self.arrived += new;
+                self.rate.add(now, new);
+                self.stats.accepted += 1;
+                Ok(Accepted {
+                    new: ranges,
+                    completes,
+                })
+            }
+            _ => {
+                self.stats.duplicates += 1;
+                Ok(Accepted {
+                    new: Vec::new(),
+                    completes: None,
+                })
+            }
+        }
+    }
+
+    /// Takes a REPORT packet.
+    ///
+    /// # Errors
+    /// The reason why it was dropped.
+    pub fn handle_report(&mut self, datagram: &[u8], key: &PairwiseKey) -> Result<(), Discard> {
+        let parsed = Head::decode(datagram).and_then(|head| Ok((head, control_body(datagram)?)));
+        let Ok((head, body)) = parsed else {
+            return Err(self.discard(Discard::Malformed));
+        };
+        if head.packet_type != PacketType::Report || head.connection != self.config.connection {
+            return Err(self.discard(Discard::Malformed));
+        }
+        if !is_authentic(datagram, key, [body, &[]]) {
+            return Err(self.discard(Discard::Mac));
+        }
+        let number = expand_number(head.number, self.reports.next());
+        if !self.reports.is_new(number) {
+            return Err(self.discard(Discard::Replay));
+        }
+        let Ok(report) = Report::decode(body) else {
+            return Err(self.discard(Discard::Malformed));
+        };
+        self.reports.insert(number);
+        self.on_report(&report);
+        Ok(())
+    }
+
+    /// Takes an authentic report.
+    pub fn on_report(&mut self, report: &Report) {
+        self.acks.on_report(report);
+    }
+
+    /// Notes that so many bytes are written: the sender gets credit for as many.
+    pub fn written(&mut self, bytes: u64) {
+        self.written = (self.written + bytes).min(self.arrived);
+        // A sender that is short of credit must not wait for the next packet.
+        if self.credit() > self.credit_sent + self.config.pool / 4 {
+            self.acks.ask();
+        }
+    }
+
+    fn credit(&self) -> u64 {
+        self.written + self.config.pool
+    }
+
+    /// Notes that the digest of an extent is right.
+    pub fn verified(&mut self, extent: u64) {
+        self.verified.insert(extent..extent + 1);
+    }
+
+    /// Notes that the digest of an extent is wrong: its bytes are expected again.
+    pub fn rejected(&mut self, extent: u64) {
+        self.verified.remove(extent..extent + 1);
+        self.reassembly.reject(extent);
+    }
+
+    /// Notes that an extent survives a loss of power.
+    pub fn durable(&mut self, extent: u64) {
+        self.durable.insert(extent..extent + 1);
+    }
+
+    /// Returns when feedback is due.
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.acks.due()
+    }
+
+    /// Returns feedback with its numbers if it is due: several packets if the ranges do not fit into one.
+    pub fn poll_feedback(&mut self, now: Time) -> Vec<(u64, Feedback)> {
+        if self.acks.due().is_none_or(|due| now < due) {
+            return Vec::new();
+        }
+        let mut packets = Vec::new();
+        let mut ranges: Acknowledged = self.acks.acknowledged().to_vec();
+        loop {
+            let mut feedback = Feedback {
+                delay: self.acks.delay(now),
+                ce: self.ce,
+                credit: self.credit(),
+                rate: self.rate.rate(now),
+                backlog: self.backlog(),
+                acknowledged: ranges.clone(),
+            };
+            let (body, from) = feedback.encode();
+            let older = ranges.partition_point(|range| range.end <= from);
+            feedback.acknowledged.drain(..older);
+            if let Some(first) = feedback.acknowledged.first_mut() {
+                first.start = first.start.max(from);
+            }
+            let number = self.acks.on_sent(now, from);
+            self.stats.feedback += 1;
+            self.stats.feedback_bytes += (HEAD_SIZE + body.len()) as u64;
+            packets.push((number, feedback));
+            ranges.truncate(older);
+            if ranges.is_empty() || packets.len() == FEEDBACK_PACKETS {
+                break;
+            }
+        }
+        self.credit_sent = self.credit();
+        packets
+    }
+
+    /// Returns a FEEDBACK packet.
+    pub fn encode_feedback(&self, number: u64, feedback: &Feedback, key: &PairwiseKey) -> Vec<u8> {
+        let head = Head {
+            packet_type: PacketType::Feedback,
+            key_phase: false,
+            connection: self.config.connection,
+            number,
+        };
+        Feedback::packet(&head, key, &feedback.encode().0)
+    }
+}
+
+/// The rate at which new bytes arrive, over the last quarter of a second.
+#[derive(Clone, Copy, Debug, Default)]
+struct ReceiveRate {
+    since: Time,
+    bytes: u64,
+    last: u64,
+}
+
+impl ReceiveRate {
+    fn add(&mut self, now: Time, bytes: u64) {
+        self.turn(now);
+        self.bytes += bytes;
+    }
+
+    fn turn(&mut self, now: Time) {
+        let passed = now.since(self.since);
+        if passed >= RATE_TIME {
+            let nanos = u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX).max(1);
+            self.last = self.bytes.saturating_mul(8_000_000) / (nanos / 1_000).max(1);
+            (self.since, self.bytes) = (now, 0);
+        }
+    }
+
+    fn rate(&mut self, now: Time) -> BitRate {
+        self.turn(now);
+        BitRate::from_bps(self.last)
+    }
+}
+
+const _: () = assert!(TAG_SIZE == 16, "`Seal::open` takes the tag behind the ciphertext");

@@ -1,0 +1,67 @@
+//! Sealing: one content key for a group, so that a packet is sealed once and sent to N receivers.
+//!
+//! ```text
+//!  content secret ──HKDF-Expand("subkey", i)──> subkey i     for seal counters i·2^20 .. (i + 1)·2^20 − 1
+//!  (of one key phase) ──HKDF-Expand("iv", i)──> IV i         nonce = IV i XOR seal counter
+//! ```
+//!
+//! * **The nonce is the seal counter**, never a function of the address: a source file that changes between the first sending
+//!   and a repair would put two plaintexts under one nonce. Whatever is read again is sealed again, under a new counter.
+//! * **Each subkey seals 2^20 packets.** RFC 9001, section B.1.1, allows 2^28 packets of up to 2 KiB and 2^23 of up to 64 KiB
+//!   under AES-128-GCM; a sender at 10 Gbit/s passes the second in ten seconds.
+//! * **The tag keeps outsiders out.** Members of the group hold the content key. The pairwise MAC ([`PairwiseKey`]) refuses what a
+//!   member off the path sends in the sender's name; a member on the path can exchange the ciphertext under a tag that it
+//!   chooses, and fails at the digest of the extent, which arrives by the receiver's own control channel.
+
+mod aead;
+mod pairwise;
+mod replay;
+
+pub use aead::{Algorithm, ContentKey};
+pub use pairwise::PairwiseKey;
+pub use replay::ReplayWindow;
+
+use thiserror::Error;
+
+/// Seal counters end here: they have 40 bits.
+pub const COUNTER_MAX: u64 = (1 << 40) - 1;
+/// Binary logarithm of the packets that one subkey seals.
+pub const SUBKEY_BITS: u32 = 20;
+
+/// A packet that was not sealed or not opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum SealError {
+    /// All 2^40 seal counters of the content key are used.
+    #[error("seal counter {counter} is beyond 2^40 − 1; start a new key phase")]
+    Exhausted {
+        /// The counter.
+        counter: u64,
+    },
+    /// The secret is too short.
+    #[error("a content secret of {size} bytes is too short; 32 are needed")]
+    ShortSecret {
+        /// Bytes of the secret.
+        size: usize,
+    },
+    /// The tag is not that of the packet.
+    #[error("the packet under seal counter {counter} does not match its tag")]
+    Forged {
+        /// The counter.
+        counter: u64,
+    },
+}
+
+/// Seals and opens the shared part of packets.
+pub trait Seal {
+    /// Encrypts `bytes` (address and payload) in place and returns the tag.
+    ///
+    /// # Errors
+    /// If the counter is beyond [`COUNTER_MAX`].
+    fn seal(&mut self, counter: u64, bytes: &mut [u8]) -> Result<[u8; 16], SealError>;
+
+    /// Decrypts `bytes` (ciphertext, then the tag) in place and returns the plaintext.
+    ///
+    /// # Errors
+    /// If the tag does not match; the bytes are then of no use.
+    fn open<'a>(&mut self, counter: u64, bytes: &'a mut [u8]) -> Result<&'a mut [u8], SealError>;
+}

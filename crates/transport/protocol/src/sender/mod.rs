@@ -1,0 +1,346 @@
+//! The sender: one group of receivers of the same bytes.
+//!
+//! A piece is sealed once and cached; each receiver gets it under a head of its own. Nobody waits for anybody: the source is a file,
+//! not a shared window. A receiver that falls out of the cache costs reads and seals of its own, never the others' rate.
+//!
+//! ```text
+//!  loop:  group.poll(now)           -> a member and the packets of one quantum
+//!         group.sealed(piece)       -> the shared part, if it is cached; else read the piece and group.seal(piece, bytes)
+//!         group.head(member, …)     -> 16 bytes; send head and shared part
+//!         group.poll_reports(now)   -> REPORT packets
+//!         group.handle_feedback(…)  <- FEEDBACK packets
+//!         wait until group.next_timeout(), then group.on_timeout(now)
+//! ```
+
+mod slab;
+
+use crate::extent::{ExtentError, Layout};
+use crate::flow::{Flow, FlowConfig, Outgoing, Piece, ProtocolViolation};
+use crate::pacing::Pacer;
+use crate::packet::{
+    ADDRESS_SIZE, COUNTER_SIZE, Data, Feedback, HEAD_SIZE, Head, PacketError, PacketType, SealedPart,
+    TAG_SIZE, control_body, expand_number, is_authentic,
+};
+use crate::seal::{PairwiseKey, ReplayWindow, Seal, SealError};
+use millrace_types::{BitRate, Time};
+use slab::SlabCache;
+use thiserror::Error;
+
+/// The default size of the slab cache.
+pub const CACHE_SIZE: usize = 256 << 20;
+/// A receiver that joins is led to a running cursor that is at most so many bytes away.
+const JOIN_DISTANCE: u64 = 2 << 30;
+/// Bytes that a member may send in its turn while the uplink is shared (deficit round robin, Shreedhar and Varghese 1995).
+const TURN_BYTES: i64 = 65_536;
+
+/// Names a member of a group.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct MemberId(usize);
+
+/// The keys and the name of one connection.
+pub struct Connection {
+    /// The number in the heads, which the receiver chose.
+    pub id: u32,
+    /// Authenticates what the sender sends.
+    pub to_receiver: PairwiseKey,
+    /// Authenticates what the receiver sends.
+    pub to_sender: PairwiseKey,
+}
+
+/// A piece that cannot be sealed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum SealPieceError {
+    /// The AEAD refuses.
+    #[error(transparent)]
+    Seal(#[from] SealError),
+    /// The piece is outside of the session.
+    #[error(transparent)]
+    Extent(#[from] ExtentError),
+    /// The source gave another number of bytes.
+    #[error("{given} bytes were read for a piece of {wanted}; read the file again, it changed")]
+    Size {
+        /// Bytes of the piece.
+        wanted: usize,
+        /// Bytes given.
+        given: usize,
+    },
+}
+
+/// A datagram that is no valid feedback.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum FeedbackError {
+    /// The datagram is no packet.
+    #[error(transparent)]
+    Packet(#[from] PacketError),
+    /// No member has this connection.
+    #[error("no receiver of this group has connection {connection:#010x}; the datagram is dropped")]
+    UnknownConnection {
+        /// The connection.
+        connection: u32,
+    },
+    /// The MAC does not match.
+    #[error("the MAC of feedback on connection {connection:#010x} does not match; the datagram is dropped")]
+    Mac {
+        /// The connection.
+        connection: u32,
+    },
+    /// The number was seen.
+    #[error("feedback {number} arrived before; the datagram is dropped")]
+    Replay {
+        /// The number.
+        number: u64,
+    },
+    /// The receiver lies.
+    #[error(transparent)]
+    Violation(#[from] ProtocolViolation),
+}
+
+struct Member {
+    flow: Flow,
+    connection: Connection,
+    feedback: ReplayWindow,
+    reports: u64,
+    deficit: i64,
+}
+
+/// One group.
+pub struct Group<S> {
+    layout: Layout,
+    content: S,
+    key_phase: bool,
+    counter: u64,
+    cache: SlabCache,
+    members: Vec<Option<Member>>,
+    uplink: Option<Pacer>,
+    turn: usize,
+}
+
+impl<S: Seal> Group<S> {
+    /// Returns a group without members. `payload`: bytes of a full packet; `cache_size`: bytes of the slab cache.
+    pub fn new(layout: Layout, payload: u16, content: S, cache_size: usize) -> Group<S> {
+        Group {
+            layout,
+            content,
+            key_phase: false,
+            counter: 0,
+            cache: SlabCache::new(layout, payload, cache_size),
+            members: Vec::new(),
+            uplink: None,
+            turn: 0,
+        }
+    }
+
+    /// Bounds what all members get together.
+    pub fn set_uplink(&mut self, rate: Option<BitRate>, packet_size: u64, now: Time) {
+        self.uplink = rate.map(|rate| {
+            let mut pacer = Pacer::new(packet_size, now);
+            pacer.set_rate(Some(rate), now);
+            pacer
+        });
+    }
+
+    /// Adds a receiver. If a member's cursor is near the place where this one would begin, it begins there.
+    pub fn join(&mut self, mut config: FlowConfig, connection: Connection, now: Time) -> MemberId {
+        let near = JOIN_DISTANCE / self.layout.extent_size();
+        let cursors = self.members.iter().flatten().map(|member| member.flow.cursor());
+        if let Some(cursor) = cursors
+            .filter(|cursor| cursor.abs_diff(config.start) <= near)
+            .min_by_key(|cursor| cursor.abs_diff(config.start))
+        {
+            config.start = cursor;
+        }
+        self.members.push(Some(Member {
+            flow: Flow::new(config, now),
+            connection,
+            feedback: ReplayWindow::default(),
+            reports: 0,
+            deficit: 0,
+        }));
+        MemberId(self.members.len() - 1)
+    }
+
+    /// Removes a receiver.
+    pub fn leave(&mut self, id: MemberId) {
+        if let Some(member) = self.members.get_mut(id.0) {
+            *member = None;
+        }
+    }
+
+    /// Returns the flow of a member.
+    pub fn flow(&self, id: MemberId) -> Option<&Flow> {
+        Some(&self.members.get(id.0)?.as_ref()?.flow)
+    }
+
+    /// Returns the flow of a member.
+    pub fn flow_mut(&mut self, id: MemberId) -> Option<&mut Flow> {
+        Some(&mut self.members.get_mut(id.0)?.as_mut()?.flow)
+    }
+
+    /// Returns how many packets were sealed.
+    pub fn seals(&self) -> u64 {
+        self.counter
+    }
+
+    /// Appends the packets of one quantum of the next member in turn to `out`.
+    pub fn poll(&mut self, now: Time, out: &mut Vec<Outgoing>) -> Option<MemberId> {
+        if self.uplink.as_mut().is_some_and(|uplink| !uplink.is_open(now)) {
+            return None;
+        }
+        let len = self.members.len();
+        for _ in 0..2 * len {
+            let id = self.turn % len;
+            let Some(member) = &mut self.members[id] else {
+                self.turn += 1;
+                continue;
+            };
+            if self.uplink.is_some() && member.deficit <= 0 {
+                member.deficit += TURN_BYTES;
+                self.turn += 1;
+                continue;
+            }
+            let before = out.len();
+            if member.flow.poll(now, out) {
+                let bytes: u64 = out[before..]
+                    .iter()
+                    .map(|packet| u64::from(packet.piece.len) + member.flow.overhead())
+                    .sum();
+                if let Some(uplink) = &mut self.uplink {
+                    uplink.spend(bytes);
+                    member.deficit -= i64::try_from(bytes).unwrap_or(TURN_BYTES);
+                } else {
+                    self.turn += 1;
+                }
+                return Some(MemberId(id));
+            }
+            // Who has nothing to send saves nothing up.
+            member.deficit = member.deficit.min(0);
+            self.turn += 1;
+        }
+        None
+    }
+
+    /// Returns the shared part of a piece, if it is cached.
+    pub fn sealed(&self, piece: Piece) -> Option<SealedPart<'_>> {
+        self.cache.get(piece)
+    }
+
+    /// Seals the bytes of a piece under a new counter, caches and returns the shared part.
+    ///
+    /// # Errors
+    /// If the bytes are not as many as the piece has, or the seal counters are used up.
+    pub fn seal(&mut self, piece: Piece, bytes: &[u8]) -> Result<SealedPart<'_>, SealPieceError> {
+        let (wanted, given) = (usize::from(piece.len), bytes.len());
+        if wanted != given {
+            return Err(SealPieceError::Size { wanted, given });
+        }
+        let bits = self.layout.encode(piece.address)?;
+        let counter = self.counter;
+        let shared = self.cache.insert(piece);
+        let (clear, sealed) = shared.split_at_mut(COUNTER_SIZE);
+        clear.copy_from_slice(&counter.to_be_bytes()[8 - COUNTER_SIZE..]);
+        let (sealed, tag) = sealed.split_at_mut(ADDRESS_SIZE + given);
+        sealed[..ADDRESS_SIZE].copy_from_slice(&bits.to_be_bytes()[8 - ADDRESS_SIZE..]);
+        sealed[ADDRESS_SIZE..].copy_from_slice(bytes);
+        match self.content.seal(counter, sealed) {
+            Ok(given) => tag[..TAG_SIZE].copy_from_slice(&given),
+            Err(error) => {
+                self.cache.remove(piece);
+                return Err(error.into());
+            }
+        }
+        self.counter += 1;
+        self.cache
+            .get(piece)
+            .ok_or(SealPieceError::Size { wanted, given })
+    }
+
+    /// Returns the head of a packet for one member.
+    pub fn head(&self, id: MemberId, number: u64, sealed: SealedPart<'_>) -> Option<[u8; HEAD_SIZE]> {
+        let connection = &self.members.get(id.0)?.as_ref()?.connection;
+        let key = &connection.to_receiver;
+        Some(Data::encode_head(
+            key,
+            connection.id,
+            number,
+            self.key_phase,
+            sealed,
+        ))
+    }
+
+    /// Returns the REPORT packets that are due.
+    pub fn poll_reports(&mut self, now: Time) -> Vec<(MemberId, Vec<u8>)> {
+        let mut packets = Vec::new();
+        for (at, member) in self.members.iter_mut().enumerate() {
+            let Some(member) = member else { continue };
+            let Some(report) = member.flow.poll_report(now) else {
+                continue;
+            };
+            let head = Head {
+                packet_type: PacketType::Report,
+                key_phase: false,
+                connection: member.connection.id,
+                number: member.reports,
+            };
+            member.reports += 1;
+            packets.push((MemberId(at), report.packet(&head, &member.connection.to_receiver)));
+        }
+        packets
+    }
+
+    /// Takes a FEEDBACK packet; returns whose it is.
+    ///
+    /// # Errors
+    /// If it is not valid. After [`FeedbackError::Violation`] the member has left.
+    pub fn handle_feedback(&mut self, now: Time, datagram: &[u8]) -> Result<MemberId, FeedbackError> {
+        let head = Head::decode(datagram)?;
+        if head.packet_type != PacketType::Feedback {
+            return Err(PacketError::Type { byte: datagram[0] }.into());
+        }
+        let connection = head.connection;
+        let at = self
+            .members
+            .iter()
+            .position(|member| {
+                member
+                    .as_ref()
+                    .is_some_and(|member| member.connection.id == connection)
+            })
+            .ok_or(FeedbackError::UnknownConnection { connection })?;
+        let Some(member) = &mut self.members[at] else {
+            return Err(FeedbackError::UnknownConnection { connection });
+        };
+        let body = control_body(datagram)?;
+        if !is_authentic(datagram, &member.connection.to_sender, [body, &[]]) {
+            return Err(FeedbackError::Mac { connection });
+        }
+        let number = expand_number(head.number, member.feedback.next());
+        if !member.feedback.is_new(number) {
+            return Err(FeedbackError::Replay { number });
+        }
+        let feedback = Feedback::decode(body)?;
+        member.feedback.insert(number);
+        if let Err(violation) = member.flow.on_feedback(now, number, &feedback) {
+            self.members[at] = None;
+            return Err(violation.into());
+        }
+        Ok(MemberId(at))
+    }
+
+    /// Returns the time at which a member has something to do.
+    pub fn next_timeout(&self) -> Option<Time> {
+        let members = self.members.iter().flatten();
+        let next = members.filter_map(|member| member.flow.next_timeout()).min()?;
+        Some(
+            self.uplink
+                .as_ref()
+                .map_or(next, |uplink| next.max(uplink.opens())),
+        )
+    }
+
+    /// Probes the silent paths whose time has come.
+    pub fn on_timeout(&mut self, now: Time) {
+        for member in self.members.iter_mut().flatten() {
+            member.flow.on_timeout(now);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! A group and its receivers, without a network between them.
+
+use millrace_transport::congestion::fixed::Fixed;
+use millrace_transport::extent::{ExtentSize, Layout};
+use millrace_transport::flow::{FlowConfig, Outgoing};
+use millrace_transport::packet::{Feedback, Head, PacketType};
+use millrace_transport::ranges::RangeSet;
+use millrace_transport::receiver::{Discard, Receiver, ReceiverConfig};
+use millrace_transport::seal::{Algorithm, ContentKey, PairwiseKey};
+use millrace_transport::sender::{Connection, FeedbackError, Group, MemberId, SealPieceError};
+use millrace_types::{BitRate, Time};
+
+const BYTES: u64 = 200_000;
+const PAYLOAD: u16 = 1_424;
+
+fn layout() -> Layout {
+    Layout::new(BYTES, ExtentSize::Small).unwrap()
+}
+
+fn content() -> ContentKey {
+    ContentKey::new(Algorithm::ChaCha20Poly1305, &[5; 32]).unwrap()
+}
+
+fn key(connection: u32, direction: u8) -> PairwiseKey {
+    PairwiseKey::new([connection as u8 ^ direction; 16])
+}
+
+fn join(group: &mut Group<ContentKey>, connection: u32) -> (MemberId, Receiver) {
+    let id = group.join(
+        FlowConfig {
+            layout: layout(),
+            have: RangeSet::new(),
+            start: 0,
+            payload: PAYLOAD,
+            headers: 28,
+            credit: BYTES,
+            controller: Box::new(Fixed::new(BitRate::from_kbps(8_000_000), 1_496)),
+            seed: 1,
+        },
+        Connection {
+            id: connection,
+            to_receiver: key(connection, 0),
+            to_sender: key(connection, 0x80),
+        },
+        Time::ZERO,
+    );
+    let receiver = Receiver::new(ReceiverConfig {
+        layout: layout(),
+        have: RangeSet::new(),
+        connection,
+        pool: BYTES,
+    });
+    (id, receiver)
+}
+
+/// Returns the datagrams that leave until nobody may send any more.
+fn datagrams(group: &mut Group<ContentKey>, now: Time) -> Vec<(MemberId, Vec<u8>)> {
+    let (mut packets, mut outgoing) = (Vec::new(), Vec::new());
+    while let Some(id) = group.poll(now, &mut outgoing) {
+        for Outgoing { number, piece } in outgoing.drain(..) {
+            let bytes: Vec<u8> = (0..u64::from(piece.len))
+                .map(|at| (piece.address + at) as u8)
+                .collect();
+            if group.sealed(piece).is_none() {
+                group.seal(piece, &bytes).unwrap();
+            }
+            let shared = group.sealed(piece).unwrap();
+            let head = group.head(id, number, shared).unwrap();
+            packets.push((id, [&head[..], shared.bytes()].concat()));
+        }
+    }
+    packets
+}
+
+#[test]
+fn a_piece_is_sealed_once_for_all_and_opens_for_each_under_its_own_head_only() {
+    let mut group = Group::new(layout(), PAYLOAD, content(), 1 << 20);
+    let mut receivers: Vec<_> = (1..=3).map(|connection| join(&mut group, connection)).collect();
+    let packets = datagrams(&mut group, Time::from_secs(1));
+    assert!(packets.len() >= 30);
+    assert_eq!(group.seals() * 3, packets.len() as u64);
+    let mut opener = content();
+    for (id, packet) in &packets {
+        for (at, (own, receiver)) in receivers.iter_mut().enumerate() {
+            let key = key(at as u32 + 1, 0);
+            let mut packet = packet.clone();
+            let result = receiver.handle_data(Time::ZERO, &mut packet, &key, &mut opener, false);
+            match result {
+                Ok(Some(delivery)) => {
+                    assert_eq!(own, id);
+                    assert_eq!(delivery.bytes[0], delivery.address as u8);
+                }
+                other => assert_eq!((own == id, other.unwrap_err()), (false, Discard::Malformed)),
+            }
+        }
+    }
+}
+
+#[test]
+fn an_insider_with_the_content_key_cannot_send_in_the_senders_name() {
+    let mut group = Group::new(layout(), PAYLOAD, content(), 1 << 20);
+    let (_, mut receiver) = join(&mut group, 1);
+    // The insider knows the content key and the connection, and makes a head under its own pairwise key.
+    let mut insider = Group::new(layout(), PAYLOAD, content(), 1 << 20);
+    join(&mut insider, 1);
+    for (_, mut packet) in datagrams(&mut insider, Time::from_secs(1)) {
+        let result = receiver.handle_data(Time::ZERO, &mut packet, &key(2, 0), &mut content(), false);
+        assert_eq!(result.unwrap_err(), Discard::Mac);
+    }
+    assert_eq!((receiver.backlog(), receiver.next_timeout()), (0, None));
+}
+
+#[test]
+fn feedback_is_refused_by_name_if_it_is_forged_replayed_or_of_nobody() {
+    let mut group = Group::new(layout(), PAYLOAD, content(), 1 << 20);
+    let (_, receiver) = join(&mut group, 1);
+    let feedback = Feedback {
+        credit: 5,
+        ..Feedback::default()
+    };
+    let now = Time::from_secs(1);
+    let forged = receiver.encode_feedback(3, &feedback, &key(9, 0x80));
+    assert_eq!(
+        group.handle_feedback(now, &forged),
+        Err(FeedbackError::Mac { connection: 1 })
+    );
+    let genuine = receiver.encode_feedback(3, &feedback, &key(1, 0x80));
+    assert!(group.handle_feedback(now, &genuine).is_ok());
+    assert_eq!(
+        group.handle_feedback(now, &genuine),
+        Err(FeedbackError::Replay { number: 3 })
+    );
+    let head = Head {
+        packet_type: PacketType::Feedback,
+        key_phase: false,
+        connection: 77,
+        number: 0,
+    };
+    let unknown = Feedback::packet(&head, &key(1, 0x80), &feedback.encode().0);
+    assert_eq!(
+        group.handle_feedback(now, &unknown),
+        Err(FeedbackError::UnknownConnection { connection: 77 })
+    );
+}
+
+#[test]
+fn a_file_that_gave_fewer_bytes_than_the_piece_has_is_not_sealed() {
+    let mut group = Group::new(layout(), PAYLOAD, content(), 1 << 20);
+    join(&mut group, 1);
+    let mut outgoing = Vec::new();
+    group.poll(Time::from_secs(1), &mut outgoing).unwrap();
+    let piece = outgoing[0].piece;
+    assert!(matches!(
+        group.seal(piece, &[0; 9]),
+        Err(SealPieceError::Size { given: 9, .. })
+    ));
+    assert!(group.sealed(piece).is_none());
+}

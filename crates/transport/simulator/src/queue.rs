@@ -1,0 +1,60 @@
+//! Events in virtual time, in the order of their times; those of one time in the order in which they were scheduled.
+
+use millrace_types::Time;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// What happens when.
+pub(crate) struct EventQueue<E> {
+    now: Time,
+    sequence: u64,
+    heap: BinaryHeap<Reverse<(Time, u64, usize)>>,
+    /// Events by slot: the heap moves numbers only.
+    slots: Vec<Option<E>>,
+    free: Vec<usize>,
+}
+
+impl<E> EventQueue<E> {
+    pub(crate) fn new() -> EventQueue<E> {
+        EventQueue {
+            now: Time::ZERO,
+            sequence: 0,
+            heap: BinaryHeap::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// Returns the time of the last event.
+    pub(crate) fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Schedules an event; a time that is past is now.
+    pub(crate) fn schedule(&mut self, at: Time, event: E) {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        self.slots[slot] = Some(event);
+        self.sequence += 1;
+        self.heap.push(Reverse((at.max(self.now), self.sequence, slot)));
+    }
+
+    /// Takes the next event that is due by `end`; if there is none, the time is `end`.
+    pub(crate) fn next(&mut self, end: Time) -> Option<E> {
+        while let Some(Reverse((at, _, slot))) = self.heap.peek().copied() {
+            if at > end {
+                break;
+            }
+            self.heap.pop();
+            self.now = at;
+            self.free.push(slot);
+            if let Some(event) = self.slots[slot].take() {
+                return Some(event);
+            }
+        }
+        self.now = self.now.max(end);
+        None
+    }
+}

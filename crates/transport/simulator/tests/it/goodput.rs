@@ -1,0 +1,50 @@
+//! T1 in part: goodput of one flow against what the path can carry. `examples/grid.rs` has the whole grid.
+
+use crate::paths::{at_least, back, bbr, link, one_flow};
+use millrace_transport_simulator::ideal_goodput;
+use millrace_types::Time;
+
+fn goodput(settings: &[(&str, &str)], delay: &str, loss: f64, gate: f64) {
+    let mut all = vec![("rate", "100Mbps"), ("delay", delay)];
+    all.extend_from_slice(settings);
+    let mut simulation = one_flow(bbr(1), &link(&all), back(delay));
+    let (from, to) = (Time::from_secs(10), Time::from_secs(30));
+    simulation.run_until(to);
+    let goodput = simulation.report(0).goodput.rate(from, to);
+    at_least(
+        &format!("T1 goodput / Ideal, {all:?}"),
+        goodput / ideal_goodput(100e6, loss),
+        gate,
+    );
+}
+
+#[test]
+fn t1_random_loss_costs_what_it_takes_and_no_more() {
+    for delay in ["5ms", "50ms", "200ms"] {
+        goodput(&[], delay, 0.0, 0.95);
+        goodput(&[("loss", "1%")], delay, 0.01, 0.95);
+        goodput(&[("loss", "2%")], delay, 0.02, 0.93);
+    }
+}
+
+#[test]
+fn t1_loss_in_bursts_and_jitter_leave_nine_tenths() {
+    for delay in ["5ms", "50ms", "200ms"] {
+        goodput(&[("loss", "ge:1%,burst=8")], delay, 0.01, 0.90);
+        goodput(&[("jitter", "1ms,normal")], delay, 0.0, 0.90);
+    }
+    for delay in ["50ms", "200ms"] {
+        goodput(
+            &[("jitter", "5ms,normal"), ("order", "reordering")],
+            delay,
+            0.0,
+            0.90,
+        );
+        goodput(
+            &[("jitter", "5ms,normal"), ("order", "reordering"), ("loss", "2%")],
+            delay,
+            0.02,
+            0.90,
+        );
+    }
+}
