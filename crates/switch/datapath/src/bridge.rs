@@ -2,11 +2,12 @@
 //! receives their events, and adds and removes ports ([`ports`]) and services.
 
 mod packet_out;
+mod port;
 mod ports;
 mod qos;
 mod spread;
 
-pub use self::ports::AddPortError;
+pub use self::port::AddPortError;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
@@ -16,15 +17,16 @@ use millrace_pipeline::{Counters, DropReason, Forwarding, Learn, Op, PacketInInf
 use millrace_types::{PortNo, Time};
 use thiserror::Error;
 
-use self::ports::BridgePort;
+use self::port::BridgePort;
 use crate::capture::{CaptureFilter, Captures};
-use crate::egress::TxPorts;
 use crate::events::{Events, Tapped};
 use crate::io::Backend;
+use crate::pipeline::BridgePipeline;
 use crate::publish::{READERS_MAX, Replica, Writer};
 use crate::service::{Service, ServiceId};
 use crate::spread::Spreading;
-use crate::worker::{BridgeContext, BridgePipeline, Command, WorkerHandle};
+use crate::tx_port::TxPorts;
+use crate::worker::{BridgeContext, Command, WorkerHandle};
 
 impl Replica for Forwarding {
     type Change = Op;

@@ -22,6 +22,7 @@ mod events;
 mod handoff;
 mod idle;
 pub mod io;
+mod pipeline;
 pub mod publish;
 pub mod schedule;
 mod scheduled;
@@ -29,6 +30,7 @@ mod segmentation;
 pub mod service;
 pub mod spread;
 mod stepper;
+mod tx_port;
 mod worker;
 
 pub use bridge::{AddPortError, Bridge, BridgeError, BridgeSetup};

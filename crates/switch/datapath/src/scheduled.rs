@@ -6,57 +6,15 @@
 //! queue as if this module did not exist.
 
 use millrace_pipeline::{Counters, DropReason};
-use millrace_types::{PortNo, QueueId, Time};
+use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
 
-use crate::counters::PortCounters;
-use crate::egress::{TxPath, TxPort, TxPorts};
 use crate::handoff::{Destination, Inbox};
-use crate::io::TxQueue;
 use crate::schedule::Scheduler;
-use crate::segmentation::each_segment;
+use crate::tx_port::{Flushed, Scheduled, TxPath, TxPort, TxPorts, earlier};
 
 /// Maximum number of bursts that one port sends in a round, so that other ports are served, too.
 const BURSTS_MAX: usize = 64;
-
-/// The owner's part of a scheduled port.
-pub(crate) struct Scheduled<P> {
-    pub(crate) queue: Box<dyn TxQueue<P>>,
-    pub(crate) scheduler: Scheduler<P>,
-    /// True if the port is to be no longer scheduled once its queues are empty.
-    is_ending: bool,
-}
-
-impl<P: Packet> Scheduled<P> {
-    /// Returns the same with another queue to the device.
-    pub(crate) fn map_queue(
-        self,
-        map: impl FnOnce(Box<dyn TxQueue<P>>) -> Box<dyn TxQueue<P>>,
-    ) -> Scheduled<P> {
-        Scheduled {
-            queue: map(self.queue),
-            ..self
-        }
-    }
-
-    /// Enqueues a packet; a GSO packet is segmented first. Packets that do not fit are dropped and counted.
-    #[inline(never)]
-    pub(crate) fn enqueue_segmented(
-        &mut self,
-        queue: Option<QueueId>,
-        packet: P,
-        now: Time,
-        port: &PortCounters,
-        counters: &Counters,
-    ) {
-        each_segment(packet, counters, |segment| {
-            if self.scheduler.enqueue(queue, segment, now).is_err() {
-                port.tx_dropped.add(1);
-                counters.drops.add(DropReason::QueueFull, 1);
-            }
-        });
-    }
-}
 
 /// The role of one worker in the scheduling of a port. A role changes how the worker sends to the port ([`TxPath`]):
 ///
@@ -83,26 +41,6 @@ impl<P> SchedulerRole<P> {
             SchedulerRole::Forward(_) => "Forward",
             SchedulerRole::None => "None",
         }
-    }
-}
-
-/// The result of one flush of a bridge's ports.
-#[derive(Debug, Default)]
-pub(crate) struct Flushed {
-    /// True if a device did not take all packets that it was given.
-    pub(crate) is_behind: bool,
-    /// Number of packets that schedulers released.
-    pub(crate) sent: usize,
-    /// The time at which the next queued packet may leave, if any is queued.
-    pub(crate) eligible_at: Option<Time>,
-}
-
-/// Returns the earlier of two times, if there are any.
-#[inline]
-pub(crate) fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
     }
 }
 
@@ -180,7 +118,7 @@ impl<P: Packet> TxPorts<P> {
             (SchedulerRole::Forward(inbox), TxPath::Queue(mut queue)) => {
                 // Packets in the buffer go first, as far as the device takes them; the rest takes the way of all later
                 // packets.
-                crate::egress::send(&mut *queue, &mut port.buffer, &port.counters);
+                crate::tx_port::send(&mut *queue, &mut port.buffer, &port.counters);
                 let to = Destination {
                     bridge,
                     port: number,
@@ -243,7 +181,7 @@ mod tests {
     use super::*;
     use crate::egress::WorkerEgress;
     use crate::events::Events;
-    use crate::io::Burst;
+    use crate::io::{Burst, TxQueue};
     use crate::schedule::{PortPlan, QueueCountersMap, QueuePlan};
 
     const PORT: PortNo = PortNo::from_raw(1);

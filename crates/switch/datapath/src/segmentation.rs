@@ -374,7 +374,7 @@ mod tests {
                 if burst.is_empty() {
                     break;
                 }
-                crate::egress::send(&mut *queue, &mut burst, &port);
+                crate::tx_port::send(&mut *queue, &mut burst, &port);
             }
             let wanted = wanted(&packets, whole_below);
             prop_assert_eq!(&*sent.lock().unwrap(), &wanted);

@@ -7,7 +7,7 @@ use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
 
 use crate::io::Burst;
-use crate::worker::BridgePipeline;
+use crate::pipeline::BridgePipeline;
 
 /// The number of a service of a bridge.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -6,7 +6,7 @@ use millrace_pipeline::{Counters, DropReason, Egress, Learn, PacketInInfo};
 use millrace_types::{PortNo, QueueId, Time};
 
 use super::Bridge;
-use super::ports::BridgePort;
+use super::port::BridgePort;
 use crate::events::{Direction, Events, Tapped};
 use crate::handoff::Destination;
 use crate::io::Backend;

@@ -2,46 +2,18 @@
 
 use std::sync::{Arc, mpsc};
 
-use millrace_pipeline::PolicerCounters;
 use millrace_types::PortNo;
-use thiserror::Error;
 
 use super::Bridge;
+use super::port::{AddPortError, BridgePort};
 use crate::counters::{PortCounters, PortStats};
-use crate::egress::{TxPath, TxPort};
 use crate::io::steer::label_rules;
 use crate::io::{
-    Backend, Burst, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened, TxQueue,
+    Backend, Burst, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, Opened, TxQueue,
 };
 use crate::schedule::PortQueues;
-use crate::spread::reta::Reta;
+use crate::tx_port::{TxPath, TxPort};
 use crate::worker::{Command, RxPort};
-
-/// The reason why a port cannot be added.
-#[derive(Debug, Error)]
-pub enum AddPortError {
-    /// The bridge has a port with this number.
-    #[error("port {0} exists already: choose another number, or remove that port first")]
-    Exists(PortNo),
-    /// The device of the port cannot be opened.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-}
-
-/// A port's device and counters.
-pub(super) struct BridgePort {
-    pub(super) device: Box<dyn Device>,
-    /// The counters of each worker, by worker.
-    pub(super) counters: Vec<Arc<PortCounters>>,
-    /// The worker of each receive queue, by queue.
-    pub(super) rx_workers: Vec<usize>,
-    /// The redirection table of each receive queue, by queue; none if workers hand nothing off.
-    pub(super) retas: Vec<Arc<Reta>>,
-    /// The worker that sends for workers without a transmit queue.
-    pub(super) owner: usize,
-    pub(super) queues: PortQueues,
-    pub(super) policed: Option<Arc<PolicerCounters>>,
-}
 
 impl<B: Backend> Bridge<B> {
     /// Opens a device, and has the workers receive from it and send to it. The caller must have added the port to the

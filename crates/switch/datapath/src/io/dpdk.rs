@@ -10,9 +10,9 @@ use millrace_dpdk::{
     DevArgs, Eal, Mbuf, Mempool, MempoolConfig, MempoolError, Port, PortConfig, PortInfo, Queues, thread,
 };
 
-use super::dpdk_device::DpdkDevice;
+use super::allocate::Empty;
+use super::dpdk_device::{DEFAULT_MTU, DpdkDevice};
 use super::nodes::Nodes;
-use super::registry::Empty;
 use super::vhost;
 use super::vnic::{VnicKind, VnicSpec};
 use super::{
@@ -253,9 +253,6 @@ const LONG_BUFFERS: u32 = 2047;
 
 /// Size of a frame's headers in bytes: Ethernet header and two VLAN tags.
 const FRAME_OVERHEAD: u32 = 22;
-
-/// The MTU of Ethernet in bytes.
-pub(super) const DEFAULT_MTU: u16 = 1500;
 
 impl Backend for DpdkBackend {
     type Packet = Mbuf;

@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 use millrace_dpdk::{FlowAction, FlowHeader, FlowItem, FlowRule, FlowSpec, Port, PortInfo};
 use millrace_types::Mac;
 
-use super::dpdk::DEFAULT_MTU;
 use super::steer::{Header, HeaderMatch, RuleId, SteerAction, SteerError, SteerRule, Steering, Steers};
 use super::{Device, DeviceInfo, DeviceStats, PortModes, kernel};
+
+/// The MTU of Ethernet in bytes.
+pub(super) const DEFAULT_MTU: u16 = 1500;
 
 pub(super) struct DpdkDevice {
     /// Declared before the port, and so dropped before it: rules keep a port from being closed.

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use millrace_wire::{Frame, FramePool};
 
-use super::registry::Empty;
+use super::allocate::Empty;
 use super::{Backend, DeviceOptions, DeviceSpec, MemoryPeer, OpenError, Opened, Registry, af_packet};
 
 /// Number of buffers in the pool.

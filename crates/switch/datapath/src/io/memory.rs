@@ -12,7 +12,7 @@ use crossbeam_queue::ArrayQueue;
 use millrace_types::Mac;
 use millrace_wire::Packet;
 
-use super::registry::Allocate;
+use super::allocate::Allocate;
 use super::steer::{RuleId, SteerAction, SteerError, SteerRule, Steering, Steers};
 use super::{
     Burst, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened, PortModes, RxQueue,

@@ -2,6 +2,7 @@
 //! devices, so that the whole switch runs on DPDK, on pcap files or on memory alike.
 
 mod af_packet;
+mod allocate;
 #[cfg(feature = "dpdk")]
 pub mod dpdk;
 #[cfg(feature = "dpdk")]

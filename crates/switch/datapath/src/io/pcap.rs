@@ -11,7 +11,7 @@ use millrace_wire::Packet;
 use pcap_file::DataLink;
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
 
-use super::registry::Allocate;
+use super::allocate::Allocate;
 use super::{
     Burst, Device, DeviceInfo, DeviceSpec, DeviceStats, OpenError, Opened, PortModes, RxQueue, TxQueue,
 };

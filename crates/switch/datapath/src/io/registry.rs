@@ -4,18 +4,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::allocate::{Allocate, Empty};
 use super::link::Cable;
 use super::memif::Sockets;
 use super::memory::{self, MemoryPeer};
 use super::vnic::{VnicKind, VnicSpec};
 use super::{Burst, DeviceOptions, DeviceSpec, OpenError, Opened, af_packet, pcap, tap, vhost};
 use millrace_wire::Packet;
-
-/// Returns a packet with these bytes, or `None` if no buffer is free.
-pub(crate) type Allocate<P> = Arc<dyn Fn(&[u8]) -> Option<P> + Send + Sync>;
-
-/// Appends at most so many empty packets to a burst, fewer if buffers are short. For workers, too.
-pub(crate) type Empty<P> = Arc<dyn Fn(usize, &mut Burst<P>) + Send + Sync>;
 
 /// Opens devices without a driver, and keeps those that have two ends.
 pub struct Registry<P> {

@@ -18,8 +18,8 @@ use millrace_wire::Packet;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
+use super::allocate::Allocate;
 use super::kernel;
-use super::registry::Allocate;
 use super::{
     Burst, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened, PortModes, RxQueue,
     TxQueue,

@@ -14,15 +14,14 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use super::Spread;
 use super::excluded::Exclusions;
+use super::load::Load;
+use super::policy::Spread;
 use super::reta::{BUCKETS, Reta, Urgency};
 use crate::counters::WorkerCounters;
 
 /// Interval of samples: long compared with a burst and a sleep, short compared with what people notice.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// The share of time, 0 to 1, above which a worker is relieved.
-const FULL_LOAD: f64 = 0.7;
 /// The minimum difference of load between two workers, as a share of time, at which buckets move.
 const MIN_GAP: f64 = 0.15;
 /// Nanoseconds of processing below which packets are not handed off: a hand-off costs as much, as it moves the packet
@@ -37,28 +36,6 @@ const DAMPING: f64 = 0.8;
 /// Maximum number of buckets that one queue moves at once: packets that are parked meanwhile are a share of its
 /// traffic.
 const MOVES_MAX: usize = BUCKETS / 4;
-
-/// The load of a worker since the last sample.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(crate) struct Load {
-    /// The share of time spent on packets, 0 to 1.
-    pub(super) busy: f64,
-    /// The share of time spent on hashing and hand-off; part of `busy`.
-    pub(super) spreading: f64,
-    /// Nanoseconds for each packet, from receiving to sending.
-    pub(super) packet_nanos: f64,
-    /// Number of packets that it processed.
-    pub(super) packets: f64,
-    /// Number of packets that its rings refused.
-    pub(super) refused: f64,
-}
-
-impl Load {
-    /// Returns true if the worker is to be relieved.
-    pub(super) fn is_full(&self) -> bool {
-        self.busy >= FULL_LOAD
-    }
-}
 
 /// A queue, and the number of packets of each of its buckets since the last sample.
 #[derive(Clone, PartialEq, Debug)]

@@ -5,7 +5,7 @@
 //! refuses packets although it is not full, or that is much slower than the fastest one, is excluded for some seconds,
 //! and for twice as long each time. A worker that is merely full is not excluded: the balancer moves its excess load.
 
-use super::balance::Load;
+use super::load::Load;
 
 /// A worker is suspect if its rings refuse more than this share of the packets that were handed to it.
 const REFUSED_SHARE: f64 = 0.01;

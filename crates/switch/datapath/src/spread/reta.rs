@@ -38,9 +38,9 @@ use millrace_pipeline::{Counters, DropReason};
 use millrace_types::{Duration, PortNo, Time};
 use millrace_wire::Packet;
 
-use super::SpreadStats;
 use super::hash::FlowHash;
 use super::links::{FlowHandoff, Links};
+use super::policy::SpreadStats;
 use crate::counters::Counter;
 use crate::io::Burst;
 

@@ -5,16 +5,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender};
 
 use millrace_types::PortNo;
-use millrace_wire::Packet;
 
-use super::Worker;
 use super::context::{BridgeContext, Policing, RxPort};
 use crate::capture::Captures;
 use crate::counters::WorkerCounters;
-use crate::egress::TxPort;
 use crate::handoff::Inbox;
 use crate::scheduled::SchedulerRole;
 use crate::service::{Service, ServiceId};
+use crate::tx_port::TxPort;
 
 /// A command to a worker.
 ///
@@ -105,66 +103,6 @@ impl<P> WorkerHandle<P> {
     pub(crate) fn send(&self, command: Command<P>) {
         if self.commands.send(command).is_ok() {
             self.has_commands.store(true, Ordering::Release);
-        }
-    }
-}
-
-impl<P: Packet + 'static> Worker<P> {
-    /// Executes all commands that were sent. Returns false if the worker is to stop.
-    #[cold]
-    pub(super) fn run_commands(&mut self) -> bool {
-        // A store instead of the swap could become visible after the store of a sender that has raised the flag since.
-        self.has_commands.swap(false, Ordering::AcqRel);
-        while let Ok(command) = self.commands.try_recv() {
-            match command {
-                Command::Attach(mut context) => {
-                    context.pipeline.tx.expects_gso = self.expects_gso;
-                    self.bridges.push(*context);
-                }
-                Command::Detach { bridge, done } => {
-                    let at = self.bridges.iter().position(|context| context.bridge() == bridge);
-                    debug_assert!(at.is_some(), "bridge {bridge} is not attached");
-                    if let Some(at) = at {
-                        let _waiter_ended = done.send(Box::new(self.bridges.swap_remove(at)));
-                    }
-                }
-                Command::ExpectGso { done } => {
-                    self.expect_gso();
-                    drop(done);
-                }
-                Command::Stop => return false,
-                Command::AddRxPort { bridge, .. }
-                | Command::AddTxPort { bridge, .. }
-                | Command::RemovePort { bridge, .. }
-                | Command::SetSchedulerRole { bridge, .. }
-                | Command::AddService { bridge, .. }
-                | Command::RemoveService { bridge, .. }
-                | Command::SetBackpressure { bridge, .. }
-                | Command::SetCaptures { bridge, .. }
-                | Command::SetPolicing { bridge, .. } => {
-                    let now = self.now();
-                    let context = self.bridges.iter_mut().find(|context| context.bridge() == bridge);
-                    debug_assert!(context.is_some(), "bridge {bridge} is not attached");
-                    if let Some(context) = context {
-                        context.run(command, now);
-                    }
-                }
-            }
-        }
-        self.counters
-            .rx_queues
-            .set(self.bridges.iter().map(|context| context.rx.len()).sum());
-        true
-    }
-
-    /// Prepares every queue for GSO packets.
-    fn expect_gso(&mut self) {
-        if core::mem::replace(&mut self.expects_gso, true) {
-            return;
-        }
-        for context in &mut self.bridges {
-            context.pipeline.tx.expect_gso(&context.pipeline.counters);
-            context.segment_policed();
         }
     }
 }

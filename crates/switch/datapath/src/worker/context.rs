@@ -2,20 +2,18 @@
 
 use std::sync::Arc;
 
-use millrace_pipeline::{Counters, DropReason, Forwarding, Policer, PolicerCounters, Processor};
+use millrace_pipeline::{Counters, DropReason, Policer, PolicerCounters};
 use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
 
-use super::command::{Command, RemovedPort};
 use crate::counters::PortCounters;
-use crate::egress::{TxPorts, WorkerEgress};
-use crate::events::{Direction, Events};
 use crate::io::{Burst, RxQueue};
-use crate::publish::Reader;
+use crate::pipeline::BridgePipeline;
 use crate::segmentation::SegmentingRx;
 use crate::service::{Service, ServiceId};
 use crate::spread::links::Links;
 use crate::spread::reta::{HandoffContext, Spreader};
+use crate::tx_port::TxPorts;
 
 /// One bridge in one worker.
 pub(crate) struct BridgeContext<P> {
@@ -23,17 +21,6 @@ pub(crate) struct BridgeContext<P> {
     /// Called once in each round; usually none.
     pub(crate) services: Vec<(ServiceId, Box<dyn Service<P>>)>,
     pub(crate) pipeline: BridgePipeline<P>,
-}
-
-/// The tables of a bridge, and the ports and events that their packets go to, in one worker.
-pub(crate) struct BridgePipeline<P> {
-    /// The number of the bridge.
-    pub(crate) bridge: u32,
-    pub(crate) forwarding: Reader<Forwarding>,
-    pub(crate) processor: Processor,
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) events: Arc<Events<P>>,
-    pub(crate) tx: TxPorts<P>,
 }
 
 /// One receive queue of a port.
@@ -68,47 +55,6 @@ impl Policing {
         self.policer.police(burst, &mut dropped, now, &self.counters);
         counters.drops.add(DropReason::Policer, dropped.len() as u64);
         P::discard(&mut dropped);
-    }
-}
-
-impl<P: Packet> BridgePipeline<P> {
-    /// Returns the egress of packets that are processed at `now`.
-    #[inline]
-    pub(crate) fn egress(&mut self, now: Time) -> WorkerEgress<'_, P> {
-        WorkerEgress {
-            bridge: self.bridge,
-            tx: &mut self.tx,
-            events: &self.events,
-            counters: &self.counters,
-            now,
-        }
-    }
-
-    /// Runs a burst of packets that came in at one port through the tables. Leaves `burst` empty.
-    #[inline]
-    pub(crate) fn process(&mut self, in_port: PortNo, burst: &mut Burst<P>, now: Time) {
-        let forwarding = self.forwarding.enter();
-        let mut egress = WorkerEgress {
-            bridge: self.bridge,
-            tx: &mut self.tx,
-            events: &self.events,
-            counters: &self.counters,
-            now,
-        };
-        self.processor
-            .process_burst(&forwarding, in_port, burst, now, &mut egress);
-        burst.clear();
-    }
-
-    /// Copies received packets for the captures that select them.
-    #[inline]
-    pub(crate) fn capture_received(&self, in_port: PortNo, burst: &Burst<P>, now: Time) {
-        if !self.tx.captures.is_empty() {
-            for packet in burst {
-                self.events
-                    .tap(&self.tx.captures, in_port, Direction::Rx, now, packet);
-            }
-        }
     }
 }
 
@@ -219,58 +165,6 @@ impl<P: Packet + 'static> BridgeContext<P> {
     /// Returns the number of the bridge.
     pub(super) fn bridge(&self) -> u32 {
         self.pipeline.bridge
-    }
-
-    /// Executes a command to this bridge.
-    pub(super) fn run(&mut self, command: Command<P>, now: Time) {
-        let tx = &mut self.pipeline.tx;
-        match command {
-            Command::AddRxPort { port, .. } => self.rx.push(*port),
-            Command::AddTxPort { port, done, .. } => {
-                tx.insert(match tx.expects_gso {
-                    true => port.with_segmentation(&self.pipeline.counters),
-                    false => *port,
-                });
-                drop(done);
-            }
-            Command::RemovePort { port, done, .. } => {
-                let removed = RemovedPort {
-                    _rx: self.rx.extract_if(.., |rx| rx.port == port).collect(),
-                    _tx: tx.remove(port),
-                };
-                let _waiter_ended = done.send(removed);
-            }
-            Command::SetSchedulerRole { port, role, bridge } => {
-                tx.set_scheduler_role(bridge, port, role, now, &self.pipeline.counters);
-            }
-            Command::AddService { id, service, .. } => self.services.push((id, service)),
-            Command::RemoveService { id, done, .. } => {
-                let at = self.services.iter().position(|(known, _)| *known == id);
-                debug_assert!(at.is_some(), "{id:?} is not here");
-                if let Some(at) = at {
-                    let _waiter_ended = done.send(self.services.remove(at).1);
-                }
-            }
-            Command::SetBackpressure { port, enabled, .. } => {
-                for rx in self.rx.iter_mut().filter(|rx| rx.port == port) {
-                    (rx.backpressure, rx.waits_for) = (enabled, None);
-                }
-            }
-            Command::SetCaptures { captures, done, .. } => {
-                let _waiter_ended = done.send(core::mem::replace(&mut tx.captures, captures));
-            }
-            Command::SetPolicing { port, policing, .. } => {
-                for rx in self.rx.iter_mut().filter(|rx| rx.port == port) {
-                    rx.policing.clone_from(&policing);
-                }
-                if self.pipeline.tx.expects_gso {
-                    self.segment_policed();
-                }
-            }
-            Command::Attach(_) | Command::Detach { .. } | Command::ExpectGso { .. } | Command::Stop => {
-                debug_assert!(false, "commands to the worker do not come here");
-            }
-        }
     }
 
     /// Puts segmentation into the receive queues of ports with a policer, which measures packets of the MTU. It stays

@@ -15,10 +15,10 @@
 //!       |   |- policing   the port's policer, shared by all workers
 //!       |   `- spreader   owners of buckets, and parked packets                   [crate::spread::reta]
 //!       |- services   chains of network functions                                 [crate::service]
-//!       `- pipeline
+//!       `- pipeline                                                                [crate::pipeline]
 //!           |- forwarding   left-right copies of the tables                       [crate::publish]
 //!           |- processor    runs packets through the tables
-//!           |- tx           one TxPort for each port of the bridge                [crate::egress]
+//!           |- tx           one TxPort for each port of the bridge                [crate::tx_port]
 //!           |   |- buffer     packets that the device has yet to take
 //!           |   `- path       Queue, Scheduled (see [crate::scheduled]) or Worker (another one's inbox)
 //!           `- events       packet_ins, learned addresses and captures, to the control side
@@ -47,10 +47,11 @@
 
 mod command;
 mod context;
+mod execute;
 mod inbound;
 
 pub(crate) use self::command::{Command, WorkerHandle};
-pub(crate) use self::context::{BridgeContext, BridgePipeline, Policing, RxPort};
+pub(crate) use self::context::{BridgeContext, Policing, RxPort};
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -64,9 +65,10 @@ use crate::counters::WorkerCounters;
 use crate::handoff::Inbox;
 use crate::idle::{Idle, Sleeper, until_due};
 use crate::io::Burst;
-use crate::scheduled::{Flushed, earlier};
+use crate::pipeline::BridgePipeline;
 use crate::service::{Service, ServiceId, WorkerOutlet};
 use crate::spread::links::Links;
+use crate::tx_port::{Flushed, earlier};
 
 /// The timer slack of the thread of a worker in nanoseconds, once a queue has returned a due time (prctl(2),
 /// `PR_SET_TIMERSLACK`).

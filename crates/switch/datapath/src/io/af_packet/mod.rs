@@ -21,8 +21,8 @@ use millrace_wire::Packet;
 use self::interface::{Interface, Network};
 use self::queue::{Rx, Tx};
 use self::watch::Watch;
+use super::allocate::Empty;
 use super::peer::failed;
-use super::registry::Empty;
 use super::{
     Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened, RxQueue, TxQueue,
 };

@@ -8,8 +8,8 @@ use millrace_wire::Packet;
 use millrace_wire::segment::GsoLayout;
 
 use super::interface::Interface;
+use crate::io::allocate::Empty;
 use crate::io::peer::count;
-use crate::io::registry::Empty;
 use crate::io::{Burst, RxQueue, TxQueue};
 
 pub(super) struct Rx<P> {

@@ -11,10 +11,16 @@ use millrace_memif::ring::{Receiver, Rings, Sender};
 use millrace_memif::server::Limits;
 
 use super::ring_mailbox::{ConnectedRing, RingMailbox};
-use super::{BUFFER_SIZE, FRAME_OVERHEAD, LOG2_RING};
 use crate::io::notifier::Notifier;
 use crate::io::peer::{CloseLog, Counters, Wake};
 use crate::io::vnic::VnicSpec;
+
+/// Binary logarithm of the number of descriptors of rings that the switch creates.
+const LOG2_RING: u8 = 10;
+/// Minimum size of a buffer that the switch creates, in bytes.
+const BUFFER_SIZE: u32 = 2048;
+/// Size of a frame's headers in bytes: Ethernet header and two VLAN tags.
+const FRAME_OVERHEAD: usize = 22;
 
 pub(super) struct Interface {
     /// The name, as configured.

@@ -31,17 +31,10 @@ use self::client::Client;
 use self::interface::Interface;
 use self::queue::{Rx, Tx};
 use self::server::Server;
+use super::allocate::Empty;
 use super::peer::{Wake, failed, mac_of};
-use super::registry::Empty;
 use super::vnic::{SocketAccess, VnicSpec};
 use super::{Device, DeviceInfo, DeviceOptions, DeviceStats, OpenError, Opened, PortModes, RxQueue, TxQueue};
-
-/// Binary logarithm of the number of descriptors of rings that the switch creates.
-const LOG2_RING: u8 = 10;
-/// Minimum size of a buffer that the switch creates, in bytes.
-const BUFFER_SIZE: u32 = 2048;
-/// Size of a frame's headers in bytes: Ethernet header and two VLAN tags.
-const FRAME_OVERHEAD: usize = 22;
 
 /// The sockets that the switch serves, by path: interfaces may share one.
 pub(super) struct Sockets {

@@ -7,8 +7,8 @@ use millrace_wire::Packet;
 
 use super::interface::Interface;
 use super::ring_mailbox::ConnectedRing;
+use crate::io::allocate::Empty;
 use crate::io::peer::count;
-use crate::io::registry::Empty;
 use crate::io::{Burst, RxQueue, TxQueue};
 
 /// Maximum size in bytes of a frame in several segments that is sent: it is linearized first.

@@ -29,8 +29,8 @@ use millrace_wire::Packet;
 use self::interface::Interface;
 use self::queue::{Rx, Tx};
 use self::session_thread::SessionThread;
+use super::allocate::Empty;
 use super::peer::{failed, mac_of};
-use super::registry::Empty;
 use super::vnic::VnicSpec;
 use super::{Device, DeviceInfo, DeviceOptions, DeviceStats, OpenError, Opened, PortModes, RxQueue, TxQueue};
 

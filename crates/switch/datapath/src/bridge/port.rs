@@ -1,0 +1,38 @@
+//! The record of one port of a bridge.
+
+use std::sync::Arc;
+
+use millrace_pipeline::PolicerCounters;
+use millrace_types::PortNo;
+use thiserror::Error;
+
+use crate::counters::PortCounters;
+use crate::io::{Device, OpenError};
+use crate::schedule::PortQueues;
+use crate::spread::reta::Reta;
+
+/// The reason why a port cannot be added.
+#[derive(Debug, Error)]
+pub enum AddPortError {
+    /// The bridge has a port with this number.
+    #[error("port {0} exists already: choose another number, or remove that port first")]
+    Exists(PortNo),
+    /// The device of the port cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+}
+
+/// A port's device and counters.
+pub(super) struct BridgePort {
+    pub(super) device: Box<dyn Device>,
+    /// The counters of each worker, by worker.
+    pub(super) counters: Vec<Arc<PortCounters>>,
+    /// The worker of each receive queue, by queue.
+    pub(super) rx_workers: Vec<usize>,
+    /// The redirection table of each receive queue, by queue; none if workers hand nothing off.
+    pub(super) retas: Vec<Arc<Reta>>,
+    /// The worker that sends for workers without a transmit queue.
+    pub(super) owner: usize,
+    pub(super) queues: PortQueues,
+    pub(super) policed: Option<Arc<PolicerCounters>>,
+}

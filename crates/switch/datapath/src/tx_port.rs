@@ -1,0 +1,459 @@
+//! The ports of a bridge as one worker sends to them: transmit buffers, and the way of packets from there.
+//!
+//! ```text
+//!   TxPort
+//!     |- Queue:      buffer -> queue of the device                 (a run of packets at once, the rest in flush())
+//!     |- Scheduled:  scheduler -> buffer -> queue of the device    (in flush(); see `scheduled`)
+//!     `- Worker:     inbox of the worker that sends for the port
+//! ```
+
+use std::sync::Arc;
+
+use millrace_flow::classify::BURST;
+use millrace_pipeline::{Counters, DropReason};
+use millrace_types::{PortNo, QueueId, Time};
+use millrace_wire::Packet;
+
+use crate::capture::Captures;
+use crate::counters::PortCounters;
+use crate::handoff::Inbox;
+use crate::io::{Burst, TxQueue};
+use crate::schedule::Scheduler;
+use crate::segmentation::{SegmentingTx, each_segment};
+
+/// The way by which a worker sends to a port.
+pub(crate) enum TxPath<P> {
+    /// A queue of the worker's own.
+    Queue(Box<dyn TxQueue<P>>),
+    /// A scheduler, whose packets leave by a queue of the worker's own; other workers forward theirs here.
+    Scheduled(Box<Scheduled<P>>),
+    /// The inbox of the worker that owns a queue.
+    Worker(Inbox<P>),
+}
+
+impl<P> TxPath<P> {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            TxPath::Queue(_) => "Queue",
+            TxPath::Scheduled(_) => "Scheduled",
+            TxPath::Worker(_) => "Worker",
+        }
+    }
+}
+
+/// A port as one worker sends to it.
+pub(crate) struct TxPort<P> {
+    pub(crate) port: PortNo,
+    pub(crate) path: TxPath<P>,
+    pub(crate) counters: Arc<PortCounters>,
+    pub(crate) buffer: Box<Burst<P>>,
+    /// True if the device did not take all packets that it was given last.
+    pub(crate) is_behind: bool,
+    /// A queue of the worker's own that is not used while another worker schedules the port's packets.
+    pub(crate) parked: Option<Box<dyn TxQueue<P>>>,
+}
+
+/// Minimum number of packets that go to the device at once. Fewer packets wait for the end of the round, so that a
+/// device which makes a system call for each burst makes one for all of them.
+const RUN: usize = BURST / 2;
+
+impl<P: Packet + 'static> TxPort<P> {
+    /// Puts software segmentation in front of its queues.
+    pub(crate) fn with_segmentation(mut self, counters: &Arc<Counters>) -> TxPort<P> {
+        let wrap = |queue| SegmentingTx::wrap(queue, &self.counters, counters);
+        self.path = match self.path {
+            TxPath::Queue(queue) => TxPath::Queue(wrap(queue)),
+            TxPath::Scheduled(scheduled) => TxPath::Scheduled(Box::new(scheduled.map_queue(wrap))),
+            TxPath::Worker(inbox) => TxPath::Worker(inbox),
+        };
+        self.parked = self.parked.map(wrap);
+        self
+    }
+}
+
+impl<P: Packet> TxPort<P> {
+    /// Sends the buffered packets, as far as the device takes them. The rest stays for the next round.
+    #[inline]
+    pub(crate) fn flush(&mut self) {
+        let queue = match &mut self.path {
+            TxPath::Queue(queue) => &mut **queue,
+            TxPath::Scheduled(scheduled) => &mut *scheduled.queue,
+            TxPath::Worker(_) => return,
+        };
+        send(queue, &mut self.buffer, &self.counters);
+        self.is_behind = !self.buffer.is_empty();
+    }
+
+    /// Returns true if packets that were sent here might be overtaken by packets that another worker sends.
+    fn has_in_flight(&self) -> bool {
+        match &self.path {
+            TxPath::Queue(queue) => queue.has_in_flight(),
+            TxPath::Scheduled(scheduled) => scheduled.queue.has_in_flight(),
+            // In an inbox, which all workers share.
+            TxPath::Worker(_) => false,
+        }
+    }
+
+    /// Accepts packets for the device, in order. Packets that neither the device nor the buffer takes stay in `burst`.
+    #[inline]
+    pub(crate) fn accept(&mut self, burst: &mut Burst<P>) {
+        let TxPath::Queue(queue) = &mut self.path else {
+            return;
+        };
+        if burst.len() > self.buffer.remaining_capacity() || burst.len() >= RUN {
+            if !self.buffer.is_empty() {
+                send(&mut **queue, &mut self.buffer, &self.counters);
+            }
+            self.is_behind = !self.buffer.is_empty();
+            if !self.is_behind && burst.len() >= RUN {
+                send(&mut **queue, burst, &self.counters);
+                self.is_behind = !burst.is_empty();
+            }
+        }
+        let room = self.buffer.remaining_capacity().min(burst.len());
+        self.buffer.extend(burst.drain(..room));
+    }
+}
+
+/// Sends the packets that the device takes, and counts them.
+#[inline]
+pub(crate) fn send<P: Packet>(queue: &mut dyn TxQueue<P>, burst: &mut Burst<P>, counters: &PortCounters) {
+    let (packets, bytes) = (burst.len(), total_size(burst));
+    queue.tx_burst(burst);
+    counters.tx_packets.add((packets - burst.len()) as u64);
+    counters.tx_bytes.add((bytes - total_size(burst)) as u64);
+    if !burst.is_empty() {
+        drop_refused(queue, burst, counters);
+    }
+}
+
+/// Drops the packets that the device has left and will never take, and sends those behind them.
+#[cold]
+fn drop_refused<P: Packet>(queue: &mut dyn TxQueue<P>, burst: &mut Burst<P>, counters: &PortCounters) {
+    let refused = queue.refused(burst.len()).min(burst.len());
+    if refused == 0 {
+        return;
+    }
+    drop(burst.drain(..refused));
+    counters.tx_dropped.add(refused as u64);
+    if !burst.is_empty() {
+        send(queue, burst, counters);
+    }
+}
+
+#[inline]
+fn total_size<P: Packet>(burst: &Burst<P>) -> usize {
+    burst.iter().map(Packet::len).sum()
+}
+
+/// The ports of one bridge as one worker sends to them.
+pub(crate) struct TxPorts<P> {
+    pub(crate) ports: Vec<TxPort<P>>,
+    /// True if a port has a scheduler in this worker.
+    pub(crate) has_scheduled: bool,
+    /// The port that [`TxPorts::take_waiting`] returns.
+    pub(crate) waiting: Option<PortNo>,
+    /// True if GSO packets may arrive.
+    pub(crate) expects_gso: bool,
+    /// The captures of the bridge.
+    pub(crate) captures: Captures,
+    /// Index in `ports` plus one, by port number, for the port numbers in common use; 0 for none.
+    direct: Box<[u16; TxPorts::<()>::DIRECT]>,
+}
+
+impl<P> TxPorts<P> {
+    const DIRECT: usize = 1024;
+
+    pub(crate) fn new() -> TxPorts<P> {
+        TxPorts {
+            ports: Vec::new(),
+            has_scheduled: false,
+            waiting: None,
+            expects_gso: false,
+            captures: Captures::default(),
+            direct: Box::new([0; TxPorts::<()>::DIRECT]),
+        }
+    }
+
+    pub(crate) fn insert(&mut self, port: TxPort<P>) {
+        self.ports.push(port);
+        self.index();
+    }
+
+    pub(crate) fn remove(&mut self, port: PortNo) -> Option<TxPort<P>> {
+        let at = self.ports.iter().position(|known| known.port == port)?;
+        let removed = self.ports.swap_remove(at);
+        self.index();
+        Some(removed)
+    }
+
+    fn index(&mut self) {
+        self.direct.fill(0);
+        for (index, port) in (1..).zip(&self.ports) {
+            if let Some(slot) = self.direct.get_mut(port.port.raw() as usize) {
+                *slot = index;
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn find(&mut self, port: PortNo) -> Option<&mut TxPort<P>> {
+        match self.direct.get(port.raw() as usize) {
+            Some(index) => self.ports.get_mut(usize::from(*index).wrapping_sub(1)),
+            None => self.ports.iter_mut().find(|known| known.port == port),
+        }
+    }
+}
+
+impl<P: Packet + 'static> TxPorts<P> {
+    /// Prepares all ports for GSO packets.
+    pub(crate) fn expect_gso(&mut self, counters: &Arc<Counters>) {
+        self.expects_gso = true;
+        self.ports = self
+            .ports
+            .drain(..)
+            .map(|port| port.with_segmentation(counters))
+            .collect();
+        self.index();
+    }
+}
+
+impl<P: Packet> TxPorts<P> {
+    /// Counts packets that were received at a port without a receive queue.
+    pub(crate) fn count_received(&mut self, port: PortNo, burst: &Burst<P>) {
+        if let Some(port) = self.find(port) {
+            port.counters.rx_packets.add(burst.len() as u64);
+            port.counters.rx_bytes.add(total_size(burst) as u64);
+        }
+    }
+
+    /// Returns the last port, since the previous call, that got packets which its device has not taken yet. At the end
+    /// of the round, [`Self::is_behind`] returns true if they are still there.
+    #[inline]
+    pub(crate) fn take_waiting(&mut self) -> Option<PortNo> {
+        self.waiting.take()
+    }
+
+    /// Returns true if a port's device is still behind.
+    #[inline]
+    pub(crate) fn is_behind(&mut self, port: PortNo) -> bool {
+        self.find(port).is_some_and(|port| port.is_behind)
+    }
+
+    /// Returns true if packets that were sent by this worker might be overtaken by packets that another worker sends.
+    pub(crate) fn has_in_flight(&self) -> bool {
+        self.ports.iter().any(TxPort::has_in_flight)
+    }
+
+    /// Sends the buffered packets, and the scheduled packets that may leave now.
+    pub(crate) fn flush(&mut self, now: Time) -> Flushed {
+        let mut flushed = Flushed::default();
+        if self.has_scheduled {
+            self.dequeue(now, &mut flushed);
+        }
+        for port in &mut self.ports {
+            if !port.buffer.is_empty() {
+                port.flush();
+                flushed.is_behind |= !port.buffer.is_empty();
+            }
+        }
+        flushed
+    }
+}
+
+/// The owner's part of a scheduled port.
+pub(crate) struct Scheduled<P> {
+    pub(crate) queue: Box<dyn TxQueue<P>>,
+    pub(crate) scheduler: Scheduler<P>,
+    /// True if the port is to be no longer scheduled once its queues are empty.
+    pub(crate) is_ending: bool,
+}
+
+impl<P: Packet> Scheduled<P> {
+    /// Returns the same with another queue to the device.
+    pub(crate) fn map_queue(
+        self,
+        map: impl FnOnce(Box<dyn TxQueue<P>>) -> Box<dyn TxQueue<P>>,
+    ) -> Scheduled<P> {
+        Scheduled {
+            queue: map(self.queue),
+            ..self
+        }
+    }
+
+    /// Enqueues a packet; a GSO packet is segmented first. Packets that do not fit are dropped and counted.
+    #[inline(never)]
+    pub(crate) fn enqueue_segmented(
+        &mut self,
+        queue: Option<QueueId>,
+        packet: P,
+        now: Time,
+        port: &PortCounters,
+        counters: &Counters,
+    ) {
+        each_segment(packet, counters, |segment| {
+            if self.scheduler.enqueue(queue, segment, now).is_err() {
+                port.tx_dropped.add(1);
+                counters.drops.add(DropReason::QueueFull, 1);
+            }
+        });
+    }
+}
+
+/// The result of one flush of a bridge's ports.
+#[derive(Debug, Default)]
+pub(crate) struct Flushed {
+    /// True if a device did not take all packets that it was given.
+    pub(crate) is_behind: bool,
+    /// Number of packets that schedulers released.
+    pub(crate) sent: usize,
+    /// The time at which the next queued packet may leave, if any is queued.
+    pub(crate) eligible_at: Option<Time>,
+}
+
+/// Returns the earlier of two times, if there are any.
+#[inline]
+pub(crate) fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use millrace_wire::Frame;
+
+    use super::*;
+
+    /// A device that takes a few packets of each burst, by turns as many as `burst_sizes` lists.
+    struct VaryingDevice {
+        burst_sizes: Vec<usize>,
+        bursts: usize,
+        sent: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl TxQueue<Frame> for VaryingDevice {
+        fn tx_burst(&mut self, burst: &mut Burst<Frame>) {
+            let taken = self.burst_sizes[self.bursts % self.burst_sizes.len()].min(burst.len());
+            self.bursts += 1;
+            let sent = burst.drain(..taken).map(|frame| frame.bytes()[0]);
+            self.sent.lock().unwrap().extend(sent);
+        }
+    }
+
+    fn port(burst_sizes: &[usize]) -> (TxPort<Frame>, Arc<Mutex<Vec<u8>>>) {
+        let sent = Arc::default();
+        let queue = VaryingDevice {
+            burst_sizes: burst_sizes.to_vec(),
+            bursts: 0,
+            sent: Arc::clone(&sent),
+        };
+        let port = TxPort {
+            port: PortNo::from_raw(1),
+            path: TxPath::Queue(Box::new(queue)),
+            counters: Arc::default(),
+            buffer: Box::new(Burst::new()),
+            is_behind: false,
+            parked: None,
+        };
+        (port, sent)
+    }
+
+    fn burst(numbers: core::ops::Range<u8>) -> Burst<Frame> {
+        numbers.map(|number| Frame::new(&[number; 60])).collect()
+    }
+
+    #[test]
+    fn a_short_run_waits_for_the_end_of_the_round_and_a_long_one_does_not() {
+        let (mut port, sent) = port(&[BURST]);
+        port.accept(&mut burst(0..3));
+        assert!(sent.lock().unwrap().is_empty());
+        port.accept(&mut burst(3..50));
+        assert_eq!(*sent.lock().unwrap(), (0..50).collect::<Vec<u8>>());
+        port.accept(&mut burst(50..60));
+        port.flush();
+        assert_eq!(*sent.lock().unwrap(), (0..60).collect::<Vec<u8>>());
+        assert_eq!(port.counters.tx_packets.read(), 60);
+        assert_eq!(port.counters.tx_bytes.read(), 60 * 60);
+    }
+
+    /// A device that takes some packets, but none that begins with 9; and none at all without a peer.
+    struct SelectiveDevice {
+        has_peer: bool,
+        takes: usize,
+    }
+
+    impl TxQueue<Frame> for SelectiveDevice {
+        fn tx_burst(&mut self, burst: &mut Burst<Frame>) {
+            let refused = burst.iter().position(|frame| frame.bytes()[0] == 9);
+            let taken = refused.unwrap_or(burst.len()).min(self.takes);
+            self.takes -= taken;
+            drop(burst.drain(..taken));
+        }
+
+        fn refused(&self, left: usize) -> usize {
+            if self.has_peer {
+                usize::from(self.takes > 0)
+            } else {
+                left
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_device_will_never_take_is_dropped_and_counted_as_that_alone() {
+        for (has_peer, takes, sent, dropped, left) in [
+            (true, 100, 19, 1, 0),
+            (true, 12, 12, 1, 7),
+            (true, 4, 4, 0, 16),
+            (false, 0, 0, 20, 0),
+        ] {
+            let counters = PortCounters::default();
+            let mut queue = SelectiveDevice { has_peer, takes };
+            let mut burst = burst(0..20);
+            send(&mut queue, &mut burst, &counters);
+            let counted = [&counters.tx_packets, &counters.tx_bytes, &counters.tx_dropped];
+            assert_eq!(
+                counted.map(crate::counters::Counter::read),
+                [sent, 60 * sent, dropped]
+            );
+            assert_eq!(burst.len(), left);
+        }
+    }
+
+    #[test]
+    fn packets_leave_in_order_and_are_counted_once_whatever_the_device_takes() {
+        for burst_sizes in [
+            &[0][..],
+            &[BURST],
+            &[1],
+            &[0, BURST],
+            &[5, 0, 40, 3],
+            &[33, 1, 0, 0],
+        ] {
+            let (mut port, sent) = port(burst_sizes);
+            let (mut next, mut left_over) = (0_u8, Vec::new());
+            for len in [1, 40, 3, 3, 31, 32, 33, 20, 20, 20, 20, 1, 1] {
+                let mut sent_now = burst(next..next + len);
+                next += len;
+                port.accept(&mut sent_now);
+                left_over.extend(sent_now.iter().map(|frame| frame.bytes()[0]));
+                if len == 3 {
+                    port.flush();
+                }
+            }
+            let waiting = port.buffer.iter().map(|frame| frame.bytes()[0]);
+            let sent = sent.lock().unwrap();
+            let kept: Vec<u8> = sent.iter().copied().chain(waiting).collect();
+            assert!(kept.is_sorted(), "{burst_sizes:?}: {kept:?}");
+            let mut all = [kept, left_over].concat();
+            all.sort_unstable();
+            assert_eq!(all, (0..next).collect::<Vec<u8>>(), "{burst_sizes:?}");
+            assert_eq!(port.counters.tx_packets.read(), sent.len() as u64);
+            assert_eq!(port.counters.tx_bytes.read(), 60 * sent.len() as u64);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The execution of commands, between two rounds.
+
+use core::sync::atomic::Ordering;
+
+use millrace_types::Time;
+use millrace_wire::Packet;
+
+use super::Worker;
+use super::command::{Command, RemovedPort};
+use super::context::BridgeContext;
+
+impl<P: Packet + 'static> Worker<P> {
+    /// Executes all commands that were sent. Returns false if the worker is to stop.
+    #[cold]
+    pub(super) fn run_commands(&mut self) -> bool {
+        // A store instead of the swap could become visible after the store of a sender that has raised the flag since.
+        self.has_commands.swap(false, Ordering::AcqRel);
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::Attach(mut context) => {
+                    context.pipeline.tx.expects_gso = self.expects_gso;
+                    self.bridges.push(*context);
+                }
+                Command::Detach { bridge, done } => {
+                    let at = self.bridges.iter().position(|context| context.bridge() == bridge);
+                    debug_assert!(at.is_some(), "bridge {bridge} is not attached");
+                    if let Some(at) = at {
+                        let _waiter_ended = done.send(Box::new(self.bridges.swap_remove(at)));
+                    }
+                }
+                Command::ExpectGso { done } => {
+                    self.expect_gso();
+                    drop(done);
+                }
+                Command::Stop => return false,
+                Command::AddRxPort { bridge, .. }
+                | Command::AddTxPort { bridge, .. }
+                | Command::RemovePort { bridge, .. }
+                | Command::SetSchedulerRole { bridge, .. }
+                | Command::AddService { bridge, .. }
+                | Command::RemoveService { bridge, .. }
+                | Command::SetBackpressure { bridge, .. }
+                | Command::SetCaptures { bridge, .. }
+                | Command::SetPolicing { bridge, .. } => {
+                    let now = self.now();
+                    let context = self.bridges.iter_mut().find(|context| context.bridge() == bridge);
+                    debug_assert!(context.is_some(), "bridge {bridge} is not attached");
+                    if let Some(context) = context {
+                        context.run(command, now);
+                    }
+                }
+            }
+        }
+        self.counters
+            .rx_queues
+            .set(self.bridges.iter().map(|context| context.rx.len()).sum());
+        true
+    }
+
+    /// Prepares every queue for GSO packets.
+    fn expect_gso(&mut self) {
+        if core::mem::replace(&mut self.expects_gso, true) {
+            return;
+        }
+        for context in &mut self.bridges {
+            context.pipeline.tx.expect_gso(&context.pipeline.counters);
+            context.segment_policed();
+        }
+    }
+}
+
+impl<P: Packet + 'static> BridgeContext<P> {
+    /// Executes a command to this bridge.
+    fn run(&mut self, command: Command<P>, now: Time) {
+        let tx = &mut self.pipeline.tx;
+        match command {
+            Command::AddRxPort { port, .. } => self.rx.push(*port),
+            Command::AddTxPort { port, done, .. } => {
+                tx.insert(match tx.expects_gso {
+                    true => port.with_segmentation(&self.pipeline.counters),
+                    false => *port,
+                });
+                drop(done);
+            }
+            Command::RemovePort { port, done, .. } => {
+                let removed = RemovedPort {
+                    _rx: self.rx.extract_if(.., |rx| rx.port == port).collect(),
+                    _tx: tx.remove(port),
+                };
+                let _waiter_ended = done.send(removed);
+            }
+            Command::SetSchedulerRole { port, role, bridge } => {
+                tx.set_scheduler_role(bridge, port, role, now, &self.pipeline.counters);
+            }
+            Command::AddService { id, service, .. } => self.services.push((id, service)),
+            Command::RemoveService { id, done, .. } => {
+                let at = self.services.iter().position(|(known, _)| *known == id);
+                debug_assert!(at.is_some(), "{id:?} is not here");
+                if let Some(at) = at {
+                    let _waiter_ended = done.send(self.services.remove(at).1);
+                }
+            }
+            Command::SetBackpressure { port, enabled, .. } => {
+                for rx in self.rx.iter_mut().filter(|rx| rx.port == port) {
+                    (rx.backpressure, rx.waits_for) = (enabled, None);
+                }
+            }
+            Command::SetCaptures { captures, done, .. } => {
+                let _waiter_ended = done.send(core::mem::replace(&mut tx.captures, captures));
+            }
+            Command::SetPolicing { port, policing, .. } => {
+                for rx in self.rx.iter_mut().filter(|rx| rx.port == port) {
+                    rx.policing.clone_from(&policing);
+                }
+                if self.pipeline.tx.expects_gso {
+                    self.segment_policed();
+                }
+            }
+            Command::Attach(_) | Command::Detach { .. } | Command::ExpectGso { .. } | Command::Stop => {
+                debug_assert!(false, "commands to the worker do not come here");
+            }
+        }
+    }
+}
