@@ -49,7 +49,7 @@ pub struct BridgeSetup {
 pub enum BridgeError {
     /// There are more workers than readers of the tables.
     #[error(
-        "{workers} workers are too many: expected at most {READERS_MAX}. Set system.workers, or the number of \
+        "{workers} workers are too many: expected at most {READERS_MAX}. To fix it: set system.workers, or the number of \
          system.worker_cores, to fewer"
     )]
     TooManyWorkers {

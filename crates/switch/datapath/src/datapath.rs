@@ -77,13 +77,17 @@ pub fn usable_cores() -> io::Result<Vec<usize>> {
 #[derive(Debug, Error)]
 pub enum StartError {
     /// The configuration has no worker.
-    #[error("a switch needs at least one worker: set `workers` to 1 or more")]
+    #[error("a switch needs at least one worker: To fix it: set system.workers to 1 or more")]
     NoWorkers,
     /// The kernel refused the thread that balances the load of the workers.
-    #[error("the balancer's thread cannot be started: {0}")]
+    #[error(
+        "the balancer's thread cannot be started: {0}. To fix it: raise the limit of threads (ulimit -u)"
+    )]
     Balancer(#[source] io::Error),
     /// The kernel refused a thread.
-    #[error("worker {worker}: the thread cannot be started: {source}")]
+    #[error(
+        "worker {worker}: the thread cannot be started: {source}. To fix it: raise the limit of threads (ulimit -u)"
+    )]
     Thread {
         /// The number of the worker.
         worker: usize,

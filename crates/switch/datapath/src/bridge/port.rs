@@ -15,7 +15,7 @@ use crate::spread::reta::Reta;
 #[derive(Debug, Error)]
 pub enum AddPortError {
     /// The bridge has a port with this number.
-    #[error("port {0} exists already: choose another number, or remove that port first")]
+    #[error("port {0} exists already. To fix it: choose another number, or remove that port first")]
     Exists(PortNo),
     /// The device of the port cannot be opened.
     #[error(transparent)]

@@ -212,7 +212,7 @@ where
 fn unsupported(device: String) -> OpenError {
     OpenError::Unsupported {
         device,
-        reason: "no driver knows this kind of device".to_owned(),
+        reason: "no driver supports this type of device".to_owned(),
         remedy: "use a PCI address, devargs, or a kernel, memory, link, tap, pcap or virtual device"
             .to_owned(),
     }

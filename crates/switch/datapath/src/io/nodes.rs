@@ -47,7 +47,7 @@ impl<P: Copy> Nodes<P> {
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
         *others.entry(node).or_insert_with(|| {
             make(node).unwrap_or_else(|error| {
-                tracing::warn!(node, %error, "no packet buffers on this NUMA node: those of another are used");
+                tracing::warn!(node, %error, "no packet buffers on this NUMA node: those of another node are used; reserve hugepages on this one");
                 self.home
             })
         })

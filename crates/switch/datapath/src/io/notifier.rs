@@ -130,7 +130,7 @@ mod tests {
         let theirs = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
         notifier.set_eventfd(Some(theirs.try_clone().unwrap()));
         notifier.ensure_thread("t");
-        assert!(notifier.thread.get().is_none(), "nobody has is_pending");
+        assert!(notifier.thread.get().is_none(), "nothing was requested");
         assert!(!notifier.notify());
         notifier.ensure_thread("t");
         let mut file = File::from(theirs);

@@ -103,6 +103,6 @@ pub(super) fn failed(device: &dyn core::fmt::Display, error: &dyn core::fmt::Dis
     OpenError::Failed {
         device: device.to_string(),
         reason: error.to_string(),
-        remedy: "see the limits of this process: ulimit -n -u".to_owned(),
+        remedy: "raise the limits of file descriptors and threads (ulimit -n -u)".to_owned(),
     }
 }

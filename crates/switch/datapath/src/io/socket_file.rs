@@ -44,25 +44,25 @@ impl SocketFile {
             .as_deref()
             .map(|name| self::group(path, name))
             .transpose()?;
-        look_at_folder(path)?;
-        clear(path)?;
-        let opened = privately(path, open)?;
+        check_folder(path)?;
+        remove_stale(path)?;
+        let opened = with_private_umask(path, open)?;
         let file = SocketFile {
             path: path.to_owned(),
             identity: identity(path),
         };
         let refused = |what: &str, error: io::Error| OpenError::Failed {
             device: path.display().to_string(),
-            reason: format!("the socket file cannot be given {what}: {error}"),
-            remedy: "run millraced as root, or leave owner and group to it".to_owned(),
+            reason: format!("the kernel refuses to set {what} of the socket file: {error}"),
+            remedy: "run millraced as root, or set no owner and no group".to_owned(),
         };
         if owner.is_some() || group.is_some() {
             let here = nix::fcntl::AT_FDCWD;
             fchownat(here, path, owner, group, nix::fcntl::AtFlags::AT_SYMLINK_NOFOLLOW)
-                .map_err(|error| refused("its owner and group", error.into()))?;
+                .map_err(|error| refused("owner and group", error.into()))?;
         }
         let mode = fs::Permissions::from_mode(u32::from(access.mode));
-        fs::set_permissions(path, mode).map_err(|error| refused("its permissions", error))?;
+        fs::set_permissions(path, mode).map_err(|error| refused("the permissions", error))?;
         Ok((file, opened))
     }
 }
@@ -83,27 +83,27 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 
 /// Returns an error if everyone may rename files in the folder of the socket, so that it could be replaced by another
 /// one.
-fn look_at_folder(path: &Path) -> Result<(), OpenError> {
+fn check_folder(path: &Path) -> Result<(), OpenError> {
     let device = || path.display().to_string();
     let folder = path.parent().unwrap_or(Path::new("/"));
     let found = fs::metadata(folder).map_err(|error| OpenError::Missing {
         device: device(),
         reason: format!("the folder {}: {error}", folder.display()),
-        remedy: "make it, for those who may connect".to_owned(),
+        remedy: "create it, with access for those who may connect".to_owned(),
     })?;
     let mode = found.permissions().mode();
     if mode & 0o002 != 0 && mode & 0o1000 == 0 {
         return Err(OpenError::Failed {
             device: device(),
-            reason: format!("everyone may change the folder {}", folder.display()),
-            remedy: "put sockets into a folder that only those may write to who may connect".to_owned(),
+            reason: format!("everyone may write to the folder {}", folder.display()),
+            remedy: "use a folder that only those may write to who may connect".to_owned(),
         });
     }
     Ok(())
 }
 
 /// Removes a socket file that nobody listens to, as a killed process leaves it, and no other file.
-fn clear(path: &Path) -> Result<(), OpenError> {
+fn remove_stale(path: &Path) -> Result<(), OpenError> {
     let device = || path.display().to_string();
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -119,7 +119,7 @@ fn clear(path: &Path) -> Result<(), OpenError> {
     if !found.file_type().is_socket() {
         return Err(OpenError::Failed {
             device: device(),
-            reason: "there is a file of this name, and it is no socket: it is left alone".to_owned(),
+            reason: "there is a file of this name that is no socket, and it is not removed".to_owned(),
             remedy: "name another path, or remove the file".to_owned(),
         });
     }
@@ -137,7 +137,7 @@ fn clear(path: &Path) -> Result<(), OpenError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(OpenError::Failed {
             device: device(),
-            reason: format!("the socket file that a process left behind cannot be removed: {error}"),
+            reason: format!("the socket file of a process that ended cannot be removed: {error}"),
             remedy: "remove it".to_owned(),
         }),
         _ => Ok(()),
@@ -170,19 +170,19 @@ pub(super) fn expect_peer(path: &Path) -> Result<(), OpenError> {
     Err(OpenError::Missing {
         device: path.display().to_string(),
         reason,
-        remedy: "start the peer, which makes the socket; it is looked for again and again".to_owned(),
+        remedy: "start the peer, which creates the socket; the switch keeps looking for it".to_owned(),
     })
 }
 
 /// Calls `open` on a thread whose new files are not executable and for this process's user alone.
-fn privately<T: Send>(
+fn with_private_umask<T: Send>(
     path: &Path,
     open: impl FnOnce() -> Result<T, OpenError> + Send,
 ) -> Result<T, OpenError> {
     let failed = |reason: String| OpenError::Failed {
         device: path.display().to_string(),
         reason,
-        remedy: "see the log; the socket file is only made on a thread of its own".to_owned(),
+        remedy: "see the log; the socket file is only created on a thread of its own".to_owned(),
     };
     let subscriber = tracing::dispatcher::get_default(Clone::clone);
     std::thread::scope(|scope| {

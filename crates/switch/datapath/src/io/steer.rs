@@ -71,12 +71,10 @@ pub struct RuleId(pub u64);
 #[derive(Debug, Error)]
 pub enum SteerError {
     /// The device takes no rules, or the port has no such device.
-    #[error("the device takes no rules; packets are sorted in software")]
+    #[error("the device takes no rules; flows are spread in software")]
     None,
     /// The packet has no headers that rules can match.
-    #[error(
-        "no rule can be made for such a packet: it is not TCP or UDP over IPv4, with at most one VLAN tag"
-    )]
+    #[error("no rule matches such a packet: expected TCP or UDP over IPv4, with at most one VLAN tag")]
     Packet,
     /// The device refuses this rule.
     #[error("{0}")]

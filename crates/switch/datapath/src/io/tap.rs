@@ -74,7 +74,7 @@ pub(super) fn open<P: Packet + 'static>(
     let failed = |error: std::io::Error| OpenError::Failed {
         device: spec.to_string(),
         reason: error.to_string(),
-        remedy: "see what the kernel says of it: ip -d link show, dmesg".to_owned(),
+        remedy: "read the kernel's messages: ip -d link show, dmesg".to_owned(),
     };
     kernel::set_mtu(name, options.mtu).map_err(failed)?;
     let pipes = Arc::new(Pipes {
@@ -120,13 +120,13 @@ fn refused(spec: &DeviceSpec, name: &str, error: &std::io::Error) -> OpenError {
         Some(libc::EBUSY | libc::EINVAL | libc::EEXIST) => OpenError::Busy {
             device,
             reason: format!("the kernel refuses a tap device of this name: {error}"),
-            remedy: format!("see who has it (ip -d link show {name}), or choose another name"),
+            remedy: format!("see its user (ip -d link show {name}), or choose another name"),
         },
         Some(libc::EPERM | libc::EACCES) => OpenError::Failed {
             device,
-            reason: format!("{error}: this process may not make interfaces"),
+            reason: format!("{error}: this process may not create interfaces"),
             remedy: format!(
-                "start millraced with CAP_NET_ADMIN, or make the interface for it: \
+                "start millraced with CAP_NET_ADMIN, or create the interface for it: \
                  ip tuntap add dev {name} mode tap user USER"
             ),
         },
@@ -139,7 +139,7 @@ fn refused(spec: &DeviceSpec, name: &str, error: &std::io::Error) -> OpenError {
         _ => OpenError::Failed {
             device,
             reason: error.to_string(),
-            remedy: "see what the kernel says of it: dmesg".to_owned(),
+            remedy: "read the kernel's messages: dmesg".to_owned(),
         },
     }
 }

@@ -78,7 +78,7 @@ fn refused(spec: &DeviceSpec, name: &str, reason: &Reason) -> OpenError {
             device,
             reason: text,
             remedy: format!(
-                "see which there are: ip -br link; or bring it here: ip link set {name} netns PID"
+                "name an existing one (ip -br link), or move it into this network namespace: ip link set {name} netns PID"
             ),
         },
         Reason::Permission => OpenError::Failed {
