@@ -66,14 +66,14 @@ pub(crate) fn port(session: &Session, args: &PortCommand) -> Result<()> {
 /// A flow entry and its location.
 struct Line {
     /// `FILE:LINE: `; empty for an argument.
-    place: String,
+    location: String,
     text: String,
 }
 
 fn lines(texts: &FlowTexts) -> Result<Vec<Line>> {
     let Some(path) = &texts.file else {
         let argument = |text: &String| Line {
-            place: String::new(),
+            location: String::new(),
             text: text.clone(),
         };
         return Ok(texts.flows.iter().map(argument).collect());
@@ -84,7 +84,7 @@ fn lines(texts: &FlowTexts) -> Result<Vec<Line>> {
         numbered.filter(|(_, line)| !matches!(line.trim_start().as_bytes().first(), None | Some(b'#')));
     Ok(kept
         .map(|(number, line)| Line {
-            place: format!("{name}:{}: ", number + 1),
+            location: format!("{name}:{}: ", number + 1),
             text: line.trim().to_owned(),
         })
         .collect())
@@ -133,7 +133,7 @@ fn change(session: &Session, texts: &FlowTexts, command: FlowModCommand, strict:
         sent += request.len();
         rest = later;
     }
-    session.print(&sum, |sum| told(*sum))
+    session.print(&sum, |sum| summary(*sum))
 }
 
 /// Returns how many entries go into the next request, at least one.
@@ -161,10 +161,10 @@ fn send(client: &Client, bridge: &str, mods: &FlowMods, lines: &[Line], sent: us
     let Some((line, mistake)) = refused else {
         return Err(ClientError::Problem(problem).into());
     };
-    let place = if line.place.is_empty() {
+    let location = if line.location.is_empty() {
         format!("`{}`: ", line.text)
     } else {
-        line.place.clone()
+        line.location.clone()
     };
     let effect = match sent {
         0 => "nothing was changed".to_owned(),
@@ -172,7 +172,7 @@ fn send(client: &Client, bridge: &str, mods: &FlowMods, lines: &[Line], sent: us
             format!("the {sent} entries of earlier requests took effect, this one and those after it did not")
         }
     };
-    bail!("{place}{}; {effect}", mistake.detail)
+    bail!("{location}{}; {effect}", mistake.detail)
 }
 
 fn entries(count: u64) -> String {
@@ -180,7 +180,7 @@ fn entries(count: u64) -> String {
 }
 
 /// Returns the numbers of changed entries in words.
-fn told(done: FlowModsDone) -> String {
+fn summary(done: FlowModsDone) -> String {
     let parts = [
         (done.added, "added"),
         (done.modified, "changed"),

@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     match run(cli) {
         Ok(code) => code,
-        Err(error) => Failure::of(&error).report(),
+        Err(error) => Failure::from_error(&error).report(),
     }
 }
 

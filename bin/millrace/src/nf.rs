@@ -203,7 +203,7 @@ fn stats(all: &[OnBridge]) -> String {
 
 /// The description of a built-in function.
 #[derive(Serialize)]
-struct About {
+struct FunctionInfo {
     name: &'static str,
     about: &'static str,
     settings: Vec<(&'static str, &'static str)>,
@@ -213,7 +213,7 @@ struct About {
 }
 
 fn functions(session: &Session) -> Result<()> {
-    let about = CATALOGUE.kinds().iter().map(|kind| About {
+    let about = CATALOGUE.kinds().iter().map(|kind| FunctionInfo {
         name: kind.name,
         about: kind.about,
         settings: kind.settings.to_vec(),
@@ -262,7 +262,7 @@ fn change(
 
 /// The cost of a chain at a rate, and the workers that it needs.
 #[derive(Serialize)]
-struct Placement {
+struct ChainNeeds {
     chain: String,
     /// The time of all hops for a packet, in nanoseconds.
     nanos_per_packet: f64,
@@ -278,7 +278,7 @@ struct Placement {
 }
 
 /// The share of a core that functions may use; the switch needs the rest.
-const SHARE: f64 = 0.7;
+const CORE_SHARE: f64 = 0.7;
 
 fn plan(session: &Session, wanted: &Plan) -> Result<()> {
     let client = session.client()?;
@@ -288,7 +288,7 @@ fn plan(session: &Session, wanted: &Plan) -> Result<()> {
     let mut plans = Vec::new();
     for on in all(client, &wanted.of)? {
         for chain in on.chains {
-            plans.push(place(&chain, packets_per_second));
+            plans.push(needs_of(&chain, packets_per_second));
         }
     }
     if session.json() {
@@ -327,7 +327,7 @@ fn plan(session: &Session, wanted: &Plan) -> Result<()> {
     })
 }
 
-fn place(chain: &Chain, packets_per_second: f64) -> Placement {
+fn needs_of(chain: &Chain, packets_per_second: f64) -> ChainNeeds {
     let measured = chain.hops.iter().filter_map(|hop| hop.nanos_per_packet);
     // `sum` of an empty iterator is -0.
     let nanos = measured.fold(0.0, |sum, nanos| sum + nanos);
@@ -338,12 +338,12 @@ fn place(chain: &Chain, packets_per_second: f64) -> Placement {
         _ => false,
     };
     let pairs = chain.hops.windows(2).filter(is_free);
-    Placement {
+    ChainNeeds {
         chain: chain.name.clone(),
         nanos_per_packet: nanos,
         packets_per_second,
         cores,
-        lanes: (cores / SHARE).ceil().max(1.0) as u32,
+        lanes: (cores / CORE_SHARE).ceil().max(1.0) as u32,
         lanes_now: chain.lanes,
         parallel: pairs
             .map(|pair| (pair[0].name.clone(), pair[1].name.clone()))

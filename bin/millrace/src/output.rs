@@ -117,40 +117,40 @@ pub(crate) struct Failure {
 
 impl Failure {
     /// Returns the failure for an error. A closed pipe at the output is not a failure.
-    pub(crate) fn of(error: &anyhow::Error) -> Failure {
+    pub(crate) fn from_error(error: &anyhow::Error) -> Failure {
         let failure = |message: String, remedy: Option<String>, code| Failure {
             message,
             remedy,
             code,
         };
-        let went_away = |error: &(dyn std::error::Error + 'static)| {
+        let is_closed_pipe = |error: &(dyn std::error::Error + 'static)| {
             error
                 .downcast_ref::<io::Error>()
                 .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
         };
-        if error.chain().any(went_away) {
+        if error.chain().any(is_closed_pipe) {
             return failure(String::new(), None, 0);
         }
-        let told = Causes(error.as_ref()).to_string();
+        let message = Causes(error.as_ref()).to_string();
         match error.downcast_ref::<ClientError>() {
             Some(ClientError::Unreachable { .. }) => {
                 let remedy = "start the daemon with `sudo millraced --config FILE` (or, after `make install`, `sudo systemctl start millraced`); \
                     if it has another address, give that with --api URL or MILLRACE_API";
-                failure(told, Some(remedy.to_owned()), UNREACHABLE)
+                failure(message, Some(remedy.to_owned()), UNREACHABLE)
             }
             Some(ClientError::Denied { .. }) => {
                 let remedy = "run it as one of them, as in `sudo millrace …`; docs/security.md says how others get \
                     access over TCP with a token";
-                failure(told, Some(remedy.to_owned()), 1)
+                failure(message, Some(remedy.to_owned()), 1)
             }
             Some(ClientError::NotMillrace { .. }) => {
                 let remedy = "another program responds there; give the address of millraced with --api URL or MILLRACE_API";
-                failure(told, Some(remedy.to_owned()), UNREACHABLE)
+                failure(message, Some(remedy.to_owned()), UNREACHABLE)
             }
             Some(ClientError::Problem(problem)) => {
-                failure(told, problem.remedy.as_deref().map(str::to_owned), 1)
+                failure(message, problem.remedy.as_deref().map(str::to_owned), 1)
             }
-            _ => failure(told, None, 1),
+            _ => failure(message, None, 1),
         }
     }
 

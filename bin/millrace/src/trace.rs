@@ -40,15 +40,15 @@ fn text(trace: &Trace) -> String {
     ];
     lines.extend(trace.notes.iter().map(|note| format!("note: {note}")));
     for step in &trace.steps {
-        let place = match (step.table, &step.chain) {
+        let heading = match (step.table, &step.chain) {
             (Some(table), _) => format!("table {table}"),
             (None, Some(chain)) => format!("chain {chain}"),
             (None, None) => "then".to_owned(),
         };
         match (&step.matched, step.table) {
-            (Some(matched), _) => lines.push(format!("{place}: {}", entry(matched))),
-            (None, Some(_)) => lines.push(format!("{place}: no entry matches")),
-            (None, None) => lines.push(format!("{place}:")),
+            (Some(matched), _) => lines.push(format!("{heading}: {}", entry(matched))),
+            (None, Some(_)) => lines.push(format!("{heading}: no entry matches")),
+            (None, None) => lines.push(format!("{heading}:")),
         }
         lines.extend(step.effects.iter().map(|effect| format!("  {effect}")));
     }

@@ -21,7 +21,7 @@ use crate::table::Table;
 
 /// A reading of all ports, workers and drop reasons.
 #[derive(Serialize)]
-struct Look {
+struct Reading {
     ports: Vec<Port>,
     workers: Vec<Worker>,
     /// Drop reasons that occurred since the previous reading.
@@ -36,7 +36,7 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn look(&mut self, client: &Client, of: &OfBridge) -> Result<Look> {
+    fn read(&mut self, client: &Client, of: &OfBridge) -> Result<Reading> {
         let mut ports = Vec::new();
         for bridge in bridge_names(client, of)? {
             ports.extend(client.ports(&bridge)?);
@@ -61,7 +61,7 @@ impl Watcher {
             drop.packets = before.map_or(0, |before| drop.packets.saturating_sub(before));
             drop.packets > 0
         });
-        Ok(Look {
+        Ok(Reading {
             ports,
             workers: client.workers()?,
             drops,
@@ -80,7 +80,7 @@ fn rates(seconds: f64, old: (Counters, Counters), new: (Counters, Counters)) -> 
     }
 }
 
-impl Look {
+impl Reading {
     fn text(&self) -> String {
         let headings = [
             "BRIDGE", ">NO", "PORT", ">RX PPS", ">RX", ">TX PPS", ">TX", ">DROPS/S",
@@ -120,25 +120,25 @@ pub(crate) fn run(session: &Session, args: &Watch) -> Result<()> {
         drops: HashMap::new(),
     };
     // The first reading fails if the daemon does not respond, before the terminal mode changes.
-    let mut look = watcher.look(client, &args.of)?;
+    let mut reading = watcher.read(client, &args.of)?;
     let screen = if session.json() || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         None
     } else {
         Some(Screen::take()?)
     };
-    let mut looks = 1;
+    let mut readings = 1;
     loop {
         match &screen {
             Some(screen) => screen.draw(&format!(
                 "{}  every {} s, q ends\n\n{}",
                 session.api(),
                 args.interval,
-                look.text()
+                reading.text()
             ))?,
-            None if session.json() => say(&(serde_json::to_string(&look)? + "\n"))?,
-            None => say(&(look.text() + "\n"))?,
+            None if session.json() => say(&(serde_json::to_string(&reading)? + "\n"))?,
+            None => say(&(reading.text() + "\n"))?,
         }
-        if args.count.is_some_and(|count| looks >= count) {
+        if args.count.is_some_and(|count| readings >= count) {
             return Ok(());
         }
         let ended = match &screen {
@@ -151,8 +151,8 @@ pub(crate) fn run(session: &Session, args: &Watch) -> Result<()> {
         if ended {
             return Ok(());
         }
-        look = watcher.look(client, &args.of)?;
-        looks += 1;
+        reading = watcher.read(client, &args.of)?;
+        readings += 1;
     }
 }
 

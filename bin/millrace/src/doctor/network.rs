@@ -157,7 +157,7 @@ const TOOLS: [(&str, &str); 6] = [
 ];
 
 pub(super) fn lab_tools(machine: &Machine) -> Finding {
-    let places = [
+    let directories = [
         "usr/bin",
         "usr/sbin",
         "bin",
@@ -166,9 +166,9 @@ pub(super) fn lab_tools(machine: &Machine) -> Finding {
         "usr/local/sbin",
     ];
     let has = |tool: &str| {
-        places
+        directories
             .iter()
-            .any(|place| machine.exists(&format!("{place}/{tool}")))
+            .any(|directory| machine.exists(&format!("{directory}/{tool}")))
     };
     let missing: Vec<_> = TOOLS.iter().filter(|(tool, _)| !has(tool)).collect();
     if missing.is_empty() {

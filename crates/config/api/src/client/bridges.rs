@@ -1,6 +1,6 @@
 //! Running bridges: ports, flow entries, tables, groups, meters, queues, chains.
 
-use super::connection::{ANSWER_TIMEOUT, Client};
+use super::connection::{Client, RESPONSE_TIMEOUT};
 use super::error::ClientError;
 use super::query::{Params, escape};
 use crate::view::{
@@ -107,6 +107,6 @@ impl Client {
     pub fn restart_hop(&self, bridge: &str, chain: &str, hop: &str) -> Result<Restarted, ClientError> {
         let [bridge, chain, hop] = [bridge, chain, hop].map(escape);
         let path = format!("/api/v1/bridges/{bridge}/chains/{chain}/hops/{hop}/restart");
-        self.post(&path, &serde_json::json!({}), ANSWER_TIMEOUT)
+        self.post(&path, &serde_json::json!({}), RESPONSE_TIMEOUT)
     }
 }

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 
 use serde_json::Value as Json;
 
-use super::connection::{ANSWER_TIMEOUT, Client};
+use super::connection::{Client, RESPONSE_TIMEOUT};
 use super::error::ClientError;
 use super::query::Params;
 use crate::view::{Committed, Confirmation, Diff, Revision, RevisionConfig, Revisions};
@@ -36,21 +36,21 @@ pub struct Event {
 impl Client {
     /// Returns the configuration and its revision.
     pub fn config(&self) -> Result<(Json, u64), ClientError> {
-        let answer = self.get_with("/api/v1/config", Some(ANSWER_TIMEOUT));
-        let mut answer = self.accept(answer)?;
-        let tag = answer
+        let response = self.get_with("/api/v1/config", Some(RESPONSE_TIMEOUT));
+        let mut response = self.check(response)?;
+        let tag = response
             .headers()
             .get("etag")
             .and_then(|tag| tag.to_str().ok())
             .unwrap_or("");
         let revision = tag.trim_matches('"').parse().map_err(|_| {
             self.not_millrace(
-                answer.status(),
+                response.status(),
                 "the ETag of the configuration is not a revision".to_owned(),
             )
         })?;
-        let status = answer.status();
-        let text = self.text(&mut answer)?;
+        let status = response.status();
+        let text = self.text(&mut response)?;
         let json =
             serde_json::from_str(&text).map_err(|error| self.not_millrace(status, error.to_string()))?;
         Ok((json, revision))
@@ -69,7 +69,7 @@ impl Client {
         params.add("author", &options.author);
         params.add("comment", &options.comment);
         let request = self.agent.put(format!("{}/api/v1/config{}", self.base, params.0));
-        let request = request.config().timeout_global(Some(ANSWER_TIMEOUT)).build();
+        let request = request.config().timeout_global(Some(RESPONSE_TIMEOUT)).build();
         let tag = expected.map_or_else(|| "*".to_owned(), |revision| format!("\"{revision}\""));
         self.json(self.with_token(request).header("if-match", tag).send_json(config))
     }
@@ -87,7 +87,7 @@ impl Client {
             .agent
             .post(format!("{}/api/v1/config/confirm{}", self.base, params.0));
         self.json(
-            self.with_token(request.config().timeout_global(Some(ANSWER_TIMEOUT)).build())
+            self.with_token(request.config().timeout_global(Some(RESPONSE_TIMEOUT)).build())
                 .send_empty(),
         )
     }
@@ -102,7 +102,7 @@ impl Client {
             .agent
             .delete(format!("{}/api/v1/config/confirm{}", self.base, params.0));
         self.json(
-            self.with_token(request.config().timeout_global(Some(ANSWER_TIMEOUT)).build())
+            self.with_token(request.config().timeout_global(Some(RESPONSE_TIMEOUT)).build())
                 .call(),
         )
     }
@@ -135,7 +135,7 @@ impl Client {
             self.base, params.0
         ));
         self.json(
-            self.with_token(request.config().timeout_global(Some(ANSWER_TIMEOUT)).build())
+            self.with_token(request.config().timeout_global(Some(RESPONSE_TIMEOUT)).build())
                 .send_empty(),
         )
     }
@@ -147,7 +147,7 @@ impl Client {
             Some(seen) => request.header("last-event-id", seen.to_string()),
             None => request,
         };
-        let body = self.accept(request.call())?.into_body();
+        let body = self.check(request.call())?.into_body();
         let mut lines = BufReader::new(body.into_reader()).lines();
         Ok(std::iter::from_fn(move || {
             let mut event = Event::default();

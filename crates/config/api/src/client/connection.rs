@@ -15,9 +15,9 @@ use super::unix;
 /// The longest wait for a connection. Server and client are on the same machine or network.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The longest wait for a response.
-pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest response in bytes, except for streams.
-const ANSWER_MAX_SIZE: u64 = 64 << 20;
+const RESPONSE_MAX_SIZE: u64 = 64 << 20;
 
 /// A client of one server. Each request uses a pooled connection.
 #[derive(Debug, Clone)]
@@ -114,16 +114,16 @@ impl Client {
     }
 
     /// Returns the response of a successful request, else the problem in it.
-    pub(super) fn accept(
+    pub(super) fn check(
         &self,
-        answer: Result<Response<Body>, ureq::Error>,
+        response: Result<Response<Body>, ureq::Error>,
     ) -> Result<Response<Body>, ClientError> {
-        let mut answer = answer.map_err(|error| self.unreachable(&error))?;
-        let status = answer.status();
-        if status.is_success() || (status == StatusCode::SERVICE_UNAVAILABLE && !is_problem(&answer)) {
-            return Ok(answer);
+        let mut response = response.map_err(|error| self.unreachable(&error))?;
+        let status = response.status();
+        if status.is_success() || (status == StatusCode::SERVICE_UNAVAILABLE && !is_problem(&response)) {
+            return Ok(response);
         }
-        let text = self.text(&mut answer)?;
+        let text = self.text(&mut response)?;
         match serde_json::from_str(&text) {
             Ok(problem) => Err(ClientError::Problem(problem)),
             Err(_) => Err(self.not_millrace(status, text.chars().take(200).collect())),
@@ -138,18 +138,18 @@ impl Client {
         }
     }
 
-    pub(super) fn text(&self, answer: &mut Response<Body>) -> Result<String, ClientError> {
-        let body = answer.body_mut().with_config().limit(ANSWER_MAX_SIZE);
+    pub(super) fn text(&self, response: &mut Response<Body>) -> Result<String, ClientError> {
+        let body = response.body_mut().with_config().limit(RESPONSE_MAX_SIZE);
         body.read_to_string().map_err(|error| self.unreachable(&error))
     }
 
     pub(super) fn json<T: DeserializeOwned>(
         &self,
-        answer: Result<Response<Body>, ureq::Error>,
+        response: Result<Response<Body>, ureq::Error>,
     ) -> Result<T, ClientError> {
-        let mut answer = self.accept(answer)?;
-        let status = answer.status();
-        let text = self.text(&mut answer)?;
+        let mut response = self.check(response)?;
+        let status = response.status();
+        let text = self.text(&mut response)?;
         serde_json::from_str(&text).map_err(|error| self.not_millrace(status, error.to_string()))
     }
 
@@ -172,7 +172,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`].
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
-        self.json(self.get_with(path, Some(ANSWER_TIMEOUT)))
+        self.json(self.get_with(path, Some(RESPONSE_TIMEOUT)))
     }
 
     pub(super) fn post<T: DeserializeOwned>(
@@ -201,12 +201,12 @@ impl Client {
         body: &impl serde::Serialize,
     ) -> Result<T, ClientError> {
         let path = format!("/api/v1/bridges/{}/{what}", escape(bridge));
-        self.post(&path, body, ANSWER_TIMEOUT)
+        self.post(&path, body, RESPONSE_TIMEOUT)
     }
 }
 
-fn is_problem(answer: &Response<Body>) -> bool {
-    let kind = answer
+fn is_problem(response: &Response<Body>) -> bool {
+    let kind = response
         .headers()
         .get("content-type")
         .and_then(|kind| kind.to_str().ok())

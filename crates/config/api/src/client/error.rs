@@ -8,7 +8,7 @@ use crate::view::Problem;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// No server answers at the address.
+    /// No server responds at the address.
     #[error("no response from {url}: {detail}")]
     Unreachable {
         /// The address.

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::time::Duration;
 
-use super::connection::{ANSWER_TIMEOUT, Client};
+use super::connection::{Client, RESPONSE_TIMEOUT};
 use super::error::ClientError;
 use super::query::{Params, escape};
 use crate::view::{Trace, TraceLiveRequest, TraceRequest};
@@ -31,7 +31,7 @@ impl Client {
         self.post(
             &format!("/api/v1/bridges/{}/trace", escape(bridge)),
             request,
-            ANSWER_TIMEOUT,
+            RESPONSE_TIMEOUT,
         )
     }
 
@@ -41,7 +41,7 @@ impl Client {
         self.post(
             &format!("/api/v1/bridges/{}/trace-live", escape(bridge)),
             request,
-            wait + ANSWER_TIMEOUT,
+            wait + RESPONSE_TIMEOUT,
         )
     }
 
@@ -55,6 +55,6 @@ impl Client {
         params.maybe("snap", options.snap);
         params.maybe("count", options.count);
         let path = format!("/api/v1/bridges/{}/capture{}", escape(bridge), params.0);
-        Ok(self.accept(self.get_with(&path, None))?.into_body().into_reader())
+        Ok(self.check(self.get_with(&path, None))?.into_body().into_reader())
     }
 }

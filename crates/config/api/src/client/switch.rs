@@ -1,6 +1,6 @@
 //! The switch as a whole: version, status, log, workers, drops.
 
-use super::connection::{ANSWER_TIMEOUT, Client};
+use super::connection::{Client, RESPONSE_TIMEOUT};
 use super::error::ClientError;
 use crate::view::{Drop, Log, LogChange, Ready, Status, Version, Worker};
 
@@ -29,7 +29,7 @@ impl Client {
             filter: filter.to_owned(),
         };
         let request = self.agent.put(format!("{}/api/v1/log", self.base));
-        let request = request.config().timeout_global(Some(ANSWER_TIMEOUT)).build();
+        let request = request.config().timeout_global(Some(RESPONSE_TIMEOUT)).build();
         self.json(self.with_token(request).send_json(&change))
     }
 

@@ -13,7 +13,7 @@ use super::token::Token;
 use crate::view::{Port, Problem, ProblemKind};
 
 /// The longest wait for the running switch.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+const LIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest number of captures, live traces and event streams that are open at once.
 const LONG_REQUESTS_MAX: usize = 32;
 
@@ -51,21 +51,21 @@ impl App {
     /// Runs a call of the running switch on a blocking thread. Returns its result.
     pub(super) async fn with_live<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&dyn Live) -> T + Send + 'static,
+        call: impl FnOnce(&dyn Live) -> T + Send + 'static,
     ) -> Result<T, Problem> {
-        self.with_live_for(ANSWER_TIMEOUT, question).await
+        self.with_live_for(LIVE_TIMEOUT, call).await
     }
 
     /// Runs a call of the running switch on a blocking thread. Returns its result, or a problem after `timeout`.
     pub(super) async fn with_live_for<T: Send + 'static>(
         &self,
         timeout: Duration,
-        question: impl FnOnce(&dyn Live) -> T + Send + 'static,
+        call: impl FnOnce(&dyn Live) -> T + Send + 'static,
     ) -> Result<T, Problem> {
         let live = Arc::clone(&self.live);
-        let answer = tokio::task::spawn_blocking(move || question(live.as_ref()));
-        match tokio::time::timeout(timeout, answer).await {
-            Ok(Ok(answer)) => Ok(answer),
+        let result = tokio::task::spawn_blocking(move || call(live.as_ref()));
+        match tokio::time::timeout(timeout, result).await {
+            Ok(Ok(result)) => Ok(result),
             Ok(Err(_)) => Err(Problem::new(
                 ProblemKind::Internal,
                 "the request failed inside the switch: see the log of millraced",
@@ -116,8 +116,8 @@ impl App {
         call: impl FnOnce(&Store) -> T + Send + 'static,
     ) -> Result<T, Problem> {
         let store = self.store.clone();
-        let answer = tokio::task::spawn_blocking(move || call(&store));
-        answer.await.map_err(|_| {
+        let result = tokio::task::spawn_blocking(move || call(&store));
+        result.await.map_err(|_| {
             Problem::new(
                 ProblemKind::Internal,
                 "the store failed: see the log of millraced",

@@ -5,16 +5,19 @@
 //! bound.run(shutdown).await;
 //! ```
 //!
-//! Layers, from the top; a file uses those below it only:
+//! The files are layers; each uses only files of its own layer and of those below, and no circle exists.
 //!
 //! ```text
-//! bound                              listeners and housekeeping, from bind to shutdown
-//! accept, slots, socket, tls         connections: how many, from whom, how slowly
-//! router, overload                   paths to handlers; the service without a free slot
-//! routes/*                           one file for each resource
-//! guard, extract, port_names         what requests must show, and what handlers take from them
-//! app, sample                        the state that handlers share
-//! live, problem, limits, token       the running switch as a trait, errors, bounds
+//! bound                                    the server from bind to shutdown, and its housekeeping
+//! accept, slots, write_timeout             connections: their number, and their time limits
+//! router, overload                         the whole service, and the one for connections without a slot
+//! routes/*                                 handlers, one file for each resource
+//! guard, extract, condition, authorship,   parts of handlers: access, parameters, If-Match, authors,
+//! port_names, pcapng, exposition           port names, capture files, metrics
+//! app, sample                              the state that handlers share
+//! live, problem                            the running switch as a trait; errors as HTTP responses
+//! settings, socket, tls, token, probe      listeners and their secrets
+//! peer, limits                             clients, and their limits
 //! ```
 
 mod accept;
