@@ -7,7 +7,9 @@
 use std::time::Instant;
 
 use millrace_types::Time;
-use millrace_wan_emulator::{DirectionConfig, NoSources, Plan, Seed, Toward, heap_memory};
+use millrace_wan_emulator::{
+    ByteSize, DirectionConfig, Interval, NoSources, Plan, Seed, Toward, heap_memory,
+};
 
 /// The keys of a path and their texts.
 type Settings = &'static [(&'static str, &'static str)];
@@ -70,7 +72,12 @@ fn measure(settings: Settings, size: usize, gap: u64) -> f64 {
     for (key, text) in settings {
         config.path.set(key, text).unwrap();
     }
-    config.memory = Some("1GiB".parse().unwrap());
+    if config.path.rate.is_none() {
+        // Twice what is in flight at the mean delay, so that the ring is used many times over.
+        let delay: Interval = settings[0].1.parse().unwrap();
+        let record = (16 + size as u64).next_multiple_of(16);
+        config.memory = Some(ByteSize(record * delay.nanos() / gap * 2 + (4 << 20)));
+    }
     let plan = Plan::new(&config, Seed::new(1), Toward::Forward, &NoSources).unwrap();
     let memory = heap_memory(plan.memory_size());
     let (mut sender, mut receiver, controller) = plan.start(memory, Time::ZERO).unwrap();

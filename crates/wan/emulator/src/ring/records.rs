@@ -313,6 +313,14 @@ impl<M: Memory> Reader<M> {
         self.shared.word(unit, 0).load(Ordering::Relaxed)
     }
 
+    /// Returns the distance of a record from the oldest: larger the later it was written.
+    #[inline]
+    pub fn sequence(&self, unit: u32) -> u64 {
+        let oldest = self.oldest.unit;
+        let wrapped = if unit < oldest { u64::from(self.units) } else { 0 };
+        u64::from(unit) + wrapped - u64::from(oldest)
+    }
+
     /// Returns the link of a record.
     #[inline]
     pub fn link(&self, unit: u32) -> u32 {

@@ -10,13 +10,14 @@
 //!   due     one list in the order of release
 //! ```
 //!
-//! Slots are chains through the records' links, in the order of writing. A slot of 1.024 us does not know which of its
-//! records is first; so when time reaches it, its few records are sorted into `due`, and the order is exact to the nanosecond.
-//! Records of one release stay in the order of writing, because chains only grow at their end, a chain is moved from its
-//! start, and a record joins the chain that is being moved as long as there is one.
+//! Slots are stacks through the records' links: a record that comes touches no other record, whose memory the processor
+//! would have to fetch. A slot of 1.024 us does not know which of its records is first; so when time reaches it, its few records
+//! are sorted into `due` by (release, writing), and the order is exact to the nanosecond.
 //!
 //! A record that is due beyond 17 s waits in the last far slot and is placed again from there. No call allocates, and
 //! each costs a bounded number of steps a record.
+
+use arrayvec::ArrayVec;
 
 use super::bitmap::Bitmap;
 use super::records::{Memory, NONE, Reader};
@@ -30,9 +31,14 @@ const FAR: usize = 4096;
 /// The records that are moved from the far to the near slots for each that is placed, and for each look at the clock.
 const STEP: usize = 4;
 
+/// The records that are sorted at once; more of one slot are merged.
+const BATCH: usize = 64;
+
 /// The links of records, and their times.
 pub(crate) trait Records {
     fn release(&self, record: u32) -> u64;
+    /// Returns a number that is larger the later the record was written.
+    fn sequence(&self, record: u32) -> u64;
     fn link(&self, record: u32) -> u32;
     fn set_link(&mut self, record: u32, link: u32);
 }
@@ -41,6 +47,11 @@ impl<M: Memory> Records for Reader<M> {
     #[inline]
     fn release(&self, record: u32) -> u64 {
         Reader::release(self, record)
+    }
+
+    #[inline]
+    fn sequence(&self, record: u32) -> u64 {
+        Reader::sequence(self, record)
     }
 
     #[inline]
@@ -54,75 +65,57 @@ impl<M: Memory> Records for Reader<M> {
     }
 }
 
-/// The ends of a chain.
-#[derive(Clone, Copy)]
-struct Chain {
-    first: u32,
-    last: u32,
-}
+/// The position of a record in the order of release, and the record.
+type Key = (u64, u64, u32);
 
-impl Chain {
-    const EMPTY: Chain = Chain {
-        first: NONE,
-        last: NONE,
-    };
-
-    #[inline]
-    fn is_empty(&self) -> bool {
-        self.first == NONE
-    }
-
-    #[inline]
-    fn append(&mut self, records: &mut impl Records, record: u32) {
-        records.set_link(record, NONE);
-        if self.is_empty() {
-            self.first = record;
-        } else {
-            records.set_link(self.last, record);
-        }
-        self.last = record;
-    }
-
-    #[inline]
-    fn pop(&mut self, records: &impl Records) -> Option<u32> {
-        if self.is_empty() {
-            return None;
-        }
-        let record = self.first;
-        self.first = records.link(record);
-        Some(record)
-    }
-
-    #[inline]
-    fn take(&mut self) -> Chain {
-        std::mem::replace(self, Chain::EMPTY)
-    }
+#[inline]
+fn key(records: &impl Records, record: u32) -> Key {
+    (records.release(record), records.sequence(record), record)
 }
 
 /// The wheel.
 pub(crate) struct Wheel {
-    near: Box<[Chain]>,
-    far: Box<[Chain]>,
+    /// The top record of each slot.
+    near: Box<[u32]>,
+    far: Box<[u32]>,
     used_near: Bitmap,
     used_far: Bitmap,
     /// Records of the next period that are not in near slots yet.
-    moving: Chain,
-    /// Records of the slot at the cursor and of slots before it, in the order of (release, writing).
-    due: Chain,
+    moving: u32,
+    /// The first and the last record of the list of those in the slot at the cursor and in slots before it.
+    due: (u32, u32),
     /// The near slot, counted from time 0, that time has reached.
     cursor: u64,
+}
+
+/// Puts a record on top of a slot.
+#[inline]
+fn push(top: &mut u32, records: &mut impl Records, record: u32) {
+    records.set_link(record, *top);
+    *top = record;
+}
+
+/// Removes the top record of a slot.
+#[inline]
+fn pop(top: &mut u32, records: &impl Records) -> Option<u32> {
+    if *top == NONE {
+        return None;
+    }
+    let record = *top;
+    *top = records.link(record);
+    Some(record)
 }
 
 impl Wheel {
     /// Returns an empty wheel at a time in nanoseconds.
     pub(crate) fn new(now: u64) -> Wheel {
         Wheel {
-            near: vec![Chain::EMPTY; NEAR].into_boxed_slice(),
-            far: vec![Chain::EMPTY; FAR].into_boxed_slice(),
+            near: vec![NONE; NEAR].into_boxed_slice(),
+            far: vec![NONE; FAR].into_boxed_slice(),
             used_near: Bitmap::new(NEAR),
             used_far: Bitmap::new(FAR),
-            moving: Chain::EMPTY,
-            due: Chain::EMPTY,
+            moving: NONE,
+            due: (NONE, NONE),
             cursor: now >> SLOT,
         }
     }
@@ -132,7 +125,7 @@ impl Wheel {
         self.cursor >> PERIOD
     }
 
-    /// Places a record. Records must be placed in the order of writing.
+    /// Places a record.
     #[inline]
     pub(crate) fn insert(&mut self, records: &mut impl Records, record: u32) {
         self.step(records);
@@ -144,81 +137,84 @@ impl Wheel {
         let slot = records.release(record) >> SLOT;
         let (period, current) = (slot >> PERIOD, self.period());
         if slot <= self.cursor {
-            self.insert_due(records, record);
-        } else if period == current + 1 && !self.moving.is_empty() {
-            self.moving.append(records, record);
+            let key = key(records, record);
+            self.merge(records, &[key]);
         } else if period <= current + 1 {
             let at = slot as usize % NEAR;
-            self.near[at].append(records, record);
+            push(&mut self.near[at], records, record);
             self.used_near.set(at);
         } else {
             let at = period.min(current + FAR as u64 - 1) as usize % FAR;
-            self.far[at].append(records, record);
+            push(&mut self.far[at], records, record);
             self.used_far.set(at);
         }
     }
 
-    /// Puts a record behind those of `due` that are released no later.
-    fn insert_due(&mut self, records: &mut impl Records, record: u32) {
-        let release = records.release(record);
-        if self.due.is_empty() || records.release(self.due.last) <= release {
-            self.due.append(records, record);
-            return;
+    /// Merges records in order into `due`.
+    fn merge(&mut self, records: &mut impl Records, sorted: &[Key]) {
+        let (mut before, mut after) = (NONE, self.due.0);
+        let is_behind =
+            |last: u32, records: &_| sorted.first().is_some_and(|first| key(records, last) < *first);
+        if after != NONE && is_behind(self.due.1, records) {
+            (before, after) = (self.due.1, NONE);
         }
-        let (mut before, mut after) = (NONE, self.due.first);
-        while records.release(after) <= release {
-            (before, after) = (after, records.link(after));
-        }
-        records.set_link(record, after);
-        if before == NONE {
-            self.due.first = record;
-        } else {
-            records.set_link(before, record);
+        for next in sorted {
+            while after != NONE && key(records, after) < *next {
+                (before, after) = (after, records.link(after));
+            }
+            let record = next.2;
+            records.set_link(record, after);
+            if before == NONE {
+                self.due.0 = record;
+            } else {
+                records.set_link(before, record);
+            }
+            if after == NONE {
+                self.due.1 = record;
+            }
+            before = record;
         }
     }
 
     /// Moves a few records of the next period to near slots.
     #[inline]
     fn step(&mut self, records: &mut impl Records) {
-        if !self.moving.is_empty() {
+        if self.moving != NONE {
             self.move_records(records, STEP);
         }
     }
 
     fn move_records(&mut self, records: &mut impl Records, most: usize) {
-        // While one is placed, it must not join the chain that it comes from.
-        let mut chain = self.moving.take();
         for _ in 0..most {
-            let Some(record) = chain.pop(records) else {
+            let Some(record) = pop(&mut self.moving, records) else {
                 break;
             };
             self.place(records, record);
         }
-        self.moving = chain;
     }
 
     /// Removes and returns the first record that is due at `now`, in nanoseconds.
     #[inline]
     pub(crate) fn take(&mut self, records: &mut impl Records, now: u64) -> Option<u32> {
-        if self.due.is_empty() {
+        if self.due.0 == NONE {
             self.advance(records, now >> SLOT);
         }
-        if self.due.is_empty() || records.release(self.due.first) > now {
+        if self.due.0 == NONE || records.release(self.due.0) > now {
             return None;
         }
-        self.due.pop(records)
+        pop(&mut self.due.0, records)
     }
 
     /// Returns a time in nanoseconds before which no record is due, exact to a slot within this period and the next, and to a
     /// period beyond.
     pub(crate) fn next_due(&self, records: &impl Records) -> Option<u64> {
-        if !self.due.is_empty() {
-            return Some(records.release(self.due.first));
+        if self.due.0 != NONE {
+            return Some(records.release(self.due.0));
         }
         let end = (self.period() + 1) << PERIOD;
         match self.next_near() {
-            Some(slot) if slot < end || self.moving.is_empty() => Some(slot << SLOT),
-            _ if !self.moving.is_empty() => Some(end << SLOT),
+            Some(slot) if slot < end || self.moving == NONE => Some(slot << SLOT),
+            _ if self.moving != NONE => Some(end << SLOT),
             _ => self.next_far().map(|period| period << (SLOT + PERIOD)),
         }
     }
@@ -240,7 +236,7 @@ impl Wheel {
     /// Goes on to the slot `now`, or to the first before it that has records.
     fn advance(&mut self, records: &mut impl Records, now: u64) {
         self.step(records);
-        while self.due.is_empty() && self.cursor < now {
+        while self.due.0 == NONE && self.cursor < now {
             let end = (self.period() + 1) << PERIOD;
             match self.next_near() {
                 Some(slot) if slot < end => {
@@ -256,7 +252,7 @@ impl Wheel {
                         self.cursor = now;
                         return;
                     }
-                    let next_has_records = next.is_some() || !self.moving.is_empty();
+                    let next_has_records = next.is_some() || self.moving != NONE;
                     self.enter(records, now >> PERIOD, next_has_records);
                 }
             }
@@ -282,19 +278,26 @@ impl Wheel {
         self.sort_slot(records);
     }
 
-    fn take_far(&mut self, period: u64) -> Chain {
+    fn take_far(&mut self, period: u64) -> u32 {
         let at = period as usize % FAR;
         self.used_far.clear(at);
-        self.far[at].take()
+        std::mem::replace(&mut self.far[at], NONE)
     }
 
     /// Sorts the records of the slot at the cursor into `due`.
     fn sort_slot(&mut self, records: &mut impl Records) {
         let at = self.cursor as usize % NEAR;
         self.used_near.clear(at);
-        let mut slot = self.near[at].take();
-        while let Some(record) = slot.pop(records) {
-            self.insert_due(records, record);
+        let mut slot = std::mem::replace(&mut self.near[at], NONE);
+        while slot != NONE {
+            let mut batch = ArrayVec::<Key, BATCH>::new();
+            while !batch.is_full()
+                && let Some(record) = pop(&mut slot, records)
+            {
+                batch.push(key(records, record));
+            }
+            batch.sort_unstable();
+            self.merge(records, &batch);
         }
     }
 }
@@ -311,6 +314,10 @@ mod tests {
     impl Records for Array {
         fn release(&self, record: u32) -> u64 {
             self.0[record as usize].0
+        }
+
+        fn sequence(&self, record: u32) -> u64 {
+            u64::from(record)
         }
 
         fn link(&self, record: u32) -> u32 {
@@ -366,6 +373,23 @@ mod tests {
                 prop_assert!(model.first().is_none_or(|(release, _)| *release > now));
             }
             prop_assert!(model.is_empty());
+        }
+    }
+
+    #[test]
+    fn more_records_of_one_slot_than_are_sorted_at_once_come_out_in_order() {
+        // At once, in the next period, and beyond: by every way into a near slot.
+        for far in [0, 5_000_000, 50_000_000] {
+            let mut records = Array::default();
+            let mut wheel = Wheel::new(0);
+            for record in 0..1000u32 {
+                records.0.push((far + u64::from(record * 389 % 7), NONE));
+                wheel.insert(&mut records, record);
+            }
+            let taken: Vec<_> = std::iter::from_fn(|| wheel.take(&mut records, far + 7)).collect();
+            let mut expected: Vec<u32> = (0..1000).collect();
+            expected.sort_by_key(|record| (record * 389 % 7, *record));
+            assert_eq!(taken, expected);
         }
     }
 
