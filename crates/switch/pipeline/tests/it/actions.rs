@@ -10,7 +10,7 @@ use millrace_wire::ip::Pseudo;
 use millrace_wire::{Depth, EtherType, Fragment, L3, L4, Layers};
 use proptest::prelude::*;
 
-/// Returns the packet after these actions, by way of a packet-out, which refuses nothing.
+/// Returns the packet after these actions, executed by a packet_out, which validates no headers.
 fn after(bytes: &[u8], actions: &[Action]) -> Vec<u8> {
     let mut bridge = Bridge::new(1);
     let actions = [actions, &[out(1)]].concat();
@@ -174,7 +174,7 @@ fn a_packet_without_room_for_a_tag_is_dropped_by_name() {
     );
 }
 
-/// Packets of every kind that OpenFlow knows.
+/// Packets of every protocol that OpenFlow can match.
 const PACKETS: [&str; 14] = [
     "tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=1,tp_dst=2,size=90",
     "udp,vlan_vid=0x1005,vlan_pcp=3,tp_src=5,tp_dst=6",
@@ -198,7 +198,7 @@ fn key_of(bytes: &[u8]) -> FlowKey {
     key
 }
 
-/// Returns true if the packet has the field, as the specification's prerequisites say.
+/// Returns true if the packet has the field, according to the prerequisites of the specification.
 fn has(key: &FlowKey, field: Field) -> bool {
     let prerequisite = match field.prerequisite() {
         Prerequisite::None => field != Field::VlanVid || key.field(Field::VlanVid) & 0x1000 != 0,
@@ -211,7 +211,7 @@ fn has(key: &FlowKey, field: Field) -> bool {
     prerequisite && field.layer().is_none_or(|layer| key.has(layer))
 }
 
-/// Returns true if every checksum of the packet is right, computed as a whole.
+/// Returns true if every checksum of the packet is correct, computed over the whole packet.
 fn is_intact(bytes: &[u8]) -> bool {
     let layers = Layers::parse(bytes, Depth::All);
     let l3 = layers.l3_offset();
@@ -251,7 +251,7 @@ fn is_intact(bytes: &[u8]) -> bool {
         }
 }
 
-/// Fields whose change makes another kind of packet.
+/// Fields whose change changes the protocol of the packet.
 const KINDS: [Field; 5] = [
     Field::EthType,
     Field::IpProto,
@@ -295,7 +295,7 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// Returns a good packet, perhaps with damage, perhaps cut short.
+/// Returns a valid packet, which may be damaged or truncated.
 fn any_packet() -> impl Strategy<Value = Vec<u8>> {
     let damage = prop::option::weighted(0.5, (any::<prop::sample::Index>(), any::<u8>()));
     let cut = prop::option::weighted(0.3, any::<prop::sample::Index>());
@@ -415,10 +415,10 @@ proptest! {
         let mut together = Bridge::new(5);
         let mut alone = Bridge::new(5);
         for (table, priority, match_, instructions) in entries {
-            // Ties between entries are nobody's promise: one priority for each match.
+            // Each match has its own priority, as the order of entries of equal priority is undefined.
             let priority = priority * 16 + match_ as u16;
             let request = crate::harness::add(table, priority, MATCHES[match_], instructions);
-            // Some are refused: the match does not make sure of a header.
+            // Some entries are refused, because the match does not guarantee a header.
             let one = together.flow_mod(request.clone());
             prop_assert_eq!(one, alone.flow_mod(request));
         }

@@ -1,4 +1,4 @@
-//! The allocator of this program: the system's, with a count of what the current thread asks of it.
+//! The allocator of this program: the system's allocator, which also counts the calls of the current thread.
 //!
 //! This file holds the unsafe code that an allocator needs; the crate itself forbids it.
 

@@ -96,7 +96,7 @@ fn packets_that_come_before_the_change_is_published_are_in_flow_removed() {
         [2],
         "workers do not know yet"
     );
-    // A new entry meanwhile: it does not get the slot that workers still count for.
+    // An entry that is added meanwhile does not get the slot that workers still count for.
     bridge
         .control
         .flow_mod(with_flags("udp", FlowFlags::default()), now, &mut ops)
@@ -362,7 +362,7 @@ fn a_table_is_optimized_once_it_has_been_idle_for_a_second() {
     assert_eq!(optimized(&mut control, 7000), [TableId(1)]);
     assert_eq!(optimized(&mut control, 9000), [], "once is enough");
 
-    // Other actions change nothing about where entries are found; another entry does, and so does one less.
+    // Replacing actions does not change the classifier; adding and removing an entry does.
     request(&mut control, add(1, 10, "tcp", Instructions::apply([out(3)])));
     assert_eq!(optimized(&mut control, 9050), []);
     assert_eq!(optimized(&mut control, 10_100), []);

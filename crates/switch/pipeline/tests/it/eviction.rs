@@ -1,4 +1,4 @@
-//! Full tables that make room.
+//! Eviction from full tables.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,7 +9,7 @@ use millrace_pipeline::{
 };
 use millrace_types::{Cookie, Duration, Priority, TableId};
 
-/// Returns a bridge whose table 0 holds so many entries and evicts.
+/// Returns a bridge whose table 0 holds this number of entries and evicts.
 fn evicting(max_entries: u32) -> Bridge {
     let mut bridge = Bridge::new(2);
     let limit = TableLimit {
@@ -20,7 +20,7 @@ fn evicting(max_entries: u32) -> Bridge {
     bridge
 }
 
-/// An entry for a UDP port, which is also its cookie, that asks for a flow_removed.
+/// Returns an entry for a UDP port, which is also its cookie, with `OFPFF_SEND_FLOW_REM`.
 fn entry(port: u16, idle_timeout: u16, hard_timeout: u16) -> FlowMod {
     FlowMod {
         cookie: Cookie(port.into()),
@@ -82,7 +82,7 @@ fn an_entry_that_was_used_stays_before_one_that_was_not() {
     bridge.one(1, &frame("udp,tp_dst=1"));
     bridge.flow_mod(entry(3, 20, 0)).unwrap();
     assert_eq!(cookies(&bridge), [1, 3]);
-    // Entry 1 goes in 20 seconds, as entry 3 does, which has been there for less long.
+    // Entry 1 expires in 20 seconds, as entry 3 does, which is younger.
     wait(&mut bridge, 1);
     bridge.one(1, &frame("udp,tp_dst=3"));
     bridge.flow_mod(entry(4, 20, 0)).unwrap();
@@ -117,7 +117,7 @@ fn what_was_evicted_in_a_bundle_that_fails_comes_back() {
     let fails = FlowMod::new(FlowModCommand::Add, TableId(200), Priority(1), matching("udp"));
     bridge.bundle(vec![entry(3, 0, 0), fails], false).unwrap_err();
     assert_eq!(cookies(&bridge), [1, 2]);
-    // And is the first to go again.
+    // It is the first to be evicted again.
     bridge.flow_mod(entry(4, 0, 0)).unwrap();
     assert_eq!(cookies(&bridge), [2, 4]);
 }

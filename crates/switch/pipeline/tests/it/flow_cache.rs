@@ -1,4 +1,4 @@
-//! A bridge that keeps paths does the same as one that does not: packets, counters, time-outs, explanations of drops.
+//! A bridge that caches traversals acts as one that does not: packets, counters, time-outs, explanations of drops.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a broken test has to say so")]
 
@@ -167,7 +167,7 @@ enum Step {
     Change(Vec<FlowMod>),
     /// Packets from a port, repeated.
     Packets(u32, Vec<Vec<u8>>, usize),
-    /// Take a port down, or up.
+    /// Sets a port down or up.
     Port(u32, bool),
     Wait(u64),
     TtlToController(bool),
@@ -192,7 +192,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         })
 }
 
-/// Everything that can be seen of a bridge after some packets.
+/// The observable results of packets and requests on a bridge.
 #[derive(Debug, PartialEq)]
 struct Seen {
     sent: Vec<(u32, Option<u32>, Vec<u8>)>,
@@ -215,7 +215,7 @@ fn carry_out(bridge: &mut Bridge, step: &Step) -> Seen {
     match step {
         Step::Change(requests) => {
             for request in requests {
-                // Some are refused, and by both.
+                // Both bridges refuse the same requests.
                 let _refused = bridge.flow_mod(request.clone());
             }
         }
@@ -298,7 +298,7 @@ proptest! {
     }
 }
 
-/// Eight tables' worth of what a router does, in three.
+/// Returns a router: the work of eight tables, in three.
 fn router(policy: FlowCachePolicy) -> Bridge {
     let mut bridge = bridge(policy);
     bridge.add(0, 1, "in_port=1", Instructions::goto(TableId(1)));
@@ -385,7 +385,7 @@ fn a_table_that_matches_the_ttl_sees_what_tables_before_made_of_it() {
                 ("tcp6,nw_ttl=0", 2),
                 ("arp", 5),
             ] {
-                // An ARP packet meets no entry of table 0.
+                // An ARP packet matches no entry of table 0.
                 let expected: &[u32] = if packet == "arp" { &[] } else { &[port] };
                 assert_eq!(
                     crate::harness::ports(&bridge.one(1, &frame(packet))),
@@ -421,7 +421,7 @@ fn a_connection_stays_in_order_whatever_bits_of_it_are_matched() {
     bridge.add(0, 9, "ip,ip_ecn=3", Instructions::goto(TableId(1)));
     let packet = |ecn: u8, number: u8| {
         let mut bytes = frame(&format!("tcp,nw_dst=10.0.0.1,ip_ecn={ecn}"));
-        // In the payload.
+        // A byte of the payload.
         let last = bytes.len() - 1;
         bytes[last] = number;
         bytes

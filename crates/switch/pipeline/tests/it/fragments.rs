@@ -1,4 +1,4 @@
-//! IP fragments: as they are, dropped, and put together.
+//! IP fragments: passed, dropped, and reassembled.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a broken test has to say so")]
 
@@ -16,7 +16,7 @@ const B: Mac = Mac([2, 0, 0, 0, 0, 2]);
 /// Offset of the IP header, behind Ethernet and one tag.
 const L3: usize = 18;
 
-/// Returns a tagged datagram over IPv4, of this many bytes of payload.
+/// Returns a tagged datagram over IPv4 with this number of bytes of payload.
 fn v4(size: usize) -> Vec<u8> {
     let payload: Vec<u8> = (0..size).map(|byte| (byte * 7 + byte / 256) as u8).collect();
     let mut frame = Builder::ethernet(B, A)
@@ -25,7 +25,7 @@ fn v4(size: usize) -> Vec<u8> {
         .udp(7, 8)
         .payload(&payload)
         .build();
-    // Whole packets need no identification, but fragments do.
+    // Unfragmented packets need no identification, but fragments do.
     set_ident(&mut frame, 77);
     frame
 }
@@ -53,7 +53,7 @@ fn v6(size: usize) -> Vec<u8> {
         .build()
 }
 
-/// Returns the fragment of a whole packet from `begin` to `end` of its data.
+/// Returns the fragment with the bytes from `begin` to `end` of the data of a packet.
 fn cut_v4(whole: &[u8], begin: usize, end: usize) -> Vec<u8> {
     let data = &whole[L3 + 20..];
     let end = end.min(data.len());
@@ -148,10 +148,10 @@ fn overlapping_fragments_end_the_packet_and_what_comes_of_it_later() {
 #[test]
 fn lengths_that_contradict_each_other_end_the_packet() {
     for frames in [
-        // Data behind the end, and an end in front of data.
+        // Data beyond the end, and an end in front of data.
         [cut_v4(&v4(800), 400, 900), cut_v4(&v4(3000), 1600, 2400)],
         [cut_v4(&v4(3000), 1600, 2400), cut_v4(&v4(800), 400, 900)],
-        // Two ends.
+        // Two different ends.
         [cut_v4(&v4(800), 400, 900), cut_v4(&v4(1000), 808, 1100)],
     ] {
         let mut bridge = bridge(FragmentMode::Reassemble);
@@ -164,7 +164,7 @@ fn lengths_that_contradict_each_other_end_the_packet() {
 fn impossible_fragments_are_dropped_by_name() {
     let mut bridge = bridge(FragmentMode::Reassemble);
     let whole = v4(3000);
-    // The ping of death: it ends beyond the longest packet.
+    // The ping of death: the fragment ends beyond the longest packet.
     let mut death = cut_v4(&whole, 1480, 9000);
     death[L3 + 6..L3 + 8].copy_from_slice(&0x1fff_u16.to_be_bytes());
     mend(&mut death);
@@ -233,7 +233,7 @@ fn a_flood_of_unfinished_packets_stays_within_its_memory_and_the_newest_still_be
     }
     assert_eq!(drops(&bridge, DropReason::FragmentMemory), 3000 - 512);
     assert_eq!(bridge.receive(1, &[cut_v4(&whole, 1480, 9000)]), [out(&whole)]);
-    // Long ones use the memory up before there are as many.
+    // Long packets exhaust the memory before the number of packets is reached.
     let mut long = v4(60_000);
     for ident in 0..200 {
         set_ident(&mut long, ident);
@@ -258,7 +258,7 @@ fn a_packet_becomes_whole_with_memory_that_an_older_one_gave_up() {
             assert!(bridge.receive(1, &[cut_v4(&whole, at, at + 8)]).is_empty());
         }
     }
-    // The newest packet stands behind all others, and is moved when the oldest makes room for its second chunk.
+    // The newest packet is the last in the array, and moves when the oldest is dropped for its second chunk.
     let whole = v4(3000);
     assert!(bridge.receive(1, &[cut_v4(&whole, 0, 2048)]).is_empty());
     assert_eq!(bridge.receive(1, &[cut_v4(&whole, 2048, 9000)]), [out(&whole)]);
@@ -278,7 +278,7 @@ fn congestion_that_one_fragment_met_the_packet_met() {
     let first = cut_v4(&whole, 0, 1480);
     let last = with_ecn(cut_v4(&whole, 1480, 9000), 3);
     assert_eq!(bridge.receive(1, &[first, last]), [out(&with_ecn(whole, 3))]);
-    // Not capable, and congested: one of them lies.
+    // One fragment is not ECN-capable and one is marked as congested, which contradicts.
     let whole = v4(3000);
     let _dropped = bridge.receive(
         1,
@@ -311,7 +311,7 @@ proptest! {
             }
             frames.push(frame);
         }
-        // A permutation that the number names; doubles stay in front of the end.
+        // A permutation that the number determines; repeated fragments stay in front of the end.
         let last = frames.pop().unwrap();
         let mut seed = order;
         for i in (1..frames.len()).rev() {

@@ -50,7 +50,7 @@ impl Model {
             .collect()
     }
 
-    /// Returns true if `from` leads to `to`.
+    /// Returns true if packets of group `from` can reach group `to`.
     fn leads(&self, from: &[u32], to: u32) -> bool {
         from.iter().any(|id| {
             *id == to
@@ -147,7 +147,7 @@ impl Model {
         let Some((group, _)) = self.groups.get(&id) else {
             return false;
         };
-        // Groups that watch each other in a circle: nothing in it makes one live.
+        // Groups that watch each other in a circle do not make each other live.
         !above.contains(&id)
             && group
                 .buckets
@@ -162,7 +162,7 @@ impl Model {
         (port == PortNo::ANY && group == GroupId::ANY) || by_port || by_group
     }
 
-    /// Executes actions, with the buckets that the switch took.
+    /// Executes actions, with the buckets that the switch chose.
     fn walk(
         &mut self,
         actions: &[Action],
@@ -222,7 +222,7 @@ impl Model {
             assert!(!taken.is_empty(), "group {id}, bucket {bucket}");
             assert_eq!(taken.remove(0), (id, bucket));
             self.groups.get_mut(&id).unwrap().1.buckets[bucket] += 1;
-            // The set in order: changes, then a group or an output.
+            // An action set is executed in order: changes, then a group or an output.
             let actions = &group.buckets[bucket].actions;
             let last_of = |wanted: fn(&&Action) -> bool| actions.iter().rfind(wanted).copied();
             let change = last_of(|action| action.changes_packet());
@@ -239,14 +239,14 @@ type Taken = Vec<(u32, usize)>;
 #[derive(Clone, Debug)]
 enum Request {
     Group(GroupMod),
-    /// The entry for an ingress port applies these actions.
+    /// Sets the actions of the entry for an ingress port.
     Flow(u32, Vec<Action>),
 }
 
 #[derive(Clone, Debug)]
 enum Scene {
     Request(Request),
-    /// All or nothing; nothing, too, if it is given up at the end.
+    /// Executes requests as a bundle: all take effect or none, and none if the bundle is rolled back at the end.
     Bundle(Vec<Request>, bool),
     Port(u32, bool),
     Packet(u32, u16),
@@ -274,7 +274,7 @@ fn any_group() -> impl Strategy<Value = Group> {
     ]);
     (0..GROUPS, kind, prop::collection::vec(bucket, 0..4), 0..10u8).prop_map(|(id, kind, buckets, fault)| {
         let buckets = buckets.into_iter().map(|(weight, port, group, actions)| {
-            // Mostly what is good for the kind.
+            // Most buckets are valid for the type of the group.
             let is_good = fault > 0;
             let watches = !is_good || matches!(kind, GroupKind::Select | GroupKind::FastFailover);
             let port = if port == 0 && kind == GroupKind::FastFailover && is_good {

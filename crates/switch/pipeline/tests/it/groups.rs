@@ -159,7 +159,7 @@ fn spread(bridge: &mut Bridge, flows: u32, text: impl Fn(u32) -> String) -> BTre
 
 #[test]
 fn a_select_group_splits_by_weight_whatever_field_tells_flows_apart() {
-    // With and without tables that have packets parsed.
+    // The tables need parsed packets, or need none.
     for match_ in ["", "tcp", "arp"] {
         let mut bridge = Bridge::new(3);
         bridge.add_group(0, Select, vec![weighing(1, 2), weighing(2, 3)]);
@@ -176,7 +176,7 @@ fn a_select_group_splits_by_weight_whatever_field_tells_flows_apart() {
         ];
         for text in texts {
             let counts = spread(&mut bridge, 3000, text);
-            // Three times the deviation of a fair choice of 3,000.
+            // The tolerance is three times the standard deviation of 3,000 fair choices.
             assert!(
                 (925..=1075).contains(&counts[&2]),
                 "{counts:?}: {match_} {}",
@@ -219,7 +219,7 @@ fn a_select_group_goes_by_the_fields_that_it_is_told() {
 
 #[test]
 fn a_select_group_can_go_by_what_is_not_in_packets() {
-    // Nobody else looks at packets; and after an action that changes them.
+    // No table needs parsed packets; then an action changes them.
     for first in [None, Some(set(Field::EthDst, 5))] {
         let mut bridge = Bridge::new(40);
         bridge.add_group(1, Select, vec![weighing(1, 2), weighing(1, 3), weighing(1, 4)]);
@@ -246,14 +246,14 @@ fn when_a_bucket_goes_only_its_flows_move() {
         .group_mod(&GroupMod::Modify(group(0, Select, buckets(&[2, 4, 5]))))
         .unwrap();
     let without = ports_of(&mut bridge, &frames);
-    // Rounding moves a place of a thousand.
+    // Rounding may move one of the thousand shares.
     let moved = before
         .iter()
         .zip(&without)
         .filter(|(was, is)| was != is && **was != 3)
         .count();
     assert!(moved <= 10 && !without.contains(&3), "{moved}");
-    // Another one comes: it takes its share, and no other flow moves.
+    // A bucket is added: it takes its share, and no other flow moves.
     bridge
         .group_mod(&GroupMod::Modify(group(0, Select, buckets(&[6, 5, 4, 2]))))
         .unwrap();
@@ -314,7 +314,7 @@ fn flows_of_a_bucket_whose_port_is_down_go_elsewhere_and_come_back() {
 fn fast_failover_takes_the_first_live_bucket() {
     let mut bridge = Bridge::new(4);
     bridge.add_group(1, FastFailover, vec![watching(2), watching(3)]);
-    // Live while group 1 is: it forwards there, or else to port 4.
+    // The bucket is live while group 1 is, and forwards to it; otherwise packets go to port 4.
     let by_group = Bucket {
         watch_group: GroupId(1),
         ..Bucket::new([to_group(1)])

@@ -37,7 +37,7 @@ fn exact(flow: u32) -> FlowMod {
 
 #[test]
 fn an_exact_entry_costs_400_bytes_at_most() {
-    // A little below a power of two, as one million is.
+    // The number of entries is a little below a power of two, as one million is.
     let entries: u32 = match std::env::var("MILLRACE_ENTRIES") {
         Ok(text) => text.parse().unwrap(),
         Err(_) => 62_500,

@@ -1,4 +1,4 @@
-//! Meters: how exact they are, in simulated time, and what requests do to them.
+//! Meters: their accuracy in simulated time, and the effects of requests.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a broken test has to say so")]
 
@@ -31,7 +31,8 @@ fn remarking(rate: u32, prec_level: u8) -> Band {
     }
 }
 
-/// Packets a second that pass a meter, of which `load` times its rate come, on so many workers in turn.
+/// Returns the packets per second that pass a meter if packets arrive at `load` times its rate, on `workers` workers
+/// in turn.
 fn measured(flags: MeterFlags, rate: u32, size: usize, workers: usize, load: f64) -> f64 {
     const SECONDS: u64 = 5;
     let mut bridge = Bridge::new(2);
@@ -42,7 +43,7 @@ fn measured(flags: MeterFlags, rate: u32, size: usize, workers: usize, load: f64
         .collect();
     let packet = frame(&format!("udp,size={size}"));
     let packets_a_second = load * expected(flags, rate, size);
-    // Packets that a worker finds waiting: those of ten milliseconds, up to a quarter of a burst.
+    // A worker finds the packets of ten milliseconds waiting, up to a quarter of a burst.
     let together = ((packets_a_second / 100.0) as u64).clamp(1, 8);
     let gap = Duration::from_secs_f64(together as f64 / packets_a_second);
     let (start, mut now) = (bridge.now, bridge.now);
@@ -71,7 +72,7 @@ fn measured(flags: MeterFlags, rate: u32, size: usize, workers: usize, load: f64
     passed as f64 / SECONDS as f64
 }
 
-/// Packets a second at a rate.
+/// Returns the packets per second at a rate.
 fn expected(flags: MeterFlags, rate: u32, size: usize) -> f64 {
     if flags.contains(PKTPS) {
         f64::from(rate)
@@ -136,7 +137,7 @@ fn of_several_bands_that_are_exceeded_the_one_with_the_highest_rate_applies() {
     ];
     bridge.add_meter(ONE, MeterFlags(PKTPS.0 | MeterFlags::BURST.0), bands);
     bridge.add(0, 1, "", through(ONE, &[out(2)]));
-    // AF11 is 10, and as type of service 40.
+    // AF11 is DSCP 10, and 40 as type of service.
     for text in ["tcp,nw_tos=40", "tcp6,nw_tos=40"] {
         bridge.now = bridge.now + Duration::from_secs(9);
         let dscp = |bytes: &Vec<u8>| match bytes[14] >> 4 {
@@ -148,7 +149,7 @@ fn of_several_bands_that_are_exceeded_the_one_with_the_highest_rate_applies() {
         assert_eq!(left, expected, "{text}");
     }
     assert_eq!(bridge.meter_count(ONE), Some((1, 80, vec![18, 20, 20])));
-    // A packet without DSCP, and one of another class, stay as they are.
+    // Packets without DSCP, and of another class, are not changed.
     for text in ["arp", "udp,nw_tos=0", "udp,nw_tos=184"] {
         bridge.now = bridge.now + Duration::from_secs(9);
         assert!(
@@ -172,7 +173,7 @@ fn the_checksum_is_right_after_remarking_and_later_tables_see_the_mark() {
     bridge.add(1, 9, "tcp,ip_dscp=10", Instructions::apply([out(2)]));
     bridge.add(1, 9, "tcp,ip_dscp=12", Instructions::apply([out(3)]));
     for _ in 0..100 {
-        // Often enough for workers to remember the path, if they wanted to.
+        // The packets are enough for workers to cache the traversal, if they cached metered ones.
         bridge.now = bridge.now + Duration::from_secs(5);
         let events = bridge.receive(1, &vec![frame("tcp,nw_tos=40"); 3]);
         let left = ports(&events);

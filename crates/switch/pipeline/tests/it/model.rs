@@ -166,7 +166,7 @@ impl Model {
         });
     }
 
-    /// Returns the port that the packet leaves by.
+    /// Returns the port by which the packet leaves.
     fn packet(&mut self, in_port: u32, frame: &[u8], now: Time) -> Option<u32> {
         let mut key = FlowKey::default();
         key.put(Field::InPort, in_port.into());
@@ -197,7 +197,7 @@ fn matching(shape: u8, value: u8) -> Match {
         0 => Match::any(),
         1 => exact(&[(Field::InPort, 1 + v)]),
         2 => exact(&[(Field::EthType, 0x800), (Field::Ipv4Dst, 0x0a00_0000 + v)]),
-        // The same, written in another order.
+        // The same match, with its fields in another order.
         3 => exact(&[(Field::Ipv4Dst, 0x0a00_0000 + v), (Field::EthType, 0x800)]),
         4 => exact(&[
             (Field::EthType, 0x800),
@@ -237,7 +237,7 @@ fn priority(shape: u8, high: bool) -> Priority {
 #[derive(Clone, Debug)]
 enum Step {
     FlowMod(Box<FlowMod>),
-    /// All or nothing; nothing, too, if it is given up at the end.
+    /// Executes flow_mods as a bundle: all take effect or none, and none if the bundle is rolled back at the end.
     Bundle(Vec<FlowMod>, bool),
     Packets(Vec<(u32, u8, u8)>),
     Wait(u64),
@@ -330,7 +330,7 @@ proptest! {
                     prop_assert_eq!(got.map_err(|error| error.code()).err(), refusal);
                 }
                 Step::Packets(packets) => {
-                    // All from one port at a time, as bursts are.
+                    // All packets of a burst are from one port.
                     let mut packets = packets;
                     packets.sort_by_key(|(port, ..)| *port);
                     for group in packets.chunk_by(|a, b| a.0 == b.0) {
@@ -357,7 +357,7 @@ proptest! {
                 }
                 Step::Wait(seconds) => {
                     bridge.now = bridge.now + Duration::from_secs(seconds);
-                    // A tenth of a second later, so that the timer has its tick.
+                    // The time is a tenth of a second later, so that the tick of the timer has come.
                     let exact = bridge.now;
                     bridge.now = exact + Duration::from_millis(100);
                     bridge.expire();
@@ -385,7 +385,7 @@ fn check(bridge: &Bridge, model: &mut Model) -> Result<(), TestCaseError> {
     let mut got = Vec::new();
     let mut cursor = Some(Cursor::default());
     while let Some(from) = cursor {
-        // In small pieces, to see that nothing is lost between them.
+        // Small steps show that a listing loses nothing between them.
         cursor = bridge
             .control
             .flow_stats(&FlowFilter::all(), from, 3, bridge.now, |stat| {

@@ -1,4 +1,4 @@
-//! A worker allocates nothing in steady state, whatever the packets and the entries.
+//! A worker allocates nothing in steady state, for any packets and entries.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a broken test has to say so")]
 
@@ -18,7 +18,7 @@ use millrace_wire::checksum::Sum;
 use millrace_wire::tunnel::{OuterFields, OuterHeaders, TunnelKind, entropy};
 use millrace_wire::{EtherType, Frame, FramePool};
 
-/// Gives every packet back to its pool.
+/// An egress that returns every packet to its pool.
 #[derive(Default)]
 struct Sink {
     sent: u64,
@@ -47,7 +47,7 @@ impl Egress<Frame> for Sink {
     }
 }
 
-/// A frame as it comes in through the tunnel.
+/// Returns a frame as it arrives through the tunnel.
 fn outer_headers(inside: &[u8]) -> Vec<u8> {
     let ends = OuterFields {
         kind: TunnelKind::Vxlan,
@@ -70,7 +70,7 @@ fn outer_headers(inside: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Returns the same packet in two pieces.
+/// Returns the same packet in two segments.
 fn fragments(whole: &[u8]) -> [Vec<u8>; 2] {
     let piece = |begin: usize, end: usize, field: u16| {
         let mut frame = [&whole[..34], &whole[34 + begin..34 + end]].concat();
@@ -79,7 +79,7 @@ fn fragments(whole: &[u8]) -> [Vec<u8>; 2] {
         frame
     };
     let total = usize::from(u16::from_be_bytes([whole[16], whole[17]])) - 20;
-    // Whatever there is in the second, it has a byte at least.
+    // The second segment has one byte at least.
     [piece(0, 8.min(total), 0x2000), piece(8.min(total - 1), total, 1)]
 }
 

@@ -1,4 +1,4 @@
-//! Logical ports of service paths: behind a network service header, out of it, and what is wrong with one.
+//! NSH ports: encapsulation, decapsulation, and invalid headers.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a broken test has to say so")]
 
@@ -25,7 +25,7 @@ fn place(text: &str) -> NshPath {
     NshPath::Fixed(text.parse::<ServicePath>().unwrap())
 }
 
-/// Returns a port of service paths at `number` over port 1.
+/// Returns an NSH port at `number` over port 1.
 fn nsh(number: u32, takes: NshPath, sends: NshPath) -> NshPort {
     NshPort {
         port: port(number),
@@ -40,7 +40,7 @@ fn nsh(number: u32, takes: NshPath, sends: NshPath) -> NshPort {
     }
 }
 
-/// Returns a bridge with these ports, and what each counts.
+/// Returns a bridge with these ports, and the counters of each.
 fn bridge(ports: &[NshPort]) -> (Bridge, Vec<Arc<TunnelCounts>>) {
     let mut bridge = Bridge::new(6);
     let counts: Vec<Arc<TunnelCounts>> = ports.iter().map(|_| Arc::default()).collect();
@@ -62,7 +62,7 @@ fn framed(header: &[u8], inside: &[u8]) -> Vec<u8> {
     [&OURS.0[..], &THEIRS.0, &[0x89, 0x4f], header, inside].concat()
 }
 
-/// Returns the header of version 0 without metadata, at this place.
+/// Returns a header of version 0 without metadata, at this path and index.
 fn header(ttl: u8, path: u32, index: u8) -> Vec<u8> {
     let repr = Repr {
         ttl,
@@ -96,7 +96,7 @@ fn what_goes_out_says_where_on_its_path_it_is_and_comes_in_at_the_port_that_take
     assert_eq!((view.context(), view.payload()), (&CONTEXT[..], &inner(1)[..]));
     assert_eq!(counts[0].read().tx_bytes, inner(1).len() as u64);
 
-    // The other switch, whose port for 42/254 is another.
+    // At the other switch, another port is the one of 42/254.
     let mut take = nsh(5, place("42/255"), NshPath::None);
     let mut other = nsh(6, place("42/254"), NshPath::None);
     (take.local_mac, other.local_mac) = (THEIRS, THEIRS);
@@ -125,7 +125,7 @@ fn a_forwarder_of_any_path_makes_the_time_to_live_less_and_an_entry_the_index() 
             "ttl {ttl}"
         );
     }
-    // A service was done. What says no time to live gets that of the port.
+    // A service was applied. A header without time to live gets the one of the port.
     let id = SetField::new(Field::TunnelId, 7 << 8 | 8).unwrap();
     bridge.apply(
         "in_port=5",

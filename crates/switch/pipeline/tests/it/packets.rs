@@ -559,7 +559,7 @@ fn what_a_later_entry_does_alone_depends_on_what_earlier_ones_left_to_be_done() 
     bridge.add(1, 2, "tcp", Instructions::apply([mac, out(4)]));
     bridge.add(1, 1, "", Instructions::default());
 
-    // The tag was pushed before the addresses are written, whatever executes them.
+    // The tag was pushed before the addresses are written, no matter which code executes the actions.
     let (datagram, before) = (frame("udp"), frame(TCP));
     let left = sent(&bridge.one(1, &before));
     assert_eq!(left.len(), 1);
@@ -568,16 +568,16 @@ fn what_a_later_entry_does_alone_depends_on_what_earlier_ones_left_to_be_done() 
     assert_eq!(tagged[12..16], [0x81, 0, 0, 5]);
     assert_eq!(tagged[16..], before[12..]);
     assert_eq!(bridge.one(1, &datagram), [Event::Dropped(DropReason::NoOutput)]);
-    // Something was sent before: that the rest of it goes nowhere is no loss.
+    // A copy was output before: dropping the rest of the packet is not counted.
     let mut both = ports(&bridge.one(2, &before));
     both.sort_unstable();
     assert_eq!(both, [3, 4]);
     assert_eq!(sent(&bridge.one(2, &datagram)), [(3, datagram.clone())]);
     assert_eq!(bridge.control.drops(DropReason::NoOutput), 1);
-    // The queue goes along.
+    // The queue stays set in the next table.
     let event = bridge.one(3, &before);
     assert!(matches!(event[..], [Event::Out(4, Some(7), _)]), "{event:?}");
-    // The action set is executed in the end.
+    // The action set is executed after the last table.
     let mut both = ports(&bridge.one(5, &before));
     both.sort_unstable();
     assert_eq!(both, [2, 4]);

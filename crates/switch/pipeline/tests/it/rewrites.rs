@@ -1,4 +1,4 @@
-//! Entries whose actions are compiled into one rewrite do to every packet what their actions do one after the other.
+//! Entries whose actions are compiled into one rewrite change every packet as their actions do one after the other.
 
 use crate::harness::{Bridge, Event, add, frame, matching, out, sent, set};
 use millrace_flow::{Action, Field, Instructions};
@@ -19,7 +19,7 @@ fn bridge(policy: FlowCachePolicy) -> Bridge {
     bridge
 }
 
-/// A word at which one's complement arithmetic has two zeros, or another.
+/// Words around the two zeros of one's complement arithmetic.
 fn word() -> impl Strategy<Value = u128> {
     prop_oneof![Just(0_u128), Just(0xffff), 0..=0xffff_u128]
 }
@@ -58,8 +58,8 @@ struct Entry {
 }
 
 impl Entry {
-    /// Returns the request to add or delete it. `one_by_one` has its actions executed one after the other:
-    /// `copy_ttl_in` needs an MPLS label, does nothing to these packets, and is nothing that a rewrite can express.
+    /// Returns the request to add or delete the entry. With `one_by_one`, its actions are executed one after the
+    /// other: `copy_ttl_in` has no effect on packets without an MPLS label, and cannot be part of a rewrite.
     fn request(&self, one_by_one: bool) -> FlowMod {
         let proto = if self.is_tcp { "tcp" } else { "udp" };
         let matched = format!("{proto},nw_dst=10.0.0.{}", self.dst);
@@ -169,7 +169,7 @@ proptest! {
                 compiled.flow_mod(entry.request(false)).unwrap();
                 one_by_one.flow_mod(entry.request(true)).unwrap();
             }
-            // Twice, so that the second time finds cached traversals.
+            // The second round finds cached traversals.
             for _ in 0..2 {
                 let at_once = seen(&compiled.receive(1, packets), policy);
                 prop_assert_eq!(at_once, seen(&one_by_one.receive(1, packets), policy));
@@ -198,7 +198,7 @@ fn a_translated_burst_keeps_its_order_where_some_packets_are_no_plain_packets() 
         .map(|number| {
             let mut frame = frame(&format!("udp,nw_dst=10.0.0.{number}"));
             if number % 3 == 0 {
-                // A service tag, which a rewrite leaves to the actions.
+                // A packet with a service tag, which a rewrite leaves to the actions.
                 frame.splice(12..12, [0x88, 0xa8, 0, 5]);
             }
             frame

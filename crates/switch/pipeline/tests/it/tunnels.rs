@@ -1,4 +1,4 @@
-//! Logical ports: into a tunnel, out of another, and what comes of it in the tables.
+//! Logical ports: encapsulation at one bridge, decapsulation at another, and both ends in the tables.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a broken test has to say so")]
 
@@ -22,7 +22,7 @@ fn port(number: u32) -> PortNo {
     PortNo::from_raw(number)
 }
 
-/// Returns a tunnel at port `number` over port 1, from us (`local`) to the other.
+/// Returns a tunnel at port `number` over port 1, from address `local` to the other address.
 fn tunnel(number: u32, kind: TunnelKind, key: TunnelKey, local: u8, remote: u8) -> Tunnel {
     Tunnel {
         port: port(number),
@@ -41,7 +41,7 @@ fn tunnel(number: u32, kind: TunnelKind, key: TunnelKey, local: u8, remote: u8) 
     }
 }
 
-/// Returns a bridge with these tunnels, and what each counts.
+/// Returns a bridge with these tunnels, and the counters of each.
 fn bridge(tunnels: &[Tunnel]) -> (Bridge, Vec<Arc<TunnelCounts>>) {
     let mut bridge = Bridge::new(6);
     let counts: Vec<Arc<TunnelCounts>> = tunnels.iter().map(|_| Arc::default()).collect();
@@ -114,7 +114,7 @@ fn every_way_out_of_the_tables_leads_into_the_tunnel() {
             .filter(|event| matches!(event, Event::Out(1, None, bytes) if bytes.len() == inner(1).len() + 42))
             .count()
     };
-    // The whole burst; rewritten; with a lookup; flooded; by NORMAL; by a group; back where it came from.
+    // Cases: the whole burst; with a rewrite; with a lookup; flooded; by NORMAL; by a group; back to the ingress port.
     bridge.apply("", &[Action::output(port(5))]);
     assert_eq!(sent(&bridge.receive(2, &[inner(1), inner(2)])), 2);
     bridge.apply(
@@ -161,7 +161,7 @@ fn a_long_tcp_packet_is_cut_before_its_segments_get_their_envelopes() {
     let envelopes = out(near.receive_frame(2, long));
     assert_eq!((envelopes.len(), counts[0].read().tx_packets), (4, 4));
     assert_eq!(out(far.receive(1, &envelopes)), wanted);
-    // One that is no longer TCP is dropped by name.
+    // A packet that is no longer TCP is dropped by name.
     let mut bad = Frame::new(&bytes);
     bad.head_mut()[23] = 17;
     let events = near.receive_frame(2, bad.to_gso(NonZeroU16::new(1300).unwrap()));
@@ -182,7 +182,7 @@ fn a_packet_goes_from_tunnel_to_tunnel_over_one_underlay() {
     let [Event::Out(1, None, bytes)] = &events[..] else {
         panic!("{events:?}")
     };
-    // UDP to 2152, endpoint 7: the key came along; IP is inside, without Ethernet.
+    // UDP to port 2152, endpoint 7: the key of the packet. The payload is IP, without Ethernet.
     assert_eq!(
         (&bytes[36..38], &bytes[46..50]),
         (&2152_u16.to_be_bytes()[..], &[0, 0, 0, 7][..])

@@ -1,5 +1,5 @@
-//! A bridge in memory: a control side, two readers' copies kept as the datapath keeps them, one worker, and an egress
-//! that remembers everything.
+//! A bridge in memory: a control side, two readers' copies that are updated as the datapath does it, one worker, and
+//! an egress that records every call.
 
 #![allow(
     dead_code,
@@ -100,7 +100,7 @@ impl Bridge {
         bridge
     }
 
-    /// Lets the control side do something, and publishes it as the datapath does.
+    /// Changes the control side, and publishes the change as the datapath does.
     pub fn change<R>(&mut self, change: impl FnOnce(&mut Control, &mut Vec<Op>) -> R) -> R {
         let mut ops = Vec::new();
         let result = change(&mut self.control, &mut ops);
@@ -125,7 +125,7 @@ impl Bridge {
         self.group_mod(&GroupMod::Add(group(id, kind, buckets))).unwrap();
     }
 
-    /// `(references, packets of the group, packets of each bucket)`.
+    /// Returns `(references, packets of the group, packets of each bucket)`.
     pub fn group_count(&self, id: u32) -> Option<(u32, u64, Vec<u64>)> {
         let mut found = None;
         self.control
@@ -145,7 +145,7 @@ impl Bridge {
         self.meter_mod(&MeterMod::Add(meter(id, flags, bands))).unwrap();
     }
 
-    /// `(flow entries, packets, packets of each band)`.
+    /// Returns `(flow entries, packets, packets of each band)`.
     pub fn meter_count(&self, id: MeterId) -> Option<(u32, u64, Vec<u64>)> {
         let mut found = None;
         self.control.meter_stats(id, self.now, |stat| {
@@ -155,7 +155,7 @@ impl Bridge {
         found
     }
 
-    /// Carries all out or none; none, too, if they are given up at the end.
+    /// Executes flow_mods as a bundle: all take effect or none, and none if the bundle is rolled back at the end.
     pub fn bundle(&mut self, requests: Vec<FlowMod>, is_given_up: bool) -> Result<(), FlowModError> {
         let now = self.now;
         self.change(|control, ops| {
@@ -176,7 +176,7 @@ impl Bridge {
         self.flow_mod(add(table, priority, match_, instructions)).unwrap();
     }
 
-    /// Applies actions to all packets.
+    /// Adds an entry that applies actions to all packets that match.
     pub fn apply(&mut self, match_: &str, actions: &[Action]) {
         self.add(0, 10, match_, Instructions::apply(actions));
     }
@@ -228,7 +228,7 @@ impl Bridge {
         recorder.events
     }
 
-    /// `(cookie, packets, bytes)` of all entries, in order of cookies.
+    /// Returns `(cookie, packets, bytes)` of all entries, ordered by cookie.
     pub fn counts(&self) -> Vec<(u64, u64, u64)> {
         let mut counts = Vec::new();
         let all = FlowFilter::all();
@@ -305,7 +305,7 @@ pub fn frame(text: &str) -> Vec<u8> {
     packet.frame().unwrap()
 }
 
-/// The frames that left, with their ports: in order of these, as only what leaves by one port has an order.
+/// Returns the sent frames with their ports, ordered by port: frames have an order only within a port.
 pub fn sent(events: &[Event]) -> Vec<(u32, Vec<u8>)> {
     let frames = events.iter().filter_map(|event| match event {
         Event::Out(port, _, bytes) => Some((*port, bytes.clone())),
@@ -316,7 +316,7 @@ pub fn sent(events: &[Event]) -> Vec<(u32, Vec<u8>)> {
     frames
 }
 
-/// Returns the ports by which something left.
+/// Returns the ports of sent frames, in order.
 pub fn ports(events: &[Event]) -> Vec<u32> {
     sent(events).into_iter().map(|(port, _)| port).collect()
 }
