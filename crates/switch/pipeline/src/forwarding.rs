@@ -19,7 +19,7 @@ use crate::meter::{MeterMap, ReadyMeter};
 use crate::port::PortMap;
 use crate::processor::traversal;
 use crate::rewrite::Rewrites;
-use crate::{FlowEntry, FragmentMode, LiveTrace, Op, Port, Tunnels};
+use crate::{FlowCachePolicy, FlowEntry, FragmentMode, LiveTrace, Op, Port, Tunnels};
 
 /// The readers' copy of one bridge.
 #[derive(Clone, Debug)]
@@ -58,19 +58,6 @@ pub struct Forwarding {
 /// Returns the bits that the entries of a table match, if it has entries.
 fn mask_of(table: &Adaptive) -> Option<FlowMask> {
     (!table.is_empty()).then(|| table.mask())
-}
-
-/// Policy for the workers' caches of traversals, which repeat them without lookups. The cache changes no packet and no
-/// counter.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum FlowCachePolicy {
-    /// The cache is off.
-    Off,
-    /// The cache is on while it saves time.
-    #[default]
-    Auto,
-    /// The cache is always on: for tests and measurements.
-    Always,
 }
 
 /// The matched fields with the numbers of their entries and traces, and what follows from them.

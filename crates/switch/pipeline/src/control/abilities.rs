@@ -5,14 +5,11 @@
 //! whose abilities change lose their entries, and later entries must have these abilities. While no controller has set
 //! any, nothing is checked.
 
-use millrace_flow::classify::Slot;
 use millrace_flow::{Action, Field, FieldSet, Instructions, Match};
-use millrace_types::{Priority, TableId, Time};
+use millrace_types::{Priority, TableId};
 use thiserror::Error;
 
 use super::error::AbilityError;
-use super::{Control, FlowMod};
-use crate::{FlowEntry, Op};
 
 /// A set of instruction types or of action types, which OpenFlow numbers from 0 to 31.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -190,7 +187,7 @@ impl EntryAbilities {
 }
 
 impl TableAbilities {
-    fn check_match(&self, match_: &Match) -> Result<(), AbilityError> {
+    pub(super) fn check_match(&self, match_: &Match) -> Result<(), AbilityError> {
         for given in match_.iter() {
             let field = given.field;
             if !self.matches.contains(field) {
@@ -211,14 +208,18 @@ impl TableAbilities {
         missing.map_or(Ok(()), |field| Err(AbilityError::Wildcard { field }))
     }
 
-    fn check_instructions(&self, is_miss: bool, instructions: &Instructions) -> Result<(), AbilityError> {
+    pub(super) fn check_instructions(
+        &self,
+        is_miss: bool,
+        instructions: &Instructions,
+    ) -> Result<(), AbilityError> {
         let abilities = if is_miss { &self.miss } else { &self.entries };
         abilities.check(instructions, self.metadata_write)
     }
 }
 
 /// Returns true for the table-miss entry (OpenFlow 1.3.5, section 5.4).
-fn is_miss(match_: &Match, priority: Priority) -> bool {
+pub(super) fn is_miss(match_: &Match, priority: Priority) -> bool {
     match_.is_any() && priority == Priority(0)
 }
 
@@ -260,119 +261,5 @@ impl PipelineError {
     /// Returns the OpenFlow error type and code (OpenFlow 1.3.5, section 7.5.4.15).
     pub const fn code(&self) -> (u16, u16) {
         (13, 0)
-    }
-}
-
-impl Control {
-    /// Returns true if the table exists, and no controller has removed it.
-    pub fn has_table(&self, table: TableId) -> bool {
-        usize::from(table.0) < self.tables.len()
-            && self.table_states.get(usize::from(table.0)) != Some(&TableState::Removed)
-    }
-
-    /// Returns the abilities that a controller set for a table; `None` if the table has all abilities of the switch,
-    /// or does not exist.
-    pub fn table_abilities(&self, table: TableId) -> Option<&TableAbilities> {
-        match self.table_states.get(usize::from(table.0)) {
-            Some(TableState::Abilities(abilities)) => Some(abilities),
-            _ => None,
-        }
-    }
-
-    /// Sets the tables of the pipeline, with their abilities; `None` is all that the switch can do. Entries of tables
-    /// that change or are removed are removed without a report.
-    ///
-    /// # Errors
-    /// [`PipelineError`]; nothing has changed.
-    pub fn set_pipeline(
-        &mut self,
-        tables: Vec<(TableId, Option<TableAbilities>)>,
-        now: Time,
-        ops: &mut Vec<Op>,
-    ) -> Result<(), PipelineError> {
-        let mut states = vec![TableState::Removed; self.tables.len()];
-        for (table, abilities) in tables {
-            let Some(state) = states.get_mut(usize::from(table.0)) else {
-                return Err(PipelineError::BadTable {
-                    table,
-                    tables: self.tables.len(),
-                });
-            };
-            if *state != TableState::Removed {
-                return Err(PipelineError::Twice { table });
-            }
-            *state = abilities.map_or(TableState::Default, |abilities| {
-                TableState::Abilities(Box::new(abilities))
-            });
-        }
-        if states.first() == Some(&TableState::Removed) {
-            return Err(PipelineError::NoFirst);
-        }
-        let before = core::mem::take(&mut self.table_states);
-        let changed: TableSet = states
-            .iter()
-            .enumerate()
-            .filter(|(at, after)| before.get(*at).unwrap_or(&TableState::Default) != *after)
-            .map(|(at, _)| TableId(at as u8))
-            .collect();
-        if states.iter().any(|table| *table != TableState::Default) {
-            self.table_states = states;
-        }
-        let obsolete: Vec<_> = self
-            .entries()
-            .filter(|(_, record)| changed.contains(record.table))
-            .map(|(slot, _)| slot)
-            .collect();
-        for slot in obsolete {
-            self.remove(slot, None, now, ops);
-        }
-        Ok(())
-    }
-
-    /// Checks that the tables' features allow an entry.
-    pub(super) fn check_entry(&self, entry: &FlowEntry) -> Result<(), AbilityError> {
-        if self.table_states.is_empty() {
-            return Ok(());
-        }
-        let (match_, instructions) = (entry.match_(), entry.instructions());
-        let is_miss = is_miss(match_, entry.priority());
-        if let Some(abilities) = self.table_abilities(entry.table()).filter(|_| !is_miss) {
-            abilities.check_match(match_)?;
-        }
-        self.check_instructions(entry.table(), is_miss, &instructions)
-    }
-
-    /// Checks that the tables' features allow a modify of these entries.
-    pub(super) fn check_modify(&self, request: &FlowMod, slots: &[Slot]) -> Result<(), AbilityError> {
-        if self.table_states.is_empty() {
-            return Ok(());
-        }
-        let is_miss = |slot: &Slot| {
-            let entry = self.entry(*slot);
-            entry.is_some_and(|entry| is_miss(entry.match_(), entry.priority()))
-        };
-        let misses = slots.iter().filter(|slot| is_miss(slot)).count();
-        if misses > 0 {
-            self.check_instructions(request.table, true, &request.instructions)?;
-        }
-        if misses < slots.len() {
-            self.check_instructions(request.table, false, &request.instructions)?;
-        }
-        Ok(())
-    }
-
-    fn check_instructions(
-        &self,
-        table: TableId,
-        is_miss: bool,
-        instructions: &Instructions,
-    ) -> Result<(), AbilityError> {
-        if let Some(to) = instructions.goto_table.filter(|to| !self.has_table(*to)) {
-            return Err(AbilityError::Goto { to });
-        }
-        match self.table_abilities(table) {
-            Some(abilities) => abilities.check_instructions(is_miss, instructions),
-            None => Ok(()),
-        }
     }
 }

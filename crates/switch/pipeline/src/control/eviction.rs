@@ -11,43 +11,23 @@
 //! mostly of such elements.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use arrayvec::ArrayVec;
 use millrace_flow::classify::Slot;
 use millrace_types::{TableId, Time};
 
+use super::limits::{Evictions, TableLimit, WhenFull};
+use super::record::expiry_time;
 use super::request::RemovedReason;
-use super::{Control, expiry};
+use super::strict::StrictIndex;
+use super::writer::Control;
 use crate::Op;
 
 /// Entries that one search checks, not counting removed ones.
 const CANDIDATES: usize = 64;
 /// Length of a heap from which it is swept, if it is also twice as long as its table.
 const SWEEP_LEN: usize = 128;
-
-/// The treatment of one more entry in a full table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum WhenFull {
-    /// The entry is refused with `OFPFMFC_TABLE_FULL`.
-    #[default]
-    Refuse,
-    /// The entry that would expire first is removed; a table without entries that have a time-out refuses the new one.
-    Evict,
-}
-
-/// The limit of a table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TableLimit {
-    /// Entries in the table at most.
-    pub max_entries: u32,
-    /// The treatment of further entries.
-    pub when_full: WhenFull,
-}
-
-/// The heaps, by table.
-#[derive(Debug, Default)]
-pub(super) struct Evictions(BTreeMap<TableId, BinaryHeap<Reverse<(Time, Slot)>>>);
 
 impl Control {
     /// Sets the limits of tables; other tables hold as many entries as fit, and refuse more. Existing entries stay.
@@ -73,10 +53,7 @@ impl Control {
             return;
         };
         heap.push(Reverse((due, slot)));
-        let len = self
-            .tables
-            .get(usize::from(table.0))
-            .map_or(0, super::StrictIndex::len);
+        let len = self.tables.get(usize::from(table.0)).map_or(0, StrictIndex::len);
         if heap.len() > SWEEP_LEN && heap.len() > 2 * len {
             self.sweep(table);
         }
@@ -100,7 +77,7 @@ impl Control {
     /// time-out.
     pub(super) fn due(&self, table: TableId, slot: Slot) -> Option<Time> {
         let record = self.record(slot).filter(|record| record.table == table)?;
-        expiry::due(&record.entry, self.banks.entry(slot).last_used)
+        expiry_time(&record.entry, self.banks.entry(slot).last_used)
     }
 
     /// Removes an entry from a table that evicts. Returns false if it has none with a time-out.

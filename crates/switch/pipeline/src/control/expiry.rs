@@ -3,20 +3,10 @@
 use millrace_flow::classify::Slot;
 use millrace_types::Time;
 
+use super::record::{expiry_time, seconds};
 use super::request::RemovedReason;
-use super::{Control, seconds};
-use crate::{FlowEntry, Op};
-
-/// Returns the time at which the entry expires if no packet matches it; `None` without time-outs.
-pub(super) fn due(entry: &FlowEntry, last_used: Time) -> Option<Time> {
-    let created = entry.created();
-    let hard = (entry.hard_timeout() > 0).then(|| created + seconds(entry.hard_timeout()));
-    let idle = (entry.idle_timeout() > 0).then(|| created.max(last_used) + seconds(entry.idle_timeout()));
-    match (hard, idle) {
-        (Some(hard), Some(idle)) => Some(hard.min(idle)),
-        (hard, idle) => hard.or(idle),
-    }
-}
+use super::writer::Control;
+use crate::Op;
 
 impl Control {
     /// Removes expired entries. Checks at most `budget` entries, and returns the number that it checked: `budget`
@@ -40,7 +30,7 @@ impl Control {
             return;
         };
         let entry = &record.entry;
-        let Some(due) = due(entry, self.banks.entry(slot).last_used) else {
+        let Some(due) = expiry_time(entry, self.banks.entry(slot).last_used) else {
             return;
         };
         if now >= due {

@@ -10,7 +10,9 @@ use super::changes::ChangeKind;
 use super::error::FlowModError;
 use super::journal::Undo;
 use super::request::{FlowFilter, FlowMod, FlowModCommand, ModOutcome, RemovedReason};
-use super::{Control, validate};
+use super::strict::StrictIndex;
+use super::validate;
+use super::writer::Control;
 use crate::counters::EntryCount;
 use crate::{FlowEntry, FlowEntryParts, FlowFlags, Op};
 
@@ -141,6 +143,11 @@ impl Control {
                 _ => Ok(self.delete(request, now, ops)),
             },
         }
+    }
+
+    /// Returns the entry with this match and priority.
+    pub fn find_entry(&self, table: TableId, match_: &Match, priority: Priority) -> Option<&Arc<FlowEntry>> {
+        self.entry(self.find_strict(table, match_, priority)?)
     }
 
     pub(super) fn find_strict(&self, table: TableId, match_: &Match, priority: Priority) -> Option<Slot> {
@@ -309,7 +316,7 @@ impl Control {
     }
 
     fn delete_everything(&mut self, now: Time, ops: &mut Vec<Op>) -> ModOutcome {
-        self.tables.iter_mut().for_each(super::StrictIndex::clear);
+        self.tables.iter_mut().for_each(StrictIndex::clear);
         let records = core::mem::take(&mut self.records);
         let len = records.len();
         let before = self.removed.len();

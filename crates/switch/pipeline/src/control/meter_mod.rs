@@ -6,10 +6,11 @@ use std::sync::Arc;
 use millrace_flow::classify::Slot;
 use millrace_types::{Duration, MeterId, Time};
 
-use super::Control;
 use super::error::{FlowModError, MeterModError};
 use super::journal::Undo;
+use super::meters::MeterRecord;
 use super::request::RemovedReason;
+use super::writer::Control;
 use crate::counters::EntryCount;
 use crate::meter::{Meter, MeterFlags, ReadyMeter};
 use crate::{FlowEntry, Op};
@@ -38,13 +39,6 @@ pub struct MeterStat<'a> {
     pub duration: Duration,
     /// Packets and bytes to which each band was applied.
     pub bands: Vec<EntryCount>,
-}
-
-/// A meter of the bridge.
-#[derive(Clone, Debug)]
-pub(super) struct MeterRecord {
-    pub(super) ready: Arc<ReadyMeter>,
-    created: Time,
 }
 
 impl Control {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use millrace_types::PortNo;
 
-use super::Control;
 use super::error::PortModError;
 use super::journal::Undo;
+use super::writer::Control;
 use crate::{Op, Port, PortConfig, PortState};
 
 /// The bits of `OFPPC_*` that a port_mod may change.
@@ -103,8 +103,8 @@ impl Control {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ControlConfig;
     use super::*;
+    use crate::ControlConfig;
 
     #[test]
     fn a_port_mod_changes_the_masked_bits_and_tells_readers_once() {

@@ -124,6 +124,11 @@ impl FlowFilter {
         }
     }
 
+    /// Returns true if the filter selects the entry.
+    pub fn selects(&self, entry: &FlowEntry) -> bool {
+        (self.table == TableId::ALL || self.table == entry.table()) && self.accepts(entry)
+    }
+
     /// Returns true if the filter selects every entry of every table.
     pub(super) fn is_everything(&self) -> bool {
         self.table == TableId::ALL && self.match_.is_any() && !self.restricts()

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use millrace_flow::classify::Slot;
 use millrace_types::TableId;
 
-use super::Control;
 use super::error::FlowModError;
 use super::request::FlowFilter;
+use super::writer::Control;
 use crate::Op;
 use crate::counters::EntryCount;
 

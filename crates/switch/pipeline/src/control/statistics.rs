@@ -3,8 +3,9 @@
 use millrace_flow::classify::Slot;
 use millrace_types::{TableId, Time};
 
+use super::record::Record;
 use super::request::{Aggregate, Cursor, FlowFilter, FlowStat, TableStat};
-use super::{Control, Record};
+use super::writer::Control;
 
 impl Control {
     /// Calls `visit` for the entries that `filter` accepts, from `cursor` on. Visits at most `budget` entries. Returns

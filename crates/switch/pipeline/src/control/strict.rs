@@ -10,7 +10,7 @@ use millrace_flow::classify::{Slot, SlotIndex};
 use millrace_types::Priority;
 use siphasher::sip::SipHasher13;
 
-use super::Record;
+use super::record::Record;
 use crate::FlowEntry;
 
 /// The half of a hash that the index holds.

@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_types::{BitRate, Time};
 
-use super::{Band, MeterFlags};
+use super::config::{Band, MeterFlags};
 
 /// Units of time in a nanosecond. At 100 Gbit/s a packet of 64 bytes takes 5.12 ns, which has to be accounted for to
 /// within a thousandth. 64 bits of these units last two years and then wrap.

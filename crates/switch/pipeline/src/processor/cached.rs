@@ -11,8 +11,8 @@ use millrace_wire::Packet;
 
 use super::header::Effect;
 use super::observe::Observer;
-use super::output::Supply;
 use super::run::Run;
+use super::supply::Supply;
 use super::traversal::Traversal;
 use crate::action_summary::{Kind, Kinds};
 use crate::counters::EntryCell;

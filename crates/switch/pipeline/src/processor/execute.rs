@@ -6,8 +6,8 @@ use millrace_wire::Packet;
 
 use super::header::{Effect, Headers};
 use super::observe::Observer;
-use super::output::Supply;
 use super::run::Run;
+use super::supply::Supply;
 use crate::action_set::{self, Present};
 use crate::action_summary::ActionSummary;
 use crate::{DropReason, Egress, FlowEntry, PacketInReason};

@@ -13,8 +13,9 @@ use millrace_flow::{Action, Match};
 use millrace_types::{Cookie, GroupId, MeterId, PortNo, Priority, QueueId, TableId, Time};
 use millrace_wire::Frame;
 
+use super::Processor;
 use super::observe::Observer;
-use super::{Origin, Processor};
+use super::origin::Origin;
 use crate::{
     Counters, DropReason, Egress, FlowEntry, Forwarding, Group, GroupKind, Learn, Meter, PacketInInfo,
 };

@@ -5,8 +5,8 @@ use millrace_flow::classify::BURST;
 use millrace_wire::Packet;
 
 use super::observe::Observer;
-use super::output::Supply;
 use super::run::Run;
+use super::supply::Supply;
 use crate::{Assembled, Assembler, DropReason, Egress, FragmentMode, Piece};
 
 impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {

@@ -5,8 +5,8 @@ use millrace_types::GroupId;
 use millrace_wire::{Depth, Packet};
 
 use super::observe::Observer;
-use super::output::Supply;
 use super::run::Run;
+use super::supply::Supply;
 use crate::group::{Group, GroupKind, ReadyGroup};
 use crate::{DropReason, Egress};
 
@@ -15,13 +15,6 @@ use crate::{DropReason, Egress};
 const BUCKETS_MAX: u32 = 4096;
 /// The deepest nesting of groups: each level takes some of the worker's stack.
 const NESTING_MAX: u32 = 16;
-
-/// The bucket executions and the nesting that are left for one packet.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Budget {
-    buckets: u32,
-    nesting: u32,
-}
 
 impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     /// Processes packet `i` of the burst, or a copy, through a group. The state of the packet is then restored.

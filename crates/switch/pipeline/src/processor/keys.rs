@@ -10,7 +10,7 @@ use millrace_flow::FlowKey;
 use millrace_flow::classify::{Adaptive, BURST, CacheIndex};
 use millrace_wire::{Depth, Packet};
 
-use super::lookup::Found;
+use super::found::Found;
 use super::observe::Observer;
 use super::run::Run;
 use super::scratch::Scratch;

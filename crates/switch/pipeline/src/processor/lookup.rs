@@ -6,33 +6,11 @@ use millrace_flow::classify::{Adaptive, BURST, Classifier, Slot, prefetch};
 use millrace_types::TableId;
 use millrace_wire::Packet;
 
+use super::found::Found;
 use super::observe::Observer;
 use super::run::Run;
-use crate::action_summary::{ActionSummary, Kind, Kinds};
-use crate::counters::EntryCell;
-use crate::{Counters, Egress};
-
-/// The results of a lookup, by packet.
-pub(crate) struct Found<'a> {
-    pub(crate) slots: [Option<Slot>; BURST],
-    pub(crate) summaries: [&'a ActionSummary; BURST],
-    pub(crate) cells: [&'a EntryCell; BURST],
-    /// The kinds of the summaries.
-    pub(crate) kinds: Kinds,
-}
-
-impl<'a> Found<'a> {
-    /// Returns the results of a lookup that finds no entry.
-    #[inline(always)]
-    pub(crate) fn nothing(counters: &'a Counters) -> Self {
-        Found {
-            slots: [None; BURST],
-            summaries: [&ActionSummary::VACANT; BURST],
-            cells: [counters.nowhere(); BURST],
-            kinds: Kinds::default(),
-        }
-    }
-}
+use crate::Egress;
+use crate::action_summary::{ActionSummary, Kind};
 
 impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     /// Looks up one key that all packets of a burst share, and counts them.

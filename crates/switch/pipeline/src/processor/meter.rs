@@ -5,8 +5,8 @@ use millrace_wire::rewrite;
 use millrace_wire::{Dscp, Packet};
 
 use super::observe::Observer;
-use super::output::Supply;
 use super::run::Run;
+use super::supply::Supply;
 use crate::meter::{BandKind, ReadyMeter};
 use crate::police::{drop_precedence, dscp};
 use crate::{DropReason, Egress};

@@ -1,9 +1,11 @@
 //! Packet processing in a worker.
 
 mod batch;
+mod budget;
 mod cached;
 mod execute;
 pub(crate) mod explain;
+mod found;
 mod fragments;
 mod governor;
 mod group;
@@ -12,9 +14,11 @@ mod keys;
 mod lookup;
 mod meter;
 mod observe;
+mod origin;
 mod output;
 mod run;
 mod scratch;
+mod supply;
 pub(crate) mod traversal;
 mod traversal_cache;
 mod tunnel;
@@ -22,55 +26,19 @@ mod tunnel;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
+use millrace_flow::Action;
 use millrace_flow::classify::BURST;
-use millrace_flow::{Action, Field, FlowKey};
-use millrace_types::{PortNo, Time};
+use millrace_types::Time;
 use millrace_wire::Packet;
 
 use self::batch::{Batch, Exit};
-use self::group::Budget;
+use self::budget::Budget;
 use self::observe::{Observer, Silent};
+pub use self::origin::Origin;
 use self::run::Run;
 use self::scratch::Scratch;
 use self::traversal_cache::TraversalCache;
 use crate::{Assembler, Counters, DropReason, Egress, Forwarding};
-
-/// The origin of packets: pipeline fields that are not in their bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Origin {
-    /// The ingress port.
-    pub in_port: PortNo,
-    /// The physical port under a logical one; otherwise the ingress port.
-    pub in_phy_port: PortNo,
-    /// The metadata of a logical port; zero otherwise.
-    pub tunnel_id: u64,
-    /// The initial metadata; zero for packets that come from a port.
-    pub metadata: u64,
-}
-
-impl From<PortNo> for Origin {
-    fn from(in_port: PortNo) -> Origin {
-        Origin {
-            in_port,
-            in_phy_port: in_port,
-            tunnel_id: 0,
-            metadata: 0,
-        }
-    }
-}
-
-impl Origin {
-    /// Returns a key with the pipeline fields only.
-    #[inline]
-    pub(crate) fn key(&self) -> FlowKey {
-        let mut key = FlowKey::default();
-        key.set_field(Field::InPort, u128::from(self.in_port.raw()));
-        key.set_field(Field::InPhyPort, u128::from(self.in_phy_port.raw()));
-        key.set_field(Field::Metadata, u128::from(self.metadata));
-        key.set_field(Field::TunnelId, u128::from(self.tunnel_id));
-        key
-    }
-}
 
 /// The packet processor of one worker.
 ///

@@ -9,34 +9,12 @@ use super::batch::{self, Block, Exit};
 use super::header::{self, Effect};
 use super::observe::Observer;
 use super::run::Run;
+use super::supply::Supply;
 use crate::{DropReason, Egress, FdbKey, Learn, PacketInInfo, PacketInReason, Port, PortConfig};
 
 use millrace_flow::Field;
 use millrace_types::{Mac, Vid};
 use millrace_wire::{EtherType, ethernet, vlan};
-
-/// A packet to send: the packet itself, or a reference from which a copy is made.
-pub(crate) enum Supply<'p, P> {
-    Move(P),
-    Copy(&'p P),
-}
-
-impl<P: Packet> Supply<'_, P> {
-    pub(crate) fn packet(&self) -> &P {
-        match self {
-            Supply::Move(packet) => packet,
-            Supply::Copy(packet) => packet,
-        }
-    }
-
-    /// Returns the packet or a copy; `None` when no buffer is free.
-    pub(crate) fn take(self) -> Option<P> {
-        match self {
-            Supply::Move(packet) => Some(packet),
-            Supply::Copy(packet) => packet.try_clone(),
-        }
-    }
-}
 
 impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     /// Executes an output action for packet `i` of the burst.
@@ -81,7 +59,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
             None => self.count_drop(DropReason::NoBuffer),
             Some(packet) => match self.tunnel(port) {
                 None => self.leave(port, queue, packet),
-                Some(ready) => self.enclose(ready, self.tunnel_id(i), queue, packet),
+                Some(ready) => self.encapsulate(ready, self.tunnel_id(i), queue, packet),
             },
         }
     }

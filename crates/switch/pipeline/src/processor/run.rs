@@ -15,13 +15,13 @@ use millrace_flow::classify::{ALL, BURST, Classifier, Slot};
 use millrace_types::{PortNo, TableId, Time};
 use millrace_wire::Packet;
 
-use super::Origin;
 use super::batch::{self, Batch, Block, EXITS, Exit};
-use super::group::Budget;
-use super::lookup::Found;
+use super::budget::Budget;
+use super::found::Found;
 use super::observe::Observer;
-use super::output::Supply;
+use super::origin::Origin;
 use super::scratch::{Scratch, Walk};
+use super::supply::Supply;
 use super::traversal_cache::TraversalCache;
 use crate::action_summary::{ActionSummary, Kind};
 use crate::{Assembler, Counters, DropReason, Egress, FdbKey, Forwarding, FragmentMode};
@@ -143,7 +143,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                 None => self.egress.transmit_burst(port, None, burst),
                 Some(ready) => {
                     for packet in burst.drain(..) {
-                        self.enclose(ready, self.origin.tunnel_id, None, packet);
+                        self.encapsulate(ready, self.origin.tunnel_id, None, packet);
                     }
                     self.flush();
                 }

@@ -7,12 +7,12 @@ use millrace_types::{PortNo, QueueId};
 use millrace_wire::Packet;
 use millrace_wire::segment::GsoLayout;
 
-use super::Origin;
 use super::batch::Exit;
 use super::observe::Observer;
-use super::output::Supply;
+use super::origin::Origin;
 use super::run::Run;
-use crate::tunnel::{Ready, Taken, enclose, take_out};
+use super::supply::Supply;
+use crate::tunnel::{Decapsulation, Ready, decapsulate, encapsulate};
 use crate::{DropReason, Egress};
 
 impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
@@ -31,7 +31,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     /// segments what is encapsulated.
     #[cold]
     #[inline(never)]
-    pub(crate) fn enclose(&mut self, ready: &Ready, tunnel_id: u64, queue: Option<QueueId>, packet: P) {
+    pub(crate) fn encapsulate(&mut self, ready: &Ready, tunnel_id: u64, queue: Option<QueueId>, packet: P) {
         if packet.segment_size().is_none() {
             return self.enclose_one(ready, tunnel_id, queue, packet);
         }
@@ -50,7 +50,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         let (underlay, size) = (ready.underlay, packet.len());
         let outcome = match self.egress_block(underlay) {
             Some(reason) => Err(reason),
-            None => enclose(&mut packet, ready, tunnel_id),
+            None => encapsulate(&mut packet, ready, tunnel_id),
         };
         match outcome {
             Ok(()) => {
@@ -68,7 +68,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     #[inline(never)]
     pub(crate) fn tunnel_to(&mut self, i: usize, packet: P, port: PortNo) {
         if let Some(ready) = self.tunnel(port) {
-            self.enclose(ready, self.tunnel_id(i), None, packet);
+            self.encapsulate(ready, self.tunnel_id(i), None, packet);
         }
     }
 
@@ -83,11 +83,11 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         let mut run = ArrayVec::new();
         let mut of: Option<(&Ready, u64)> = None;
         for mut packet in burst.drain(..) {
-            match take_out(&mut packet, tunnels, underlay) {
-                Taken::Not => others.push(packet),
-                Taken::Neighbour => self.egress.neighbour(underlay, packet),
-                Taken::Drop(reason) => self.drop(Supply::Move(packet), reason),
-                Taken::Out(ready, tunnel_id) => {
+            match decapsulate(&mut packet, tunnels, underlay) {
+                Decapsulation::Other => others.push(packet),
+                Decapsulation::Neighbour => self.egress.neighbour(underlay, packet),
+                Decapsulation::Drop(reason) => self.drop(Supply::Move(packet), reason),
+                Decapsulation::Packet(ready, tunnel_id) => {
                     if let Some((before, id)) = of
                         && (id != tunnel_id || before.port != ready.port)
                     {

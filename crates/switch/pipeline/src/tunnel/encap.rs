@@ -6,7 +6,9 @@ use millrace_types::Mac;
 use millrace_wire::tunnel::{Outer, TunnelKind, entropy};
 use millrace_wire::{Depth, EtherType, IpProto, L3, Layers, Packet, checksum, ethernet, ip};
 
-use super::{Ready, TunnelKey, Tunnels, Way, nsh};
+use super::decapsulation::Decapsulation;
+use super::table::Tunnels;
+use super::{Encapsulation, Ready, TunnelKey, nsh};
 use crate::DropReason;
 
 /// The ECN fields CE and Not-ECT (RFC 3168, section 5).
@@ -17,11 +19,15 @@ const NOT_CAPABLE: u8 = 0;
 ///
 /// # Errors
 /// The reason why it cannot be; the packet may have been changed.
-pub(crate) fn enclose<P: Packet>(packet: &mut P, ready: &Ready, tunnel_id: u64) -> Result<(), DropReason> {
-    let (tunnel, envelope) = match &ready.way {
-        Way::Ip(tunnel, Some(envelope)) => (tunnel, envelope),
-        Way::Ip(_, None) => return Err(DropReason::TunnelUnresolved),
-        Way::Nsh(port) => return nsh::enclose(packet, port, tunnel_id),
+pub(crate) fn encapsulate<P: Packet>(
+    packet: &mut P,
+    ready: &Ready,
+    tunnel_id: u64,
+) -> Result<(), DropReason> {
+    let (tunnel, envelope) = match &ready.encapsulation {
+        Encapsulation::Ip(tunnel, Some(envelope)) => (tunnel, envelope),
+        Encapsulation::Ip(_, None) => return Err(DropReason::TunnelUnresolved),
+        Encapsulation::Nsh(port) => return nsh::encapsulate(packet, port, tunnel_id),
     };
     let entropy = entropy(packet.head(), packet.len());
     let inner = Layers::of(packet, Depth::L2);
@@ -76,70 +82,58 @@ fn class(head: &[u8], layers: &Layers) -> (u8, Option<usize>) {
     }
 }
 
-/// The result of the decapsulation of a packet from an underlay.
-pub(crate) enum Taken<'t> {
-    /// The packet belongs to no tunnel: it is a packet of the underlay like others.
-    Not,
-    /// The packet is decapsulated and comes in at this tunnel, with this tunnel_id.
-    Out(&'t Ready, u64),
-    /// The packet asks for, or announces, an address of the link: for the control side.
-    Neighbour,
-    /// The packet is addressed to us and is dropped.
-    Drop(DropReason),
-}
-
 /// Decapsulates a packet that came in at an underlay, if it belongs to one of our tunnels.
-pub(crate) fn take_out<'t, P: Packet>(
+pub(crate) fn decapsulate<'t, P: Packet>(
     packet: &mut P,
     tunnels: &'t Tunnels,
     underlay: millrace_types::PortNo,
-) -> Taken<'t> {
+) -> Decapsulation<'t> {
     let head = packet.head();
     let Some([d0, d1, d2, d3, d4, d5]) = head.first_chunk::<6>() else {
-        return Taken::Not;
+        return Decapsulation::Other;
     };
     if !tunnels.is_ours(underlay, Mac([*d0, *d1, *d2, *d3, *d4, *d5])) {
-        return Taken::Not;
+        return Decapsulation::Other;
     }
     if tunnels.has_paths(underlay)
-        && let Some(taken) = nsh::take_out(packet, tunnels, underlay)
+        && let Some(taken) = nsh::decapsulate(packet, tunnels, underlay)
     {
         return taken;
     }
     let head = packet.head();
     let outer = match Outer::find(head, packet.len(), tunnels.udp_ports(underlay)) {
         Some(Ok(outer)) => outer,
-        Some(Err(_)) => return Taken::Drop(DropReason::TunnelMalformed),
-        None if is_for_neighbours(head, packet.len(), tunnels, underlay) => return Taken::Neighbour,
-        None => return Taken::Not,
+        Some(Err(_)) => return Decapsulation::Drop(DropReason::TunnelMalformed),
+        None if is_for_neighbours(head, packet.len(), tunnels, underlay) => return Decapsulation::Neighbour,
+        None => return Decapsulation::Other,
     };
     if !tunnels.is_local(underlay, outer.dst) {
-        return Taken::Not;
+        return Decapsulation::Other;
     }
     let Some((ready, local_mac)) = tunnels.of_envelope(underlay, &outer) else {
-        return Taken::Drop(DropReason::TunnelUnknown);
+        return Decapsulation::Drop(DropReason::TunnelUnknown);
     };
     if !checksum_is_right(packet, &outer) {
-        return Taken::Drop(DropReason::TunnelMalformed);
+        return Decapsulation::Drop(DropReason::TunnelMalformed);
     }
     let ether_type = outer.inside;
     packet.trim_front(outer.size);
     if let Some(ether_type) = ether_type {
         // An inner packet without Ethernet header gets our address as destination and none as source.
         if packet.prepend(ethernet::SIZE).is_err() {
-            return Taken::Drop(DropReason::NoHeadroom);
+            return Decapsulation::Drop(DropReason::NoHeadroom);
         }
         let Some(header) = packet.head_mut().first_chunk_mut::<{ ethernet::SIZE }>() else {
-            return Taken::Drop(DropReason::TunnelMalformed);
+            return Decapsulation::Drop(DropReason::TunnelMalformed);
         };
         header[..6].copy_from_slice(&local_mac.0);
         header[6..12].copy_from_slice(&[0x02, 0, 0, 0, 0, 0]);
         header[12..].copy_from_slice(&ether_type.0.to_be_bytes());
     }
     if !take_congestion_along(packet, outer.ecn) {
-        return Taken::Drop(DropReason::TunnelCongested);
+        return Decapsulation::Drop(DropReason::TunnelCongested);
     }
-    Taken::Out(ready, outer.key.unwrap_or_default().into())
+    Decapsulation::Packet(ready, outer.key.unwrap_or_default().into())
 }
 
 /// Combines the ECN fields of both headers (RFC 6040, section 4.2). Returns false if the packet must be dropped.

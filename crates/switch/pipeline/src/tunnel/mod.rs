@@ -6,8 +6,10 @@
 //! tunnels, with everything that does not depend on a packet, such as the addresses of next hops, and replaces it as
 //! a whole.
 
+mod decapsulation;
 mod encap;
 mod nsh;
+mod nsh_port;
 mod table;
 
 use core::net::IpAddr;
@@ -17,8 +19,9 @@ use std::sync::Arc;
 use millrace_types::{Mac, PortNo};
 use millrace_wire::tunnel::TunnelKind;
 
-pub(crate) use encap::{Taken, enclose, take_out};
-pub use nsh::{NshPath, NshPort};
+pub(crate) use decapsulation::Decapsulation;
+pub(crate) use encap::{decapsulate, encapsulate};
+pub use nsh_port::{NshPath, NshPort};
 pub use table::Tunnels;
 
 /// The packets, of those between two addresses, that belong to a tunnel.
@@ -128,9 +131,9 @@ impl From<NshPort> for Logical {
     }
 }
 
-/// The way of packets through a logical port.
+/// The encapsulation of packets at a logical port.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Way {
+pub(crate) enum Encapsulation {
     /// The envelope; `None` while there is no next hop.
     Ip(Tunnel, Option<millrace_wire::tunnel::OuterHeaders>),
     Nsh(NshPort),
@@ -141,6 +144,6 @@ pub(crate) enum Way {
 pub(crate) struct Ready {
     pub(crate) port: PortNo,
     pub(crate) underlay: PortNo,
-    pub(crate) way: Way,
+    pub(crate) encapsulation: Encapsulation,
     pub(crate) counts: Arc<TunnelCounts>,
 }

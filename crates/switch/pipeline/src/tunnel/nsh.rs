@@ -5,52 +5,24 @@
 //! path: it removes the header, and adds the next one.
 
 use arrayvec::ArrayVec;
-use millrace_types::{Mac, PortNo, ServicePath};
-use millrace_wire::nsh::{CONTEXT_SIZE, ETHERNET, Repr, SIZE_MAX, TTL_MAX, View};
+use millrace_types::{PortNo, ServicePath};
+use millrace_wire::nsh::{ETHERNET, Repr, SIZE_MAX, TTL_MAX, View};
 use millrace_wire::{EtherType, Packet, ethernet};
 
-use super::{Taken, Tunnels};
+use super::decapsulation::Decapsulation;
+use super::nsh_port::{NshPath, NshPort};
+use super::table::Tunnels;
 use crate::DropReason;
-
-/// The packets of service paths that a port takes, or the header of packets that it sends.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum NshPath {
-    /// No packets.
-    None,
-    /// Packets at this index of a path.
-    Fixed(ServicePath),
-    /// All packets: the tunnel_id holds time to live, path and index, of 6, 24 and 8 bits.
-    Flow,
-}
-
-/// A logical port at which service paths begin, end, or continue in another switch.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct NshPort {
-    /// The number of the port.
-    pub port: PortNo,
-    /// The underlay.
-    pub underlay: PortNo,
-    /// The local MAC address on the underlay's link.
-    pub local_mac: Mac,
-    /// The MAC address of the other switch.
-    pub remote: Mac,
-    /// The packets that come in at this port.
-    pub takes: NshPath,
-    /// The header of packets that leave by it.
-    pub sends: NshPath,
-    /// The time to live of packets whose tunnel_id has none: 1 to 63.
-    pub ttl: u8,
-    /// The metadata of fixed length; `None` for none.
-    pub context: Option<[u8; CONTEXT_SIZE]>,
-    /// The most bytes that the underlay takes behind an Ethernet header.
-    pub mtu: u16,
-}
 
 /// Adds the header to a packet, to be sent out of the underlay.
 ///
 /// # Errors
 /// The reason why it cannot be added; the packet is unchanged.
-pub(super) fn enclose<P: Packet>(packet: &mut P, port: &NshPort, tunnel_id: u64) -> Result<(), DropReason> {
+pub(super) fn encapsulate<P: Packet>(
+    packet: &mut P,
+    port: &NshPort,
+    tunnel_id: u64,
+) -> Result<(), DropReason> {
     let (path, ttl) = match port.sends {
         NshPath::None => return Err(DropReason::NshIndex),
         NshPath::Fixed(path) => (path, port.ttl),
@@ -91,36 +63,36 @@ pub(super) fn enclose<P: Packet>(packet: &mut P, port: &NshPort, tunnel_id: u64)
 }
 
 /// Removes the header of a packet that came in at an underlay to an address of ours; `None` if it has none.
-pub(super) fn take_out<'t, P: Packet>(
+pub(super) fn decapsulate<'t, P: Packet>(
     packet: &mut P,
     tunnels: &'t Tunnels,
     underlay: PortNo,
-) -> Option<Taken<'t>> {
+) -> Option<Decapsulation<'t>> {
     let (outside, inside) = packet.head().split_first_chunk::<{ ethernet::SIZE }>()?;
     if outside[12..] != EtherType::NSH.0.to_be_bytes() {
         return None;
     }
     let Ok(view) = View::new(inside) else {
-        return Some(Taken::Drop(DropReason::NshMalformed));
+        return Some(Decapsulation::Drop(DropReason::NshMalformed));
     };
     let size = ethernet::SIZE + view.size();
     if view.is_oam() || view.next_protocol() != ETHERNET || view.payload().len() < ethernet::SIZE {
-        return Some(Taken::Drop(DropReason::NshMalformed));
+        return Some(Decapsulation::Drop(DropReason::NshMalformed));
     }
     let path = view.path();
     // The time to live has 6 bits, is decremented, and zero is not forwarded (RFC 8300, section 2.2).
     let ttl = match view.ttl() {
         0 => TTL_MAX,
-        1 => return Some(Taken::Drop(DropReason::NshTtl)),
+        1 => return Some(Decapsulation::Drop(DropReason::NshTtl)),
         ttl => ttl - 1,
     };
     if path.index() == 0 {
-        return Some(Taken::Drop(DropReason::NshIndex));
+        return Some(Decapsulation::Drop(DropReason::NshIndex));
     }
     let Some(ready) = tunnels.of_path(underlay, path) else {
-        return Some(Taken::Drop(DropReason::NshUnknown));
+        return Some(Decapsulation::Drop(DropReason::NshUnknown));
     };
     packet.trim_front(size);
     let tunnel_id = u64::from(ttl) << 32 | u64::from(path.header());
-    Some(Taken::Out(ready, tunnel_id))
+    Some(Decapsulation::Packet(ready, tunnel_id))
 }

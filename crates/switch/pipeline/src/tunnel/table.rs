@@ -7,7 +7,7 @@ use std::sync::Arc;
 use millrace_types::{Mac, PortNo, ServicePath};
 use millrace_wire::tunnel::{Outer, OuterFields, OuterHeaders, TunnelKind};
 
-use super::{Logical, NshPath, NshPort, Ready, Tunnel, TunnelCounts, TunnelKey, Way};
+use super::{Encapsulation, Logical, NshPath, NshPort, Ready, Tunnel, TunnelCounts, TunnelKey};
 
 /// The key of an envelope.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -50,7 +50,9 @@ impl PartialEq for Tunnels {
     fn eq(&self, other: &Tunnels) -> bool {
         let both = || self.ready.iter().zip(&other.ready);
         self.ready.len() == other.ready.len()
-            && both().all(|(one, other)| one.way == other.way && Arc::ptr_eq(&one.counts, &other.counts))
+            && both().all(|(one, other)| {
+                one.encapsulation == other.encapsulation && Arc::ptr_eq(&one.counts, &other.counts)
+            })
     }
 }
 
@@ -100,7 +102,7 @@ impl Tunnels {
             underlay.udp_ports.push(meaning);
         }
         let (port, underlay) = (tunnel.port, tunnel.underlay);
-        self.push(port, underlay, Way::Ip(tunnel, envelope), counts);
+        self.push(port, underlay, Encapsulation::Ip(tunnel, envelope), counts);
     }
 
     fn add_nsh(&mut self, port: NshPort, counts: Arc<TunnelCounts>) {
@@ -108,15 +110,21 @@ impl Tunnels {
         if port.takes != NshPath::None {
             self.paths.insert((port.underlay, port.takes), self.ready.len());
         }
-        self.push(port.port, port.underlay, Way::Nsh(port), counts);
+        self.push(port.port, port.underlay, Encapsulation::Nsh(port), counts);
     }
 
-    fn push(&mut self, port: PortNo, underlay: PortNo, way: Way, counts: Arc<TunnelCounts>) {
+    fn push(
+        &mut self,
+        port: PortNo,
+        underlay: PortNo,
+        encapsulation: Encapsulation,
+        counts: Arc<TunnelCounts>,
+    ) {
         self.by_port.push((port, self.ready.len()));
         self.ready.push(Ready {
             port,
             underlay,
-            way,
+            encapsulation,
             counts,
         });
     }

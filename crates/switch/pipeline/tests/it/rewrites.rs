@@ -19,7 +19,7 @@ fn bridge(policy: FlowCachePolicy) -> Bridge {
     bridge
 }
 
-/// Words around the two zeros of one's complement arithmetic.
+/// Returns 0 or 0xffff, the two zeros of one's complement arithmetic, or any word.
 fn word() -> impl Strategy<Value = u128> {
     prop_oneof![Just(0_u128), Just(0xffff), 0..=0xffff_u128]
 }

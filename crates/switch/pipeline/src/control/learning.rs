@@ -1,0 +1,163 @@
+//! The MAC table of a bridge: learning, ageing, configuration.
+
+use std::sync::Arc;
+
+use millrace_types::Time;
+
+use super::fdb::FdbConfig;
+use super::writer::Control;
+use crate::{FdbEntry, Learn, Op};
+
+impl Control {
+    /// Learns the port of an address, or that it has moved: an [`Egress::learn`](crate::Egress::learn) of a worker.
+    pub fn learn(&mut self, learn: Learn, now: Time, ops: &mut Vec<Op>) {
+        if self.ports.port(learn.port).is_some() {
+            self.fdb.learn(learn, now, ops);
+        }
+    }
+
+    /// Removes addresses that were idle for the ageing time. Visits at most `budget` entries, from the ageing cursor
+    /// on.
+    pub fn age_fdb(&mut self, now: Time, budget: usize, ops: &mut Vec<Op>) {
+        self.fdb.age(now, budget, ops);
+    }
+
+    /// Sets the configuration of the MAC table. Addresses that no longer fit are removed.
+    pub fn set_fdb_config(&mut self, config: FdbConfig, ops: &mut Vec<Op>) {
+        self.config.fdb = config;
+        self.fdb.set_config(config, ops);
+    }
+
+    /// Removes all addresses.
+    pub fn flush_fdb(&mut self, ops: &mut Vec<Op>) {
+        self.fdb.flush();
+        ops.push(Op::FlushFdb);
+    }
+
+    /// Returns all addresses, in no order.
+    pub fn fdb(&self) -> impl Iterator<Item = &Arc<FdbEntry>> {
+        self.fdb.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ControlConfig, FdbKey, Forwarding, Port};
+    use millrace_types::{Mac, PortNo, Vid};
+
+    struct Bridge {
+        control: Control,
+        forwarding: Forwarding,
+        ops: Vec<Op>,
+    }
+
+    impl Bridge {
+        fn new(max_entries: u32) -> Bridge {
+            let config = ControlConfig {
+                fdb: FdbConfig {
+                    max_entries,
+                    ..FdbConfig::default()
+                },
+                ..ControlConfig::default()
+            };
+            let mut control = Control::new(config);
+            let mut ops = Vec::new();
+            for port in 1..=3 {
+                control.set_port(Port::new(PortNo::from_raw(port)), &mut ops);
+            }
+            let forwarding = control.forwarding();
+            Bridge {
+                control,
+                forwarding,
+                ops: Vec::new(),
+            }
+        }
+
+        fn learn(&mut self, mac: u64, port: u32, at: u64) {
+            let learn = Learn {
+                vid: Vid::default(),
+                mac: Mac::from_u64(mac),
+                port: PortNo::from_raw(port),
+            };
+            self.control.learn(learn, Time::from_secs(at), &mut self.ops);
+            self.sync();
+        }
+
+        fn sync(&mut self) {
+            self.ops.drain(..).for_each(|op| self.forwarding.apply(&op));
+            assert_eq!(self.forwarding.fdb_len(), self.control.fdb().count());
+            let fdb = &self.control.fdb;
+            assert_eq!(fdb.index.len(), fdb.list.len());
+            assert!((0..fdb.list.len()).all(|at| fdb.position(fdb.list[at].key) == Some(at)));
+        }
+
+        fn port_of(&self, mac: u64) -> Option<u32> {
+            let key = FdbKey {
+                vid: Vid::default(),
+                mac: Mac::from_u64(mac),
+            };
+            self.forwarding.fdb().lookup(key).map(|entry| entry.port.raw())
+        }
+    }
+
+    #[test]
+    fn an_address_that_moves_is_found_at_its_new_port() {
+        let mut bridge = Bridge::new(10);
+        bridge.learn(2, 1, 0);
+        bridge.learn(2, 3, 1);
+        assert_eq!(bridge.port_of(2), Some(3));
+    }
+
+    #[test]
+    fn an_idle_address_is_removed_after_the_ageing_time() {
+        let mut bridge = Bridge::new(10);
+        bridge.learn(2, 1, 0);
+        bridge.learn(4, 1, 200);
+        bridge.control.age_fdb(Time::from_secs(299), 10, &mut bridge.ops);
+        bridge.sync();
+        assert_eq!(bridge.port_of(2), Some(1));
+        bridge.control.age_fdb(Time::from_secs(300), 10, &mut bridge.ops);
+        bridge.sync();
+        assert_eq!((bridge.port_of(2), bridge.port_of(4)), (None, Some(1)));
+    }
+
+    #[test]
+    fn a_flood_of_addresses_on_one_port_does_not_push_out_those_of_another() {
+        let mut bridge = Bridge::new(100);
+        for mac in 0..5 {
+            bridge.learn(0x1000 + mac * 2, 2, 0);
+        }
+        for mac in 0..1000 {
+            bridge.learn(0x10_0000 + mac * 2, 1, mac);
+        }
+        assert_eq!(bridge.forwarding.fdb_len(), 100);
+        assert!((0..5).all(|mac| bridge.port_of(0x1000 + mac * 2) == Some(2)));
+        assert_eq!(bridge.port_of(0x10_0000 + 999 * 2), Some(1));
+    }
+
+    #[test]
+    fn a_full_table_evicts_idle_addresses_and_not_those_that_it_has_just_learned() {
+        let mut bridge = Bridge::new(1000);
+        for mac in 0..1000 {
+            bridge.learn(0x1000 + mac * 2, 1, 0);
+        }
+        for mac in 0..500 {
+            bridge.learn(0x10_0000 + mac * 2, 1, 1 + mac);
+        }
+        let known = (0..500).filter(|mac| bridge.port_of(0x10_0000 + mac * 2) == Some(1));
+        assert_eq!(known.count(), 500);
+    }
+
+    #[test]
+    fn the_addresses_of_a_removed_port_are_removed() {
+        let mut bridge = Bridge::new(10);
+        bridge.learn(2, 1, 0);
+        bridge.learn(4, 2, 0);
+        bridge.control.remove_port(PortNo::from_raw(1), &mut bridge.ops);
+        bridge.sync();
+        assert_eq!((bridge.port_of(2), bridge.port_of(4)), (None, Some(2)));
+        bridge.learn(6, 1, 0);
+        assert_eq!(bridge.port_of(6), None, "a removed port has no addresses");
+    }
+}

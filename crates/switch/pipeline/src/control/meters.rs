@@ -1,0 +1,14 @@
+//! The meter table of the control side.
+
+use std::sync::Arc;
+
+use millrace_types::Time;
+
+use crate::meter::ReadyMeter;
+
+/// A meter of the bridge.
+#[derive(Clone, Debug)]
+pub(super) struct MeterRecord {
+    pub(super) ready: Arc<ReadyMeter>,
+    pub(super) created: Time,
+}

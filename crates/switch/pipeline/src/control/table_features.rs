@@ -1,0 +1,125 @@
+//! The tables of the pipeline, as controllers set their features (OpenFlow 1.3.5, section 7.3.5.5).
+
+use millrace_flow::Instructions;
+use millrace_flow::classify::Slot;
+use millrace_types::{TableId, Time};
+
+use super::abilities::{PipelineError, TableAbilities, TableSet, TableState, is_miss};
+use super::error::AbilityError;
+use super::request::FlowMod;
+use super::writer::Control;
+use crate::{FlowEntry, Op};
+
+impl Control {
+    /// Returns true if the table exists, and no controller has removed it.
+    pub fn has_table(&self, table: TableId) -> bool {
+        usize::from(table.0) < self.tables.len()
+            && self.table_states.get(usize::from(table.0)) != Some(&TableState::Removed)
+    }
+
+    /// Returns the abilities that a controller set for a table; `None` if the table has all abilities of the switch,
+    /// or does not exist.
+    pub fn table_abilities(&self, table: TableId) -> Option<&TableAbilities> {
+        match self.table_states.get(usize::from(table.0)) {
+            Some(TableState::Abilities(abilities)) => Some(abilities),
+            _ => None,
+        }
+    }
+
+    /// Sets the tables of the pipeline, with their abilities; `None` is all that the switch can do. Entries of tables
+    /// that change or are removed are removed without a report.
+    ///
+    /// # Errors
+    /// [`PipelineError`]; nothing has changed.
+    pub fn set_pipeline(
+        &mut self,
+        tables: Vec<(TableId, Option<TableAbilities>)>,
+        now: Time,
+        ops: &mut Vec<Op>,
+    ) -> Result<(), PipelineError> {
+        let mut states = vec![TableState::Removed; self.tables.len()];
+        for (table, abilities) in tables {
+            let Some(state) = states.get_mut(usize::from(table.0)) else {
+                return Err(PipelineError::BadTable {
+                    table,
+                    tables: self.tables.len(),
+                });
+            };
+            if *state != TableState::Removed {
+                return Err(PipelineError::Twice { table });
+            }
+            *state = abilities.map_or(TableState::Default, |abilities| {
+                TableState::Abilities(Box::new(abilities))
+            });
+        }
+        if states.first() == Some(&TableState::Removed) {
+            return Err(PipelineError::NoFirst);
+        }
+        let before = core::mem::take(&mut self.table_states);
+        let changed: TableSet = states
+            .iter()
+            .enumerate()
+            .filter(|(at, after)| before.get(*at).unwrap_or(&TableState::Default) != *after)
+            .map(|(at, _)| TableId(at as u8))
+            .collect();
+        if states.iter().any(|table| *table != TableState::Default) {
+            self.table_states = states;
+        }
+        let obsolete: Vec<_> = self
+            .entries()
+            .filter(|(_, record)| changed.contains(record.table))
+            .map(|(slot, _)| slot)
+            .collect();
+        for slot in obsolete {
+            self.remove(slot, None, now, ops);
+        }
+        Ok(())
+    }
+
+    /// Checks that the tables' features allow an entry.
+    pub(super) fn check_entry(&self, entry: &FlowEntry) -> Result<(), AbilityError> {
+        if self.table_states.is_empty() {
+            return Ok(());
+        }
+        let (match_, instructions) = (entry.match_(), entry.instructions());
+        let is_miss = is_miss(match_, entry.priority());
+        if let Some(abilities) = self.table_abilities(entry.table()).filter(|_| !is_miss) {
+            abilities.check_match(match_)?;
+        }
+        self.check_instructions(entry.table(), is_miss, &instructions)
+    }
+
+    /// Checks that the tables' features allow a modify of these entries.
+    pub(super) fn check_modify(&self, request: &FlowMod, slots: &[Slot]) -> Result<(), AbilityError> {
+        if self.table_states.is_empty() {
+            return Ok(());
+        }
+        let is_miss = |slot: &Slot| {
+            let entry = self.entry(*slot);
+            entry.is_some_and(|entry| is_miss(entry.match_(), entry.priority()))
+        };
+        let misses = slots.iter().filter(|slot| is_miss(slot)).count();
+        if misses > 0 {
+            self.check_instructions(request.table, true, &request.instructions)?;
+        }
+        if misses < slots.len() {
+            self.check_instructions(request.table, false, &request.instructions)?;
+        }
+        Ok(())
+    }
+
+    fn check_instructions(
+        &self,
+        table: TableId,
+        is_miss: bool,
+        instructions: &Instructions,
+    ) -> Result<(), AbilityError> {
+        if let Some(to) = instructions.goto_table.filter(|to| !self.has_table(*to)) {
+            return Err(AbilityError::Goto { to });
+        }
+        match self.table_abilities(table) {
+            Some(abilities) => abilities.check_instructions(is_miss, instructions),
+            None => Ok(()),
+        }
+    }
+}
