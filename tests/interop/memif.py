@@ -33,7 +33,7 @@ class Gone(Exception):
     """The switch has closed the connection."""
 
 
-def say(line, kind, body=b"", files=(), size=MESSAGE):
+def send_message(line, kind, body=b"", files=(), size=MESSAGE):
     """Sends a message, with file descriptors."""
     message = (struct.pack("<H", kind) + body).ljust(MESSAGE, b"\0")
     message = message[:size].ljust(size, b"\xff")
@@ -44,7 +44,7 @@ def say(line, kind, body=b"", files=(), size=MESSAGE):
         raise Gone from gone
 
 
-def hear(line):
+def receive_message(line):
     """Returns (type, body, file descriptors) of the next message."""
     try:
         data, ancillary, _, _ = line.recvmsg(MESSAGE + 1, 4096)
@@ -140,13 +140,13 @@ class Client(Memory):
 
             fcntl.fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK)
         super().__init__(file, size)
-        self.bell = os.eventfd(0, os.EFD_NONBLOCK)
+        self.event = os.eventfd(0, os.EFD_NONBLOCK)
         self.received = 0
 
     def close(self):
         self.line.close()
         os.close(self.file)
-        os.close(self.bell)
+        os.close(self.event)
 
     def __enter__(self):
         return self
@@ -154,29 +154,29 @@ class Client(Memory):
     def __exit__(self, *_):
         self.close()
 
-    def tell(self, kind, body=b"", files=(), **kwargs):
+    def request(self, kind, body=b"", files=(), **kwargs):
         """Sends a message that requires an acknowledgement, and returns the type of the answer."""
-        say(self.line, kind, body, files, **kwargs)
-        return hear(self.line)[0]
+        send_message(self.line, kind, body, files, **kwargs)
+        return receive_message(self.line)[0]
 
     def begin(self):
         """Runs the part of the handshake before memory is shared."""
-        assert hear(self.line)[0] == HELLO
-        assert self.tell(INIT, init(self.number)) == ACK
+        assert receive_message(self.line)[0] == HELLO
+        assert self.request(INIT, init(self.number)) == ACK
 
     def share(self):
         for ring in (TO_SERVER, TO_CLIENT):
             self.put(self.places[ring], "<I", COOKIE)
             for at in range(RING):
                 self.descriptor(ring, at, offset=self.buffer(ring, at))
-        assert self.tell(ADD_REGION, struct.pack("<HQ", 0, len(self.memory)), [self.file]) == ACK
+        assert self.request(ADD_REGION, struct.pack("<HQ", 0, len(self.memory)), [self.file]) == ACK
 
     def rings(self, **kwargs):
         for ring in (TO_SERVER, TO_CLIENT):
-            assert self.tell(ADD_RING, add_ring(ring, **kwargs), [self.bell]) == ACK
+            assert self.request(ADD_RING, add_ring(ring, **kwargs), [self.event]) == ACK
 
     def connect(self):
-        assert self.tell(CONNECT, name("test")) == CONNECTED
+        assert self.request(CONNECT, name("test")) == CONNECTED
 
     def run(self):
         """Runs the whole handshake of a correct client, and supplies receive buffers."""
@@ -220,7 +220,7 @@ class Client(Memory):
         """Returns the reason in the switch's DISCONNECT."""
         self.line.settimeout(bound)
         while True:
-            kind, body, _ = hear(self.line)
+            kind, body, _ = receive_message(self.line)
             if kind == DISCONNECT:
                 return body[4:100].rstrip(b"\0").decode()
 
@@ -267,13 +267,13 @@ class Guest:
         self.close()
 
     def greet(self, oldest=VERSION, newest=VERSION, regions=0, to_client=0, to_server=0, log2=LOG2):
-        say(self.line, HELLO, name("test") + struct.pack("<HHHHHB", oldest, newest, regions, to_client, to_server, log2))
+        send_message(self.line, HELLO, name("test") + struct.pack("<HHHHHB", oldest, newest, regions, to_client, to_server, log2))
 
     def let_in(self):
         """Runs the whole handshake of a correct server, and returns the memory that the switch shares."""
         places = {}
         while True:
-            kind, body, files = hear(self.line)
+            kind, body, files = receive_message(self.line)
             self.files += files
             if kind == ADD_REGION:
                 size = struct.unpack_from("<HQ", body)[1]
@@ -285,9 +285,9 @@ class Guest:
                 self.memory.length = 1 << log2
             if kind == CONNECT:
                 break
-            say(self.line, ACK)
+            send_message(self.line, ACK)
         self.memory.places = places
-        say(self.line, CONNECTED, name("test"))
+        send_message(self.line, CONNECTED, name("test"))
         return self.memory
 
     def is_left(self, bound=10):
@@ -296,7 +296,7 @@ class Guest:
         with contextlib.suppress(TimeoutError):
             try:
                 while True:
-                    hear(self.line)
+                    receive_message(self.line)
             except Gone:
                 return True
         return False

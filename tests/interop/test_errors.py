@@ -51,7 +51,7 @@ def refused(folder, text, *options, before=(), program=TARGET / "millraced"):
     return done.stderr[at:].rstrip("\n")
 
 
-def troubles(switch, *, count):
+def problems(switch, *, count):
     """Returns subject, message and remedy of the problems in `show status --json`, once there are `count`."""
     def settled():
         status = switch.rest.get(f"{switch.url}/status", timeout=5).json()
@@ -166,7 +166,7 @@ def test_a_store_that_another_daemon_has_open_is_refused(tmp_path):
         said = refused(tmp_path, text, "--no-dpdk")
         assert f"{tmp_path}/one/state" in said and "in use by another process" in said
         assert "stop the other millraced, or give this one its own state_dir" in said
-        assert troubles(switch, count=0) == {}
+        assert problems(switch, count=0) == {}
 
 
 @needs_root
@@ -199,7 +199,7 @@ def test_an_openflow_port_in_use_is_a_shortfall_that_ends_when_the_port_is_free(
         other.bind(("127.0.0.1", switch.openflow_port))
         other.listen()
         with switch:
-            [(subject, (message, remedy))] = troubles(switch, count=1).items()
+            [(subject, (message, remedy))] = problems(switch, count=1).items()
             assert subject == f"bridge br0, listener ptcp:{switch.openflow_port}:127.0.0.1"
             assert "Address already in use" in message
             assert f"ss -ltnp 'sport = {switch.openflow_port}'" in remedy and "choose another port" in remedy
@@ -228,7 +228,7 @@ def test_devices_that_cannot_be_opened_without_dpdk_are_shortfalls_and_the_other
         (6, "link:a"),
     ]
     with Millrace(tmp_path / "millrace", ports=ports) as switch:
-        found = troubles(switch, count=4)
+        found = problems(switch, count=4)
         message, remedy = found["bridge br0, port p1"]
         assert "needs DPDK" in message and "without --no-dpdk" in remedy
         message, remedy = found["bridge br0, port p2"]
@@ -254,7 +254,7 @@ def test_devices_that_dpdk_cannot_open_are_shortfalls_and_the_others_run(tmp_pat
         (7, "net_ring7"),
     ]
     with Millrace(tmp_path, ports=ports, system="memory_mib = 64", dpdk=True) as switch:
-        found = troubles(switch, count=6)
+        found = problems(switch, count=6)
         message, remedy = found["bridge br0, port p1"]
         assert 'there is no network interface "mr-nowhere"' in message and "ip link" in remedy
         message, remedy = found["bridge br0, port p2"]
@@ -276,7 +276,7 @@ def test_an_interface_that_appears_later_ends_the_shortfall(tmp_path):
     with Millrace(
         tmp_path, ports=[(1, "net_af_packet0,iface=mr-late0")], system="memory_mib = 64", dpdk=True
     ) as switch:
-        assert list(troubles(switch, count=1)) == ["bridge br0, port p1"]
+        assert list(problems(switch, count=1)) == ["bridge br0, port p1"]
         with cables(("mr-late0", "mr-late1")):
             wait_for(
                 "the port runs",
@@ -285,7 +285,7 @@ def test_an_interface_that_appears_later_ends_the_shortfall(tmp_path):
             [port] = switch.rest.get(f"{switch.url}/bridges/br0/ports", timeout=5).json()
             assert port["driver"] == "net_af_packet"
             switch.change(lambda config: config["bridge"][0].update(port=[]))
-            troubles(switch, count=0)
+            problems(switch, count=0)
 
 
 # DPDK itself.
@@ -301,7 +301,7 @@ def test_without_root_the_switch_runs_on_dpdk_and_a_device_without_permission_is
     )
     switch.command = [*DROPPED, open_folder / "millraced", *switch.command[1:]]
     with switch:
-        [(subject, (message, remedy))] = troubles(switch, count=1).items()
+        [(subject, (message, remedy))] = problems(switch, count=1).items()
         assert subject == "bridge br0, port p1"
         assert "permi" in message and "root" in remedy and "CAP_NET_RAW" in remedy
         ports = switch.rest.get(f"{switch.url}/bridges/br0/ports", timeout=5).json()

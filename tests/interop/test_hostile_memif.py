@@ -53,8 +53,8 @@ def net(tmp_path_factory):
 
 def is_live(net, number):
     """Returns true if a port is live, from the list of all ports."""
-    told = net.switch.ofctl("dump-ports-desc").split(f"{number}(p{number})")[1]
-    return "LIVE" in told.split("state:")[1].split("\n")[0]
+    ports = net.switch.ofctl("dump-ports-desc").split(f"{number}(p{number})")[1]
+    return "LIVE" in ports.split("state:")[1].split("\n")[0]
 
 
 def errors(net, number):
@@ -65,12 +65,12 @@ def errors(net, number):
 def wild(**descriptor):
     """Returns a violation: all descriptors of a ring, made available at once."""
 
-    def tell(memory, ring, *_):
+    def violate(memory, ring, *_):
         for at in range(mm.RING):
             memory.descriptor(ring, at, **{"length": 100, **descriptor})
         memory.head(ring, memory.head(ring) + mm.RING)
 
-    return tell
+    return violate
 
 
 def ahead(memory, ring, *_):
@@ -109,21 +109,21 @@ IN_RING = {
 }
 
 
-@pytest.mark.parametrize("lie", IN_RING)
+@pytest.mark.parametrize("violation", IN_RING)
 @pytest.mark.parametrize("ring", BOTH, ids=DIRECTIONS)
-def test_a_ring_that_lies_has_its_peer_sent_away(net, lie, ring):
-    tell, reason = IN_RING[lie]
+def test_a_peer_whose_ring_violates_the_protocol_is_disconnected(net, violation, ring):
+    violate, reason = IN_RING[violation]
     before = errors(net, MALLORY)
-    with net.mallory() as liar:
-        liar.begin()
-        liar.share()
-        liar.rings()
-        liar.connect()
-        tell(liar, ring, lambda: net.to_mallory(100))
+    with net.mallory() as mallory:
+        mallory.begin()
+        mallory.share()
+        mallory.rings()
+        mallory.connect()
+        violate(mallory, ring, lambda: net.to_mallory(100))
         if ring == mm.TO_CLIENT:
-            wait_for("the lie", lambda: (net.to_mallory(100), errors(net, MALLORY) > before)[1])
-        assert reason in liar.reason()
-        net.check(liar)
+            wait_for("the violation", lambda: (net.to_mallory(100), errors(net, MALLORY) > before)[1])
+        assert reason in mallory.reason()
+        net.check(mallory)
     assert errors(net, MALLORY) > before
     wait_for("the link is down", lambda: not is_live(net, MALLORY))
 
@@ -140,47 +140,47 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("lie", ODD)
+@pytest.mark.parametrize("violation", ODD)
 @pytest.mark.parametrize("ring", BOTH, ids=DIRECTIONS)
-def test_what_is_odd_stops_nobody(net, lie, ring):
-    with net.mallory() as liar:
-        liar.begin()
-        liar.share()
-        liar.rings()
-        liar.connect()
-        ODD[lie](liar, ring)
+def test_an_unusual_value_affects_no_other_peer(net, violation, ring):
+    with net.mallory() as mallory:
+        mallory.begin()
+        mallory.share()
+        mallory.rings()
+        mallory.connect()
+        ODD[violation](mallory, ring)
         net.to_mallory()
-        net.check(liar)
+        net.check(mallory)
 
 
 def test_random_memory_stops_nobody(net):
     dice = random.Random(7)
     for _ in range(20):
-        with net.mallory().run() as liar, contextlib.suppress(mm.Gone):
+        with net.mallory().run() as mallory, contextlib.suppress(mm.Gone):
             for _ in range(10):
                 for ring in BOTH:
                     for at in range(mm.RING):
-                        liar.descriptor(ring, at, dice.choice([0, 0, 1, dice.randrange(65536)]),
+                        mallory.descriptor(ring, at, dice.choice([0, 0, 1, dice.randrange(65536)]),
                                         dice.choice([0, 0, 0, 1, dice.randrange(65536)]),
                                         dice.choice([0, 1, 60, 1500, BIG := 65536, dice.randrange(2**32)]) % (BIG + 1),
                                         dice.choice([mm.BUFFERS, dice.randrange(mm.MEMORY), dice.randrange(2**32)]))
-                    liar.head(ring, liar.head(ring) + dice.choice([1, 3, mm.RING, 300]))
+                    mallory.head(ring, mallory.head(ring) + dice.choice([1, 3, mm.RING, 300]))
                 for _ in range(20):
-                    liar.put(dice.randrange(2 * mm.RING_SIZE - 8), "<Q", dice.randrange(2**64))
+                    mallory.put(dice.randrange(2 * mm.RING_SIZE - 8), "<Q", dice.randrange(2**64))
             net.to_mallory(100)
             net.talk()
-    net.check(liar)
+    net.check(mallory)
 
 
 def message(kind, body=b"", **kwargs):
     """Returns a violation that sends a message, with an eventfd by default."""
 
-    def tell(client):
-        kwargs.setdefault("files", [client.bell])
-        say = dict(kwargs)
-        mm.say(client.line, kind, body, say.pop("files"), **say)
+    def violate(client):
+        kwargs.setdefault("files", [client.event])
+        options = dict(kwargs)
+        mm.send_message(client.line, kind, body, options.pop("files"), **options)
 
-    return tell
+    return violate
 
 
 def region(index=0, size=mm.MEMORY):
@@ -188,45 +188,45 @@ def region(index=0, size=mm.MEMORY):
 
 
 def ring(**kwargs):
-    def tell(client):
+    def violate(client):
         client.share()
-        mm.say(client.line, mm.ADD_RING, mm.add_ring(mm.TO_SERVER, **kwargs), [client.bell])
+        mm.send_message(client.line, mm.ADD_RING, mm.add_ring(mm.TO_SERVER, **kwargs), [client.event])
 
-    return tell
+    return violate
 
 
 def connect_with(*rings):
-    def tell(client):
+    def violate(client):
         client.share()
         for one in rings:
-            client.tell(mm.ADD_RING, one, [client.bell])
-        mm.say(client.line, mm.CONNECT, mm.name("x"))
+            client.request(mm.ADD_RING, one, [client.event])
+        mm.send_message(client.line, mm.CONNECT, mm.name("x"))
 
-    return tell
+    return violate
 
 
 def many_regions(client):
     for index in range(1000):
-        client.tell(mm.ADD_REGION, struct.pack("<HQ", index, 1), [client.file])
+        client.request(mm.ADD_REGION, struct.pack("<HQ", index, 1), [client.file])
 
 
 def large_regions(client):
     for index in range(8):
-        client.tell(mm.ADD_REGION, struct.pack("<HQ", index, 1 << 28), [client.file])
+        client.request(mm.ADD_REGION, struct.pack("<HQ", index, 1 << 28), [client.file])
 
 
 def a_file(open_file, size=4096):
     """Returns a violation that shares a region whose file is invalid."""
 
-    def tell(client):
+    def violate(client):
         file = open_file()
-        client.tell(mm.ADD_REGION, struct.pack("<HQ", 0, size), [file])
+        client.request(mm.ADD_REGION, struct.pack("<HQ", 0, size), [file])
         os.close(file)
         for direction in BOTH:
-            client.tell(mm.ADD_RING, mm.add_ring(direction, offset=0, log2=2), [client.bell])
-        mm.say(client.line, mm.CONNECT, mm.name("x"))
+            client.request(mm.ADD_RING, mm.add_ring(direction, offset=0, log2=2), [client.event])
+        mm.send_message(client.line, mm.CONNECT, mm.name("x"))
 
-    return tell
+    return violate
 
 
 def a_pipe():
@@ -239,19 +239,19 @@ def no_cookie(client):
     client.share()
     client.put(0, "<I", 0x1234)
     client.rings()
-    mm.say(client.line, mm.CONNECT, mm.name("x"))
+    mm.send_message(client.line, mm.CONNECT, mm.name("x"))
 
 
 def again(kind):
     """Returns a violation that repeats a message after the handshake."""
 
-    def tell(client):
+    def violate(client):
         client.share()
         client.rings()
         client.connect()
-        mm.say(client.line, kind, bytes(60), [client.bell])
+        mm.send_message(client.line, kind, bytes(60), [client.event])
 
-    return tell
+    return violate
 
 
 MESSAGES = {
@@ -292,25 +292,25 @@ MESSAGES = {
     "a ring that was not offered": ring(index=1),
     "the highest ring": ring(index=0xFFFF),
     "a private header": ring(header=64),
-    "a ring without a file": lambda client: (client.share(), mm.say(client.line, mm.ADD_RING, mm.add_ring(0))),
+    "a ring without a file": lambda client: (client.share(), mm.send_message(client.line, mm.ADD_RING, mm.add_ring(0))),
     "a ring twice": connect_with(mm.add_ring(0), mm.add_ring(0)),
     "rings one way": connect_with(mm.add_ring(0)),
     "rings the other way": connect_with(mm.add_ring(1)),
     "a ring that does not begin as one": no_cookie,
-    "another region when all is said": again(mm.ADD_REGION),
+    "another region after the handshake": again(mm.ADD_REGION),
     "another connection": again(mm.CONNECT),
-    "rings when all is said": again(mm.ADD_RING),
+    "rings after the handshake": again(mm.ADD_RING),
 }
 
 
-@pytest.mark.parametrize("lie", MESSAGES)
-def test_messages_that_lie_have_their_peer_sent_away(net, lie):
-    with net.mallory() as liar:
-        liar.begin()
+@pytest.mark.parametrize("violation", MESSAGES)
+def test_a_peer_whose_messages_violate_the_protocol_is_disconnected(net, violation):
+    with net.mallory() as mallory:
+        mallory.begin()
         with contextlib.suppress(mm.Gone):
-            MESSAGES[lie](liar)
-            assert liar.reason(), "it is told why"
-        net.check(liar)
+            MESSAGES[violation](mallory)
+            assert mallory.reason(), "it is ports why"
+        net.check(mallory)
 
 
 FIRST = {
@@ -322,39 +322,39 @@ FIRST = {
 }
 
 
-@pytest.mark.parametrize("lie", FIRST)
-def test_first_words_that_are_wrong_have_their_peer_sent_away(net, lie):
-    with net.mallory() as liar:
-        mm.say(liar.line, *FIRST[lie], files=[liar.file])
-        assert liar.reason()
-        net.check(liar)
+@pytest.mark.parametrize("violation", FIRST)
+def test_a_peer_whose_first_message_is_invalid_is_disconnected(net, violation):
+    with net.mallory() as mallory:
+        mm.send_message(mallory.line, *FIRST[violation], files=[mallory.file])
+        assert mallory.reason()
+        net.check(mallory)
 
 
 def test_memory_that_is_taken_back_ends_nobody_else(net):
     """A file without seals shrinks, in steps and at once, while rings are full."""
     for sizes in ([0], [mm.BUFFERS + 4096, mm.RING_SIZE, 4096, 0]):
-        with net.mallory(sealed=False).run() as liar:
+        with net.mallory(sealed=False).run() as mallory:
             for _ in range(mm.RING):
-                liar.send(FRAME)
+                mallory.send(FRAME)
             net.talk()
             # Python must not access it either from here on.
             for size in sizes:
-                os.ftruncate(liar.file, size)
+                os.ftruncate(mallory.file, size)
                 net.to_mallory(100)
                 net.talk()
-            assert liar.reason()
+            assert mallory.reason()
             net.talk()
     wait_for("the link is down", lambda: not is_live(net, MALLORY))
 
 
 def test_sealed_memory_cannot_be_taken_back(net):
-    with net.mallory().run() as liar:
+    with net.mallory().run() as mallory:
         with pytest.raises(PermissionError):
-            os.ftruncate(liar.file, 0)
+            os.ftruncate(mallory.file, 0)
         # Released pages read as zeros; that is no violation.
-        fallocate(liar.file, 0, mm.MEMORY)
+        fallocate(mallory.file, 0, mm.MEMORY)
         net.to_mallory()
-        net.check(liar)
+        net.check(mallory)
 
 
 def fallocate(file, offset, size):
@@ -366,38 +366,38 @@ def fallocate(file, offset, size):
     assert libc.fallocate(file, 3, ctypes.c_long(offset), ctypes.c_long(size)) == 0
 
 
-def test_a_peer_that_was_sent_away_is_heard_when_it_comes_back(net):
+def test_a_peer_that_was_disconnected_may_connect_again(net):
     for _ in range(3):
-        with net.mallory().run() as liar:
-            ahead(liar, mm.TO_SERVER)
-            assert "index" in liar.reason()
+        with net.mallory().run() as mallory:
+            ahead(mallory, mm.TO_SERVER)
+            assert "index" in mallory.reason()
         before = net.switch.port_packets(MALLORY)[0]
-        with net.mallory().run() as honest:
-            honest.send(FRAME)
+        with net.mallory().run() as correct:
+            correct.send(FRAME)
             wait_for("it is heard again", lambda: net.switch.port_packets(MALLORY)[0] > before)
     assert "peer connection closed" in net.switch.log.read_text()
 
 
 def test_one_that_floods_and_one_that_takes_no_packet_cost_others_nothing_but_time(net):
-    with net.mallory().run() as liar:
+    with net.mallory().run() as mallory:
         deadline = time.monotonic() + 3
         while time.monotonic() < deadline:
             for _ in range(mm.RING):
-                liar.send(FRAME)
+                mallory.send(FRAME)
             net.alice.send(bytes(60))
             net.bob.receive(0)
         # The peer returns none of the received buffers.
         net.to_mallory()
-        net.check(liar)
+        net.check(mallory)
 
 
 def test_many_who_knock_and_say_nothing_keep_nobody_out(net):
     with contextlib.ExitStack() as stack:
         for _ in range(100):
             stack.callback(mm.call(net.paths[MALLORY]).close)
-        with net.mallory().run() as honest:
+        with net.mallory().run() as correct:
             wait_for("the link is up", lambda: is_live(net, MALLORY))
-            net.check(honest)
+            net.check(correct)
 
 
 def test_one_that_comes_and_goes_without_end_costs_others_nothing_but_time(net):
@@ -405,11 +405,11 @@ def test_one_that_comes_and_goes_without_end_costs_others_nothing_but_time(net):
         mm.call(net.paths[MALLORY]).close()
     for _ in range(30):
         net.mallory().run().close()
-    with net.mallory().run() as liar:
-        net.check(liar)
+    with net.mallory().run() as mallory:
+        net.check(mallory)
 
 
-def test_a_bell_that_cannot_be_rung_holds_up_nobody(net):
+def test_an_eventfd_that_blocks_delays_nobody(net):
     """The client requests interrupts with an eventfd that is full, a full pipe, and a file that is not writable."""
     full = os.eventfd(0)
     os.eventfd_write(full, 2**64 - 2)
@@ -420,29 +420,29 @@ def test_a_bell_that_cannot_be_rung_holds_up_nobody(net):
             os.write(write, bytes(4096))
     os.set_blocking(write, True)
     kept = os.memfd_create("kept")
-    for bell in (full, write, kept):
-        with net.mallory() as liar:
-            os.close(liar.bell)
-            liar.bell = os.dup(bell)
-            liar.run()
-            liar.put(mm.RING_SIZE + mm.FLAGS, "<H", 0)
+    for event in (full, write, kept):
+        with net.mallory() as mallory:
+            os.close(mallory.event)
+            mallory.event = os.dup(event)
+            mallory.run()
+            mallory.put(mm.RING_SIZE + mm.FLAGS, "<H", 0)
             for _ in range(3):
                 net.to_mallory(100)
-                while liar.receive(0.1):
+                while mallory.receive(0.1):
                     pass
-            net.check(liar)
+            net.check(mallory)
     assert os.fstat(kept).st_size == 0
     for file in (full, read, write, kept):
         os.close(file)
     # A usable eventfd is signalled.
-    with net.mallory().run() as honest:
-        honest.put(mm.RING_SIZE + mm.FLAGS, "<H", 0)
-        wait_for("the bell", lambda: (net.to_mallory(100), rings(honest))[1])
+    with net.mallory().run() as correct:
+        correct.put(mm.RING_SIZE + mm.FLAGS, "<H", 0)
+        wait_for("the event", lambda: (net.to_mallory(100), rings(correct))[1])
 
 
 def rings(client):
     with contextlib.suppress(BlockingIOError):
-        return os.eventfd_read(client.bell)
+        return os.eventfd_read(client.event)
     return 0
 
 
@@ -458,12 +458,12 @@ def shared(net):
 
 @pytest.mark.parametrize("ring", BOTH, ids=DIRECTIONS)
 @pytest.mark.parametrize("far", [mm.RING + 1, 60_000, -1, 0x8000])
-def test_a_server_whose_index_lies_is_left(net, ring, far):
+def test_a_server_with_an_invalid_index_is_disconnected(net, ring, far):
     before = errors(net, EVE)
     guest, memory = shared(net)
     with guest:
         memory.tail(ring, far)
-        wait_for("the lie", lambda: (net.to_mallory(100, EVE), errors(net, EVE) > before)[1])
+        wait_for("the violation", lambda: (net.to_mallory(100, EVE), errors(net, EVE) > before)[1])
         assert guest.is_left()
         net.talk()
         assert memory.memory.find(SECRET) == -1
@@ -478,7 +478,7 @@ def test_a_server_that_says_more_than_a_buffer_holds_is_left(net, length):
         for at in range(mm.RING):
             memory.descriptor(mm.TO_CLIENT, at, length=length)
         memory.tail(mm.TO_CLIENT, mm.RING)
-        wait_for("the lie", lambda: errors(net, EVE) > before)
+        wait_for("the violation", lambda: errors(net, EVE) > before)
         assert guest.is_left()
         net.talk()
 
@@ -531,23 +531,23 @@ GREETINGS = {
     "versions that are upside down": lambda guest: guest.greet(oldest=0x0300, newest=0x0100),
     "nothing but rings of one": lambda guest: guest.greet(log2=0),
     "rings without end": lambda guest: guest.greet(log2=255, to_client=0xFFFF, to_server=0xFFFF),
-    "that it is connected": lambda guest: mm.say(guest.line, mm.CONNECTED, mm.name("x")),
-    "an acknowledgement": lambda guest: mm.say(guest.line, mm.ACK),
-    "half a message": lambda guest: mm.say(guest.line, mm.HELLO, size=20),
-    "a message too long": lambda guest: mm.say(guest.line, mm.HELLO, size=5000),
+    "that it is connected": lambda guest: mm.send_message(guest.line, mm.CONNECTED, mm.name("x")),
+    "an acknowledgement": lambda guest: mm.send_message(guest.line, mm.ACK),
+    "half a message": lambda guest: mm.send_message(guest.line, mm.HELLO, size=20),
+    "a message too long": lambda guest: mm.send_message(guest.line, mm.HELLO, size=5000),
     "noise": lambda guest: guest.line.send(random.Random(5).randbytes(128)),
-    "a farewell": lambda guest: mm.say(guest.line, mm.DISCONNECT, bytes(100)),
+    "a farewell": lambda guest: mm.send_message(guest.line, mm.DISCONNECT, bytes(100)),
     "nothing": lambda guest: None,
 }
 
 
-@pytest.mark.parametrize("lie", GREETINGS)
-def test_a_server_that_greets_wrongly_stops_nobody(net, lie):
+@pytest.mark.parametrize("violation", GREETINGS)
+def test_a_server_that_greets_wrongly_stops_nobody(net, violation):
     with net.eve.accept() as guest:
         with contextlib.suppress(mm.Gone):
-            GREETINGS[lie](guest)
+            GREETINGS[violation](guest)
             for _ in range(3):
-                mm.say(guest.line, mm.ACK)
+                mm.send_message(guest.line, mm.ACK)
         net.talk()
 
 

@@ -67,17 +67,17 @@ class Net:
                     assert frame == FRAME
                     return
                 assert len(frame) <= self.longest, "longer than what a port without the option takes"
-        pytest.fail("honest peers no longer hear each other")
+        pytest.fail("correct peers no longer receive each other's packets")
 
     def mallory(self, **kwargs):
         return self.driver(self.paths[MALLORY], features=vu.VERSION_1 | vu.OFFLOADS, **kwargs)
 
-    def check(self, liar):
+    def check(self, mallory):
         """After each violation: the switch runs, the correct peers communicate, and the hostile one has received none of it."""
         for _ in range(5):
             self.talk()
         with contextlib.suppress(ValueError):
-            assert liar.memory.find(SECRET) == -1, "the liar reads what others say"
+            assert mallory.memory.find(SECRET) == -1, "mallory reads packets of others"
 
     def to_mallory(self, packets=300, number=MALLORY):
         """Sends the hostile peer more packets than its ring has room for."""
@@ -98,13 +98,13 @@ WILD = 0xDEAD_0000_0000
 def chain(*links):
     """Returns a violation: descriptors at the start of a ring, made available many times."""
 
-    def tell(driver, number):
+    def violate(driver, number):
         for at, link in enumerate(links):
             driver.descriptor(number, at, *link)
         for _ in range(40):
             driver.offer(number, 0)
 
-    return tell
+    return violate
 
 
 def ahead(driver, number):
@@ -155,20 +155,20 @@ SPLIT_ONLY = {"more than a ring holds", "places that a ring does not have", "a n
               "itself next"}
 
 
-@pytest.mark.parametrize("lie", IN_RING)
+@pytest.mark.parametrize("violation", IN_RING)
 @pytest.mark.parametrize("number", [vu.TRANSMIT, vu.RECEIVE], ids=["sent", "received"])
-def test_a_ring_that_lies_stops_nobody_and_ends_its_connection(net, lie, number):
-    with net.mallory() as liar:
-        liar.begin()
-        liar.share()
+def test_a_ring_that_violates_the_protocol_affects_only_its_own_connection(net, violation, number):
+    with net.mallory() as mallory:
+        mallory.begin()
+        mallory.share()
         for ring in (vu.RECEIVE, vu.TRANSMIT):
-            liar.ring(ring)
-        IN_RING[lie](liar, number)
+            mallory.ring(ring)
+        IN_RING[violation](mallory, number)
         if number == vu.RECEIVE:
             net.to_mallory()
-        net.check(liar)
-        forgiven = lie in FORGIVEN or (lie in SPLIT_ONLY and net.driver is vu.Packed)
-        forgiven |= lie == "the other direction" and number == vu.RECEIVE
+        net.check(mallory)
+        forgiven = violation in FORGIVEN or (violation in SPLIT_ONLY and net.driver is vu.Packed)
+        forgiven |= violation == "the other direction" and number == vu.RECEIVE
         if forgiven:
             return
 
@@ -176,7 +176,7 @@ def test_a_ring_that_lies_stops_nobody_and_ends_its_connection(net, lie, number)
             # Packets are sent only after the port's link is up.
             if number == vu.RECEIVE:
                 net.to_mallory(100)
-            return liar.is_gone(0.5)
+            return mallory.is_gone(0.5)
 
         wait_for("somebody notices", is_noticed)
 
@@ -229,41 +229,41 @@ IN_PACKED_RING = {
 }
 
 
-@pytest.mark.parametrize("lie", IN_PACKED_RING)
+@pytest.mark.parametrize("violation", IN_PACKED_RING)
 @pytest.mark.parametrize("number", [vu.TRANSMIT, vu.RECEIVE], ids=["sent", "received"])
-def test_a_packed_ring_that_lies_stops_nobody(net, lie, number):
+def test_a_packed_ring_that_violates_the_protocol_affects_no_other_peer(net, violation, number):
     if net.driver is not vu.Packed:
         pytest.skip("its rings are split")
-    with net.mallory() as liar:
-        liar.begin()
-        liar.share()
+    with net.mallory() as mallory:
+        mallory.begin()
+        mallory.share()
         for ring in (vu.RECEIVE, vu.TRANSMIT):
-            liar.ring(ring)
-        IN_PACKED_RING[lie](liar, number)
+            mallory.ring(ring)
+        IN_PACKED_RING[violation](mallory, number)
         net.to_mallory()
-        net.check(liar)
+        net.check(mallory)
 
 
 def test_random_descriptors_stop_nobody(net):
     dice = random.Random(7)
     places = [0, 1, vu.GUEST, vu.GUEST + vu.BUFFERS, END - 1, END, WILD, 2**64 - 1]
     for _ in range(20):
-        with net.mallory() as liar:
-            liar.begin()
-            liar.share()
+        with net.mallory() as mallory:
+            mallory.begin()
+            mallory.share()
             for ring in (vu.RECEIVE, vu.TRANSMIT):
-                liar.ring(ring)
+                mallory.ring(ring)
             for _ in range(40):
                 for number in (vu.RECEIVE, vu.TRANSMIT):
                     for at in range(vu.RING):
                         address = dice.choice(places) + dice.choice([0, 1, dice.randrange(vu.MEMORY)])
                         size = dice.choice([0, 1, 12, 60, 1500, 65535, dice.randrange(2**32)])
-                        liar.descriptor(number, at, address % 2**64, size, dice.randrange(8), dice.randrange(vu.RING + 2))
+                        mallory.descriptor(number, at, address % 2**64, size, dice.randrange(8), dice.randrange(vu.RING + 2))
                     for _ in range(20):
-                        liar.offer(number, dice.randrange(vu.RING + 1), ahead=dice.choice([1, 1, 1, 300]))
+                        mallory.offer(number, dice.randrange(vu.RING + 1), ahead=dice.choice([1, 1, 1, 300]))
             net.to_mallory(100)
             net.talk()
-    net.check(liar)
+    net.check(mallory)
 
 
 TCP = struct.pack(">HHIIHHHH", 1000, 80, 1, 1, 0x5010, 1000, 0, 0)
@@ -287,9 +287,9 @@ HEADERS = {
 }
 
 
-@pytest.mark.parametrize("lie", HEADERS)
+@pytest.mark.parametrize("violation", HEADERS)
 @pytest.mark.parametrize("frame", ["short", "tcp", "udp6", "long", "long and short of it"])
-def test_a_header_that_lies_stops_nobody(net, lie, frame):
+def test_an_invalid_header_affects_no_other_peer(net, violation, frame):
     ethernet = FRAME[:12]
     frames = {
         "short": b"\x02" * 14,
@@ -299,36 +299,36 @@ def test_a_header_that_lies_stops_nobody(net, lie, frame):
         # The IP length is shorter than the frame.
         "long and short of it": ethernet + bytes.fromhex("080045000fa000004000400600000a0000010a000002") + TCP + b"x" * 59_960,
     }
-    with net.mallory(buffer=1 << 16).run() as liar:
+    with net.mallory(buffer=1 << 16).run() as mallory:
         for _ in range(50):
-            liar.send(frames[frame], HEADERS[lie])
-        net.check(liar)
+            mallory.send(frames[frame], HEADERS[violation])
+        net.check(mallory)
 
 
 @pytest.mark.parametrize("size", [70_000, 1 << 20, 30 << 20])
 def test_one_descriptor_for_more_than_a_packet_stops_nobody(net, size):
     """The driver exhausts the buffers of its own port, and of no other."""
-    with net.mallory(memory=32 << 20).run() as liar:
+    with net.mallory(memory=32 << 20).run() as mallory:
         header = HEADERS["no checksum"]
-        liar.memory[vu.BUFFERS : vu.BUFFERS + len(header)] = header
+        mallory.memory[vu.BUFFERS : vu.BUFFERS + len(header)] = header
         for at in range(20):
-            liar.descriptor(vu.TRANSMIT, at, vu.GUEST + vu.BUFFERS, size)
-            liar.offer(vu.TRANSMIT, at)
-        net.check(liar)
+            mallory.descriptor(vu.TRANSMIT, at, vu.GUEST + vu.BUFFERS, size)
+            mallory.offer(vu.TRANSMIT, at)
+        net.check(mallory)
 
 
 def memory(regions, files=None):
-    def tell(driver):
+    def violate(driver):
         driver.begin()
         driver.share(regions, files)
         for ring in (vu.RECEIVE, vu.TRANSMIT):
             driver.ring(ring)
 
-    return tell
+    return violate
 
 
 def rings(**kwargs):
-    def tell(driver):
+    def violate(driver):
         driver.begin()
         driver.share()
         for ring in (vu.RECEIVE, vu.TRANSMIT):
@@ -337,16 +337,16 @@ def rings(**kwargs):
             driver.offer_buffer()
             driver.send(b"\x02" * 60)
 
-    return tell
+    return violate
 
 
 def message(*arguments, **kwargs):
-    def tell(driver):
+    def violate(driver):
         driver.begin()
         driver.share()
-        driver.tell(*arguments, **kwargs)
+        driver.send_message(*arguments, **kwargs)
 
-    return tell
+    return violate
 
 
 def noise(driver):
@@ -372,7 +372,7 @@ def deaf(driver):
     driver.stream.setblocking(False)
     with contextlib.suppress(BlockingIOError):
         for _ in range(100_000):
-            driver.tell(vu.GET_FEATURES)
+            driver.send_message(vu.GET_FEATURES)
 
 
 def half(driver):
@@ -381,7 +381,7 @@ def half(driver):
 
 
 def many_files(driver):
-    driver.tell(vu.SET_OWNER, files=[driver.file] * 30)
+    driver.send_message(vu.SET_OWNER, files=[driver.file] * 30)
 
 
 def again_and_again(driver):
@@ -397,7 +397,7 @@ def again_and_again(driver):
             case 4:
                 driver.ask(vu.GET_VRING_BASE, struct.pack("<II", dice.randrange(2), 0))
             case 5:
-                driver.tell(vu.SET_VRING_ENABLE, struct.pack("<II", dice.randrange(2), dice.randrange(2)))
+                driver.send_message(vu.SET_VRING_ENABLE, struct.pack("<II", dice.randrange(2), dice.randrange(2)))
         driver.offer_buffer()
         driver.send(b"\x02" * 60)
 
@@ -411,7 +411,7 @@ MESSAGES = {
     "an offset past the file": memory([(vu.GUEST, vu.MEMORY, vu.USER, 1 << 30)]),
     "an offset that is no page": memory([(vu.GUEST, vu.MEMORY - 4096, vu.USER, 17)]),
     "more regions than may be": memory([WHOLE] * 9, [0] * 8),
-    "a count of regions that is a lie": message(vu.SET_MEM_TABLE, struct.pack("<II", 0xFFFF, 0)),
+    "a count of regions that is a violation": message(vu.SET_MEM_TABLE, struct.pack("<II", 0xFFFF, 0)),
     "regions without files": memory([WHOLE], []),
     "a file that is none": memory([WHOLE], [1]),
     "overlapping regions": memory([WHOLE, WHOLE]),
@@ -426,7 +426,7 @@ MESSAGES = {
     "a ring that there is not": message(vu.SET_VRING_NUM, struct.pack("<II", 0xFFFF_FFF0, 256)),
     "a ring of a thousand": message(vu.SET_VRING_BASE, struct.pack("<II", 1000, 256)),
     "a request that there is not": message(200, b"\0" * 8),
-    "a size that is a lie": message(vu.SET_VRING_NUM, struct.pack("<II", 0, 256), size=0xFFFF_FFFF),
+    "a size that is a violation": message(vu.SET_VRING_NUM, struct.pack("<II", 0, 256), size=0xFFFF_FFFF),
     "less than it says": message(vu.SET_MEM_TABLE, b"", size=8),
     "noise": noise,
     "a file on a disk": on_a_disk,
@@ -441,52 +441,52 @@ MESSAGES = {
 }
 
 
-@pytest.mark.parametrize("lie", MESSAGES)
-def test_messages_that_lie_stop_nobody(net, lie):
-    with net.mallory() as liar:
+@pytest.mark.parametrize("violation", MESSAGES)
+def test_messages_that_lie_stop_nobody(net, violation):
+    with net.mallory() as mallory:
         with contextlib.suppress(vu.Gone, BrokenPipeError):
-            MESSAGES[lie](liar)
+            MESSAGES[violation](mallory)
             time.sleep(0.05)
-        net.check(liar)
+        net.check(mallory)
 
 
 def test_memory_that_is_taken_back_while_the_switch_reads_it_ends_nobody_else(net):
     """Memory shrinks while rings are full, in steps and at once, and the same peer may connect again."""
     for sizes in ([0], [vu.BUFFERS + 4096, vu.RING_SIZE, 4096, 0]):
-        with net.mallory().run() as liar:
+        with net.mallory().run() as mallory:
             for _ in range(100):
-                liar.send(b"\x02" * 60)
+                mallory.send(b"\x02" * 60)
             net.talk()
             # Python must not access it either from here on.
             for size in sizes:
-                os.ftruncate(liar.file, size)
+                os.ftruncate(mallory.file, size)
                 net.to_mallory(100)
                 net.talk()
         net.talk()
-    with net.mallory().run() as honest:
+    with net.mallory().run() as correct:
         before = net.switch.port_packets(MALLORY)[0]
-        honest.send(b"\x02" * 60)
+        correct.send(b"\x02" * 60)
         wait_for("it is heard again", lambda: net.switch.port_packets(MALLORY)[0] > before)
 
 
 def test_one_that_floods_and_one_that_takes_no_packet_cost_others_nothing_but_time(net):
-    with net.mallory().run() as liar:
+    with net.mallory().run() as mallory:
         deadline = time.monotonic() + 3
         while time.monotonic() < deadline:
             # The ring stays full; the driver returns no buffers.
             for _ in range(vu.RING):
-                liar.send(b"\x02" * 60)
+                mallory.send(b"\x02" * 60)
             net.alice.send(FRAME)
             net.bob.receive(0)
         net.to_mallory()
-        net.check(liar)
+        net.check(mallory)
 
 
-def full_bell():
+def full_eventfd():
     """Returns an eventfd on which the next write blocks."""
-    bell = os.eventfd(0)
-    os.eventfd_write(bell, 2**64 - 2)
-    return [bell]
+    event = os.eventfd(0)
+    os.eventfd_write(event, 2**64 - 2)
+    return [event]
 
 
 def full_pipe():
@@ -499,23 +499,23 @@ def full_pipe():
     return ends[::-1]
 
 
-def memory_for_a_bell():
-    return [os.memfd_create("bell")]
+def memory_as_eventfd():
+    return [os.memfd_create("event")]
 
 
-@pytest.mark.parametrize("bell", [full_bell, full_pipe, memory_for_a_bell])
-def test_a_bell_that_cannot_be_rung_keeps_nobody_waiting(net, bell):
-    with net.mallory().run() as liar:
-        files = bell()
+@pytest.mark.parametrize("event", [full_eventfd, full_pipe, memory_as_eventfd])
+def test_an_eventfd_that_blocks_delays_nobody(net, event):
+    with net.mallory().run() as mallory:
+        files = event()
         for number in (vu.RECEIVE, vu.TRANSMIT):
-            liar.tell(vu.SET_VRING_CALL, struct.pack("<Q", number), files[:1])
+            mallory.send_message(vu.SET_VRING_CALL, struct.pack("<Q", number), files[:1])
         for _ in range(20):
-            liar.send(b"\x02" * 60)
+            mallory.send(b"\x02" * 60)
             net.to_mallory(100)
             net.talk()
-        net.check(liar)
-        if bell is memory_for_a_bell:
-            assert os.fstat(files[0]).st_size == 0, "a file was written to that is no bell"
+        net.check(mallory)
+        if event is memory_as_eventfd:
+            assert os.fstat(files[0]).st_size == 0, "a file was written to that is not an eventfd"
         for file in files:
             os.close(file)
 
@@ -531,5 +531,5 @@ def test_a_ring_that_was_said_to_stop_is_left_alone_under_load(net):
         assert bytes(driver.memory) == before
 
 
-def test_the_log_says_why_liars_were_sent_away(net):
+def test_the_log_has_the_reason_of_each_disconnection(net):
     assert "peer connection closed" in net.switch.log.read_text()

@@ -258,12 +258,12 @@ def test_what_is_in_the_way_of_a_socket_is_told_and_left_alone(tmp_path):
         ports = [(1, f"vhost:{file}"), (2, f"vhost:{busy}"), (3, f"vhost:{stale}"), (4, f"vhost:{tmp_path}/no/where"),
                  (5, f"vhost:{tmp_path}/s,owner=no-such-user"), (6, f"memif:{busy},id=1")]
         with Millrace(tmp_path / "millrace", ports=ports, system=SYSTEM, dpdk=True) as switch:
-            troubles = wait_for("troubles", lambda: switch.log.read_text().count("not running") >= 5 and
+            problems = wait_for("problems", lambda: switch.log.read_text().count("not running") >= 5 and
                                 switch.log.read_text())
             for text in [f"{file}: cannot be opened: there is a file of this name", f"{busy}: in use",
                          "not found: the folder", "the user no-such-user"]:
-                assert text in troubles
-            assert f"{stale}" not in troubles
+                assert text in problems
+            assert f"{stale}" not in problems
             assert switch.ofctl("show").count("(p") == 1, "only the port of the stale socket is there"
         assert file.read_text() == "a letter" and busy.exists() and not stale.exists()
 

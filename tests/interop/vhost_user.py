@@ -72,7 +72,7 @@ class Driver:
 
     # Messages
 
-    def tell(self, request, payload=b"", files=(), size=None):
+    def send_message(self, request, payload=b"", files=(), size=None):
         """Sends a message."""
         header = struct.pack("<III", request, VERSION, len(payload) if size is None else size)
         try:
@@ -82,7 +82,7 @@ class Driver:
 
     def ask(self, request, payload=b""):
         """Sends a message, and returns the payload of the reply."""
-        self.tell(request, payload)
+        self.send_message(request, payload)
         head = self._read(12)
         return self._read(struct.unpack("<III", head)[2])
 
@@ -100,9 +100,9 @@ class Driver:
 
     def begin(self):
         """Runs the part of the handshake before memory is shared."""
-        self.tell(SET_OWNER)
+        self.send_message(SET_OWNER)
         offered = struct.unpack("<Q", self.ask(GET_FEATURES))[0]
-        self.tell(SET_FEATURES, struct.pack("<Q", self.features & offered))
+        self.send_message(SET_FEATURES, struct.pack("<Q", self.features & offered))
         return offered
 
     def share(self, regions=None, files=None):
@@ -110,18 +110,18 @@ class Driver:
         regions = [(GUEST, len(self.memory), USER, 0)] if regions is None else regions
         table = b"".join(struct.pack("<QQQQ", *region) for region in regions)
         files = [self.file] * len(regions) if files is None else files
-        self.tell(SET_MEM_TABLE, struct.pack("<II", len(regions), 0) + table, files)
+        self.send_message(SET_MEM_TABLE, struct.pack("<II", len(regions), 0) + table, files)
 
     def ring(self, number, length=RING, base=0, addresses=None):
         """Configures a ring, and starts it."""
         at = USER + number * RING_SIZE
         desc, used, avail = addresses or (at + DESC, at + USED, at + AVAIL)
-        self.tell(SET_VRING_NUM, struct.pack("<II", number, length))
-        self.tell(SET_VRING_BASE, struct.pack("<II", number, base))
-        self.tell(SET_VRING_ADDR, struct.pack("<IIQQQQ", number, 0, desc, used, avail, 0))
+        self.send_message(SET_VRING_NUM, struct.pack("<II", number, length))
+        self.send_message(SET_VRING_BASE, struct.pack("<II", number, base))
+        self.send_message(SET_VRING_ADDR, struct.pack("<IIQQQQ", number, 0, desc, used, avail, 0))
         for request in (SET_VRING_CALL, SET_VRING_KICK):
             self.events.append(os.eventfd(0))
-            self.tell(request, struct.pack("<Q", number), self.events[-1:])
+            self.send_message(request, struct.pack("<Q", number), self.events[-1:])
 
     def run(self):
         """Runs the whole handshake of a correct driver, and supplies receive buffers."""

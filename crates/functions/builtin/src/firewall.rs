@@ -374,7 +374,7 @@ mod tests {
             let sum = millrace_wire::checksum::internet(&payload);
             payload[2..4].copy_from_slice(&sum.to_be_bytes());
             let mut frame = ethernet().ipv4(SERVER, CLIENT).payload(&payload).build();
-            // The builder says 255 where nothing follows IP: this is ICMP.
+            // The builder sets protocol 255 if nothing follows IP; this packet is ICMP.
             frame[23] = 1;
             frame[24..26].fill(0);
             let sum = millrace_wire::checksum::internet(&frame[14..34]);

@@ -21,7 +21,7 @@ pub struct LabFileError {
 }
 
 impl LabFileError {
-    /// Returns `problem` at the octets `span` of `text`.
+    /// Returns `problem` at the bytes `span` of `text`.
     pub(crate) fn at(file: &str, text: &str, span: &Range<usize>, problem: Problem) -> LabFileError {
         let before = text.get(..span.start).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -86,7 +86,7 @@ pub enum Problem {
     #[error("`{text}` is not a route: expected the form \"10.9.0.0/16 via 10.0.0.254\", both of one family")]
     BadRoute { text: String },
     #[error(
-        "{value} is not an MTU: expected {min} to 9578 (a frame of 9600 octets; IPv6 needs 1280)",
+        "{value} is not an MTU: expected {min} to 9578 (a frame of 9600 bytes; IPv6 needs 1280)",
         min = 68
     )]
     BadMtu { value: i64 },

@@ -54,7 +54,7 @@ pub enum Machine {
 pub struct Guest {
     /// The memory in MiB.
     pub memory_mib: u32,
-    /// The MTU of its interfaces in octets.
+    /// The MTU of its interfaces in bytes.
     pub mtu: u32,
     /// True if it forwards frames between its interfaces.
     pub forward: bool,
@@ -117,7 +117,7 @@ pub struct SwitchPort {
     pub number: PortNo,
     /// The interface in the switch's namespace, named after the node at the other end.
     pub interface: String,
-    /// The MTU of its link in octets.
+    /// The MTU of its link in bytes.
     pub mtu: u32,
     /// The guest's NIC that the port connects to; `None` for the end of a link.
     pub guest: Option<GuestNic>,
@@ -246,7 +246,7 @@ pub struct Link {
     pub a: End,
     /// The other end, on another node.
     pub b: End,
-    /// The MTU in octets, the same at both ends.
+    /// The MTU in bytes, the same at both ends.
     pub mtu: u32,
     /// The rate of each direction; unlimited if `None`.
     pub rate: Option<BitRate>,

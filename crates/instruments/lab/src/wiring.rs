@@ -16,7 +16,7 @@ use crate::labfile::LocatedProblem;
 use crate::problem::Problem;
 use crate::topology::{End, Guest, GuestNic, Interface, IpPrefix, Link, Route, SwitchPort};
 
-/// The default MTU in octets (IEEE 802.3).
+/// The default MTU in bytes (IEEE 802.3).
 pub(crate) const DEFAULT_MTU: u32 = 1500;
 /// The highest number of an ordinary port in Open vSwitch (`OFPP_MAX` of OpenFlow 1.0, minus one).
 const MAX_PORT: u32 = 65_279;

@@ -1,4 +1,4 @@
-//! A device that only records calls, driven by proper and improper sequences of messages.
+//! A device that only records calls, driven by valid and invalid sequences of messages.
 
 use proptest::prelude::*;
 

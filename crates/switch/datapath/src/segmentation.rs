@@ -36,7 +36,7 @@ pub(crate) fn each_segment<P: Packet>(packet: P, counters: &Counters, mut to: im
         return to(packet);
     }
     let Some(gso) = GsoLayout::of(&packet) else {
-        return counters.drops.add(DropReason::Uncuttable, 1);
+        return counters.drops.add(DropReason::NotSegmentable, 1);
     };
     for number in 0..gso.count() {
         match gso.segment(&packet, number) {
@@ -107,7 +107,7 @@ impl<P: Packet + 'static> SegmentingTx<P> {
                     None => {
                         // The port's counters count it as sent, as they do any packet that a device takes and does not
                         // send.
-                        self.counters.drops.add(DropReason::Uncuttable, 1);
+                        self.counters.drops.add(DropReason::NotSegmentable, 1);
                         burst.remove(0);
                         continue;
                     }
@@ -259,7 +259,7 @@ impl<P: Packet + 'static> RxQueue<P> for SegmentingRx<P> {
                 Some(packet) if packet.segment_size().is_none() => burst.push(packet),
                 Some(packet) => match GsoLayout::of(&packet) {
                     Some(gso) => self.current = Some((packet, Segmentation { gso, next: 0 })),
-                    None => self.counters.drops.add(DropReason::Uncuttable, 1),
+                    None => self.counters.drops.add(DropReason::NotSegmentable, 1),
                 },
                 None if has_polled => return,
                 None => {
@@ -421,7 +421,7 @@ mod tests {
             .collect();
         queue.tx_burst(&mut burst);
         assert_eq!(sent.lock().unwrap().len(), 2);
-        assert_eq!(counters.drops.read(DropReason::Uncuttable), 1);
+        assert_eq!(counters.drops.read(DropReason::NotSegmentable), 1);
     }
 
     #[test]

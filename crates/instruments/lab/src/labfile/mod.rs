@@ -95,7 +95,7 @@ impl Topology {
     }
 }
 
-/// An error and its position in the file, in octets.
+/// An error and its position in the file, in bytes.
 pub(crate) type LocatedProblem = (Range<usize>, Problem);
 
 fn resolve(file: &str, raw: &RawLab) -> Result<Topology, LocatedProblem> {
@@ -246,7 +246,7 @@ where
 }
 
 fn mtu(value: &Spanned<i64>) -> Result<u32, LocatedProblem> {
-    // 9600 octets of frame minus the Ethernet header, one VLAN tag and the frame check sequence.
+    // 9600 bytes of frame minus the Ethernet header, one VLAN tag and the frame check sequence.
     let valid = u32::try_from(*value.get_ref())
         .ok()
         .filter(|mtu| (68..=9578).contains(mtu));

@@ -7,7 +7,7 @@ use super::LocatedProblem;
 use crate::problem::Problem;
 use crate::topology::{Control, Device, FailMode, OvsPorts, Switch, SwitchKind};
 
-/// The maximum MTU of a link of a Millrace switch: `net_af_packet` (DPDK 22.11) accepts frames of 1,518 octets.
+/// The maximum MTU of a link of a Millrace switch: `net_af_packet` (DPDK 22.11) accepts frames of 1,518 bytes.
 const MILLRACE_MTU: u32 = 1500;
 
 #[derive(Deserialize)]

@@ -25,7 +25,7 @@ use crate::up::UpError;
 const API: &str = "api.sock";
 /// The time limit of an answer after the daemon has accepted a connection.
 const ANSWER: Duration = Duration::from_secs(2);
-/// The size limit of an answer in octets, far above the size of a status.
+/// The size limit of an answer in bytes, far above the size of a status.
 const MAX_ANSWER: u64 = 1 << 20;
 /// The daemon's role in the lab, and the name of its log.
 const ROLE: &str = "millraced";

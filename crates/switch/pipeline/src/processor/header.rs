@@ -106,7 +106,10 @@ impl Headers {
                     rewrite::vlan_vid(packet.head_mut(), Vid::from_tci(set.value() as u16));
                 }
                 Field::VlanPcp => {
-                    rewrite::vlan_pcp(packet.head_mut(), Pcp::from_tci((set.value() as u16) << PCP_SHIFT));
+                    rewrite::vlan_pcp(
+                        packet.head_mut(),
+                        Pcp::from_tci((set.value() as u16) << PCP_SHIFT),
+                    );
                 }
                 _ => return self.execute_any(packet, key, action),
             },

@@ -36,7 +36,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             return self.enclose_one(ready, tunnel_id, queue, packet);
         }
         let Some(gso) = GsoLayout::of(&packet) else {
-            return self.drop(Supply::Move(packet), DropReason::Uncuttable);
+            return self.drop(Supply::Move(packet), DropReason::NotSegmentable);
         };
         for number in 0..gso.count() {
             let Some(segment) = gso.segment(&packet, number) else {

@@ -166,7 +166,7 @@ fn a_long_tcp_packet_is_cut_before_its_segments_get_their_envelopes() {
     bad.head_mut()[23] = 17;
     let events = near.receive_frame(2, bad.to_gso(NonZeroU16::new(1300).unwrap()));
     assert!(
-        matches!(&events[..], [Event::Dropped(DropReason::Uncuttable, ..)]),
+        matches!(&events[..], [Event::Dropped(DropReason::NotSegmentable, ..)]),
         "{events:?}"
     );
 }
