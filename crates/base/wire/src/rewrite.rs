@@ -17,7 +17,7 @@
 //!   other fragments. The packet counts as one without ports.
 //! * The checksums of other protocols that cover addresses (UDP-Lite, DCCP) become wrong.
 //!
-//! Where many packets get the same values in several fields, [`HeaderRewrite`] sets them together.
+//! [`HeaderRewrite`] sets several fields together, for packets that all get the same values.
 //!
 //! [`Depth::L4`]: crate::Depth::L4
 //! [`Depth::All`]: crate::Depth::All

@@ -25,9 +25,9 @@ wire_enum! {
 /// `ofp_flow_removed`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FlowRemoved {
-    /// Of the entry.
+    /// The cookie of the entry.
     pub cookie: Cookie,
-    /// Of the entry.
+    /// The priority of the entry.
     pub priority: Priority,
     /// The reason of the removal.
     pub reason: FlowRemovedReason,

@@ -38,7 +38,7 @@ pub fn create(name: &str, size: u64) -> Result<OwnedFd, Errno> {
 pub enum NotMemoryFile {
     /// It is another type of file, such as a device, which may also be in tmpfs.
     NotRegular,
-    /// Its file system is neither tmpfs nor hugetlbfs. A page fault of another one can take arbitrarily long.
+    /// The file system is neither tmpfs nor hugetlbfs. A page fault of another one can take arbitrarily long.
     OtherFileSystem,
     /// The kernel's error.
     Failed(Errno),

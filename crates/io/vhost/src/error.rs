@@ -213,9 +213,9 @@ pub enum ProtocolViolation {
     /// A device-writable buffer is in a device-readable chain, or the other way round.
     #[error("a {found} buffer in a {expected} chain")]
     Direction {
-        /// What the descriptor says.
+        /// The direction of the descriptor.
         found: &'static str,
-        /// What the queue requires.
+        /// The direction that the queue requires.
         expected: &'static str,
     },
     /// An indirect descriptor table is not allowed here, or has an invalid size.

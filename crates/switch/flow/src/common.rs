@@ -150,7 +150,7 @@ mod tests {
         #[test]
         fn both_ways_give_the_same_key(
             text in prop::sample::select([&COMMON[..], &["icmp", "udp6", "arp", "sctp", "mpls"]].concat()),
-            // Where a byte is changed, mostly in headers.
+            // The offsets of changed bytes, mostly in headers.
             changes in prop::collection::vec((0..60usize, any::<u8>()), 0..3),
             bit in prop::option::of((12..46usize, 0..8u32)),
             head_size in prop_oneof![3 => Just(64usize), 1 => 0..64usize],

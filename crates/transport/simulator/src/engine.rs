@@ -38,7 +38,7 @@ pub struct FlowSpec {
     pub bytes: Option<u64>,
 }
 
-/// What became of a flow.
+/// The results of a flow.
 pub struct FlowReport {
     /// The sender's counters.
     pub sender: FlowStats,

@@ -59,7 +59,7 @@ impl Policer {
     }
 }
 
-/// What a link does to a packet.
+/// The effect of a link on a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crossing {
     /// When the packet, and its duplicate, arrive.

@@ -4,7 +4,7 @@ use millrace_types::Time;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What happens when.
+/// The pending events by time.
 pub(crate) struct EventQueue<E> {
     now: Time,
     sequence: u64,

@@ -52,13 +52,13 @@ pub struct Site {
 pub struct Change {
     /// When.
     pub at: Time,
-    /// Which site.
+    /// The index of the site.
     pub site: usize,
     /// The new path.
     pub forward: PathConfig,
 }
 
-/// What the session is about.
+/// The specification of a session.
 #[derive(Clone, Debug)]
 pub struct SessionSpec {
     /// Seeds everything.
@@ -566,7 +566,7 @@ impl Session {
 
     fn feedback(&mut self, index: usize, bytes: &[u8]) {
         let now = self.queue.now();
-        // What the path corrupted or repeated is dropped.
+        // Packets that the path corrupted or repeated are dropped.
         if let Err(FeedbackError::Violation(violation)) = self.group.handle_feedback(now, bytes) {
             self.sites[index].ended = Some(violation.to_string());
             self.sites[index].member = None;

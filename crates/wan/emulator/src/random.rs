@@ -96,7 +96,8 @@ mod tests {
 
     #[test]
     fn the_first_numbers_are_those_of_splitmix64() {
-        // Of the state 0, whose first output is mix(GAMMA): the published reference implementation's.
+        // The expected values are those of the published reference implementation in the state 0, whose first output
+        // is mix(GAMMA).
         let stream = Stream { key: 0 };
         assert_eq!(stream.bits(1), 0xe220_a839_7b1d_cdaf);
         assert_eq!(stream.bits(2), 0x6e78_9e6a_a1b9_65f4);

@@ -46,7 +46,7 @@ pub struct Step {
 pub struct ScenarioError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong, and what was expected.
+    /// The error, and the expected form.
     pub problem: String,
 }
 

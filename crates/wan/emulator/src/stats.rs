@@ -156,7 +156,7 @@ impl Counters {
 pub struct Stats {
     /// Frames that were offered.
     pub offered: u64,
-    /// Of these, frames that bypassed the model.
+    /// Frames among these that bypassed the model.
     pub bypassed: u64,
     /// Second copies.
     pub duplicated: u64,

@@ -16,7 +16,7 @@ pub struct EalConfig {
     pub worker_cores: Vec<CoreId>,
     /// Memory for pools, rings and drivers in MiB, allocated when EAL starts.
     pub memory_mib: u32,
-    /// Whether that memory is in huge pages.
+    /// The use of huge pages for that memory.
     pub huge_pages: HugePages,
     /// True to keep no files: processes cannot share memory by name, and nothing remains however the process ends.
     /// Secondary processes need false.
@@ -25,7 +25,7 @@ pub struct EalConfig {
     pub huge_dir: Option<PathBuf>,
     /// True for one file descriptor for each memory region instead of each page; vhost-user and virtio-user need it.
     pub single_file_segments: bool,
-    /// What EAL may do with PCI devices.
+    /// The PCI devices that EAL may use.
     pub pci: Pci,
     /// Distinguishes EAL's runtime files from those of other DPDK programs: letters, digits, `_`, `-`.
     pub file_prefix: String,

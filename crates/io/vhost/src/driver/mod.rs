@@ -11,7 +11,7 @@
 //! * The virtio-net header has a cache line of its own in front of the frame, and keeps its content.
 //! * Lines that will be written are prefetched for writing one burst ahead.
 //!
-//! What remains is the frame itself and a part of the used ring.
+//! The remaining traffic is the frame itself and a part of the used ring.
 //!
 //! # Trust
 //! The driver trusts the device with its memory, which holds only frames that the device has seen. It checks the

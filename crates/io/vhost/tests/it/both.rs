@@ -135,7 +135,8 @@ fn frame(number: u32, size: usize) -> Vec<u8> {
     bytes
 }
 
-/// What the network function does to every third frame, in rotation: drop it, prepend four bytes, remove six bytes.
+/// Applies the network function's treatment of every third frame, in rotation: drop it, prepend four bytes, remove six
+/// bytes.
 fn expected(number: u32, bytes: &[u8]) -> Option<Vec<u8>> {
     match number % 9 {
         2 => None,

@@ -9,7 +9,7 @@ use super::scan::Span;
 use crate::action::Instructions;
 use crate::matching::Match;
 
-/// What a flow_mod does (`ofp_flow_mod_command`, OpenFlow 1.3.5, section 7.3.4.1).
+/// The command of a flow_mod (`ofp_flow_mod_command`, OpenFlow 1.3.5, section 7.3.4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlowCommand {
     /// Adds an entry, or replaces the one with the same table, match and priority.

@@ -35,7 +35,7 @@ const KNOWN: [&str; 7] = [
     "out_group",
 ];
 
-/// What a text says.
+/// The items of a text.
 #[derive(Default)]
 pub(super) struct Items {
     pub(super) table: Option<TableId>,

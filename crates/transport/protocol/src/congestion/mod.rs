@@ -54,7 +54,7 @@ impl Tag {
     }
 }
 
-/// What became of packets with one tag.
+/// The outcome of packets with one tag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
     /// Packets acknowledged.
@@ -113,13 +113,13 @@ pub struct Sample {
     pub window_limited: bool,
     /// The delivery rate, if something was acknowledged.
     pub rate: Option<RateSample>,
-    /// What became of packets, by tag.
+    /// The outcomes of packets, by tag.
     pub outcomes: [Outcome; TAGS],
     /// New congestion marks (ECN-CE).
     pub ce: u64,
 }
 
-/// What is sent next.
+/// The next departure.
 #[derive(Clone, Copy, Debug)]
 pub struct Departure {
     /// The time.

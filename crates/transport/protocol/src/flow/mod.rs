@@ -36,7 +36,7 @@ const PROBE_INTERVAL_MAX: Duration = Duration::from_secs(1);
 /// One packet number in so many is skipped, on average.
 const SKIP_EVERY: u64 = 4_096;
 
-/// How a flow begins.
+/// The initial configuration of a flow.
 pub struct FlowConfig {
     /// The session's address space.
     pub layout: Layout,
@@ -59,13 +59,13 @@ pub struct FlowConfig {
 /// A packet to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outgoing {
-    /// Its number.
+    /// The packet number.
     pub number: u64,
-    /// What it carries.
+    /// The piece that the packet carries.
     pub piece: Piece,
 }
 
-/// What keeps a flow from being faster.
+/// The limit of a flow's rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limit {
     /// The controller: the path, or a rate that the user set.
@@ -134,7 +134,7 @@ pub struct Flow {
     stats: FlowStats,
 }
 
-/// What the next report says, and when it is due.
+/// The content of the next report, and the time when it is due.
 #[derive(Clone, Debug, Default)]
 struct PendingReport {
     feedback: Vec<u64>,

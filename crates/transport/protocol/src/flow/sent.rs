@@ -1,4 +1,4 @@
-//! What is in flight: 16 bytes for each packet, and one record for each quantum, whose packets left together.
+//! The packets in flight: 16 bytes for each packet, and one record for each quantum, whose packets left together.
 //!
 //! ```text
 //!   base              largest acknowledged        next number
@@ -20,7 +20,7 @@ use std::ops::Range;
 /// Skipped numbers that are remembered.
 const SKIPPED: usize = 64;
 
-/// What became of a packet so far.
+/// The state of a sent packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PacketState {
     InFlight,

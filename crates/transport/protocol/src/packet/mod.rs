@@ -42,14 +42,14 @@ pub const DATAGRAM_MAX: usize = 8_972;
 /// The longest feedback or report: the smallest MTU of IPv6 less its header and UDP's.
 pub const CONTROL_MAX: usize = 1_232;
 
-/// What a packet carries.
+/// The type of a packet, by its content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PacketType {
     /// Sealed bytes of the session, from the sender.
     Data,
     /// Acknowledgements and credit, from the receiver.
     Feedback,
-    /// What the sender received of the feedback and how far it sent.
+    /// The sender's received feedback, and its progress.
     Report,
 }
 
@@ -83,13 +83,13 @@ pub enum PacketError {
     Range {
         /// The field.
         field: &'static str,
-        /// Its value.
+        /// The value of the field.
         value: u64,
     },
     /// Bytes follow the last field.
     #[error("{len} bytes follow the last field")]
     Trailing {
-        /// How many bytes.
+        /// The number of bytes.
         len: usize,
     },
 }
@@ -97,9 +97,9 @@ pub enum PacketError {
 /// The head of a packet, before its MAC is checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Head {
-    /// What the packet carries.
+    /// The type of the packet.
     pub packet_type: PacketType,
-    /// Which of two content keys seals the packet.
+    /// The content key that seals the packet: one of two, which alternate.
     pub key_phase: bool,
     /// Names the connection; the receiver of the packet chose it.
     pub connection: u32,

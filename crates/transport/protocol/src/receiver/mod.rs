@@ -82,7 +82,7 @@ impl Discard {
     }
 }
 
-/// How a receiver begins.
+/// The initial configuration of a receiver.
 #[derive(Clone, Debug)]
 pub struct ReceiverConfig {
     /// The session's address space.
@@ -117,16 +117,16 @@ pub struct Delivery<'a> {
     pub address: u64,
     /// The payload.
     pub bytes: &'a [u8],
-    /// Which addresses are new.
+    /// The new addresses.
     pub new: Vec<Range<u64>>,
     /// The extent that is complete now, to be verified.
     pub completes: Option<u64>,
 }
 
-/// What an authentic DATA packet brought.
+/// The result of an authentic DATA packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Accepted {
-    /// Which addresses are new.
+    /// The new addresses.
     pub new: Vec<Range<u64>>,
     /// The extent that is complete now.
     pub completes: Option<u64>,

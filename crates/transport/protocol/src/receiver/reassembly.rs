@@ -18,7 +18,7 @@ pub(super) struct Reassembly {
     partial_max: usize,
 }
 
-/// What a packet brought.
+/// The result of a packet's arrival.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Arrival {
     /// These bytes, which may be fewer than the packet's; `completes`: the extent, if it is complete now.

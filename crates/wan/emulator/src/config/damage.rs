@@ -135,7 +135,7 @@ pub struct Corrupt {
     pub action: CorruptAction,
 }
 
-/// How bits are inverted.
+/// The model of inverted bits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Errors {
     /// A share of frames, with a number of random bits each.

@@ -72,7 +72,7 @@ pub struct Jitter {
     pub spread: Interval,
     /// The shape.
     pub distribution: Distribution,
-    /// How long a frame's delay resembles that of earlier frames.
+    /// The correlation of a frame's delay with those of earlier frames.
     pub correlation: Correlation,
 }
 

@@ -54,7 +54,7 @@ pub struct Flips {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Count {
-    /// So many different bits.
+    /// A number of different bits.
     Exactly(u8),
     /// Each bit with a probability; the inverse of the logarithm of the probability that it is right.
     Each(f64),

@@ -1,4 +1,4 @@
-//! What a path does to frames, in virtual time.
+//! The effects of a path on frames, in virtual time.
 //!
 //! ```text
 //! frame -> MTU -> link: queue, rate, background -> loss -> delay, order -> reorder -> duplicate -> corrupt -> outcomes

@@ -87,9 +87,9 @@ pub struct Probability(u64);
 
 impl Probability {
     const ONE: u64 = 1_000_000_000_000;
-    /// What never happens.
+    /// The probability of an impossible event.
     pub const ZERO: Probability = Probability(0);
-    /// What always happens.
+    /// The probability of a certain event.
     pub const CERTAIN: Probability = Probability(Probability::ONE);
 
     /// Returns a probability of `millionths`; more than a million are certain.

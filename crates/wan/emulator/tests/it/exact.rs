@@ -1,4 +1,4 @@
-//! What is exact in virtual time: spacing by rate, depth of the queue, delay, order, counts.
+//! Exact results in virtual time: spacing by rate, depth of the queue, delay, order, counts.
 
 use millrace_types::Time;
 use millrace_wan_emulator::{DropReason, Framing, Outcome, Path};

@@ -13,14 +13,14 @@ const UP_QUEUE: f64 = 0.2;
 /// Growth of the delivery rate below which Up has found nothing.
 const UP_GROWTH: f64 = 1.05;
 
-/// Where feedback on a probe stands.
+/// The state of the feedback on a probe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum AckPhase {
     Idle,
     Refilling,
     /// Up has begun; what is acknowledged was sent before.
     Starting,
-    /// What is acknowledged was sent in Up.
+    /// The acknowledged packets were sent in Up.
     Feedback,
     /// Up is over; what is acknowledged was sent in Up.
     Stopping,

@@ -13,7 +13,7 @@
 //!   any state ── no RTT near the minimum for 5 s ──> ProbeRTT (0.5 BDP, 200 ms and a round) ──> Cruise
 //! ```
 //!
-//! What differs from the draft, and why:
+//! Differences from the draft, and their reasons:
 //! 1. Loss counts only as far as it is above the floor, or depends on the rate ([`evidence`]).
 //! 2. Up also ends when a queue of a fifth of the BDP has formed and the delivery rate does not grow: three rounds of plateau
 //!    queue 0.75 BDP.
@@ -63,7 +63,7 @@ pub const LOSS_TOLERANCE: f64 = 0.05;
 /// The largest `--loss-tolerance`.
 pub const LOSS_TOLERANCE_MAX: f64 = 0.15;
 
-/// How to start.
+/// The configuration at the start.
 #[derive(Clone, Copy, Debug)]
 pub struct BbrConfig {
     /// Bytes of a full IP packet.
@@ -72,7 +72,7 @@ pub struct BbrConfig {
     pub loss_tolerance: f64,
     /// An upper bound of the pacing rate.
     pub rate_limit: Option<BitRate>,
-    /// What is known about the path.
+    /// The knowledge about the path.
     pub hint: Option<Hint>,
     /// The round-trip time of the control channel's handshake.
     pub initial_rtt: Option<Duration>,
@@ -164,7 +164,7 @@ pub struct Bbr {
     bounds: Bounds,
     floor: LossFloor,
     doses: DoseResponse,
-    /// What became of packets in the round at hand.
+    /// The outcomes of the packets of the current round.
     round: Counts,
     ce_in_round: bool,
     cycle: Cycle,

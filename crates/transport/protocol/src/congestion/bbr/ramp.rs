@@ -14,7 +14,7 @@ use super::{Bbr, INITIAL_WINDOW, State};
 use crate::congestion::Sample;
 use millrace_types::{BitRate, Duration, Time};
 
-/// What is known about a path before it is used.
+/// The knowledge about a path before it is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hint {
     /// The bandwidth that was found, or is allowed.
