@@ -16,6 +16,7 @@ mod openflow;
 mod pipeline;
 mod rest;
 mod text;
+mod transport;
 mod tunnel;
 mod vhost_messages;
 mod vhost_ring;
@@ -39,6 +40,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("pipeline", pipeline::pipeline),
     ("rest", rest::rest),
     ("text", text::text),
+    ("transport_packets", transport::packets),
+    ("transport_peers", transport::peers),
     ("vhost_messages", vhost_messages::messages),
     ("vhost_ring", vhost_ring::ring),
     ("wire_layers", wire::layers),
