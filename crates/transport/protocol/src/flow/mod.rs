@@ -565,7 +565,9 @@ impl Flow {
         if self.in_flight == 0 && !self.is_waiting() {
             return None;
         }
-        let timeout = self.rtt.probe_timeout(Duration::from_millis(25));
+        // The receiver's longest interval of feedback.
+        let delay = (self.rtt.smoothed() / 4).clamp(Duration::from_millis(1), Duration::from_millis(25));
+        let timeout = self.rtt.probe_timeout(delay);
         let most = PROBE_INTERVAL_MAX.max(2 * timeout);
         let wait = timeout.saturating_mul(1 << self.timeouts.min(10)).min(most);
         Some(self.heard_at + wait)

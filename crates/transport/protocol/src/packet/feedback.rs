@@ -263,6 +263,28 @@ mod tests {
         }
     }
 
+    /// docs/transport-protocol.md, "Vectors".
+    #[test]
+    fn the_vector_of_the_protocol_page_decodes_and_encodes() {
+        let body = [
+            0x40, 0x4d, 0x00, 0x80, 0x10, 0x00, 0x00, 0x80, 0x01, 0x86, 0xa0, 0x00, // fields
+            0x01, 0x40, 0x63, 0x03, 0x09, 0x08, 0x00, 0x00, 0x04, // ranges
+        ];
+        let feedback = Feedback {
+            delay: Duration::from_micros(77),
+            ce: 0,
+            credit: 1 << 20,
+            rate: BitRate::from_kbps(100_000),
+            backlog: 0,
+            acknowledged: vec![74..79, 80..81, 90..100],
+        };
+        assert_eq!(Feedback::decode(&body), Ok(feedback.clone()));
+        // Ours takes the bitmap, which is shorter here.
+        let (ours, from) = feedback.encode();
+        assert_eq!((Feedback::decode(&ours), from), (Ok(feedback), 74));
+        assert!(ours.len() <= body.len());
+    }
+
     #[test]
     fn sparse_losses_take_two_bytes_a_gap_and_dense_ones_a_bit_a_packet() {
         let sparse = (0..200).map(|gap| gap * 50..gap * 50 + 49).collect();

@@ -1,7 +1,8 @@
-//! T1 in part: goodput of one flow against what the path can carry. `examples/grid.rs` has the whole grid.
+//! T1 and T2 in part: goodput of one flow against what the path can carry, and against rivals on the same path. `examples/grid.rs` has the whole grid.
 
 use crate::paths::{at_least, back, bbr, link, one_flow};
-use millrace_transport_simulator::ideal_goodput;
+use millrace_transport::congestion::Controller;
+use millrace_transport_simulator::{PACKET, ideal_goodput, rivals};
 use millrace_types::Time;
 
 fn goodput(settings: &[(&str, &str)], delay: &str, loss: f64, gate: f64) {
@@ -46,5 +47,26 @@ fn t1_loss_in_bursts_and_jitter_leave_nine_tenths() {
             0.02,
             0.90,
         );
+    }
+}
+
+#[test]
+fn t2_on_a_lossy_path_cubic_and_reno_starve_and_bbr_version_1_is_matched() {
+    let cubic = || -> Box<dyn Controller> { Box::new(rivals::Cubic::new(PACKET)) };
+    let reno = || -> Box<dyn Controller> { Box::new(rivals::Reno::new(PACKET)) };
+    let bbr1 = || -> Box<dyn Controller> { Box::new(rivals::Bbr1::new(PACKET)) };
+    for (delay, loss, gate) in [("50ms", "1%", 50.0), ("200ms", "2%", 500.0)] {
+        let forward = link(&[("rate", "200Mbps"), ("delay", delay), ("loss", loss)]);
+        let rate = |controller| {
+            let mut simulation = one_flow(controller, &forward, back(delay));
+            let (from, to) = (Time::from_secs(10), Time::from_secs(25));
+            simulation.run_until(to);
+            simulation.report(0).goodput.rate(from, to)
+        };
+        let ours = rate(bbr(1));
+        let case = format!("200 Mbit/s, {delay} each way, {loss}");
+        at_least(&format!("T2 times CUBIC, {case}"), ours / rate(cubic()), gate);
+        at_least(&format!("T2 times Reno, {case}"), ours / rate(reno()), gate);
+        at_least(&format!("T2 times BBR v1, {case}"), ours / rate(bbr1()), 0.98);
     }
 }
