@@ -73,17 +73,14 @@ def test_a_packet_out_reaches_the_local_port(switch):
 
 
 def test_without_the_right_to_make_interfaces_the_switch_says_so_and_runs(tmp_path):
-    switch = Millrace(tmp_path, ports=[(1, "memory")], extra='local = "tap"')
-    switch.command = ["setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin", *switch.command]
-
-    def interfaces():
-        return [line.split(":")[1].strip() for line in run("ip", "-o", "link").splitlines()]
-
-    # The kernel removes the interfaces of an earlier test's Open vSwitch in the background.
-    wait_for("an earlier test's bridge is gone", lambda: "br0" not in interfaces(), 60)
+    openflow = tmp_path / "openflow.sock"
+    switch = Millrace(tmp_path, ports=[(1, "memory")], extra='local = "tap"', listen=[f"punix:{openflow}"])
+    # A network namespace of its own: no interface of another test is in it.
+    switch.command = ["unshare", "--net", "setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin", *switch.command]
     with switch:
-        assert "br0" not in interfaces()
         wait_for("it says so", lambda: "CAP_NET_ADMIN" in switch.log.read_text())
-        ports = switch.ofctl("show")
+        links = run("nsenter", f"--net=/proc/{switch.process.pid}/ns/net", "ip", "-o", "link").splitlines()
+        assert [line.split(":")[1].strip() for line in links] == ["lo"]
+        ports = run("ovs-ofctl", "-O", "OpenFlow13", "show", f"unix:{openflow}")
         assert "1(p1)" in ports and "LOCAL" not in ports
         assert "br0" in switch.cli("show", "ports")
