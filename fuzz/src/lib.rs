@@ -20,6 +20,7 @@ mod transport;
 mod tunnel;
 mod vhost_messages;
 mod vhost_ring;
+mod wan;
 mod wire;
 
 /// A function of untrusted bytes.
@@ -44,6 +45,9 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("transport_peers", transport::peers),
     ("vhost_messages", vhost_messages::messages),
     ("vhost_ring", vhost_ring::ring),
+    ("wan_files", wan::files),
+    ("wan_frames", wan::frames),
+    ("wan_text", wan::text),
     ("wire_layers", wire::layers),
     ("wire_rewrites", wire::rewrites),
     ("wire_tunnels", tunnel::envelopes),

@@ -1,5 +1,5 @@
-//! The two modules of `millrace-datapath` whose threads share memory without a lock, compiled with loom's atomics and
-//! cells. Their tests run under every interleaving with at most three preemptions (`LOOM_MAX_PREEMPTIONS` in
+//! The modules of `millrace-datapath` and `millrace-wan-emulator` whose threads share memory without a lock, compiled with
+//! loom's atomics and cells. Their tests run under every interleaving with at most three preemptions (`LOOM_MAX_PREEMPTIONS` in
 //! `.cargo/config.toml`).
 //!
 //! The package exists because `cfg(loom)` in `RUSTFLAGS` would compile every dependency of the datapath a second time.
@@ -8,5 +8,7 @@
 
 #[path = "../../datapath/src/publish.rs"]
 pub mod publish;
+#[path = "../../../wan/emulator/src/ring/records.rs"]
+pub mod records;
 #[path = "../../datapath/src/spread/ring.rs"]
 pub mod ring;
