@@ -10,7 +10,7 @@ PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 600
 
-help: ## lists the targets
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: ## install Debian packages and, if cargo is missing, rustup
@@ -47,7 +47,7 @@ conformance: setup ## run os-ken's OpenFlow 1.3 suite, all 991 cases (half an ho
 	cargo build --locked -p millraced
 	scripts/apart.sh target/venv/bin/python tests/conformance/run.py
 
-soak: build ## kill, stop and half-open controllers, and let them flood, for SOAK_SECONDS (600) while hosts communicate; no packet may be lost
+soak: build ## test hosts for SOAK_SECONDS (600) while controllers are killed, stopped, half open and flooding; no packet may be lost
 	@scripts/setup.sh python
 	MILLRACE_TARGET=$(CURDIR)/target/release scripts/apart.sh target/venv/bin/python tests/interop/chaos.py --seconds $(SOAK_SECONDS)
 
