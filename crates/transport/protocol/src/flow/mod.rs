@@ -6,9 +6,11 @@
 //! A flow that waits for its receiver never waits in silence: after a probe timeout without feedback it asks for some, with two
 //! packets of data if any are in flight, and again after twice that time, up to a limit.
 
+mod delivery;
 mod loss;
 mod mtu;
 mod plan;
+mod reports;
 mod sent;
 
 pub use mtu::BASE_MTU;
@@ -16,17 +18,19 @@ pub use plan::Piece;
 pub use sent::ProtocolViolation;
 
 use crate::congestion::breaker::Breaker;
-use crate::congestion::{Controller, Departure, Outcome, RateSample, Sample, TAGS};
+use crate::congestion::{Controller, Departure, Outcome, Sample, TAGS};
 use crate::extent::Layout;
 use crate::pacing::Pacer;
-use crate::packet::{DATA_OVERHEAD, Feedback, NUMBER_WINDOW, REPORTED_FEEDBACK_MAX, Report};
+use crate::packet::{DATA_OVERHEAD, Feedback, NUMBER_WINDOW, Report};
 use crate::random::Random;
 use crate::ranges::RangeSet;
 use crate::rtt::RttEstimator;
+use delivery::Delivery;
 use loss::LossDetector;
 use millrace_types::{BitRate, Duration, Time};
 use mtu::PathMtu;
 use plan::Plan;
+use reports::Reports;
 use sent::{PacketState, Quantum, SentPackets};
 
 /// Data packets of one probe.
@@ -95,17 +99,6 @@ pub struct FlowStats {
     pub feedback: u64,
 }
 
-/// The connection's state for rate samples (draft-ietf-ccwg-bbr, section 4.1.2).
-#[derive(Clone, Copy, Debug, Default)]
-struct Delivery {
-    delivered: u64,
-    delivered_at: Time,
-    first_sent_at: Time,
-    lost: u64,
-    /// Samples are limited by the application until this many bytes are delivered.
-    app_limited_until: u64,
-}
-
 /// The sender's side of one receiver.
 pub struct Flow {
     plan: Plan,
@@ -130,19 +123,8 @@ pub struct Flow {
     /// Probes since data was acknowledged: feedback may arrive where packets of data do not.
     barren_probes: u32,
     probe_packets: u64,
-    report: PendingReport,
+    reports: Reports,
     stats: FlowStats,
-}
-
-/// The content of the next report, and the time when it is due.
-#[derive(Clone, Debug, Default)]
-struct PendingReport {
-    feedback: Vec<u64>,
-    sent_at: Time,
-    /// The receiver is to be asked for feedback.
-    ask: bool,
-    /// It was asked at the end of what there was to send.
-    asked_at_tail: bool,
 }
 
 impl Flow {
@@ -158,11 +140,7 @@ impl Flow {
             pacer: Pacer::new(u64::from(config.payload) + overhead, now),
             rtt: RttEstimator::default(),
             mtu: PathMtu::new(config.payload, u16::try_from(overhead).unwrap_or(u16::MAX)),
-            delivery: Delivery {
-                delivered_at: now,
-                first_sent_at: now,
-                ..Delivery::default()
-            },
+            delivery: Delivery::new(now),
             random: Random::new(config.seed),
             overhead,
             in_flight: 0,
@@ -173,7 +151,7 @@ impl Flow {
             timeouts: 0,
             barren_probes: 0,
             probe_packets: 0,
-            report: PendingReport::default(),
+            reports: Reports::default(),
             stats: FlowStats::default(),
         }
     }
@@ -247,7 +225,7 @@ impl Flow {
     /// Learns that the digest of an extent was wrong: it is sent again.
     pub fn rejected(&mut self, extent: u64) {
         self.plan.rejected(extent);
-        self.report.asked_at_tail = false;
+        self.reports.ask_again_at_tail();
     }
 
     /// Appends the packets of one quantum to `out`; returns false if none may leave now.
@@ -263,7 +241,7 @@ impl Flow {
         self.pacer.set_rate(self.controller.pacing_rate(), now);
         if !self.plan.has_piece() {
             self.pacer.rest(now);
-            self.mark_app_limited();
+            self.delivery.mark_app_limited(self.in_flight);
             return false;
         }
         let room = self.controller.window().saturating_sub(self.in_flight);
@@ -283,8 +261,7 @@ impl Flow {
             self.sent.skip();
         }
         if self.in_flight == 0 {
-            self.delivery.first_sent_at = now;
-            self.delivery.delivered_at = now;
+            self.delivery.restart(now);
             if self.timeouts == 0 {
                 self.heard_at = now;
             }
@@ -292,7 +269,7 @@ impl Flow {
         let departure = Departure {
             now,
             in_flight: self.in_flight,
-            app_limited: self.delivery.app_limited_until > self.delivery.delivered,
+            app_limited: self.delivery.is_app_limited(),
         };
         let tag = self.controller.on_send(&departure);
         self.sent.begin(Quantum {
@@ -340,10 +317,6 @@ impl Flow {
         })
     }
 
-    fn mark_app_limited(&mut self) {
-        self.delivery.app_limited_until = self.delivery.delivered + self.in_flight.max(1);
-    }
-
     /// Takes the acknowledgements and the credit of a FEEDBACK packet with this number.
     ///
     /// # Errors
@@ -359,7 +332,7 @@ impl Flow {
         self.heard_at = now;
         self.timeouts = 0;
         self.plan.raise_credit(feedback.credit);
-        self.note_feedback(number);
+        self.reports.note_feedback(number);
         let mut sample = Sample {
             now,
             rtt: None,
@@ -377,7 +350,8 @@ impl Flow {
         let newest = self.acknowledge(now, &newly, &mut sample);
         if let Some(quantum) = newest {
             self.sample_rtt(now, &newly, &quantum, feedback.delay, &mut sample);
-            sample.rate = self.sample_rate(now - feedback.delay, &quantum);
+            let least = self.rtt.least().unwrap_or_default();
+            sample.rate = self.delivery.sample(now - feedback.delay, &quantum, least);
         }
         self.detect_losses(now, &mut sample);
         let retention = 2 * self.rtt.smoothed() + self.detector.window(self.rtt.smoothed());
@@ -463,27 +437,6 @@ impl Flow {
         sample.rtt = Some(rtt);
     }
 
-    /// Returns the delivery rate up to a quantum whose last acknowledged packet arrived in time for `acked_at`.
-    fn sample_rate(&mut self, acked_at: Time, quantum: &Quantum) -> Option<RateSample> {
-        let send_elapsed = quantum.sent_at.since(quantum.first_sent_at);
-        let ack_elapsed = acked_at.since(quantum.delivered_at);
-        self.delivery.delivered_at = self.delivery.delivered_at.max(acked_at);
-        self.delivery.first_sent_at = self.delivery.first_sent_at.max(quantum.sent_at);
-        let interval = send_elapsed.max(ack_elapsed);
-        // An interval below the path's round-trip time is an artefact (section 4.1.2.3).
-        if interval < self.rtt.least().unwrap_or_default() {
-            return None;
-        }
-        Some(RateSample {
-            delivered: self.delivery.delivered - quantum.delivered,
-            interval,
-            prior_delivered: quantum.delivered,
-            tx_in_flight: quantum.tx_in_flight,
-            lost: self.delivery.lost.saturating_sub(quantum.lost),
-            app_limited: quantum.app_limited,
-        })
-    }
-
     /// Declares packets lost and returns their bytes to the plan.
     fn detect_losses(&mut self, now: Time, sample: &mut Sample) {
         let (detector, newest, rtt) = (self.detector, self.newest, self.rtt.smoothed());
@@ -515,20 +468,6 @@ impl Flow {
         self.detector.advance(now, rtt);
     }
 
-    fn note_feedback(&mut self, number: u64) {
-        let numbers = &mut self.report.feedback;
-        let at = numbers.partition_point(|other| *other > number);
-        if numbers.get(at) != Some(&number) {
-            numbers.insert(at, number);
-            numbers.truncate(REPORTED_FEEDBACK_MAX);
-        }
-    }
-
-    /// Returns the time between reports: an eighth of the round-trip time, a millisecond at least.
-    fn report_interval(&self) -> Duration {
-        (self.rtt.smoothed() / 8).max(Duration::from_millis(1))
-    }
-
     /// Returns true if nothing can be sent until the receiver says something.
     fn is_waiting(&self) -> bool {
         !self.plan.has_piece() && !self.plan.is_complete()
@@ -536,28 +475,8 @@ impl Flow {
 
     /// Returns a report if one is due.
     pub fn poll_report(&mut self, now: Time) -> Option<Report> {
-        if self.is_waiting() && !self.report.asked_at_tail {
-            self.report.asked_at_tail = true;
-            self.report.ask = true;
-        } else if !self.is_waiting() {
-            self.report.asked_at_tail = false;
-        }
-        let confirms =
-            !self.report.feedback.is_empty() && now >= self.report.sent_at + self.report_interval();
-        if !self.report.ask && !confirms {
-            return None;
-        }
-        self.report.sent_at = now;
-        Some(Report {
-            next_number: self.sent.next_number(),
-            rtt: if self.rtt.is_known() {
-                self.rtt.smoothed()
-            } else {
-                Duration::ZERO
-            },
-            answer: std::mem::take(&mut self.report.ask),
-            feedback: std::mem::take(&mut self.report.feedback),
-        })
+        let (waiting, rtt) = (self.is_waiting(), self.rtt);
+        self.reports.poll(now, waiting, &rtt, self.sent.next_number())
     }
 
     /// Returns when a probe is due if nothing is heard until then.
@@ -576,7 +495,7 @@ impl Flow {
     /// Returns the time at which [`Flow::poll`], [`Flow::poll_report`] or [`Flow::on_timeout`] has something to do.
     pub fn next_timeout(&self) -> Option<Time> {
         let send = (self.plan.has_piece() && !self.window_limited).then(|| self.pacer.opens());
-        let report = (!self.report.feedback.is_empty()).then(|| self.report.sent_at + self.report_interval());
+        let report = self.reports.due(&self.rtt);
         [send, report, self.probe_at()].into_iter().flatten().min()
     }
 
@@ -587,7 +506,7 @@ impl Flow {
         }
         self.timeouts += 1;
         self.heard_at = now;
-        self.report.ask = true;
+        self.reports.ask();
         self.stats.probes += 1;
         if self.in_flight > 0 {
             self.probe_packets = PROBE_PACKETS;

@@ -1,4 +1,4 @@
-//! What one receiver still needs, and the next piece of it.
+//! The bytes that one receiver still needs, and the next piece of them.
 //!
 //! Repairs come first: they complete extents, which frees memory at the receiver. Fresh bytes go on at a cursor and wrap around,
 //! so that a receiver that joins late can be led to where the others are. Fresh bytes need credit, repairs do not.

@@ -26,7 +26,7 @@ pub(super) enum PacketState {
     InFlight,
     Acked,
     Lost,
-    /// No packet left under this number: who acknowledges it lies.
+    /// The number was left out: a receiver that acknowledges it violates the protocol.
     Skipped,
 }
 

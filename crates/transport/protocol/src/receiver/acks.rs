@@ -1,4 +1,4 @@
-//! Which packets arrived, and when the sender hears of it.
+//! The packets that arrived, and the time at which the sender is told.
 //!
 //! TACK (Li et al., SIGCOMM 2020): at high rates feedback is periodic, 32 times a round trip, and says everything since the last
 //! feedback that is known to have arrived. At low rates it waits for 32 packets or a quarter of a round trip. Never more often

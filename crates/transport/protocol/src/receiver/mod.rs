@@ -16,7 +16,11 @@
 //! nothing else. A sender forgets an extent when it is verified, and calls it delivered when it is durable.
 
 mod acks;
+mod discard;
+mod rate;
 mod reassembly;
+
+pub use discard::Discard;
 
 use crate::extent::Layout;
 use crate::packet::{
@@ -26,7 +30,8 @@ use crate::packet::{
 use crate::ranges::RangeSet;
 use crate::seal::{PairwiseKey, ReplayWindow, Seal};
 use acks::AckTracker;
-use millrace_types::{BitRate, Duration, Time};
+use millrace_types::Time;
+use rate::ReceiveRate;
 use reassembly::{Arrival, Reassembly};
 use std::ops::Range;
 
@@ -34,53 +39,6 @@ use std::ops::Range;
 const FEEDBACK_PACKETS: usize = 4;
 /// Ranges of acknowledged numbers that are kept.
 const ACK_RANGES: usize = 1 << 16;
-/// The time over which the receive rate is measured.
-const RATE_TIME: Duration = Duration::from_millis(250);
-
-/// The reason why a datagram was dropped.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Discard {
-    /// The datagram is no packet of this protocol, or of another connection.
-    Malformed,
-    /// The MAC is not the sender's.
-    Mac,
-    /// The packet number was seen, or is too old to be told.
-    Replay,
-    /// The tag does not match.
-    Forged,
-    /// The bytes are not within one extent of the session.
-    Address,
-    /// The sender sent more than the credit.
-    Credit,
-    /// Too many extents are in progress.
-    Extents,
-}
-
-impl Discard {
-    /// All reasons.
-    pub const ALL: [Discard; 7] = [
-        Discard::Malformed,
-        Discard::Mac,
-        Discard::Replay,
-        Discard::Forged,
-        Discard::Address,
-        Discard::Credit,
-        Discard::Extents,
-    ];
-
-    /// Returns the name of the counter.
-    pub fn name(self) -> &'static str {
-        match self {
-            Discard::Malformed => "malformed",
-            Discard::Mac => "mac",
-            Discard::Replay => "replay",
-            Discard::Forged => "forged",
-            Discard::Address => "address",
-            Discard::Credit => "credit",
-            Discard::Extents => "extents",
-        }
-    }
-}
 
 /// The initial configuration of a receiver.
 #[derive(Clone, Debug)]
@@ -420,35 +378,6 @@ impl Receiver {
             number,
         };
         Feedback::packet(&head, key, &feedback.encode().0)
-    }
-}
-
-/// The rate at which new bytes arrive, over the last quarter of a second.
-#[derive(Clone, Copy, Debug, Default)]
-struct ReceiveRate {
-    since: Time,
-    bytes: u64,
-    last: u64,
-}
-
-impl ReceiveRate {
-    fn add(&mut self, now: Time, bytes: u64) {
-        self.turn(now);
-        self.bytes += bytes;
-    }
-
-    fn turn(&mut self, now: Time) {
-        let passed = now.since(self.since);
-        if passed >= RATE_TIME {
-            let nanos = u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX).max(1);
-            self.last = self.bytes.saturating_mul(8_000_000) / (nanos / 1_000).max(1);
-            (self.since, self.bytes) = (now, 0);
-        }
-    }
-
-    fn rate(&mut self, now: Time) -> BitRate {
-        self.turn(now);
-        BitRate::from_bps(self.last)
     }
 }
 

@@ -1,0 +1,46 @@
+//! The reasons for which a receiver drops a datagram.
+
+/// The reason why a datagram was dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Discard {
+    /// The datagram is no packet of this protocol, or of another connection.
+    Malformed,
+    /// The MAC is not the sender's.
+    Mac,
+    /// The packet number was seen, or is too old to be told.
+    Replay,
+    /// The tag does not match.
+    Forged,
+    /// The bytes are not within one extent of the session.
+    Address,
+    /// The sender sent more than the credit.
+    Credit,
+    /// Too many extents are in progress.
+    Extents,
+}
+
+impl Discard {
+    /// All reasons.
+    pub const ALL: [Discard; 7] = [
+        Discard::Malformed,
+        Discard::Mac,
+        Discard::Replay,
+        Discard::Forged,
+        Discard::Address,
+        Discard::Credit,
+        Discard::Extents,
+    ];
+
+    /// Returns the name of the counter.
+    pub fn name(self) -> &'static str {
+        match self {
+            Discard::Malformed => "malformed",
+            Discard::Mac => "mac",
+            Discard::Replay => "replay",
+            Discard::Forged => "forged",
+            Discard::Address => "address",
+            Discard::Credit => "credit",
+            Discard::Extents => "extents",
+        }
+    }
+}
