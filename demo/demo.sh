@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 readonly MILLRACE=${MILLRACE:-$PWD/target/release/millrace} # millraced is in the same directory
 readonly SECONDS_EACH=${SECONDS_EACH:-5} # duration of each iperf3 run
 readonly SWITCH=tcp:127.0.0.1:6653       # address of the bridge inside the switch's namespace
-readonly LABS=(demo bridge)              # names in examples/lab/{demo,linux-bridge}.toml
+readonly LABS=(demo bridge wan)          # names in examples/lab/{demo,linux-bridge,wan}.toml
 
 # --- output -------------------------------------------------------------------------------------------
 if [[ -t 1 ]]; then bold=$'\e[1m' dim=$'\e[2m' off=$'\e[0m'; else bold='' dim='' off=''; fi
@@ -34,12 +34,13 @@ end() {
         printf '      If the reason is not above, `%s doctor` lists what this machine lacks.\n' "$MILLRACE" >&2
     fi
     down bridge || status=1
+    down wan || status=1
     if [[ ${KEEP:-0} != 0 ]]; then
         how_to_play
         exit "$status"
     fi
     down demo || status=1
-    if ls /run/netns/mr-{demo,bridge}-* >/dev/null 2>&1 || grep -qE '/run/millrace-lab/(demo|bridge)' /proc/mounts; then
+    if ls /run/netns/mr-{demo,bridge,wan}-* >/dev/null 2>&1 || grep -qE '/run/millrace-lab/(demo|bridge|wan)' /proc/mounts; then
         printf 'demo: resources are left in /run/netns or /proc/mounts: `%s lab down demo`\n' "$MILLRACE" >&2
         status=1
     elif ((status == 0)); then
@@ -149,6 +150,35 @@ ofctl dump-flows
 ofctl del-flows in_port=3
 reaches h3 10.0.0.1 || fail 'h3 is still dropped' 'its entry should be deleted'
 echo 'h3 reaches h1 again'
+
+step 'A long, lossy path: the same streams over 0 ms, and over 50 ms with 0.5 % loss'
+# Fills in wan_rtt, wan_lost and wan_tcp of a path: the arguments are its name and its settings.
+declare -A wan_rtt wan_lost wan_tcp
+measure_path() {
+    local name=$1 line
+    shift
+    show millrace lab run wan.1 "$MILLRACE" wan set "$@"
+    wan_rtt[$name]=$(in_lab h1 ping -q -c 20 -i 0.05 10.0.0.2 | awk -F/ '/^rtt/ { printf "%.2f", $5 }')
+    line=$(iperf -u -b 50M -l 1400)
+    wan_lost[$name]=$(sed -E 's/.*\(([0-9.e+-]+)%\).*/\1/' <<<"$line")
+    line=$(iperf -C cubic)
+    wan_tcp[$name]=$(rate_of "$line")
+}
+show millrace lab up examples/lab/wan.toml
+export MILLRACE_LAB=wan
+in_lab h2 iperf3 -s -D
+until in_lab h2 ss -Hltn 'sport = 5201' | grep -q .; do sleep 0.05; done
+measure_path near --delay 0ms --loss none
+measure_path far --delay 25ms --a-to-b 'loss=0.5%'
+row '' 'a wire' '50 ms, 0.5 %'
+row 'round trip asked, ms' 0 50
+row 'round trip measured, mean of 20, ms' "${wan_rtt[near]}" "${wan_rtt[far]}"
+row 'loss asked, %' 0 0.5
+row 'loss measured, UDP at 50 Mbit/s, %' "${wan_lost[near]}" "${wan_lost[far]}"
+row 'TCP (CUBIC), Mbit/s' "${wan_tcp[near]}" "${wan_tcp[far]}"
+show millrace lab run wan.1 "$MILLRACE" wan show
+millrace lab down wan >/dev/null
+export MILLRACE_LAB=demo
 
 step 'Flow entries in two tables: a VLAN tag pushed, then rewritten'
 ofctl add-flow 'priority=100,in_port=1,icmp,actions=push_vlan:0x8100,set_field:4106->vlan_vid,goto_table:1'

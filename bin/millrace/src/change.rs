@@ -116,7 +116,7 @@ struct Followed {
 /// Prints a committed change, waits until it runs, and prints its problems.
 ///
 /// Returns [`NOT_RUNNING`] if the change does not run completely, or if that is unknown at the end of the wait.
-fn follow(session: &Session, committed: Committed, wait: &Wait) -> Result<ExitCode> {
+pub(crate) fn follow(session: &Session, committed: Committed, wait: &Wait) -> Result<ExitCode> {
     if !session.json() {
         say(&done(&committed))?;
     }

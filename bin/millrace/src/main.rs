@@ -21,6 +21,7 @@ mod show;
 mod table;
 mod token;
 mod trace;
+mod wan;
 mod watch;
 
 use std::process::ExitCode;
@@ -58,6 +59,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Doctor => return doctor::run(&session),
         Command::Nf(args) => nf::run(&session, &args)?,
         Command::Chain(args) => nf::chain(&session, &args)?,
+        Command::Wan(args) => return wan::run(&session, &args),
         Command::Lab(args) => return lab::run(&session, &args),
         Command::Completions { shell } => pages::completions(shell)?,
         Command::Man { dir } => pages::man(&dir)?,

@@ -8,6 +8,7 @@ mod lab;
 mod packets;
 mod select;
 mod show;
+mod wan;
 
 use std::path::PathBuf;
 
@@ -21,6 +22,7 @@ pub(crate) use lab::Lab;
 pub(crate) use packets::{Capture, Trace};
 pub(crate) use select::{HopName, OfBridge};
 pub(crate) use show::{FlowSort, Flows, Show, Watch};
+pub(crate) use wan::{Wan, WanName};
 
 /// Show, change and understand a Millrace switch.
 #[derive(Debug, Parser)]
@@ -124,6 +126,9 @@ pub(crate) enum Command {
     },
     /// Check this machine for problems of a switch, and print the commands that correct them
     Doctor,
+    /// Emulate wide-area paths with delay, loss and a rate; show and change them
+    #[command(subcommand)]
+    Wan(Wan),
     /// Build networks of hosts, links and switches on this machine, from one file
     #[command(subcommand)]
     Lab(Lab),

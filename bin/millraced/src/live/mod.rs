@@ -11,6 +11,7 @@ mod flows;
 mod groups;
 mod queues;
 mod trace;
+mod wans;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -311,6 +312,11 @@ impl<B: Backend> Live for LiveSwitch<B> {
 
     fn queues(&self, bridge: &str) -> Result<Vec<view::EgressQueue>, LiveError> {
         self.ask(bridge, |control| queues::queues(control))
+    }
+
+    fn wans(&self) -> Vec<view::WanPath> {
+        let states = self.switch.datapath().backend().wans().states();
+        wans::wans(&states, &self.store.head().config)
     }
 
     fn workers(&self) -> Vec<view::Worker> {

@@ -78,6 +78,13 @@ choice! {
         /// Packets leave the chain by its end.
         Bypass = "bypass",
     }
+    /// Frames that pass an emulated path at once.
+    WanBypass {
+        /// ARP and neighbour discovery.
+        ArpNd = "arp-nd",
+        /// Frames to group addresses.
+        Multicast = "multicast",
+    }
     /// Handoff of received flows to other workers. It has no effect with one worker.
     Spread {
         /// When the worker is overloaded and another is not.

@@ -8,6 +8,7 @@ use crate::choice::{HugePages, Idle, Spread};
 use crate::number::{CoreId, FunctionUid, MemoryMib, WorkerCount};
 use crate::section::{deserialize, section};
 use crate::target::SocketPath;
+use crate::wan::Wan;
 
 section! {
     /// The configuration of a switch.
@@ -20,6 +21,8 @@ section! {
             pub api: Api = Api::new(),
             /// The bridges.
             pub bridges as "bridge": Vec<Bridge> = Vec::new(),
+            /// The emulated wide-area paths.
+            pub wans as "wan": Vec<Wan> = Vec::new(),
         }
     }
 }

@@ -7,6 +7,7 @@
 //! | `net_af_packet0,iface=veth1` | any DPDK virtual device by its devargs |
 //! | `pcap:rx=in.pcap,tx=out.pcap` | capture files, without DPDK; `loop=true` repeats the file endlessly |
 //! | `link:NAME` | one end of a link inside the switch; the other port with the same name is the other end |
+//! | `wan:NAME,a`, `wan:NAME,b` | one end of the emulated path that `[[wan]]` describes |
 //! | `kernel:NAME` | an existing interface of the kernel, by packet sockets; without DPDK, with CAP_NET_RAW |
 //! | `tap:NAME` | a kernel interface that Millrace creates, for the machine itself; without DPDK |
 //! | `vhost:PATH`, `virtio-user:PATH`, `memif:PATH` | a virtual NIC: a virtual machine, a container or a process |
@@ -16,6 +17,7 @@
 
 mod dpdk;
 mod pcap;
+mod wan;
 
 use std::fmt;
 use std::str::FromStr;
@@ -33,6 +35,7 @@ use dpdk::DRIVERS;
 
 pub use dpdk::{DevArgs, PciAddress, PciDevice, Vdev};
 pub use pcap::PcapFiles;
+pub use wan::WanEnd;
 
 /// The error for a text that is not a device.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -55,6 +58,8 @@ pub enum Device {
     Pcap(PcapFiles),
     /// One end of a link between two ports of this switch.
     Link(LinkName),
+    /// One end of an emulated path.
+    Wan(WanEnd),
     /// A tap device: the kernel receives the packets that the switch sends, and the switch those that the kernel
     /// sends.
     Tap(InterfaceName),
@@ -80,6 +85,7 @@ impl Device {
             Device::Vnic(vnic) => vnic.kind() == VnicKind::VirtioUser,
             Device::Pcap(_)
             | Device::Link(_)
+            | Device::Wan(_)
             | Device::Tap(_)
             | Device::Kernel(_)
             | Device::Tunnel(_)
@@ -121,6 +127,7 @@ impl fmt::Display for Device {
                 }
             }
             Device::Link(name) => write!(f, "link:{name}"),
+            Device::Wan(end) => write!(f, "wan:{},{}", end.name, if end.is_b { "b" } else { "a" }),
             Device::Tap(name) => write!(f, "tap:{name}"),
             Device::Kernel(name) => write!(f, "kernel:{name}"),
             Device::Chain(name) => write!(f, "chain:{name}"),
@@ -144,7 +151,7 @@ impl FromStr for Device {
 }
 
 const EXPECTED: &str = "expected a PCI address (0000:01:00.0), kernel:INTERFACE (kernel:eth1), \
-                        DPDK devargs (net_af_xdp0,iface=eth1), pcap:rx=FILE,tx=FILE, link:NAME, tap:NAME, a virtual NIC \
+                        DPDK devargs (net_af_xdp0,iface=eth1), pcap:rx=FILE,tx=FILE, link:NAME, wan:NAME,a, tap:NAME, a virtual NIC \
                         (vhost:PATH, virtio-user:PATH or memif:PATH), a tunnel \
                         (vxlan:remote=IP,local=IP,underlay=PORT) or memory";
 
@@ -165,6 +172,9 @@ fn parse(text: &str) -> Result<Device, String> {
     }
     if let Some(name) = text.strip_prefix("link:") {
         return name.parse().map(Device::Link).map_err(|error| format!("{error}"));
+    }
+    if let Some(end) = text.strip_prefix("wan:") {
+        return wan::parse(end).map(Device::Wan);
     }
     if let Some(rest) = text.strip_prefix("nsh:") {
         return Nsh::parse(rest).map(|nsh| Device::Nsh(Box::new(nsh)));
@@ -244,6 +254,7 @@ fn parse(text: &str) -> Result<Device, String> {
                 "kernel:",
                 "pcap:",
                 "link:",
+                "wan:",
                 "tap:",
                 "vhost:",
                 "virtio-user:",
@@ -300,6 +311,8 @@ mod tests {
             "pcap:rx=in.pcap,tx=out/p 1.pcap,loop=true",
             "pcap:tx=out.pcap",
             "link:patch0",
+            "wan:geo,a",
+            "wan:geo,b",
             "tap:tap0",
             "kernel:eth1",
             "kernel:eth0.100",
@@ -336,7 +349,7 @@ mod tests {
     #[test]
     fn only_nics_and_virtual_devices_need_dpdk() {
         assert!(device("net_null0").needs_dpdk());
-        for text in ["memory", "link:a", "tap:a", "kernel:a", "pcap:rx=a"] {
+        for text in ["memory", "link:a", "wan:a,b", "tap:a", "kernel:a", "pcap:rx=a"] {
             assert!(!device(text).needs_dpdk());
         }
     }
@@ -363,6 +376,10 @@ mod tests {
             "pcap:rx=a,tx=a",
             "link:",
             "link:a b",
+            "wan:",
+            "wan:geo",
+            "wan:geo,c",
+            "wan:,a",
             "tap:",
             "tap:a/b",
             "kernel:",

@@ -51,30 +51,32 @@ mod toml_writer;
 mod tunnel;
 mod validate;
 mod vnic;
+mod wan;
 
 pub use bridge::{Bridge, Controller, Description, Listener, Table, Tls};
 pub use chain::{Chain, Hop};
 pub use change::{Change, ChangeKind};
 pub use choice::{
     AuxiliaryTransport, ColorVerdict, FailMode, FlowCache, Fragments, HopClass, HugePages, Idle, LocalPort,
-    OnFailure, PolicerKind, SelectField, Spread, WhenFull,
+    OnFailure, PolicerKind, SelectField, Spread, WanBypass, WhenFull,
 };
 pub use config::{Api, Config, System};
-pub use device::{DevArgs, Device, DeviceError, PcapFiles, PciAddress, PciDevice, Vdev};
+pub use device::{DevArgs, Device, DeviceError, PcapFiles, PciAddress, PciDevice, Vdev, WanEnd};
 pub use diff::diff;
 pub use error::{ConfigError, ConfigErrors, Location, Path, Problem, Step};
 pub use function::{FunctionName, FunctionNameError};
 pub use merge::merge_patch;
 pub use name::{
     BridgeName, ChainName, DescriptionError, DescriptionText, HopName, InterfaceName, LinkName, NameError,
-    PortName,
+    PortName, WanName,
 };
 pub use nsh::{Nsh, NshPath};
 pub use number::{
     AuxiliaryCount, BurstSize, CodePoint, CoreId, CpuPercent, EchoInterval, FrameOverhead, Fuel,
     FunctionMemoryMib, FunctionWeight, InstanceCount, LaneCount, MacAgeing, MacTableSize, MaxBackoff,
     MemoryMib, MissSendLen, Mtu, PacketInBurst, PacketInRate, QueueCount, QueueLength, QueuePriority,
-    QueueSize, QueueWeight, RangeError, TableCount, TableNumber, TableSize, TrafficClass, WorkerCount,
+    QueueSize, QueueWeight, RangeError, TableCount, TableNumber, TableSize, TrafficClass, WanMtu, WanSeed,
+    WorkerCount,
 };
 pub use port::{Port, VlanMode};
 pub use qos::{ColorAction, Policer, Queue, Rate, RateError};
@@ -83,3 +85,8 @@ pub use setting::{Setting, SettingError};
 pub use target::{ControllerTarget, Host, ListenTarget, OPENFLOW_PORT, SocketPath, TargetError};
 pub use tunnel::{Tunnel, TunnelKey};
 pub use vnic::{VirtioRings, Vnic, VnicKind, VnicRole};
+pub use wan::{
+    Wan, WanBackground, WanClass, WanCorrupt, WanDelay, WanDuplicate, WanFraming, WanJitter, WanLoss,
+    WanMatch, WanMemory, WanNetem, WanOrder, WanOverMtu, WanPath, WanPreset, WanQueue, WanRate, WanReorder,
+    WanTextError,
+};

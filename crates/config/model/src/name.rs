@@ -101,6 +101,8 @@ name! {
     HopName, "hop name", "firewall";
     /// The name of a link between two ports of this switch.
     LinkName, "link name", "patch0";
+    /// The name of an emulated path, unique in the switch.
+    WanName, "path name", "geo";
     /// The name of an interface of the kernel, unique in its network namespace.
     InterfaceName, "interface name", "tap0";
 }

@@ -112,6 +112,10 @@ bounded! {
     InstanceCount(u16) in 1..=64, "";
     /// The memory limit of a network function, in MiB.
     FunctionMemoryMib(u32) in 1..=1_048_576, " MiB";
+    /// The seed of an emulated path.
+    WanSeed(u32) in 0..=4_294_967_295, "";
+    /// The MTU of an emulated path, in bytes of layer 3 (the range of the emulator).
+    WanMtu(u16) in 68..=65_535, " bytes";
     /// The first user id of a range for network functions. Ids below 1000 are reserved for system accounts.
     FunctionUid(u32) in 1_000..=2_147_000_000, "";
     /// The number of instructions that a WebAssembly function may execute for one burst.
@@ -149,6 +153,11 @@ impl FunctionWeight {
     /// The default weight, 100.
     pub const DEFAULT: FunctionWeight = FunctionWeight(100);
 }
+impl WanSeed {
+    /// The seed unless configured.
+    pub const DEFAULT: WanSeed = WanSeed(1);
+}
+
 impl FunctionUid {
     /// The default. It lies in 60578 to 61183, a range that systemd leaves unused, and below 65,536, so that a
     /// container with a mapping of 65,536 ids has it.

@@ -138,7 +138,10 @@ mod tests {
                 "Policer",
                 "ColorAction",
                 "Chain",
-                "Hop"
+                "Hop",
+                "Wan",
+                "WanPath",
+                "WanClass"
             ]
         );
         let text = serde_json::to_string(&schemas).unwrap();

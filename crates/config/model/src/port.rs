@@ -19,7 +19,8 @@ section! {
             /// The device of the port: a NIC by PCI address (`0000:01:00.0`), `kernel:INTERFACE` (an interface of the
             /// kernel; needs CAP_NET_RAW; see docs/interfaces.md), a DPDK virtual device by its devargs
             /// (`net_af_xdp0,iface=eth1`), `pcap:rx=FILE,tx=FILE` (`,loop=true` repeats the file endlessly),
-            /// `link:NAME` (a link between the two ports with this name), `tap:NAME` (a kernel interface that Millrace
+            /// `link:NAME` (a link between the two ports with this name), `wan:NAME,a` and `wan:NAME,b` (the two ends of
+            /// the emulated path `[[wan]]` NAME; see docs/wan.md), `tap:NAME` (a kernel interface that Millrace
             /// creates), a virtual NIC (`vhost:PATH`, `virtio-user:PATH` or `memif:PATH`; see docs/vnics.md), a tunnel
             /// (`vxlan:remote=IP,local=IP,underlay=PORT,key=NUMBER`; also `gre`, `gtpu` and `mplsudp`; see
             /// docs/tunnels.md), a port of service paths (`nsh:remote=MAC,underlay=PORT,in=PATH/INDEX,out=PATH/INDEX`)

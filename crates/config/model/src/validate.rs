@@ -7,6 +7,7 @@ mod devices;
 mod functions;
 mod ports;
 mod walk;
+mod wans;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -37,6 +38,7 @@ pub(crate) fn cross_check(config: &Config, decoded: &[Issue], dropped: &[Path]) 
     checks.devices(config);
     if dropped.is_empty() && decoded.is_empty() {
         checks.links(config);
+        checks.wans(config);
     }
     checks.listeners(config);
     let mut issues = checks.issues;

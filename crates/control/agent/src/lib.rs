@@ -20,6 +20,7 @@ mod controllers;
 mod handlers;
 mod port;
 mod switch;
+mod wans;
 
 pub use control::{BridgeControl, BridgeHandle, TaskError};
 pub use switch::{Problem, Status, Switch};

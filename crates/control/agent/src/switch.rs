@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 
 use crate::channel::{Board, ChannelStatus, Connector};
 use crate::control::{BridgeHandle, HopProblem, RunningBridge};
+use crate::wans;
 
 /// A difference between the configuration and the running switch.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -93,6 +94,11 @@ impl<B: Backend> Switch<B> {
             }
             stays
         });
+        let refused = wans::apply(self.datapath.backend().wans(), config);
+        problems.extend(refused.into_iter().map(|(name, reason)| Problem {
+            object: format!("wan {name}"),
+            reason,
+        }));
         for wanted in &config.bridges {
             let name = wanted.name.to_string();
             let member = match members.entry(name.clone()) {
@@ -110,6 +116,7 @@ impl<B: Backend> Switch<B> {
             };
             apply_bridge(member, wanted, &mut problems);
         }
+        wans::retain(self.datapath.backend().wans(), config);
         for problem in &problems {
             tracing::warn!(revision, object = %problem.object, reason = %problem.reason, "not running");
         }

@@ -31,6 +31,7 @@ mod system;
 mod topology;
 mod tune;
 mod up;
+mod wan;
 mod wiring;
 
 pub use down::{DownError, DownReport, ForeignProcess};
@@ -44,6 +45,6 @@ pub use state::NodeRecord;
 pub use system::SystemError;
 pub use topology::{
     Control, Device, End, FailMode, Guest, GuestNic, Host, Interface, IpPrefix, IpPrefixParseError, Link,
-    Machine, OvsPorts, Route, Switch, SwitchKind, SwitchPort, Topology,
+    LinkWan, Machine, OvsPorts, Route, Switch, SwitchKind, SwitchPort, Topology,
 };
 pub use up::{UpError, UpOptions};

@@ -132,6 +132,12 @@ pub enum Problem {
     GuestLink { guest: String, other: String },
     #[error("a link of guest `{guest}` cannot have a rate: remove `rate`")]
     GuestRate { guest: String },
+    #[error(
+        "the link of guest `{guest}` has an emulated path, and a guest has no link: expected `wan` at a link between namespaces"
+    )]
+    GuestWan { guest: String },
+    #[error("`wan.{key}`: {reason}")]
+    BadWan { key: String, reason: String },
     #[error("{value} is not the memory of a guest in MiB: expected 96 to 65536")]
     BadMemory { value: i64 },
     #[error("the lab has no host: expected at least one [[host]] or [[guest]]")]

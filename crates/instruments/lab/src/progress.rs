@@ -51,6 +51,13 @@ pub enum Progress<'a> {
         /// The time since its start.
         took: Duration,
     },
+    /// An emulated path forwards.
+    Path {
+        /// The node of the path, `wan.1`.
+        wan: &'a str,
+        /// The time since its start.
+        took: Duration,
+    },
     /// `up` has failed, and the created resources are being removed.
     RollingBack,
 }
@@ -76,7 +83,10 @@ impl fmt::Display for Progress<'_> {
                     "link {} ({}) - {} ({})",
                     link.a.node, link.a.interface, link.b.node, link.b.interface
                 )?;
-                link.rate.map_or(Ok(()), |rate| write!(f, " at {rate}"))
+                link.rate.map_or(Ok(()), |rate| write!(f, " at {rate}"))?;
+                link.wan.as_ref().map_or(Ok(()), |wan| {
+                    write!(f, " through {}: {}", wan.node, wan.options.join(" "))
+                })
             }
             Progress::Starting { switch, what } => write!(f, "switch {switch}: starting {what}"),
             Progress::Ready { switch, took } => {
@@ -97,6 +107,9 @@ impl fmt::Display for Progress<'_> {
             }
             Progress::Guest { guest, took } => {
                 write!(f, "guest {guest}: ready after {:.2} s", took.as_secs_f64())
+            }
+            Progress::Path { wan, took } => {
+                write!(f, "path {wan}: ready after {:.2} s", took.as_secs_f64())
             }
             Progress::RollingBack => write!(f, "removing the created resources"),
         }

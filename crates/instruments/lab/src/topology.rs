@@ -33,6 +33,13 @@ impl Topology {
         format!("mr-{}-{node}", self.name)
     }
 
+    /// Returns the emulated paths, in the order of the links.
+    pub fn wans(&self) -> impl Iterator<Item = (&LinkWan, &Link)> {
+        self.links
+            .iter()
+            .filter_map(|link| Some((link.wan.as_ref()?, link)))
+    }
+
     /// Returns the names of all hosts and switches, hosts first.
     pub fn nodes(&self) -> impl Iterator<Item = &str> {
         let hosts = self.hosts.iter().map(|host| host.name.as_str());
@@ -250,6 +257,18 @@ pub struct Link {
     pub mtu: u32,
     /// The rate of each direction; unlimited if `None`.
     pub rate: Option<BitRate>,
+    /// The emulated path between the two ends, if there is one; the link is then two veth pairs.
+    pub wan: Option<LinkWan>,
+}
+
+/// An emulated path in the middle of a link: a namespace in which `millrace-wan` runs between two interfaces, `a` and
+/// `b`, named as the ends of the link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkWan {
+    /// The name of its namespace: `wan.1` for the first link of the file that has one. No host can have this name.
+    pub node: String,
+    /// The options of `millrace wan between`.
+    pub options: Vec<String>,
 }
 
 /// One end of a link.

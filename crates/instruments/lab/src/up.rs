@@ -16,6 +16,7 @@ use crate::switch;
 use crate::system::SystemError;
 use crate::topology::{End, Host, Link, Machine, Switch, Topology};
 use crate::tune::{self, Ipv6};
+use crate::wan;
 
 /// The options of `up`.
 #[derive(Debug, Clone)]
@@ -111,6 +112,26 @@ pub enum UpError {
         /// The last lines of the log.
         tail: String,
     },
+    /// The emulator of paths was not found.
+    #[error(
+        "`millrace-wan` was not found {looked}: build it (`make build`), or set MILLRACE_WAN_PROGRAM to its path"
+    )]
+    NoEmulator {
+        /// The places that were searched.
+        looked: &'static str,
+    },
+    /// The emulator of a path ended, or was not ready in time.
+    #[error("emulated path `{wan}`: millrace-wan {problem}; the last lines of {log}:\n{tail}", log = log.display())]
+    Emulator {
+        /// The node of the path, `wan.1`.
+        wan: String,
+        /// The failure.
+        problem: String,
+        /// The log; removed with the lab.
+        log: PathBuf,
+        /// The last lines of the log.
+        tail: String,
+    },
     /// A daemon runs, but a part of the configuration does not.
     #[error("switch `{switch}` does not run as configured: {}", problems.join("; "))]
     Degraded {
@@ -138,7 +159,10 @@ pub(crate) fn up(
         return Err(UpError::NotRoot);
     }
     let directory = LabDirectory::of(&topology.name);
-    for node in topology.nodes() {
+    for node in topology
+        .nodes()
+        .chain(topology.wans().map(|(wan, _)| wan.node.as_str()))
+    {
         let link = directory.netns_link(node);
         if link.symlink_metadata().is_ok() && !directory.exists() {
             return Err(UpError::NamespaceTaken {
@@ -202,8 +226,13 @@ fn build(
     for switch in &topology.switches {
         namespace(journal, &switch.name, Ipv6::Off)?;
     }
+    for (wan, _) in topology.wans() {
+        namespace(journal, &wan.node, Ipv6::Off)?;
+    }
     for link in &topology.links {
-        make_link(journal, link)?;
+        for (a, b) in wan::pairs(link) {
+            make_veth(journal, link, &a, &b)?;
+        }
         progress(Progress::Link(link));
     }
     for host in &topology.hosts {
@@ -212,6 +241,9 @@ fn build(
         }
         netns::within(&journal.directory().namespace(&host.name), || configure(host))?;
         progress(Progress::Host(host));
+    }
+    for (wan, _) in topology.wans() {
+        wan::start(wan, options, journal, progress)?;
     }
     let guests = guest::start(topology, journal, progress)?;
     for switch in &topology.switches {
@@ -245,8 +277,8 @@ fn namespace(journal: &mut Journal, node: &str, ipv6: Ipv6) -> Result<(), System
     })
 }
 
-fn make_link(journal: &mut Journal, link: &Link) -> Result<(), SystemError> {
-    let (a, b) = (&link.a, &link.b);
+/// Creates a veth pair of a link.
+fn make_veth(journal: &mut Journal, link: &Link, a: &End, b: &End) -> Result<(), SystemError> {
     journal.record(Resource::Link {
         node: a.node.clone(),
         interface: a.interface.clone(),
@@ -336,5 +368,19 @@ fn nodes(topology: &Topology, directory: &LabDirectory) -> Vec<NodeRecord> {
             .chain(switch::environment(switch, directory))
             .collect(),
     });
-    hosts.chain(switches).collect()
+    let wans = topology.wans().map(|(wan, link)| NodeRecord {
+        name: wan.node.clone(),
+        kind: wan::KIND.to_owned(),
+        namespace: topology.namespace(&wan.node),
+        interfaces: [&link.a, &link.b]
+            .iter()
+            .zip(wan::INTERFACES)
+            .map(|(end, interface)| format!("{interface} {}", end.node))
+            .collect(),
+        environment: common(&wan.node)
+            .into_iter()
+            .chain([wan::environment(wan, directory)])
+            .collect(),
+    });
+    hosts.chain(switches).chain(wans).collect()
 }

@@ -14,7 +14,7 @@ use millrace_types::{BitRate, Mac, PortNo, Vid};
 
 use crate::labfile::LocatedProblem;
 use crate::problem::Problem;
-use crate::topology::{End, Guest, GuestNic, Interface, IpPrefix, Link, Route, SwitchPort};
+use crate::topology::{End, Guest, GuestNic, Interface, IpPrefix, Link, LinkWan, Route, SwitchPort};
 
 /// The default MTU in bytes (IEEE 802.3).
 pub(crate) const DEFAULT_MTU: u32 = 1500;
@@ -51,8 +51,16 @@ struct ParsedLink {
     /// The position in the file.
     span: Range<usize>,
     ends: [ParsedEnd; 2],
-    rate: Option<BitRate>,
-    mtu: Option<u32>,
+    settings: LinkSettings,
+}
+
+/// The settings of a `[[link]]`.
+#[derive(Default)]
+pub(crate) struct LinkSettings {
+    pub(crate) rate: Option<BitRate>,
+    pub(crate) mtu: Option<u32>,
+    /// The options of the emulated path in the link, if it has one.
+    pub(crate) wan: Option<Vec<String>>,
 }
 
 /// The result of [`Wiring::finish`]; hosts and switches in file order.
@@ -148,8 +156,7 @@ impl Wiring {
         span: Range<usize>,
         a: ParsedEnd,
         b: ParsedEnd,
-        rate: Option<BitRate>,
-        mtu: Option<u32>,
+        settings: LinkSettings,
     ) -> Result<(), LocatedProblem> {
         let (name_a, name_b) = (self.name(a.node).to_owned(), self.name(b.node).to_owned());
         if a.node == b.node {
@@ -176,8 +183,7 @@ impl Wiring {
         self.links.push(ParsedLink {
             span,
             ends: [a, b],
-            rate,
-            mtu,
+            settings,
         });
         Ok(())
     }
@@ -204,8 +210,7 @@ impl Wiring {
         for ParsedLink {
             span,
             ends: [a, b],
-            rate,
-            mtu,
+            settings: LinkSettings { rate, mtu, wan },
         } in std::mem::take(&mut self.links)
         {
             let mtu_of = |end: ParsedEnd| match end.node {
@@ -232,6 +237,9 @@ impl Wiring {
                 if rate.is_some() {
                     return Err((span, Problem::GuestRate { guest }));
                 }
+                if wan.is_some() {
+                    return Err((span, Problem::GuestWan { guest }));
+                }
                 let ends = [
                     self.wire(a, b, mtu, plans, &mut macs, &mut wired),
                     self.wire(b, a, mtu, plans, &mut macs, &mut wired),
@@ -250,7 +258,14 @@ impl Wiring {
                 self.wire(a, b, mtu, plans, &mut macs, &mut wired),
                 self.wire(b, a, mtu, plans, &mut macs, &mut wired),
             );
-            wired.links.push(Link { a, b, mtu, rate });
+            let wan = wan.map(|options| {
+                let number = 1 + wired.links.iter().filter(|link| link.wan.is_some()).count();
+                LinkWan {
+                    node: format!("wan.{number}"),
+                    options,
+                }
+            });
+            wired.links.push(Link { a, b, mtu, rate, wan });
         }
         for (host, (plan, interfaces)) in self.hosts.iter().zip(plans.iter().zip(&wired.interfaces)) {
             plan.check_counts(host, interfaces.len())?;

@@ -4,6 +4,7 @@ mod chains;
 mod queues;
 mod server;
 mod switch;
+mod wans;
 
 pub use server::{CONFIG, FakeServer, FakeService};
 pub use switch::FakeSwitch;

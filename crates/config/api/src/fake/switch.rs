@@ -11,7 +11,7 @@ use millrace_store::Store;
 use millrace_types::{PortNo, TableId};
 use tokio::sync::mpsc;
 
-use super::{chains, queues};
+use super::{chains, queues, wans};
 use crate::server::{CaptureSpec, CapturedPacket, Direction, FlowQuery, Flows, Live, LiveError, TracePacket};
 use crate::view;
 
@@ -414,6 +414,10 @@ impl Live for FakeSwitch {
 
     fn queues(&self, bridge: &str) -> Result<Vec<view::EgressQueue>, LiveError> {
         Self::bridge(bridge).map(|()| queues::queues())
+    }
+
+    fn wans(&self) -> Vec<view::WanPath> {
+        wans::wans()
     }
 
     fn workers(&self) -> Vec<view::Worker> {

@@ -126,6 +126,9 @@ pub trait Live: Send + Sync + 'static {
     /// [`LiveError::NoBridge`], [`LiveError::NoHop`], [`LiveError::Unavailable`].
     fn restart_hop(&self, bridge: &str, chain: &str, hop: &str) -> Result<(), LiveError>;
 
+    /// Returns the emulated paths, in order of names.
+    fn wans(&self) -> Vec<view::WanPath>;
+
     /// Returns the workers.
     fn workers(&self) -> Vec<view::Worker>;
 

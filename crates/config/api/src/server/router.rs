@@ -15,7 +15,7 @@ use super::app::App;
 use super::guard::guard;
 use super::limits::BODY_LIMIT;
 use super::routes::{
-    bridges, capture, chains, config, docs, events, flow_mods, log, metrics, revisions, switch, trace,
+    bridges, capture, chains, config, docs, events, flow_mods, log, metrics, revisions, switch, trace, wans,
 };
 use crate::view::{Problem, ProblemKind};
 
@@ -69,6 +69,9 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(bridges::queues))
         .routes(routes!(chains::chains))
         .routes(routes!(chains::restart))
+        .routes(routes!(wans::wans))
+        .routes(routes!(wans::wan))
+        .routes(routes!(wans::configured, wans::patch))
         .routes(routes!(trace::trace))
         .routes(routes!(trace::trace_live))
         .routes(routes!(capture::capture))

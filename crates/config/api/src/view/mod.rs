@@ -32,6 +32,10 @@ pub use flow_mod::{
     CountersReset, FlowModCommand, FlowMods, FlowModsDone, ResetFlowCounters, ResetPortCounters,
 };
 pub use group::{Band, Bucket, Group, Meter};
+pub use millrace_wan_control::{
+    Delay as WanDelay, DirectionStatus as WanDirection, DropCount as WanDrop,
+    InterfaceStatus as WanInterface, PathStatus as WanPath,
+};
 pub use port::{AdminState, Colored, Counters, LinkState, MacEntry, Policer, Port, Rates};
 pub use problem::{Mistake, Problem, ProblemKind};
 pub use queue::EgressQueue;

@@ -40,6 +40,9 @@ pub(super) fn resources(device: &Device) -> HashSet<String> {
             };
             taken.insert(format!("socket={}{id}", vnic.path().display()));
         }
+        Device::Wan(_) => {
+            taken.insert(device.to_string());
+        }
         Device::Link(_) | Device::Tunnel(_) | Device::Nsh(_) | Device::Memory | Device::Chain(_) => {}
     }
     taken

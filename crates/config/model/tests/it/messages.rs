@@ -69,7 +69,7 @@ controllers = ["tcp:127.0.0.1:6653", "pssl:10.0.0.1:6653"]
             "m.toml:15:38: bridge[1].controllers[1].target: `pssl:10.0.0.1:6653` is not a valid controller: the switch waits \
              there; expected tcp:HOST:PORT or tls:HOST:PORT here, and ptcp: or ptls: under `listen`",
             "m.toml:20:12: bridge[1].port[0].device: `eth0` is not a device: expected a PCI address (0000:01:00.0), \
-             kernel:INTERFACE (kernel:eth1), DPDK devargs (net_af_xdp0,iface=eth1), pcap:rx=FILE,tx=FILE, link:NAME, tap:NAME, a virtual NIC (vhost:PATH, \
+             kernel:INTERFACE (kernel:eth1), DPDK devargs (net_af_xdp0,iface=eth1), pcap:rx=FILE,tx=FILE, link:NAME, wan:NAME,a, tap:NAME, a virtual NIC (vhost:PATH, \
              virtio-user:PATH or memif:PATH), a tunnel \
              (vxlan:remote=IP,local=IP,underlay=PORT) or memory",
             "m.toml:21:9: bridge[1].port[0].mtu: found the text \"big\": expected a whole number from 68 to 9578 bytes",
@@ -82,7 +82,7 @@ controllers = ["tcp:127.0.0.1:6653", "pssl:10.0.0.1:6653"]
 fn an_unknown_key_without_a_near_one_lists_the_keys_that_may_stand_there() {
     assert_messages(
         "speed = 1\n",
-        &["m.toml:1:1: speed: unknown key `speed`: expected one of system, api, bridge"],
+        &["m.toml:1:1: speed: unknown key `speed`: expected one of system, api, bridge, wan"],
     );
     assert_messages(
         "bridges = []\n",
@@ -401,7 +401,7 @@ fn json_faults_carry_pointers_and_serialize_as_problem_details() {
     );
     assert_eq!(
         Config::from_json(&json!([])).unwrap_err().to_string(),
-        "found a list of 0: expected a table with the keys system, api, bridge"
+        "found a list of 0: expected a table with the keys system, api, bridge, wan"
     );
 }
 
@@ -452,4 +452,62 @@ fn a_summary_counts_what_there_is() {
         bridge(&["net_null0"])
     );
     assert_eq!(summary(&controlled), "2 bridges, 1 port, 1 controller");
+}
+
+#[test]
+fn a_wrong_path_is_refused_at_its_key_with_what_was_expected() {
+    let refused = |wan: &str, port: &str| {
+        let text = format!("[[wan]]\nname = \"geo\"\n{wan}\n[[bridge]]\nname = \"br0\"\n{port}\n");
+        let errors = Config::from_toml("m.toml", &text).unwrap_err();
+        errors.to_string()
+    };
+    let port = |device: &str| format!("[[bridge.port]]\nname = \"p\"\nnumber = 1\ndevice = \"{device}\"");
+    for (wan, port, place, expected) in [
+        (
+            "path = { delay = \"-1ms\" }",
+            String::new(),
+            "m.toml:3:18: wan[0].path.delay",
+            "expected",
+        ),
+        (
+            "path = { rate = \"0bps\" }",
+            String::new(),
+            "m.toml:3:17: wan[0].path.rate",
+            "expected",
+        ),
+        (
+            "path = { colour = \"red\" }",
+            String::new(),
+            "m.toml:3:10: wan[0].path.colour",
+            "unknown key",
+        ),
+        (
+            "path = { delay = \"10ms\" }",
+            String::new(),
+            "m.toml:2:8: wan[0].name",
+            "memory",
+        ),
+        (
+            "memory = \"1MiB\"\npath = { delay = \"10ms\", rate = \"1Gbps\" }",
+            String::new(),
+            "m.toml:3:10: wan[0].memory",
+            "needs",
+        ),
+        ("[[wan]]\nname = \"geo\"", String::new(), "wan[1].name", "geo"),
+        (
+            "",
+            port("wan:geo,a"),
+            "m.toml:9:10: bridge[0].port[0].device",
+            "wan:geo,b",
+        ),
+        (
+            "",
+            port("wan:leo,a"),
+            "m.toml:9:10: bridge[0].port[0].device",
+            "expected [[wan]]",
+        ),
+    ] {
+        let message = refused(wan, &port);
+        assert!(message.contains(place) && message.contains(expected), "{message}");
+    }
 }

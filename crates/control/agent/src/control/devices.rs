@@ -17,6 +17,10 @@ pub(super) fn spec_of(bridge: &str, port: &model::Port) -> DeviceSpec {
             tx: files.tx().map(Path::to_owned),
             repeat: files.repeat(),
         },
+        model::Device::Wan(end) => DeviceSpec::Wan {
+            name: end.name.to_string(),
+            end: usize::from(end.is_b),
+        },
         model::Device::Link(name) => DeviceSpec::Link(name.to_string()),
         model::Device::Tap(name) => DeviceSpec::Tap(name.to_string()),
         model::Device::Kernel(name) => DeviceSpec::Kernel(name.to_string()),

@@ -27,10 +27,12 @@
 //! ends = ["h3", "br0:7"]     # any two nodes, the port number where it matters
 //! rate = "100Mbps"
 //! mtu = 9000
+//! wan = { delay = "50ms", loss = "0.5%", rate = "100Mbps", a_to_b = { loss = "2%" } }   # see docs/wan.md
 //! ```
 
 mod host;
 mod switch;
+mod wan;
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -41,7 +43,7 @@ use toml::Spanned;
 
 use crate::problem::{LabFileError, Problem};
 use crate::topology::{Host, Machine, Switch, Topology};
-use crate::wiring::{HostPlan, Wiring};
+use crate::wiring::{HostPlan, LinkSettings, Wiring};
 
 /// The length limit of a lab name.
 const LAB_NAME_LEN: usize = 32;
@@ -74,6 +76,7 @@ struct RawLink {
     ends: Spanned<Vec<Spanned<String>>>,
     rate: Option<Spanned<String>>,
     mtu: Option<Spanned<i64>>,
+    wan: Option<wan::RawWan>,
 }
 
 impl Topology {
@@ -125,7 +128,7 @@ fn resolve(file: &str, raw: &RawLab) -> Result<Topology, LocatedProblem> {
         for peer in &switch.ports {
             let a = wiring.end(switch.name.get_ref(), &switch.name.span())?;
             let b = wiring.end(peer.get_ref(), &peer.span())?;
-            wiring.link(peer.span(), a, b, None, None)?;
+            wiring.link(peer.span(), a, b, LinkSettings::default())?;
         }
     }
     for link in &raw.link {
@@ -137,9 +140,12 @@ fn resolve(file: &str, raw: &RawLab) -> Result<Topology, LocatedProblem> {
             wiring.end(a.get_ref(), &a.span())?,
             wiring.end(b.get_ref(), &b.span())?,
         );
-        let rate = link.rate.as_ref().map(rate).transpose()?;
-        let mtu = link.mtu.as_ref().map(mtu).transpose()?;
-        wiring.link(link.ends.span(), a, b, rate, mtu)?;
+        let settings = LinkSettings {
+            rate: link.rate.as_ref().map(rate).transpose()?,
+            mtu: link.mtu.as_ref().map(mtu).transpose()?,
+            wan: link.wan.as_ref().map(wan::options).transpose()?,
+        };
+        wiring.link(link.ends.span(), a, b, settings)?;
     }
     let plans = all_hosts
         .iter()

@@ -47,6 +47,43 @@ mtu = 1300
 "#;
 
 #[test]
+fn a_link_with_an_emulated_path_has_the_options_of_the_emulator() {
+    let lab = r#"
+[[host]]
+name = "h1"
+[[host]]
+name = "h2"
+[[link]]
+ends = ["h1", "h2"]
+wan = { delay = "50ms", rate = "100Mbps", seed = 7, a_to_b = { loss = "2%" } }
+"#;
+    let lab = Topology::parse("any.toml", lab).unwrap();
+    let (wan, link) = lab.wans().next().unwrap();
+    assert_eq!((wan.node.as_str(), link.a.node.as_str()), ("wan.1", "h1"));
+    let expected = "--a-to-b loss=2% --delay 50ms --rate 100Mbps --seed 7";
+    assert_eq!(wan.options.join(" "), expected);
+}
+
+#[test]
+fn a_wrong_setting_of_an_emulated_path_is_refused_at_its_place() {
+    for (wan, column, word) in [
+        (r#"{ delay = "-1ms" }"#, 17, "delay"),
+        (r#"{ rate = "1Gbps", color = "red" }"#, 33, "color"),
+        (r#"{ a_to_b = "1%" }"#, 18, "table"),
+        (r#"{ delay = 1.5 }"#, 17, "text"),
+        (r#"{ seed = "x" }"#, 16, "number"),
+    ] {
+        let lab = format!(
+            "[[host]]\nname = \"h1\"\n[[host]]\nname = \"h2\"\n[[link]]\nends = [\"h1\", \"h2\"]\nwan = {wan}\n"
+        );
+        let error = Topology::parse("any.toml", &lab).unwrap_err();
+        assert_eq!((error.line, error.column), (7, column), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("expected") && text.contains(word), "{text}");
+    }
+}
+
+#[test]
 fn every_key_has_its_effect() {
     let lab = Topology::parse("any.toml", WHOLE).unwrap();
     assert_eq!((lab.name.as_str(), lab.quiet), ("whole", false));

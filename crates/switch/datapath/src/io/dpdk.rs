@@ -15,6 +15,7 @@ use super::dpdk_device::{DEFAULT_MTU, DpdkDevice};
 use super::nodes::Nodes;
 use super::vhost;
 use super::vnic::{VnicKind, VnicSpec};
+use super::wan::Wans;
 use super::{
     Backend, Burst, DeviceOptions, DeviceSpec, MemoryPeer, OpenError, Opened, Registry, RxQueue, TxQueue,
     af_packet, dpdk_af_packet, socket_file,
@@ -260,6 +261,10 @@ impl Backend for DpdkBackend {
 
     fn packet(&self, bytes: &[u8]) -> Option<Mbuf> {
         self.pools.home().packet(bytes)
+    }
+
+    fn wans(&self) -> &Arc<Wans> {
+        self.registry.wans()
     }
 
     fn open(&self, spec: &DeviceSpec, options: DeviceOptions) -> Result<Opened<Mbuf>, OpenError> {

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use millrace_wire::{Frame, FramePool};
 
 use super::allocate::Empty;
+use super::wan::Wans;
 use super::{Backend, DeviceOptions, DeviceSpec, MemoryPeer, OpenError, Opened, Registry, af_packet};
 
 /// Number of buffers in the pool.
@@ -66,6 +67,10 @@ impl Backend for HeapBackend {
 
     fn packet(&self, bytes: &[u8]) -> Option<Frame> {
         self.registry.packet(bytes)
+    }
+
+    fn wans(&self) -> &Arc<Wans> {
+        self.registry.wans()
     }
 
     fn open(&self, spec: &DeviceSpec, options: DeviceOptions) -> Result<Opened<Frame>, OpenError> {

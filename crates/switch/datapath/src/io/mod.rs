@@ -27,9 +27,11 @@ pub mod steer;
 mod tap;
 mod vhost;
 mod vnic;
+pub mod wan;
 
 use core::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use arrayvec::ArrayVec;
@@ -176,6 +178,13 @@ pub enum DeviceSpec {
     },
     /// One end of a patch: the two ports with the same link name are joined.
     Link(String),
+    /// One end of an emulated path.
+    Wan {
+        /// The name of the path.
+        name: String,
+        /// 0 for end a, 1 for end b.
+        end: usize,
+    },
     /// A tap device of the kernel, by the name of its interface.
     Tap(String),
     /// An existing interface of the kernel, by its name.
@@ -199,6 +208,9 @@ impl fmt::Display for DeviceSpec {
                 f.write_str(&parts.join(","))
             }
             DeviceSpec::Link(name) => write!(f, "link:{name}"),
+            DeviceSpec::Wan { name, end } => {
+                write!(f, "wan:{name},{}", if *end == 0 { "a" } else { "b" })
+            }
             DeviceSpec::Tap(name) => write!(f, "tap:{name}"),
             DeviceSpec::Kernel(name) => write!(f, "kernel:{name}"),
             DeviceSpec::Vnic(vnic) => write!(f, "{vnic}"),
@@ -290,6 +302,9 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Returns a packet with these bytes, or `None` if no buffer is free. Not for workers.
     fn packet(&self, bytes: &[u8]) -> Option<Self::Packet>;
+
+    /// Returns the emulated paths whose ends it opens as [`DeviceSpec::Wan`].
+    fn wans(&self) -> &Arc<wan::Wans>;
 
     /// Opens a device.
     ///

@@ -9,7 +9,8 @@ use super::link::Cable;
 use super::memif::Sockets;
 use super::memory::{self, MemoryPeer};
 use super::vnic::{VnicKind, VnicSpec};
-use super::{Burst, DeviceOptions, DeviceSpec, OpenError, Opened, af_packet, pcap, tap, vhost};
+use super::wan::Wans;
+use super::{Burst, DeviceOptions, DeviceSpec, OpenError, Opened, af_packet, pcap, tap, vhost, wan};
 use millrace_wire::Packet;
 
 /// Opens devices without a driver, and keeps those that have two ends.
@@ -18,6 +19,7 @@ pub struct Registry<P> {
     empty: Empty<P>,
     memifs: Sockets,
     accepts_unsealed: bool,
+    wans: Arc<Wans>,
     links: Mutex<HashMap<String, Cable<P>>>,
     memories: Mutex<HashMap<String, MemoryPeer<P>>>,
 }
@@ -36,6 +38,7 @@ impl<P: Packet + 'static> Registry<P> {
             empty: Arc::new(empty),
             memifs: Sockets::new(accepts_unsealed),
             accepts_unsealed,
+            wans: Arc::default(),
             links: Mutex::default(),
             memories: Mutex::default(),
         }
@@ -44,6 +47,11 @@ impl<P: Packet + 'static> Registry<P> {
     /// Returns a packet with these bytes.
     pub fn packet(&self, bytes: &[u8]) -> Option<P> {
         (self.allocate)(bytes)
+    }
+
+    /// Returns the emulated paths.
+    pub fn wans(&self) -> &Arc<Wans> {
+        &self.wans
     }
 
     /// Returns the far end of the memory device `name`, which need not be open yet.
@@ -76,6 +84,7 @@ impl<P: Packet + 'static> Registry<P> {
             DeviceSpec::Tap(name) => Some(tap::open(spec, name, options, &self.allocate)),
             DeviceSpec::Vnic(vnic) => self.open_vnic(vnic, options, &self.empty),
             DeviceSpec::Kernel(name) => Some(af_packet::open(spec, name, options, &self.empty)),
+            DeviceSpec::Wan { name, end } => Some(wan::open(spec, &self.wans, name, *end, &self.empty)),
             DeviceSpec::Pci(_) | DeviceSpec::Vdev(_) => None,
         }
     }

@@ -62,7 +62,7 @@ fn with_etag(revision: u64, body: impl IntoResponse) -> Response {
 }
 
 /// Returns the part of the newest configuration that `part` selects, or 304 if the client has this revision.
-fn read_part(
+pub(super) fn read_part(
     app: &App,
     headers: &HeaderMap,
     part: impl FnOnce(&Config) -> Result<Value, Problem>,
@@ -76,7 +76,7 @@ fn read_part(
 }
 
 /// Commits the result of applying `change` to the newest configuration.
-async fn change(
+pub(super) async fn change(
     app: &App,
     peer: Peer,
     headers: &HeaderMap,
@@ -217,7 +217,7 @@ pub(crate) async fn patch(
 }
 
 /// Returns the element of a list whose `name` is `name`.
-fn named<'a>(list: &'a mut Value, name: &str) -> Option<&'a mut Value> {
+pub(super) fn named<'a>(list: &'a mut Value, name: &str) -> Option<&'a mut Value> {
     list.as_array_mut()?
         .iter_mut()
         .find(|item| item.get("name").and_then(Value::as_str) == Some(name))

@@ -267,6 +267,7 @@ fn bridges(out: &mut String, live: &dyn Live) {
     }
     queues(out, live, &bridges);
     super::chain_metrics::chains(out, live, &bridges);
+    super::wan_metrics::wans(out, live);
 }
 
 /// Reads a number of a queue.

@@ -14,3 +14,5 @@ pub(super) mod metrics;
 pub(super) mod revisions;
 pub(super) mod switch;
 pub(super) mod trace;
+mod wan_metrics;
+pub(super) mod wans;

@@ -1,0 +1,196 @@
+//! The control socket: state and changes of the path, one JSON object a line.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use millrace_datapath::io::Device;
+use millrace_datapath::io::wan::{PathSpec, Wans};
+use millrace_wan_control::args::Between;
+use millrace_wan_control::{Change, DirectionStatus, InterfaceStatus, PathStatus, Reply, Request, Settings};
+use millrace_wan_emulator::Scenario;
+
+use crate::forward::SideCounters;
+use crate::run::PATH;
+
+/// The time that a client may be silent.
+const SILENCE: Duration = Duration::from_secs(60);
+/// The longest request in bytes.
+const REQUEST_MAX: u64 = 1 << 16;
+
+/// What requests read and change.
+pub(crate) struct Control {
+    names: [String; 2],
+    settings: Mutex<(Settings, Option<Scenario>)>,
+    wans: Arc<Wans>,
+    /// Empty once the path is closed.
+    devices: Mutex<Vec<Box<dyn Device>>>,
+    counters: [Arc<SideCounters>; 2],
+}
+
+impl Control {
+    pub(crate) fn new(
+        between: &Between,
+        settings: Settings,
+        scenario: Option<Scenario>,
+        wans: Arc<Wans>,
+        devices: [Box<dyn Device>; 2],
+        counters: [Arc<SideCounters>; 2],
+    ) -> Control {
+        Control {
+            names: [between.a.clone(), between.b.clone()],
+            settings: Mutex::new((settings, scenario)),
+            wans,
+            devices: Mutex::new(devices.into()),
+            counters,
+        }
+    }
+
+    fn answer(&self, line: &str) -> Reply {
+        let done = match serde_json::from_str::<Request>(line) {
+            Ok(Request::Show) => Ok(()),
+            Ok(Request::Set(change)) => self.set(&change),
+            Err(error) => Err(format!(
+                "not a request: {error}; expected {{\"command\":\"show\"}} or {{\"command\":\"set\",\"both\":[[\"delay\",\"10ms\"]]}}"
+            )),
+        };
+        match done.and_then(|()| self.status()) {
+            Ok(status) => Reply::Status(Box::new(status)),
+            Err(reason) => Reply::Error(reason),
+        }
+    }
+
+    /// Changes settings for frames from now on. A change ends the scenario, which would undo it.
+    fn set(&self, change: &Change) -> Result<(), String> {
+        let mut held = lock(&self.settings);
+        let mut settings = held.0.clone();
+        settings.change(change);
+        let spec = PathSpec {
+            directions: settings.directions().map_err(|error| error.to_string())?,
+            seed: settings.seed,
+            scenario: None,
+        };
+        self.wans
+            .configure(PATH, &spec)
+            .map_err(|error| error.to_string())?;
+        *held = (settings, None);
+        Ok(())
+    }
+
+    fn status(&self) -> Result<PathStatus, String> {
+        let state = self.wans.states().into_iter().find(|state| state.name == PATH);
+        let state = state.ok_or("the path is closed")?;
+        let notes = lock(&self.settings).0.notes();
+        let directions = ["a_to_b", "b_to_a"]
+            .into_iter()
+            .zip(&state.spec.directions)
+            .zip(&state.stats);
+        let directions = directions
+            .map(|((name, config), stats)| DirectionStatus::new(name, config, stats, &notes))
+            .collect();
+        let devices = lock(&self.devices);
+        let interfaces = devices.iter().zip(&self.names).zip(&self.counters);
+        let interfaces = interfaces.map(|((device, name), counters)| {
+            let stats = device.stats();
+            InterfaceStatus {
+                device: name.clone(),
+                link_up: device.info().link_up,
+                rx_missed: stats.rx_missed,
+                rx_errors: stats.rx_errors + stats.rx_no_buffer,
+                tx_refused: counters.tx_refused.load(Ordering::Relaxed),
+                tx_errors: stats.tx_errors,
+            }
+        });
+        Ok(PathStatus {
+            name: format!("{}+{}", self.names[0], self.names[1]),
+            ends: self.names.to_vec(),
+            seed: state.spec.seed,
+            directions,
+            interfaces: interfaces.collect(),
+        })
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The socket; dropping it removes the file and closes the interfaces.
+pub(crate) struct Server {
+    path: PathBuf,
+    control: Arc<Control>,
+}
+
+impl Server {
+    /// Listens at a path, and answers on threads of its own. A file that a killed process left is replaced.
+    pub(crate) fn start(path: &Path, control: Arc<Control>) -> Result<Server> {
+        let named = || format!("--control {}", path.display());
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory).with_context(named)?;
+        }
+        match UnixStream::connect(path) {
+            Ok(_) => bail!(
+                "--control {}: another emulator answers there. To fix it: end it, or name another socket",
+                path.display()
+            ),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                fs::remove_file(path).with_context(named)?;
+            }
+            Err(_) => {}
+        }
+        let listener = UnixListener::bind(path).with_context(named)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).with_context(named)?;
+        let served = Arc::clone(&control);
+        let accept = move || {
+            for stream in listener.incoming().flatten() {
+                let control = Arc::clone(&served);
+                let serve = move || {
+                    if let Err(error) = serve(&stream, &control) {
+                        tracing::debug!(%error, "a client of the control socket");
+                    }
+                };
+                if let Err(error) = std::thread::Builder::new().name("client".to_owned()).spawn(serve) {
+                    tracing::warn!(%error, "a client of the control socket is not served");
+                }
+            }
+        };
+        std::thread::Builder::new()
+            .name("control".to_owned())
+            .spawn(accept)
+            .with_context(named)?;
+        Ok(Server {
+            path: path.to_owned(),
+            control,
+        })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        lock(&self.control.devices).clear();
+        // Nobody listens any more; a file that stays is replaced by the next process.
+        let _stays = fs::remove_file(&self.path);
+    }
+}
+
+fn serve(stream: &UnixStream, control: &Control) -> io::Result<()> {
+    stream.set_read_timeout(Some(SILENCE))?;
+    stream.set_write_timeout(Some(SILENCE))?;
+    let mut reader = BufReader::new(stream);
+    let mut writer = stream;
+    loop {
+        let mut line = String::new();
+        if io::Read::take(&mut reader, REQUEST_MAX).read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        let mut reply = serde_json::to_string(&control.answer(&line))?;
+        reply.push('\n');
+        writer.write_all(reply.as_bytes())?;
+    }
+}

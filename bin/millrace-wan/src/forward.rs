@@ -1,0 +1,172 @@
+//! The threads that move frames: from an interface into its end of the path, and from that end to the interface.
+//!
+//! ```text
+//!  eth1 --rx--> end a ==== a_to_b ====> end b --tx--> eth2
+//!  eth1 <--tx-- end a <==== b_to_a ==== end b <--rx-- eth2
+//!  '---- side a ----'                   '---- side b ----'
+//! ```
+//!
+//! A thread owns one side or both: a side's transmit queues have one producer each. Frames are stamped when their burst
+//! is taken from the interface, so a thread without work sleeps for a few microseconds only; it does not sleep at all
+//! within 150 us of the next due frame (docs/adr/0014-next-due.md).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use millrace_datapath::POLL_BEFORE_DUE;
+use millrace_datapath::io::{Burst, Opened, RxQueue, TxQueue};
+use millrace_wire::Packet;
+
+/// Rounds without a frame before the first sleep.
+const POLLS: u32 = 256;
+/// The first sleep.
+const SLEEP_MIN: Duration = Duration::from_micros(5);
+/// The longest sleep while the last frame is at most [`ACTIVE`] old: the error of a frame's arrival time.
+const SLEEP_ACTIVE: Duration = Duration::from_micros(20);
+/// The longest sleep of a thread that has seen no frame for a while.
+const SLEEP_IDLE: Duration = Duration::from_micros(100);
+/// The time after the last frame for which sleeps are short.
+const ACTIVE: Duration = Duration::from_millis(500);
+/// The timer slack of the threads in nanoseconds (prctl(2), `PR_SET_TIMERSLACK`).
+const TIMER_SLACK_NANOS: u64 = 1;
+
+/// Frames that an interface refused, by side.
+#[derive(Debug, Default)]
+pub(crate) struct SideCounters {
+    /// Frames that left the path and that the interface, which is down, did not take.
+    pub(crate) tx_refused: AtomicU64,
+}
+
+/// One interface and its end of the path.
+pub(crate) struct Side<P> {
+    interface: (Box<dyn RxQueue<P>>, Box<dyn TxQueue<P>>),
+    end: (Box<dyn RxQueue<P>>, Box<dyn TxQueue<P>>),
+    inward: Box<Burst<P>>,
+    outward: Box<Burst<P>>,
+    counters: Arc<SideCounters>,
+}
+
+impl<P: Packet> Side<P> {
+    /// Joins an interface and an end of the path; `None` if one of them has no queue.
+    pub(crate) fn new(
+        interface: &mut Opened<P>,
+        end: &mut Opened<P>,
+        counters: Arc<SideCounters>,
+    ) -> Option<Side<P>> {
+        Some(Side {
+            interface: (interface.rx.pop()?, interface.tx.pop()?),
+            end: (end.rx.pop()?, end.tx.pop()?),
+            inward: Box::new(Burst::new()),
+            outward: Box::new(Burst::new()),
+            counters,
+        })
+    }
+
+    /// Moves a burst in each direction. Returns true if there was a frame.
+    fn round(&mut self) -> bool {
+        self.interface.0.rx_burst(&mut self.inward);
+        let mut found = !self.inward.is_empty();
+        if found {
+            // The path takes every frame: what it drops, it counts.
+            self.end.1.tx_burst(&mut self.inward);
+            self.inward.clear();
+        }
+        self.end.0.rx_burst(&mut self.outward);
+        if !self.outward.is_empty() {
+            found = true;
+            self.interface.1.tx_burst(&mut self.outward);
+            if !self.outward.is_empty() {
+                let refused = self
+                    .interface
+                    .1
+                    .refused(self.outward.len())
+                    .min(self.outward.len());
+                self.outward.drain(..refused);
+                self.counters
+                    .tx_refused
+                    .fetch_add(refused as u64, Ordering::Relaxed);
+            }
+        }
+        found
+    }
+}
+
+/// The behaviour of threads without work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Idle {
+    /// Sleep for a few microseconds at a time.
+    Sleep,
+    /// Never sleep.
+    Poll,
+}
+
+/// Forwards until `stop` is set.
+pub(crate) fn run<P: Packet>(mut sides: Vec<Side<P>>, idle: Idle, stop: &AtomicBool) {
+    // A kernel that refuses leaves the default slack of 50 us.
+    let _default = nix::sys::prctl::set_timerslack(TIMER_SLACK_NANOS);
+    let (mut empty_rounds, mut sleep, mut last_frame) = (0_u32, SLEEP_MIN, Instant::now());
+    while !stop.load(Ordering::Relaxed) {
+        let mut found = false;
+        for side in &mut sides {
+            found |= side.round();
+        }
+        if found {
+            (empty_rounds, sleep) = (0, SLEEP_MIN);
+            continue;
+        }
+        empty_rounds = empty_rounds.saturating_add(1);
+        if empty_rounds < POLLS || idle == Idle::Poll {
+            core::hint::spin_loop();
+            continue;
+        }
+        let now = Instant::now();
+        if empty_rounds == POLLS {
+            last_frame = now;
+        }
+        let due = sides.iter_mut().filter_map(|side| side.end.0.next_due()).min();
+        let due_in = due.map_or(SLEEP_IDLE, |due| {
+            due.saturating_duration_since(now).saturating_sub(POLL_BEFORE_DUE)
+        });
+        let pause = sleep.min(due_in);
+        if pause.is_zero() {
+            core::hint::spin_loop();
+            continue;
+        }
+        std::thread::sleep(pause);
+        let longest = match now.saturating_duration_since(last_frame) <= ACTIVE {
+            true => SLEEP_ACTIVE,
+            false => SLEEP_IDLE,
+        };
+        sleep = (sleep * 2).min(longest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millrace_datapath::io::{Backend as _, DeviceOptions, DeviceSpec, HeapBackend};
+
+    #[test]
+    fn frames_cross_a_side_in_both_directions_until_the_threads_are_stopped() {
+        let backend = HeapBackend::new();
+        let open = |name: &str| {
+            backend
+                .open(&DeviceSpec::Memory(name.to_owned()), DeviceOptions::PLAIN)
+                .unwrap()
+        };
+        let (mut interface, mut end) = (open("interface"), open("end"));
+        let side = Side::new(&mut interface, &mut end, Arc::default()).unwrap();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| run(vec![side], Idle::Sleep, &stop));
+            let (near, far) = (backend.memory("interface"), backend.memory("end"));
+            assert!(near.send(&[1; 60]) && far.send(&[2; 60]));
+            let bound = Duration::from_secs(10);
+            assert_eq!(far.receive_within(bound), Some(vec![1; 60]));
+            assert_eq!(near.receive_within(bound), Some(vec![2; 60]));
+            stop.store(true, Ordering::Relaxed);
+            thread.join().unwrap();
+        });
+    }
+}

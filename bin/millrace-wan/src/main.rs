@@ -1,0 +1,89 @@
+//! An emulated wide-area path between two interfaces: receive, model, send, with no bridge and no controller.
+//!
+//! `millrace wan between` starts this program, since the command line has no DPDK. Nothing of an interface is changed:
+//! promiscuous mode belongs to the packet socket, and ends with it however the process ends.
+
+#![forbid(unsafe_code)]
+
+mod backend;
+mod control;
+mod forward;
+mod run;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{CommandFactory, Parser, Subcommand};
+use millrace_types::Causes;
+use millrace_wan_control::args::Between;
+use tracing_subscriber::EnvFilter;
+
+/// Emulate a wide-area path: rate, queue, loss, delay, reordering, duplication and corruption.
+#[derive(Parser, Debug)]
+#[command(
+    name = "millrace-wan",
+    version,
+    max_term_width = 100,
+    arg_required_else_help = true
+)]
+struct Options {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Print the man page.
+    #[arg(long, hide = true, exclusive = true)]
+    man: bool,
+    /// The log on standard error: error, warn, info, debug, or a filter as in RUST_LOG
+    #[arg(long, global = true, value_name = "FILTER", default_value = "warn")]
+    log: String,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Forward between two interfaces through an emulated path
+    Between(Box<Between>),
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let filter = EnvFilter::try_new(&options.log).unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+    let outcome = match &options.command {
+        Some(Command::Between(between)) => backend::run(between),
+        // The only option without a command.
+        None => man(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("millrace-wan: {}", Causes(error.as_ref()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Writes `millrace-wan(8)` to standard output: the page of its one command.
+fn man() -> Result<()> {
+    let mut command = Options::command();
+    command.build();
+    let between = command.find_subcommand("between").context("no such command")?;
+    let mut page = Vec::new();
+    let named = between.clone().name("millrace-wan");
+    clap_mangen::Man::new(named).section("8").render(&mut page)?;
+    std::io::stdout()
+        .write_all(&page)
+        .context("standard output cannot be written")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Options::command().debug_assert();
+    }
+}

@@ -1,0 +1,223 @@
+//! The queues of an end: the workers' side.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use millrace_flow::{FlowKey, Rule};
+use millrace_types::Time;
+use millrace_wan_emulator::{Receiver, Sender};
+use millrace_wire::segment::GsoLayout;
+use millrace_wire::{Depth, Layers, Packet};
+
+use super::registry::{End, FRAME_MAX, Lent, Ring};
+use crate::io::allocate::Empty;
+use crate::io::{Burst, RxQueue, TxQueue};
+
+/// Returns the time of the paths' clock.
+fn now(epoch: Instant) -> Time {
+    Time::from_nanos(epoch.elapsed().as_nanos() as u64)
+}
+
+/// Adds to a counter that one thread writes.
+fn count(counter: &AtomicU64, add: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + add, Ordering::Relaxed);
+}
+
+/// Packets into the path.
+pub(super) struct Tx {
+    sender: Lent<Sender<Ring>>,
+    end: Arc<End>,
+    /// The rules of the classes after the default one; the first that matches decides.
+    classes: Box<[Rule]>,
+    /// A packet of several buffers, in one piece.
+    scratch: Vec<u8>,
+    epoch: Instant,
+}
+
+impl Tx {
+    pub(super) fn new(sender: Lent<Sender<Ring>>, end: Arc<End>, classes: Box<[Rule]>, epoch: Instant) -> Tx {
+        Tx {
+            sender,
+            end,
+            classes,
+            scratch: Vec::with_capacity(FRAME_MAX),
+            epoch,
+        }
+    }
+
+    /// Offers a packet, or the segments of a GSO packet: one random loss takes one of them.
+    fn offer<P: Packet>(&mut self, packet: &P, arrival: Time) {
+        if packet.segment_size().is_none() {
+            return self.offer_frame(packet, arrival);
+        }
+        let Some(layout) = GsoLayout::of(packet) else {
+            return count(&self.end.tx_errors, 1);
+        };
+        for number in 0..layout.count() {
+            match layout.segment(packet, number) {
+                Some(segment) => self.offer_frame(&segment, arrival),
+                None => return count(&self.end.tx_errors, 1),
+            }
+        }
+    }
+
+    fn offer_frame<P: Packet>(&mut self, packet: &P, arrival: Time) {
+        let Some(sender) = self.sender.get_mut() else {
+            return;
+        };
+        let class = match &*self.classes {
+            [] => 0,
+            classes => class_of(classes, packet.head()),
+        };
+        let head = packet.head();
+        if head.len() == packet.len() {
+            sender.offer(arrival, class, head);
+            return;
+        }
+        if packet.len() > FRAME_MAX {
+            return count(&self.end.tx_errors, 1);
+        }
+        // Never more than the capacity: nothing is allocated.
+        self.scratch.clear();
+        let scratch = &mut self.scratch;
+        packet.each_segment(&mut |bytes| scratch.extend_from_slice(bytes));
+        sender.offer(arrival, class, &self.scratch);
+    }
+}
+
+/// Returns the number of the class of a frame; 0 is the default.
+fn class_of(classes: &[Rule], head: &[u8]) -> usize {
+    let mut key = FlowKey::default();
+    key.extract(head, &Layers::parse(head, Depth::All));
+    let found = classes.iter().position(|rule| rule.matches(&key));
+    found.map_or(0, |index| index + 1)
+}
+
+impl<P: Packet> TxQueue<P> for Tx {
+    fn tx_burst(&mut self, burst: &mut Burst<P>) {
+        if !self.end.peer_is_open() {
+            return;
+        }
+        // New settings are those of the packets of this burst.
+        if let Some(sender) = self.sender.get_mut() {
+            sender.publish();
+        }
+        let arrival = now(self.epoch);
+        for packet in burst.iter() {
+            self.offer(packet, arrival);
+        }
+        if let Some(sender) = self.sender.get_mut() {
+            sender.publish();
+        }
+        P::discard(burst);
+    }
+
+    /// Packets do not wait for the other end.
+    fn refused(&self, left: usize) -> usize {
+        if self.end.peer_is_open() { 0 } else { left }
+    }
+
+    /// The model sees segments, which [`Tx`] makes itself: no more than one of them has a buffer.
+    fn takes_gso(&mut self, _: &P, _: &GsoLayout) -> bool {
+        true
+    }
+}
+
+/// Packets out of the path.
+pub(super) struct Rx<P> {
+    receiver: Lent<Receiver<Ring>>,
+    end: Arc<End>,
+    empty: Empty<P>,
+    /// Packets to be filled.
+    spare: Box<Burst<P>>,
+    /// A frame for a packet of several buffers, in one piece.
+    scratch: Box<[u8]>,
+    epoch: Instant,
+}
+
+impl<P: Packet> Rx<P> {
+    pub(super) fn new(
+        receiver: Lent<Receiver<Ring>>,
+        end: Arc<End>,
+        empty: Empty<P>,
+        epoch: Instant,
+    ) -> Rx<P> {
+        Rx {
+            receiver,
+            end,
+            empty,
+            spare: Box::new(Burst::new()),
+            scratch: vec![0; FRAME_MAX].into_boxed_slice(),
+            epoch,
+        }
+    }
+
+    /// Returns a packet with the frame that is in `scratch`, over as many buffers as it takes.
+    #[cold]
+    fn chained(&mut self, mut packet: P, size: usize) -> Option<P> {
+        let mut left = self.scratch.get(..size)?;
+        let room = packet.room().min(left.len());
+        let (first, rest) = left.split_at(room);
+        packet.append(room)?.copy_from_slice(first);
+        left = rest;
+        while !left.is_empty() {
+            if self.spare.is_empty() {
+                (self.empty)(1, &mut self.spare);
+            }
+            let mut tail = self.spare.pop()?;
+            let (part, rest) = left.split_at(tail.room().clamp(1, left.len()));
+            tail.append(part.len())?.copy_from_slice(part);
+            packet.chain(tail).ok()?;
+            left = rest;
+        }
+        Some(packet)
+    }
+}
+
+impl<P: Packet> RxQueue<P> for Rx<P> {
+    fn rx_burst(&mut self, burst: &mut Burst<P>) {
+        let time = now(self.epoch);
+        let mut took = false;
+        while !burst.is_full() {
+            let Some(receiver) = self.receiver.get_mut() else {
+                return;
+            };
+            if receiver.in_flight() == 0 {
+                break;
+            }
+            if self.spare.is_empty() {
+                (self.empty)(burst.remaining_capacity(), &mut self.spare);
+                if self.spare.is_empty() {
+                    // The frame stays where it is until a buffer is free.
+                    count(&self.end.rx_no_buffer, 1);
+                    break;
+                }
+            }
+            let Some(frame) = receiver.take(time) else { break };
+            took = true;
+            let Some(mut packet) = self.spare.pop() else { break };
+            let size = frame.len();
+            if let Some(place) = packet.append(size) {
+                frame.copy_to(place);
+                burst.push(packet);
+                continue;
+            }
+            if let Some(place) = self.scratch.get_mut(..size) {
+                frame.copy_to(place);
+            }
+            match self.chained(packet, size) {
+                Some(packet) => burst.push(packet),
+                None => count(&self.end.rx_no_buffer, 1),
+            }
+        }
+        if took && let Some(receiver) = self.receiver.get_mut() {
+            receiver.free();
+        }
+    }
+
+    fn next_due(&mut self) -> Option<Instant> {
+        let due = self.receiver.get_mut()?.next_due()?;
+        Some(self.epoch + Duration::from_nanos(due.nanos()))
+    }
+}

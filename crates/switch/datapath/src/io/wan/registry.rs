@@ -1,0 +1,428 @@
+//! The paths of a process by name: their configuration, the halves of their rings, and what they counted.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use millrace_flow::{Match, Rule};
+use millrace_types::{Causes, Priority, Time};
+use millrace_wan_emulator::{
+    ByteSize, Controller, DirectionConfig, Plan, Receiver, Scenario, Seed, Sender, Stats, Step, Toward,
+    heap_memory,
+};
+use thiserror::Error;
+
+use super::scenario;
+
+/// The longest frame that enters a path, in bytes: 9,600 and a few tags.
+pub(super) const FRAME_MAX: usize = 9728;
+
+/// The smallest memory of a direction that configures none, in bytes: longer delays and higher rates can follow under
+/// traffic, and the sum of both directions is no burden.
+const MEMORY_MIN: usize = 16 << 20;
+
+/// The memory of a direction.
+pub(super) type Ring = Box<[AtomicU64]>;
+
+/// The two directions, in the order of the ends that frames enter them at.
+const DIRECTIONS: [(Toward, &str); 2] = [(Toward::Forward, "a_to_b"), (Toward::Backward, "b_to_a")];
+
+/// A path as it is asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PathSpec {
+    /// From end a to end b, and back.
+    pub directions: [DirectionConfig; 2],
+    /// All random draws follow from it.
+    pub seed: u64,
+    /// Changes after a time.
+    pub scenario: Option<Scenario>,
+}
+
+/// Why a path is not as asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum PathError {
+    /// A direction cannot be emulated.
+    #[error("{direction}: {reason}")]
+    Direction {
+        /// `a_to_b` or `b_to_a`.
+        direction: &'static str,
+        /// Why, and what was expected.
+        reason: String,
+    },
+    /// A class has a filter that is no match.
+    #[error("{direction}, class {class}: {reason}")]
+    Filter {
+        /// `a_to_b` or `b_to_a`.
+        direction: &'static str,
+        /// The name of the class.
+        class: String,
+        /// Why, and what was expected.
+        reason: String,
+    },
+    /// Seed, memory and classes cannot change while frames are on their way.
+    #[error(
+        "{what} of a path whose ends are ports cannot change: it has its present value. To fix it: remove the two ports, and add \
+         them again"
+    )]
+    Fixed {
+        /// `the seed`, `the memory`, `the classes`.
+        what: &'static str,
+    },
+    /// A thread for the scenario cannot be started.
+    #[error("the scenario does not run: {0}. To fix it: raise the limit of threads")]
+    Thread(String),
+}
+
+/// What a path is and did.
+#[derive(Debug, Clone)]
+pub struct PathState {
+    /// Its name.
+    pub name: String,
+    /// The configuration in force, with what a scenario changed.
+    pub spec: PathSpec,
+    /// True for each end that is a port.
+    pub is_open: [bool; 2],
+    /// What each direction did.
+    pub stats: [Stats; 2],
+}
+
+/// Why an end is not to be had.
+#[derive(Debug)]
+pub(super) enum EndError {
+    /// No path has this name.
+    Unknown,
+    /// A port has it.
+    Taken,
+}
+
+/// A half of a ring that a queue has, and that comes back when the queue is dropped.
+pub(super) struct Lent<T> {
+    half: Option<T>,
+    home: Arc<Mutex<Option<T>>>,
+}
+
+impl<T> Lent<T> {
+    /// Returns the half; it is there until the queue is dropped.
+    #[inline]
+    pub(super) fn get_mut(&mut self) -> Option<&mut T> {
+        self.half.as_mut()
+    }
+}
+
+/// Queues are dropped by the control side, never by a worker.
+impl<T> Drop for Lent<T> {
+    fn drop(&mut self) {
+        *lock(&self.home) = self.half.take();
+    }
+}
+
+/// What both queues of an end, its device and the registry share.
+#[derive(Debug)]
+pub(super) struct End {
+    number: usize,
+    is_open: Arc<[AtomicBool; 2]>,
+    /// Packets that could not be segmented, or were too long.
+    pub(super) tx_errors: AtomicU64,
+    /// Times that a packet that was due found no buffer.
+    pub(super) rx_no_buffer: AtomicU64,
+}
+
+impl End {
+    /// Returns true if the other end is a port, so that what is sent here arrives.
+    #[inline]
+    pub(super) fn peer_is_open(&self) -> bool {
+        let [a, b] = &*self.is_open;
+        let peer = if self.number == 0 { b } else { a };
+        peer.load(Ordering::Acquire)
+    }
+
+    fn flag(&self) -> &AtomicBool {
+        let [a, b] = &*self.is_open;
+        if self.number == 0 { a } else { b }
+    }
+
+    /// The end is no port any more.
+    pub(super) fn close(&self) {
+        self.flag().store(false, Ordering::Release);
+    }
+}
+
+/// An end that was just opened.
+pub(super) struct OpenedEnd {
+    pub(super) sender: Lent<Sender<Ring>>,
+    pub(super) receiver: Lent<Receiver<Ring>>,
+    pub(super) classes: Box<[Rule]>,
+    pub(super) shared: Arc<End>,
+}
+
+/// One direction of a path.
+struct Line {
+    sender: Arc<Mutex<Option<Sender<Ring>>>>,
+    receiver: Arc<Mutex<Option<Receiver<Ring>>>>,
+    controller: Controller,
+    rules: Box<[Rule]>,
+    /// With what a scenario changed.
+    current: DirectionConfig,
+}
+
+impl Line {
+    fn new(config: &DirectionConfig, seed: u64, number: usize, now: Time) -> Result<Line, PathError> {
+        let (toward, direction) = DIRECTIONS[number];
+        let refuse = |reason: String| PathError::Direction { direction, reason };
+        let rules = rules(config, direction)?;
+        let plan = |config: &DirectionConfig| {
+            Plan::new(config, Seed::new(seed), toward, &files)
+                .map_err(|error| refuse(Causes(&error).to_string()))
+        };
+        let mut planned = plan(config)?;
+        if config.memory.is_none() && planned.memory_size() < MEMORY_MIN {
+            let roomy = DirectionConfig {
+                memory: Some(ByteSize(MEMORY_MIN as u64)),
+                ..config.clone()
+            };
+            planned = plan(&roomy)?;
+        }
+        let plan = planned;
+        let memory = heap_memory(plan.memory_size());
+        let (sender, receiver, controller) = plan
+            .start(memory, now)
+            .map_err(|error| refuse(Causes(&error).to_string()))?;
+        Ok(Line {
+            sender: Arc::new(Mutex::new(Some(sender))),
+            receiver: Arc::new(Mutex::new(Some(receiver))),
+            controller,
+            rules,
+            current: config.clone(),
+        })
+    }
+
+    fn set(&mut self, config: &DirectionConfig, number: usize) -> Result<(), PathError> {
+        if *config == self.current {
+            return Ok(());
+        }
+        self.controller
+            .set(config, &files)
+            .map_err(|error| PathError::Direction {
+                direction: DIRECTIONS[number].1,
+                reason: Causes(&error).to_string(),
+            })?;
+        self.current = config.clone();
+        Ok(())
+    }
+}
+
+/// Returns the rules of the classes.
+fn rules(config: &DirectionConfig, direction: &'static str) -> Result<Box<[Rule]>, PathError> {
+    let rule = |class: &millrace_wan_emulator::ClassConfig| {
+        let filter: Match = class.filter.parse().map_err(|error| PathError::Filter {
+            direction,
+            class: class.name.clone(),
+            reason: format!("{error}"),
+        })?;
+        Ok(filter.rule(Priority(0)))
+    };
+    config.class.iter().map(rule).collect()
+}
+
+/// Reads the files that a configuration names.
+fn files(name: &str) -> Result<String, String> {
+    std::fs::read_to_string(name).map_err(|error| format!("{name}: {error}"))
+}
+
+struct WanPath {
+    spec: PathSpec,
+    lines: [Line; 2],
+    is_open: Arc<[AtomicBool; 2]>,
+    /// The number of times that the path was configured: a scenario ends with its configuration.
+    version: u64,
+}
+
+/// The emulated paths of a process.
+pub struct Wans {
+    /// The zero of the paths' clock.
+    epoch: Instant,
+    paths: Mutex<BTreeMap<String, WanPath>>,
+}
+
+impl Default for Wans {
+    fn default() -> Wans {
+        Wans {
+            epoch: Instant::now(),
+            paths: Mutex::default(),
+        }
+    }
+}
+
+impl Wans {
+    /// Makes a path, or changes it for frames from now on. Frames on their way arrive as they would have.
+    ///
+    /// # Errors
+    /// [`PathError`]; the path is then as it was.
+    pub fn configure(self: &Arc<Wans>, name: &str, spec: &PathSpec) -> Result<(), PathError> {
+        let mut paths = self.lock();
+        if let Some(path) = paths.get_mut(name) {
+            if path.spec == *spec {
+                return Ok(());
+            }
+            let fixed = fixed(&path.spec, spec);
+            let is_used = path.is_open.iter().any(|open| open.load(Ordering::Acquire));
+            match fixed {
+                Some(what) if is_used => return Err(PathError::Fixed { what }),
+                Some(_) => path.lines = self.lines(spec)?,
+                None => {
+                    let [forward, backward] = &mut path.lines;
+                    let before = forward.current.clone();
+                    forward.set(&spec.directions[0], 0)?;
+                    if let Err(error) = backward.set(&spec.directions[1], 1) {
+                        forward.set(&before, 0)?;
+                        return Err(error);
+                    }
+                }
+            }
+            path.spec = spec.clone();
+            path.version += 1;
+        } else {
+            let path = WanPath {
+                spec: spec.clone(),
+                lines: self.lines(spec)?,
+                is_open: Arc::default(),
+                version: 0,
+            };
+            paths.insert(name.to_owned(), path);
+        }
+        let version = paths.get(name).map_or(0, |path| path.version);
+        drop(paths);
+        match &spec.scenario {
+            Some(scenario) => {
+                let (name, wans) = (name.to_owned(), Arc::downgrade(self));
+                let gone = Arc::downgrade(self);
+                let change = move |step: &Step| {
+                    let wans = wans.upgrade();
+                    wans.is_some_and(|wans| wans.step(&name, version, step))
+                };
+                scenario::start(scenario.clone(), move || gone.strong_count() == 0, change)
+                    .map_err(|error| PathError::Thread(error.to_string()))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Removes the paths that are not among `names` and whose ends are no ports.
+    pub fn retain(&self, names: &[&str]) {
+        self.lock().retain(|name, path| {
+            names.contains(&name.as_str()) || path.is_open.iter().any(|open| open.load(Ordering::Acquire))
+        });
+    }
+
+    /// Returns the state of every path, in the order of names.
+    pub fn states(&self) -> Vec<PathState> {
+        let state = |(name, path): (&String, &WanPath)| PathState {
+            name: name.clone(),
+            spec: PathSpec {
+                directions: path.lines.each_ref().map(|line| line.current.clone()),
+                ..path.spec.clone()
+            },
+            is_open: path.is_open.each_ref().map(|open| open.load(Ordering::Acquire)),
+            stats: path.lines.each_ref().map(|line| line.controller.stats()),
+        };
+        self.lock().iter().map(state).collect()
+    }
+
+    /// Returns the zero of the paths' clock.
+    pub(super) fn epoch(&self) -> Instant {
+        self.epoch
+    }
+
+    /// Lends both halves of an end: the sender of the direction that begins there, the receiver of the other one.
+    pub(super) fn open(&self, name: &str, end: usize) -> Result<OpenedEnd, EndError> {
+        let paths = self.lock();
+        let path = paths.get(name).ok_or(EndError::Unknown)?;
+        let [forward, backward] = &path.lines;
+        let (out, back) = if end == 0 {
+            (forward, backward)
+        } else {
+            (backward, forward)
+        };
+        let shared = Arc::new(End {
+            number: end,
+            is_open: Arc::clone(&path.is_open),
+            tx_errors: AtomicU64::new(0),
+            rx_no_buffer: AtomicU64::new(0),
+        });
+        if shared.flag().swap(true, Ordering::AcqRel) {
+            return Err(EndError::Taken);
+        }
+        Ok(OpenedEnd {
+            sender: lend(&out.sender),
+            receiver: lend(&back.receiver),
+            classes: out.rules.clone(),
+            shared,
+        })
+    }
+
+    /// Returns new rings for a path.
+    fn lines(&self, spec: &PathSpec) -> Result<[Line; 2], PathError> {
+        let now = Time::from_nanos(self.epoch.elapsed().as_nanos() as u64);
+        let [forward, backward] = &spec.directions;
+        Ok([
+            Line::new(forward, spec.seed, 0, now)?,
+            Line::new(backward, spec.seed, 1, now)?,
+        ])
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, WanPath>> {
+        lock(&self.paths)
+    }
+
+    /// Makes a change of a scenario, unless the path was configured again or removed since; returns false then.
+    fn step(&self, name: &str, version: u64, step: &Step) -> bool {
+        let mut paths = self.lock();
+        let Some(path) = paths.get_mut(name).filter(|path| path.version == version) else {
+            return false;
+        };
+        for (number, line) in path.lines.iter_mut().enumerate() {
+            if !step.concerns(DIRECTIONS[number].0) {
+                continue;
+            }
+            let mut config = line.current.clone();
+            let changed = step
+                .apply(&mut config.path)
+                .map_err(|error| error.to_string())
+                .and_then(|()| line.set(&config, number).map_err(|error| error.to_string()));
+            if let Err(error) = changed {
+                tracing::warn!(path = %name, %error, "a step of the scenario does not apply");
+            }
+        }
+        true
+    }
+}
+
+fn lend<T>(home: &Arc<Mutex<Option<T>>>) -> Lent<T> {
+    Lent {
+        half: lock(home).take(),
+        home: Arc::clone(home),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the first setting that differs and cannot change under traffic.
+fn fixed(old: &PathSpec, new: &PathSpec) -> Option<&'static str> {
+    let differs = |of: fn(&DirectionConfig) -> String| {
+        old.directions.each_ref().map(of) != new.directions.each_ref().map(of)
+    };
+    let names = |config: &DirectionConfig| {
+        let class = |class: &millrace_wan_emulator::ClassConfig| format!("{} {}", class.name, class.filter);
+        config.class.iter().map(class).collect::<Vec<_>>().join(";")
+    };
+    if old.seed != new.seed {
+        return Some("the seed");
+    }
+    if differs(|config| format!("{:?}", config.memory)) {
+        return Some("the memory");
+    }
+    differs(names).then_some("the classes")
+}

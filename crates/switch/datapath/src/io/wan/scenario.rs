@@ -1,0 +1,51 @@
+//! The thread of a scenario: it makes the changes at their times.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use millrace_wan_emulator::{Scenario, Step};
+
+/// The longest sleep: a thread whose scenario has ended otherwise ends after it.
+const NAP: Duration = Duration::from_secs(1);
+
+/// Starts a thread that calls `change` for each step of a scenario, at its time from now on, until `change` returns false.
+/// `is_over` is asked at least once a second, and ends the thread if true.
+///
+/// # Errors
+/// The error of starting a thread.
+pub(super) fn start(
+    scenario: Scenario,
+    is_over: impl Fn() -> bool + Send + 'static,
+    mut change: impl FnMut(&Step) -> bool + Send + 'static,
+) -> io::Result<()> {
+    let mut begin = Instant::now();
+    let work = move || {
+        loop {
+            for step in &scenario.steps {
+                if !wait_until(begin + step.at, &is_over) || !change(step) {
+                    return;
+                }
+            }
+            match scenario.repeat.filter(|period| !period.is_zero()) {
+                Some(period) => begin += period,
+                None => return,
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("scenario".to_owned());
+    thread.spawn(work).map(drop)
+}
+
+/// Sleeps until a time; returns false if the scenario is over before.
+fn wait_until(due: Instant, is_over: &impl Fn() -> bool) -> bool {
+    loop {
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(NAP));
+        if is_over() {
+            return false;
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Settings of a path by key and direction.
+//!
+//! A setting is a key and a text, the same in TOML, in JSON and on the command line: `delay` and `100ms`. Settings of
+//! both directions come first, then those of one direction; `preset` and `netem` stand for several keys and come before
+//! the others.
+
+use millrace_wan_emulator::{DirectionConfig, PathConfig, netem, preset};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// A key and its text.
+pub type Setting = (String, String);
+
+/// Keys that stand for several others.
+const BASES: [&str; 2] = ["preset", "netem"];
+
+/// Returns all keys of settings.
+pub fn keys() -> impl Iterator<Item = &'static str> {
+    BASES
+        .into_iter()
+        .chain(PathConfig::KEYS.iter().map(|key| key.name))
+}
+
+/// The settings of a path.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// All random draws follow from it.
+    pub seed: u64,
+    /// The memory of each direction, `1GiB`; unset, it follows from rate, delay and queue.
+    pub memory: Option<String>,
+    /// Of both directions.
+    pub both: Vec<Setting>,
+    /// Of frames that enter at end a.
+    pub a_to_b: Vec<Setting>,
+    /// Of frames that enter at end b.
+    pub b_to_a: Vec<Setting>,
+}
+
+/// Settings that replace others of the same key.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Change {
+    /// Of both directions.
+    pub both: Vec<Setting>,
+    /// Of frames that enter at end a.
+    pub a_to_b: Vec<Setting>,
+    /// Of frames that enter at end b.
+    pub b_to_a: Vec<Setting>,
+}
+
+/// The error of a setting.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{}{reason}", direction.map(|direction| format!("{direction}: ")).unwrap_or_default())]
+pub struct SettingsError {
+    /// `a_to_b` or `b_to_a`, if the setting is of one direction.
+    pub direction: Option<&'static str>,
+    /// The key.
+    pub key: String,
+    /// The key, the reason, and what was expected.
+    pub reason: String,
+}
+
+impl Settings {
+    /// Returns the configuration of both directions, a to b first.
+    ///
+    /// # Errors
+    /// [`SettingsError`] for the first setting that is invalid.
+    pub fn directions(&self) -> Result<[DirectionConfig; 2], SettingsError> {
+        let direction = |own: &[Setting], name| {
+            let path = path(&self.both, None)
+                .and_then(|both| with(both, own, Some(name)))
+                .and_then(|path| valid(path, name))?;
+            let mut config = DirectionConfig {
+                path,
+                ..DirectionConfig::default()
+            };
+            if let Some(memory) = &self.memory {
+                config.memory = Some(memory.parse().map_err(|error| SettingsError {
+                    direction: None,
+                    key: "memory".to_owned(),
+                    reason: format!("memory: {error}"),
+                })?);
+            }
+            Ok(config)
+        };
+        Ok([
+            direction(&self.a_to_b, "a_to_b")?,
+            direction(&self.b_to_a, "b_to_a")?,
+        ])
+    }
+
+    /// Replaces settings. One of both directions replaces that of each direction, too.
+    pub fn change(&mut self, change: &Change) {
+        for setting in &change.both {
+            for list in [&mut self.a_to_b, &mut self.b_to_a] {
+                list.retain(|(key, _)| *key != setting.0);
+            }
+            replace(&mut self.both, setting);
+        }
+        for (own, changed) in [
+            (&mut self.a_to_b, &change.a_to_b),
+            (&mut self.b_to_a, &change.b_to_a),
+        ] {
+            changed.iter().for_each(|setting| replace(own, setting));
+        }
+    }
+}
+
+/// Returns what netem's text meant and does not mean here, and what was asked for and cannot be had.
+impl Settings {
+    /// Returns notes on the texts of `netem`: options that have another meaning here.
+    pub fn notes(&self) -> Vec<String> {
+        let settings = [&self.both, &self.a_to_b, &self.b_to_a].into_iter().flatten();
+        let texts = settings.filter(|(key, _)| key == "netem");
+        texts
+            .filter_map(|(_, text)| netem::parse(text).ok())
+            .flat_map(|parsed| parsed.notes)
+            .collect()
+    }
+}
+
+fn replace(list: &mut Vec<Setting>, setting: &Setting) {
+    // A preset stands for all keys: those before it do not count any more.
+    if BASES.contains(&setting.0.as_str()) {
+        list.clear();
+    }
+    list.retain(|(key, _)| *key != setting.0);
+    list.push(setting.clone());
+}
+
+/// Returns the path that settings mean.
+fn path(settings: &[Setting], direction: Option<&'static str>) -> Result<PathConfig, SettingsError> {
+    with(PathConfig::default(), settings, direction)
+}
+
+/// Returns a path with settings changed.
+fn with(
+    mut path: PathConfig,
+    settings: &[Setting],
+    direction: Option<&'static str>,
+) -> Result<PathConfig, SettingsError> {
+    let refuse = |key: &str, reason: String| SettingsError {
+        direction,
+        key: key.to_owned(),
+        reason,
+    };
+    let is_base = |setting: &&Setting| BASES.contains(&setting.0.as_str());
+    let bases = settings.iter().filter(is_base);
+    let others = settings.iter().filter(|setting| !is_base(setting));
+    for (key, text) in bases.chain(others) {
+        match key.as_str() {
+            "preset" => {
+                let known = || {
+                    let names: Vec<_> = millrace_wan_emulator::PRESETS
+                        .iter()
+                        .map(|preset| preset.name)
+                        .collect();
+                    refuse(
+                        key,
+                        format!(
+                            "preset: `{text}` is not known: expected one of {}",
+                            names.join(", ")
+                        ),
+                    )
+                };
+                path = preset(text).ok_or_else(known)?.path();
+            }
+            "netem" => {
+                let parsed = netem::parse(text).map_err(|error| refuse(key, format!("netem: {error}")))?;
+                path = parsed.path;
+            }
+            other => {
+                let key = other.replace('_', "-");
+                path.set(&key, text)
+                    .map_err(|error| refuse(other, error.to_string()))?;
+            }
+        }
+    }
+    Ok(path)
+}
+
+fn valid(path: PathConfig, direction: &'static str) -> Result<PathConfig, SettingsError> {
+    path.validate().map_err(|error| SettingsError {
+        direction: Some(direction),
+        key: error.key.to_string(),
+        reason: error.to_string(),
+    })?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(list: &[(&str, &str)]) -> Vec<Setting> {
+        list.iter()
+            .map(|(key, text)| ((*key).to_owned(), (*text).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn a_direction_has_the_settings_of_both_and_its_own_in_their_place() {
+        let settings = Settings {
+            both: settings(&[("delay", "50ms"), ("loss", "1%")]),
+            b_to_a: settings(&[("loss", "none"), ("over_mtu", "too-big")]),
+            ..Settings::default()
+        };
+        let [forward, backward] = settings.directions().unwrap();
+        let mut expected = PathConfig::default();
+        expected.set("delay", "50ms").unwrap();
+        expected.set("over-mtu", "too-big").unwrap();
+        assert_eq!(backward.path, expected);
+        expected.set("over-mtu", "none").unwrap();
+        expected.set("loss", "1%").unwrap();
+        assert_eq!(forward.path, expected);
+    }
+
+    #[test]
+    fn a_change_of_both_directions_replaces_what_one_of_them_had() {
+        let mut held = Settings {
+            both: settings(&[("delay", "50ms")]),
+            a_to_b: settings(&[("delay", "70ms"), ("loss", "1%")]),
+            ..Settings::default()
+        };
+        held.change(&Change {
+            both: settings(&[("delay", "10ms")]),
+            ..Change::default()
+        });
+        assert_eq!(held.both, settings(&[("delay", "10ms")]));
+        assert_eq!(held.a_to_b, settings(&[("loss", "1%")]));
+        held.change(&Change {
+            a_to_b: settings(&[("loss", "2%")]),
+            ..Change::default()
+        });
+        assert_eq!(held.a_to_b, settings(&[("loss", "2%")]));
+    }
+
+    #[test]
+    fn a_preset_comes_before_the_keys_that_change_it() {
+        let list = Settings {
+            both: settings(&[("loss", "3%"), ("preset", "geo")]),
+            ..Settings::default()
+        };
+        let mut expected = preset("geo").unwrap().path();
+        expected.set("loss", "3%").unwrap();
+        assert_eq!(list.directions().unwrap()[0].path, expected);
+    }
+
+    #[test]
+    fn a_wrong_setting_is_refused_with_direction_key_and_what_was_expected() {
+        let wrong = |key: &str, text: &str| {
+            let list = Settings {
+                a_to_b: settings(&[(key, text)]),
+                ..Settings::default()
+            };
+            list.directions().unwrap_err().to_string()
+        };
+        for (key, text) in [
+            ("delay", "-1ms"),
+            ("rate", "0bps"),
+            ("jitter", "5ms,cauchy"),
+            ("preset", "moon"),
+            ("netem", "delay"),
+            ("color", "red"),
+        ] {
+            let message = wrong(key, text);
+            assert!(
+                message.starts_with("a_to_b: ") && message.contains(key) && message.contains("expected"),
+                "{message}"
+            );
+        }
+        let list = Settings {
+            memory: Some("much".to_owned()),
+            ..Settings::default()
+        };
+        assert!(list.directions().unwrap_err().to_string().starts_with("memory: "));
+    }
+}

@@ -1,0 +1,238 @@
+//! State and counters of a path, as a person sees them: asked and realised side by side.
+
+use std::collections::BTreeMap;
+
+use millrace_wan_emulator::{DirectionConfig, HistogramSnapshot, PathConfig, Stats};
+use serde::{Deserialize, Serialize};
+
+/// A path and what it did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = WanPath))]
+pub struct PathStatus {
+    /// The name.
+    pub name: String,
+    /// Its ends, a and b: an interface of `millrace-wan`; in a switch, `port` or `unused`.
+    pub ends: Vec<String>,
+    /// The seed of all random draws.
+    pub seed: u64,
+    /// From a to b, and from b to a.
+    pub directions: Vec<DirectionStatus>,
+    /// The interfaces of `millrace-wan`, a and b; a switch has ports.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interfaces: Vec<InterfaceStatus>,
+}
+
+/// A direction and what it did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = WanDirection))]
+pub struct DirectionStatus {
+    /// `a_to_b` or `b_to_a`.
+    pub direction: String,
+    /// The settings in force.
+    pub settings: BTreeMap<String, String>,
+    /// Frames that entered.
+    pub offered: u64,
+    /// Frames that entered and were released at once (ARP, neighbour discovery, multicast, if configured).
+    pub bypassed: u64,
+    /// Further copies of frames.
+    pub duplicated: u64,
+    /// Frames that were reordered.
+    pub reordered: u64,
+    /// Frames with flipped bits, dropped or delivered.
+    pub corrupted: u64,
+    /// Frames that left.
+    pub released: u64,
+    /// Bytes of frames that left.
+    pub released_bytes: u64,
+    /// Frames that left more than 1 ms after they were due: the emulator was away from its core.
+    pub late: u64,
+    /// Frames on their way.
+    pub in_flight: u64,
+    /// The size of the memory in bytes.
+    pub memory_size: u64,
+    /// The bytes of it that frames on their way use.
+    pub memory_used: u64,
+    /// The most bytes that were used.
+    pub memory_high: u64,
+    /// Dropped frames by reason; reasons without a frame are left out.
+    pub drops: Vec<DropCount>,
+    /// Delays as drawn from the distribution asked for, queueing included.
+    pub delay_asked: Delay,
+    /// Delays as realised: after frames were kept in order, if they are.
+    pub delay_given: Delay,
+    /// Times from the due time of frames until they left.
+    pub lateness: Delay,
+    /// What was asked for and cannot be had, or has another meaning here.
+    pub warnings: Vec<String>,
+}
+
+/// Dropped frames.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = WanDrop))]
+pub struct DropCount {
+    /// The reason.
+    pub reason: String,
+    /// Frames.
+    pub frames: u64,
+}
+
+/// A distribution of times in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = WanDelay))]
+pub struct Delay {
+    /// Frames.
+    pub count: u64,
+    /// The mean.
+    pub mean_us: f64,
+    /// The median.
+    pub p50_us: f64,
+    /// The 90th percentile.
+    pub p90_us: f64,
+    /// The 99th percentile.
+    pub p99_us: f64,
+    /// The 99.9th percentile.
+    pub p999_us: f64,
+    /// The maximum.
+    pub max_us: f64,
+}
+
+/// An interface at an end of a path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = WanInterface))]
+pub struct InterfaceStatus {
+    /// The device.
+    pub device: String,
+    /// True if its link is up.
+    pub link_up: bool,
+    /// Frames that the interface lost because they were not fetched in time.
+    pub rx_missed: u64,
+    /// Received frames that cannot be forwarded.
+    pub rx_errors: u64,
+    /// Frames that left the path and that the interface did not take.
+    pub tx_refused: u64,
+    /// Frames that could not be sent, such as those longer than the MTU.
+    pub tx_errors: u64,
+}
+
+impl From<HistogramSnapshot> for Delay {
+    fn from(snapshot: HistogramSnapshot) -> Delay {
+        let micros = |nanos: u64| nanos as f64 / 1000.0;
+        Delay {
+            count: snapshot.count,
+            mean_us: snapshot.mean_ns / 1000.0,
+            p50_us: micros(snapshot.p50_ns),
+            p90_us: micros(snapshot.p90_ns),
+            p99_us: micros(snapshot.p99_ns),
+            p999_us: micros(snapshot.p999_ns),
+            max_us: micros(snapshot.max_ns),
+        }
+    }
+}
+
+impl DirectionStatus {
+    /// Returns the status of a direction. `notes` are added to the warnings of its configuration.
+    pub fn new(
+        direction: &str,
+        config: &DirectionConfig,
+        stats: &Stats,
+        notes: &[String],
+    ) -> DirectionStatus {
+        let drops = stats.drops.iter().filter(|(_, frames)| *frames > 0);
+        let mut warnings = config.path.warnings();
+        warnings.extend(notes.iter().cloned());
+        if stats.late > 0 {
+            warnings.push(format!(
+                "{} of {} frames left more than 1 ms after they were due: the emulator shares its core. To fix it: give it a \
+                 core of its own",
+                stats.late, stats.released
+            ));
+        }
+        DirectionStatus {
+            direction: direction.to_owned(),
+            settings: settings(&config.path),
+            offered: stats.offered,
+            bypassed: stats.bypassed,
+            duplicated: stats.duplicated,
+            reordered: stats.reordered,
+            corrupted: stats.corrupted,
+            released: stats.released,
+            released_bytes: stats.released_bytes,
+            late: stats.late,
+            in_flight: stats.in_flight,
+            memory_size: stats.memory_size,
+            memory_used: stats.memory_used,
+            memory_high: stats.memory_high,
+            drops: drops
+                .map(|(reason, frames)| DropCount {
+                    reason: reason.name().to_owned(),
+                    frames: *frames,
+                })
+                .collect(),
+            delay_asked: stats.delay_asked.clone().into(),
+            delay_given: stats.delay_given.clone().into(),
+            lateness: stats.lateness.clone().into(),
+            warnings,
+        }
+    }
+
+    /// Returns the number of dropped frames.
+    pub fn dropped(&self) -> u64 {
+        self.drops.iter().map(|drop| drop.frames).sum()
+    }
+}
+
+/// Returns the keys of a path that have a value, with their texts.
+fn settings(path: &PathConfig) -> BTreeMap<String, String> {
+    let json = serde_json::to_value(path).unwrap_or_default();
+    let default = serde_json::to_value(PathConfig::default()).unwrap_or_default();
+    let entries = json.as_object().into_iter().flatten();
+    entries
+        .filter(|(key, value)| !value.is_null() && default.get(key.as_str()) != Some(*value))
+        .map(|(key, value)| {
+            let text = match value {
+                serde_json::Value::String(text) => text.clone(),
+                serde_json::Value::Array(items) => {
+                    let texts = items.iter().map(|item| item.as_str().unwrap_or_default());
+                    texts.collect::<Vec<_>>().join(";")
+                }
+                other => other.to_string(),
+            };
+            (key.replace('-', "_"), text)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_types::Time;
+    use millrace_wan_emulator::{NoSources, Plan, Seed, Toward, heap_memory};
+
+    use super::*;
+
+    #[test]
+    fn a_status_has_the_settings_that_differ_and_warns_of_what_cannot_be_had() {
+        let mut config = DirectionConfig::default();
+        config.path.set("delay", "20ms").unwrap();
+        config.path.set("jitter", "5ms,normal").unwrap();
+        config.path.set("loss", "1%;every:100").unwrap();
+        config.memory = Some("4MiB".parse().unwrap());
+        let plan = Plan::new(&config, Seed::new(1), Toward::Forward, &NoSources).unwrap();
+        let memory = heap_memory(plan.memory_size());
+        let (_sender, _receiver, controller) = plan.start(memory, Time::ZERO).unwrap();
+        let status = DirectionStatus::new("a_to_b", &config, &controller.stats(), &["a note".to_owned()]);
+        let settings: Vec<_> = status
+            .settings
+            .iter()
+            .map(|(key, text)| format!("{key}={text}"))
+            .collect();
+        assert_eq!(settings, ["delay=20ms", "jitter=5ms,normal", "loss=1%;every:100"]);
+        assert!(
+            status.warnings.iter().any(|text| text.contains("mean")),
+            "{:?}",
+            status.warnings
+        );
+        assert!(status.warnings.contains(&"a note".to_owned()));
+        let json = serde_json::to_string(&status).unwrap();
+        assert_eq!(serde_json::from_str::<DirectionStatus>(&json).unwrap(), status);
+    }
+}
