@@ -192,7 +192,7 @@ def test_a_rest_port_in_use_ends_the_daemon_before_it_takes_a_device(tmp_path):
     assert not sent.exists()
 
 
-def test_an_openflow_port_in_use_is_a_shortfall_that_ends_when_the_port_is_free(tmp_path):
+def test_an_openflow_port_in_use_is_a_problem_that_ends_when_the_port_is_free(tmp_path):
     switch = Millrace(tmp_path, ports=[(1, "link:a"), (2, "link:a")])
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -216,7 +216,7 @@ def test_an_openflow_port_in_use_is_a_shortfall_that_ends_when_the_port_is_free(
 # Devices.
 
 
-def test_devices_that_cannot_be_opened_without_dpdk_are_shortfalls_and_the_others_run(tmp_path):
+def test_devices_that_cannot_be_opened_without_dpdk_are_problems_and_the_others_run(tmp_path):
     other = tmp_path / "text.pcap"
     other.write_text("this is no capture")
     ports = [
@@ -243,7 +243,7 @@ def test_devices_that_cannot_be_opened_without_dpdk_are_shortfalls_and_the_other
 
 
 @needs_root
-def test_devices_that_dpdk_cannot_open_are_shortfalls_and_the_others_run(tmp_path):
+def test_devices_that_dpdk_cannot_open_are_problems_and_the_others_run(tmp_path):
     ports = [
         (1, "net_af_packet0,iface=mr-nowhere"),
         (2, "net_af_paket1,iface=mr-there"),
@@ -272,7 +272,7 @@ def test_devices_that_dpdk_cannot_open_are_shortfalls_and_the_others_run(tmp_pat
 
 
 @needs_root
-def test_an_interface_that_appears_later_ends_the_shortfall(tmp_path):
+def test_an_interface_that_appears_later_ends_the_problem(tmp_path):
     with Millrace(
         tmp_path, ports=[(1, "net_af_packet0,iface=mr-late0")], system="memory_mib = 64", dpdk=True
     ) as switch:
@@ -292,7 +292,7 @@ def test_an_interface_that_appears_later_ends_the_shortfall(tmp_path):
 
 
 @needs_root
-def test_without_root_the_switch_runs_on_dpdk_and_a_device_without_permission_is_a_shortfall(open_folder):
+def test_without_root_the_switch_runs_on_dpdk_and_a_device_without_permission_is_a_problem(open_folder):
     switch = Millrace(
         open_folder,
         ports=[(1, "net_af_packet0,iface=lo"), (2, "net_ring0")],

@@ -54,25 +54,25 @@ impl Kinds {
         self.0 |= Kinds::of(kind);
     }
 
-    /// Returns whether there is no other kind.
+    /// Returns true if there is no other kind.
     #[inline(always)]
     pub(crate) fn are_all(self, kind: Kind) -> bool {
         self.0 & !Kinds::of(kind) == 0
     }
 
-    /// Returns whether every packet leaves through a port of its summary, perhaps rewritten.
+    /// Returns true if every packet leaves through a port of its summary, perhaps rewritten.
     #[inline(always)]
     pub(crate) fn all_leave(self) -> bool {
         self.0 & !(Kinds::of(Kind::Output) | Kinds::of(Kind::Rewrite)) == 0
     }
 
-    /// Returns whether the set has this kind.
+    /// Returns true if the set has this kind.
     #[inline(always)]
     pub(crate) fn has(self, kind: Kind) -> bool {
         self.0 & Kinds::of(kind) != 0
     }
 
-    /// Returns whether some entry has to be read.
+    /// Returns true if some entry has to be read.
     #[inline(always)]
     pub(crate) fn need_entries(self) -> bool {
         self.has(Kind::Change) || self.has(Kind::Run)
@@ -230,13 +230,13 @@ impl ActionSummary {
         self.kind
     }
 
-    /// Returns whether the entry has to be read.
+    /// Returns true if the entry has to be read.
     #[inline(always)]
     pub(crate) fn needs_entry(&self) -> bool {
         matches!(self.kind, Kind::Change | Kind::Run)
     }
 
-    /// Returns whether a packet that meets the entry counts as matched: table-miss entries do not count (OpenFlow
+    /// Returns true if a packet that meets the entry counts as matched: table-miss entries do not count (OpenFlow
     /// 1.3.5, section 5.4).
     #[inline(always)]
     pub(crate) fn is_match(&self) -> bool {
@@ -255,7 +255,7 @@ impl ActionSummary {
         TableId(self.port as u8)
     }
 
-    /// Returns whether the summary sets MAC addresses.
+    /// Returns true if the summary sets MAC addresses.
     #[inline(always)]
     pub(crate) fn rewrites(&self) -> bool {
         self.flags & (SETS_DST | SETS_SRC) != 0

@@ -24,7 +24,7 @@ impl FlowFlags {
     /// Every flag that OpenFlow 1.3 defines.
     pub const ALL: FlowFlags = FlowFlags(0x1f);
 
-    /// Returns whether all bits of `other` are set.
+    /// Returns true if all bits of `other` are set.
     pub const fn contains(self, other: FlowFlags) -> bool {
         self.0 & other.0 == other.0
     }
@@ -228,14 +228,14 @@ impl FlowEntry {
         self.created
     }
 
-    /// Returns whether it is the table-miss entry of its table: it matches everything with priority zero (OpenFlow
+    /// Returns true if it is the table-miss entry of its table: it matches everything with priority zero (OpenFlow
     /// 1.3.5, section 5.4).
     #[inline]
     pub const fn is_table_miss(&self) -> bool {
         self.has(IS_TABLE_MISS)
     }
 
-    /// Returns whether it refers to a group or a meter.
+    /// Returns true if it refers to a group or a meter.
     #[inline]
     pub const fn refers(&self) -> bool {
         self.has(REFERS)
@@ -264,7 +264,7 @@ impl FlowEntry {
         &self.actions[usize::from(self.apply_len)..]
     }
 
-    /// Returns whether the action set is cleared first.
+    /// Returns true if the action set is cleared first.
     #[inline]
     pub const fn clears_actions(&self) -> bool {
         self.has(CLEARS)

@@ -308,7 +308,7 @@ impl Forwarding {
         self.form_cache();
     }
 
-    /// Returns whether workers cache traversals.
+    /// Returns true if workers cache traversals.
     #[inline]
     pub fn flow_cache(&self) -> FlowCachePolicy {
         self.flow_cache
@@ -434,7 +434,7 @@ impl Forwarding {
         self.fdb.len()
     }
 
-    /// Returns whether packets that match nothing are forwarded by NORMAL.
+    /// Returns true if packets that match nothing are forwarded by NORMAL.
     #[inline]
     pub fn is_standalone(&self) -> bool {
         self.standalone
@@ -466,7 +466,7 @@ impl Forwarding {
         self.fields.depth
     }
 
-    /// Returns whether all packets of one port look the same to all tables.
+    /// Returns true if all packets of one port look the same to all tables.
     #[inline]
     pub(crate) fn matches_in_port_only(&self) -> bool {
         !self.fields.beyond_in_port

@@ -82,7 +82,7 @@ impl VidSet {
         self.0[usize::from(vid.raw() >> 6)] |= 1 << (vid.raw() & 63);
     }
 
-    /// Returns whether the set has an identifier.
+    /// Returns true if the set has an identifier.
     #[inline]
     pub fn contains(&self, vid: Vid) -> bool {
         self.0[usize::from(vid.raw() >> 6)] & 1 << (vid.raw() & 63) != 0
@@ -145,7 +145,7 @@ impl VlanMode {
         }
     }
 
-    /// Returns whether packets of this VLAN go out here.
+    /// Returns true if packets of this VLAN go out here.
     #[inline]
     pub(crate) fn carries(&self, vid: Vid) -> bool {
         match self {
@@ -154,7 +154,7 @@ impl VlanMode {
         }
     }
 
-    /// Returns whether packets of this VLAN go out with a tag.
+    /// Returns true if packets of this VLAN go out with a tag.
     #[inline]
     pub(crate) fn tags(&self, vid: Vid) -> bool {
         match self {
@@ -196,7 +196,7 @@ impl Port {
             .then_some(DropReason::PortNoReceive)
     }
 
-    /// Returns whether buckets that watch the port are live (OpenFlow 1.3.5, section 7.3.4.2): it is not down, and
+    /// Returns true if buckets that watch the port are live (OpenFlow 1.3.5, section 7.3.4.2): it is not down, and
     /// its state says so.
     #[inline]
     pub(crate) fn is_live(&self) -> bool {

@@ -42,7 +42,7 @@ impl LiveTrace {
         self.fields
     }
 
-    /// Returns whether this packet is one of those waited for, and counts it then.
+    /// Returns true if this packet is one of those waited for, and counts it then.
     #[inline]
     pub(crate) fn takes(&self, key: &FlowKey) -> bool {
         self.remaining() > 0

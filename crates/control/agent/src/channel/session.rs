@@ -29,7 +29,7 @@ use crate::handlers::{self, Work};
 const BACKLOG_LEN: usize = 4096;
 /// Size of the requests that are decoded ahead of the control thread, in bytes.
 const BACKLOG_SIZE: usize = 4 << 20;
-/// Bytes of one read at most.
+/// Size of the read buffer, in bytes.
 const READ_SIZE: usize = 64 * 1024;
 /// Time to send the last messages before a connection is closed.
 const CLOSING_TIMEOUT: Duration = Duration::from_secs(1);

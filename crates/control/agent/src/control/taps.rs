@@ -48,7 +48,7 @@ pub trait CaptureSink: Send {
 pub struct CaptureRequest {
     /// Selects packets.
     pub filter: CaptureFilter,
-    /// Bytes of each packet that are captured at most.
+    /// Captured size of each packet at most, in bytes.
     pub snap_size: usize,
     /// Receives the packets.
     pub sink: Box<dyn CaptureSink>,

@@ -39,7 +39,7 @@ fn closed(connections: &mut [TcpStream]) -> usize {
 }
 
 #[test]
-fn a_controller_is_let_in_at_once_beside_hundreds_of_silent_connections() {
+fn a_controller_is_admitted_at_once_beside_hundreds_of_silent_connections() {
     let switch = TestSwitch::start(&config(1, ""));
     let address = switch.address();
     let start = Instant::now();
@@ -75,7 +75,7 @@ fn silent_connections_of_one_address_make_room_for_each_other_and_for_no_other()
 }
 
 #[test]
-fn a_listener_serves_64_controllers_and_the_next_when_one_is_gone() {
+fn a_listener_serves_64_controllers_and_the_next_when_one_disconnects() {
     let switch = TestSwitch::start(&config(1, ""));
     let mut controllers: Vec<Controller> = (0..64).map(|_| switch.controller()).collect();
     let mut refused = Controller::silent(TcpStream::connect(switch.address()).unwrap());

@@ -31,7 +31,7 @@ fn resident_kib() -> u64 {
 }
 
 #[test]
-fn a_listing_is_whole_in_order_of_requests_and_memory_stays_bounded_when_nobody_reads() {
+fn a_listing_is_whole_in_order_of_requests_and_memory_stays_bounded_without_a_reader() {
     // The test measures the memory of the whole process, so no other test may run in it.
     millrace_testing::own_process!();
     let switch = TestSwitch::start(&config(1, ""));
@@ -83,7 +83,7 @@ fn a_listing_is_whole_in_order_of_requests_and_memory_stays_bounded_when_nobody_
 }
 
 #[test]
-fn every_entry_that_goes_is_reported_even_if_all_go_at_once() {
+fn every_removed_entry_is_reported_even_if_all_are_removed_at_once() {
     let switch = TestSwitch::start(&config(1, ""));
     let mut controller = switch.controller();
     controller.add(entries().map(|entry| FlowMod {

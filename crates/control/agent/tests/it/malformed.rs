@@ -242,7 +242,7 @@ fn ten_thousand_malformed_messages_are_answered_and_traffic_goes_on() {
 }
 
 #[test]
-fn what_cannot_be_cut_into_messages_ends_the_connection_and_only_that() {
+fn bytes_that_are_no_messages_end_their_connection_and_no_other() {
     let _alone = ALONE.lock();
     let switch = TestSwitch::start(&config(1, ""));
     let mut keeper = switch.controller();

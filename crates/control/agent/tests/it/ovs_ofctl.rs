@@ -130,7 +130,7 @@ fn ovs_ofctl_shows_and_changes_everything() {
 }
 
 #[test]
-fn ovs_ofctl_is_refused_what_cannot_be() {
+fn invalid_requests_of_ovs_ofctl_are_refused() {
     let switch = TestSwitch::start(&config(1, "tables = 2"));
     let Some(ofctl) = Ofctl::on(&switch) else {
         return;

@@ -99,7 +99,7 @@ fn queues_are_read_back_and_count_what_goes_through_them() {
 }
 
 #[test]
-fn a_port_or_queue_that_is_not_there_is_refused_by_name() {
+fn a_missing_port_or_queue_is_refused_with_its_error() {
     let switch = TestSwitch::start(&(config(2, "") + QUEUES));
     let mut controller = switch.controller();
     for (port, queue, code) in [

@@ -183,7 +183,7 @@ fn entries_that_a_written_table_does_not_take_are_refused_each_with_its_error() 
 }
 
 #[test]
-fn features_are_read_back_as_written_and_tables_left_out_are_gone_until_written_again() {
+fn features_are_read_back_as_set_and_tables_left_out_are_removed_until_they_are_set_again() {
     let switch = TestSwitch::start(&config(2, "tables = 4"));
     let mut controller = switch.controller();
     let before = exchange(&mut controller, Vec::new()).unwrap();
@@ -247,7 +247,7 @@ fn tables_that_change_lose_their_entries_and_others_keep_them() {
 }
 
 #[test]
-fn what_no_pipeline_can_be_is_refused_and_changes_nothing() {
+fn an_impossible_pipeline_is_refused_and_changes_nothing() {
     let switch = TestSwitch::start(&config(2, "tables = 4"));
     let mut controller = switch.controller();
     let before = exchange(&mut controller, Vec::new()).unwrap();
@@ -335,7 +335,7 @@ fn configured_names_and_limits_hold_and_change_while_the_switch_runs() {
 }
 
 #[test]
-fn a_full_table_that_evicts_takes_one_more_and_tells_whose_place_that_was() {
+fn a_full_table_that_evicts_takes_one_more_and_reports_the_evicted_entry() {
     let tables = "table = [{ number = 1, max_entries = 2, when_full = \"evict\" }]";
     let switch = TestSwitch::start(&config(2, &format!("tables = 4\n{tables}")));
     let mut controller = switch.controller();
@@ -367,7 +367,7 @@ fn a_full_table_that_evicts_takes_one_more_and_tells_whose_place_that_was() {
 }
 
 #[test]
-fn a_table_mod_names_a_table_that_there_is_and_no_unknown_bit() {
+fn a_table_mod_must_name_an_existing_table_and_no_unknown_bit() {
     let switch = TestSwitch::start(&config(2, "tables = 4"));
     let mut controller = switch.controller();
     let table_mod = |table, config| Message::TableMod(TableMod { table, config });

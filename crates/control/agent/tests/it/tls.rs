@@ -170,7 +170,7 @@ fn say(stream: &mut impl Write, message: &Message) -> std::io::Result<()> {
     stream.flush()
 }
 
-fn hear(stream: &mut impl Read) -> std::io::Result<Message> {
+fn receive(stream: &mut impl Read) -> std::io::Result<Message> {
     let mut bytes = vec![0; 8];
     stream.read_exact(&mut bytes)?;
     let size = usize::from(Header::parse(&bytes).unwrap().length);
@@ -182,14 +182,14 @@ fn hear(stream: &mut impl Read) -> std::io::Result<Message> {
 /// Exchanges HELLO, if both sides trust each other.
 fn greet(stream: &mut (impl Read + Write)) -> std::io::Result<()> {
     say(stream, &Message::Hello(Hello::OURS))?;
-    assert_eq!(hear(stream)?, Message::Hello(Hello::OURS));
+    assert_eq!(receive(stream)?, Message::Hello(Hello::OURS));
     assert_answers(stream);
     Ok(())
 }
 
 fn assert_answers(stream: &mut (impl Read + Write)) {
     say(stream, &Message::BarrierRequest).unwrap();
-    assert_eq!(hear(stream).unwrap(), Message::BarrierReply);
+    assert_eq!(receive(stream).unwrap(), Message::BarrierReply);
 }
 
 fn error_of(switch: &TestSwitch, kind: ChannelKind) -> String {
@@ -202,7 +202,7 @@ fn error_of(switch: &TestSwitch, kind: ChannelKind) -> String {
 const LISTEN: &str = "listen = [\"ptls:0\"]";
 
 #[test]
-fn a_controller_that_our_authority_signed_is_let_in_and_others_hear_why_not() {
+fn a_controller_with_a_trusted_certificate_is_admitted_and_others_get_the_reason() {
     let files = Files::new();
     let switch = TestSwitch::start(&files.config(LISTEN));
     let address = switch.address();
@@ -245,7 +245,7 @@ fn a_controller_that_our_authority_signed_is_let_in_and_others_hear_why_not() {
 }
 
 #[test]
-fn a_controller_is_let_in_at_once_beside_hundreds_of_handshakes_that_never_begin() {
+fn a_controller_is_admitted_at_once_beside_hundreds_of_handshakes_that_never_begin() {
     let files = Files::new();
     let switch = TestSwitch::start(&files.config(LISTEN));
     let address = switch.address();
@@ -307,7 +307,7 @@ fn a_controller_is_called_over_tls_and_its_certificate_must_be_for_its_host() {
     );
     for (stream, id) in [(&mut main, 0), (&mut auxiliary, 1)] {
         say(stream, &Message::FeaturesRequest).unwrap();
-        let Message::FeaturesReply(features) = hear(stream).unwrap() else {
+        let Message::FeaturesReply(features) = receive(stream).unwrap() else {
             panic!()
         };
         assert_eq!(features.auxiliary_id, id);
@@ -365,7 +365,7 @@ fn new_connections_use_new_files_and_those_that_are_up_stay() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said_with_its_name_and_mended_by_the_next_apply() {
+fn a_problem_with_a_file_names_the_file_and_ends_with_the_next_apply() {
     let files = Files::new();
     let [key, cert, ca] = ["key.pem", "cert.pem", "ca.pem"].map(|name| files.path().join(name));
     let other = files.ours.identity("switch.example", 9);
@@ -419,7 +419,7 @@ fn what_is_wrong_with_a_file_is_said_with_its_name_and_mended_by_the_next_apply(
 }
 
 #[test]
-fn a_long_listing_goes_through_whole_however_slowly_it_is_read() {
+fn a_long_listing_arrives_complete_no_matter_how_slowly_it_is_read() {
     let files = Files::new();
     let switch = TestSwitch::start(&files.config(LISTEN));
     let good = files.theirs.identity("controller.example", 2);
@@ -444,7 +444,7 @@ fn a_long_listing_goes_through_whole_however_slowly_it_is_read() {
     .unwrap();
     let mut found = 0;
     loop {
-        let Message::MultipartReply(reply) = hear(&mut stream).unwrap() else {
+        let Message::MultipartReply(reply) = receive(&mut stream).unwrap() else {
             panic!()
         };
         let millrace_openflow::multipart::ReplyBody::Flow(part) = reply.body else {

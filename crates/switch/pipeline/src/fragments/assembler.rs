@@ -123,7 +123,7 @@ impl Assembler {
         self.packets.len()
     }
 
-    /// Returns whether no packet is incomplete.
+    /// Returns true if no packet is incomplete.
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
@@ -295,7 +295,7 @@ impl Assembler {
         true
     }
 
-    /// Writes the data of a fragment into chunks that are allocated. Returns whether the packet is whole with it.
+    /// Writes the data of a fragment into chunks that are allocated. Returns true if the packet is whole with it.
     fn store(&mut self, at: usize, piece: &Piece) -> Step {
         let data = self.frame.get(piece.data..piece.data + piece.size);
         let (Some(packet), Some(data)) = (self.packets.get_mut(at), data) else {
@@ -326,7 +326,7 @@ impl Assembler {
         }
     }
 
-    /// Forgets the oldest packet, but not that at index `but`. Returns whether there was one; unless `but` is
+    /// Forgets the oldest packet, but not that at index `but`. Returns true if there was one; unless `but` is
     /// `usize::MAX`, only packets with data count.
     fn evict(&mut self, but: usize) -> bool {
         let holds =

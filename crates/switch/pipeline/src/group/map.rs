@@ -104,7 +104,7 @@ impl GroupMap {
         buckets.any(|bucket| self.is_live(bucket, ports))
     }
 
-    /// Returns whether a bucket can be selected: it watches nothing, or a port or group that it watches is live.
+    /// Returns true if a bucket can be selected: it watches nothing, or a port or group that it watches is live.
     #[inline]
     pub(crate) fn is_live(&self, bucket: &Bucket, ports: &PortMap) -> bool {
         if !bucket.watches() {

@@ -18,7 +18,7 @@ impl MeterFlags {
     /// Every flag that OpenFlow 1.3 defines.
     pub const ALL: MeterFlags = MeterFlags(0xf);
 
-    /// Returns whether all bits of `other` are set.
+    /// Returns true if all bits of `other` are set.
     pub const fn contains(self, other: MeterFlags) -> bool {
         self.0 & other.0 == other.0
     }

@@ -89,14 +89,14 @@ impl Gate {
         ((amount as u128 * u128::from(self.length)) >> FRACTION) as u64
     }
 
-    /// Returns whether a packet, which counts as so many, conforms to the rate. If it does and `is_real`, it is
+    /// Returns true if a packet, which counts as so many, conforms to the rate. If it does and `is_real`, it is
     /// accounted for.
     #[inline]
     pub(super) fn passes(&self, packets: usize, size: usize, now: Time, is_real: bool) -> bool {
         self.advance(self.takes_together(packets, size), self.tolerance, now, is_real)
     }
 
-    /// Returns whether a packet conforms to the rate and the burst has room for all of it. If so, it is accounted
+    /// Returns true if a packet conforms to the rate and the burst has room for all of it. If so, it is accounted
     /// for.
     #[inline]
     pub(crate) fn holds(&self, size: usize, now: Time) -> bool {

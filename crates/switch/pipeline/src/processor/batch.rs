@@ -88,7 +88,7 @@ impl<P> Exit<P> {
         (self.port, self.queue, self.block) = (port, queue, block);
     }
 
-    /// Returns whether the exit belongs to this ordinary port, which sends packets as they are and without a queue.
+    /// Returns true if the exit belongs to this ordinary port, which sends packets as they are and without a queue.
     #[inline(always)]
     pub(crate) fn is_open_for(&self, port: PortNo) -> bool {
         self.open == port

@@ -111,7 +111,7 @@ impl Governor {
         }
     }
 
-    /// Returns whether the cache is on.
+    /// Returns true if the cache is on.
     #[inline(always)]
     pub(crate) fn is_on(&self) -> bool {
         !matches!(self.state, State::Off(_))
@@ -130,13 +130,13 @@ impl Governor {
         self.walks += packets as u64;
     }
 
-    /// Returns whether the window is over and [`Governor::judge`] is due.
+    /// Returns true if the window is over and [`Governor::judge`] is due.
     #[inline(always)]
     pub(crate) fn is_due(&self) -> bool {
         self.hits + self.walks >= WINDOW
     }
 
-    /// Ends the window, in which there were `visits` lookups in tables at a total `cost`. Returns whether the cache
+    /// Ends the window, in which there were `visits` lookups in tables at a total `cost`. Returns true if the cache
     /// was switched on.
     pub(crate) fn judge(&mut self, visits: u64, cost: u64) -> bool {
         if self.walks >= WINDOW / 16 {

@@ -235,7 +235,7 @@ impl Headers {
     }
 }
 
-/// Returns whether a change of the field changes which headers follow.
+/// Returns true if a change of the field changes which headers follow.
 const fn moves_layers(field: Field) -> bool {
     matches!(
         field,

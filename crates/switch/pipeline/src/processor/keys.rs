@@ -21,7 +21,7 @@ use crate::{Egress, Forwarding};
 const PAUSE: u8 = 63;
 
 impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
-    /// Returns whether to look packets up by header columns. Traces and tunnels need keys.
+    /// Returns true if the burst is looked up by header columns. Traces and tunnels need keys.
     #[inline]
     pub(crate) fn goes_by_columns(&mut self) -> bool {
         if O::IS_WATCHING || self.scratch.pause != 0 {
@@ -100,7 +100,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             .find_by_columns(form, columns, (&origin, keys), &mut places[..burst.len()]);
     }
 
-    /// Returns whether packet `i` of the burst has the common layout and its key is not read yet.
+    /// Returns true if packet `i` of the burst has the common layout and its key is not read yet.
     #[inline(always)]
     pub(crate) fn is_unread(&self, i: usize) -> bool {
         self.scratch.unread & 1 << i != 0

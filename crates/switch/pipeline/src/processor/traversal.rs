@@ -144,19 +144,19 @@ impl<'a> Traversal<'a> {
         (self.0[2] >> SHAPE_SHIFT) as u8
     }
 
-    /// Returns whether the entries have to be executed one after the other.
+    /// Returns true if the entries have to be executed one after the other.
     #[inline(always)]
     pub(crate) fn is_replayed(self) -> bool {
         self.flags() & REPLAY != 0
     }
 
-    /// Returns whether more than the key decides if the traversal holds for a packet; see [`Traversal::holds_for`].
+    /// Returns true if more than the key decides if the traversal holds for a packet; see [`Traversal::holds_for`].
     #[inline(always)]
     pub(crate) fn depends(self) -> bool {
         self.flags() & DEPENDS != 0
     }
 
-    /// Returns whether the traversal holds for a packet that has its key, and its combined actions can be applied: a
+    /// Returns true if the traversal holds for a packet that has its key, and its combined actions can be applied: a
     /// TTL to decrement must be there and more than one.
     #[inline(always)]
     pub(crate) fn holds_for(self, head: &[u8], is_ip: bool) -> bool {
@@ -270,7 +270,7 @@ impl Sum {
         }
     }
 
-    /// Returns whether the traversal may be cached that was recorded for a packet which had exactly one VLAN tag, or
+    /// Returns true if the traversal may be cached that was recorded for a packet which had exactly one VLAN tag, or
     /// not.
     pub(crate) fn is_for(&self, has_one_tag: bool) -> bool {
         self.flags & ONE_TAG == 0 || has_one_tag
@@ -385,7 +385,7 @@ enum Tags {
     Popped,
 }
 
-/// Returns whether the key of a packet does not follow from its first key after this action.
+/// Returns true if the key of a packet does not follow from its first key after this action.
 fn hides(action: &Action, tags: &mut Tags) -> bool {
     match action {
         Action::SetField(set) => matches!(
@@ -416,7 +416,7 @@ fn hides(action: &Action, tags: &mut Tags) -> bool {
     }
 }
 
-/// Returns whether a packet has exactly one VLAN tag and an EtherType behind it.
+/// Returns true if a packet has exactly one VLAN tag and an EtherType behind it.
 #[inline(always)]
 pub(crate) fn has_one_tag(head: &[u8]) -> bool {
     let kind_at = |at: usize| -> Option<EtherType> {

@@ -83,7 +83,7 @@ impl TraversalCache {
         }
     }
 
-    /// Begins a burst. Returns whether cached traversals are to be looked up; the cache is then up to date.
+    /// Begins a burst. Returns true if cached traversals are to be looked up; the cache is then up to date.
     #[inline]
     pub(crate) fn begin(&mut self, fwd: &Forwarding) -> bool {
         let is_on = match fwd.flow_cache() {

@@ -172,7 +172,7 @@ fn take_congestion_along<P: Packet>(packet: &mut P, outer: u8) -> bool {
     true
 }
 
-/// Returns whether the outer UDP or GRE checksum is right, if there is one.
+/// Returns true if the outer UDP or GRE checksum is right, if there is one.
 fn checksum_is_right<P: Packet>(packet: &P, outer: &Outer) -> bool {
     let Some((begin, _)) = outer.checksum else {
         return true;
@@ -194,7 +194,7 @@ fn checksum_is_right<P: Packet>(packet: &P, outer: &Outer) -> bool {
     sum.folded() == 0xffff
 }
 
-/// Returns whether a packet asks for one of our addresses or answers us: ARP and neighbour discovery.
+/// Returns true if a packet asks for one of our addresses or answers us: ARP and neighbour discovery.
 fn is_for_neighbours(head: &[u8], size: usize, tunnels: &Tunnels, underlay: millrace_types::PortNo) -> bool {
     let layers = Layers::parse_head(head, size, Depth::All);
     if layers.vlan_count() != 0 {

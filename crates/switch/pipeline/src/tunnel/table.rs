@@ -145,7 +145,7 @@ impl Tunnels {
         &mut self.underlays[at]
     }
 
-    /// Returns whether there is no tunnel.
+    /// Returns true if there is no tunnel.
     pub fn is_empty(&self) -> bool {
         self.ready.is_empty()
     }
@@ -157,7 +157,7 @@ impl Tunnels {
         self.ready.get(self.by_port.get(at)?.1)
     }
 
-    /// Returns whether encapsulated packets come in at a port.
+    /// Returns true if encapsulated packets come in at a port.
     #[inline]
     pub(crate) fn has_underlay(&self, port: PortNo) -> bool {
         self.underlays.iter().any(|held| held.port == port)
@@ -172,19 +172,19 @@ impl Tunnels {
         self.underlay(underlay).map_or(&[], |held| &held.udp_ports)
     }
 
-    /// Returns whether an address is local at an underlay.
+    /// Returns true if an address is local at an underlay.
     pub(crate) fn is_local(&self, underlay: PortNo, address: IpAddr) -> bool {
         self.underlay(underlay)
             .is_some_and(|held| held.locals.contains(&address))
     }
 
-    /// Returns whether a frame with this destination is addressed to us at an underlay.
+    /// Returns true if a frame with this destination is addressed to us at an underlay.
     pub(crate) fn is_ours(&self, underlay: PortNo, dst: Mac) -> bool {
         self.underlay(underlay)
             .is_some_and(|held| held.mac == dst || dst.is_multicast())
     }
 
-    /// Returns whether packets with network service headers come in at a port.
+    /// Returns true if packets with network service headers come in at a port.
     #[inline]
     pub(crate) fn has_paths(&self, underlay: PortNo) -> bool {
         self.underlay(underlay).is_some_and(|held| held.has_paths)
