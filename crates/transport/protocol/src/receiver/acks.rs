@@ -4,7 +4,7 @@
 //! feedback that is known to have arrived. At low rates it waits for 32 packets or a quarter of a round trip. Never more often
 //! than each millisecond, never later than 25 ms. It is immediate when the sender asks.
 
-use crate::packet::{Acknowledged, REPORTED_FEEDBACK_MAX, Report};
+use crate::packet::{Acknowledged, Report};
 use crate::ranges::RangeSet;
 use millrace_types::{Duration, Time};
 use std::collections::VecDeque;
@@ -14,6 +14,9 @@ const INTERVAL_MIN: Duration = Duration::from_millis(1);
 const INTERVAL_MAX: Duration = Duration::from_millis(25);
 /// Packets for which feedback is sent after the shorter interval.
 const PACKETS: u64 = 32;
+
+/// Feedback packets that may be unconfirmed: 32 times a round trip, two at once, and a half more until a report comes.
+const UNCONFIRMED_MAX: usize = 128;
 
 /// Tracks arrivals until their acknowledgement is confirmed.
 #[derive(Clone, Debug, Default)]
@@ -95,7 +98,7 @@ impl AckTracker {
             first.start = first.start.max(from);
         }
         self.sent.push_back((number, covered));
-        if self.sent.len() > REPORTED_FEEDBACK_MAX {
+        if self.sent.len() > UNCONFIRMED_MAX {
             self.sent.pop_front();
         }
         (self.pending, self.pending_since, self.now_asked) = (0, None, false);
@@ -162,6 +165,22 @@ mod tests {
         assert_eq!(acks.due(), Some(at(1_010)), "320 ms / 32");
         acks.on_report(&report(vec![], true));
         assert_eq!(acks.due(), Some(at(1_001)));
+    }
+
+    #[test]
+    fn at_two_packets_each_32nd_of_a_round_trip_confirmations_still_find_their_feedback() {
+        let mut acks = AckTracker::default();
+        // Confirmations come after a round trip and an eighth.
+        for step in 0..1_000_u64 {
+            acks.on_packet(Time::ZERO, 2 * step);
+            for _ in 0..2 {
+                let number = acks.on_sent(Time::ZERO, 0);
+                if let Some(confirmed) = number.checked_sub(72) {
+                    acks.on_report(&report(vec![confirmed], false));
+                }
+            }
+        }
+        assert!(acks.acknowledged().len() <= 40, "{}", acks.acknowledged().len());
     }
 
     #[test]

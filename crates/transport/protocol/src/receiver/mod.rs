@@ -36,7 +36,7 @@ use reassembly::{Arrival, Reassembly};
 use std::ops::Range;
 
 /// Feedback packets that one poll returns at most.
-const FEEDBACK_PACKETS: usize = 4;
+const FEEDBACK_PACKETS: usize = 2;
 /// Ranges of acknowledged numbers that are kept.
 const ACK_RANGES: usize = 1 << 16;
 
@@ -348,11 +348,11 @@ impl Receiver {
                 credit: self.credit(),
                 rate: self.rate.rate(now),
                 backlog: self.backlog(),
-                acknowledged: ranges.clone(),
+                acknowledged: std::mem::take(&mut ranges),
             };
             let (body, from) = feedback.encode();
-            let older = ranges.partition_point(|range| range.end <= from);
-            feedback.acknowledged.drain(..older);
+            let older = feedback.acknowledged.partition_point(|range| range.end <= from);
+            ranges.extend(feedback.acknowledged.drain(..older));
             if let Some(first) = feedback.acknowledged.first_mut() {
                 first.start = first.start.max(from);
             }
@@ -360,7 +360,6 @@ impl Receiver {
             self.stats.feedback += 1;
             self.stats.feedback_bytes += (HEAD_SIZE + body.len()) as u64;
             packets.push((number, feedback));
-            ranges.truncate(older);
             if ranges.is_empty() || packets.len() == FEEDBACK_PACKETS {
                 break;
             }

@@ -1,8 +1,8 @@
 //! The MAC between a sender and one receiver: SipHash-2-4 (Aumasson and Bernstein, 2012) under a key that no other member of
 //! the group has.
 //!
-//! It covers the head, the seal counter and the tag, 29 bytes, and so costs the sender some 20 ns a packet and receiver, where a
-//! further pass of an AEAD over 1,428 bytes costs some 200.
+//! It covers the head, the seal counter and the tag, 29 bytes. It costs 45 ns a packet and receiver, where a pass of AES-128-GCM over
+//! 1,428 bytes costs 500 (`cargo bench -p millrace-transport`, two busy cores).
 
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
