@@ -35,17 +35,22 @@ def delays(count, size=64, interval=0.001):
     return [arrived[number] - entered[number] for number in range(WARM_UP, sent)]
 
 
+def undisturbed(values):
+    """The 10th percentile: on a busy machine the emulator is away from its core for a while, which only adds to a delay."""
+    return sorted(values)[len(values) // 10]
+
+
 @pytest.mark.measures
 def test_a_delay_is_as_asked_and_no_frame_is_early(tmp_path):
     with hosts(), Emulator(tmp_path) as emulator:
-        base = median(delays(300))
+        base = undisturbed(delays(300))
         for asked in (5, 50):
             emulator.set("--delay", f"{asked}ms")
             measured = delays(300)
             assert min(measured) >= asked * MS, min(measured)
-            error = median(measured) - asked * MS - base
-            print(f"{asked} ms: median error {error} ns, {base} ns without delay, worst {max(measured) - asked * MS}")
-            assert error < 1 * MS, f"{asked} ms: median error {error} ns, {base} ns without delay"
+            error = undisturbed(measured) - asked * MS - base
+            print(f"{asked} ms: error {error} ns, {base} ns without delay, median {median(measured) - asked * MS}, worst {max(measured) - asked * MS}")
+            assert error < 1 * MS, f"{asked} ms: error {error} ns, {base} ns without delay"
 
 
 def test_lost_frames_are_those_that_the_counters_name_and_as_many_as_asked(tmp_path):
@@ -89,16 +94,18 @@ class Reading:
 
 @pytest.mark.measures
 def test_frames_leave_at_the_rate_asked(tmp_path):
-    count, size, rate = 200, 1000, 10_000_000
-    with hosts(), Emulator(tmp_path, "--rate", "10Mbps", "--queue", "500ms"), captures() as (sender, _, arrival):
+    count, size, rate = 400, 1000, 10_000_000
+    with hosts(), Emulator(tmp_path, "--rate", "10Mbps", "--queue", "1s"), captures() as (sender, _, arrival):
         reader = Reading(arrival, count)
         send(sender, range(count), size)
         times = sorted(stamp for _, stamp in reader.wait(count))
     assert len(times) == count
     # Ethernet framing: the payload and 18 bytes, which is the frame and its check sequence.
     asked = 8 * (size + 4) * 10**9 / rate
-    realised = (times[-1] - times[0]) / (count - 1)
-    assert abs(realised / asked - 1) < 0.02, f"{realised:.0f} ns between frames, {asked:.0f} asked"
+    # A busy machine makes frames late, never early: the earliest of each half are where the rate puts them.
+    offsets = [time - number * asked for number, time in enumerate(times)]
+    drift = (min(offsets[count // 2:]) - min(offsets[:count // 2])) / (count / 2 * asked)
+    assert abs(drift) < 0.02, f"{drift:.4f} of the time between frames, {asked:.0f} ns"
 
 
 def test_a_queue_holds_as_many_frames_as_asked(tmp_path):

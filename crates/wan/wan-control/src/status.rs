@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_wan_emulator::{DirectionConfig, HistogramSnapshot, PathConfig, Stats};
+use millrace_wan_emulator::{DirectionConfig, HistogramSnapshot, OverMtu, PathConfig, Stats};
 use serde::{Deserialize, Serialize};
 
 /// A path and what it did.
@@ -139,6 +139,10 @@ impl DirectionStatus {
     ) -> DirectionStatus {
         let drops = stats.drops.iter().filter(|(_, frames)| *frames > 0);
         let mut warnings = config.path.warnings();
+        if config.paths().any(|path| path.over_mtu == OverMtu::TooBig) {
+            warnings
+                .push("over-mtu: longer packets are dropped and counted; no ICMP answer is sent".to_owned());
+        }
         warnings.extend(notes.iter().cloned());
         if stats.late > 0 {
             warnings.push(format!(
@@ -215,6 +219,7 @@ mod tests {
         config.path.set("delay", "20ms").unwrap();
         config.path.set("jitter", "5ms,normal").unwrap();
         config.path.set("loss", "1%;every:100").unwrap();
+        config.path.set("over-mtu", "too-big").unwrap();
         config.memory = Some("4MiB".parse().unwrap());
         let plan = Plan::new(&config, Seed::new(1), Toward::Forward, &NoSources).unwrap();
         let memory = heap_memory(plan.memory_size());
@@ -225,13 +230,22 @@ mod tests {
             .iter()
             .map(|(key, text)| format!("{key}={text}"))
             .collect();
-        assert_eq!(settings, ["delay=20ms", "jitter=5ms,normal", "loss=1%;every:100"]);
+        assert_eq!(
+            settings,
+            [
+                "delay=20ms",
+                "jitter=5ms,normal",
+                "loss=1%;every:100",
+                "over_mtu=too-big"
+            ]
+        );
         assert!(
             status.warnings.iter().any(|text| text.contains("mean")),
             "{:?}",
             status.warnings
         );
         assert!(status.warnings.contains(&"a note".to_owned()));
+        assert!(status.warnings.iter().any(|text| text.contains("no ICMP answer")));
         let json = serde_json::to_string(&status).unwrap();
         assert_eq!(serde_json::from_str::<DirectionStatus>(&json).unwrap(), status);
     }
