@@ -1,6 +1,6 @@
 //! T1 and T2 in part: goodput of one flow against what the path can carry, and against rivals on the same path. `examples/grid.rs` has the whole grid.
 
-use crate::paths::{at_least, back, bbr, link, one_flow};
+use crate::paths::{at_least, at_most, back, bbr, link, one_flow};
 use millrace_transport::congestion::Controller;
 use millrace_transport_simulator::{PACKET, ideal_goodput, rivals};
 use millrace_types::Time;
@@ -68,5 +68,25 @@ fn t2_on_a_lossy_path_cubic_and_reno_starve_and_bbr_version_1_is_matched() {
         at_least(&format!("T2 times CUBIC, {case}"), ours / rate(cubic()), gate);
         at_least(&format!("T2 times Reno, {case}"), ours / rate(reno()), gate);
         at_least(&format!("T2 times BBR v1, {case}"), ours / rate(bbr1()), 0.98);
+    }
+}
+
+#[test]
+fn t6_feedback_takes_a_thousandth_of_a_clean_path_and_a_two_hundredth_of_a_lossy_one() {
+    for (rate, delay) in [("1Gbps", "5ms"), ("100Mbps", "50ms"), ("200Mbps", "200ms")] {
+        for (loss, gate) in [("0%", 0.1), ("2%", 0.5)] {
+            let forward = link(&[("rate", rate), ("delay", delay), ("loss", loss)]);
+            let mut simulation = one_flow(bbr(1), &forward, back(delay));
+            let to = Time::from_secs(if rate == "1Gbps" { 3 } else { 12 });
+            simulation.run_until(to);
+            let report = simulation.report(0);
+            let percent =
+                100.0 * report.receiver.feedback_bytes as f64 / report.arrived.bytes(Time::ZERO, to) as f64;
+            at_most(
+                &format!("T6 feedback in %, {rate}, {delay} each way, {loss}"),
+                percent,
+                gate,
+            );
+        }
     }
 }

@@ -14,5 +14,6 @@ mod fairness;
 mod goodput;
 mod hostile;
 mod paths;
+mod policies;
 mod ramp;
 mod scenarios;
