@@ -9,7 +9,7 @@ fn goodput(settings: &[(&str, &str)], delay: &str, loss: f64, gate: f64) {
     let mut all = vec![("rate", "100Mbps"), ("delay", delay)];
     all.extend_from_slice(settings);
     let mut simulation = one_flow(bbr(1), &link(&all), back(delay));
-    let (from, to) = (Time::from_secs(10), Time::from_secs(30));
+    let (from, to) = (Time::from_secs(8), Time::from_secs(20));
     simulation.run_until(to);
     let goodput = simulation.report(0).goodput.rate(from, to);
     at_least(
@@ -59,7 +59,7 @@ fn t2_on_a_lossy_path_cubic_and_reno_starve_and_bbr_version_1_is_matched() {
         let forward = link(&[("rate", "200Mbps"), ("delay", delay), ("loss", loss)]);
         let rate = |controller| {
             let mut simulation = one_flow(controller, &forward, back(delay));
-            let (from, to) = (Time::from_secs(10), Time::from_secs(25));
+            let (from, to) = (Time::from_secs(10), Time::from_secs(20));
             simulation.run_until(to);
             simulation.report(0).goodput.rate(from, to)
         };
