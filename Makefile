@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: help setup build demo test test-times test-rust test-interop conformance soak bench bench-full fuzz sanitize lint install clean
+.PHONY: help setup build demo test test-times test-rust test-interop conformance soak bench bench-full bench-wan fuzz sanitize lint install clean
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 PREFIX ?= /usr/local
@@ -59,6 +59,10 @@ bench-full: build ## run every experiment, and write a report to out/bench
 	target/release/millrace bench lan
 	target/release/millrace bench chain
 	target/release/millrace profile
+	target/release/millrace report out/bench
+
+bench-wan: build ## measure the emulator of wide-area paths against its gates (about a quarter of an hour)
+	target/release/millrace bench wan
 	target/release/millrace report out/bench
 
 fuzz: setup ## run every fuzzer for FUZZ_SECONDS (60) each

@@ -65,6 +65,7 @@ enum BenchCommand {
     Guests(RunArgs),
     Lan(crate::experiments::lan::cli::LanArgs),
     Chain(crate::experiments::chain::ChainArgs),
+    Wan(crate::experiments::wan::cli::WanArgs),
     /// All of the above; without a subcommand, `bench` runs forward, updates and install
     All(RunArgs),
     /// List the cases, quantities and systems
@@ -140,6 +141,9 @@ pub enum BenchError {
     /// The experiment `chain` failed.
     #[error(transparent)]
     Chain(#[from] crate::experiments::chain::ChainBenchError),
+    /// The experiment `wan` failed.
+    #[error(transparent)]
+    Wan(#[from] crate::experiments::wan::WanBenchError),
     /// A result cannot be written.
     #[error("{}: {source}", .path.display())]
     File {
@@ -226,6 +230,7 @@ impl Command {
             Some(BenchCommand::All(args)) => args.run(&everything()),
             Some(BenchCommand::Lan(args)) => Ok(args.run()?),
             Some(BenchCommand::Chain(args)) => Ok(args.run(&installed_daemon())?),
+            Some(BenchCommand::Wan(args)) => Ok(args.run()?),
             Some(BenchCommand::List) => list(),
         }
     }

@@ -147,6 +147,8 @@ pub enum Record {
         /// The result of the run.
         end: Box<crate::generate::End>,
     },
+    /// A value, delays, rates or losses of the experiment `wan`.
+    Wan(Box<crate::experiments::wan::WanRecord>),
     /// A system that could not be measured.
     Failed {
         /// The case.

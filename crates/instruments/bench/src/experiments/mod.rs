@@ -25,3 +25,4 @@ pub mod qos;
 pub mod rate;
 pub mod updates;
 pub mod veth;
+pub mod wan;

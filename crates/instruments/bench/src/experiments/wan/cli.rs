@@ -1,0 +1,85 @@
+//! `millrace bench wan`: the arguments and the output.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::error::{WanBenchError, file};
+use super::{Experiment, Part, Recorder, RunLength, rows, text};
+use crate::record::Log;
+
+/// The emulator of wide-area paths against the gates of its design (W1 to W6): asked, realised, met.
+///
+/// Live rows run `millrace-wan` between veth pairs, with load and captures of packet sockets, and the kernel's tbf (and
+/// netem, where the kernel has it) in the same run; they need root. Rows W2, W3 and W5 need nothing.
+#[derive(Debug, Clone, Args)]
+pub struct WanArgs {
+    /// Only this row; may be given several times
+    #[arg(long = "row", value_name = "ROW", value_enum)]
+    parts: Vec<Part>,
+    /// Show the shape of the result in a few minutes: one round, short runs
+    #[arg(long)]
+    quick: bool,
+    /// The number of rounds of live rows and of rates of one core, of which medians are judged
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
+    rounds: Option<u8>,
+    /// The folder for the results: wan.jsonl, wan.json
+    #[arg(long, value_name = "DIR", default_value = "out/bench")]
+    out: PathBuf,
+    /// The emulator to measure; without it, the one beside this program
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// The core of the emulator; the last one unless given
+    #[arg(long, value_name = "CORE")]
+    core: Option<usize>,
+    /// Print the rows as JSON instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+impl WanArgs {
+    /// Runs the experiment, prints the rows and writes them to `wan.json`. Progress goes to standard error.
+    ///
+    /// # Errors
+    /// [`WanBenchError`]. A gate that is not met is not an error.
+    pub fn run(&self) -> Result<(), WanBenchError> {
+        let mut length = if self.quick {
+            RunLength::QUICK
+        } else {
+            RunLength::FULL
+        };
+        length.rounds = self.rounds.map_or(length.rounds, usize::from);
+        fs::create_dir_all(&self.out).map_err(file(&self.out))?;
+        let path = self.out.join("wan.jsonl");
+        let mut log = Log::create(&path).map_err(file(&path))?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let experiment = Experiment {
+            parts: match self.parts.as_slice() {
+                [] => Part::ALL.to_vec(),
+                given => given.to_vec(),
+            },
+            program: self
+                .program
+                .clone()
+                .unwrap_or_else(|| millrace_process::program_path("millrace-wan", "MILLRACE_WAN_PROGRAM")),
+            core: self.core.unwrap_or(cores - 1),
+            command: std::env::args().collect::<Vec<_>>().join(" "),
+        };
+        let outcome = experiment.run(&mut Recorder {
+            length,
+            log: &mut log,
+            progress: &mut |text: &str| eprintln!("{text}"),
+        });
+        // The rows of an interrupted run are printed and written, too.
+        let rows = rows(log.records());
+        let json = format!("{:#}\n", serde_json::json!(rows));
+        let path = self.out.join("wan.json");
+        fs::write(&path, &json).map_err(file(&path))?;
+        let text = if self.json { json } else { text(&rows) };
+        let print = |text: &str| -> io::Result<()> { io::stdout().write_all(text.as_bytes()) };
+        print(&text).map_err(file(Path::new("standard output")))?;
+        outcome
+    }
+}

@@ -1,0 +1,194 @@
+//! The experiment `wan`: the emulator of wide-area paths against the gates of its design, rows W1 to W6.
+//!
+//! ```text
+//!  live            h1 ---veth--- millrace-wan ---veth--- h2     delay error, rates, changes, kill -9    (test_bed)
+//!                  sender     capture                capture    packet sockets, stamps of the kernel    (packets)
+//!  one core        model -> ring -> copy                        frames a second, resident memory        (capacity)
+//!  virtual time    model                                        delays, rates, statistics, burst cuts   (statistics)
+//! ```
+//!
+//! Load and capture share no code with the emulator. The kernel's `tbf` shapes the same load in the same run, and its
+//! netem delays it where a kernel has netem.
+
+mod capacity;
+mod change;
+pub mod cli;
+mod delay;
+mod error;
+mod packets;
+mod rate;
+mod record;
+mod recorder;
+mod rows;
+pub(crate) mod section;
+mod settings;
+mod statistics;
+mod test_bed;
+
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::ValueEnum;
+
+use crate::machine::Machine;
+use crate::record::Record;
+pub use error::WanBenchError;
+use error::file;
+pub use record::{DelayError, Gate, LossRuns, Missing, RealisedRate, Value, WanRecord};
+pub use recorder::{Recorder, RunLength};
+pub use rows::{Row, rows, text};
+use test_bed::{TestBed, obstacle};
+
+/// A part of the experiment: one row of the design.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[non_exhaustive]
+pub enum Part {
+    /// The error of the delay
+    W1,
+    /// Frames a second on one core
+    W2,
+    /// Resident memory
+    W3,
+    /// Rates and queue depths
+    W4,
+    /// Distributions, losses, burst cuts
+    W5,
+    /// Changes under traffic, and kill -9
+    W6,
+}
+
+impl Part {
+    /// The parts, in the order of measurement: memory first, as freed memory of other parts may stay resident.
+    pub const ALL: [Part; 6] = [Part::W3, Part::W2, Part::W5, Part::W4, Part::W1, Part::W6];
+
+    /// Returns the name of the part's row if it cannot be measured live.
+    fn live(self) -> Option<&'static str> {
+        match self {
+            Part::W1 => Some("W1 millrace-wan"),
+            Part::W4 => Some("W4 rate of millrace-wan"),
+            Part::W6 => Some("W6 changes under traffic"),
+            Part::W2 | Part::W3 | Part::W5 => None,
+        }
+    }
+}
+
+/// The arguments of the experiment.
+pub struct Experiment {
+    /// The parts to measure.
+    pub parts: Vec<Part>,
+    /// The path of `millrace-wan`.
+    pub program: PathBuf,
+    /// The core of the emulator.
+    pub core: usize,
+    /// The command that repeats the run.
+    pub command: String,
+}
+
+impl Experiment {
+    /// Measures all parts. The failure of a part is recorded, and the others continue.
+    ///
+    /// # Errors
+    /// [`WanBenchError`]: the records cannot be written, or SIGINT was received.
+    pub fn run(&self, recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
+        millrace_process::interrupt::install_handler();
+        self.record_run(recorder)?;
+        let obstacle = obstacle(&self.program);
+        for part in Part::ALL.into_iter().filter(|part| self.parts.contains(part)) {
+            (recorder.progress)(&format!("{part:?}"));
+            let outcome = self.in_memory(recorder, part);
+            recovered(recorder, part, outcome)?;
+            match (part.live(), &obstacle) {
+                (None, _) => {}
+                (Some(name), Some(reason)) => recorder.missing(name, "live", reason)?,
+                (Some(_), None) => {
+                    let outcome = self.live(recorder, part);
+                    recovered(recorder, part, outcome)?;
+                }
+            }
+            millrace_process::pause(std::time::Duration::ZERO)?;
+        }
+        Ok(())
+    }
+
+    /// Records the run and its systems.
+    fn record_run(&self, recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
+        let started = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs());
+        let path = recorder.log.path().to_owned();
+        let records = [
+            Record::Run {
+                experiment: "wan".to_owned(),
+                started,
+                quick: recorder.length.quick,
+                machine: Box::new(Machine::describe(0)),
+                command: self.command.clone(),
+            },
+            Record::System {
+                system: "millrace-wan".to_owned(),
+                version: millrace_process::version(&self.program),
+                configuration: format!(
+                    "one thread on core {}, --poll unless a row says otherwise",
+                    self.core
+                ),
+            },
+            Record::System {
+                system: "tbf".to_owned(),
+                version: millrace_process::run_tool(std::process::Command::new("tc").arg("-V")).ok(),
+                configuration: "the kernel's bridge, tbf where frames leave it".to_owned(),
+            },
+        ];
+        for record in records {
+            recorder.log.add(record).map_err(file(&path))?;
+        }
+        Ok(())
+    }
+
+    /// Measures the rows of a part that need no network.
+    fn in_memory(&self, recorder: &mut Recorder<'_>, part: Part) -> Result<(), WanBenchError> {
+        let core = self.core as u32;
+        match part {
+            Part::W1 => delay::in_virtual_time(recorder),
+            Part::W2 => capacity::rates(recorder, core),
+            Part::W3 => capacity::memory(recorder, core),
+            Part::W4 => rate::in_virtual_time(recorder),
+            Part::W5 => statistics::run(recorder),
+            Part::W6 => Ok(()),
+        }
+    }
+
+    /// Measures the rows of a part over veth pairs.
+    fn live(&self, recorder: &mut Recorder<'_>, part: Part) -> Result<(), WanBenchError> {
+        let mut test_bed = TestBed::up()?;
+        let (program, core) = (&self.program, self.core);
+        match part {
+            Part::W1 => {
+                delay::live(recorder, &mut test_bed, program, core)?;
+                delay::netem(recorder, &mut test_bed)
+            }
+            Part::W4 => rate::live(recorder, &mut test_bed, program, core),
+            Part::W6 => {
+                change::under_traffic(recorder, &mut test_bed, program, core)?;
+                change::killed(recorder, &mut test_bed, program, core)
+            }
+            Part::W2 | Part::W3 | Part::W5 => Ok(()),
+        }
+    }
+}
+
+/// Records the failure of a part.
+fn recovered(
+    recorder: &mut Recorder<'_>,
+    part: Part,
+    outcome: Result<(), WanBenchError>,
+) -> Result<(), WanBenchError> {
+    match outcome {
+        Ok(()) => Ok(()),
+        Err(error @ (WanBenchError::File { .. } | WanBenchError::Process(_)))
+            if millrace_process::interrupt::requested() || matches!(error, WanBenchError::File { .. }) =>
+        {
+            Err(error)
+        }
+        Err(error) => recorder.missing(&format!("{part:?} failed"), "", &error.to_string()),
+    }
+}

@@ -1,0 +1,118 @@
+//! The records of the experiment `wan`.
+
+use serde::{Deserialize, Serialize};
+
+/// The gate of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Gate {
+    /// The median of all rounds is at most this.
+    AtMost(f64),
+    /// The median of all rounds is at least this.
+    AtLeast(f64),
+    /// The value of every round is this.
+    Exactly(f64),
+    /// The row has no gate: it is for comparison.
+    None,
+}
+
+/// A measured value of a row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Value {
+    /// The row: its number in the design and the quantity, `W1 64 B, 1,000 pps, 10 ms: error, p50`.
+    pub case: String,
+    /// The number of the round, from 0.
+    pub round: usize,
+    /// The setting.
+    pub asked: String,
+    /// The gate.
+    pub gate: Gate,
+    /// The value in this unit.
+    pub value: f64,
+    /// The unit.
+    pub unit: String,
+}
+
+/// The error of the delay in one run over veth pairs: measured, less asked, less the median of the run at 0 ms.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DelayError {
+    /// The system: `millrace-wan`, or `netem`.
+    pub system: String,
+    /// The number of the round, from 0.
+    pub round: usize,
+    /// The size of the frames in bytes, without check sequence.
+    pub frame: usize,
+    /// The rate in frames per second.
+    pub pps: u32,
+    /// The delay that was asked for, in milliseconds.
+    pub asked_ms: f64,
+    /// The number of frames that arrived.
+    pub frames: usize,
+    /// The number of frames that did not arrive.
+    pub lost: usize,
+    /// The number of frames that left earlier than asked.
+    pub early: usize,
+    /// The median of the time between the two stamps at 0 ms, in microseconds.
+    pub baseline_us: f64,
+    /// The median of the error's absolute value in microseconds.
+    pub p50_us: f64,
+    /// The 99th percentile in microseconds.
+    pub p99_us: f64,
+    /// The largest value in microseconds.
+    pub max_us: f64,
+}
+
+/// A rate that was asked for, and the rate of the frames that arrived.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RealisedRate {
+    /// The system: `virtual time`, `millrace-wan` or `tbf`.
+    pub system: String,
+    /// The number of the round, from 0.
+    pub round: usize,
+    /// Bits per second, asked.
+    pub asked_bps: f64,
+    /// Bits per second, of the frames that arrived.
+    pub realised_bps: f64,
+    /// The number of frames that arrived.
+    pub frames: usize,
+}
+
+/// The lengths of runs of lost frames.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LossRuns {
+    /// The settings of the loss.
+    pub loss: String,
+    /// The shares of runs of 1, 2, 3, … frames, by the model.
+    pub asked: Vec<f64>,
+    /// The shares of the runs that were counted.
+    pub realised: Vec<f64>,
+    /// The number of runs.
+    pub runs: usize,
+}
+
+/// A row that could not be measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Missing {
+    /// The row.
+    pub case: String,
+    /// The setting.
+    pub asked: String,
+    /// The reason.
+    pub reason: String,
+}
+
+/// A record of the experiment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WanRecord {
+    /// A value of a row.
+    Value(Value),
+    /// The error of the delay in one run.
+    Delay(DelayError),
+    /// A rate.
+    Rate(RealisedRate),
+    /// Lengths of losses.
+    Runs(LossRuns),
+    /// A row that could not be measured.
+    Missing(Missing),
+}

@@ -1,0 +1,25 @@
+//! Row W5: the statistics of every distribution and loss model in virtual time, each judged by a test of its own against
+//! formulas of the literature, and the outcomes of frames in random bursts.
+//!
+//! Seeds are fixed: a run is repeated exactly. The significance level is 0.001 everywhere. `tests/interop` has a second
+//! judge, in Python.
+
+mod cuts;
+mod delays;
+mod judge;
+mod losses;
+
+use super::error::WanBenchError;
+use super::recorder::Recorder;
+
+/// Measures row W5.
+pub(super) fn run(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
+    delays::distributions(recorder)?;
+    delays::correlation(recorder)?;
+    delays::independence(recorder)?;
+    losses::runs(recorder)?;
+    losses::exact(recorder)?;
+    losses::shares(recorder)?;
+    losses::outages(recorder)?;
+    cuts::run(recorder)
+}
