@@ -6,8 +6,8 @@ use crossbeam_queue::ArrayQueue;
 use millrace_types::Time;
 
 use crate::config::DirectionConfig;
+use crate::memory::{PlanError, memory_needed};
 use crate::model::DirectionModel;
-use crate::plan::{PlanError, memory_needed};
 use crate::sources::Sources;
 use crate::stats::{Counters, Stats};
 

@@ -13,6 +13,7 @@ mod controller;
 mod distribution;
 mod histogram;
 mod math;
+mod memory;
 mod model;
 pub mod netem;
 mod plan;
@@ -31,13 +32,15 @@ pub mod too_big;
 pub use config::{
     Background, Bypass, ClassConfig, ConfigError, Correlation, Corrupt, CorruptAction, DelayConfig, Depth,
     DirectionConfig, Distribution, Duplicate, Errors, FourState, Framing, GilbertElliott, Jitter, Key, Loss,
-    LossConfig, Order, Outage, OverMtu, PathConfig, Queue, Rate, Red, Reorder, Seed, Shift, Toward,
+    LossConfig, Order, Outage, OverMtu, PathConfig, Queue, Rate, Red, Reorder, Shift, Toward,
 };
 pub use controller::Controller;
 pub use histogram::HistogramSnapshot;
+pub use memory::PlanError;
 pub use model::{Direction, DirectionModel, DropReason, Flips, Outcome, Outcomes, Path, PathModel, Release};
-pub use plan::{Plan, PlanError};
+pub use plan::Plan;
 pub use preset::{PRESETS, Preset, preset};
+pub use random::Seed;
 pub use receiver::{Frame, Receiver};
 pub use ring::records::{Memory, heap_memory};
 pub use scenario::{Scenario, ScenarioError, Step};

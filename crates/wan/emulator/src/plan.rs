@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use millrace_types::Time;
-use thiserror::Error;
 
-use crate::config::{ConfigError, DirectionConfig, Seed, Toward};
+use crate::config::{DirectionConfig, Toward};
 use crate::controller::{Controller, Mailbox};
+use crate::memory::{PlanError, WITHOUT_DELAY, memory_needed};
 use crate::model::{Direction, DirectionModel};
+use crate::random::Seed;
 use crate::receiver::Receiver;
-use crate::ring::records::{MAX_FRAME, MAX_UNITS, Memory, UNIT, ring};
+use crate::ring::records::{MAX_UNITS, Memory, UNIT, ring};
 use crate::sender::Sender;
 use crate::sources::Sources;
 use crate::stats::Counters;
@@ -22,59 +23,6 @@ pub struct Plan {
     seed: Seed,
     toward: Toward,
     memory_size: usize,
-}
-
-/// The error for a direction that cannot be had.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum PlanError {
-    /// A setting is not valid.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// Nobody knows how many bytes will be on their way.
-    #[error(
-        "memory: a path with delay and without rate may hold any number of bytes; to fix it: set `memory`, such as `256MiB` \
-         (bytes per second × longest delay × 1.25), or `rate`"
-    )]
-    NeedsMemory,
-    /// There is less memory than frames may need.
-    #[error(
-        "memory: {given} bytes are given, and rate × (longest delay + queue) needs {needed}; to fix it: give {} MiB, or lower the \
-         rate, the delay, its jitter or the queue",
-        needed.div_ceil(1 << 20)
-    )]
-    MemoryShort {
-        /// Bytes.
-        needed: usize,
-        /// Bytes.
-        given: usize,
-    },
-    /// The memory has more units than a link can name.
-    #[error(
-        "memory: {needed} bytes are needed, and 64 GiB are the most for a direction; expected a lower rate, delay or queue"
-    )]
-    TooMuch {
-        /// Bytes.
-        needed: u64,
-    },
-    /// The number of classes cannot change under traffic.
-    #[error("class: there are {expected}, and the change has {given}; to fix it: create the emulator again")]
-    ClassesChanged {
-        /// The number of classes since the start.
-        expected: usize,
-        /// The number of classes of the change.
-        given: usize,
-    },
-}
-
-/// The memory of a path that holds frames for no time: they wait only for the receiver.
-const WITHOUT_DELAY: u64 = 4 << 20;
-
-/// Returns the bytes that a model needs; `None` if nobody knows. More than a direction may have is as much as it may.
-pub(crate) fn memory_needed(model: &DirectionModel) -> Option<usize> {
-    let records = model.record_bytes()?;
-    // The ring's end may be padded, and a frame is stored before the receiver takes one.
-    let slack = 4 * MAX_FRAME as u64 + WITHOUT_DELAY / 4;
-    Some(usize::try_from(records.saturating_add(slack)).unwrap_or(usize::MAX))
 }
 
 impl Plan {

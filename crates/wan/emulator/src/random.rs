@@ -5,7 +5,7 @@
 //! Splittable Pseudorandom Number Generators", OOPSLA 2014), which is a counter-based generator already: its n-th output is
 //! `mix(key + n × GAMMA)`.
 
-use crate::config::Seed;
+use crate::config::Toward;
 
 /// 2^64 divided by the golden ratio, odd.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -16,6 +16,41 @@ pub(crate) const fn mix(bits: u64) -> u64 {
     let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ (bits >> 31)
+}
+
+/// The number from which all draws of an emulator follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Seed(u64);
+
+impl Seed {
+    /// Returns the seed of this number.
+    pub const fn new(number: u64) -> Seed {
+        Seed(number)
+    }
+
+    /// Returns the seed of a direction.
+    #[must_use]
+    pub const fn direction(self, toward: Toward) -> Seed {
+        self.derive(match toward {
+            Toward::Forward => 0x0f0f,
+            Toward::Backward => 0xb0b0,
+        })
+    }
+
+    /// Returns the seed of a path: 0 is the default one.
+    #[must_use]
+    pub const fn class(self, class: usize) -> Seed {
+        self.derive(0xc1a5_0000 + class as u64)
+    }
+
+    /// Returns an independent seed for each `purpose`.
+    pub(crate) const fn derive(self, purpose: u64) -> Seed {
+        Seed(mix(mix(self.0) ^ purpose))
+    }
+
+    pub(crate) const fn number(self) -> u64 {
+        self.0
+    }
 }
 
 /// The stages that draw numbers. Each has a stream of its own.
@@ -87,7 +122,7 @@ mod tests {
             Stream::new(seed, Stage::Delay),
             Stream::new(seed, Stage::Reorder),
             Stream::new(seed.class(1), Stage::Delay),
-            Stream::new(seed.direction(crate::Toward::Backward), Stage::Delay),
+            Stream::new(seed.direction(Toward::Backward), Stage::Delay),
             Stream::new(Seed::new(8), Stage::Delay),
         ];
         let first: std::collections::BTreeSet<_> = streams.iter().map(|stream| stream.bits(0)).collect();

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, PathConfig};
-use crate::random::mix;
 use crate::text::{ByteSize, words};
 
 /// One direction of an emulated path.
@@ -96,38 +95,3 @@ pub enum Toward {
 }
 
 words!(Toward, "a direction", "forward" => Forward, "backward" => Backward);
-
-/// The number from which all draws of an emulator follow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Seed(u64);
-
-impl Seed {
-    /// Returns the seed of this number.
-    pub const fn new(number: u64) -> Seed {
-        Seed(number)
-    }
-
-    /// Returns the seed of a direction.
-    #[must_use]
-    pub const fn direction(self, toward: Toward) -> Seed {
-        self.derive(match toward {
-            Toward::Forward => 0x0f0f,
-            Toward::Backward => 0xb0b0,
-        })
-    }
-
-    /// Returns the seed of a path: 0 is the default one.
-    #[must_use]
-    pub const fn class(self, class: usize) -> Seed {
-        self.derive(0xc1a5_0000 + class as u64)
-    }
-
-    /// Returns an independent seed for each `purpose`.
-    pub(crate) const fn derive(self, purpose: u64) -> Seed {
-        Seed(mix(mix(self.0) ^ purpose))
-    }
-
-    pub(crate) const fn number(self) -> u64 {
-        self.0
-    }
-}

@@ -5,7 +5,8 @@ use millrace_wire::{Depth, EtherType, L4, Layers};
 
 use super::outcome::{Outcome, Outcomes, Release};
 use super::path::{Path, PathModel};
-use crate::config::{Bypass, ConfigError, DirectionConfig, Seed, Toward};
+use crate::config::{Bypass, ConfigError, DirectionConfig, Toward};
+use crate::random::Seed;
 use crate::sources::Sources;
 
 /// The configuration of a direction in the form that frames need.

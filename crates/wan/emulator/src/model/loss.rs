@@ -6,8 +6,8 @@ use millrace_types::Time;
 use super::chance::{Chance, LastDraw};
 use super::outcome::DropReason;
 use super::renewal::{Period, Renewal};
-use crate::config::{ConfigError, FourState, GilbertElliott, Loss, LossConfig, Outage, Seed};
-use crate::random::{Stage, Stream};
+use crate::config::{ConfigError, FourState, GilbertElliott, Loss, LossConfig, Outage};
+use crate::random::{Seed, Stage, Stream};
 use crate::sources::Sources;
 use crate::text::Interval;
 

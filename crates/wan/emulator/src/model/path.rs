@@ -10,8 +10,8 @@ use super::loss::{LossModel, LossState, Sent};
 use super::opportunities::{OpportunityModel, OpportunityState};
 use super::outcome::{DropReason, Outcome, Outcomes, Release};
 use super::queue::QueueModel;
-use crate::config::{ConfigError, Framing, Order, OverMtu, PathConfig, Seed, Shift};
-use crate::random::{Stage, Stream};
+use crate::config::{ConfigError, Framing, Order, OverMtu, PathConfig, Shift};
+use crate::random::{Seed, Stage, Stream};
 use crate::ring::records::UNIT;
 use crate::sources::Sources;
 

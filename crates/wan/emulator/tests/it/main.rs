@@ -5,6 +5,7 @@
 mod cuts;
 mod exact;
 mod halves;
+mod no_allocation;
 mod text;
 
 use millrace_types::Time;
