@@ -44,7 +44,8 @@ impl Control {
         counters: [Arc<SideCounters>; 2],
     ) -> Control {
         Control {
-            names: [between.a.clone(), between.b.clone()],
+            names: [&between.a, &between.b]
+                .map(|name| name.strip_prefix("kernel:").unwrap_or(name).to_owned()),
             settings: Mutex::new((settings, scenario)),
             wans,
             devices: Mutex::new(devices.into()),
