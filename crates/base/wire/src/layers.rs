@@ -12,9 +12,10 @@
 //!
 //! Offsets have 16 bits; only the first 65,535 bytes of a longer head are parsed.
 
-use crate::icmpv6;
 use crate::ipv6::{ExtHeaders, Fragment};
-use crate::{EtherType, IpProto, Packet, ethernet};
+use crate::{
+    EtherType, IpProto, Packet, arp, ethernet, icmpv4, icmpv6, ipv4, ipv6, mpls, pbb, sctp, tcp, udp,
+};
 
 mod parse;
 
@@ -270,6 +271,39 @@ impl Layers {
             Nd::Advert => present(self.nd_lla),
             Nd::None | Nd::Solicit => None,
         }
+    }
+
+    /// Returns the offset of the end of the last header: the smallest size of a head that holds all of them. Headers
+    /// inside MPLS are not included, except for the beginning of the payload.
+    #[must_use]
+    pub fn end(&self) -> usize {
+        let l3_size = match self.l3() {
+            L3::None => 0,
+            L3::Arp => arp::SIZE,
+            L3::Ipv4 => ipv4::MIN_SIZE,
+            L3::Ipv6 => ipv6::SIZE,
+            L3::Mpls => self.mpls_count() * mpls::SIZE,
+            L3::Pbb => pbb::SIZE,
+        };
+        let l4_size = match self.l4() {
+            L4::None => 0,
+            L4::Tcp => tcp::MIN_SIZE,
+            L4::Udp => udp::SIZE,
+            L4::Sctp => sctp::SIZE,
+            L4::Icmpv4 => icmpv4::SIZE,
+            L4::Icmpv6 => icmpv6::SIZE,
+        };
+        let option = self.nd_sll().or(self.nd_tll());
+        [
+            Some(self.l3_offset() + l3_size),
+            Some(self.l4_offset() + l4_size),
+            self.mpls_payload(),
+            self.nd_target().map(|at| at + 16),
+            option.map(|at| at + 6),
+        ]
+        .into_iter()
+        .flatten()
+        .fold(0, usize::max)
     }
 }
 
