@@ -58,6 +58,8 @@ bench-full: build ## run every experiment, and write a report to out/bench
 	target/release/millrace bench all
 	target/release/millrace bench lan
 	target/release/millrace bench chain
+	target/release/millrace bench lan --wan "delay=10ms,rate=1Gbps"
+	target/release/millrace bench chain --wan "delay=10ms,rate=1Gbps"
 	target/release/millrace profile
 	target/release/millrace report out/bench
 

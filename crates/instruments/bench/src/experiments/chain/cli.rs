@@ -11,9 +11,12 @@ use super::error::{ChainBenchError, failed};
 use super::ovs::{self, Ovs};
 use super::plan::{Kind, Plan};
 use super::results::{OVS, OVS_VHOST, Results, peer_of};
+use super::sites::{self, Sites};
 use super::steered::{Functions, SteeredRun, VirtioDriver};
 use super::test_bed::TestBed;
 use crate::experiments::guests::{self, System};
+use crate::experiments::wan::link::WanLink;
+use crate::record::Record;
 
 /// The largest number of guests that forward: an emulated guest needs a processor.
 const GUESTS_MAX: u16 = 4;
@@ -42,6 +45,10 @@ pub struct ChainArgs {
     /// as possible
     #[arg(long, value_name = "RATE")]
     offer: Option<BitRate>,
+    /// Measure one TCP stream through a chain at the first of two sites, with a path with these settings between them, as in
+    /// "delay=10ms,rate=1Gbps": the words of `wan = {…}` in a lab file (E5; `--kind inline` and `--kind ring`)
+    #[arg(long, value_name = "SETTINGS")]
+    wan: Option<WanLink>,
     /// The module for `--kind wasm`; without it, the `macswap.wasm` that `cargo xtask wasm` builds
     #[arg(
         long,
@@ -67,7 +74,7 @@ pub struct ChainArgs {
     /// The core of the worker; the last one unless given
     #[arg(long, value_name = "CORE")]
     core: Option<usize>,
-    /// The folder for the records, which `millrace report` reads
+    /// The folder for the records (chain.jsonl, or chain-wan.jsonl with --wan), which `millrace report` reads
     #[arg(long, value_name = "DIR", default_value = "out/bench")]
     out: PathBuf,
 }
@@ -135,12 +142,49 @@ impl ChainArgs {
         Ok(())
     }
 
+    /// Measures chains at the first of two sites.
+    fn over_path(&self, wan: &WanLink, millraced: &Path) -> Result<(), ChainBenchError> {
+        let mut results = Results::begin("chain-wan", &self.out, self.quick, self.json)?;
+        let path = results.log.path().to_owned();
+        let program = millrace_process::program_path("millrace-wan", "MILLRACE_WAN_PROGRAM");
+        let emulator = Record::System {
+            system: "millrace-wan".to_owned(),
+            version: millrace_process::version(program),
+            configuration: format!("between two sites: {wan}"),
+        };
+        results.log.add(emulator).map_err(failed(&path))?;
+        let kinds = match self.kinds.as_slice() {
+            [] => &[Kind::Inline, Kind::Ring],
+            given => given,
+        };
+        let lengths = match self.lengths.as_slice() {
+            [] => &[1, 2, 3],
+            given => given,
+        };
+        let window = Duration::from_secs(if self.quick { 3 } else { 10 });
+        for left in (0..self.rounds).rev() {
+            results.rounds_left = left;
+            for kind in kinds {
+                match sites::name(*kind) {
+                    Some(name) => {
+                        Sites::up(wan, millraced)?.chain((*kind, name), lengths, window, &mut results)?;
+                    }
+                    None => eprintln!("{}: not measured over a path", kind.name()),
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Measures all chains and prints the result. Progress goes to standard error.
     ///
     /// # Errors
     /// [`ChainBenchError`].
     pub fn run(&self, beside: &Path) -> Result<(), ChainBenchError> {
         let millraced = self.millraced.as_deref().unwrap_or(beside);
+        if let Some(wan) = &self.wan {
+            return self.over_path(wan, millraced);
+        }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let core = self.core.unwrap_or(cores - 1);
         let functions_core = if core == 0 { cores - 1 } else { 0 };
@@ -155,7 +199,7 @@ impl ChainArgs {
             ],
             false => self.kinds.clone(),
         };
-        let mut results = Results::begin(&self.out, self.quick, self.json)?;
+        let mut results = Results::begin("chain", &self.out, self.quick, self.json)?;
         let (guests, kinds): (Vec<Kind>, Vec<Kind>) =
             kinds.into_iter().partition(|kind| *kind == Kind::Guest);
         if !guests.is_empty() {

@@ -16,6 +16,9 @@ pub enum ChainBenchError {
     /// Guests or their switch failed.
     #[error(transparent)]
     Guests(#[from] crate::peer::PeerError),
+    /// The hosts at two sites failed.
+    #[error(transparent)]
+    Sites(#[from] crate::experiments::lan::LanError),
     /// The REST API of the daemon returned an error.
     #[error("millraced: {0}")]
     Api(#[from] ClientError),

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  hops:     source (1) ---> chain: function ... function ---> sink (2)        in the worker, or in processes
+//!  sites:    iperf3 -> chain of hops ===> emulated path ===> iperf3            two switches (E5)
 //!  steered:  source (1) -> port 11 [function] -> port 12 [function] ... -> sink   each in a process, by flow entries
 //!  guests:   iperf3 -> port [guest that forwards] ... -> iperf3                virtual machines, by flow entries
 //! ```
@@ -26,6 +27,7 @@ mod plan;
 mod record;
 mod results;
 pub(crate) mod section;
+mod sites;
 mod steered;
 mod test_bed;
 

@@ -42,15 +42,20 @@ pub(super) struct Results {
 
 impl Results {
     /// Starts a run whose records go to the folder `out`.
-    pub(super) fn begin(out: &Path, quick: bool, json: bool) -> Result<Results, ChainBenchError> {
+    pub(super) fn begin(
+        experiment: &str,
+        out: &Path,
+        quick: bool,
+        json: bool,
+    ) -> Result<Results, ChainBenchError> {
         std::fs::create_dir_all(out).map_err(failed(out))?;
-        let path = out.join("chain.jsonl");
+        let path = out.join(format!("{experiment}.jsonl"));
         let mut log = Log::create(&path).map_err(failed(&path))?;
         let started = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_secs());
         log.add(Record::Run {
-            experiment: "chain".to_owned(),
+            experiment: experiment.to_owned(),
             started,
             quick,
             machine: Box::new(Machine::describe(0)),

@@ -21,6 +21,22 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
         return None;
     }
     let drawn = plot(source, &points);
+    let path = source.systems().find(|(system, ..)| *system == "millrace-wan");
+    if let Some((system, _, configuration)) = path {
+        let text = format!(
+            "{system} is {configuration}. The functions are at the first site and leave frames as they are; the rate is \
+             that of one TCP stream by iperf3 from a host at the first site to one at the second, in the frames of 1,518 \
+             bytes that its data need."
+        );
+        let caption = "Frames of one TCP stream through a chain and the path, by length";
+        return Some(Section {
+            id: source.anchor("chain"),
+            title: "Chains of network functions over a WAN (E5)".to_owned(),
+            lead: lead(&points),
+            html: figure(&drawn, caption, &rates(&points)) + &paragraph(&text),
+            plots: vec![drawn],
+        });
+    }
     let html = [
         figure(&drawn, "Packets that reached the sink, by length; the axis is logarithmic", &rates(&points)),
         paragraph(

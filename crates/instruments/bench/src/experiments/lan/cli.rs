@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::experiments::wan::link::WanLink;
+
 use super::{LanError, Run, RunLength, System, rows, text};
 use crate::record::Log;
 
@@ -29,7 +31,11 @@ pub struct LanArgs {
     /// The duration of a run
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(2..=3600))]
     seconds: Option<u16>,
-    /// The folder for the results: lan.jsonl
+    /// Put two sites with a switch each in place of one switch, and between them a path with these settings, as in
+    /// "delay=10ms,rate=1Gbps": the words of `wan = {…}` in a lab file (E3)
+    #[arg(long, value_name = "SETTINGS")]
+    wan: Option<WanLink>,
+    /// The folder for the results: lan.jsonl, or lan-wan.jsonl with --wan
     #[arg(long, value_name = "DIR", default_value = "out/bench")]
     out: PathBuf,
     /// The daemon to measure; without it, the one beside this program
@@ -61,7 +67,10 @@ impl LanArgs {
             .seconds
             .map_or(run_length.run, |seconds| Duration::from_secs(seconds.into()));
         fs::create_dir_all(&self.out).map_err(failed(&self.out))?;
-        let path = self.out.join("lan.jsonl");
+        let path = self.out.join(match self.wan {
+            None => "lan.jsonl",
+            Some(_) => "lan-wan.jsonl",
+        });
         let mut log = Log::create(&path).map_err(failed(&path))?;
         let mut progress = |text: &str| eprintln!("{text}");
         let outcome = Run {
@@ -71,6 +80,7 @@ impl LanArgs {
                 .collect(),
             length: run_length,
             millraced: self.millraced.clone(),
+            wan: self.wan.clone(),
             log: &mut log,
             path,
             progress: &mut progress,

@@ -18,6 +18,7 @@ mod test_bed;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::experiments::wan::link::WanLink;
 use crate::machine::Machine;
 use crate::record::{Log, Record};
 pub use error::LanError;
@@ -60,6 +61,8 @@ pub struct Run<'a> {
     pub length: RunLength,
     /// The path of the daemon of Millrace; `None` for the one that the lab finds.
     pub millraced: Option<PathBuf>,
+    /// The path between two sites with a switch each; `None` for one switch (E1).
+    pub wan: Option<WanLink>,
     /// The log for the records.
     pub log: &'a mut Log,
     /// The path of the log.
@@ -119,12 +122,25 @@ impl Run<'_> {
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_secs());
         self.add(Record::Run {
-            experiment: "lan".to_owned(),
+            experiment: match self.wan {
+                None => "lan",
+                Some(_) => "lan-wan",
+            }
+            .to_owned(),
             started,
             quick: self.length.quick,
             machine: Box::new(Machine::describe(0)),
             command: self.command.clone(),
         })?;
+        if let Some(wan) = &self.wan {
+            let configuration = format!("between two sites with a switch each: {wan}");
+            let program = millrace_process::program_path("millrace-wan", "MILLRACE_WAN_PROGRAM");
+            self.add(Record::System {
+                system: "millrace-wan".to_owned(),
+                version: millrace_process::version(program),
+                configuration,
+            })?;
+        }
         for system in self.systems.clone() {
             self.add(Record::System {
                 system: system.name().to_owned(),
@@ -137,7 +153,7 @@ impl Run<'_> {
 
     /// Starts, measures and ends a system.
     fn measure(&mut self, system: System, round: usize) -> Result<(), LanError> {
-        let test_bed = TestBed::up(system, self.millraced.as_deref())?;
+        let test_bed = TestBed::between(system, self.millraced.as_deref(), self.wan.as_ref())?;
         let (report, transfer) = test_bed.transfer(round, self.length.run)?;
         drop(test_bed);
         let gigabits = transfer.bytes * 8.0 / transfer.seconds.max(f64::MIN_POSITIVE) / 1e9;

@@ -14,11 +14,17 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
     if rows.is_empty() {
         return None;
     }
+    let path = source.systems().find(|(system, ..)| *system == "millrace-wan");
     let mut html = paragraph(
         "One switch between two hosts, one TCP stream by iperf3, second by second. Every switch is between the \
          same two network namespaces, which are created again for each run, in turn. Offloads are off at both \
          hosts: no frame is larger than 1,514 bytes.",
     );
+    if let Some((system, _, configuration)) = path {
+        let text =
+            format!("{system} is {configuration}. Its processor time is not counted as that of a switch.");
+        html.push_str(&paragraph(&text));
+    }
     let seconds: Vec<BoxRow> = rows
         .iter()
         .map(|row| BoxRow {
@@ -56,7 +62,11 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
     html.push_str(&repeat(source));
     Some(Section {
         id: source.anchor("throughput"),
-        title: "One stream through each switch (E1)".to_owned(),
+        title: match path {
+            None => "One stream through each switch (E1)",
+            Some(_) => "One stream through each switch, over a WAN (E3)",
+        }
+        .to_owned(),
         lead: lead(&rows),
         html,
         plots: vec![spread, over_time, by_run],
@@ -274,7 +284,9 @@ fn repeat(source: &Source) -> String {
     if html.is_empty() {
         return html;
     }
-    let whole = paragraph("The experiment: millrace bench lan. One run by hand:");
+    let whole = paragraph(
+        "The experiment: millrace bench lan (with --wan for a path between two sites). One run by hand:",
+    );
     details("How to repeat it", &(whole + &html))
 }
 

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use millrace_lab::{Lab, Topology, UpOptions};
 
+use crate::experiments::wan::link::WanLink;
+
 use super::cpu::CpuTimes;
 use super::error::LanError;
 use super::iperf;
@@ -21,6 +23,8 @@ const SPARE_S: u64 = 20;
 const PORT: &str = ":1451";
 const LISTENS: &str = "0A";
 const RECEIVER: &str = "10.0.0.2";
+/// The role of the emulator in a lab, which is no part of a switch.
+const EMULATOR: &str = "millrace-wan";
 
 /// A lab. Dropping the value removes it.
 pub struct TestBed {
@@ -60,13 +64,23 @@ pub(super) fn version(system: System, millraced: Option<&Path>) -> Option<String
     }
 }
 
-/// Returns the lab file.
-fn lab_file(name: &str, system: System) -> String {
-    format!(
+/// Returns the lab file: one switch, or two with an emulated path between them.
+fn lab_file(name: &str, system: System, wan: Option<&WanLink>) -> String {
+    let hosts = format!(
         "name = \"{name}\"\n\n[[host]]\nname = \"h1\"\nip = \"10.0.0.1/24\"\n\n[[host]]\nname = \"h2\"\n\
-         ip = \"{RECEIVER}/24\"\n\n[[switch]]\nname = \"sw\"\nkind = \"{}\"\nports = [\"h1\", \"h2\"]\n",
-        system.name()
-    )
+         ip = \"{RECEIVER}/24\"\n"
+    );
+    let switch = |name: &str, ports: &str| {
+        let kind = system.name();
+        format!("\n[[switch]]\nname = \"{name}\"\nkind = \"{kind}\"\nports = [{ports}]\n")
+    };
+    match wan {
+        None => hosts + &switch("sw", "\"h1\", \"h2\""),
+        Some(wan) => {
+            let link = format!("\n[[link]]\nends = [\"s1\", \"s2\"]\nwan = {}\n", wan.toml());
+            hosts + &switch("s1", "\"h1\"") + &switch("s2", "\"h2\"") + &link
+        }
+    }
 }
 
 /// Returns true if a socket in `/proc/net/tcp` or `tcp6` listens on the port of iperf3.
@@ -84,10 +98,34 @@ impl TestBed {
     /// # Errors
     /// [`LanError`]; the lab is removed then.
     pub fn up(system: System, millraced: Option<&Path>) -> Result<TestBed, LanError> {
+        TestBed::between(system, millraced, None)
+    }
+
+    /// As [`TestBed::up`]; with a path, each host has a switch of its own, and the path is between the switches.
+    ///
+    /// # Errors
+    /// [`LanError`]; the lab is removed then.
+    pub fn between(
+        system: System,
+        millraced: Option<&Path>,
+        wan: Option<&WanLink>,
+    ) -> Result<TestBed, LanError> {
         /// The number makes names unique within a process, as in tests.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let file = lab_file(&format!("bench-{}-{number}", std::process::id()), system);
+        let name = format!("bench-{}-{number}", std::process::id());
+        TestBed::of_file(system, lab_file(&name, system, wan), millraced)
+    }
+
+    /// Builds the lab of a file with the hosts h1 and h2, and waits until they reach each other.
+    ///
+    /// # Errors
+    /// [`LanError`]; the lab is removed then.
+    pub(crate) fn of_file(
+        system: System,
+        file: String,
+        millraced: Option<&Path>,
+    ) -> Result<TestBed, LanError> {
         let topology =
             Topology::parse("lan.toml", &file).map_err(|error| LanError::File(error.to_string()))?;
         let options = UpOptions {
@@ -100,11 +138,17 @@ impl TestBed {
         Ok(test_bed)
     }
 
+    /// Returns the lab.
+    pub(crate) fn lab(&self) -> &Lab {
+        &self.lab
+    }
+
     /// Returns the processes of the switch.
     pub fn pids(&self) -> Vec<i32> {
         let daemons = self.lab.status().daemons;
         daemons
             .into_iter()
+            .filter(|daemon| daemon.role != EMULATOR)
             .filter_map(|daemon| Some(daemon.process?.pid))
             .collect()
     }
@@ -114,7 +158,7 @@ impl TestBed {
         let daemons = self.lab.status().daemons;
         daemons
             .into_iter()
-            .filter(|daemon| daemon.alive && daemon.role != "ovsdb-server")
+            .filter(|daemon| daemon.alive && ![EMULATOR, "ovsdb-server"].contains(&daemon.role.as_str()))
             .find_map(|daemon| Some(daemon.process?.pid))
     }
 
@@ -293,9 +337,13 @@ mod tests {
     #[test]
     fn every_system_is_a_kind_of_switch_that_the_lab_knows() {
         for system in System::ALL {
-            let topology = Topology::parse("lan.toml", &lab_file("bench-1-0", system)).unwrap();
+            let topology = Topology::parse("lan.toml", &lab_file("bench-1-0", system, None)).unwrap();
             assert_eq!(topology.switches[0].kind.word(), system.name());
             assert_eq!(topology.hosts.len(), 2);
+            let wan: WanLink = "delay=10ms,rate=1Gbps".parse().unwrap();
+            let file = lab_file("bench-1-0", system, Some(&wan));
+            let topology = Topology::parse("lan.toml", &file).unwrap();
+            assert_eq!((topology.switches.len(), topology.wans().count()), (2, 1));
         }
     }
 }

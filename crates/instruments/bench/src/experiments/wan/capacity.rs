@@ -40,6 +40,8 @@ struct Passed {
     dropped: u64,
     /// The resident memory of this process while the path was full, in bytes.
     resident: u64,
+    /// The number of frames on their way at that time.
+    in_flight: u64,
 }
 
 /// Offers and takes frames on a core of its own.
@@ -66,7 +68,7 @@ fn pass_here(offered: &Offered<'_>) -> Result<Passed, WanBenchError> {
     let frame = vec![0x5a; offered.frame];
     let mut buffer = vec![0; 2048];
     let mut now = Time::ZERO;
-    let mut resident = 0;
+    let (mut resident, mut in_flight) = (0, 0);
     let bursts = offered.frames / BURST;
     // The path is full in the last sixteenth of all but the shortest runs.
     let sampled = bursts - bursts / 16;
@@ -83,6 +85,7 @@ fn pass_here(offered: &Offered<'_>) -> Result<Passed, WanBenchError> {
         receiver.free();
         if burst == sampled {
             resident = resident_memory(std::process::id()).unwrap_or_default();
+            in_flight = receiver.in_flight();
         }
     }
     let elapsed_s = begin.elapsed().as_secs_f64();
@@ -90,6 +93,7 @@ fn pass_here(offered: &Offered<'_>) -> Result<Passed, WanBenchError> {
         elapsed_s,
         dropped: controller.stats().dropped_in_all(),
         resident,
+        in_flight,
     })
 }
 
@@ -210,13 +214,12 @@ pub(super) fn memory(recorder: &mut Recorder<'_>, core: u32) -> Result<(), WanBe
         );
         recorder.value(&row, 0, mib(passed.resident as f64))?;
         let full = case(
-            &format!("W3 frames of {name} fill the path, {asked}"),
+            &format!("W3 frames of {name} on their way, {asked}"),
             &asked,
-            // The frames themselves, without heads and padding.
-            Gate::AtLeast(mib(bytes * frame as f64 / on_link * 0.99)),
-            "MiB",
+            Gate::AtLeast((bytes / on_link * 0.99).floor()),
+            "frames",
         );
-        recorder.value(&full, 0, mib(passed.resident as f64))?;
+        recorder.value(&full, 0, passed.in_flight as f64)?;
     }
     Ok(())
 }

@@ -15,6 +15,7 @@ mod change;
 pub mod cli;
 mod delay;
 mod error;
+pub(crate) mod link;
 mod packets;
 mod rate;
 mod record;
