@@ -88,7 +88,8 @@ mod tests {
         let pid = i32::try_from(std::process::id()).unwrap();
         let before = CpuTimes::now(&[pid]);
         let start = std::time::Instant::now();
-        // On a busy machine it takes a while until the process has used a tick of the kernel's clock; the machine's total is updated apart.
+        // On a busy machine it takes a while until the process has used a tick of the kernel's clock. The kernel updates
+        // the machine's total apart from the process's.
         let mut taken = CpuTimes::now(&[pid]).since(before);
         while (taken.programs_s == 0.0 || taken.machine_s == 0.0) && start.elapsed().as_secs() < 60 {
             taken = CpuTimes::now(&[pid]).since(before);
