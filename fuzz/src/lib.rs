@@ -11,6 +11,7 @@ mod af_packet;
 mod bpf;
 mod config;
 mod files;
+mod fileset;
 mod memif;
 mod openflow;
 mod pipeline;
@@ -33,6 +34,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("config", config::config),
     ("fragments", tunnel::fragments),
     ("lab", files::lab),
+    ("manifest", fileset::manifest),
     ("memif_messages", memif::messages),
     ("memif_ring", memif::ring),
     ("openflow_connection", openflow::connection),

@@ -1,0 +1,597 @@
+//! A file system in memory that crashes: the model against which resume and commit are tested.
+//!
+//! A write is *volatile* until its file is synced, a name until its directory is. [`MemoryFs::crash`] keeps any subset of what
+//! is volatile: a write is lost, kept, or torn into sectors; a change of a directory is lost or kept; a rename within a
+//! directory is atomic. That is as little as POSIX promises ("All File Systems Are Not Created Equal", OSDI 2014).
+
+use super::{Access, FileSystem, FileType, Metadata};
+use crate::entry::{FileEntry, Segment, Timestamp, Xattr};
+use crate::path::RelativePath;
+use millrace_transport::random::Random;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const PAGE_SIZE: u64 = 4_096;
+const SECTOR_SIZE: u64 = 512;
+const ROOT: usize = 0;
+
+/// The bytes of a file; pages that are not there are zeros.
+#[derive(Clone, Debug, Default)]
+struct Content {
+    size: u64,
+    pages: BTreeMap<u64, Vec<u8>>,
+}
+
+impl Content {
+    fn write(&mut self, offset: u64, bytes: &[u8]) {
+        for (at, part) in pages(offset, bytes.len()) {
+            let page = self
+                .pages
+                .entry(at / PAGE_SIZE)
+                .or_insert_with(|| vec![0; PAGE_SIZE as usize]);
+            let from = (at % PAGE_SIZE) as usize;
+            page[from..from + part.len()].copy_from_slice(&bytes[part]);
+        }
+        self.size = self.size.max(offset + bytes.len() as u64);
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
+        let len = self.size.saturating_sub(offset).min(buffer.len() as u64) as usize;
+        for (at, part) in pages(offset, len) {
+            let from = (at % PAGE_SIZE) as usize;
+            match self.pages.get(&(at / PAGE_SIZE)) {
+                Some(page) => buffer[part.clone()].copy_from_slice(&page[from..from + part.len()]),
+                None => buffer[part].fill(0),
+            }
+        }
+        len
+    }
+
+    fn set_size(&mut self, size: u64) {
+        self.pages.split_off(&size.div_ceil(PAGE_SIZE));
+        if let Some(page) = self.pages.get_mut(&(size / PAGE_SIZE)) {
+            page[(size % PAGE_SIZE) as usize..].fill(0);
+        }
+        self.size = size;
+    }
+}
+
+/// Cuts a run of bytes at the borders of pages: the address of each part, and where it is in the run.
+fn pages(offset: u64, len: usize) -> impl Iterator<Item = (u64, std::ops::Range<usize>)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let at = offset + done as u64;
+        let part = done..len.min(done + (PAGE_SIZE - at % PAGE_SIZE) as usize);
+        done = part.end;
+        (!part.is_empty()).then_some((at, part))
+    })
+}
+
+#[derive(Clone, Debug)]
+enum FileChange {
+    Write(u64, Vec<u8>),
+    Size(u64),
+}
+
+#[derive(Clone, Debug)]
+enum NameChange {
+    Set(Vec<u8>, usize),
+    Remove(Vec<u8>),
+    Rename(Vec<u8>, Vec<u8>, usize),
+}
+
+type Names = BTreeMap<Vec<u8>, usize>;
+
+fn apply(names: &mut Names, change: &NameChange) {
+    match change {
+        NameChange::Set(name, inode) => drop(names.insert(name.clone(), *inode)),
+        NameChange::Remove(name) => drop(names.remove(name)),
+        NameChange::Rename(from, to, inode) => {
+            names.remove(from);
+            names.insert(to.clone(), *inode);
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Node {
+    File {
+        live: Content,
+        durable: Content,
+        volatile: Vec<FileChange>,
+    },
+    Directory {
+        live: Names,
+        durable: Names,
+        volatile: Vec<NameChange>,
+    },
+    Symlink(Vec<u8>),
+}
+
+#[derive(Clone, Debug)]
+struct Inode {
+    node: Node,
+    mode: u32,
+    owner: (u32, u32),
+    modified: Timestamp,
+    changed: Timestamp,
+    xattrs: Vec<Xattr>,
+}
+
+#[derive(Clone, Debug)]
+struct State {
+    inodes: Vec<Inode>,
+    /// Changes so far; also the clock, in nanoseconds.
+    operations: u64,
+    kill_at: Option<u64>,
+}
+
+/// A file system in memory. Clones are the same file system.
+#[derive(Clone, Debug)]
+pub struct MemoryFs(Arc<Mutex<State>>);
+
+impl Default for MemoryFs {
+    fn default() -> MemoryFs {
+        MemoryFs::new()
+    }
+}
+
+impl MemoryFs {
+    /// Returns an empty file system.
+    pub fn new() -> MemoryFs {
+        let mut state = State {
+            inodes: Vec::new(),
+            operations: 0,
+            kill_at: None,
+        };
+        state.create(directory(), 0o755);
+        MemoryFs(Arc::new(Mutex::new(state)))
+    }
+
+    /// Returns how many changes and syncs were made.
+    pub fn operations(&self) -> u64 {
+        self.state().operations
+    }
+
+    /// Lets every change and sync fail from the one with this number on, as if the process were killed before it.
+    pub fn kill_at(&self, operation: u64) {
+        self.state().kill_at = Some(operation);
+    }
+
+    /// Returns the file system after a power failure: any subset of what is volatile is lost, by seed.
+    #[must_use]
+    pub fn crash(&self, seed: u64) -> MemoryFs {
+        let mut state = self.state().clone();
+        let mut random = Random::new(seed);
+        for inode in &mut state.inodes {
+            match &mut inode.node {
+                Node::File {
+                    live,
+                    durable,
+                    volatile,
+                } => {
+                    for change in volatile.drain(..) {
+                        survive(durable, change, &mut random);
+                    }
+                    live.clone_from(durable);
+                }
+                Node::Directory {
+                    live,
+                    durable,
+                    volatile,
+                } => {
+                    for change in volatile.drain(..) {
+                        if random.below(2) == 0 {
+                            apply(durable, &change);
+                        }
+                    }
+                    live.clone_from(durable);
+                }
+                Node::Symlink(_) => {}
+            }
+        }
+        state.kill_at = None;
+        MemoryFs(Arc::new(Mutex::new(state)))
+    }
+
+    /// Returns the file system after the process was killed: nothing that was done is lost.
+    #[must_use]
+    pub fn restart(&self) -> MemoryFs {
+        let mut state = self.state().clone();
+        state.kill_at = None;
+        MemoryFs(Arc::new(Mutex::new(state)))
+    }
+
+    /// Makes a directory, or a file with these bytes; for tests.
+    ///
+    /// # Errors
+    /// As the operations that it consists of.
+    pub fn put(&self, path: &RelativePath, bytes: Option<&[u8]>) -> io::Result<()> {
+        let Some(bytes) = bytes else {
+            return self.create_directory(path);
+        };
+        let file = self.open(path, Access::Create)?;
+        self.set_size(&file, 0)?;
+        self.write_at(&file, 0, bytes)
+    }
+
+    /// Changes bytes of a file, but neither its size nor its times; for tests.
+    ///
+    /// # Errors
+    /// If the file does not exist.
+    pub fn tamper(&self, path: &RelativePath, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.state();
+        let inode = state.find(path)?;
+        match &mut state.inodes[inode].node {
+            Node::File { live, .. } => live.write(offset, bytes),
+            _ => return Err(io::ErrorKind::IsADirectory.into()),
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Applies a volatile write to the durable content: not, wholly, or some of its sectors.
+fn survive(durable: &mut Content, change: FileChange, random: &mut Random) {
+    let lot = random.below(3);
+    match change {
+        FileChange::Size(size) if lot > 0 => durable.set_size(size),
+        FileChange::Write(offset, bytes) if lot == 1 => durable.write(offset, &bytes),
+        FileChange::Write(offset, bytes) if lot == 2 => {
+            let mut at = offset;
+            while at < offset + bytes.len() as u64 {
+                let end = ((at / SECTOR_SIZE + 1) * SECTOR_SIZE).min(offset + bytes.len() as u64);
+                if random.below(2) == 0 {
+                    durable.write(at, &bytes[(at - offset) as usize..(end - offset) as usize]);
+                }
+                at = end;
+            }
+        }
+        FileChange::Size(_) | FileChange::Write(..) => {}
+    }
+}
+
+fn directory() -> Node {
+    Node::Directory {
+        live: Names::new(),
+        durable: Names::new(),
+        volatile: Vec::new(),
+    }
+}
+
+impl State {
+    /// Counts a change; it fails from the kill on.
+    fn step(&mut self) -> io::Result<Timestamp> {
+        if self.kill_at.is_some_and(|kill| self.operations >= kill) {
+            return Err(io::Error::other("killed"));
+        }
+        self.operations += 1;
+        Ok(self.now())
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp {
+            seconds: 1_000 + (self.operations / 1_000_000_000).cast_signed(),
+            nanoseconds: (self.operations % 1_000_000_000) as u32,
+        }
+    }
+
+    fn create(&mut self, node: Node, mode: u32) -> usize {
+        let now = self.now();
+        self.inodes.push(Inode {
+            node,
+            mode,
+            owner: (0, 0),
+            modified: now,
+            changed: now,
+            xattrs: Vec::new(),
+        });
+        self.inodes.len() - 1
+    }
+
+    fn find(&self, path: &RelativePath) -> io::Result<usize> {
+        let mut inode = ROOT;
+        for name in path.names() {
+            match &self.inodes[inode].node {
+                Node::Directory { live, .. } => {
+                    inode = *live.get(name).ok_or(io::ErrorKind::NotFound)?;
+                }
+                Node::File { .. } | Node::Symlink(_) => return Err(io::ErrorKind::NotADirectory.into()),
+            }
+        }
+        Ok(inode)
+    }
+
+    fn change_names(&mut self, directory: &RelativePath, change: NameChange) -> io::Result<()> {
+        let now = self.now();
+        let inode = self.find(directory)?;
+        self.inodes[inode].modified = now;
+        match &mut self.inodes[inode].node {
+            Node::Directory { live, volatile, .. } => {
+                apply(live, &change);
+                volatile.push(change);
+                Ok(())
+            }
+            _ => Err(io::ErrorKind::NotADirectory.into()),
+        }
+    }
+
+    fn add(&mut self, path: &RelativePath, node: Node, mode: u32) -> io::Result<usize> {
+        if self.find(path).is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let inode = self.create(node, mode);
+        let (parent, name) = path.split();
+        self.change_names(&parent, NameChange::Set(name.to_vec(), inode))?;
+        Ok(inode)
+    }
+
+    fn change_file(&mut self, inode: usize, change: FileChange) -> io::Result<()> {
+        let now = self.now();
+        self.inodes[inode].modified = now;
+        self.inodes[inode].changed = now;
+        match &mut self.inodes[inode].node {
+            Node::File { live, volatile, .. } => {
+                match &change {
+                    FileChange::Write(offset, bytes) => live.write(*offset, bytes),
+                    FileChange::Size(size) => live.set_size(*size),
+                }
+                volatile.push(change);
+                Ok(())
+            }
+            _ => Err(io::ErrorKind::IsADirectory.into()),
+        }
+    }
+
+    fn sync(&mut self, inode: usize) {
+        match &mut self.inodes[inode].node {
+            Node::File {
+                live,
+                durable,
+                volatile,
+            } => {
+                durable.clone_from(live);
+                volatile.clear();
+            }
+            Node::Directory {
+                live,
+                durable,
+                volatile,
+            } => {
+                durable.clone_from(live);
+                volatile.clear();
+            }
+            Node::Symlink(_) => {}
+        }
+    }
+
+    fn metadata(&self, inode: usize) -> Metadata {
+        let found = &self.inodes[inode];
+        let (file_type, size) = match &found.node {
+            Node::File { live, .. } => (FileType::File, live.size),
+            Node::Directory { .. } => (FileType::Directory, 0),
+            Node::Symlink(target) => (FileType::Symlink, target.len() as u64),
+        };
+        let links = self.inodes.iter().map(|directory| match &directory.node {
+            Node::Directory { live, .. } => live.values().filter(|entry| **entry == inode).count() as u64,
+            _ => 0,
+        });
+        Metadata {
+            file_type,
+            size,
+            mode: found.mode,
+            owner: found.owner,
+            modified: found.modified,
+            changed: found.changed,
+            inode: (0, inode as u64),
+            links: links.sum(),
+        }
+    }
+}
+
+impl FileSystem for MemoryFs {
+    type File = usize;
+
+    fn metadata(&self, path: &RelativePath) -> io::Result<Metadata> {
+        let state = self.state();
+        Ok(state.metadata(state.find(path)?))
+    }
+
+    fn file_metadata(&self, file: &usize) -> io::Result<Metadata> {
+        Ok(self.state().metadata(*file))
+    }
+
+    fn names(&self, directory: &RelativePath) -> io::Result<Vec<Vec<u8>>> {
+        let state = self.state();
+        match &state.inodes[state.find(directory)?].node {
+            Node::Directory { live, .. } => Ok(live.keys().cloned().collect()),
+            _ => Err(io::ErrorKind::NotADirectory.into()),
+        }
+    }
+
+    fn read_link(&self, path: &RelativePath) -> io::Result<Vec<u8>> {
+        let state = self.state();
+        match &state.inodes[state.find(path)?].node {
+            Node::Symlink(target) => Ok(target.clone()),
+            _ => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+
+    fn open(&self, path: &RelativePath, access: Access) -> io::Result<usize> {
+        let mut state = self.state();
+        match (state.find(path), access) {
+            (Err(error), Access::Create | Access::CreatePrivate)
+                if error.kind() == io::ErrorKind::NotFound =>
+            {
+                state.step()?;
+                let mode = if access == Access::Create { 0o644 } else { 0o600 };
+                let (live, durable) = (Content::default(), Content::default());
+                state.add(
+                    path,
+                    Node::File {
+                        live,
+                        durable,
+                        volatile: Vec::new(),
+                    },
+                    mode,
+                )
+            }
+            (Ok(inode), _) if matches!(state.inodes[inode].node, Node::Symlink(_)) => {
+                Err(io::ErrorKind::InvalidInput.into())
+            }
+            (result, _) => result,
+        }
+    }
+
+    fn read_at(&self, file: &usize, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        match &self.state().inodes[*file].node {
+            Node::File { live, .. } => Ok(live.read(offset, buffer)),
+            _ => Err(io::ErrorKind::IsADirectory.into()),
+        }
+    }
+
+    fn write_at(&self, file: &usize, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.state();
+        state.step()?;
+        state.change_file(*file, FileChange::Write(offset, bytes.to_vec()))
+    }
+
+    fn segments(&self, file: &usize, size: u64) -> io::Result<Vec<Segment>> {
+        let state = self.state();
+        let Node::File { live, .. } = &state.inodes[*file].node else {
+            return Ok(FileEntry::whole(size));
+        };
+        let mut segments: Vec<Segment> = Vec::new();
+        for page in live.pages.keys() {
+            let offset = page * PAGE_SIZE;
+            let end = (offset + PAGE_SIZE).min(size);
+            match segments.last_mut() {
+                Some(last) if last.offset + last.len == offset => last.len = end - last.offset,
+                _ if end > offset => segments.push(Segment {
+                    offset,
+                    len: end - offset,
+                }),
+                _ => {}
+            }
+        }
+        Ok(segments)
+    }
+
+    fn set_size(&self, file: &usize, size: u64) -> io::Result<()> {
+        let mut state = self.state();
+        state.step()?;
+        state.change_file(*file, FileChange::Size(size))
+    }
+
+    fn allocate(&self, _: &usize, _: Segment) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn xattrs(&self, file: &usize) -> io::Result<Vec<Xattr>> {
+        Ok(self.state().inodes[*file].xattrs.clone())
+    }
+
+    fn set_mode(&self, file: &usize, mode: u32) -> io::Result<()> {
+        let mut state = self.state();
+        state.step()?;
+        state.inodes[*file].mode = mode;
+        Ok(())
+    }
+
+    fn set_modified(&self, file: &usize, modified: Timestamp) -> io::Result<()> {
+        let mut state = self.state();
+        let now = state.step()?;
+        state.inodes[*file].modified = modified;
+        state.inodes[*file].changed = now;
+        Ok(())
+    }
+
+    fn set_owner(&self, file: &usize, owner: (u32, u32)) -> io::Result<()> {
+        let mut state = self.state();
+        state.step()?;
+        state.inodes[*file].owner = owner;
+        Ok(())
+    }
+
+    fn set_xattrs(&self, file: &usize, xattrs: &[Xattr]) -> io::Result<()> {
+        let mut state = self.state();
+        state.step()?;
+        state.inodes[*file].xattrs = xattrs.to_vec();
+        Ok(())
+    }
+
+    fn sync(&self, file: &usize) -> io::Result<()> {
+        let mut state = self.state();
+        state.step()?;
+        state.sync(*file);
+        Ok(())
+    }
+
+    fn sync_directory(&self, directory: &RelativePath) -> io::Result<()> {
+        let mut state = self.state();
+        state.step()?;
+        let inode = state.find(directory)?;
+        state.sync(inode);
+        Ok(())
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        let mut state = self.state();
+        state.step()?;
+        for inode in 0..state.inodes.len() {
+            state.sync(inode);
+        }
+        Ok(())
+    }
+
+    fn create_directory(&self, path: &RelativePath) -> io::Result<()> {
+        let mut state = self.state();
+        state.step()?;
+        state.add(path, directory(), 0o755).map(drop)
+    }
+
+    fn symlink(&self, target: &[u8], path: &RelativePath) -> io::Result<()> {
+        let mut state = self.state();
+        state.step()?;
+        state.add(path, Node::Symlink(target.to_vec()), 0o777).map(drop)
+    }
+
+    fn hard_link(&self, existing: &RelativePath, new: &RelativePath) -> io::Result<()> {
+        let mut state = self.state();
+        state.step()?;
+        let inode = state.find(existing)?;
+        if state.find(new).is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let (parent, name) = new.split();
+        state.change_names(&parent, NameChange::Set(name.to_vec(), inode))
+    }
+
+    /// Renames within one directory.
+    fn rename(&self, from: &RelativePath, to: &RelativePath) -> io::Result<()> {
+        let mut state = self.state();
+        state.step()?;
+        let inode = state.find(from)?;
+        let ((parent, old), (other, new)) = (from.split(), to.split());
+        if parent != other {
+            return Err(io::ErrorKind::CrossesDevices.into());
+        }
+        // A rename between two names of one file does nothing (rename(2)).
+        if state.find(to).is_ok_and(|target| target == inode) {
+            return Ok(());
+        }
+        state.change_names(&parent, NameChange::Rename(old.to_vec(), new.to_vec(), inode))
+    }
+
+    fn remove(&self, path: &RelativePath) -> io::Result<()> {
+        let mut state = self.state();
+        state.step()?;
+        state.find(path)?;
+        let (parent, name) = path.split();
+        state.change_names(&parent, NameChange::Remove(name.to_vec()))
+    }
+}

@@ -1,0 +1,194 @@
+//! The file system that sources and sinks use: a trait, Linux ([`Root`]) and a model that crashes ([`memory::MemoryFs`]).
+
+pub mod memory;
+mod real;
+
+pub use real::Root;
+pub(crate) use real::bytes as path_bytes;
+
+use crate::entry::{Segment, Timestamp, Xattr};
+use crate::path::RelativePath;
+use std::io;
+
+/// The type of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileType {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A device, socket or pipe.
+    Other,
+}
+
+/// Metadata of a file (inode(7)).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Metadata {
+    /// The type.
+    pub file_type: FileType,
+    /// Bytes.
+    pub size: u64,
+    /// Permission bits.
+    pub mode: u32,
+    /// User and group numbers.
+    pub owner: (u32, u32),
+    /// Time of the last modification of the content.
+    pub modified: Timestamp,
+    /// Time of the last change of the inode.
+    pub changed: Timestamp,
+    /// Number of the device and of the inode.
+    pub inode: (u64, u64),
+    /// Hard links.
+    pub links: u64,
+}
+
+/// The purpose for which a file is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Reads a file that exists.
+    Read,
+    /// Reads and writes a file that exists.
+    Write,
+    /// Reads and writes a file, which is made if it does not exist, with mode 0666 less the umask.
+    Create,
+    /// As `Create`, with mode 0600.
+    CreatePrivate,
+    /// Opens a directory, for its attributes.
+    Directory,
+}
+
+/// The operations on files below one root. No path leads outside it, and none through a symlink.
+///
+/// A write is durable after [`sync`](FileSystem::sync) of its file; a name after
+/// [`sync_directory`](FileSystem::sync_directory) of its directory; both after [`sync_all`](FileSystem::sync_all).
+pub trait FileSystem {
+    /// An open file.
+    type File;
+
+    /// Returns the metadata of a path; of a symlink those of the link itself.
+    ///
+    /// # Errors
+    /// As of `lstat(2)`.
+    fn metadata(&self, path: &RelativePath) -> io::Result<Metadata>;
+    /// Returns the metadata of an open file.
+    ///
+    /// # Errors
+    /// As of `fstat(2)`.
+    fn file_metadata(&self, file: &Self::File) -> io::Result<Metadata>;
+    /// Returns the names in a directory, in any order, without `.` and `..`.
+    ///
+    /// # Errors
+    /// As of `getdents64(2)`.
+    fn names(&self, directory: &RelativePath) -> io::Result<Vec<Vec<u8>>>;
+    /// Returns the target of a symlink.
+    ///
+    /// # Errors
+    /// As of `readlink(2)`.
+    fn read_link(&self, path: &RelativePath) -> io::Result<Vec<u8>>;
+    /// Opens a file or directory; never a symlink.
+    ///
+    /// # Errors
+    /// As of `openat2(2)`.
+    fn open(&self, path: &RelativePath, access: Access) -> io::Result<Self::File>;
+    /// Reads until the buffer is full or the file ends; returns the bytes read.
+    ///
+    /// # Errors
+    /// As of `pread(2)`.
+    fn read_at(&self, file: &Self::File, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
+    /// Writes all bytes.
+    ///
+    /// # Errors
+    /// As of `pwrite(2)`.
+    fn write_at(&self, file: &Self::File, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Returns the runs of data of a file of `size` bytes; those of the whole file if the file system cannot tell.
+    ///
+    /// # Errors
+    /// As of `lseek(2)` with `SEEK_DATA`.
+    fn segments(&self, file: &Self::File, size: u64) -> io::Result<Vec<Segment>>;
+    /// Sets the size; new bytes are a hole.
+    ///
+    /// # Errors
+    /// As of `ftruncate(2)`.
+    fn set_size(&self, file: &Self::File, size: u64) -> io::Result<()>;
+    /// Reserves space for a run of bytes; does nothing if the file system cannot.
+    ///
+    /// # Errors
+    /// As of `fallocate(2)`.
+    fn allocate(&self, file: &Self::File, segment: Segment) -> io::Result<()>;
+    /// Returns the extended attributes, in ascending order.
+    ///
+    /// # Errors
+    /// As of `flistxattr(2)` and `fgetxattr(2)`.
+    fn xattrs(&self, file: &Self::File) -> io::Result<Vec<Xattr>>;
+    /// Sets the permission bits.
+    ///
+    /// # Errors
+    /// As of `fchmod(2)`.
+    fn set_mode(&self, file: &Self::File, mode: u32) -> io::Result<()>;
+    /// Sets the time of the last modification.
+    ///
+    /// # Errors
+    /// As of `futimens(3)`.
+    fn set_modified(&self, file: &Self::File, modified: Timestamp) -> io::Result<()>;
+    /// Sets user and group.
+    ///
+    /// # Errors
+    /// As of `fchown(2)`.
+    fn set_owner(&self, file: &Self::File, owner: (u32, u32)) -> io::Result<()>;
+    /// Sets extended attributes.
+    ///
+    /// # Errors
+    /// As of `fsetxattr(2)`.
+    fn set_xattrs(&self, file: &Self::File, xattrs: &[Xattr]) -> io::Result<()>;
+    /// Makes the content of a file durable.
+    ///
+    /// # Errors
+    /// As of `fsync(2)`.
+    fn sync(&self, file: &Self::File) -> io::Result<()>;
+    /// Makes the names in a directory durable.
+    ///
+    /// # Errors
+    /// As of `fsync(2)`.
+    fn sync_directory(&self, directory: &RelativePath) -> io::Result<()>;
+    /// Makes everything durable.
+    ///
+    /// # Errors
+    /// As of `syncfs(2)`.
+    fn sync_all(&self) -> io::Result<()>;
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// As of `mkdir(2)`.
+    fn create_directory(&self, path: &RelativePath) -> io::Result<()>;
+    /// Makes a symlink.
+    ///
+    /// # Errors
+    /// As of `symlink(2)`.
+    fn symlink(&self, target: &[u8], path: &RelativePath) -> io::Result<()>;
+    /// Gives a file a second name.
+    ///
+    /// # Errors
+    /// As of `link(2)`.
+    fn hard_link(&self, existing: &RelativePath, new: &RelativePath) -> io::Result<()>;
+    /// Renames a file; one with the new name is replaced.
+    ///
+    /// # Errors
+    /// As of `rename(2)`.
+    fn rename(&self, from: &RelativePath, to: &RelativePath) -> io::Result<()>;
+    /// Removes a name of a file or symlink.
+    ///
+    /// # Errors
+    /// As of `unlink(2)`.
+    fn remove(&self, path: &RelativePath) -> io::Result<()>;
+}
+
+/// Returns `Ok(None)` if a path does not exist.
+pub(crate) fn optional<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,313 @@
+//! Linux: every path is resolved by `openat2(2)` with `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`.
+
+use super::{Access, FileSystem, FileType, Metadata};
+use crate::entry::{Segment, Timestamp, Xattr};
+use crate::path::RelativePath;
+use rustix::fs::{
+    self, AtFlags, FallocateFlags, Gid, Mode, OFlags, ResolveFlags, SeekFrom, Timespec, Uid, XattrFlags,
+};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+/// Attempts to resolve a path while others rename directories (`EAGAIN` of `openat2(2)`).
+const ATTEMPTS: usize = 16;
+/// Bytes of a list of extended attributes at most (`XATTR_LIST_MAX`, `XATTR_SIZE_MAX`).
+const XATTR_SIZE_MAX: usize = 64 << 10;
+
+/// The files below a directory.
+#[derive(Debug)]
+pub struct Root {
+    directory: OwnedFd,
+}
+
+impl Root {
+    /// Opens a directory. Symlinks in its own path are followed.
+    ///
+    /// # Errors
+    /// As of `open(2)`.
+    pub fn open(directory: impl AsRef<Path>) -> io::Result<Root> {
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        Ok(Root {
+            directory: fs::open(directory.as_ref(), flags, Mode::empty())?,
+        })
+    }
+
+    fn resolve(&self, path: &RelativePath, flags: OFlags, mode: u16) -> io::Result<OwnedFd> {
+        let bytes = if path.is_root() { b"." } else { path.as_bytes() };
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let flags = flags | OFlags::CLOEXEC;
+        let mut attempts = 0;
+        loop {
+            match fs::openat2(
+                &self.directory,
+                bytes,
+                flags,
+                Mode::from_raw_mode(mode.into()),
+                resolve,
+            ) {
+                Err(Errno::AGAIN | Errno::INTR) if attempts < ATTEMPTS => attempts += 1,
+                result => return Ok(result?),
+            }
+        }
+    }
+
+    /// Opens the directory that holds a path, and returns the name in it.
+    fn parent<'a>(&self, path: &'a RelativePath) -> io::Result<(OwnedFd, &'a [u8])> {
+        let (directory, _) = path.split();
+        let name = path
+            .as_bytes()
+            .rsplit(|byte| *byte == b'/')
+            .next()
+            .unwrap_or_default();
+        if name.is_empty() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the root has no name",
+            ));
+        }
+        let flags = OFlags::DIRECTORY | OFlags::PATH;
+        Ok((self.resolve(&directory, flags, 0)?, name))
+    }
+}
+
+impl FileSystem for Root {
+    type File = File;
+
+    fn metadata(&self, path: &RelativePath) -> io::Result<Metadata> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW;
+        if path.is_root() {
+            return Ok(convert(
+                &File::from(self.resolve(path, OFlags::PATH, 0)?).metadata()?,
+            ));
+        }
+        // RESOLVE_NO_SYMLINKS refuses a symlink as the last name, too: that one is opened in its directory.
+        let (parent, name) = self.parent(path)?;
+        let file = fs::openat(&parent, name, flags | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(convert(&File::from(file).metadata()?))
+    }
+
+    fn file_metadata(&self, file: &File) -> io::Result<Metadata> {
+        Ok(convert(&file.metadata()?))
+    }
+
+    fn names(&self, directory: &RelativePath) -> io::Result<Vec<Vec<u8>>> {
+        let directory = self.resolve(directory, OFlags::DIRECTORY | OFlags::RDONLY, 0)?;
+        let mut names = Vec::new();
+        for entry in fs::Dir::new(directory)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push(name.to_vec());
+            }
+        }
+        Ok(names)
+    }
+
+    fn read_link(&self, path: &RelativePath) -> io::Result<Vec<u8>> {
+        let (parent, name) = self.parent(path)?;
+        Ok(fs::readlinkat(&parent, name, Vec::new())?.into_bytes())
+    }
+
+    fn open(&self, path: &RelativePath, access: Access) -> io::Result<File> {
+        let (flags, mode) = match access {
+            // A pipe must not block the scan.
+            Access::Read => (OFlags::RDONLY | OFlags::NONBLOCK, 0),
+            Access::Write => (OFlags::RDWR | OFlags::NONBLOCK, 0),
+            Access::Create => (OFlags::RDWR | OFlags::CREATE, 0o666),
+            Access::CreatePrivate => (OFlags::RDWR | OFlags::CREATE, 0o600),
+            Access::Directory => (OFlags::RDONLY | OFlags::DIRECTORY, 0),
+        };
+        Ok(File::from(self.resolve(path, flags | OFlags::NOFOLLOW, mode)?))
+    }
+
+    fn read_at(&self, file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match file.read_at(&mut buffer[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(bytes) => done += bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        file.write_all_at(bytes, offset)
+    }
+
+    fn segments(&self, file: &File, size: u64) -> io::Result<Vec<Segment>> {
+        let mut segments = Vec::new();
+        let mut from = 0;
+        while from < size {
+            let offset = match fs::seek(file, SeekFrom::Data(from)) {
+                Ok(offset) => offset.min(size),
+                // No data follows.
+                Err(Errno::NXIO) => break,
+                Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(crate::entry::FileEntry::whole(size)),
+                Err(error) => return Err(error.into()),
+            };
+            let end = match fs::seek(file, SeekFrom::Hole(offset)) {
+                Ok(end) => end.min(size),
+                Err(Errno::NXIO) => break,
+                Err(error) => return Err(error.into()),
+            };
+            if end > offset {
+                segments.push(Segment {
+                    offset,
+                    len: end - offset,
+                });
+            }
+            from = end.max(from + 1);
+        }
+        Ok(segments)
+    }
+
+    fn set_size(&self, file: &File, size: u64) -> io::Result<()> {
+        file.set_len(size)
+    }
+
+    fn allocate(&self, file: &File, segment: Segment) -> io::Result<()> {
+        match fs::fallocate(file, FallocateFlags::empty(), segment.offset, segment.len) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            result => Ok(result?),
+        }
+    }
+
+    fn xattrs(&self, file: &File) -> io::Result<Vec<Xattr>> {
+        let mut list = vec![0; XATTR_SIZE_MAX];
+        let len = match fs::flistxattr(file, &mut list[..]) {
+            Err(Errno::OPNOTSUPP) => 0,
+            result => result?,
+        };
+        let mut xattrs = Vec::new();
+        let mut value = vec![0; XATTR_SIZE_MAX];
+        for name in list[..len]
+            .split(|byte| *byte == 0)
+            .filter(|name| !name.is_empty())
+        {
+            match fs::fgetxattr(file, name, &mut value[..]) {
+                Ok(len) => xattrs.push((name.into(), value[..len].into())),
+                // The attribute was removed meanwhile, or is not for us to read.
+                Err(Errno::NODATA | Errno::ACCESS | Errno::PERM) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        xattrs.sort();
+        Ok(xattrs)
+    }
+
+    fn set_mode(&self, file: &File, mode: u32) -> io::Result<()> {
+        Ok(fs::fchmod(file, Mode::from_raw_mode(mode))?)
+    }
+
+    fn set_modified(&self, file: &File, modified: Timestamp) -> io::Result<()> {
+        let omit = Timespec {
+            tv_sec: 0,
+            tv_nsec: fs::UTIME_OMIT,
+        };
+        let times = fs::Timestamps {
+            last_access: omit,
+            last_modification: Timespec {
+                tv_sec: modified.seconds,
+                tv_nsec: modified.nanoseconds.into(),
+            },
+        };
+        Ok(fs::futimens(file, &times)?)
+    }
+
+    fn set_owner(&self, file: &File, (user, group): (u32, u32)) -> io::Result<()> {
+        Ok(fs::fchown(
+            file,
+            Some(Uid::from_raw(user)),
+            Some(Gid::from_raw(group)),
+        )?)
+    }
+
+    fn set_xattrs(&self, file: &File, xattrs: &[Xattr]) -> io::Result<()> {
+        for (name, value) in xattrs {
+            fs::fsetxattr(file, &name[..], value, XattrFlags::empty())?;
+        }
+        Ok(())
+    }
+
+    fn sync(&self, file: &File) -> io::Result<()> {
+        Ok(fs::fdatasync(file)?)
+    }
+
+    fn sync_directory(&self, directory: &RelativePath) -> io::Result<()> {
+        let directory = self.resolve(directory, OFlags::DIRECTORY | OFlags::RDONLY, 0)?;
+        Ok(fs::fsync(&directory)?)
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        Ok(fs::syncfs(&self.directory)?)
+    }
+
+    fn create_directory(&self, path: &RelativePath) -> io::Result<()> {
+        let (parent, name) = self.parent(path)?;
+        Ok(fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777))?)
+    }
+
+    fn symlink(&self, target: &[u8], path: &RelativePath) -> io::Result<()> {
+        let (parent, name) = self.parent(path)?;
+        Ok(fs::symlinkat(target, &parent, name)?)
+    }
+
+    fn hard_link(&self, existing: &RelativePath, new: &RelativePath) -> io::Result<()> {
+        let (from, old) = self.parent(existing)?;
+        let (to, name) = self.parent(new)?;
+        Ok(fs::linkat(&from, old, &to, name, AtFlags::empty())?)
+    }
+
+    fn rename(&self, from: &RelativePath, to: &RelativePath) -> io::Result<()> {
+        let (old_parent, old) = self.parent(from)?;
+        let (new_parent, new) = self.parent(to)?;
+        Ok(fs::renameat(&old_parent, old, &new_parent, new)?)
+    }
+
+    fn remove(&self, path: &RelativePath) -> io::Result<()> {
+        let (parent, name) = self.parent(path)?;
+        Ok(fs::unlinkat(&parent, name, AtFlags::empty())?)
+    }
+}
+
+fn convert(metadata: &std::fs::Metadata) -> Metadata {
+    let file_type = metadata.file_type();
+    let nanoseconds = |value: i64| u32::try_from(value).unwrap_or(0);
+    Metadata {
+        file_type: if file_type.is_file() {
+            FileType::File
+        } else if file_type.is_dir() {
+            FileType::Directory
+        } else if file_type.is_symlink() {
+            FileType::Symlink
+        } else {
+            FileType::Other
+        },
+        size: metadata.size(),
+        mode: metadata.mode() & 0o7777,
+        owner: (metadata.uid(), metadata.gid()),
+        modified: Timestamp {
+            seconds: metadata.mtime(),
+            nanoseconds: nanoseconds(metadata.mtime_nsec()),
+        },
+        changed: Timestamp {
+            seconds: metadata.ctime(),
+            nanoseconds: nanoseconds(metadata.ctime_nsec()),
+        },
+        inode: (metadata.dev(), metadata.ino()),
+        links: metadata.nlink(),
+    }
+}
+
+/// Returns the bytes of a path of the operating system.
+pub(crate) fn bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
+}

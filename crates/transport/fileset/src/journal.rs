@@ -1,0 +1,127 @@
+//! The journal of a sink: which extents are on disk, so that a transfer goes on after a crash.
+//!
+//! ```text
+//!   header   "MRFJ" 1, digest of the manifest
+//!   record   type (1 byte), number (8, little endian), value (32), checksum (8)
+//! ```
+//! A record is appended after its data is durable, and counts only if its checksum and those of all records before it are right.
+
+use crate::digest::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+const MAGIC: &[u8; 5] = b"MRFJ\x01";
+const HEADER_SIZE: usize = MAGIC.len() + 32;
+const BODY_SIZE: usize = 1 + 8 + 32;
+const CHECKSUM_SIZE: usize = 8;
+/// Bytes of a record.
+pub(crate) const RECORD_SIZE: usize = BODY_SIZE + CHECKSUM_SIZE;
+
+const EXTENT: u8 = 1;
+const COMMITTED: u8 = 2;
+
+/// A record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Record {
+    /// The extent is durable and has this value.
+    Extent(u64, Value),
+    /// The file has its final name.
+    Committed(u32),
+}
+
+/// The records of a journal.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Journal {
+    pub(crate) extents: BTreeMap<u64, Value>,
+    pub(crate) committed: BTreeSet<u32>,
+}
+
+/// Returns the bytes of an empty journal.
+pub(crate) fn header(manifest: &[u8; 32]) -> Vec<u8> {
+    [&MAGIC[..], manifest].concat()
+}
+
+/// Appends a record that stands at `offset` in the journal.
+pub(crate) fn encode(manifest: &[u8; 32], offset: u64, record: Record, out: &mut Vec<u8>) {
+    let (tag, number, value) = match record {
+        Record::Extent(extent, value) => (EXTENT, extent, value),
+        Record::Committed(file) => (COMMITTED, u64::from(file), [0; 32]),
+    };
+    let start = out.len();
+    out.push(tag);
+    out.extend_from_slice(&number.to_le_bytes());
+    out.extend_from_slice(&value);
+    let checksum = checksum(manifest, offset, &out[start..]);
+    out.extend_from_slice(&checksum);
+}
+
+/// Returns the records of a journal of this manifest, and the bytes that are valid; `None` if it is not one.
+pub(crate) fn decode(manifest: &[u8; 32], bytes: &[u8]) -> Option<(Journal, u64)> {
+    if bytes.get(..HEADER_SIZE)? != header(manifest) {
+        return None;
+    }
+    let mut journal = Journal::default();
+    let mut offset = HEADER_SIZE;
+    for record in bytes[HEADER_SIZE..].as_chunks::<RECORD_SIZE>().0 {
+        let (body, sum) = record.split_at(BODY_SIZE);
+        if checksum(manifest, offset as u64, body) != sum {
+            break;
+        }
+        let (number, value) = body[1..].split_at(8);
+        let number = number
+            .iter()
+            .rev()
+            .fold(0, |number, byte| number << 8 | u64::from(*byte));
+        match (body[0], <Value>::try_from(value)) {
+            (EXTENT, Ok(value)) => drop(journal.extents.insert(number, value)),
+            (COMMITTED, Ok(_)) => drop(u32::try_from(number).map(|file| journal.committed.insert(file))),
+            _ => break,
+        }
+        offset += RECORD_SIZE;
+    }
+    Some((journal, offset as u64))
+}
+
+fn checksum(manifest: &[u8; 32], offset: u64, body: &[u8]) -> [u8; CHECKSUM_SIZE] {
+    let mut hasher = blake3::Hasher::new_keyed(manifest);
+    hasher.update(&offset.to_le_bytes());
+    hasher.update(body);
+    let mut sum = [0; CHECKSUM_SIZE];
+    hasher.finalize_xof().fill(&mut sum);
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_torn_record_ends_the_journal() {
+        let manifest = [3; 32];
+        let mut bytes = header(&manifest);
+        for extent in 0..3 {
+            let offset = bytes.len() as u64;
+            encode(
+                &manifest,
+                offset,
+                Record::Extent(extent, [extent as u8; 32]),
+                &mut bytes,
+            );
+        }
+        let (journal, valid) = decode(&manifest, &bytes).unwrap();
+        assert_eq!((journal.extents.len(), valid), (3, bytes.len() as u64));
+        for at in HEADER_SIZE + RECORD_SIZE..bytes.len() {
+            let mut torn = bytes.clone();
+            torn[at] ^= 1;
+            let (journal, valid) = decode(&manifest, &torn).unwrap();
+            let whole = (at - HEADER_SIZE) / RECORD_SIZE;
+            assert_eq!(
+                (journal.extents.len(), valid as usize),
+                (whole, HEADER_SIZE + whole * RECORD_SIZE)
+            );
+        }
+        assert_eq!(decode(&[4; 32], &bytes), None, "the journal of another set");
+        // A record that moved is not valid.
+        let moved = [&bytes[..HEADER_SIZE], &bytes[HEADER_SIZE + RECORD_SIZE..]].concat();
+        assert_eq!(decode(&manifest, &moved).unwrap().0.extents.len(), 0);
+    }
+}

@@ -1,0 +1,426 @@
+//! The scan: from the paths that a user names to a manifest, entry by entry.
+
+use crate::entry::{Attributes, Entry, EntryKind, FileEntry, Segment, Timestamp};
+use crate::fs::{Access, FileSystem, FileType, Metadata};
+use crate::manifest::{
+    EntryError, Manifest, ManifestBuilder, SEGMENTS_MAX, encode_end, encode_entry, encode_header,
+};
+use crate::path::{PathError, RelativePath};
+use millrace_transport::extent::ExtentSize;
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// A file over this size makes the extents of its set large.
+const LARGE_FILE: u64 = 1 << 40;
+
+/// A source that a user names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Argument {
+    /// Path below the root of the source's file system.
+    pub path: RelativePath,
+    /// The name at the receiver; `None` for the contents of a directory, as rsync's trailing slash asks.
+    pub name: Option<Vec<u8>>,
+}
+
+/// The reason why a scan ends.
+#[derive(Debug, Error)]
+pub enum ScanError {
+    /// A path cannot be read.
+    #[error("{path} cannot be read: {error}")]
+    Io {
+        /// The path.
+        path: String,
+        /// The error.
+        error: io::Error,
+    },
+    /// A path is not valid.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// An entry does not fit into a manifest.
+    #[error(transparent)]
+    Entry(#[from] EntryError),
+    /// Two sources have the same name at the receiver.
+    #[error("two sources would both become {0} at the receiver; rename one, or send them apart")]
+    Duplicate(RelativePath),
+    /// A trailing slash follows a path that is no directory.
+    #[error("{0} is no directory; leave out the trailing slash")]
+    NoDirectory(String),
+    /// The address space cannot be described.
+    #[error("the extent size is not valid")]
+    ExtentSize,
+}
+
+/// The reason why a path is not sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SkipReason {
+    /// The path is a device, socket or pipe.
+    Special,
+    /// The name is that of a temporary file or journal of a transfer.
+    Reserved,
+    /// The path was removed during the scan.
+    Removed,
+    /// The path may not be read.
+    PermissionDenied,
+}
+
+impl std::fmt::Display for SkipReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            SkipReason::Special => "a device, socket or pipe",
+            SkipReason::Reserved => "a temporary file of a transfer",
+            SkipReason::Removed => "removed meanwhile",
+            SkipReason::PermissionDenied => "permission denied",
+        })
+    }
+}
+
+/// One step of a scan.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ScanItem {
+    /// An entry was added to the manifest.
+    Entry,
+    /// A path is not sent.
+    Skipped {
+        /// Path at the receiver.
+        path: RelativePath,
+        /// The reason.
+        reason: SkipReason,
+    },
+}
+
+/// Options of a scan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ScanOptions {
+    /// Owners and extended attributes are part of the manifest.
+    pub preserve: bool,
+    /// Extent size; if `None`, 16 MiB if a named source is a file over 1 TiB, else 1 MiB.
+    pub extent_size: Option<ExtentSize>,
+}
+
+/// Maps paths of a manifest to paths of the source.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SourcePaths {
+    /// By the first name at the receiver: the path of that entry at the source.
+    bases: BTreeMap<Vec<u8>, RelativePath>,
+}
+
+impl SourcePaths {
+    /// Returns the source's path of an entry.
+    pub fn resolve(&self, path: &RelativePath) -> Option<RelativePath> {
+        let mut names = path.names();
+        let base = self.bases.get(names.next()?)?;
+        names.try_fold(base.clone(), |path, name| path.join(name).ok())
+    }
+}
+
+/// A scan in progress: depth first, names in ascending order.
+#[derive(Debug)]
+pub struct Scan {
+    options: ScanOptions,
+    paths: SourcePaths,
+    /// For each open directory: path at the receiver, path at the source, names to come in descending order.
+    stack: Vec<(RelativePath, RelativePath, Vec<Vec<u8>>)>,
+    builder: ManifestBuilder,
+    /// File number by device and inode, of files with more than one link.
+    links: HashMap<(u64, u64), u32>,
+    encoded: Vec<u8>,
+    hasher: blake3::Hasher,
+    hashed: usize,
+    digest: Option<[u8; 32]>,
+}
+
+impl Scan {
+    /// Begins a scan.
+    ///
+    /// # Errors
+    /// If a source cannot be read, or two have the same name.
+    pub fn new<F: FileSystem>(
+        fs: &F,
+        arguments: &[Argument],
+        options: ScanOptions,
+    ) -> Result<Scan, ScanError> {
+        let mut bases = BTreeMap::new();
+        let mut large = false;
+        for argument in arguments {
+            let metadata = fs
+                .metadata(&argument.path)
+                .map_err(|error| failure(&argument.path, error))?;
+            large |= metadata.size > LARGE_FILE;
+            let named = match &argument.name {
+                Some(name) => vec![(name.clone(), argument.path.clone())],
+                None if metadata.file_type != FileType::Directory => {
+                    return Err(ScanError::NoDirectory(argument.path.to_string()));
+                }
+                None => {
+                    let names = fs
+                        .names(&argument.path)
+                        .map_err(|error| failure(&argument.path, error))?;
+                    let join = |name: Vec<u8>| Ok((name.clone(), argument.path.join(&name)?));
+                    names
+                        .into_iter()
+                        .map(join)
+                        .collect::<Result<Vec<_>, PathError>>()?
+                }
+            };
+            for (name, path) in named {
+                let at = RelativePath::new(&name)?;
+                if bases.insert(name, path).is_some() {
+                    return Err(ScanError::Duplicate(at));
+                }
+            }
+        }
+        let size = options.extent_size.unwrap_or(if large {
+            ExtentSize::Large
+        } else {
+            ExtentSize::Small
+        });
+        let mut encoded = Vec::new();
+        encode_header(size, options.preserve, &mut encoded);
+        let names = bases.keys().rev().cloned().collect();
+        Ok(Scan {
+            options,
+            stack: vec![(RelativePath::root(), RelativePath::root(), names)],
+            paths: SourcePaths { bases },
+            builder: ManifestBuilder::new(size).ok_or(ScanError::ExtentSize)?,
+            links: HashMap::new(),
+            encoded,
+            hasher: blake3::Hasher::new(),
+            hashed: 0,
+            digest: None,
+        })
+    }
+
+    /// Adds the next entry; `None` once all are there.
+    ///
+    /// # Errors
+    /// If a path cannot be read or does not fit into a manifest. A path that vanished or may not be read is skipped.
+    pub fn next_item<F: FileSystem>(&mut self, fs: &F) -> Result<Option<ScanItem>, ScanError> {
+        loop {
+            let Some((directory, source, names)) = self.stack.last_mut() else {
+                self.end();
+                return Ok(None);
+            };
+            let Some(name) = names.pop() else {
+                self.stack.pop();
+                continue;
+            };
+            let path = directory.join(&name)?;
+            let source = match self.paths.bases.get(&name) {
+                Some(base) if directory.is_root() => base.clone(),
+                _ => source.join(&name)?,
+            };
+            if path.is_reserved() {
+                return Ok(Some(ScanItem::Skipped {
+                    path,
+                    reason: SkipReason::Reserved,
+                }));
+            }
+            return match self.visit(fs, &path, &source) {
+                Ok(None) => Ok(Some(ScanItem::Entry)),
+                Ok(Some(reason)) => Ok(Some(ScanItem::Skipped { path, reason })),
+                Err(ScanError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
+                    Ok(Some(ScanItem::Skipped {
+                        path,
+                        reason: SkipReason::Removed,
+                    }))
+                }
+                Err(ScanError::Io { error, .. }) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    Ok(Some(ScanItem::Skipped {
+                        path,
+                        reason: SkipReason::PermissionDenied,
+                    }))
+                }
+                Err(error) => Err(error),
+            };
+        }
+    }
+
+    /// Returns the bytes of the manifest since the last call.
+    pub fn take_encoded(&mut self) -> Vec<u8> {
+        self.hash();
+        self.hashed = 0;
+        std::mem::take(&mut self.encoded)
+    }
+
+    /// Returns the entries so far.
+    pub fn entries(&self) -> &[Entry] {
+        self.builder.manifest().entries()
+    }
+
+    /// Returns the manifest, and the paths of its entries at the source; `None` before the scan has ended.
+    pub fn finish(self) -> Option<(Manifest, SourcePaths)> {
+        Some((self.builder.finish(self.digest?), self.paths))
+    }
+
+    /// Appends the end of the manifest, once.
+    fn end(&mut self) {
+        if self.digest.is_none() {
+            encode_end(self.builder.manifest().entries().len(), &mut self.encoded);
+            self.hash();
+            let digest = *self.hasher.finalize().as_bytes();
+            self.encoded.extend_from_slice(&digest);
+            self.hashed = self.encoded.len();
+            self.digest = Some(digest);
+        }
+    }
+
+    fn hash(&mut self) {
+        self.hasher.update(&self.encoded[self.hashed..]);
+        self.hashed = self.encoded.len();
+    }
+
+    fn visit<F: FileSystem>(
+        &mut self,
+        fs: &F,
+        path: &RelativePath,
+        source: &RelativePath,
+    ) -> Result<Option<SkipReason>, ScanError> {
+        let io = |error| failure(source, error);
+        let metadata = fs.metadata(source).map_err(io)?;
+        let mut attributes = Attributes {
+            mode: metadata.mode,
+            modified: metadata.modified,
+            owner: self.options.preserve.then_some(metadata.owner),
+            xattrs: Vec::new(),
+        };
+        let mut names = None;
+        let kind = match metadata.file_type {
+            FileType::Other => return Ok(Some(SkipReason::Special)),
+            FileType::Symlink => EntryKind::Symlink(fs.read_link(source).map_err(io)?.into()),
+            FileType::Directory => {
+                let directory = fs.open(source, Access::Directory).map_err(io)?;
+                if self.options.preserve {
+                    attributes.xattrs = fs.xattrs(&directory).map_err(io)?;
+                }
+                let mut children = fs.names(source).map_err(io)?;
+                children.sort_unstable_by(|a, b| b.cmp(a));
+                names = Some(children);
+                EntryKind::Directory
+            }
+            FileType::File => match self.links.get(&metadata.inode) {
+                Some(file) => {
+                    attributes = Attributes::default();
+                    EntryKind::HardLink(*file)
+                }
+                None => {
+                    let file = fs.open(source, Access::Read).map_err(io)?;
+                    // The open file may be another one than the path was a moment ago.
+                    let metadata = fs.file_metadata(&file).map_err(io)?;
+                    if metadata.file_type != FileType::File {
+                        return Ok(Some(SkipReason::Special));
+                    }
+                    if self.options.preserve {
+                        attributes.xattrs = fs.xattrs(&file).map_err(io)?;
+                    }
+                    attributes.mode = metadata.mode;
+                    attributes.modified = metadata.modified;
+                    EntryKind::File(file_entry(fs, &file, &metadata).map_err(io)?)
+                }
+            },
+        };
+        let is_file = matches!(kind, EntryKind::File(_));
+        let number = self.builder.manifest().files();
+        let last = self.builder.last().clone();
+        let entry = Entry {
+            path: path.clone(),
+            attributes,
+            kind,
+        };
+        let mut encoded = Vec::new();
+        encode_entry(&entry, &last, self.options.preserve, &mut encoded);
+        self.builder.push(entry)?;
+        self.encoded.append(&mut encoded);
+        if is_file && metadata.links > 1 {
+            self.links.insert(metadata.inode, number);
+        }
+        if let Some(names) = names {
+            self.stack.push((path.clone(), source.clone(), names));
+        }
+        Ok(None)
+    }
+}
+
+/// Returns the entry of an open file.
+fn file_entry<F: FileSystem>(fs: &F, file: &F::File, metadata: &Metadata) -> io::Result<FileEntry> {
+    let mut segments = match metadata.size {
+        0 => Vec::new(),
+        size => fs.segments(file, size)?,
+    };
+    merge_segments(&mut segments);
+    Ok(FileEntry {
+        size: metadata.size,
+        changed: version(metadata),
+        segments,
+        address: 0,
+    })
+}
+
+/// Returns the time that changes whenever the content of a file does.
+pub(crate) fn version(metadata: &Metadata) -> Timestamp {
+    metadata.changed
+}
+
+/// Fills the smallest holes until there are at most [`SEGMENTS_MAX`] segments.
+fn merge_segments(segments: &mut Vec<Segment>) {
+    let mut hole = 4_096;
+    while segments.len() > SEGMENTS_MAX {
+        let mut merged: Vec<Segment> = Vec::with_capacity(segments.len() / 2);
+        for segment in segments.iter() {
+            match merged.last_mut() {
+                Some(last) if segment.offset - (last.offset + last.len) <= hole => {
+                    last.len = segment.offset + segment.len - last.offset;
+                }
+                _ => merged.push(*segment),
+            }
+        }
+        *segments = merged;
+        hole *= 2;
+    }
+}
+
+fn failure(path: &RelativePath, error: io::Error) -> ScanError {
+    ScanError::Io {
+        path: path.to_string(),
+        error,
+    }
+}
+
+/// Returns the sources that paths of the operating system name, for a file system whose root is `/`.
+///
+/// `data` is sent as `data`; `data/`, `.` and `/` are sent as their contents. Symlinks in the path itself are followed.
+///
+/// # Errors
+/// If a path does not exist or cannot be resolved.
+pub fn resolve_arguments<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<Argument>, ScanError> {
+    paths.iter().map(|path| resolve_argument(path.as_ref())).collect()
+}
+
+fn resolve_argument(path: &Path) -> Result<Argument, ScanError> {
+    let io = |error| ScanError::Io {
+        path: path.display().to_string(),
+        error,
+    };
+    let contents = crate::fs::path_bytes(path).ends_with(b"/") || path.file_name().is_none();
+    // A symlink that is named without a slash is sent as a symlink.
+    let resolved: PathBuf = match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) if !contents => {
+            let parent = if parent.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                parent
+            };
+            parent.canonicalize().map_err(io)?.join(name)
+        }
+        _ => path.canonicalize().map_err(io)?,
+    };
+    let bytes = crate::fs::path_bytes(&resolved);
+    let name = path
+        .file_name()
+        .map(|name| crate::fs::path_bytes(Path::new(name)).to_vec());
+    Ok(Argument {
+        path: RelativePath::new(bytes.strip_prefix(b"/").unwrap_or(bytes))?,
+        name: name.filter(|_| !contents),
+    })
+}

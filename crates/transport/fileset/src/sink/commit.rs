@@ -1,0 +1,314 @@
+//! Durability and commit: sync, journal, rename, links, attributes of directories.
+
+use super::{Commit, FileState, Sink, SinkError, SinkEvent, reserved};
+use crate::entry::{Attributes, Entry, EntryKind};
+use crate::fs::{Access, FileSystem, optional};
+use crate::journal::{self, Record};
+use crate::path::RelativePath;
+use millrace_types::Time;
+use std::io;
+use std::sync::Arc;
+
+/// With more files or directories than this to sync, one `syncfs(2)` replaces an `fsync(2)` for each.
+const SYNC_ONE_BY_ONE: usize = 8;
+/// Files that are ready, at which a commit does not wait for the interval: it bounds memory and the work after a crash.
+const READY_MAX: usize = 4_096;
+
+impl<F: FileSystem> Sink<F> {
+    /// Syncs, records and commits what is due. Call it at [`Sink::next_timeout`], and after events.
+    ///
+    /// # Errors
+    /// If bytes cannot be synced. A file that cannot be renamed is an event.
+    pub fn poll(&mut self, now: Time) -> Result<(), SinkError> {
+        if !self.started || self.complete {
+            return Ok(());
+        }
+        let all = self.verified.count() >= self.manifest.layout().extents();
+        let waiting = !self.unsaved.is_empty() || !self.ready.is_empty();
+        let due = self.next_sync.is_some_and(|due| due <= now);
+        let large =
+            self.unsaved.len() as u64 * self.manifest.layout().extent_size() >= self.options.sync_size;
+        if all || due || large || self.ready.len() >= READY_MAX {
+            self.save()?;
+            self.next_sync = None;
+        } else if waiting && self.next_sync.is_none() {
+            self.next_sync = Some(now + self.options.sync_interval);
+        }
+        Ok(())
+    }
+
+    /// Returns the time of the next sync.
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.next_sync
+    }
+
+    /// Removes the journal of a complete transfer. Call it once the sender has the receipt: until then a crash of either end
+    /// costs nothing, since the journal says that all is there.
+    ///
+    /// # Errors
+    /// If the journal cannot be removed.
+    pub fn close(self) -> Result<(), SinkError> {
+        if self.complete {
+            let io = |error| SinkError::Io {
+                path: RelativePath::root(),
+                error,
+            };
+            optional(self.fs.remove(&self.journal_path())).map_err(io)?;
+            self.fs.sync_directory(&RelativePath::root()).map_err(io)?;
+        }
+        Ok(())
+    }
+
+    /// Makes what is verified durable, records it, and commits what is ready.
+    pub(super) fn save(&mut self) -> Result<(), SinkError> {
+        let others_wait = self.ready.len() as u64 != self.pending;
+        let ready = if self.options.commit == Commit::All && others_wait {
+            Vec::new()
+        } else {
+            std::mem::take(&mut self.ready)
+        };
+        let mut renames = Vec::new();
+        for file in ready {
+            match self.finish_content(file) {
+                Ok(()) => renames.push(file),
+                Err(error) => self.fail(file, &error),
+            }
+        }
+        self.sync()?;
+        self.record_extents()?;
+        self.rename(&renames)?;
+        if self.pending == 0 {
+            self.complete()?;
+        }
+        Ok(())
+    }
+
+    /// Syncs the temporary files and the directories with new names.
+    fn sync(&mut self) -> Result<(), SinkError> {
+        let dirty = std::mem::take(&mut self.dirty);
+        let directories = std::mem::take(&mut self.dirty_directories);
+        if dirty.len() + directories.len() > SYNC_ONE_BY_ONE {
+            let path = RelativePath::root();
+            return self.fs.sync_all().map_err(|error| SinkError::Io { path, error });
+        }
+        for file in dirty {
+            if self.files[file as usize].temporary {
+                self.with_temporary(file, F::sync)?;
+            }
+        }
+        for path in directories.into_keys() {
+            self.fs
+                .sync_directory(&path)
+                .map_err(|error| SinkError::Io { path, error })?;
+        }
+        Ok(())
+    }
+
+    /// Writes extents that are durable to the journal.
+    fn record_extents(&mut self) -> Result<(), SinkError> {
+        let unsaved = std::mem::take(&mut self.unsaved);
+        let mut records = Vec::new();
+        for extent in &unsaved {
+            if let Some(value) = self.value(*extent) {
+                records.push(Record::Extent(*extent, value));
+            }
+        }
+        self.append(&records)?;
+        for extent in unsaved {
+            self.durable.insert(extent..extent + 1);
+            self.events.push_back(SinkEvent::Durable(extent));
+        }
+        Ok(())
+    }
+
+    /// Appends records to the journal and syncs it.
+    fn append(&mut self, records: &[Record]) -> Result<(), SinkError> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        let mut bytes = Vec::with_capacity(records.len() * journal::RECORD_SIZE);
+        for record in records {
+            let offset = self.journal_size + bytes.len() as u64;
+            journal::encode(self.manifest.digest(), offset, *record, &mut bytes);
+        }
+        let io = |error| SinkError::Io {
+            path: self.journal_path(),
+            error,
+        };
+        self.fs
+            .write_at(&self.journal, self.journal_size, &bytes)
+            .map_err(io)?;
+        self.fs.sync(&self.journal).map_err(io)?;
+        self.journal_size += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Sets the attributes of a file that is verified, before it is synced.
+    fn finish_content(&mut self, file: u32) -> Result<(), SinkError> {
+        let Some(entry) = self.entry(file) else {
+            return Ok(());
+        };
+        let attributes = entry.attributes.clone();
+        let options = self.options;
+        if self.files[file as usize].unchanged {
+            let path = self.path(file);
+            let io = |error| SinkError::Io {
+                path: path.clone(),
+                error,
+            };
+            let open = self.fs.open(&path, Access::Read).map_err(io)?;
+            set_attributes(&self.fs, &open, &attributes, &options).map_err(io)?;
+            return self.fs.sync(&open).map_err(io);
+        }
+        self.with_temporary(file, |fs, open| set_attributes(fs, open, &attributes, &options))?;
+        self.dirty.insert(file);
+        Ok(())
+    }
+
+    /// Gives files their final names, and syncs those.
+    fn rename(&mut self, files: &[u32]) -> Result<(), SinkError> {
+        let mut done = Vec::new();
+        for file in files {
+            let (temporary, path) = (self.temporary(*file), self.path(*file));
+            if self.files[*file as usize].unchanged {
+                self.finish_file(*file, FileState::Done);
+                self.events.push_back(SinkEvent::Unchanged(*file));
+                continue;
+            }
+            self.open.retain(|(open, _)| open != file);
+            match self.fs.rename(&temporary, &path) {
+                Ok(()) => {
+                    self.dirty_directories.insert(path.split().0, ());
+                    done.push(*file);
+                }
+                Err(error) => self.fail(*file, &SinkError::Io { path, error }),
+            }
+        }
+        self.sync()?;
+        let records: Vec<Record> = done.iter().map(|file| Record::Committed(*file)).collect();
+        self.append(&records)?;
+        for file in done {
+            self.files[file as usize].temporary = false;
+            self.finish_file(file, FileState::Done);
+            self.events.push_back(SinkEvent::Committed(file));
+        }
+        Ok(())
+    }
+
+    /// Drops a file that could not be put into place.
+    fn fail(&mut self, file: u32, error: &SinkError) {
+        self.finish_file(file, FileState::Dropped);
+        self.dirty.remove(&file);
+        self.events.push_back(SinkEvent::Failed {
+            path: self.path(file),
+            reason: error.to_string(),
+        });
+    }
+
+    /// Makes links and sets the attributes of directories.
+    fn complete(&mut self) -> Result<(), SinkError> {
+        let manifest = Arc::clone(&self.manifest);
+        for entry in manifest.entries() {
+            let result = match &entry.kind {
+                EntryKind::Symlink(target) => self.make_symlink(entry, target),
+                EntryKind::HardLink(file) => self.make_hard_link(entry, *file),
+                EntryKind::Directory | EntryKind::File(_) => Ok(()),
+            };
+            self.report(entry, result);
+        }
+        // A directory comes before its entries: from the last to the first, no later change touches its time again.
+        for entry in manifest.entries().iter().rev() {
+            if entry.kind == EntryKind::Directory {
+                let result = self
+                    .fs
+                    .open(&entry.path, Access::Directory)
+                    .and_then(|open| set_attributes(&self.fs, &open, &entry.attributes, &self.options));
+                self.report(entry, result);
+            }
+        }
+        let io = |error| SinkError::Io {
+            path: RelativePath::root(),
+            error,
+        };
+        self.fs.sync_all().map_err(io)?;
+        self.complete = true;
+        self.events.push_back(SinkEvent::Complete);
+        Ok(())
+    }
+
+    fn report(&mut self, entry: &Entry, result: io::Result<()>) {
+        if let Err(error) = result {
+            self.events.push_back(SinkEvent::Failed {
+                path: entry.path.clone(),
+                reason: error.to_string(),
+            });
+        }
+    }
+
+    fn make_symlink(&self, entry: &Entry, target: &[u8]) -> io::Result<()> {
+        if self
+            .fs
+            .read_link(&entry.path)
+            .is_ok_and(|present| present == target)
+        {
+            return Ok(());
+        }
+        let temporary = self.link_path(&entry.path);
+        optional(self.fs.remove(&temporary))?;
+        self.fs.symlink(target, &temporary)?;
+        self.fs.rename(&temporary, &entry.path)
+    }
+
+    fn make_hard_link(&self, entry: &Entry, file: u32) -> io::Result<()> {
+        if self
+            .files
+            .get(file as usize)
+            .is_none_or(|progress| progress.state != FileState::Done)
+        {
+            return Err(io::Error::other(
+                "the file that it is a hard link to was not received",
+            ));
+        }
+        let temporary = self.link_path(&entry.path);
+        optional(self.fs.remove(&temporary))?;
+        self.fs.hard_link(&self.path(file), &temporary)?;
+        self.fs.rename(&temporary, &entry.path)?;
+        // A rename between two names of one file does nothing (rename(2)).
+        optional(self.fs.remove(&temporary))?;
+        Ok(())
+    }
+
+    /// Returns the temporary name of a link.
+    fn link_path(&self, path: &RelativePath) -> RelativePath {
+        let digest = blake3::hash(path.as_bytes()).to_hex();
+        reserved(&path.split().0, &format!("{}.link", &digest.as_str()[..32]))
+    }
+
+    fn journal_path(&self) -> RelativePath {
+        let hex = blake3::Hash::from_bytes(*self.manifest.digest()).to_hex();
+        reserved(&RelativePath::root(), &format!("{}.journal", &hex.as_str()[..32]))
+    }
+}
+
+/// Sets the attributes that the options ask for.
+fn set_attributes<F: FileSystem>(
+    fs: &F,
+    file: &F::File,
+    attributes: &Attributes,
+    options: &super::SinkOptions,
+) -> io::Result<()> {
+    if options.preserve {
+        if let Some(owner) = attributes.owner {
+            fs.set_owner(file, owner)?;
+        }
+        fs.set_xattrs(file, &attributes.xattrs)?;
+    }
+    // chown(2) clears set-user-ID bits: the mode comes after it.
+    if options.modes {
+        fs.set_mode(file, attributes.mode)?;
+    }
+    if options.times {
+        fs.set_modified(file, attributes.modified)?;
+    }
+    Ok(())
+}

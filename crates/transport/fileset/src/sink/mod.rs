@@ -1,0 +1,403 @@
+//! The receiver's side: writes groups into temporary files, verifies extents, keeps a journal, and renames files.
+//!
+//! ```text
+//!   open ─> poll_have … keep … start ─> write, on_value ─> Verified ─> poll: sync, journal ─> Durable ─> rename ─> Committed
+//!                                            │ mismatch                                                    │ all
+//!                                            └> NeedGroupValues ─> on_group_values ─> Rejected             └> Complete
+//! ```
+//!
+//! **Invariant**: a file gets its final name after every byte of it was verified by a digest and synced. A temporary file is
+//! in the same directory; its name is a digest of path, size, change time and segments, so that it is found again by any later
+//! transfer of the same version of that file.
+
+mod commit;
+mod prepare;
+mod receive;
+
+use crate::digest::{ExtentValue, Value, set_root};
+use crate::entry::Entry;
+use crate::fs::{Access, FileSystem};
+use crate::journal::Journal;
+use crate::manifest::Manifest;
+use crate::path::RelativePath;
+use millrace_transport::ranges::RangeSet;
+use millrace_types::{Duration, Time};
+use prepare::Existing;
+use receive::{ExtentProgress, PartialGroup};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use thiserror::Error;
+
+/// Temporary files that stay open between writes.
+const OPEN_FILES: usize = 64;
+
+/// The time at which files get their final names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Commit {
+    /// Each file once it is verified.
+    #[default]
+    Each,
+    /// All files once all are verified.
+    All,
+}
+
+/// Options of a sink.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SinkOptions {
+    /// The time at which files get their final names.
+    pub commit: Commit,
+    /// Files that exist already are read, and their extents offered in the have-map.
+    pub delta: bool,
+    /// Extents of the journal are read and hashed again, too.
+    pub recheck: bool,
+    /// Files that exist already are replaced.
+    pub overwrite: bool,
+    /// Permission bits are those of the source; else as the umask says.
+    pub modes: bool,
+    /// Modification times are those of the source.
+    pub times: bool,
+    /// Owners and extended attributes are those of the source, if the manifest has them.
+    pub preserve: bool,
+    /// The longest time from the verification of an extent to its record in the journal.
+    pub sync_interval: Duration,
+    /// Verified bytes without a record in the journal at most; they may be sent again after a crash.
+    pub sync_size: u64,
+}
+
+impl Default for SinkOptions {
+    fn default() -> SinkOptions {
+        SinkOptions {
+            commit: Commit::Each,
+            delta: false,
+            recheck: false,
+            overwrite: true,
+            modes: false,
+            times: false,
+            preserve: false,
+            sync_interval: Duration::from_secs(1),
+            sync_size: 32 << 20,
+        }
+    }
+}
+
+/// The reason why a sink cannot go on.
+#[derive(Debug, Error)]
+pub enum SinkError {
+    /// An operation on a file failed.
+    #[error("{path}: {error}")]
+    Io {
+        /// The path below the receiver's directory.
+        path: RelativePath,
+        /// The error.
+        error: io::Error,
+    },
+    /// A file exists and must not be replaced.
+    #[error("{0} exists; allow files to be replaced, or receive into another directory")]
+    Exists(RelativePath),
+    /// The path of a directory is taken by something else.
+    #[error("{0} exists and is no directory; remove it, or receive into another directory")]
+    NotDirectory(RelativePath),
+    /// The path of a file is taken by a directory.
+    #[error("{0} exists and is a directory; remove it, or receive into another directory")]
+    IsDirectory(RelativePath),
+    /// The bytes are not within the set.
+    #[error(
+        "{len} bytes at address {address} are not within one extent of the set; the sender violates the protocol"
+    )]
+    OutOfBounds {
+        /// The first address.
+        address: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// A message names an extent or a file that the set does not have.
+    #[error("the set has no {name} {number}; the sender violates the protocol")]
+    Unknown {
+        /// "extent" or "file".
+        name: &'static str,
+        /// The number.
+        number: u64,
+    },
+    /// The values of the groups of an extent do not merge to the extent's value.
+    #[error("the group values of extent {0} do not agree with its value; the sender violates the protocol")]
+    GroupValues(u64),
+    /// A local file changed while its bytes were copied.
+    #[error("a local file of extent {0} changed while its bytes were kept; try again")]
+    ChangedLocally(u64),
+}
+
+/// An event of a sink.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SinkEvent {
+    /// The digest of an extent is right.
+    Verified(u64),
+    /// The digest of an extent is wrong; the values of its groups are needed.
+    NeedGroupValues(u64),
+    /// Addresses with wrong bytes are needed again.
+    Rejected {
+        /// The extent.
+        extent: u64,
+        /// The addresses.
+        wrong: Vec<Range<u64>>,
+    },
+    /// An extent is on disk and in the journal.
+    Durable(u64),
+    /// A file has its final name.
+    Committed(u32),
+    /// A file had all its bytes before the transfer.
+    Unchanged(u32),
+    /// A file was withdrawn by the sender; nothing of it is kept.
+    Withdrawn(u32),
+    /// An entry could not be put into place; the others go on.
+    Failed {
+        /// The path.
+        path: RelativePath,
+        /// The reason.
+        reason: String,
+    },
+    /// Every entry is in place, has failed or was withdrawn.
+    Complete,
+}
+
+/// The progress of a sink.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// Extents whose digest is right.
+    pub verified_extents: u64,
+    /// Extents on disk and in the journal.
+    pub durable_extents: u64,
+    /// Files with their final names.
+    pub files: u64,
+    /// Groups whose digest was wrong.
+    pub rejected_groups: u64,
+}
+
+/// The state of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum FileState {
+    /// Bytes are missing, or it is not renamed.
+    Pending,
+    /// It has its final name.
+    Done,
+    /// The sender withdrew it, or it could not be put into place.
+    Dropped,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct FileProgress {
+    state: FileState,
+    /// Extents that are not verified.
+    missing: u64,
+    /// The temporary file exists.
+    temporary: bool,
+    /// The final file already has all bytes.
+    unchanged: bool,
+}
+
+/// A set of files to be received.
+#[derive(Debug)]
+pub struct Sink<F: FileSystem> {
+    fs: F,
+    manifest: Arc<Manifest>,
+    options: SinkOptions,
+    /// Records of an earlier run.
+    earlier: Journal,
+    journal: F::File,
+    journal_size: u64,
+    /// The next extent of the have-map, and the local bytes of each file.
+    have_cursor: u64,
+    existing: Vec<Option<Existing>>,
+    kept: RangeSet,
+    files: Vec<FileProgress>,
+    values: Vec<Option<Value>>,
+    verified: RangeSet,
+    durable: RangeSet,
+    /// Verified extents that are not in the journal.
+    unsaved: Vec<u64>,
+    extents: HashMap<u64, ExtentProgress>,
+    groups: HashMap<u64, PartialGroup>,
+    written: u64,
+    /// Open temporary files by number, the last used at the back.
+    open: VecDeque<(u32, F::File)>,
+    /// Temporary files with bytes that are not synced, and directories with names that are not.
+    dirty: BTreeSet<u32>,
+    dirty_directories: HashMap<RelativePath, ()>,
+    /// Files whose extents are all verified.
+    ready: Vec<u32>,
+    /// Files in the state `Pending`.
+    pending: u64,
+    next_sync: Option<Time>,
+    started: bool,
+    complete: bool,
+    events: VecDeque<SinkEvent>,
+    progress: Progress,
+}
+
+impl<F: FileSystem> Sink<F> {
+    /// Returns the manifest.
+    pub fn manifest(&self) -> &Arc<Manifest> {
+        &self.manifest
+    }
+
+    /// Returns the extents whose digest is right.
+    pub fn verified(&self) -> &RangeSet {
+        &self.verified
+    }
+
+    /// Returns the extents that are on disk and in the journal.
+    pub fn durable(&self) -> &RangeSet {
+        &self.durable
+    }
+
+    /// Returns the next event.
+    pub fn poll_event(&mut self) -> Option<SinkEvent> {
+        self.events.pop_front()
+    }
+
+    /// Returns true once every entry is in place, has failed or was withdrawn.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Returns the progress.
+    pub fn progress(&self) -> Progress {
+        Progress {
+            verified_extents: self.verified.count(),
+            durable_extents: self.durable.count(),
+            ..self.progress
+        }
+    }
+
+    /// Returns the root of the set, if every extent is verified and none was withdrawn.
+    pub fn root(&self) -> Option<[u8; 32]> {
+        if self.verified.count() < self.manifest.layout().extents() {
+            return None;
+        }
+        let values: Option<Vec<&Value>> = self.values.iter().map(Option::as_ref).collect();
+        Some(set_root(self.manifest.digest(), values?.into_iter()))
+    }
+
+    /// Returns how many extents and groups are in memory, for bounds.
+    pub fn in_memory(&self) -> (usize, usize) {
+        (self.extents.len(), self.groups.len())
+    }
+
+    fn entry(&self, file: u32) -> Option<&Entry> {
+        self.manifest.file(file).map(|(entry, _)| entry)
+    }
+
+    fn path(&self, file: u32) -> RelativePath {
+        self.entry(file)
+            .map_or_else(RelativePath::root, |entry| entry.path.clone())
+    }
+
+    /// Returns the path of a file's temporary file.
+    fn temporary(&self, file: u32) -> RelativePath {
+        let Some((entry, content)) = self.manifest.file(file) else {
+            return RelativePath::root();
+        };
+        let mut hasher = blake3::Hasher::new_derive_key("millrace 2026 fileset temporary file");
+        hasher.update(entry.path.as_bytes());
+        hasher.update(&[0]);
+        hasher.update(&content.size.to_le_bytes());
+        hasher.update(&content.changed.seconds.to_le_bytes());
+        hasher.update(&content.changed.nanoseconds.to_le_bytes());
+        for segment in &content.segments {
+            hasher.update(&segment.offset.to_le_bytes());
+            hasher.update(&segment.len.to_le_bytes());
+        }
+        let digest = hasher.finalize().to_hex();
+        reserved(&entry.path.split().0, &digest.as_str()[..32])
+    }
+
+    fn check_extent(&self, extent: u64) -> Result<(), SinkError> {
+        if extent >= self.manifest.layout().extents() {
+            return Err(SinkError::Unknown {
+                name: "extent",
+                number: extent,
+            });
+        }
+        Ok(())
+    }
+
+    fn value(&self, extent: u64) -> Option<Value> {
+        *self.values.get(extent as usize)?
+    }
+
+    /// Passes the open temporary file of a file to `act`; it is made if it does not exist.
+    fn with_temporary<T>(
+        &mut self,
+        file: u32,
+        act: impl FnOnce(&F, &F::File) -> io::Result<T>,
+    ) -> Result<T, SinkError> {
+        let open = match self.open.iter().position(|(open, _)| *open == file) {
+            Some(at) => self.open.remove(at).map(|(_, open)| open),
+            None => None,
+        };
+        let path = self.temporary(file);
+        let io = |error| SinkError::Io {
+            path: path.clone(),
+            error,
+        };
+        let open = match open {
+            Some(open) => open,
+            None => self.open_temporary(file, &path).map_err(io)?,
+        };
+        let result = act(&self.fs, &open).map_err(io);
+        if self.open.len() >= OPEN_FILES {
+            self.open.pop_front();
+        }
+        self.open.push_back((file, open));
+        result
+    }
+
+    fn open_temporary(&mut self, file: u32, path: &RelativePath) -> io::Result<F::File> {
+        let Some(progress) = self.files.get_mut(file as usize) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        if progress.temporary {
+            // A file that is ready may have lost its permission to be written.
+            return match self.fs.open(path, Access::Write) {
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    self.fs.open(path, Access::Read)
+                }
+                result => result,
+            };
+        }
+        let access = if self.options.modes {
+            Access::CreatePrivate
+        } else {
+            Access::Create
+        };
+        let open = self.fs.open(path, access)?;
+        progress.temporary = true;
+        self.dirty.insert(file);
+        self.dirty_directories.insert(path.split().0, ());
+        if let Some((_, content)) = self.manifest.file(file) {
+            self.fs.set_size(&open, content.size)?;
+            for segment in &content.segments {
+                if segment.len >= self.manifest.layout().extent_size() {
+                    self.fs.allocate(&open, *segment)?;
+                }
+            }
+        }
+        Ok(open)
+    }
+}
+
+/// Returns the path of a temporary file or journal.
+fn reserved(directory: &RelativePath, name: &str) -> RelativePath {
+    let name = [crate::path::RESERVED_PREFIX, name.as_bytes()].concat();
+    // A directory close to PATH_MAX has no room for the name: the file is then beside the journal.
+    directory
+        .join(&name)
+        .or_else(|_| RelativePath::new(&name))
+        .unwrap_or_default()
+}
+
+/// Returns the value of an extent as a have-map's line.
+fn line(extent: u64, value: Value) -> ExtentValue {
+    ExtentValue { extent, value }
+}

@@ -1,0 +1,394 @@
+//! The beginning of a sink: directories, the journal of an earlier run, and the have-map.
+
+use super::{FileProgress, FileState, Progress, Sink, SinkError, SinkEvent, SinkOptions, line, reserved};
+use crate::digest::{HaveEntry, extent_value};
+use crate::entry::EntryKind;
+use crate::fs::{Access, FileSystem, FileType, optional};
+use crate::journal::{self, Journal};
+use crate::manifest::Manifest;
+use crate::path::RelativePath;
+use millrace_transport::ranges::RangeSet;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Bytes of a journal that are read at most.
+const JOURNAL_SIZE_MAX: u64 = 1 << 32;
+
+/// Local bytes that a file may keep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Existing {
+    None,
+    /// The temporary file of an earlier run.
+    Temporary,
+    /// The file under its final name: an older version, or what an earlier run renamed.
+    Final,
+    /// The file under its final name, which the journal calls committed.
+    Committed,
+}
+
+impl<F: FileSystem> Sink<F> {
+    /// Returns a sink: makes directories and reads the journal of an earlier run.
+    ///
+    /// # Errors
+    /// If a path of the set is taken by something else, or a file exists that must not be replaced.
+    pub fn open(fs: F, manifest: Arc<Manifest>, options: SinkOptions) -> Result<Sink<F>, SinkError> {
+        let root = RelativePath::root();
+        let hex = blake3::Hash::from_bytes(*manifest.digest()).to_hex();
+        let journal_path = reserved(&root, &format!("{}.journal", &hex.as_str()[..32]));
+        let io = |error| SinkError::Io {
+            path: journal_path.clone(),
+            error,
+        };
+        let journal = fs.open(&journal_path, Access::CreatePrivate).map_err(io)?;
+        let size = fs.file_metadata(&journal).map_err(io)?.size;
+        let mut bytes = vec![0; size.min(JOURNAL_SIZE_MAX) as usize];
+        let len = fs.read_at(&journal, 0, &mut bytes).map_err(io)?;
+        let (earlier, journal_size) = journal::decode(manifest.digest(), &bytes[..len]).unwrap_or_default();
+        let extents = usize::try_from(manifest.layout().extents()).unwrap_or(usize::MAX);
+        let files = (0..manifest.files()).map(|file| FileProgress {
+            state: FileState::Pending,
+            missing: manifest.extents_of(file).count() as u64,
+            temporary: false,
+            unchanged: false,
+        });
+        let mut sink = Sink {
+            files: files.collect(),
+            values: vec![None; extents],
+            existing: vec![None; manifest.files() as usize],
+            pending: u64::from(manifest.files()),
+            fs,
+            manifest,
+            options,
+            earlier,
+            journal,
+            journal_size,
+            have_cursor: 0,
+            kept: RangeSet::new(),
+            verified: RangeSet::new(),
+            durable: RangeSet::new(),
+            unsaved: Vec::new(),
+            extents: HashMap::new(),
+            groups: HashMap::new(),
+            written: 0,
+            open: VecDeque::new(),
+            dirty: BTreeSet::new(),
+            dirty_directories: HashMap::from([(root, ())]),
+            ready: Vec::new(),
+            next_sync: None,
+            started: false,
+            complete: false,
+            events: VecDeque::new(),
+            progress: Progress::default(),
+        };
+        sink.prepare_journal()?;
+        sink.prepare_directories()?;
+        Ok(sink)
+    }
+
+    /// Returns the next extent whose bytes are here already; `None` after the last.
+    ///
+    /// Extents of the journal are not read unless [`SinkOptions::recheck`] is set.
+    ///
+    /// # Errors
+    /// If a file cannot be examined.
+    pub fn poll_have(&mut self) -> Result<Option<HaveEntry>, SinkError> {
+        while self.have_cursor < self.manifest.layout().extents() {
+            let extent = self.have_cursor;
+            self.have_cursor += 1;
+            if let Some(value) = self.local_value(extent)? {
+                self.values[extent as usize] = Some(value);
+                return Ok(Some(line(extent, value)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Keeps an extent of the have-map: the sender has the same value.
+    ///
+    /// # Errors
+    /// If the have-map does not have the extent.
+    pub fn keep(&mut self, extent: u64) -> Result<(), SinkError> {
+        self.check_extent(extent)?;
+        if self.value(extent).is_none() || self.started {
+            return Err(SinkError::Unknown {
+                name: "extent in the have-map",
+                number: extent,
+            });
+        }
+        self.kept.insert(extent..extent + 1);
+        Ok(())
+    }
+
+    /// Ends the preparation: bytes that are kept are copied into place. From now on bytes may be written.
+    ///
+    /// # Errors
+    /// If a file cannot be written, or a local file changed since the have-map.
+    pub fn start(&mut self) -> Result<(), SinkError> {
+        for extent in 0..self.values.len() as u64 {
+            if !self.kept.contains(extent) {
+                self.values[extent as usize] = None;
+            }
+        }
+        for file in 0..self.manifest.files() {
+            self.start_file(file)?;
+        }
+        let kept = self.kept.ranges().to_vec();
+        for extent in kept.into_iter().flatten() {
+            self.keep_bytes(extent)?;
+        }
+        self.started = true;
+        for file in 0..self.manifest.files() {
+            let progress = &self.files[file as usize];
+            if progress.state == FileState::Pending && progress.missing == 0 {
+                self.ready.push(file);
+            }
+        }
+        // The durable extents of the journal are durable still; the others are synced and recorded now.
+        let kept = self.kept.ranges().to_vec();
+        for extent in kept.into_iter().flatten() {
+            self.verified.insert(extent..extent + 1);
+            if self.earlier.extents.contains_key(&extent) {
+                self.durable.insert(extent..extent + 1);
+            } else {
+                self.unsaved.push(extent);
+            }
+        }
+        self.save()
+    }
+
+    /// Writes the header of a new journal, and cuts torn records off an old one.
+    fn prepare_journal(&mut self) -> Result<(), SinkError> {
+        let io = |error| SinkError::Io {
+            path: RelativePath::root(),
+            error,
+        };
+        if self.journal_size == 0 {
+            let header = journal::header(self.manifest.digest());
+            self.fs.set_size(&self.journal, 0).map_err(io)?;
+            self.fs.write_at(&self.journal, 0, &header).map_err(io)?;
+            self.journal_size = header.len() as u64;
+            self.earlier = Journal::default();
+        } else {
+            self.fs.set_size(&self.journal, self.journal_size).map_err(io)?;
+        }
+        let extents = self.manifest.layout().extents();
+        self.earlier.extents.retain(|extent, _| *extent < extents);
+        Ok(())
+    }
+
+    fn prepare_directories(&mut self) -> Result<(), SinkError> {
+        let manifest = Arc::clone(&self.manifest);
+        let mut file = 0;
+        for entry in manifest.entries() {
+            let path = &entry.path;
+            let io = |error| SinkError::Io {
+                path: path.clone(),
+                error,
+            };
+            let found = optional(self.fs.metadata(path))
+                .map_err(io)?
+                .map(|metadata| metadata.file_type);
+            match (&entry.kind, found) {
+                (EntryKind::Directory, Some(FileType::Directory)) => {}
+                (EntryKind::Directory, None) => {
+                    self.fs.create_directory(path).map_err(io)?;
+                    self.dirty_directories.insert(path.split().0, ());
+                }
+                (EntryKind::Directory, Some(_)) => return Err(SinkError::NotDirectory(path.clone())),
+                (_, Some(FileType::Directory)) => return Err(SinkError::IsDirectory(path.clone())),
+                (kind, Some(_)) if !self.options.overwrite => {
+                    if !matches!(kind, EntryKind::File(_)) || !self.is_ours(file) {
+                        return Err(SinkError::Exists(path.clone()));
+                    }
+                }
+                (_, _) => {}
+            }
+            if matches!(entry.kind, EntryKind::File(_)) {
+                file += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns true if the journal says that an earlier run of this transfer wrote the file.
+    fn is_ours(&self, file: u32) -> bool {
+        let mut extents = self.manifest.extents_of(file);
+        self.earlier.committed.contains(&file)
+            || extents.any(|extent| self.earlier.extents.contains_key(&extent))
+    }
+
+    /// Returns the local bytes of a file.
+    fn existing(&mut self, file: u32) -> Result<Existing, SinkError> {
+        if let Some(existing) = self.existing[file as usize] {
+            return Ok(existing);
+        }
+        let (path, temporary) = (self.path(file), self.temporary(file));
+        let io = |error| SinkError::Io {
+            path: path.clone(),
+            error,
+        };
+        let is_file = |metadata: &crate::fs::Metadata| metadata.file_type == FileType::File;
+        let size = self.manifest.file(file).map_or(0, |(_, content)| content.size);
+        let at_end = optional(self.fs.metadata(&path)).map_err(io)?.filter(is_file);
+        let ours = self.is_ours(file);
+        let existing =
+            if self.earlier.committed.contains(&file) && at_end.is_some_and(|found| found.size == size) {
+                Existing::Committed
+            } else if optional(self.fs.metadata(&temporary))
+                .map_err(io)?
+                .as_ref()
+                .is_some_and(is_file)
+            {
+                Existing::Temporary
+            } else if at_end.is_some() && (self.options.delta || ours) {
+                Existing::Final
+            } else {
+                Existing::None
+            };
+        self.existing[file as usize] = Some(existing);
+        Ok(existing)
+    }
+
+    /// Returns the value of an extent from the journal or from local bytes.
+    fn local_value(&mut self, extent: u64) -> Result<Option<crate::Value>, SinkError> {
+        let (start, end) = self.manifest.layout().bounds(extent);
+        let mut in_journal = !self.options.recheck;
+        let manifest = Arc::clone(&self.manifest);
+        for slice in manifest.slices(start..end) {
+            match self.existing(slice.file)? {
+                Existing::None => return Ok(None),
+                Existing::Final => in_journal = false,
+                Existing::Temporary | Existing::Committed => {}
+            }
+        }
+        if in_journal && let Some(value) = self.earlier.extents.get(&extent) {
+            return Ok(Some(*value));
+        }
+        Ok(self
+            .read_local(extent)?
+            .map(|bytes| extent_value(self.manifest.hash_offset(extent), &bytes)))
+    }
+
+    /// Returns the local bytes of an extent; `None` if a file is shorter.
+    fn read_local(&mut self, extent: u64) -> Result<Option<Vec<u8>>, SinkError> {
+        let (start, end) = self.manifest.layout().bounds(extent);
+        let mut bytes = vec![0; (end - start) as usize];
+        let manifest = Arc::clone(&self.manifest);
+        for slice in manifest.slices(start..end) {
+            let path = match self.existing(slice.file)? {
+                Existing::None => return Ok(None),
+                Existing::Temporary => self.temporary(slice.file),
+                Existing::Final | Existing::Committed => self.path(slice.file),
+            };
+            let io = |error| SinkError::Io {
+                path: path.clone(),
+                error,
+            };
+            let file = self.fs.open(&path, Access::Read).map_err(io)?;
+            let from = (slice.address - start) as usize;
+            let target = &mut bytes[from..from + slice.len as usize];
+            if self.fs.read_at(&file, slice.offset, target).map_err(io)? < target.len() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Decides whether a file is there already, is continued, or begins.
+    fn start_file(&mut self, file: u32) -> Result<(), SinkError> {
+        let existing = self.existing(file)?;
+        let extents = self.manifest.extents_of(file);
+        let missing = extents
+            .clone()
+            .filter(|extent| !self.kept.contains(*extent))
+            .count() as u64;
+        let unchanged = missing == 0
+            && match existing {
+                Existing::Committed => true,
+                Existing::Final => self.has_same_shape(file)?,
+                Existing::Temporary | Existing::None => false,
+            };
+        let progress = &mut self.files[file as usize];
+        progress.missing = missing;
+        progress.temporary = existing == Existing::Temporary;
+        progress.unchanged = unchanged;
+        if progress.temporary {
+            self.check_size(file)?;
+        }
+        let progress = &self.files[file as usize];
+        if progress.temporary
+            && !extents
+                .clone()
+                .all(|extent| self.earlier.extents.contains_key(&extent))
+        {
+            // Its bytes may be in the page cache only.
+            self.dirty.insert(file);
+            self.dirty_directories.insert(self.temporary(file).split().0, ());
+        }
+        if unchanged && existing == Existing::Committed {
+            self.finish_file(file, FileState::Done);
+            self.events.push_back(SinkEvent::Committed(file));
+        }
+        Ok(())
+    }
+
+    /// Sets the size of a temporary file that a crash left without it.
+    fn check_size(&mut self, file: u32) -> Result<(), SinkError> {
+        let size = self.manifest.file(file).map_or(0, |(_, content)| content.size);
+        let path = self.temporary(file);
+        let io = |error| SinkError::Io {
+            path: path.clone(),
+            error,
+        };
+        if self.fs.metadata(&path).map_err(io)?.size != size {
+            self.with_temporary(file, |fs, open| fs.set_size(open, size))?;
+            self.dirty.insert(file);
+        }
+        Ok(())
+    }
+
+    /// Returns true if the file under the final name has the size and the holes of the manifest.
+    fn has_same_shape(&self, file: u32) -> Result<bool, SinkError> {
+        let Some((entry, content)) = self.manifest.file(file) else {
+            return Ok(false);
+        };
+        let io = |error| SinkError::Io {
+            path: entry.path.clone(),
+            error,
+        };
+        let open = self.fs.open(&entry.path, Access::Read).map_err(io)?;
+        let size = self.fs.file_metadata(&open).map_err(io)?.size;
+        if size != content.size || content.has_no_holes() {
+            return Ok(size == content.size);
+        }
+        Ok(self.fs.segments(&open, size).map_err(io)? == content.segments)
+    }
+
+    /// Copies the bytes of an extent that is kept from final files to temporary ones.
+    fn keep_bytes(&mut self, extent: u64) -> Result<(), SinkError> {
+        let (start, end) = self.manifest.layout().bounds(extent);
+        let manifest = Arc::clone(&self.manifest);
+        let mut copies = Vec::new();
+        for slice in manifest.slices(start..end) {
+            let is_final = matches!(self.existing(slice.file)?, Existing::Final | Existing::Committed);
+            if is_final && !self.files[slice.file as usize].unchanged {
+                copies.push(slice);
+            }
+        }
+        if copies.is_empty() {
+            return Ok(());
+        }
+        let bytes = self.read_local(extent)?.unwrap_or_default();
+        let value = extent_value(manifest.hash_offset(extent), &bytes);
+        if bytes.is_empty() || self.value(extent) != Some(value) {
+            return Err(SinkError::ChangedLocally(extent));
+        }
+        for slice in copies {
+            let from = (slice.address - start) as usize;
+            let source = &bytes[from..from + slice.len as usize];
+            self.with_temporary(slice.file, |fs, file| fs.write_at(file, slice.offset, source))?;
+            self.dirty.insert(slice.file);
+        }
+        Ok(())
+    }
+}

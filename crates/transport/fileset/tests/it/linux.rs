@@ -1,0 +1,160 @@
+//! Scans and transfers of real files.
+
+use crate::support::{Report, carry, noise, snapshot};
+use millrace_fileset::fs::{Access, FileSystem, Root};
+use millrace_fileset::path::RelativePath;
+use millrace_fileset::scan::{ScanItem, SkipReason, resolve_arguments};
+use millrace_fileset::{Scan, ScanOptions, Sink, SinkOptions, Source, SourceOptions};
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::sync::Arc;
+
+fn send(paths: &[String], to: &Path, options: SinkOptions) -> (Report, Vec<(String, SkipReason)>) {
+    let root = || Root::open("/").unwrap();
+    let arguments = resolve_arguments(paths).unwrap();
+    let mut scan = Scan::new(&root(), &arguments, ScanOptions::default()).unwrap();
+    let mut skipped = Vec::new();
+    while let Some(item) = scan.next_item(&root()).unwrap() {
+        if let ScanItem::Skipped { path, reason } = item {
+            skipped.push((path.to_string(), reason));
+        }
+    }
+    let (manifest, bases) = scan.finish().unwrap();
+    let manifest = Arc::new(manifest);
+    let mut source = Source::new(root(), Arc::clone(&manifest), bases, SourceOptions::default());
+    let mut sink = Sink::open(Root::open(to).unwrap(), manifest, options).unwrap();
+    let mut report = Report::default();
+    carry(&mut source, &mut sink, 1, &mut |_, _| {}, &mut report).unwrap();
+    assert_eq!(sink.root(), source.root());
+    sink.close().unwrap();
+    (report, skipped)
+}
+
+#[test]
+fn a_tree_arrives_with_modes_times_links_and_holes() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("data"), directory.path().join("in"));
+    fs::create_dir_all(from.join("sub")).unwrap();
+    fs::create_dir(&to).unwrap();
+    fs::write(from.join("file"), noise(1, 3_000_000)).unwrap();
+    fs::write(from.join("sub/\u{fc}ml\u{e4}ut \n"), b"odd name").unwrap();
+    fs::set_permissions(from.join("file"), fs::Permissions::from_mode(0o640)).unwrap();
+    fs::hard_link(from.join("file"), from.join("hard")).unwrap();
+    symlink("/etc/passwd", from.join("sub/link")).unwrap();
+    let sparse = fs::File::create(from.join("sparse")).unwrap();
+    sparse.set_len(1 << 30).unwrap();
+    sparse.write_all_at(&noise(2, 10_000), 500 << 20).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, from.join("pipe"), 0o600.into()).unwrap();
+    let options = SinkOptions {
+        modes: true,
+        times: true,
+        ..SinkOptions::default()
+    };
+    let (_, skipped) = send(&[format!("{}", from.display())], &to, options);
+    assert_eq!(skipped, [("data/pipe".to_owned(), SkipReason::Special)]);
+    let before = fs::metadata(&from).unwrap();
+    fs::remove_file(from.join("pipe")).unwrap();
+    let arrived = to.join("data");
+    assert_eq!(
+        snapshot(&Root::open(&arrived).unwrap()),
+        snapshot(&Root::open(&from).unwrap())
+    );
+    let (a, b) = (
+        fs::metadata(from.join("file")).unwrap(),
+        fs::metadata(arrived.join("file")).unwrap(),
+    );
+    assert_eq!(
+        (a.mode(), a.mtime(), a.mtime_nsec()),
+        (b.mode(), b.mtime(), b.mtime_nsec())
+    );
+    assert_eq!(
+        b.ino(),
+        fs::metadata(arrived.join("hard")).unwrap().ino(),
+        "a hard link is one file"
+    );
+    assert!(
+        fs::metadata(arrived.join("sparse")).unwrap().blocks() < 2_000,
+        "holes are kept"
+    );
+    let (a, b) = (before, fs::metadata(&arrived).unwrap());
+    assert_eq!(
+        (a.mtime(), a.mtime_nsec()),
+        (b.mtime(), b.mtime_nsec()),
+        "also of directories"
+    );
+}
+
+#[test]
+fn a_trailing_slash_sends_the_contents() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("data"), directory.path().join("in"));
+    fs::create_dir(&from).unwrap();
+    fs::create_dir(&to).unwrap();
+    fs::write(from.join("x"), b"1").unwrap();
+    send(&[format!("{}/", from.display())], &to, SinkOptions::default());
+    assert_eq!(fs::read(to.join("x")).unwrap(), b"1");
+    send(
+        &[
+            format!("{}", from.join("x").display()),
+            format!("{}", from.display()),
+        ],
+        &to,
+        SinkOptions::default(),
+    );
+    assert_eq!(fs::read(to.join("data/x")).unwrap(), b"1");
+    let twice = [
+        format!("{}/", from.display()),
+        format!("{}", from.join("x").display()),
+    ];
+    let arguments = resolve_arguments(&twice).unwrap();
+    let error = Scan::new(&Root::open("/").unwrap(), &arguments, ScanOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("would both become x"), "{error}");
+}
+
+#[test]
+fn nothing_outside_the_root_is_reached_through_a_symlink() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to, outside) = (
+        directory.path().join("d"),
+        directory.path().join("in"),
+        directory.path().join("out"),
+    );
+    for path in [&from, &to, &outside] {
+        fs::create_dir(path).unwrap();
+    }
+    fs::write(from.join("x"), b"1").unwrap();
+    symlink(&outside, to.join("d")).unwrap();
+    let root = Root::open(&to).unwrap();
+    let path = |text: &str| RelativePath::new(text.as_bytes()).unwrap();
+    assert!(root.open(&path("d/x"), Access::Create).is_err());
+    assert!(root.create_directory(&path("d/y")).is_err());
+    assert!(root.symlink(b"/", &path("d/z")).is_err());
+    fs::write(to.join("file"), b"").unwrap();
+    assert!(root.rename(&path("file"), &path("d/file")).is_err());
+    assert!(root.hard_link(&path("file"), &path("d/file")).is_err());
+    fs::write(outside.join("kept"), b"").unwrap();
+    assert!(root.remove(&path("d/kept")).is_err());
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+    let arguments = resolve_arguments(&[&from]).unwrap();
+    let mut scan = Scan::new(&Root::open("/").unwrap(), &arguments, ScanOptions::default()).unwrap();
+    while scan.next_item(&Root::open("/").unwrap()).unwrap().is_some() {}
+    let manifest = Arc::new(scan.finish().unwrap().0);
+    let error = Sink::open(root, manifest, SinkOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("is no directory"), "{error}");
+    // A file under a symlink's name replaces the link, not its target.
+    fs::write(from.join("x"), b"new").unwrap();
+    fs::write(outside.join("x"), b"old").unwrap();
+    fs::remove_file(to.join("d")).unwrap();
+    symlink(outside.join("x"), to.join("x")).unwrap();
+    send(
+        &[format!("{}/", from.display())],
+        &to,
+        SinkOptions {
+            delta: true,
+            ..SinkOptions::default()
+        },
+    );
+    assert_eq!(fs::read(outside.join("x")).unwrap(), b"old");
+    assert!(!fs::symlink_metadata(to.join("x")).unwrap().is_symlink());
+}

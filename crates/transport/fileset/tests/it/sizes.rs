@@ -1,0 +1,61 @@
+//! Rows T10 and T15: many small files without a round trip each, and large sparse files in little memory.
+
+use crate::support::{Report, carry, contents, noise, path, scan, snapshot};
+use millrace_fileset::fs::memory::MemoryFs;
+use millrace_fileset::fs::{Access, FileSystem};
+use millrace_fileset::{ScanOptions, Sink, SinkOptions, Source, SourceOptions};
+use std::sync::Arc;
+
+#[test]
+fn small_files_share_extents() {
+    let (from, to) = (MemoryFs::new(), MemoryFs::new());
+    for index in 0..2_000 {
+        from.put(&path(&format!("f{index:05}")), Some(&noise(index, 1_000)))
+            .unwrap();
+    }
+    let (manifest, paths) = scan(&from, &contents(), ScanOptions::default());
+    assert_eq!(manifest.layout().extents(), 2, "2,000 files need two digests");
+    let mut source = Source::new(
+        from.clone(),
+        Arc::clone(&manifest),
+        paths,
+        SourceOptions::default(),
+    );
+    let mut sink = Sink::open(to.clone(), manifest, SinkOptions::default()).unwrap();
+    let before = to.operations();
+    carry(&mut source, &mut sink, 1, &mut |_, _| {}, &mut Report::default()).unwrap();
+    assert_eq!(source.reads(), 2, "each extent is read once");
+    // To create, set the size, write (twice at the border of a group), rename; syncs are shared.
+    let operations = to.operations() - before;
+    assert!(operations < 2_000 * 4 + 500, "{operations} operations");
+    sink.close().unwrap();
+    assert_eq!(snapshot(&to), snapshot(&from));
+}
+
+#[test]
+fn a_sparse_terabyte_needs_memory_for_its_data_only() {
+    let (from, to) = (MemoryFs::new(), MemoryFs::new());
+    let file = from.open(&path("disk"), Access::Create).unwrap();
+    for index in 0..300 {
+        from.write_at(&file, index * (1 << 40) / 301, &noise(index, 10_000))
+            .unwrap();
+    }
+    from.set_size(&file, 1 << 40).unwrap();
+    let (manifest, paths) = scan(&from, &contents(), ScanOptions::default());
+    assert!(manifest.layout().bytes() < 300 * (10_000 + 2 * 4_096));
+    assert!(
+        manifest.layout().extents() <= 6,
+        "holes need no digests and no have-map"
+    );
+    let mut source = Source::new(
+        from.clone(),
+        Arc::clone(&manifest),
+        paths,
+        SourceOptions::default(),
+    );
+    let mut sink = Sink::open(to.clone(), manifest, SinkOptions::default()).unwrap();
+    carry(&mut source, &mut sink, 1, &mut |_, _| {}, &mut Report::default()).unwrap();
+    assert_eq!(sink.in_memory(), (0, 0), "nothing is kept of what is verified");
+    sink.close().unwrap();
+    assert_eq!(snapshot(&to), snapshot(&from));
+}
