@@ -102,7 +102,7 @@ pub fn set_root<'a>(manifest: &[u8; 32], values: impl Iterator<Item = &'a Value>
 pub struct ExtentValue {
     /// The extent.
     pub extent: u64,
-    /// Its value.
+    /// The value of the extent.
     pub value: Value,
 }
 

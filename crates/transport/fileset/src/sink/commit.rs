@@ -9,7 +9,7 @@ use millrace_types::Time;
 use std::io;
 use std::sync::Arc;
 
-/// With more files or directories than this to sync, one `syncfs(2)` replaces an `fsync(2)` for each.
+/// Files and directories to sync at most one by one; beyond, one `syncfs(2)` replaces an `fsync(2)` for each.
 const SYNC_ONE_BY_ONE: usize = 8;
 /// Files that are ready, at which a commit does not wait for the interval: it bounds memory and the work after a crash.
 const READY_MAX: usize = 4_096;

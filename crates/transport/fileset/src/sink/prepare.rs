@@ -321,7 +321,7 @@ impl<F: FileSystem> Sink<F> {
                 .clone()
                 .all(|extent| self.earlier.extents.contains_key(&extent))
         {
-            // Its bytes may be in the page cache only.
+            // The bytes may be in the page cache only.
             self.dirty.insert(file);
             self.dirty_directories.insert(self.temporary(file).split().0, ());
         }

@@ -11,6 +11,7 @@
 mod crash;
 mod delta;
 mod integrity;
+mod hostile;
 mod linux;
 mod sizes;
 mod support;
