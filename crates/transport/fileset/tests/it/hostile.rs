@@ -29,7 +29,10 @@ fn a_manifest_with_any_wrong_byte_is_refused() {
         assert!(matches!(error, ManifestError::Truncated { .. }), "{error}");
     }
     let trailing = [&bytes[..], b"x"].concat();
-    assert_eq!(read(&trailing, ManifestLimits::default()), Err(ManifestError::Trailing(1)));
+    assert_eq!(
+        read(&trailing, ManifestLimits::default()),
+        Err(ManifestError::Trailing(1))
+    );
 }
 
 #[test]

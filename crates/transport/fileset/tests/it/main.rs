@@ -10,8 +10,8 @@
 
 mod crash;
 mod delta;
-mod integrity;
 mod hostile;
+mod integrity;
 mod linux;
 mod sizes;
 mod support;
