@@ -238,7 +238,7 @@ impl FileSystem for Root {
     }
 
     fn sync(&self, file: &File) -> io::Result<()> {
-        Ok(fs::fdatasync(file)?)
+        Ok(fs::fsync(file)?)
     }
 
     fn sync_directory(&self, directory: &RelativePath) -> io::Result<()> {
