@@ -16,6 +16,7 @@ mod memif;
 mod openflow;
 mod pipeline;
 mod rest;
+mod rules;
 mod text;
 mod transport;
 mod tunnel;
@@ -42,6 +43,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("pcap", files::pcap),
     ("pipeline", pipeline::pipeline),
     ("rest", rest::rest),
+    ("rules_text", rules::text),
     ("text", text::text),
     ("transport_packets", transport::packets),
     ("transport_peers", transport::peers),

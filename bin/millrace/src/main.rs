@@ -11,6 +11,7 @@ mod cli;
 mod doctor;
 mod flow;
 mod human;
+mod ips;
 mod lab;
 mod log;
 mod nf;
@@ -60,6 +61,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Nf(args) => nf::run(&session, &args)?,
         Command::Chain(args) => nf::chain(&session, &args)?,
         Command::Wan(args) => return wan::run(&session, &args),
+        Command::Ips(args) => return ips::run(&session, &args),
         Command::Lab(args) => return lab::run(&session, &args),
         Command::Completions { shell } => pages::completions(shell)?,
         Command::Man { dir } => pages::man(&dir)?,

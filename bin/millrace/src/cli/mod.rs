@@ -4,6 +4,7 @@
 mod change;
 mod flow;
 mod functions;
+mod ips;
 mod lab;
 mod packets;
 mod select;
@@ -18,6 +19,7 @@ use clap_complete::Shell;
 pub(crate) use change::{Apply, Confirm, Diff, DiffFrom, Rollback, Wait, Why};
 pub(crate) use flow::{Flow, FlowTexts, PortCommand};
 pub(crate) use functions::{ChainCommand, Nf, Plan, Run, RunClass};
+pub(crate) use ips::{Ips, RuleArgs};
 pub(crate) use lab::Lab;
 pub(crate) use packets::{Capture, Trace};
 pub(crate) use select::{HopName, OfBridge};
@@ -129,6 +131,9 @@ pub(crate) enum Command {
     /// Emulate wide-area paths with delay, loss and a rate; show and change them
     #[command(subcommand)]
     Wan(Wan),
+    /// Intrusion prevention: check and explain rules of Suricata and Snort, import a suricata.yaml
+    #[command(subcommand)]
+    Ips(Ips),
     /// Build networks of hosts, links and switches on this machine, from one file
     #[command(subcommand)]
     Lab(Lab),

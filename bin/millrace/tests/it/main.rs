@@ -12,6 +12,7 @@ mod changes;
 mod connection;
 mod flows;
 mod harness;
+mod ips;
 mod lab;
 mod packets;
 mod show;

@@ -1,0 +1,311 @@
+//! `millrace ips`: rule files are checked, explained and imported on this machine, without the daemon.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, anyhow, bail};
+use millrace_ips_rules::explain::explain;
+use millrace_ips_rules::files;
+use millrace_ips_rules::suricata_yaml::SuricataYaml;
+use millrace_ips_rules::{Refusal, RuleSet, Variables};
+use serde::Serialize;
+
+use crate::cli::{Ips, RuleArgs};
+use crate::output::Session;
+
+/// The deepest chain of files that include each other.
+const INCLUDE_DEPTH: usize = 8;
+
+pub(crate) fn run(session: &Session, command: &Ips) -> Result<ExitCode> {
+    match command {
+        Ips::Check {
+            rules,
+            files,
+            strict,
+            most,
+        } => {
+            let report = Report::new(&load(rules, files)?);
+            session.print(&report, |report| report.text(*most))?;
+            if *strict && report.refused > 0 {
+                return Ok(ExitCode::FAILURE);
+            }
+        }
+        Ips::Explain { sid, rules, files } => {
+            let set = load(rules, files)?;
+            let explanation = Explanation::new(&set, *sid)?;
+            session.print(&explanation, Explanation::text)?;
+        }
+        Ips::Import { file } => {
+            let text =
+                std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+            let imported = Imported::new(SuricataYaml::parse(&text));
+            session.print(&imported, Imported::toml)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the files, and those that they include.
+fn load(args: &RuleArgs, paths: &[PathBuf]) -> Result<RuleSet> {
+    let mut loading = Loading {
+        args,
+        variables: Variables::usual(),
+        set: RuleSet::default(),
+    };
+    loading.apply_arguments()?;
+    for path in paths {
+        loading.file(path, 0)?;
+    }
+    Ok(loading.set)
+}
+
+/// A rule set while its files are read.
+struct Loading<'a> {
+    args: &'a RuleArgs,
+    variables: Variables,
+    set: RuleSet,
+}
+
+impl Loading<'_> {
+    /// Sets the variables of the command line, which precede those of files.
+    fn apply_arguments(&mut self) -> Result<()> {
+        for text in &self.args.variables {
+            let split = text.split_once('=');
+            let (name, value) =
+                split.ok_or_else(|| anyhow!("--set {text}: expected NAME=VALUE, as in HOME_NET=any"))?;
+            let name = name.trim_start_matches('$');
+            self.variables
+                .set(name, value)
+                .with_context(|| format!("--set {text}"))?;
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, path: &Path, depth: usize) -> Result<()> {
+        let name = path.display().to_string();
+        if depth > INCLUDE_DEPTH {
+            bail!(
+                "{name}: files include each other more than {INCLUDE_DEPTH} deep; expected no circle of includes"
+            );
+        }
+        let text = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
+        let mut file = files::parse(self.args.syntax, &name, &text);
+        for (variable, value) in &file.variables {
+            self.variables
+                .set(variable, value)
+                .with_context(|| format!("{name}: the variable {variable}"))?;
+        }
+        self.apply_arguments()?;
+        let includes = std::mem::take(&mut file.includes);
+        self.set.add(&name, file, &self.variables);
+        for include in includes {
+            self.file(&path.with_file_name(include), depth + 1)?;
+        }
+        Ok(())
+    }
+}
+
+/// The result of a check.
+#[derive(Debug, Serialize)]
+struct Report {
+    loaded: usize,
+    refused: usize,
+    disabled: usize,
+    disabled_refused: usize,
+    reasons: Vec<ReasonCount>,
+    refusals: Vec<RefusalLine>,
+}
+
+/// The number of refusals of one kind for one option.
+#[derive(Debug, Serialize)]
+struct ReasonCount {
+    count: usize,
+    option: String,
+    reason: &'static str,
+}
+
+/// A refusal, field by field.
+#[derive(Debug, Serialize)]
+struct RefusalLine {
+    file: String,
+    line: u32,
+    column: u32,
+    sid: Option<u32>,
+    option: String,
+    kind: &'static str,
+    reason: String,
+}
+
+impl Report {
+    fn new(set: &RuleSet) -> Report {
+        let mut counts: BTreeMap<(&str, &'static str), usize> = BTreeMap::new();
+        for refusal in set.refusals() {
+            *counts
+                .entry((&refusal.option, refusal.reason.kind()))
+                .or_default() += 1;
+        }
+        let count = |((option, reason), count): ((&str, &'static str), usize)| ReasonCount {
+            count,
+            option: option.to_owned(),
+            reason,
+        };
+        let mut reasons: Vec<ReasonCount> = counts.into_iter().map(count).collect();
+        reasons.sort_by_key(|row| std::cmp::Reverse(row.count));
+        let (disabled, disabled_refused) = set.disabled();
+        Report {
+            loaded: set.rules().len(),
+            refused: set.refusals().len(),
+            disabled,
+            disabled_refused,
+            reasons,
+            refusals: set.refusals().iter().map(RefusalLine::new).collect(),
+        }
+    }
+
+    fn text(&self, most: usize) -> String {
+        let mut text = String::new();
+        for line in self.refusals.iter().take(most) {
+            let RefusalLine {
+                file,
+                line,
+                column,
+                sid,
+                option,
+                reason,
+                ..
+            } = line;
+            let sid = sid.map(|sid| format!("sid {sid}: ")).unwrap_or_default();
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{file}:{line}:{column}: {sid}{option}: {reason}");
+        }
+        if self.refused > most {
+            let _ = writeln!(
+                text,
+                "… and {} more; --most {} prints all",
+                self.refused - most,
+                self.refused
+            );
+        }
+        let _ = writeln!(text, "{} loaded, {} refused", self.loaded, self.refused);
+        let _ = writeln!(
+            text,
+            "{} commented out, {} of which would be refused",
+            self.disabled + self.disabled_refused,
+            self.disabled_refused
+        );
+        for ReasonCount {
+            count,
+            option,
+            reason,
+        } in &self.reasons
+        {
+            let _ = writeln!(text, "  {count:>6}  {option}: {reason}");
+        }
+        text
+    }
+}
+
+impl RefusalLine {
+    fn new(refusal: &Refusal) -> RefusalLine {
+        RefusalLine {
+            file: refusal.file.clone(),
+            line: refusal.position.line,
+            column: refusal.position.column,
+            sid: refusal.sid,
+            option: refusal.option.clone(),
+            kind: refusal.reason.kind(),
+            reason: refusal.reason.to_string(),
+        }
+    }
+}
+
+/// A rule in plain words.
+#[derive(Debug, Serialize)]
+struct Explanation {
+    sid: u32,
+    place: String,
+    rule: String,
+    words: Vec<String>,
+}
+
+impl Explanation {
+    fn new(set: &RuleSet, sid: u32) -> Result<Explanation> {
+        if let Some(loaded) = set.find(sid) {
+            return Ok(Explanation {
+                sid,
+                place: format!("{}:{}", loaded.file, loaded.parsed.line),
+                rule: loaded.parsed.rule.to_string(),
+                words: explain(&loaded.parsed.rule),
+            });
+        }
+        match set.refusals().iter().find(|refusal| refusal.sid == Some(sid)) {
+            Some(refusal) => bail!("sid {sid} is refused: {refusal}"),
+            None => {
+                bail!("no enabled rule has sid {sid}; expected the sid of a rule that is not commented out")
+            }
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{}\n{}\n", self.place, self.rule);
+        for line in &self.words {
+            let _ = writeln!(text, "  {line}");
+        }
+        text
+    }
+}
+
+/// The settings of a suricata.yaml.
+#[derive(Debug, Serialize)]
+struct Imported {
+    rule_files: Vec<String>,
+    classification_file: Option<String>,
+    reference_file: Option<String>,
+    threshold_file: Option<String>,
+    variables: BTreeMap<String, String>,
+    ignored: Vec<String>,
+}
+
+impl Imported {
+    fn new(yaml: SuricataYaml) -> Imported {
+        let folder = PathBuf::from(yaml.rule_path.unwrap_or_default());
+        // An absolute name replaces the folder.
+        let path = |file: &String| folder.join(file).display().to_string();
+        Imported {
+            rule_files: yaml.rule_files.iter().map(path).collect(),
+            classification_file: yaml.classification_file,
+            reference_file: yaml.reference_file,
+            threshold_file: yaml.threshold_file,
+            variables: yaml.variables.into_iter().collect(),
+            ignored: yaml.ignored,
+        }
+    }
+
+    fn toml(&self) -> String {
+        // A JSON string is a basic string of TOML, too.
+        let quoted = |text: &str| serde_json::Value::from(text).to_string();
+        let mut text = String::new();
+        for line in &self.ignored {
+            let _ = writeln!(text, "# not understood, line {line}");
+        }
+        let files: Vec<String> = self.rule_files.iter().map(|file| quoted(file)).collect();
+        let _ = writeln!(text, "[ips]\nrule_files = [{}]", files.join(", "));
+        let tables = [
+            ("classification_file", &self.classification_file),
+            ("reference_file", &self.reference_file),
+            ("threshold_file", &self.threshold_file),
+        ];
+        for (key, value) in tables {
+            if let Some(value) = value {
+                let _ = writeln!(text, "{key} = {}", quoted(value));
+            }
+        }
+        text += "\n[ips.variables]\n";
+        for (name, value) in &self.variables {
+            let _ = writeln!(text, "{} = {}", quoted(name), quoted(value));
+        }
+        text
+    }
+}

@@ -1,0 +1,253 @@
+//! Addresses and ports of a header: values, ranges, lists, negations and variables.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::limits;
+use crate::refusal::Reason;
+use crate::text::quote;
+
+/// A set of values as a rule writes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Spec<T> {
+    /// All values.
+    Any,
+    /// The values from the first to the last, both included.
+    Range(T, T),
+    /// The value of a variable; the name is without the dollar sign.
+    Variable(String),
+    /// All values that are not in the set.
+    Not(Box<Spec<T>>),
+    /// The values in one of the sets, and in none of the negated ones.
+    List(Vec<Spec<T>>),
+}
+
+/// A set of addresses.
+pub type AddressSpec = Spec<IpAddr>;
+/// A set of ports.
+pub type PortSpec = Spec<u16>;
+
+/// A value of a header: an address or a port.
+pub trait Value: Copy + Ord + fmt::Display {
+    /// The name of the value in messages.
+    const WORD: &'static str;
+    /// Reads an element of a list: a value or a range.
+    ///
+    /// # Errors
+    /// Returns the expected form.
+    fn read(text: &str) -> Result<(Self, Self), Reason>;
+    /// Prints a range, so that [`Value::read`] gives it back.
+    ///
+    /// # Errors
+    /// Fails if the formatter does.
+    fn print(first: &Self, last: &Self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+    /// Returns the value as a number, and the number's space: 0 for IPv4 and ports, 1 for IPv6.
+    fn number(self) -> (usize, u128);
+    /// The largest number of each space.
+    const LARGEST: [u128; 2];
+}
+
+const ADDRESS: &str = "an address, ADDRESS/PREFIX, FIRST-LAST, any, $VARIABLE, or a list of them in brackets";
+const PORT: &str = "a port from 0 to 65535, FIRST:LAST, any, $VARIABLE, or a list of them in brackets";
+
+/// Returns the first and the last address of a prefix.
+fn prefix(address: IpAddr, len: u32) -> Option<(IpAddr, IpAddr)> {
+    match address {
+        IpAddr::V4(address) => {
+            let host = 32u32.checked_sub(len)?;
+            let mask = u32::MAX.checked_shl(host).unwrap_or(0);
+            let bits = address.to_bits();
+            Some((
+                IpAddr::V4((bits & mask).into()),
+                IpAddr::V4((bits | !mask).into()),
+            ))
+        }
+        IpAddr::V6(address) => {
+            let host = 128u32.checked_sub(len)?;
+            let mask = u128::MAX.checked_shl(host).unwrap_or(0);
+            let bits = address.to_bits();
+            Some((
+                IpAddr::V6((bits & mask).into()),
+                IpAddr::V6((bits | !mask).into()),
+            ))
+        }
+    }
+}
+
+impl Value for IpAddr {
+    const WORD: &'static str = "address";
+    const LARGEST: [u128; 2] = [u32::MAX as u128, u128::MAX];
+
+    fn read(text: &str) -> Result<(IpAddr, IpAddr), Reason> {
+        let wrong = || Reason::invalid(format!("{} is not an address", quote(text)), ADDRESS);
+        let address = |text: &str| text.trim().parse::<IpAddr>().map_err(|_| wrong());
+        if let Some((network, len)) = text.split_once('/') {
+            // A network mask in dotted form is the prefix length of its leading ones.
+            let len = match len.parse::<std::net::Ipv4Addr>() {
+                Ok(mask) if mask.to_bits().leading_ones() + mask.to_bits().trailing_zeros() >= 32 => {
+                    mask.to_bits().leading_ones()
+                }
+                Ok(_) => return Err(wrong()),
+                Err(_) => len.parse().map_err(|_| wrong())?,
+            };
+            return prefix(address(network)?, len).ok_or_else(wrong);
+        }
+        let (first, last) = match text.split_once('-') {
+            Some((first, last)) => (address(first)?, address(last)?),
+            None => (address(text)?, address(text)?),
+        };
+        (first <= last && first.is_ipv4() == last.is_ipv4())
+            .then_some((first, last))
+            .ok_or_else(wrong)
+    }
+
+    fn print(first: &IpAddr, last: &IpAddr, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if first == last {
+            return write!(f, "{first}");
+        }
+        let bits = if first.is_ipv4() { 32 } else { 128 };
+        match (0..bits).find(|len| prefix(*first, *len) == Some((*first, *last))) {
+            Some(len) => write!(f, "{first}/{len}"),
+            None => write!(f, "{first}-{last}"),
+        }
+    }
+
+    fn number(self) -> (usize, u128) {
+        match self {
+            IpAddr::V4(address) => (0, u128::from(address.to_bits())),
+            IpAddr::V6(address) => (1, address.to_bits()),
+        }
+    }
+}
+
+impl Value for u16 {
+    const WORD: &'static str = "port";
+    const LARGEST: [u128; 2] = [u16::MAX as u128, 0];
+
+    fn read(text: &str) -> Result<(u16, u16), Reason> {
+        let wrong = || Reason::invalid(format!("{} is not a port", quote(text)), PORT);
+        let port = |text: &str, open: u16| match text.trim() {
+            "" => Ok(open),
+            text => text.parse::<u16>().map_err(|_| wrong()),
+        };
+        let (first, last) = match text.split_once([':', '-']) {
+            Some((first, last)) if !(first.trim().is_empty() && last.trim().is_empty()) => {
+                (port(first, 0)?, port(last, u16::MAX)?)
+            }
+            Some(_) => return Err(wrong()),
+            None if text.is_empty() => return Err(wrong()),
+            None => (port(text, 0)?, port(text, 0)?),
+        };
+        (first <= last).then_some((first, last)).ok_or_else(wrong)
+    }
+
+    fn print(first: &u16, last: &u16, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (first, last) {
+            (first, last) if first == last => write!(f, "{first}"),
+            (first, &u16::MAX) => write!(f, "{first}:"),
+            (0, last) => write!(f, ":{last}"),
+            (first, last) => write!(f, "{first}:{last}"),
+        }
+    }
+
+    fn number(self) -> (usize, u128) {
+        (0, u128::from(self))
+    }
+}
+
+impl<T: Value> Spec<T> {
+    /// Reads a set.
+    ///
+    /// # Errors
+    /// Returns the part that is not an element, or the limit on lists that is exceeded.
+    pub fn parse(text: &str) -> Result<Spec<T>, Reason> {
+        let mut elements = 0;
+        parse(text.trim(), 0, &mut elements)
+    }
+
+    /// Returns true if a variable is named.
+    pub fn has_variable(&self) -> bool {
+        match self {
+            Spec::Variable(_) => true,
+            Spec::Not(inner) => inner.has_variable(),
+            Spec::List(items) => items.iter().any(Spec::has_variable),
+            Spec::Any | Spec::Range(..) => false,
+        }
+    }
+}
+
+fn parse<T: Value>(text: &str, depth: usize, elements: &mut usize) -> Result<Spec<T>, Reason> {
+    const FORM: &str = "ELEMENT, !ELEMENT or [ELEMENT, ELEMENT…]";
+    let limit = |unit, limit| Err(Reason::Limit { unit, limit });
+    if depth > limits::NESTING {
+        return limit("nested lists and negations", limits::NESTING);
+    }
+    *elements += 1;
+    if *elements > limits::LIST_LEN {
+        return limit("elements in a list of addresses or ports", limits::LIST_LEN);
+    }
+    if text.eq_ignore_ascii_case("any") {
+        return Ok(Spec::Any);
+    }
+    if let Some(rest) = text.strip_prefix('!') {
+        return Ok(Spec::Not(Box::new(parse(rest.trim(), depth + 1, elements)?)));
+    }
+    if let Some(name) = text.strip_prefix('$') {
+        let is_name = !name.is_empty()
+            && name
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+        return match is_name {
+            true => Ok(Spec::Variable(name.to_owned())),
+            false => Err(Reason::invalid(
+                format!("{} is not a variable", quote(text)),
+                "$ with letters, digits, _ or - after it",
+            )),
+        };
+    }
+    let Some(inner) = text.strip_prefix('[') else {
+        let (first, last) = T::read(text)?;
+        return Ok(Spec::Range(first, last));
+    };
+    let Some(inner) = inner.strip_suffix(']') else {
+        return Err(Reason::invalid(
+            format!("{} has no closing bracket", quote(text)),
+            FORM,
+        ));
+    };
+    let mut items = Vec::new();
+    let mut level = 0usize;
+    let mut start = 0;
+    for (at, c) in inner.char_indices() {
+        match c {
+            '[' => level += 1,
+            ']' if level == 0 => return Err(Reason::invalid("a bracket closes that was not opened", FORM)),
+            ']' => level -= 1,
+            ',' if level == 0 => {
+                items.push(parse(inner[start..at].trim(), depth + 1, elements)?);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    items.push(parse(inner[start..].trim(), depth + 1, elements)?);
+    Ok(Spec::List(items))
+}
+
+impl<T: Value> fmt::Display for Spec<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Spec::Any => f.write_str("any"),
+            Spec::Range(first, last) => T::print(first, last, f),
+            Spec::Variable(name) => write!(f, "${name}"),
+            Spec::Not(inner) => write!(f, "!{inner}"),
+            Spec::List(items) => {
+                f.write_str("[")?;
+                for (at, item) in items.iter().enumerate() {
+                    write!(f, "{}{item}", if at == 0 { "" } else { "," })?;
+                }
+                f.write_str("]")
+            }
+        }
+    }
+}

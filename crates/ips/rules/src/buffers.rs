@@ -1,0 +1,141 @@
+//! The table of inspection buffers: the name of each in every syntax.
+//!
+//! A sticky buffer is an option that precedes its contents (`http.uri; content:"x";`); a modifier follows its content
+//! (`content:"x"; http_uri;`). Both name the same buffer.
+
+use crate::Syntax;
+
+/// The names of a buffer.
+#[derive(Debug)]
+pub struct BufferNames {
+    /// The buffer.
+    pub buffer: Buffer,
+    /// The buffer in plain words.
+    pub words: &'static str,
+    /// The sticky names of Suricata; the first is the one that is printed.
+    pub suricata: &'static [&'static str],
+    /// The modifier of Suricata and Snort 2.9; empty if there is none.
+    pub modifier: &'static str,
+    /// The sticky name of Snort 2.9; empty if there is none.
+    pub snort2: &'static str,
+    /// The sticky name of Snort 3; empty if there is none.
+    pub snort3: &'static str,
+}
+
+macro_rules! buffers {
+    ($($variant:ident $words:literal [$($suricata:literal),*] $modifier:literal $snort2:literal $snort3:literal;)*) => {
+        /// A buffer that contents and expressions are compared with.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Buffer {
+            $(#[doc = $words] $variant,)*
+        }
+
+        /// Every buffer, with its names.
+        pub const BUFFERS: &[BufferNames] = &[
+            $(BufferNames {
+                buffer: Buffer::$variant,
+                words: $words,
+                suricata: &[$($suricata),*],
+                modifier: $modifier,
+                snort2: $snort2,
+                snort3: $snort3,
+            },)*
+        ];
+    };
+}
+
+buffers! {
+    HttpUri "the normalised URI of the HTTP request" ["http.uri"] "http_uri" "" "http_uri";
+    HttpUriRaw "the URI of the HTTP request as sent" ["http.uri.raw"] "http_raw_uri" "" "http_raw_uri";
+    HttpMethod "the HTTP method" ["http.method"] "http_method" "" "http_method";
+    HttpHeader "the normalised HTTP headers" ["http.header"] "http_header" "" "http_header";
+    HttpHeaderRaw "the HTTP headers as sent" ["http.header.raw"] "http_raw_header" "" "http_raw_header";
+    HttpCookie "the HTTP cookie" ["http.cookie"] "http_cookie" "" "http_cookie";
+    HttpCookieRaw "the HTTP cookie as sent" [] "http_raw_cookie" "" "http_raw_cookie";
+    HttpUserAgent "the HTTP User-Agent" ["http.user_agent"] "http_user_agent" "" "";
+    HttpHost "the normalised HTTP host" ["http.host"] "http_host" "" "";
+    HttpHostRaw "the HTTP host as sent" ["http.host.raw"] "http_raw_host" "" "";
+    HttpRequestBody "the body of the HTTP request" ["http.request_body"] "http_client_body" "" "http_client_body";
+    HttpResponseBody "the body of the HTTP response" ["http.response_body"] "http_server_body" "" "";
+    HttpStatCode "the HTTP status code" ["http.stat_code"] "http_stat_code" "" "http_stat_code";
+    HttpStatMsg "the HTTP status message" ["http.stat_msg"] "http_stat_msg" "" "http_stat_msg";
+    HttpHeaderNames "the names of the HTTP headers" ["http.header_names", "http_header_names"] "" "" "";
+    HttpRequestLine "the HTTP request line" ["http.request_line", "http_request_line"] "" "" "http_raw_request";
+    HttpResponseLine "the HTTP response line" ["http.response_line", "http_response_line"] "" "" "http_raw_status";
+    HttpStart "the first line and the headers of an HTTP message" ["http.start", "http_start"] "" "" "";
+    HttpProtocol "the version in the first line of an HTTP message" ["http.protocol", "http_protocol"] "" "" "http_version";
+    HttpAccept "the HTTP header Accept" ["http.accept", "http_accept"] "" "" "";
+    HttpAcceptEnc "the HTTP header Accept-Encoding" ["http.accept_enc", "http_accept_enc"] "" "" "";
+    HttpAcceptLang "the HTTP header Accept-Language" ["http.accept_lang", "http_accept_lang"] "" "" "";
+    HttpConnection "the HTTP header Connection" ["http.connection", "http_connection"] "" "" "";
+    HttpContentLen "the HTTP header Content-Length" ["http.content_len", "http_content_len"] "" "" "";
+    HttpContentType "the HTTP header Content-Type" ["http.content_type", "http_content_type"] "" "" "";
+    HttpReferer "the HTTP header Referer" ["http.referer", "http_referer"] "" "" "";
+    HttpLocation "the HTTP header Location" ["http.location", "http_location"] "" "" "";
+    HttpServer "the HTTP header Server" ["http.server", "http_server"] "" "" "";
+    FileData "the content of a transferred file" ["file.data", "file_data"] "" "file_data" "file_data";
+    FileName "the name of a transferred file" ["file.name"] "" "" "";
+    PktData "the payload" ["pkt_data"] "" "pkt_data" "pkt_data";
+    RawData "the payload before any normalisation" [] "" "" "raw_data";
+    Base64Data "the decoded Base64 data" ["base64_data"] "" "base64_data" "base64_data";
+    DnsQuery "the name of the DNS query" ["dns.query", "dns_query"] "" "" "";
+    DnsQueryName "a name in the question section of DNS" ["dns.query.name", "dns.queries.rrname"] "" "" "";
+    DnsAnswerName "a name in the answer section of DNS" ["dns.answer.name", "dns.answers.rrname"] "" "" "";
+    TlsSni "the server name of the TLS client hello" ["tls.sni", "tls_sni"] "" "" "";
+    TlsCertSubject "the subject of the TLS certificate" ["tls.cert_subject", "tls_cert_subject"] "" "" "";
+    TlsCertIssuer "the issuer of the TLS certificate" ["tls.cert_issuer", "tls_cert_issuer"] "" "" "";
+    TlsCertSerial "the serial number of the TLS certificate" ["tls.cert_serial", "tls_cert_serial"] "" "" "";
+    TlsCertFingerprint "the SHA-1 fingerprint of the TLS certificate" ["tls.cert_fingerprint", "tls_cert_fingerprint"] "" "" "";
+    TlsCerts "the bytes of the TLS certificates" ["tls.certs"] "" "" "";
+    Ja3Hash "the JA3 hash of the TLS client" ["ja3.hash", "ja3_hash"] "" "" "";
+    Ja3String "the JA3 text of the TLS client" ["ja3.string", "ja3_string"] "" "" "";
+    Ja3sHash "the JA3S hash of the TLS server" ["ja3s.hash"] "" "" "";
+    Ja3sString "the JA3S text of the TLS server" ["ja3s.string"] "" "" "";
+    Ja4Hash "the JA4 fingerprint of the TLS client" ["ja4.hash"] "" "" "";
+    SshProto "the version of the SSH protocol" ["ssh.proto", "ssh_proto"] "" "" "";
+    SshSoftware "the software of the SSH banner" ["ssh.software", "ssh_software"] "" "" "";
+    SmbNamedPipe "the named pipe of SMB" ["smb.named_pipe", "smb_named_pipe"] "" "" "";
+    SmbShare "the share of SMB" ["smb.share", "smb_share"] "" "" "";
+    DceStubData "the stub data of DCE/RPC" ["dcerpc.stub_data", "dce_stub_data"] "" "dce_stub_data" "dce_stub_data";
+    SipMethod "the SIP method" ["sip.method"] "" "" "";
+    SipUri "the SIP URI" ["sip.uri"] "" "" "";
+    SipHeader "the SIP headers" [] "" "sip_header" "sip_header";
+    SipBody "the SIP body" [] "" "sip_body" "sip_body";
+    ModbusData "the data of a Modbus request" [] "" "modbus_data" "modbus_data";
+    Dnp3Data "the data of a DNP3 application layer fragment" ["dnp3.data", "dnp3_data"] "" "dnp3_data" "dnp3_data";
+}
+
+impl Buffer {
+    /// Returns the names of the buffer.
+    pub fn names(self) -> &'static BufferNames {
+        // BUFFERS has one row for each variant, in the order of the variants.
+        &BUFFERS[self as usize]
+    }
+
+    /// Returns the buffer of a sticky keyword.
+    pub(crate) fn sticky(syntax: Syntax, name: &str) -> Option<Buffer> {
+        let is_it = |names: &&BufferNames| match syntax {
+            Syntax::Suricata => names.suricata.contains(&name),
+            Syntax::Snort2 => names.snort2 == name,
+            Syntax::Snort3 => names.snort3 == name,
+        };
+        BUFFERS.iter().find(is_it).map(|names| names.buffer)
+    }
+
+    /// Returns the buffer of a keyword that modifies the content before it.
+    pub(crate) fn modifier(syntax: Syntax, name: &str) -> Option<Buffer> {
+        let found = BUFFERS.iter().find(|names| names.modifier == name)?;
+        (syntax != Syntax::Snort3).then_some(found.buffer)
+    }
+
+    /// Returns the sticky keyword of the buffer in a syntax.
+    pub(crate) fn sticky_name(self, syntax: Syntax) -> Option<&'static str> {
+        let names = self.names();
+        let name = match syntax {
+            Syntax::Suricata => names.suricata.first().copied().unwrap_or_default(),
+            Syntax::Snort2 => names.snort2,
+            Syntax::Snort3 => names.snort3,
+        };
+        (!name.is_empty()).then_some(name)
+    }
+}

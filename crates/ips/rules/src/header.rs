@@ -1,0 +1,268 @@
+//! The header of a rule: action, protocol, endpoints and direction.
+
+use std::fmt;
+
+use crate::Syntax;
+use crate::address::{AddressSpec, PortSpec};
+use crate::refusal::Reason;
+use crate::text::{quote, words};
+
+words! {
+    /// The action of a rule.
+    Action "alert, drop, reject, rejectsrc, rejectdst, rejectboth, pass, log or sdrop" {
+        /// Report, and let the packet pass.
+        Alert "alert";
+        /// Report, and drop.
+        Drop "drop";
+        /// Report, drop, and tell the sender; in Snort 3 both ends.
+        Reject "reject" | "rejectsrc";
+        /// Report, drop, and tell the receiver.
+        RejectDst "rejectdst";
+        /// Report, drop, and tell both ends.
+        RejectBoth "rejectboth";
+        /// Let the packet pass without further rules.
+        Pass "pass";
+        /// Write a record without an alert (Snort).
+        Log "log";
+        /// Drop without a report (Snort 2.9).
+        Sdrop "sdrop";
+    }
+}
+
+words! {
+    /// The protocol of a header: a network or transport protocol, or an application's.
+    Protocol "a protocol such as tcp, udp, icmp, ip, http, dns, tls, smtp, ftp, ssh, smb" {
+        /// Any IP packet.
+        Ip "ip" | "pkthdr";
+        /// IPv4.
+        Ipv4 "ipv4" | "ip4";
+        /// IPv6.
+        Ipv6 "ipv6" | "ip6";
+        /// TCP: packets and streams.
+        Tcp "tcp" | "tcp4" | "tcp6";
+        /// TCP: packets only.
+        TcpPacket "tcp-pkt";
+        /// TCP: the reassembled stream only.
+        TcpStream "tcp-stream";
+        /// UDP.
+        Udp "udp" | "udp4" | "udp6";
+        /// ICMP over IPv4 and IPv6.
+        Icmp "icmp";
+        /// ICMP over IPv4.
+        Icmpv4 "icmpv4" | "icmp4";
+        /// ICMP over IPv6.
+        Icmpv6 "icmpv6" | "icmp6";
+        /// SCTP.
+        Sctp "sctp";
+        /// HTTP.
+        Http "http" | "http1";
+        /// DNS.
+        Dns "dns";
+        /// TLS.
+        Tls "tls" | "ssl";
+        /// SMTP.
+        Smtp "smtp";
+        /// FTP, the control connection.
+        Ftp "ftp";
+        /// FTP, the data connection.
+        FtpData "ftp-data";
+        /// SSH.
+        Ssh "ssh";
+        /// SMB.
+        Smb "smb" | "netbios-ssn";
+        /// DCE/RPC.
+        Dcerpc "dcerpc";
+        /// IMAP.
+        Imap "imap";
+        /// POP3.
+        Pop3 "pop3";
+        /// SIP.
+        Sip "sip";
+        /// Modbus.
+        Modbus "modbus";
+        /// DNP3.
+        Dnp3 "dnp3";
+        /// A file, whatever protocol carries it (Snort 3).
+        File "file";
+    }
+}
+
+words! {
+    /// The direction of a header.
+    Direction "-> or <>" {
+        /// From the first endpoint to the second.
+        Forward "->";
+        /// Between both endpoints.
+        Both "<>";
+    }
+}
+
+/// The endpoints of a header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoints {
+    /// Addresses of the sender.
+    pub source: AddressSpec,
+    /// Ports of the sender.
+    pub source_ports: PortSpec,
+    /// The direction.
+    pub direction: Direction,
+    /// Addresses of the receiver.
+    pub destination: AddressSpec,
+    /// Ports of the receiver.
+    pub destination_ports: PortSpec,
+}
+
+/// The header of a rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    /// The action.
+    pub action: Action,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The endpoints; none in rules of Snort 3 that name a service only.
+    pub endpoints: Option<Endpoints>,
+}
+
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.action, self.protocol)?;
+        match &self.endpoints {
+            None => Ok(()),
+            Some(ends) => write!(
+                f,
+                " {} {} {} {} {}",
+                ends.source, ends.source_ports, ends.direction, ends.destination, ends.destination_ports
+            ),
+        }
+    }
+}
+
+/// Returns the words of a header with their offsets; a list in brackets may contain blanks.
+fn split(text: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    let mut depth = 0usize;
+    let mut start = None;
+    for (at, c) in text.char_indices() {
+        match c {
+            '[' => depth += 1,
+            ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        match (start, c.is_whitespace() && depth == 0) {
+            (None, false) => start = Some(at),
+            (Some(from), true) => {
+                found.push((from, &text[from..at]));
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    if let Some(from) = start {
+        found.push((from, &text[from..]));
+    }
+    found
+}
+
+/// Reads a header.
+///
+/// # Errors
+/// Returns the offset and the name of the part that is wrong, and the reason.
+pub(crate) fn parse(syntax: Syntax, text: &str) -> Result<Header, (usize, &'static str, Reason)> {
+    let parts = split(text);
+    let part = |at: usize, name: &'static str| {
+        let missing = || (text.len(), name, Reason::invalid("it is missing", FORM));
+        parts.get(at).copied().ok_or_else(missing)
+    };
+    const FORM: &str = "ACTION PROTOCOL ADDRESSES PORTS -> ADDRESSES PORTS (OPTIONS)";
+    let (at, word) = part(0, "action")?;
+    let action = action(syntax, word).map_err(|reason| (at, "action", reason))?;
+    let (at, word) = part(1, "protocol")?;
+    let protocol = protocol(word).map_err(|reason| (at, "protocol", reason))?;
+    if parts.len() == 2 && syntax == Syntax::Snort3 {
+        return Ok(Header {
+            action,
+            protocol,
+            endpoints: None,
+        });
+    }
+    let addresses = |index, name| {
+        let (at, word) = part(index, name)?;
+        AddressSpec::parse(word).map_err(|reason| (at, name, reason))
+    };
+    let ports = |index, name| {
+        let (at, word) = part(index, name)?;
+        PortSpec::parse(word).map_err(|reason| (at, name, reason))
+    };
+    let endpoints = Endpoints {
+        source: addresses(2, "source addresses")?,
+        source_ports: ports(3, "source ports")?,
+        direction: {
+            let (at, word) = part(4, "direction")?;
+            Direction::from_word(word).map_err(|reason| (at, "direction", reason))?
+        },
+        destination: addresses(5, "destination addresses")?,
+        destination_ports: ports(6, "destination ports")?,
+    };
+    if let Some((at, word)) = parts.get(7) {
+        return Err((
+            *at,
+            "header",
+            Reason::invalid(format!("{} follows the header", quote(word)), FORM),
+        ));
+    }
+    Ok(Header {
+        action,
+        protocol,
+        endpoints: Some(endpoints),
+    })
+}
+
+fn action(syntax: Syntax, word: &str) -> Result<Action, Reason> {
+    let unsupported = |why| Err(Reason::Unsupported { why });
+    match word {
+        "block" | "rewrite" | "react" if syntax == Syntax::Snort3 => unsupported(
+            "the actions block, rewrite and react need responses that the engine does not send (drop and reject are there)",
+        ),
+        "activate" | "dynamic" => unsupported("activate and dynamic rules were replaced by tag and flowbits"),
+        "config" => unsupported("the action config changes the logging of single flows"),
+        _ => Action::from_word(word),
+    }
+}
+
+/// Protocols that the rule language knows and the engine has no parser for.
+const OTHER_PROTOCOLS: &[&str] = &[
+    "http2",
+    "doh2",
+    "ike",
+    "ikev2",
+    "nfs",
+    "ntp",
+    "dhcp",
+    "krb5",
+    "snmp",
+    "tftp",
+    "rdp",
+    "rfb",
+    "mqtt",
+    "quic",
+    "enip",
+    "telnet",
+    "websocket",
+    "ldap",
+    "pgsql",
+    "bittorrent-dht",
+    "arp",
+    "ether",
+    "user",
+    "template",
+    "mdns",
+];
+
+fn protocol(word: &str) -> Result<Protocol, Reason> {
+    if OTHER_PROTOCOLS.contains(&word) {
+        return Err(Reason::Unsupported {
+            why: "the engine has no parser for this protocol",
+        });
+    }
+    Protocol::from_word(word)
+}

@@ -1,0 +1,20 @@
+//! Limits on rule files, which come from outside: each is named in the refusal that it causes.
+
+/// The largest file, in bytes.
+pub const FILE_SIZE: usize = 256 << 20;
+/// The most rules of one file.
+pub const RULES: usize = 1_000_000;
+/// The most refusals that one file lists; reading ends with the last.
+pub const REFUSALS: usize = 100_000;
+/// The longest rule, in bytes, after its lines are joined.
+pub const RULE_SIZE: usize = 128 << 10;
+/// The most options of a rule.
+pub const OPTIONS: usize = 1_000;
+/// The longest pattern of a content, in bytes.
+pub const PATTERN_SIZE: usize = 16 << 10;
+/// The most elements of one list of addresses or ports, those of nested lists included.
+pub const LIST_LEN: usize = 20_000;
+/// The deepest nesting of lists, negations and variables.
+pub const NESTING: usize = 16;
+/// The most ranges of an address or port set after all variables are replaced.
+pub const RANGES: usize = 100_000;

@@ -1,0 +1,250 @@
+//! The options of a rule: one variant for each family, with its syntax in the module of the family.
+
+pub mod bytes;
+pub mod content;
+pub mod number;
+pub mod state;
+pub mod words;
+
+use std::fmt::{self, Display};
+
+use crate::Syntax;
+use crate::buffers::Buffer;
+use crate::keywords;
+use crate::refusal::Reason;
+use crate::text::{escape, inside_quotes, list, no_value, number32, quote, required, unescape};
+
+use bytes::{Base64Decode, ByteKind, ByteOption, IsDataAt};
+use content::{Content, Pcre};
+use number::{Comparison, NumberField};
+use state::{BitScope, Bits, FlowInt, FlowState, Rate};
+use words::{TextField, Transform};
+
+/// An option.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RuleOption {
+    /// The message of the alert.
+    Msg(String),
+    /// The number of the rule.
+    Sid(u32),
+    /// The revision of the rule.
+    Rev(u32),
+    /// The generator of the rule.
+    Gid(u32),
+    /// The priority; 1 is the highest.
+    Priority(u32),
+    /// The class, which the classification table describes.
+    Classtype(String),
+    /// A link to more about the rule.
+    Reference {
+        /// The system, which the reference table describes.
+        system: String,
+        /// The identifier in the system.
+        id: String,
+    },
+    /// Keys and values for people and tools.
+    Metadata(Vec<String>),
+    /// The services to which the rule applies (Snort 3).
+    Service(Vec<String>),
+    /// A remark (Snort 3).
+    Remark(String),
+    /// A pattern with its modifiers.
+    Content(Content),
+    /// The buffer of the options that follow, with an argument in Snort 3.
+    Buffer(Buffer, Option<String>),
+    /// A change of the buffer before it is inspected.
+    Transform(Transform),
+    /// A regular expression.
+    Pcre(Pcre),
+    /// A number in the payload.
+    Byte(ByteOption),
+    /// A test for data at a place.
+    IsDataAt(IsDataAt),
+    /// Decoding of Base64 data.
+    Base64Decode(Base64Decode),
+    /// Conditions on the flow.
+    Flow(Vec<FlowState>),
+    /// Bits of the flow, of address pairs or of hosts.
+    Bits(Bits),
+    /// A counter of the flow.
+    FlowInt(FlowInt),
+    /// A threshold or a detection filter.
+    Rate(Rate),
+    /// A comparison with a number.
+    Number(NumberField, Comparison, Option<String>),
+    /// A condition or annotation whose value is text.
+    Text(TextField, String),
+    /// A match raises no alert.
+    NoAlert,
+    /// Source and destination address are equal.
+    SameIp,
+}
+
+impl RuleOption {
+    /// Reads an option. Modifiers of contents are not options of their own.
+    pub(crate) fn parse(syntax: Syntax, name: &str, value: Option<&str>) -> Result<RuleOption, Reason> {
+        const NUMBER: &str = "a number of 32 bits";
+        let positive = |value| number32(required(value, NUMBER)?, NUMBER);
+        Ok(match name {
+            "msg" => RuleOption::Msg(unescape(inside_quotes(required(
+                value,
+                "a text in double quotes",
+            )?)?)),
+            "rem" if syntax == Syntax::Snort3 => RuleOption::Remark(unescape(inside_quotes(required(
+                value,
+                "a text in double quotes",
+            )?)?)),
+            "sid" => RuleOption::Sid(positive(value)?),
+            "rev" => RuleOption::Rev(positive(value)?),
+            "gid" => RuleOption::Gid(positive(value)?),
+            "priority" => RuleOption::Priority(positive(value)?),
+            "classtype" => {
+                let class = required(value, "the name of a class")?;
+                if class.contains(char::is_whitespace) {
+                    return Err(Reason::invalid(
+                        format!("{} has blanks", quote(class)),
+                        "the name of a class",
+                    ));
+                }
+                RuleOption::Classtype(class.to_owned())
+            }
+            "reference" => {
+                const FORM: &str = "SYSTEM,IDENTIFIER, as in url,example.org/advisory";
+                let split = required(value, FORM)?.split_once(',');
+                let (system, id) = split.ok_or_else(|| Reason::invalid("the identifier is missing", FORM))?;
+                let (system, id) = (system.trim(), id.trim());
+                if system.is_empty() || id.is_empty() {
+                    return Err(Reason::invalid("a part is empty", FORM));
+                }
+                RuleOption::Reference {
+                    system: system.to_owned(),
+                    id: id.to_owned(),
+                }
+            }
+            "metadata" => RuleOption::Metadata(texts(value)),
+            "service" if syntax == Syntax::Snort3 => RuleOption::Service(texts(value)),
+            "content" => RuleOption::Content(Content::parse(syntax, value)?),
+            "uricontent" => {
+                let mut content = Content::parse(syntax, value)?;
+                content.buffer = Some(Buffer::HttpUri);
+                RuleOption::Content(content)
+            }
+            "pcre" => RuleOption::Pcre(Pcre::parse(value)?),
+            "byte_test" | "byte_jump" | "byte_extract" | "byte_math" => {
+                RuleOption::Byte(ByteOption::parse(ByteKind::from_word(name)?, value)?)
+            }
+            "isdataat" => RuleOption::IsDataAt(IsDataAt::parse(value)?),
+            "base64_decode" => RuleOption::Base64Decode(Base64Decode::parse(value)?),
+            "flow" => RuleOption::Flow(state::flow(value)?),
+            "flowbits" | "xbits" | "hostbits" => {
+                RuleOption::Bits(Bits::parse(BitScope::from_word(name)?, value)?)
+            }
+            "flowint" => RuleOption::FlowInt(FlowInt::parse(value)?),
+            "threshold" | "detection_filter" => RuleOption::Rate(Rate::parse(name == "threshold", value)?),
+            "noalert" | "sameip" => {
+                no_value(value)?;
+                if name == "noalert" {
+                    RuleOption::NoAlert
+                } else {
+                    RuleOption::SameIp
+                }
+            }
+            _ => return RuleOption::parse_table(syntax, name, value),
+        })
+    }
+
+    /// Reads an option that one of the tables describes.
+    fn parse_table(syntax: Syntax, name: &str, value: Option<&str>) -> Result<RuleOption, Reason> {
+        if let Some(buffer) = Buffer::sticky(syntax, name) {
+            if syntax != Syntax::Snort3 {
+                no_value(value)?;
+            }
+            return Ok(RuleOption::Buffer(
+                buffer,
+                value.filter(|value| !value.is_empty()).map(str::to_owned),
+            ));
+        }
+        if let Some(field) = NumberField::from_keyword(name) {
+            const FORM: &str = "a comparison with a number";
+            let value = required(value, FORM)?;
+            let (comparison, suffix) = match value.split_once(',') {
+                Some((comparison, suffix)) => (comparison, Some(suffix.trim())),
+                None => (value, None),
+            };
+            match (field, suffix) {
+                (_, None)
+                | (NumberField::Urilen, Some("raw" | "norm"))
+                | (NumberField::Bsize, Some("relative")) => {}
+                (_, Some(suffix)) => {
+                    return Err(Reason::invalid(
+                        format!("{} after the comparison", quote(suffix)),
+                        FORM,
+                    ));
+                }
+            }
+            return Ok(RuleOption::Number(
+                field,
+                Comparison::parse(comparison)?,
+                suffix.map(str::to_owned),
+            ));
+        }
+        if let Ok(transform) = Transform::from_word(name) {
+            no_value(value)?;
+            return Ok(RuleOption::Transform(transform));
+        }
+        if let Some(field) = TextField::from_keyword(name) {
+            return Ok(RuleOption::Text(field, field.check(value)?));
+        }
+        Err(keywords::refusal(name))
+    }
+
+    /// Prints the option in a syntax.
+    pub(crate) fn print(&self, syntax: Syntax, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RuleOption::Msg(text) => write!(f, "msg:{};", escape(text)),
+            RuleOption::Remark(text) => write!(f, "rem:{};", escape(text)),
+            RuleOption::Sid(n) => write!(f, "sid:{n};"),
+            RuleOption::Rev(n) => write!(f, "rev:{n};"),
+            RuleOption::Gid(n) => write!(f, "gid:{n};"),
+            RuleOption::Priority(n) => write!(f, "priority:{n};"),
+            RuleOption::Classtype(class) => write!(f, "classtype:{class};"),
+            RuleOption::Reference { system, id } => write!(f, "reference:{system},{id};"),
+            RuleOption::Metadata(texts) => write!(f, "metadata:{};", texts.join(", ")),
+            RuleOption::Service(texts) => write!(f, "service:{};", texts.join(", ")),
+            RuleOption::Content(content) => content.print(syntax, f),
+            RuleOption::Buffer(buffer, argument) => {
+                f.write_str(buffer.sticky_name(syntax).unwrap_or_default())?;
+                match argument {
+                    Some(argument) => write!(f, ":{argument};"),
+                    None => f.write_str(";"),
+                }
+            }
+            RuleOption::Transform(transform) => write!(f, "{transform};"),
+            RuleOption::Pcre(pcre) => pcre.fmt(f),
+            RuleOption::Byte(option) => option.fmt(f),
+            RuleOption::IsDataAt(test) => test.fmt(f),
+            RuleOption::Base64Decode(decode) => decode.fmt(f),
+            RuleOption::Flow(states) => {
+                let words: Vec<&str> = states.iter().map(|state| state.word()).collect();
+                write!(f, "flow:{};", words.join(","))
+            }
+            RuleOption::Bits(bits) => bits.fmt(f),
+            RuleOption::FlowInt(counter) => counter.fmt(f),
+            RuleOption::Rate(rate) => rate.fmt(f),
+            RuleOption::Number(field, comparison, None) => write!(f, "{}:{comparison};", field.keyword()),
+            RuleOption::Number(field, comparison, Some(suffix)) => {
+                write!(f, "{}:{comparison},{suffix};", field.keyword())
+            }
+            RuleOption::Text(field, text) if text.is_empty() => write!(f, "{};", field.keyword()),
+            RuleOption::Text(field, text) => write!(f, "{}:{text};", field.keyword()),
+            RuleOption::NoAlert => f.write_str("noalert;"),
+            RuleOption::SameIp => f.write_str("sameip;"),
+        }
+    }
+}
+
+/// Returns the elements of a list that are not empty.
+fn texts(value: Option<&str>) -> Vec<String> {
+    let parts = list(value.unwrap_or_default()).filter(|part| !part.is_empty());
+    parts.map(str::to_owned).collect()
+}

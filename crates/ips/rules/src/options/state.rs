@@ -1,0 +1,321 @@
+//! Options about the flow and about state that rules share: `flow`, bits, counters, thresholds, `tag`.
+
+use std::fmt;
+
+use crate::refusal::Reason;
+use crate::text::{is_name, list, number32, quote, required, words};
+
+words! {
+    /// A condition on the flow.
+    FlowState "established, not_established, stateless, to_server, to_client, from_server, from_client, only_stream, no_stream, only_frag or no_frag" {
+        /// After the handshake.
+        Established "established";
+        /// Before the handshake ends.
+        NotEstablished "not_established";
+        /// In any state.
+        Stateless "stateless";
+        /// From the client.
+        ToServer "to_server" | "from_client";
+        /// From the server.
+        ToClient "to_client" | "from_server";
+        /// In reassembled data only.
+        OnlyStream "only_stream" | "only_stream_reassembly";
+        /// In packets only.
+        NoStream "no_stream";
+        /// In reassembled fragments only.
+        OnlyFrag "only_frag";
+        /// In packets that were not fragmented.
+        NoFrag "no_frag";
+    }
+}
+
+/// Reads the value of `flow`.
+pub(crate) fn flow(value: Option<&str>) -> Result<Vec<FlowState>, Reason> {
+    let value = required(value, "states with commas between them")?;
+    let mut states = Vec::new();
+    for word in list(value) {
+        let state = FlowState::from_word(&word.to_ascii_lowercase())?;
+        if !states.contains(&state) {
+            states.push(state);
+        }
+    }
+    let both = |a, b| states.contains(&a) && states.contains(&b);
+    if both(FlowState::ToServer, FlowState::ToClient)
+        || both(FlowState::Established, FlowState::NotEstablished)
+    {
+        return Err(Reason::invalid(
+            "the states contradict each other",
+            "one direction and one state",
+        ));
+    }
+    Ok(states)
+}
+
+words! {
+    /// The table that a bit is kept in.
+    BitScope "flowbits, xbits or hostbits" {
+        /// In the flow.
+        Flow "flowbits";
+        /// In a pair of addresses, or an address.
+        Cross "xbits";
+        /// In a host.
+        Host "hostbits";
+    }
+}
+
+words! {
+    /// An operation with a bit.
+    BitOperation "set, isset, isnotset, unset, toggle or noalert" {
+        /// Set it.
+        Set "set";
+        /// Go on if it is set.
+        IsSet "isset";
+        /// Go on if it is not set.
+        IsNotSet "isnotset";
+        /// Unset it.
+        Unset "unset";
+        /// Invert it.
+        Toggle "toggle";
+        /// Raise no alert.
+        NoAlert "noalert";
+    }
+}
+
+/// An operation with bits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bits {
+    /// The table.
+    pub scope: BitScope,
+    /// The operation.
+    pub operation: BitOperation,
+    /// The names; several are alternatives (`|`) or conjuncts (`&`).
+    pub names: Vec<String>,
+    /// True if all names are meant, false if any is.
+    pub is_all: bool,
+    /// The other arguments: `track ip_pair`, `expire 60`, a group.
+    pub arguments: Vec<String>,
+}
+
+impl Bits {
+    /// Reads the value.
+    pub(crate) fn parse(scope: BitScope, value: Option<&str>) -> Result<Bits, Reason> {
+        const FORM: &str = "OPERATION,NAME";
+        let mut parts = list(required(value, FORM)?);
+        let operation = BitOperation::from_word(parts.next().unwrap_or_default())?;
+        let text = if operation == BitOperation::NoAlert {
+            ""
+        } else {
+            parts.next().unwrap_or_default()
+        };
+        let is_all = text.contains('&');
+        let mut names = Vec::new();
+        if operation != BitOperation::NoAlert {
+            for name in text.split(if is_all { '&' } else { '|' }).map(str::trim) {
+                let is_bit = !name.is_empty() && !name.contains(['|', '&', '"']);
+                if !is_bit {
+                    return Err(Reason::invalid(
+                        format!("{} is not the name of a bit", quote(name)),
+                        FORM,
+                    ));
+                }
+                names.push(name.to_owned());
+            }
+        }
+        let mut arguments = Vec::new();
+        for part in parts {
+            let is_known = match part.split_once(char::is_whitespace) {
+                Some(("track", track)) => matches!(track.trim(), "ip_src" | "ip_dst" | "ip_pair" | "tx"),
+                Some(("expire", seconds)) => number32(seconds, "seconds").is_ok(),
+                _ => is_name(part) && scope != BitScope::Cross,
+            };
+            if !is_known {
+                return Err(Reason::invalid(
+                    quote(part),
+                    "track ip_src|ip_dst|ip_pair, or expire SECONDS",
+                ));
+            }
+            arguments.push(part.split_whitespace().collect::<Vec<_>>().join(" "));
+        }
+        // One name is both all and any.
+        let is_all = is_all && names.len() > 1;
+        Ok(Bits {
+            scope,
+            operation,
+            names,
+            is_all,
+            arguments,
+        })
+    }
+}
+
+impl fmt::Display for Bits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.scope, self.operation)?;
+        if !self.names.is_empty() {
+            write!(f, ",{}", self.names.join(if self.is_all { "&" } else { "|" }))?;
+        }
+        for argument in &self.arguments {
+            write!(f, ",{argument}")?;
+        }
+        f.write_str(";")
+    }
+}
+
+/// An operation with a counter of the flow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FlowInt {
+    /// The counter.
+    pub name: String,
+    /// The operation.
+    pub operation: String,
+    /// The number, or the other counter.
+    pub value: Option<String>,
+}
+
+impl FlowInt {
+    /// Reads the value.
+    pub(crate) fn parse(value: Option<&str>) -> Result<FlowInt, Reason> {
+        const FORM: &str =
+            "NAME,OPERATION,VALUE with +, -, =, ==, !=, <, >, <= or >=; or NAME,isset, isnotset or notset";
+        let mut parts = list(required(value, FORM)?);
+        let name = parts.next().unwrap_or_default().to_owned();
+        let operation = parts.next().unwrap_or_default().to_owned();
+        let value = parts.next().map(str::to_owned);
+        let is_valid = is_name(&name)
+            && parts.next().is_none()
+            && match &value {
+                None => matches!(operation.as_str(), "isset" | "isnotset" | "notset"),
+                Some(value) => {
+                    is_name(value)
+                        && matches!(
+                            operation.as_str(),
+                            "+" | "-" | "=" | "==" | "!=" | "<" | ">" | "<=" | ">="
+                        )
+                }
+            };
+        let wrong = || Reason::invalid("the operation is not valid", FORM);
+        is_valid
+            .then_some(FlowInt {
+                name,
+                operation,
+                value,
+            })
+            .ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for FlowInt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "flowint:{},{}", self.name, self.operation)?;
+        if let Some(value) = &self.value {
+            write!(f, ",{value}")?;
+        }
+        f.write_str(";")
+    }
+}
+
+words! {
+    /// The kind of limit on alerts.
+    RateKind "limit, threshold, both or backoff" {
+        /// The first COUNT alerts in each interval.
+        Limit "limit";
+        /// Each COUNT-th alert.
+        Threshold "threshold";
+        /// One alert in each interval, after COUNT.
+        Both "both";
+    }
+}
+
+words! {
+    /// The key by which matches are counted.
+    Track "by_src, by_dst, by_rule, by_both or by_flow" {
+        /// The source address.
+        Source "by_src";
+        /// The destination address.
+        Destination "by_dst";
+        /// The rule.
+        Rule "by_rule";
+        /// Both addresses.
+        Both "by_both";
+        /// The flow.
+        Flow "by_flow";
+    }
+}
+
+/// A rate: `threshold` with a kind, or `detection_filter` without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// The kind of threshold; none for a detection filter, which passes matches after the first COUNT.
+    pub kind: Option<RateKind>,
+    /// The key.
+    pub track: Track,
+    /// The number of matches.
+    pub count: u32,
+    /// The interval, in seconds.
+    pub seconds: u32,
+}
+
+impl Rate {
+    /// Reads the value of `threshold` or `detection_filter`.
+    pub(crate) fn parse(is_threshold: bool, value: Option<&str>) -> Result<Rate, Reason> {
+        const FORM: &str =
+            "[type limit|threshold|both,] track by_src|by_dst|by_rule|by_both, count N, seconds N";
+        let (mut kind, mut track, mut count, mut seconds) = (None, None, None, None);
+        for part in list(required(value, FORM)?) {
+            let (name, text) = part.split_once(char::is_whitespace).unwrap_or((part, ""));
+            let text = text.trim();
+            match name {
+                "type" => kind = Some(RateKind::from_word(text)?),
+                "track" => track = Some(Track::from_word(text)?),
+                "count" => count = Some(number32(text, FORM)?),
+                "seconds" => seconds = Some(number32(text, FORM)?),
+                _ => return Err(Reason::invalid(quote(part), FORM)),
+            }
+        }
+        match (track, count, seconds) {
+            (Some(track), Some(count), Some(seconds)) if kind.is_some() == is_threshold && count > 0 => {
+                Ok(Rate {
+                    kind,
+                    track,
+                    count,
+                    seconds,
+                })
+            }
+            _ => Err(Reason::invalid("an argument is missing or zero", FORM)),
+        }
+    }
+
+    /// Returns the rate in plain words.
+    pub fn words(&self) -> String {
+        let Rate {
+            track,
+            count,
+            seconds,
+            ..
+        } = self;
+        match self.kind {
+            None => format!("match only after {count} matches {track} in {seconds} s"),
+            Some(RateKind::Limit) => format!("raise at most {count} alerts {track} in {seconds} s"),
+            Some(RateKind::Threshold) => {
+                format!("raise one alert for every {count} matches {track} in {seconds} s")
+            }
+            Some(RateKind::Both) => {
+                format!("raise one alert {track} in {seconds} s, once there were {count} matches")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            Some(kind) => write!(f, "threshold:type {kind}, ")?,
+            None => f.write_str("detection_filter:")?,
+        }
+        write!(
+            f,
+            "track {}, count {}, seconds {};",
+            self.track, self.count, self.seconds
+        )
+    }
+}

@@ -1,0 +1,184 @@
+//! Options whose value is a text of few forms, and the transformations of buffers.
+
+use crate::refusal::Reason;
+use crate::text::{list, negation, number32, quote, required, words};
+
+words! {
+    /// A transformation of a buffer before it is inspected.
+    Transform "dotprefix, to_lowercase, to_uppercase, compress_whitespace, strip_whitespace or url_decode" {
+        /// Put a dot before the text.
+        DotPrefix "dotprefix";
+        /// Letters become small.
+        ToLowercase "to_lowercase";
+        /// Letters become capital.
+        ToUppercase "to_uppercase";
+        /// Runs of blanks become one blank.
+        CompressWhitespace "compress_whitespace";
+        /// Blanks are removed.
+        StripWhitespace "strip_whitespace";
+        /// Percent encoding is decoded.
+        UrlDecode "url_decode";
+    }
+}
+
+macro_rules! fields {
+    ($($variant:ident $name:literal $words:literal $form:literal;)*) => {
+        /// A condition or annotation whose value is text.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum TextField { $(#[doc = $words] $variant,)* }
+
+        impl TextField {
+            /// Returns the keyword.
+            pub fn keyword(self) -> &'static str {
+                match self { $(TextField::$variant => $name,)* }
+            }
+
+            /// Returns the option in plain words, before its value.
+            pub fn words(self) -> &'static str {
+                match self { $(TextField::$variant => $words,)* }
+            }
+
+            /// Returns the expected form of the value.
+            fn form(self) -> &'static str {
+                match self { $(TextField::$variant => $form,)* }
+            }
+
+            /// Returns the field of a keyword.
+            pub(crate) fn from_keyword(name: &str) -> Option<TextField> {
+                match name {
+                    "tcp.flags" => Some(TextField::TcpFlags),
+                    $($name => Some(TextField::$variant),)*
+                    _ => None,
+                }
+            }
+        }
+
+        pub(crate) const KEYWORDS: &[&str] = &[$($name,)*];
+    };
+}
+
+fields! {
+    Target "target" "the attacked end is" "src_ip or dest_ip";
+    AppLayerProtocol "app-layer-protocol" "the protocol of the flow is" "[!]PROTOCOL";
+    AppLayerEvent "app-layer-event" "a parser raises" "PROTOCOL.EVENT";
+    TcpFlags "flags" "the TCP flags are" "[*+!]FLAGS[,IGNORED] with F S R P A U C E 1 2 0";
+    FragBits "fragbits" "the fragment bits are" "[*+!] and letters of M, D and R";
+    IpProtocol "ip_proto" "the protocol number of IP is" "[!<>]PROTOCOL as a number or a name";
+    StreamSize "stream_size" "the size of the stream, by side, is" "client|server|both|either,OPERATOR,BYTES";
+    SslVersion "ssl_version" "the TLS version is one of" "versions of sslv2, sslv3, tls1.0, tls1.1, tls1.2, tls1.3 with commas between them";
+    SslState "ssl_state" "the TLS handshake is at" "states of client_hello, server_hello, client_keyx, server_keyx, unknown";
+    TlsVersion "tls.version" "the TLS version is" "1.0, 1.1, 1.2 or 1.3";
+    TlsSubject "tls.subject" "the subject of the certificate contains" "[!]\"TEXT\"";
+    TlsIssuer "tls.issuerdn" "the issuer of the certificate contains" "[!]\"TEXT\"";
+    TlsFingerprint "tls.fingerprint" "the fingerprint of the certificate is" "[!]\"HEX:HEX:…\"";
+    DceIface "dce_iface" "the DCE/RPC interface is" "UUID and a comparison of its version";
+    DceOpnum "dce_opnum" "the DCE/RPC operation is one of" "numbers and ranges with commas between them";
+    Tag "tag" "record packets after the alert:" "session|host,COUNT,packets|seconds|bytes[,src|dst]";
+    ModbusFunc "modbus_func" "the Modbus function is" "a number or a name";
+    ModbusUnit "modbus_unit" "the Modbus unit is" "a number";
+    Dnp3Func "dnp3_func" "the DNP3 function is" "a number or a name";
+    Dnp3Ind "dnp3_ind" "the DNP3 indications contain" "names of indications";
+    Dnp3Obj "dnp3_obj" "the DNP3 object is" "GROUP,VARIATION";
+    SipMethodList "sip_method" "the SIP method is" "[!]METHOD with commas between them";
+    SipStatCode "sip_stat_code" "the SIP status is" "codes with commas between them";
+}
+
+/// Returns true if the text is in quotes, with or without a `!` before it.
+fn is_quoted(text: &str) -> bool {
+    let (_, text) = negation(text);
+    text.len() >= 2 && text.starts_with('"') && text.ends_with('"')
+}
+
+impl TextField {
+    /// Returns the value without needless blanks, if it has the form of the option.
+    pub(crate) fn check(self, value: Option<&str>) -> Result<String, Reason> {
+        let form = self.form();
+        let text = required(value, form)?;
+        let wrong = || Reason::invalid(format!("the value {}", quote(text)), form);
+        let parts: Vec<&str> = list(text).collect();
+        let all = |is_valid: &dyn Fn(&str) -> bool| parts.iter().all(|part| is_valid(negation(part).1));
+        let is_number = |text: &str| number32(text, form).is_ok();
+        let is_word = |text: &str| {
+            !text.is_empty()
+                && text
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
+        };
+        let bare = |signs: &'static [char]| text.trim_start_matches(signs).trim();
+        let is_valid = match self {
+            TextField::Target => matches!(text, "src_ip" | "dest_ip"),
+            TextField::AppLayerProtocol | TextField::AppLayerEvent => all(&is_word),
+            TextField::TcpFlags => {
+                let is_flags = |part: &str| {
+                    let part = part.trim_matches(['*', '+', '!']);
+                    !part.is_empty() && part.chars().all(|c| "FSRPAUCE120fsrpauce".contains(c))
+                };
+                parts.len() <= 2 && parts.iter().all(|part| is_flags(part))
+            }
+            TextField::FragBits => {
+                let bits = text.trim_matches(['*', '+', '!']);
+                !bits.is_empty() && bits.chars().all(|c| "MDR".contains(c))
+            }
+            TextField::IpProtocol => is_word(bare(&['!', '<', '>', '='])),
+            TextField::StreamSize => match parts[..] {
+                [side, operator, size] => {
+                    matches!(side, "client" | "server" | "both" | "either")
+                        && matches!(operator, "<" | ">" | "=" | "!=" | "<=" | ">=")
+                        && is_number(size)
+                }
+                _ => false,
+            },
+            TextField::SslVersion => all(&|part| {
+                matches!(
+                    part,
+                    "sslv2" | "sslv3" | "tls1.0" | "tls1.1" | "tls1.2" | "tls1.3"
+                )
+            }),
+            TextField::SslState => text
+                .split([',', '|'])
+                .map(|part| negation(part.trim()).1)
+                .all(|part| {
+                    matches!(
+                        part,
+                        "client_hello" | "server_hello" | "client_keyx" | "server_keyx" | "unknown"
+                    )
+                }),
+            TextField::TlsVersion => {
+                matches!(negation(text).1.trim_matches('"'), "1.0" | "1.1" | "1.2" | "1.3")
+            }
+            TextField::TlsSubject | TextField::TlsIssuer | TextField::TlsFingerprint => is_quoted(text),
+            TextField::DceIface => is_uuid(parts.first().copied().unwrap_or_default()),
+            TextField::DceOpnum => parts.iter().all(|part| {
+                let (first, last) = part.split_once('-').unwrap_or((part, part));
+                is_number(first) && is_number(last)
+            }),
+            TextField::Tag => {
+                matches!(parts.first(), Some(&("session" | "host")))
+                    && parts[1..].chunks(2).all(|pair| match pair {
+                        [count, unit] => is_number(count) && matches!(*unit, "packets" | "seconds" | "bytes"),
+                        [side] => matches!(*side, "src" | "dst"),
+                        _ => false,
+                    })
+            }
+            TextField::Dnp3Obj => parts.len() == 2 && parts.iter().all(|part| is_number(part)),
+            TextField::ModbusUnit => is_number(text),
+            TextField::ModbusFunc | TextField::Dnp3Func | TextField::Dnp3Ind => all(&is_word),
+            TextField::SipMethodList | TextField::SipStatCode => all(&is_word),
+        };
+        // Blanks after commas say nothing; texts in quotes keep theirs.
+        let normal = || {
+            if text.contains('"') {
+                text.to_owned()
+            } else {
+                parts.join(",")
+            }
+        };
+        is_valid.then(normal).ok_or_else(wrong)
+    }
+}
+
+/// Returns true if the text is a UUID in the form of RFC 9562, section 4.
+fn is_uuid(text: &str) -> bool {
+    let groups: Vec<usize> = text.split('-').map(str::len).collect();
+    groups == [8, 4, 4, 4, 12] && text.chars().all(|c| c.is_ascii_hexdigit() || c == '-')
+}

@@ -1,0 +1,127 @@
+//! Refusals: each names file, line, column, option and reason, and says what was expected.
+
+use std::fmt;
+
+use serde::Serialize;
+use thiserror::Error;
+
+/// The place of a text in a file. Lines and columns count from 1; a column counts bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Position {
+    /// The line.
+    pub line: u32,
+    /// The column.
+    pub column: u32,
+}
+
+/// The cause of a refusal.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Reason {
+    /// The keyword is in none of the documented syntaxes.
+    #[error("unknown keyword; expected a keyword of the rule language{}", suggestion(.near.as_deref()))]
+    UnknownKeyword {
+        /// The known keyword that is spelled most like it.
+        near: Option<String>,
+    },
+    /// The keyword is known, and the engine does not have it.
+    #[error("not supported: {why}; disable the rule, or express it with other options")]
+    Unsupported {
+        /// The reason for which the engine does not have it.
+        why: &'static str,
+    },
+    /// The text does not have the form that the grammar asks for.
+    #[error("{problem}; expected {expected}")]
+    Invalid {
+        /// The problem.
+        problem: String,
+        /// The expected form.
+        expected: &'static str,
+    },
+    /// A limit on the size of rule files is exceeded.
+    #[error("more than {limit} {unit}; expected at most that many")]
+    Limit {
+        /// The counted unit.
+        unit: &'static str,
+        /// The largest accepted count.
+        limit: usize,
+    },
+    /// A variable has no value.
+    #[error("the variable ${name} is not set; expected a value, as with --set {name}=any")]
+    UnknownVariable {
+        /// The name without the dollar sign.
+        name: String,
+    },
+    /// No address or port is in a set.
+    #[error(
+        "the set {text} is empty, so that the rule never matches; expected at least one element that no negation removes"
+    )]
+    EmptySet {
+        /// The set as the rule has it.
+        text: String,
+    },
+    /// Another rule has the same gid and sid, and the same or a higher revision.
+    #[error("sid {sid} (gid {gid}) is used by the rule in {first} too; expected one rule for each sid")]
+    Duplicate {
+        /// The generator.
+        gid: u32,
+        /// The signature.
+        sid: u32,
+        /// The place of the other rule, as FILE:LINE.
+        first: String,
+    },
+}
+
+/// Returns the end of a message that names a similar keyword.
+fn suggestion(near: Option<&str>) -> String {
+    near.map(|near| format!("; did you mean {near}?"))
+        .unwrap_or_default()
+}
+
+impl Reason {
+    /// Returns the refusal of a text that has not the expected form.
+    pub(crate) fn invalid(problem: impl Into<String>, expected: &'static str) -> Reason {
+        Reason::Invalid {
+            problem: problem.into(),
+            expected,
+        }
+    }
+
+    /// Returns the name of the kind of reason, by which `check` groups refusals.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Reason::UnknownKeyword { .. } => "unknown keyword",
+            Reason::Unsupported { .. } => "not supported",
+            Reason::Invalid { .. } => "invalid",
+            Reason::Limit { .. } => "limit exceeded",
+            Reason::UnknownVariable { .. } => "unknown variable",
+            Reason::EmptySet { .. } => "empty set",
+            Reason::Duplicate { .. } => "duplicate sid",
+        }
+    }
+}
+
+/// A rule or directive that was not loaded.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub struct Refusal {
+    /// The file's name, as the caller gave it.
+    pub file: String,
+    /// The place of the option, or of the part of the header.
+    pub position: Position,
+    /// The rule's sid, if it could be read.
+    pub sid: Option<u32>,
+    /// The option's keyword, or the name of the header's part.
+    pub option: String,
+    /// The cause.
+    pub reason: Reason,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Position { line, column } = self.position;
+        write!(f, "{}:{line}:{column}: ", self.file)?;
+        if let Some(sid) = self.sid {
+            write!(f, "sid {sid}: ")?;
+        }
+        write!(f, "{}: {}", self.option, self.reason)
+    }
+}

@@ -1,0 +1,129 @@
+//! The rules of several files together: variables are replaced, and each sid is there once.
+
+use std::collections::HashMap;
+
+use crate::files::RuleFile;
+use crate::refusal::{Position, Reason, Refusal};
+use crate::rule::ParsedRule;
+use crate::variables::Variables;
+
+/// A rule of a set.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// The name of the file.
+    pub file: String,
+    /// The rule.
+    pub parsed: ParsedRule,
+}
+
+/// Rules that can be compiled, and everything that was refused on the way.
+#[derive(Debug, Default)]
+pub struct RuleSet {
+    rules: Vec<Loaded>,
+    by_sid: HashMap<(u32, u32), usize>,
+    refusals: Vec<Refusal>,
+    disabled: usize,
+    disabled_refused: usize,
+}
+
+impl RuleSet {
+    /// Adds the rules of a file. Of several rules with one sid the one with the highest revision stays.
+    pub fn add(&mut self, name: &str, file: RuleFile, variables: &Variables) {
+        self.disabled += file.disabled.len();
+        self.disabled_refused += file.disabled_refused;
+        self.refusals.extend(file.refusals);
+        for parsed in file.rules {
+            if let Err((part, reason)) = resolve(&parsed, variables) {
+                self.refusals.push(refusal(name, &parsed, part, reason));
+                continue;
+            }
+            self.insert(name, parsed);
+        }
+    }
+
+    fn insert(&mut self, name: &str, parsed: ParsedRule) {
+        let sid = parsed.rule.sid().unwrap_or_default();
+        let gid = parsed.rule.gid();
+        let loaded = Loaded {
+            file: name.to_owned(),
+            parsed,
+        };
+        let Some(&at) = self.by_sid.get(&(gid, sid)) else {
+            self.by_sid.insert((gid, sid), self.rules.len());
+            self.rules.push(loaded);
+            return;
+        };
+        let Some(place) = self.rules.get_mut(at) else {
+            return;
+        };
+        let is_newer = loaded.parsed.rule.rev() > place.parsed.rule.rev();
+        let older = if is_newer {
+            std::mem::replace(place, loaded)
+        } else {
+            loaded
+        };
+        let first = format!("{}:{}", place.file, place.parsed.line);
+        let reason = Reason::Duplicate { gid, sid, first };
+        self.refusals
+            .push(refusal(&older.file, &older.parsed, "sid", reason));
+    }
+
+    /// Returns the rules in the order of their files.
+    pub fn rules(&self) -> &[Loaded] {
+        &self.rules
+    }
+
+    /// Returns the refusals.
+    pub fn refusals(&self) -> &[Refusal] {
+        &self.refusals
+    }
+
+    /// Returns the number of rules that are commented out: those that would be accepted, and those that would not.
+    pub fn disabled(&self) -> (usize, usize) {
+        (self.disabled, self.disabled_refused)
+    }
+
+    /// Returns the rule with a sid, of any generator.
+    pub fn find(&self, sid: u32) -> Option<&Loaded> {
+        self.rules
+            .iter()
+            .find(|loaded| loaded.parsed.rule.sid() == Some(sid))
+    }
+}
+
+fn refusal(file: &str, parsed: &ParsedRule, option: &str, reason: Reason) -> Refusal {
+    Refusal {
+        file: file.to_owned(),
+        position: Position {
+            line: parsed.line,
+            column: 1,
+        },
+        sid: parsed.rule.sid(),
+        option: option.to_owned(),
+        reason,
+    }
+}
+
+/// Checks that the sets of the header have values.
+fn resolve(parsed: &ParsedRule, variables: &Variables) -> Result<(), (&'static str, Reason)> {
+    let Some(ends) = &parsed.rule.header.endpoints else {
+        return Ok(());
+    };
+    let addresses = [
+        (&ends.source, "source addresses"),
+        (&ends.destination, "destination addresses"),
+    ];
+    for (spec, part) in addresses {
+        variables
+            .resolve_addresses(spec)
+            .map_err(|reason| (part, reason))?;
+    }
+    let ports = [
+        (&ends.source_ports, "source ports"),
+        (&ends.destination_ports, "destination ports"),
+    ];
+    for (spec, part) in ports {
+        variables.resolve_ports(spec).map_err(|reason| (part, reason))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,190 @@
+//! Refusals name file, line, column, option, reason and the expected form.
+
+use millrace_ips_rules::{Reason, RuleSet, Syntax, Variables, files, limits};
+
+/// Returns the messages of the refusals of a Suricata file.
+fn refusals(text: &str) -> Vec<String> {
+    let mut set = RuleSet::default();
+    set.add(
+        "a.rules",
+        files::parse(Syntax::Suricata, "a.rules", text.as_bytes()),
+        &Variables::usual(),
+    );
+    set.refusals().iter().map(ToString::to_string).collect()
+}
+
+/// Returns the only refusal of a rule with these options.
+fn refusal(options: &str) -> String {
+    let text = format!("alert tcp any any -> any any ({options} sid:7;)");
+    let all = refusals(&text);
+    assert_eq!(all.len(), 1, "{options}: {all:?}");
+    all.into_iter().next().unwrap()
+}
+
+#[test]
+fn a_refusal_names_the_place_in_a_rule_of_several_lines() {
+    let text = "# comment\nalert tcp any any -> any any ( \\\n   msg:\"a\"; \\\n   contint:\"x\"; sid:3;)\n";
+    assert_eq!(
+        refusals(text),
+        [
+            "a.rules:4:4: sid 3: contint: unknown keyword; expected a keyword of the rule language; did you mean content?"
+        ]
+    );
+}
+
+#[test]
+fn each_malformed_option_is_refused_with_its_reason() {
+    for (options, expected) in [
+        ("content:\"|0|\";", "a single digit before the bar"),
+        ("content:\"|0g|\";", "'g' between bars"),
+        ("content:\"\";", "the pattern is empty"),
+        ("content:a;", "is not quoted"),
+        ("nocase;", "no content precedes the modifier"),
+        ("content:\"a\"; depth:1; depth:2;", "given twice"),
+        ("pcre:\"/a/y\";", "the flag 'y' is not known"),
+        ("pcre:\"/a/UH\";", "several buffers"),
+        ("flow:to_server,to_client;", "contradict"),
+        ("byte_test:1,?,2,3;", "the operator"),
+        (
+            "threshold:type limit, track by_src, seconds 1;",
+            "missing or zero",
+        ),
+        ("dsize:10<>5;", "10 is not less than 5"),
+        ("lua:x.lua;", "not supported: rules with programs are not run"),
+        (
+            "asn1:bitstring_overflow;",
+            "not supported: the engine has no ASN.1 decoder",
+        ),
+        ("stream_size:client,>;", "client|server|both|either"),
+        ("sid:8;", "given twice"),
+    ] {
+        let message = refusal(options);
+        assert!(message.contains(expected), "{options}: {message}");
+        assert!(message.starts_with("a.rules:1:"), "{message}");
+    }
+}
+
+#[test]
+fn headers_and_whole_rules_are_refused_with_the_part_that_is_wrong() {
+    for (text, expected) in [
+        ("alart tcp any any -> any any (sid:1;)", "action: \"alart\""),
+        (
+            "alert quic any any -> any any (sid:1;)",
+            "protocol: not supported",
+        ),
+        (
+            "alert tcp 10.0.0.0/33 any -> any any (sid:1;)",
+            "source addresses: \"10.0.0.0/33\"",
+        ),
+        (
+            "alert tcp any 70000 -> any any (sid:1;)",
+            "source ports: \"70000\"",
+        ),
+        ("alert tcp any any <- any any (sid:1;)", "direction"),
+        (
+            "alert tcp any any -> any (sid:1;)",
+            "destination ports: it is missing",
+        ),
+        (
+            "alert tcp any any -> $NOWHERE any (sid:1;)",
+            "the variable $NOWHERE is not set",
+        ),
+        ("alert tcp !any any -> any any (sid:1;)", "the set !any is empty"),
+        ("alert tcp any any -> any any (msg:\"a\";)", "sid: it is missing"),
+        ("alert tcp any any -> any any (sid:1;", "closing parenthesis"),
+        (
+            "alert tcp any any -> any any (sid:1)",
+            "the last option does not end",
+        ),
+        ("good morning", "there is no option in parentheses"),
+    ] {
+        let all = refusals(text);
+        assert_eq!(all.len(), 1, "{text}: {all:?}");
+        assert!(all[0].contains(expected), "{text}: {all:?}");
+    }
+}
+
+#[test]
+fn of_two_rules_with_one_sid_the_newer_revision_stays() {
+    let rule = |rev| format!("alert tcp any any -> any any (sid:5; rev:{rev};)\n");
+    let mut set = RuleSet::default();
+    let text = rule(1) + &rule(2);
+    set.add(
+        "a.rules",
+        files::parse(Syntax::Suricata, "a.rules", text.as_bytes()),
+        &Variables::usual(),
+    );
+    assert_eq!(set.find(5).unwrap().parsed.rule.rev(), 2);
+    assert_eq!(set.refusals().len(), 1);
+    assert!(
+        set.refusals()[0]
+            .to_string()
+            .contains("is used by the rule in a.rules:2")
+    );
+}
+
+#[test]
+fn hostile_files_meet_limits_with_names() {
+    let rule = |source: &str, options: &str| format!("alert tcp {source} any -> any any ({options}sid:1;)");
+    let nested = "[".repeat(100) + "any" + &"]".repeat(100);
+    let long = format!("[{}10.0.0.1]", "10.0.0.1,".repeat(limits::RULE_SIZE / 20));
+    let cases = [
+        (rule(&nested, ""), "nested"),
+        (
+            rule("any", &"nocase;".repeat(limits::OPTIONS + 1)),
+            "options in a rule",
+        ),
+        (
+            rule(
+                "any",
+                &format!("content:\"{}\";", "a".repeat(limits::PATTERN_SIZE + 1)),
+            ),
+            "bytes in a content",
+        ),
+        (
+            rule("any", &format!("msg:\"{}\";", "a".repeat(limits::RULE_SIZE))),
+            "bytes in a rule",
+        ),
+    ];
+    for (text, unit) in cases {
+        let all = refusals(&text);
+        assert!(all.len() == 1 && all[0].contains(unit), "{unit}: {}", all.len());
+    }
+    assert!(
+        refusals(&rule(&long, "")).is_empty(),
+        "a long list of one address is one range"
+    );
+    let invalid = files::parse(
+        Syntax::Suricata,
+        "a",
+        b"alert tcp any any -> any any (msg:\"\xff\"; sid:1;)",
+    );
+    assert!(
+        invalid.refusals[0]
+            .to_string()
+            .contains("a:1:36: sid 1: rule: the text is not UTF-8"),
+        "{:?}",
+        invalid.refusals
+    );
+}
+
+#[test]
+fn variables_that_name_themselves_or_double_are_limited() {
+    let mut variables = Variables::default();
+    variables.set("A", "[$A,10.0.0.1]").unwrap();
+    let spec = millrace_ips_rules::address::AddressSpec::parse("$A").unwrap();
+    assert!(matches!(
+        variables.resolve_addresses(&spec),
+        Err(Reason::Limit { .. })
+    ));
+    for level in 0..25 {
+        let next = format!("[$V{0},$V{0}]", level + 1);
+        variables.set(&format!("V{level}"), &next).unwrap();
+    }
+    variables.set("V25", "10.0.0.1").unwrap();
+    let spec = millrace_ips_rules::address::AddressSpec::parse("$V0").unwrap();
+    assert!(matches!(
+        variables.resolve_addresses(&spec),
+        Err(Reason::Limit { .. })
+    ));
+}

@@ -1,0 +1,104 @@
+//! One detection in three syntaxes, and the differences between them.
+
+use millrace_ips_rules::buffers::Buffer;
+use millrace_ips_rules::explain::explain;
+use millrace_ips_rules::options::RuleOption;
+use millrace_ips_rules::options::content::{FastPattern, Operand};
+use millrace_ips_rules::{Rule, Syntax, files};
+
+#[test]
+fn modifiers_after_a_content_and_after_commas_give_the_same_content() {
+    let old =
+        "alert tcp any any -> any 80 (content:\"a|3a|b\"; nocase; depth:5; offset:1; fast_pattern; sid:1;)";
+    let new = "alert tcp any any -> any 80 (content:\"a|3a|b\",nocase,depth 5,offset 1,fast_pattern; sid:1;)";
+    let suricata = Rule::parse(Syntax::Suricata, "a", old).unwrap();
+    let snort2 = Rule::parse(Syntax::Snort2, "a", old).unwrap();
+    let snort3 = Rule::parse(Syntax::Snort3, "a", new).unwrap();
+    assert_eq!(suricata.options, snort2.options);
+    assert_eq!(suricata.options, snort3.options);
+    let RuleOption::Content(content) = &suricata.options[0] else {
+        panic!("{:?}", suricata.options);
+    };
+    assert_eq!(content.pattern, b"a:b");
+    assert_eq!(content.depth, Some(Operand::Number(5)));
+    assert_eq!(content.fast_pattern, Some(FastPattern::Whole));
+}
+
+#[test]
+fn a_buffer_is_named_before_or_after_its_content() {
+    let sticky = Rule::parse(
+        Syntax::Suricata,
+        "a",
+        "alert http any any -> any any (http.uri; content:\"x\"; sid:1;)",
+    )
+    .unwrap();
+    assert_eq!(sticky.options[0], RuleOption::Buffer(Buffer::HttpUri, None));
+    for text in [
+        "alert tcp any any -> any any (content:\"x\"; http_uri; sid:1;)",
+        "alert tcp any any -> any any (uricontent:\"x\"; sid:1;)",
+    ] {
+        let rule = Rule::parse(Syntax::Snort2, "a", text).unwrap();
+        assert!(
+            matches!(&rule.options[0], RuleOption::Content(content) if content.buffer == Some(Buffer::HttpUri))
+        );
+    }
+}
+
+#[test]
+fn snort_3_reads_over_lines_comments_and_semicolons_in_quotes() {
+    let text = "# head\nalert http ( # first\n  msg:\"a; (b)\"; /* two\n lines */ http_header:field host;\n  content:\"x\",nocase;\n  sid:9;\n)\n\
+        alert tcp any any -> any any (sid:10;)\n";
+    let file = files::parse(Syntax::Snort3, "a", text.as_bytes());
+    assert_eq!(file.refusals, []);
+    assert_eq!(file.rules.len(), 2);
+    assert_eq!(file.rules[0].rule.msg(), Some("a; (b)"));
+    assert_eq!(file.rules[0].rule.header.endpoints, None);
+    assert_eq!(file.rules[0].positions[0].line, 3);
+    assert_eq!(
+        file.rules[0].rule.options[1],
+        RuleOption::Buffer(Buffer::HttpHeader, Some("field host".to_owned()))
+    );
+    assert_eq!(file.rules[1].line, 8);
+}
+
+#[test]
+fn the_actions_of_snort_3_that_need_responses_are_refused_by_name() {
+    let refusal = Rule::parse(Syntax::Snort3, "a", "react http (sid:1;)").unwrap_err();
+    assert!(
+        refusal
+            .to_string()
+            .contains("action: not supported: the actions block, rewrite and react"),
+        "{refusal}"
+    );
+}
+
+#[test]
+fn comments_are_skipped_and_disabled_rules_counted() {
+    let text = "# a comment (with parentheses)\n#alert tcp any any -> any any (sid:1;)\n# alert tcp any any -> any any (lua:x; sid:2;)\n\
+        alert tcp any any -> any any (sid:3;)\r\n";
+    let file = files::parse(Syntax::Suricata, "a", text.as_bytes());
+    assert_eq!(
+        (file.rules.len(), file.disabled.len(), file.disabled_refused),
+        (1, 1, 1)
+    );
+    assert_eq!(file.refusals, []);
+}
+
+#[test]
+fn a_rule_is_explained_option_by_option() {
+    let text = "alert http $HOME_NET any -> any any (msg:\"m\"; flow:established,to_server; http.host; content:\"a.example\"; endswith; nocase; \
+        pcre:\"/x/R\"; flowbits:isset,seen; sid:1;)";
+    let lines = explain(&Rule::parse(Syntax::Suricata, "a", text).unwrap());
+    assert_eq!(
+        lines,
+        [
+            "alert: for http, from $HOME_NET port any to any port any",
+            "message: m",
+            "the connection is established; the packet goes to the server",
+            "the normalised HTTP host contains \"a.example\", in upper or lower case, at its end",
+            "the normalised HTTP host matches /x/R, after the match before",
+            "seen was set for the flow by another rule",
+            "sid (number of the rule): 1",
+        ]
+    );
+}
