@@ -124,7 +124,7 @@ impl RuleOption {
             "metadata" => RuleOption::Metadata(texts(value)),
             "service" if syntax == Syntax::Snort3 => RuleOption::Service(texts(value)),
             "content" => RuleOption::Content(Content::parse(syntax, value)?),
-            "uricontent" => {
+            "uricontent" if syntax != Syntax::Snort3 => {
                 let mut content = Content::parse(syntax, value)?;
                 content.buffer = Some(Buffer::HttpUri);
                 RuleOption::Content(content)

@@ -73,6 +73,17 @@ fn the_actions_of_snort_3_that_need_responses_are_refused_by_name() {
 }
 
 #[test]
+fn keywords_of_another_syntax_are_refused() {
+    let refusal = Rule::parse(Syntax::Snort3, "a", "alert http (uricontent:\"x\"; sid:1;)").unwrap_err();
+    assert!(
+        refusal
+            .to_string()
+            .contains("uricontent: the keyword belongs to another syntax"),
+        "{refusal}"
+    );
+}
+
+#[test]
 fn comments_are_skipped_and_disabled_rules_counted() {
     let text = "# a comment (with parentheses)\n#alert tcp any any -> any any (sid:1;)\n# alert tcp any any -> any any (lua:x; sid:2;)\n\
         alert tcp any any -> any any (sid:3;)\r\n";
