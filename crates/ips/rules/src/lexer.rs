@@ -119,6 +119,27 @@ pub(crate) fn statements(syntax: Syntax, text: &[u8], take: &mut dyn FnMut(State
             .unwrap_or(line.len());
         let mut piece = &line[start..];
         let mut column = start + 1;
+        // A rule that is not closed ends before the next one, so that it does not hide the rest of the file.
+        if syntax == Syntax::Snort3
+            && !snort3.in_comment
+            && let Some(mut statement) = current.take()
+        {
+            let is_next =
+                disabled_rule(piece).is_some() || (!statement.is_enabled && !piece.starts_with(b"#"));
+            if !is_next {
+                current = Some(statement);
+            } else {
+                let at = statement.text.len();
+                let reason = Reason::invalid(
+                    "another rule begins before this one ends",
+                    "a closing parenthesis",
+                );
+                statement.problem.get_or_insert((at, reason));
+                if !take(statement) {
+                    return;
+                }
+            }
+        }
         if current.is_none() && !snort3.in_comment {
             if piece.is_empty() {
                 continue;

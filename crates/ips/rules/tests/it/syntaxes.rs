@@ -84,6 +84,14 @@ fn keywords_of_another_syntax_are_refused() {
 }
 
 #[test]
+fn an_unclosed_rule_of_snort_3_does_not_hide_the_next() {
+    let text = "alert http (msg:\"a; sid:1;)\nalert http (sid:2;)\n";
+    let file = files::parse(Syntax::Snort3, "a", text.as_bytes());
+    assert_eq!((file.rules.len(), file.refusals.len()), (1, 1));
+    assert_eq!(file.rules[0].rule.sid(), Some(2));
+}
+
+#[test]
 fn comments_are_skipped_and_disabled_rules_counted() {
     let text = "# a comment (with parentheses)\n#alert tcp any any -> any any (sid:1;)\n# alert tcp any any -> any any (lua:x; sid:2;)\n\
         alert tcp any any -> any any (sid:3;)\r\n";
