@@ -9,6 +9,7 @@ mod lab;
 mod packets;
 mod select;
 mod show;
+mod transfer;
 mod wan;
 
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ pub(crate) use lab::Lab;
 pub(crate) use packets::{Capture, Trace};
 pub(crate) use select::{HopName, OfBridge};
 pub(crate) use show::{FlowSort, Flows, Show, Watch};
+pub(crate) use transfer::{Receive, Send};
 pub(crate) use wan::{Wan, WanName};
 
 /// Show, change and understand a Millrace switch.
@@ -131,6 +133,8 @@ pub(crate) enum Command {
     /// Emulate wide-area paths with delay, loss and a rate; show and change them
     #[command(subcommand)]
     Wan(Wan),
+    Send(Send),
+    Receive(Receive),
     /// Intrusion prevention: check and explain rules of Suricata and Snort, import a suricata.yaml
     #[command(subcommand)]
     Ips(Ips),

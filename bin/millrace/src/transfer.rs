@@ -1,0 +1,256 @@
+//! Parts that `millrace send` and `millrace receive` share: the identity, and progress as lines, on a terminal, or as JSON.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use millrace_courier::identity::Identity;
+use millrace_courier::{Event, Outcome};
+
+use crate::output::say;
+
+/// Time between two progress lines of a peer without a terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
+const PEER_WIDTH: usize = 21;
+
+/// Returns the directory of this user's configuration.
+pub(crate) fn config_directory() -> Result<PathBuf> {
+    let from = |name: &str| {
+        std::env::var_os(name)
+            .filter(|path| !path.is_empty())
+            .map(PathBuf::from)
+    };
+    let base = from("XDG_CONFIG_HOME").or_else(|| from("HOME").map(|home| home.join(".config")));
+    Ok(base
+        .context("neither HOME nor XDG_CONFIG_HOME is set; give --identity FILE")?
+        .join("millrace"))
+}
+
+/// Returns the identity of a file, or of this user.
+pub(crate) fn identity(path: Option<&Path>) -> Result<Identity> {
+    let path = match path {
+        Some(path) => path.to_owned(),
+        None => config_directory()?.join("identity"),
+    };
+    Ok(Identity::load_or_create(&path)?)
+}
+
+/// Shows events.
+pub(crate) struct Display {
+    json: bool,
+    terminal: bool,
+    /// The line of each peer, and when it was printed last.
+    lines: BTreeMap<String, (String, Option<Instant>)>,
+    drawn: usize,
+    failed: Option<anyhow::Error>,
+}
+
+impl Display {
+    pub(crate) fn new(json: bool) -> Display {
+        Display {
+            json,
+            terminal: !json && std::io::stderr().is_terminal(),
+            lines: BTreeMap::new(),
+            drawn: 0,
+            failed: None,
+        }
+    }
+
+    /// Shows an event: JSON on standard output, text on standard error.
+    pub(crate) fn show(&mut self, event: &Event) {
+        let result = if self.json {
+            serde_json::to_string(event)
+                .map_err(Into::into)
+                .and_then(|line| say(&(line + "\n")))
+        } else {
+            self.text(event)
+        };
+        if let Err(error) = result {
+            self.failed.get_or_insert(error);
+        }
+    }
+
+    /// Ends the display.
+    ///
+    /// # Errors
+    /// If standard output failed.
+    pub(crate) fn finish(self) -> Result<()> {
+        self.failed.map_or(Ok(()), Err)
+    }
+
+    fn text(&mut self, event: &Event) -> Result<()> {
+        match event {
+            Event::Listening { ticket, key, address } => {
+                self.line(&format!("listening at {address} as {key}; on the other machine:"));
+                say(&format!("millrace send SOURCE {ticket}\n"))?;
+            }
+            Event::Accepted { peer, bytes, present } => {
+                let kept = if *present > 0 {
+                    format!(", {} of them are there", size(*present))
+                } else {
+                    String::new()
+                };
+                self.line(&format!("{}: accepted, {}{kept}", short(peer), size(*bytes)));
+            }
+            Event::Progress { peer, .. } => {
+                let line = progress_line(event);
+                let now = Instant::now();
+                let (text, printed) = self.lines.entry(peer.clone()).or_default();
+                *text = line;
+                if self.terminal {
+                    self.draw();
+                } else if printed.is_none_or(|at| now.duration_since(at) >= LINE_INTERVAL) {
+                    *printed = Some(now);
+                    let text = text.clone();
+                    self.line(&text);
+                }
+            }
+            Event::Stalled { peer, seconds } => {
+                self.line(&format!("{}: no progress for {seconds} s", short(peer)));
+            }
+            Event::File {
+                problem: Some(problem),
+                ..
+            } => self.line(&format!("not sent: {problem}")),
+            Event::File { .. } | Event::Summary { .. } => {}
+            Event::Done {
+                peer,
+                outcome,
+                bytes,
+                seconds,
+            } => {
+                self.lines.remove(peer);
+                let text = match outcome {
+                    Outcome::Delivered => {
+                        format!("delivered and verified, {} in {seconds:.1} s", size(*bytes))
+                    }
+                    Outcome::Refused { reason, .. } => format!("refused: {reason}"),
+                    Outcome::Integrity { reason } => format!("not intact: {reason}"),
+                    Outcome::Resumable { reason } => format!("not complete: {reason}"),
+                };
+                self.line(&format!("{}: {text}", short(peer)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Prints a line that stays, above those that change.
+    fn line(&mut self, text: &str) {
+        let mut out = self.erase();
+        out += text;
+        out.push('\n');
+        self.put(&out);
+        if self.terminal {
+            self.draw();
+        }
+    }
+
+    fn draw(&mut self) {
+        let mut out = self.erase();
+        for (line, _) in self.lines.values() {
+            out += line;
+            out.push('\n');
+        }
+        self.drawn = self.lines.len();
+        self.put(&out);
+    }
+
+    /// Returns what moves the cursor to the first line that changes, and clears from there (ECMA-48: CUU, ED).
+    fn erase(&mut self) -> String {
+        match std::mem::take(&mut self.drawn) {
+            0 => String::new(),
+            lines => format!("\x1b[{lines}A\x1b[J"),
+        }
+    }
+
+    fn put(&mut self, text: &str) {
+        // A closed standard error is no reason to end a transfer.
+        let _ = std::io::stderr().write_all(text.as_bytes());
+    }
+}
+
+fn progress_line(event: &Event) -> String {
+    let Event::Progress {
+        peer,
+        verified,
+        bytes,
+        rate_bps,
+        eta_s,
+        rtt_ms,
+        loss,
+        limit,
+    } = event
+    else {
+        return String::new();
+    };
+    let share = if *bytes == 0 {
+        100.0
+    } else {
+        *verified as f64 * 100.0 / *bytes as f64
+    };
+    let eta = eta_s.map_or_else(
+        || "-".to_owned(),
+        |seconds| format!("{}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60),
+    );
+    let mbps = *rate_bps as f64 / 1e6;
+    format!(
+        "{:<PEER_WIDTH$} {share:5.1} %  {mbps:8.1} Mbit/s  ETA {eta}  RTT {rtt_ms:.1} ms  loss {:.2} %  limit: {}",
+        short(peer),
+        loss * 100.0,
+        limit.name()
+    )
+}
+
+/// Returns the start of a long name.
+fn short(peer: &str) -> String {
+    if peer.chars().count() <= PEER_WIDTH {
+        return peer.to_owned();
+    }
+    peer.chars().take(PEER_WIDTH - 1).chain(['…']).collect()
+}
+
+/// Returns bytes in binary units.
+pub(crate) fn size(bytes: u64) -> String {
+    let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1_024.0 && unit + 1 < units.len() {
+        value /= 1_024.0;
+        unit += 1;
+    }
+    if unit == 0 {
+        format!("{bytes} bytes")
+    } else {
+        format!("{value:.1} {}", units[unit])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millrace_courier::Limit;
+
+    #[test]
+    fn a_progress_line_has_share_rate_eta_rtt_loss_and_limit() {
+        let line = progress_line(&Event::Progress {
+            peer: "mr1abcdefghijklmnopqrstuvwxyz".into(),
+            verified: 250 << 20,
+            bytes: 1_000 << 20,
+            rate_bps: 941_500_000,
+            eta_s: Some(3_725),
+            rtt_ms: 50.04,
+            loss: 0.0101,
+            limit: Limit::PeerDisk,
+        });
+        assert_eq!(
+            line,
+            "mr1abcdefghijklmnopq…  25.0 %     941.5 Mbit/s  ETA 1:02:05  RTT 50.0 ms  loss 1.01 %  limit: peer's disk"
+        );
+        assert_eq!(
+            [size(12), size(1 << 20), size(1_536 << 20)],
+            ["12 bytes", "1.0 MiB", "1.5 GiB"]
+        );
+    }
+}

@@ -1,0 +1,467 @@
+//! The control channel: one QUIC connection for each peer, sans-IO, on the socket that data packets use.
+//!
+//! Retry packets validate addresses before a connection has any state here (RFC 9000, section 8.1); greasing of the QUIC bit is
+//! off (RFC 9287), since data packets have that bit clear.
+
+use crate::identity::{Identity, PublicKey};
+use crate::message::{CLASSES, Class, Message};
+use crate::tls;
+use crate::window::BorrowedWindow;
+use bytes::{Bytes, BytesMut};
+use millrace_transport::seal::PairwiseKey;
+use quinn_proto::{
+    ClientConfig, Connection, ConnectionError, ConnectionEvent, ConnectionHandle, DatagramEvent, Dir,
+    Endpoint, EndpointConfig, Event, IdleTimeout, ReadError, ServerConfig, StreamEvent, StreamId, Transmit,
+    TransportConfig, VarInt,
+};
+use rustls::pki_types::CertificateDer;
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use thiserror::Error;
+
+/// Silence after which a peer counts as lost.
+const IDLE: Duration = Duration::from_secs(20);
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// Peers that a receiver serves at once.
+const LINKS_MAX: usize = 64;
+/// The code with which a link is closed in peace.
+pub(crate) const CODE_DONE: u32 = 0;
+/// The code with which a link is closed after an error.
+pub(crate) const CODE_ERROR: u32 = 1;
+const EXPORTER_LABEL: &[u8] = b"EXPERIMENTAL millrace pairwise keys";
+
+/// A peer that cannot be reached.
+#[derive(Debug, Error)]
+pub enum ControlError {
+    /// The key cannot be used for TLS.
+    #[error("the identity cannot be used for TLS: {0}")]
+    Tls(#[from] rustls::Error),
+    /// The address cannot be dialled.
+    #[error("cannot connect to {address}: {error}")]
+    Connect {
+        /// The address.
+        address: SocketAddr,
+        /// The cause.
+        error: quinn_proto::ConnectError,
+    },
+}
+
+/// An event of a link.
+#[derive(Debug)]
+pub(crate) enum LinkEvent {
+    Connected,
+    Message(Message),
+    Closed {
+        reason: String,
+        /// The peer closed the link because the session is complete.
+        done: bool,
+    },
+}
+
+/// Names a link.
+pub(crate) type LinkId = ConnectionHandle;
+
+struct Link {
+    connection: Connection,
+    window: BorrowedWindow,
+    out: [Outbound; CLASSES],
+    inbound: HashMap<StreamId, Vec<u8>>,
+    /// The peer may send more than its first stream.
+    admitted: bool,
+    closing: bool,
+}
+
+#[derive(Default)]
+struct Outbound {
+    stream: Option<StreamId>,
+    queue: VecDeque<Bytes>,
+}
+
+/// The links of one socket.
+pub(crate) struct Control {
+    endpoint: Endpoint,
+    links: HashMap<LinkId, Link>,
+    events: VecDeque<(LinkId, LinkEvent)>,
+    /// Answers to datagrams that belong to no link.
+    responses: VecDeque<(SocketAddr, Vec<u8>)>,
+    buffer: Vec<u8>,
+    server: Option<ServerConfig>,
+}
+
+fn transport(window: BorrowedWindow) -> Arc<TransportConfig> {
+    let mut config = TransportConfig::default();
+    config
+        .max_concurrent_bidi_streams(VarInt::from_u32(1))
+        .max_concurrent_uni_streams(VarInt::from_u32(4))
+        .max_idle_timeout(IdleTimeout::try_from(IDLE).ok())
+        .keep_alive_interval(Some(KEEP_ALIVE))
+        .stream_receive_window(VarInt::from_u32(8 << 20))
+        .send_window(8 << 20)
+        .datagram_receive_buffer_size(None)
+        .mtu_discovery_config(None)
+        .enable_segmentation_offload(false)
+        .congestion_controller_factory(Arc::new(window));
+    Arc::new(config)
+}
+
+impl Control {
+    /// Returns a control channel without links. `listens`: strangers may connect.
+    pub(crate) fn new(identity: &Identity, listens: bool) -> Result<Control, ControlError> {
+        let mut endpoint = EndpointConfig::default();
+        endpoint.grease_quic_bit(false);
+        let server = if listens {
+            Some(ServerConfig::with_crypto(Arc::new(tls::server(identity)?)))
+        } else {
+            None
+        };
+        Ok(Control {
+            endpoint: Endpoint::new(Arc::new(endpoint), server.clone().map(Arc::new), false, None),
+            server,
+            links: HashMap::new(),
+            events: VecDeque::new(),
+            responses: VecDeque::new(),
+            buffer: Vec::new(),
+        })
+    }
+
+    /// Dials a receiver.
+    pub(crate) fn connect(
+        &mut self,
+        now: Instant,
+        identity: &Identity,
+        address: SocketAddr,
+        key: PublicKey,
+    ) -> Result<LinkId, ControlError> {
+        let window = BorrowedWindow::default();
+        let mut config = ClientConfig::new(Arc::new(tls::client(identity, key)?));
+        config.transport_config(transport(window.clone()));
+        let (id, connection) = self
+            .endpoint
+            .connect(now, config, address, tls::SERVER_NAME)
+            .map_err(|error| ControlError::Connect { address, error })?;
+        self.links.insert(id, Link::new(connection, window, true));
+        Ok(id)
+    }
+
+    /// Takes a datagram that is no data packet.
+    pub(crate) fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
+        self.buffer.clear();
+        let event = self
+            .endpoint
+            .handle(now, from, None, None, BytesMut::from(datagram), &mut self.buffer);
+        match event {
+            Some(DatagramEvent::ConnectionEvent(id, event)) => self.pass(now, id, event),
+            Some(DatagramEvent::Response(transmit)) => self.respond(&transmit),
+            Some(DatagramEvent::NewConnection(incoming)) => {
+                if !incoming.remote_address_validated() {
+                    if let Ok(transmit) = self.endpoint.retry(incoming, &mut self.buffer) {
+                        self.respond(&transmit);
+                    }
+                } else if self.links.len() >= LINKS_MAX {
+                    let transmit = self.endpoint.refuse(incoming, &mut self.buffer);
+                    self.respond(&transmit);
+                } else {
+                    let window = BorrowedWindow::default();
+                    // Each link has a window of its own.
+                    let config = self.server.clone().map(|mut config| {
+                        config.transport_config(transport(window.clone()));
+                        Arc::new(config)
+                    });
+                    match self.endpoint.accept(incoming, now, &mut self.buffer, config) {
+                        Ok((id, connection)) => {
+                            self.links.insert(id, Link::new(connection, window, false));
+                            self.drive(now, id);
+                        }
+                        Err(error) => {
+                            if let Some(transmit) = error.response {
+                                self.respond(&transmit);
+                            }
+                        }
+                    }
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn respond(&mut self, transmit: &Transmit) {
+        self.responses
+            .push_back((transmit.destination, self.buffer[..transmit.size].to_vec()));
+    }
+
+    fn pass(&mut self, now: Instant, id: LinkId, event: ConnectionEvent) {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.connection.handle_event(event);
+            self.drive(now, id);
+        }
+    }
+
+    /// Moves events between endpoint, connection and streams.
+    fn drive(&mut self, now: Instant, id: LinkId) {
+        let mut drained = false;
+        while let Some(link) = self.links.get_mut(&id) {
+            let mut idle = true;
+            while let Some(event) = link.connection.poll_endpoint_events() {
+                idle = false;
+                drained |= event.is_drained();
+                if let Some(event) = self.endpoint.handle_event(id, event) {
+                    link.connection.handle_event(event);
+                }
+            }
+            while let Some(event) = link.connection.poll() {
+                idle = false;
+                match event {
+                    Event::Connected => self.events.push_back((id, LinkEvent::Connected)),
+                    Event::ConnectionLost { reason } => {
+                        let done = is_done(&reason);
+                        let reason = closed(&reason);
+                        self.events.push_back((id, LinkEvent::Closed { reason, done }));
+                    }
+                    Event::Stream(StreamEvent::Opened { dir }) => {
+                        while let Some(stream) = link.connection.streams().accept(dir) {
+                            link.inbound.insert(stream, Vec::new());
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            if let Err(error) = link.read(id, &mut self.events) {
+                link.connection
+                    .close(now, VarInt::from_u32(CODE_ERROR), error.clone().into());
+                let (reason, done) = (error, false);
+                self.events.push_back((id, LinkEvent::Closed { reason, done }));
+            }
+            link.write();
+            if idle {
+                break;
+            }
+        }
+        if drained {
+            self.links.remove(&id);
+        }
+    }
+
+    /// Lets the peer of a link send manifests and values.
+    pub(crate) fn admit(&mut self, now: Instant, id: LinkId) {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.admitted = true;
+        }
+        self.drive(now, id);
+    }
+
+    /// Queues a message.
+    pub(crate) fn send(&mut self, id: LinkId, message: &Message) {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.out[message.class() as usize]
+                .queue
+                .push_back(Bytes::from(message.encode()));
+            link.write();
+        }
+    }
+
+    /// Closes a link; messages that are queued are lost.
+    pub(crate) fn close(&mut self, now: Instant, id: LinkId, code: u32, reason: &str) {
+        if let Some(link) = self.links.get_mut(&id) {
+            if !link.closing {
+                link.closing = true;
+                link.connection.close(
+                    now,
+                    VarInt::from_u32(code),
+                    Bytes::copy_from_slice(reason.as_bytes()),
+                );
+            }
+            self.drive(now, id);
+        }
+    }
+
+    /// Returns the next event.
+    pub(crate) fn poll_event(&mut self) -> Option<(LinkId, LinkEvent)> {
+        self.events.pop_front()
+    }
+
+    /// Returns the next datagram to be sent.
+    pub(crate) fn poll_transmit(&mut self, now: Instant) -> Option<(SocketAddr, Vec<u8>)> {
+        if let Some(response) = self.responses.pop_front() {
+            return Some(response);
+        }
+        for link in self.links.values_mut() {
+            let mut datagram = Vec::new();
+            if let Some(transmit) = link.connection.poll_transmit(now, 1, &mut datagram) {
+                return Some((transmit.destination, datagram));
+            }
+        }
+        None
+    }
+
+    /// Returns when a link has something to do.
+    pub(crate) fn next_timeout(&mut self) -> Option<Instant> {
+        self.links
+            .values_mut()
+            .filter_map(|link| link.connection.poll_timeout())
+            .min()
+    }
+
+    /// Runs the timers that have come.
+    pub(crate) fn on_timeout(&mut self, now: Instant) {
+        let due: Vec<LinkId> = self
+            .links
+            .iter_mut()
+            .filter_map(|(id, link)| (link.connection.poll_timeout()? <= now).then_some(*id))
+            .collect();
+        for id in due {
+            if let Some(link) = self.links.get_mut(&id) {
+                link.connection.handle_timeout(now);
+            }
+            self.drive(now, id);
+        }
+    }
+
+    /// Returns how many links exist.
+    pub(crate) fn len(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Returns the peer's address, which changes if the peer moves.
+    pub(crate) fn remote(&self, id: LinkId) -> Option<SocketAddr> {
+        Some(self.links.get(&id)?.connection.remote_address())
+    }
+
+    /// Returns the round-trip time of control packets.
+    pub(crate) fn rtt(&self, id: LinkId) -> Option<Duration> {
+        Some(self.links.get(&id)?.connection.rtt())
+    }
+
+    /// Sets the control channel's window from the data path's model.
+    pub(crate) fn lend(&self, id: LinkId, bytes_per_second: u64, rtt: Duration) {
+        if let Some(link) = self.links.get(&id) {
+            link.window.lend(bytes_per_second, rtt);
+        }
+    }
+
+    /// Returns the peer's key.
+    pub(crate) fn peer_key(&self, id: LinkId) -> Option<PublicKey> {
+        let identity = self.links.get(&id)?.connection.crypto_session().peer_identity()?;
+        let keys = identity.downcast::<Vec<CertificateDer<'static>>>().ok()?;
+        tls::key_of_spki(keys.first()?)
+    }
+
+    /// Returns the pairwise keys of data packets, to the receiver and to the sender, by the TLS exporter (RFC 8446, section 7.5).
+    pub(crate) fn pairwise_keys(&self, id: LinkId) -> Option<[PairwiseKey; 2]> {
+        let mut bytes = [0; 32];
+        let session = self.links.get(&id)?.connection.crypto_session();
+        session
+            .export_keying_material(&mut bytes, EXPORTER_LABEL, &[])
+            .ok()?;
+        let key = |from: usize| PairwiseKey::new(std::array::from_fn(|at| bytes[from + at]));
+        Some([key(0), key(16)])
+    }
+}
+
+/// Returns true if the peer closed the connection because the session is complete.
+fn is_done(reason: &ConnectionError) -> bool {
+    matches!(reason, ConnectionError::ApplicationClosed(close) if close.error_code == VarInt::from_u32(CODE_DONE))
+}
+
+fn closed(reason: &ConnectionError) -> String {
+    match reason {
+        ConnectionError::ApplicationClosed(close) => {
+            let reason: String = String::from_utf8_lossy(&close.reason)
+                .chars()
+                .filter(|char| !char.is_control())
+                .collect();
+            if reason.is_empty() {
+                "closed by the peer".into()
+            } else {
+                reason
+            }
+        }
+        ConnectionError::TimedOut => "no answer from the peer".into(),
+        reason => reason.to_string(),
+    }
+}
+
+impl Link {
+    fn new(connection: Connection, window: BorrowedWindow, admitted: bool) -> Link {
+        Link {
+            connection,
+            window,
+            out: Default::default(),
+            inbound: HashMap::new(),
+            admitted,
+            closing: false,
+        }
+    }
+
+    /// Writes what the streams take.
+    fn write(&mut self) {
+        for (class, out) in [Class::Session, Class::Manifest, Class::Values, Class::Answers]
+            .into_iter()
+            .zip(&mut self.out)
+        {
+            if out.queue.is_empty() {
+                continue;
+            }
+            if out.stream.is_none() {
+                let dir = if class == Class::Session {
+                    Dir::Bi
+                } else {
+                    Dir::Uni
+                };
+                out.stream = self.connection.streams().open(dir);
+                if let (Some(stream), Class::Session) = (out.stream, class) {
+                    self.inbound.insert(stream, Vec::new());
+                }
+            }
+            let Some(stream) = out.stream else { continue };
+            while let Some(bytes) = out.queue.front_mut() {
+                match self.connection.send_stream(stream).write(bytes) {
+                    Ok(written) if written == bytes.len() => {
+                        out.queue.pop_front();
+                    }
+                    Ok(written) => {
+                        let _ = bytes.split_to(written);
+                    }
+                    Err(quinn_proto::WriteError::Blocked) => break,
+                    Err(_) => out.queue.clear(),
+                }
+            }
+        }
+    }
+
+    /// Reads what arrived into messages.
+    fn read(&mut self, id: LinkId, events: &mut VecDeque<(LinkId, LinkEvent)>) -> Result<(), String> {
+        let streams: Vec<StreamId> = self.inbound.keys().copied().collect();
+        for stream in streams {
+            if !self.admitted && stream.dir() == Dir::Uni {
+                continue;
+            }
+            let Some(bytes) = self.inbound.get_mut(&stream) else {
+                continue;
+            };
+            let mut ended = false;
+            let mut reader = self.connection.recv_stream(stream);
+            if let Ok(mut chunks) = reader.read(true) {
+                loop {
+                    match chunks.next(64 << 10) {
+                        Ok(Some(chunk)) => bytes.extend_from_slice(&chunk.bytes),
+                        Ok(None) | Err(ReadError::Reset(_)) => {
+                            ended = true;
+                            break;
+                        }
+                        Err(ReadError::Blocked) => break,
+                    }
+                }
+                let _ = chunks.finalize();
+            }
+            while let Some(message) = Message::take(bytes).map_err(|error| error.to_string())? {
+                events.push_back((id, LinkEvent::Message(message)));
+            }
+            if ended {
+                self.inbound.remove(&stream);
+            }
+        }
+        Ok(())
+    }
+}

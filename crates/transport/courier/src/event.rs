@@ -1,0 +1,201 @@
+//! Events of a transfer, for progress lines and for programs (`--json`), and how it ended.
+
+use crate::message::RefuseCode;
+use serde::Serialize;
+
+/// What keeps a transfer from being faster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// The path.
+    Network,
+    /// The receiver's disk.
+    PeerDisk,
+    /// This machine's disk.
+    OwnDisk,
+    /// This machine's processor.
+    Cpu,
+    /// The rate that the user set.
+    Rate,
+    /// Nothing is left to be sent.
+    Nothing,
+}
+
+impl Limit {
+    /// Returns the word of progress lines.
+    pub fn name(self) -> &'static str {
+        match self {
+            Limit::Network => "network",
+            Limit::PeerDisk => "peer's disk",
+            Limit::OwnDisk => "own disk",
+            Limit::Cpu => "CPU",
+            Limit::Rate => "--rate",
+            Limit::Nothing => "-",
+        }
+    }
+}
+
+/// An event. Peers are named as the user named them, or by key.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// A receiver waits at an address.
+    Listening {
+        /// The ticket.
+        ticket: String,
+        /// The receiver's key.
+        key: String,
+        /// The address that is bound.
+        address: String,
+    },
+    /// Both sides agreed.
+    Accepted {
+        /// The peer.
+        peer: String,
+        /// Bytes of the session.
+        bytes: u64,
+        /// Bytes that were there already.
+        present: u64,
+    },
+    /// How far a peer is.
+    Progress {
+        /// The peer.
+        peer: String,
+        /// Verified bytes, those that were there included.
+        verified: u64,
+        /// Bytes of the session.
+        bytes: u64,
+        /// Payload, in bits a second.
+        rate_bps: u64,
+        /// Seconds until the end at this rate.
+        eta_s: Option<u64>,
+        /// The round-trip time in milliseconds.
+        rtt_ms: f64,
+        /// The share of packets lost.
+        loss: f64,
+        /// What keeps it from being faster.
+        limit: Limit,
+    },
+    /// No progress for a while.
+    Stalled {
+        /// The peer.
+        peer: String,
+        /// For so many seconds.
+        seconds: u64,
+    },
+    /// A file has its final name, or was withdrawn or failed.
+    File {
+        /// The peer.
+        peer: String,
+        /// The number of the file in the manifest, if it is known.
+        file: Option<u64>,
+        /// The reason why it is not there.
+        problem: Option<String>,
+    },
+    /// A peer has everything, or never will in this run.
+    Done {
+        /// The peer.
+        peer: String,
+        /// How it ended.
+        #[serde(flatten)]
+        outcome: Outcome,
+        /// Bytes that were sent for it.
+        bytes: u64,
+        /// Seconds since it was accepted.
+        seconds: f64,
+    },
+    /// The end.
+    Summary {
+        /// Peers that have everything.
+        delivered: usize,
+        /// Peers in all.
+        peers: usize,
+    },
+}
+
+/// How a transfer to or from one peer ended.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum Outcome {
+    /// Everything is verified and in place.
+    Delivered,
+    /// The receiver did not want it.
+    Refused {
+        /// The name of the reason.
+        code: &'static str,
+        /// The reason.
+        reason: String,
+    },
+    /// The receiver's receipt does not match, or a file changed while it was read.
+    Integrity {
+        /// The finding.
+        reason: String,
+    },
+    /// The peer was lost, or the user stopped; the same command goes on.
+    Resumable {
+        /// The reason.
+        reason: String,
+    },
+}
+
+impl Outcome {
+    pub(crate) fn refused(code: RefuseCode, reason: String) -> Outcome {
+        Outcome::Refused {
+            code: code.name(),
+            reason,
+        }
+    }
+}
+
+/// Returns the exit status for the outcomes of all peers: 0 all delivered, 3 some, 4 refused, 5 integrity, 6 resumable.
+pub fn exit_status(outcomes: &[Outcome]) -> u8 {
+    let count = |wanted: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| wanted(outcome)).count();
+    let delivered = count(|outcome| matches!(outcome, Outcome::Delivered));
+    if count(|outcome| matches!(outcome, Outcome::Integrity { .. })) > 0 {
+        5
+    } else if delivered == outcomes.len() {
+        0
+    } else if delivered > 0 {
+        3
+    } else if count(|outcome| matches!(outcome, Outcome::Refused { .. })) > 0 {
+        4
+    } else {
+        6
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exit_status_names_the_worst_that_the_user_can_act_on() {
+        let refused = Outcome::refused(RefuseCode::Files, "full".into());
+        let lost = Outcome::Resumable {
+            reason: "lost".into(),
+        };
+        let wrong = Outcome::Integrity {
+            reason: "receipt".into(),
+        };
+        let cases = [
+            (vec![Outcome::Delivered, Outcome::Delivered], 0),
+            (vec![Outcome::Delivered, lost.clone()], 3),
+            (vec![refused.clone(), lost.clone()], 4),
+            (vec![Outcome::Delivered, wrong], 5),
+            (vec![lost], 6),
+        ];
+        for (outcomes, status) in cases {
+            assert_eq!(exit_status(&outcomes), status, "{outcomes:?}");
+        }
+        let json = serde_json::to_string(&Event::Done {
+            peer: "a".into(),
+            outcome: refused,
+            bytes: 1,
+            seconds: 0.5,
+        });
+        assert_eq!(
+            json.unwrap(),
+            r#"{"event":"done","peer":"a","outcome":"refused","code":"files","reason":"full","bytes":1,"seconds":0.5}"#
+        );
+    }
+}

@@ -1,0 +1,155 @@
+//! Files as the network thread sees them: an address space of extents to read from, or to write to.
+//!
+//! `millrace-fileset` stands behind both traits in the product; tests have bytes in memory.
+
+use millrace_transport::extent::Layout;
+use millrace_transport::ranges::RangeSet;
+use millrace_types::Time;
+use thiserror::Error;
+
+/// The BLAKE3 value of an extent, of a group, or of everything.
+pub type Value = [u8; 32];
+
+/// Files that cannot be read or written.
+#[derive(Debug, Error)]
+#[error("{0}")]
+pub struct FilesError(pub String);
+
+/// The sender's files.
+pub trait Source {
+    /// Returns the manifest as bytes.
+    fn manifest(&self) -> &[u8];
+
+    /// Returns the address space.
+    fn layout(&self) -> Layout;
+
+    /// Returns true if the receiver's extent with this value is the source's.
+    ///
+    /// # Errors
+    /// If the extent cannot be read.
+    fn check_have(&mut self, extent: u64, value: &Value) -> Result<bool, FilesError>;
+
+    /// Returns the bytes at an address; they lie within one extent.
+    ///
+    /// # Errors
+    /// If they cannot be read, or the file changed.
+    fn read(&mut self, address: u64, len: usize) -> Result<&[u8], FilesError>;
+
+    /// Returns the next extent whose value became known.
+    fn poll_value(&mut self) -> Option<(u64, Value)>;
+
+    /// Returns the value of an extent if it is known.
+    fn value(&self, extent: u64) -> Option<Value>;
+
+    /// Returns the values of an extent's groups.
+    ///
+    /// # Errors
+    /// If the extent cannot be read.
+    fn group_values(&mut self, extent: u64) -> Result<Vec<Value>, FilesError>;
+
+    /// Returns the next file that was withdrawn because it changed, and the reason.
+    fn poll_withdrawn(&mut self) -> Option<(u64, String)>;
+
+    /// Returns the value of everything, once every extent was read.
+    fn root(&self) -> Option<Value>;
+}
+
+/// An event of a sink.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SinkEvent {
+    /// The digest of an extent is right.
+    Verified(u64),
+    /// The digest of an extent is wrong; the values of its groups tell which.
+    NeedGroupValues(u64),
+    /// Bytes of an extent are expected again.
+    Rejected(u64),
+    /// An extent survives a loss of power.
+    Durable(u64),
+    /// A file has its final name.
+    Committed(u64),
+    /// A file, if one is known by number, or a path in the text cannot be completed.
+    Failed(Option<u64>, String),
+    /// Everything is in place.
+    Complete,
+}
+
+/// The receiver's files.
+pub trait Sink {
+    /// Returns the address space.
+    fn layout(&self) -> Layout;
+
+    /// Returns the next extent that may be there already.
+    ///
+    /// # Errors
+    /// If the files cannot be read.
+    fn poll_have(&mut self) -> Result<Option<(u64, Value)>, FilesError>;
+
+    /// Keeps an extent that the sender confirmed.
+    ///
+    /// # Errors
+    /// If the files cannot be read.
+    fn keep(&mut self, extent: u64) -> Result<(), FilesError>;
+
+    /// Ends the exchange about what is there; bytes may come.
+    ///
+    /// # Errors
+    /// If the files cannot be written.
+    fn start(&mut self) -> Result<(), FilesError>;
+
+    /// Returns the extents that are verified.
+    fn verified(&self) -> RangeSet;
+
+    /// Takes new bytes; returns how many left memory now.
+    ///
+    /// # Errors
+    /// If the files cannot be written.
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<u64, FilesError>;
+
+    /// Takes the value of an extent.
+    ///
+    /// # Errors
+    /// If the files cannot be read or written.
+    fn on_value(&mut self, extent: u64, value: &Value) -> Result<(), FilesError>;
+
+    /// Takes the values of an extent's groups.
+    ///
+    /// # Errors
+    /// If the files cannot be read or written.
+    fn on_group_values(&mut self, extent: u64, values: &[Value]) -> Result<(), FilesError>;
+
+    /// Learns that the sender withdrew a file.
+    ///
+    /// # Errors
+    /// If the files cannot be written.
+    fn on_withdrawn(&mut self, file: u64) -> Result<(), FilesError>;
+
+    /// Syncs, keeps the journal, commits.
+    ///
+    /// # Errors
+    /// If the files cannot be written.
+    fn poll(&mut self, now: Time) -> Result<(), FilesError>;
+
+    /// Returns when [`Sink::poll`] has something to do.
+    fn next_timeout(&self) -> Option<Time>;
+
+    /// Returns the next event.
+    fn poll_event(&mut self) -> Option<SinkEvent>;
+
+    /// Returns the value of everything, once every extent is verified.
+    fn root(&self) -> Option<Value>;
+
+    /// Removes what a transfer would go on from, now that the sender has the receipt.
+    ///
+    /// # Errors
+    /// If the files cannot be written.
+    fn close(self: Box<Self>) -> Result<(), FilesError>;
+}
+
+/// Makes a sink of a manifest.
+pub trait Store {
+    /// Returns the sink of a manifest's files.
+    ///
+    /// # Errors
+    /// If the manifest is not valid or exceeds a limit, or the files cannot be written.
+    fn open(&mut self, manifest: &[u8]) -> Result<Box<dyn Sink>, FilesError>;
+}

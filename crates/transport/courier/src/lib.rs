@@ -1,0 +1,44 @@
+//! Files to many receivers over UDP sockets, as a normal user.
+//!
+//! ```text
+//!             one UDP port                                        one UDP port
+//!   ┌────────────────────────────┐    QUIC: control      ┌────────────────────────────┐
+//!   │ sender                     │ <───────────────────> │ receiver                   │
+//!   │   Control (quinn-proto)    │                       │   Control (quinn-proto)    │
+//!   │   Group   (millrace-       │    DATA, REPORT       │   Receiver                 │
+//!   │            transport)      │ ────────────────────> │                            │
+//!   │   Source  (files)          │ <──────────────────── │   Sink  (files)            │
+//!   └────────────────────────────┘    FEEDBACK           └────────────────────────────┘
+//! ```
+//!
+//! One thread on each side owns the socket, the protocol's state and pacing. A datagram whose first two bits are clear is of the
+//! data path; QUIC has the others (ADR 18).
+
+#![forbid(unsafe_code)]
+
+mod base32;
+mod clock;
+mod control;
+mod event;
+pub mod files;
+pub mod identity;
+pub mod local;
+mod message;
+mod receiver;
+mod sender;
+mod socket;
+pub mod ticket;
+mod tls;
+mod window;
+
+pub use clock::interrupts;
+pub use control::ControlError;
+pub use event::{Event, Limit, Outcome, exit_status};
+pub use message::RefuseCode;
+pub use receiver::{ReceiveError, ReceiveOptions, receive};
+pub use sender::{SendError, SendOptions, Target, send};
+
+/// Returns the bytes of a receipt that the receiver signs.
+fn receipt(root: &files::Value) -> Vec<u8> {
+    [&b"millrace receipt 0 "[..], root].concat()
+}

@@ -1,0 +1,259 @@
+//! Files of this machine, by `millrace-fileset`, behind the traits of [`crate::files`].
+
+use crate::files::{self, FilesError, Value};
+use millrace_fileset::fs::Root;
+use millrace_fileset::scan::resolve_arguments;
+use millrace_fileset::{
+    Commit, ExtentValue, ManifestLimits, ManifestReader, OnChange, Scan, ScanItem, ScanOptions, Sink,
+    SinkEvent, SinkOptions, Source, SourceOptions,
+};
+use millrace_transport::extent::Layout;
+use millrace_transport::ranges::RangeSet;
+use millrace_types::Time;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes of extents that a source keeps.
+const CACHE_SIZE: usize = 64 << 20;
+
+fn failed(error: impl Display) -> FilesError {
+    FilesError(error.to_string())
+}
+
+/// The files that a sender names.
+pub struct LocalSource {
+    source: Source<Root>,
+    manifest: Vec<u8>,
+    skipped: Vec<(String, String)>,
+}
+
+impl LocalSource {
+    /// Scans paths; a directory with a trailing slash stands for its contents. `withdraw_changed`: a file that changes while it
+    /// is sent is left out, instead of ending the transfer.
+    ///
+    /// # Errors
+    /// If a path cannot be read.
+    pub fn scan(paths: &[PathBuf], withdraw_changed: bool) -> Result<LocalSource, FilesError> {
+        let fs = Root::open("/").map_err(failed)?;
+        let arguments = resolve_arguments(paths).map_err(failed)?;
+        let mut scan = Scan::new(&fs, &arguments, ScanOptions::default()).map_err(failed)?;
+        let (mut manifest, mut skipped) = (Vec::new(), Vec::new());
+        while let Some(item) = scan.next_item(&fs).map_err(failed)? {
+            if let ScanItem::Skipped { path, reason } = item {
+                skipped.push((path.to_string(), reason.to_string()));
+            }
+        }
+        manifest.extend(scan.take_encoded());
+        let (entries, bases) = scan
+            .finish()
+            .ok_or_else(|| failed("the scan has no end; report this as a bug"))?;
+        let on_change = if withdraw_changed {
+            OnChange::Withdraw
+        } else {
+            OnChange::Fail
+        };
+        let options = SourceOptions {
+            cache_size: CACHE_SIZE,
+            on_change,
+        };
+        Ok(LocalSource {
+            source: Source::new(fs, Arc::new(entries), bases, options),
+            manifest,
+            skipped,
+        })
+    }
+
+    /// Returns the paths that are not sent, with the reasons.
+    pub fn skipped(&self) -> &[(String, String)] {
+        &self.skipped
+    }
+
+    /// Returns the number of files.
+    pub fn files(&self) -> u32 {
+        self.source.manifest().files()
+    }
+}
+
+impl files::Source for LocalSource {
+    fn manifest(&self) -> &[u8] {
+        &self.manifest
+    }
+
+    fn layout(&self) -> Layout {
+        self.source.manifest().layout()
+    }
+
+    fn check_have(&mut self, extent: u64, value: &Value) -> Result<bool, FilesError> {
+        self.source
+            .check_have(&ExtentValue {
+                extent,
+                value: *value,
+            })
+            .map_err(failed)
+    }
+
+    fn read(&mut self, address: u64, len: usize) -> Result<&[u8], FilesError> {
+        self.source.read(address, len as u64).map_err(failed)
+    }
+
+    fn poll_value(&mut self) -> Option<(u64, Value)> {
+        self.source
+            .poll_value()
+            .map(|message| (message.extent, message.value))
+    }
+
+    fn value(&self, extent: u64) -> Option<Value> {
+        self.source.value(extent)
+    }
+
+    fn group_values(&mut self, extent: u64) -> Result<Vec<Value>, FilesError> {
+        self.source.group_values(extent).map_err(failed)
+    }
+
+    fn poll_withdrawn(&mut self) -> Option<(u64, String)> {
+        let withdrawn = self.source.poll_withdrawn()?;
+        let reason = format!("{}: {}", withdrawn.path, withdrawn.reason);
+        Some((u64::from(withdrawn.file), reason))
+    }
+
+    fn root(&self) -> Option<Value> {
+        self.source.root()
+    }
+}
+
+/// How files get into place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PlaceOptions {
+    /// No file gets its name before all are verified.
+    pub all_at_once: bool,
+    /// Files that exist are kept, and the transfer is refused.
+    pub keep_existing: bool,
+    /// Files that exist are read, and only extents that differ are sent.
+    pub delta: bool,
+    /// Permission bits and modification times are those of the source.
+    pub modes_and_times: bool,
+}
+
+/// A directory of this machine that receives files.
+pub struct LocalStore {
+    directory: PathBuf,
+    options: PlaceOptions,
+}
+
+impl LocalStore {
+    /// Returns the store of a directory.
+    pub fn new(directory: &Path, options: PlaceOptions) -> LocalStore {
+        LocalStore {
+            directory: directory.to_owned(),
+            options,
+        }
+    }
+}
+
+impl files::Store for LocalStore {
+    fn open(&mut self, manifest: &[u8]) -> Result<Box<dyn files::Sink>, FilesError> {
+        let mut reader = ManifestReader::new(ManifestLimits::default());
+        reader.feed(manifest).map_err(failed)?;
+        let manifest = reader.finish().map_err(failed)?;
+        let fs = Root::open(&self.directory)
+            .map_err(|error| failed(format!("{}: {error}", self.directory.display())))?;
+        let options = SinkOptions {
+            commit: if self.options.all_at_once {
+                Commit::All
+            } else {
+                Commit::Each
+            },
+            overwrite: !self.options.keep_existing,
+            delta: self.options.delta,
+            modes: self.options.modes_and_times,
+            times: self.options.modes_and_times,
+            ..SinkOptions::default()
+        };
+        let sink = Sink::open(fs, Arc::new(manifest), options).map_err(failed)?;
+        Ok(Box::new(LocalSink { sink }))
+    }
+}
+
+struct LocalSink {
+    sink: Sink<Root>,
+}
+
+impl files::Sink for LocalSink {
+    fn layout(&self) -> Layout {
+        self.sink.manifest().layout()
+    }
+
+    fn poll_have(&mut self) -> Result<Option<(u64, Value)>, FilesError> {
+        let have = self.sink.poll_have().map_err(failed)?;
+        Ok(have.map(|have| (have.extent, have.value)))
+    }
+
+    fn keep(&mut self, extent: u64) -> Result<(), FilesError> {
+        self.sink.keep(extent).map_err(failed)
+    }
+
+    fn start(&mut self) -> Result<(), FilesError> {
+        self.sink.start().map_err(failed)
+    }
+
+    fn verified(&self) -> RangeSet {
+        self.sink.verified().clone()
+    }
+
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<u64, FilesError> {
+        self.sink.write(address, bytes).map_err(failed)?;
+        Ok(self.sink.take_written())
+    }
+
+    fn on_value(&mut self, extent: u64, value: &Value) -> Result<(), FilesError> {
+        self.sink
+            .on_value(ExtentValue {
+                extent,
+                value: *value,
+            })
+            .map_err(failed)
+    }
+
+    fn on_group_values(&mut self, extent: u64, values: &[Value]) -> Result<(), FilesError> {
+        self.sink.on_group_values(extent, values).map_err(failed)
+    }
+
+    fn on_withdrawn(&mut self, file: u64) -> Result<(), FilesError> {
+        let file = u32::try_from(file).map_err(failed)?;
+        self.sink.on_withdrawn(file).map_err(failed)
+    }
+
+    fn poll(&mut self, now: Time) -> Result<(), FilesError> {
+        self.sink.poll(now).map_err(failed)
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.sink.next_timeout()
+    }
+
+    fn poll_event(&mut self) -> Option<files::SinkEvent> {
+        Some(match self.sink.poll_event()? {
+            SinkEvent::Verified(extent) => files::SinkEvent::Verified(extent),
+            SinkEvent::NeedGroupValues(extent) => files::SinkEvent::NeedGroupValues(extent),
+            SinkEvent::Rejected { extent, .. } => files::SinkEvent::Rejected(extent),
+            SinkEvent::Durable(extent) => files::SinkEvent::Durable(extent),
+            SinkEvent::Committed(file) | SinkEvent::Unchanged(file) => {
+                files::SinkEvent::Committed(file.into())
+            }
+            SinkEvent::Withdrawn(file) => {
+                files::SinkEvent::Failed(Some(file.into()), "the sender withdrew it: it changed".into())
+            }
+            SinkEvent::Failed { path, reason } => files::SinkEvent::Failed(None, format!("{path}: {reason}")),
+            SinkEvent::Complete => files::SinkEvent::Complete,
+        })
+    }
+
+    fn root(&self) -> Option<Value> {
+        self.sink.root()
+    }
+
+    fn close(self: Box<Self>) -> Result<(), FilesError> {
+        self.sink.close().map_err(failed)
+    }
+}

@@ -1,0 +1,499 @@
+//! Messages of the control channel.
+//!
+//! Each is a length (variable-length integer, RFC 9000, section 16), a type byte and a body. Each class of messages has a QUIC
+//! stream of its own, so that a long manifest does not hold up an answer:
+//!
+//! ```text
+//!  sender                                                        receiver
+//!    ── session   HELLO (secret) , OFFER (bytes, payload, content secret) ──>
+//!    ── manifest  MANIFEST … , MANIFEST END ──────────────────────────────>
+//!    <─ answers   REFUSE (code, text)   or   HAVE (extent, value) … , HAVE END ──
+//!    ── session   KEEP (extents) ─────────────────────────────────────────>
+//!    <─ answers   ACCEPT (connection, pool, extents that are there) ─────────
+//!    ── values    VALUE (extent, BLAKE3) … , GROUP VALUES , WITHDRAWN , ROOT ─>
+//!    <─ answers   VERIFIED , REJECTED , DURABLE , NEED GROUP VALUES , FILES … ──
+//!    <─ answers   COMPLETE (root, signature) ──────────────────────────────
+//! ```
+
+use crate::files::Value;
+use millrace_transport::packet::{PacketError, Reader, Writer};
+use millrace_transport::ranges::RangeSet;
+use thiserror::Error;
+
+/// The version of the control channel.
+pub(crate) const VERSION: u64 = 0;
+/// The longest message.
+pub(crate) const MESSAGE_MAX: usize = 256 << 10;
+/// Bytes of a manifest in one message.
+pub(crate) const MANIFEST_CHUNK: usize = 32 << 10;
+
+/// The stream of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Class {
+    /// Who asks, and what for; the stream is bidirectional, and the receiver reads nothing else of a stranger.
+    Session,
+    Manifest,
+    Values,
+    Answers,
+}
+
+/// The number of classes.
+pub(crate) const CLASSES: usize = 4;
+
+/// Why a receiver refuses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RefuseCode {
+    /// The ticket is unknown, has expired, or belongs to another sender; the key is not on the list.
+    NotAdmitted,
+    /// Sender and receiver speak different versions.
+    Version,
+    /// The manifest is not valid or exceeds a limit.
+    Manifest,
+    /// The files cannot be written.
+    Files,
+}
+
+impl RefuseCode {
+    const ALL: [RefuseCode; 4] = [
+        RefuseCode::NotAdmitted,
+        RefuseCode::Version,
+        RefuseCode::Manifest,
+        RefuseCode::Files,
+    ];
+
+    /// Returns the name in events.
+    pub fn name(self) -> &'static str {
+        match self {
+            RefuseCode::NotAdmitted => "not_admitted",
+            RefuseCode::Version => "version",
+            RefuseCode::Manifest => "manifest",
+            RefuseCode::Files => "files",
+        }
+    }
+}
+
+/// What a sender offers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Offer {
+    /// Bytes of a full packet's payload.
+    pub(crate) payload: u16,
+    /// True: ChaCha20-Poly1305; false: AES-128-GCM.
+    pub(crate) chacha: bool,
+    /// The secret of the content key.
+    pub(crate) secret: [u8; 32],
+}
+
+/// A message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Message {
+    Hello {
+        version: u64,
+        secret: Vec<u8>,
+    },
+    Offer(Offer),
+    Manifest(Vec<u8>),
+    ManifestEnd,
+    Refuse {
+        code: RefuseCode,
+        text: String,
+    },
+    Have {
+        extent: u64,
+        value: Value,
+    },
+    HaveEnd,
+    Keep(RangeSet),
+    Accept {
+        connection: u32,
+        pool: u64,
+        have: RangeSet,
+    },
+    Value {
+        extent: u64,
+        value: Value,
+    },
+    GroupValues {
+        extent: u64,
+        values: Vec<Value>,
+    },
+    Withdrawn {
+        file: u64,
+        reason: String,
+    },
+    Verified(u64),
+    Rejected(u64),
+    Durable(u64),
+    NeedGroupValues(u64),
+    Committed {
+        file: u64,
+    },
+    Complete {
+        root: Value,
+        signature: Vec<u8>,
+    },
+    Failed {
+        text: String,
+    },
+}
+
+/// A message that is not valid.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub(crate) enum MessageError {
+    #[error("a control message is not valid: {0}")]
+    Field(#[from] PacketError),
+    #[error("a control message has the unknown type {0}")]
+    Type(u8),
+    #[error("a control message of {0} bytes exceeds the limit of {MESSAGE_MAX}")]
+    Size(u64),
+    #[error("a control message holds ranges that are not in order")]
+    Ranges,
+}
+
+impl Message {
+    /// Returns the stream that the message belongs to.
+    pub(crate) fn class(&self) -> Class {
+        match self {
+            Message::Hello { .. } | Message::Offer(_) | Message::Keep(_) => Class::Session,
+            Message::Manifest(_) | Message::ManifestEnd => Class::Manifest,
+            Message::Value { .. } | Message::GroupValues { .. } | Message::Withdrawn { .. } => Class::Values,
+            _ => Class::Answers,
+        }
+    }
+
+    /// Returns the message with its length.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut body = Writer::default();
+        match self {
+            Message::Hello { version, secret } => {
+                body.byte(0);
+                body.varint(*version);
+                blob(&mut body, secret);
+            }
+            Message::Offer(offer) => {
+                body.byte(1);
+                body.varint(u64::from(offer.payload));
+                body.byte(u8::from(offer.chacha));
+                body.bytes(&offer.secret);
+            }
+            Message::Manifest(bytes) => {
+                body.byte(2);
+                blob(&mut body, bytes);
+            }
+            Message::ManifestEnd => body.byte(3),
+            Message::Refuse { code, text } => {
+                body.byte(4);
+                body.byte(*code as u8);
+                blob(&mut body, text.as_bytes());
+            }
+            Message::Have { extent, value } => extent_value(&mut body, 5, *extent, value),
+            Message::HaveEnd => body.byte(6),
+            Message::Keep(ranges) => {
+                body.byte(7);
+                write_ranges(&mut body, ranges);
+            }
+            Message::Accept {
+                connection,
+                pool,
+                have,
+            } => {
+                body.byte(8);
+                body.varint(u64::from(*connection));
+                body.varint(*pool);
+                write_ranges(&mut body, have);
+            }
+            Message::Value { extent, value } => extent_value(&mut body, 9, *extent, value),
+            Message::GroupValues { extent, values } => {
+                body.byte(10);
+                body.varint(*extent);
+                body.varint(values.len() as u64);
+                for value in values {
+                    body.bytes(value);
+                }
+            }
+            Message::Withdrawn { file, reason } => {
+                body.byte(11);
+                body.varint(*file);
+                blob(&mut body, reason.as_bytes());
+            }
+            Message::Verified(extent) => number(&mut body, 12, *extent),
+            Message::Rejected(extent) => number(&mut body, 13, *extent),
+            Message::Durable(extent) => number(&mut body, 14, *extent),
+            Message::NeedGroupValues(extent) => number(&mut body, 15, *extent),
+            Message::Committed { file } => number(&mut body, 16, *file),
+            Message::Complete { root, signature } => {
+                body.byte(17);
+                body.bytes(root);
+                blob(&mut body, signature);
+            }
+            Message::Failed { text } => {
+                body.byte(18);
+                blob(&mut body, text.as_bytes());
+            }
+        }
+        let body = body.finish();
+        let mut framed = Writer::default();
+        framed.varint(body.len() as u64);
+        framed.bytes(&body);
+        framed.finish()
+    }
+
+    /// Takes the first message off a stream's bytes; `None` if it is not complete.
+    ///
+    /// # Errors
+    /// If it is not valid.
+    pub(crate) fn take(bytes: &mut Vec<u8>) -> Result<Option<Message>, MessageError> {
+        let Some(first) = bytes.first() else {
+            return Ok(None);
+        };
+        let prefix = 1 << (first >> 6);
+        if bytes.len() < prefix {
+            return Ok(None);
+        }
+        let size = Reader::new(&bytes[..prefix]).varint("length")?;
+        let len = usize::try_from(size).unwrap_or(usize::MAX);
+        if len > MESSAGE_MAX {
+            return Err(MessageError::Size(size));
+        }
+        if bytes.len() < prefix + len {
+            return Ok(None);
+        }
+        let message = Message::decode(&bytes[prefix..prefix + len])?;
+        bytes.drain(..prefix + len);
+        Ok(Some(message))
+    }
+
+    fn decode(body: &[u8]) -> Result<Message, MessageError> {
+        let mut reader = Reader::new(body);
+        let kind = byte(&mut reader)?;
+        let message = match kind {
+            0 => Message::Hello {
+                version: reader.varint("version")?,
+                secret: read_blob(&mut reader)?,
+            },
+            1 => Message::Offer(Offer {
+                payload: small(reader.varint("payload")?, "payload")?,
+                chacha: byte(&mut reader)? != 0,
+                secret: array(&mut reader)?,
+            }),
+            2 => Message::Manifest(read_blob(&mut reader)?),
+            3 => Message::ManifestEnd,
+            4 => {
+                let code = byte(&mut reader)?;
+                let code = *RefuseCode::ALL
+                    .get(usize::from(code))
+                    .ok_or(MessageError::Type(code))?;
+                Message::Refuse {
+                    code,
+                    text: read_text(&mut reader)?,
+                }
+            }
+            5 => Message::Have {
+                extent: reader.varint("extent")?,
+                value: array(&mut reader)?,
+            },
+            6 => Message::HaveEnd,
+            7 => Message::Keep(read_ranges(&mut reader)?),
+            8 => Message::Accept {
+                connection: small(reader.varint("connection")?, "connection")?,
+                pool: reader.varint("pool")?,
+                have: read_ranges(&mut reader)?,
+            },
+            9 => Message::Value {
+                extent: reader.varint("extent")?,
+                value: array(&mut reader)?,
+            },
+            10 => {
+                let extent = reader.varint("extent")?;
+                let len = reader.varint("values")?;
+                if len > (MESSAGE_MAX / 32) as u64 {
+                    return Err(MessageError::Size(len));
+                }
+                let values = (0..len).map(|_| array(&mut reader)).collect::<Result<_, _>>()?;
+                Message::GroupValues { extent, values }
+            }
+            11 => Message::Withdrawn {
+                file: reader.varint("file")?,
+                reason: read_text(&mut reader)?,
+            },
+            12 => Message::Verified(reader.varint("extent")?),
+            13 => Message::Rejected(reader.varint("extent")?),
+            14 => Message::Durable(reader.varint("extent")?),
+            15 => Message::NeedGroupValues(reader.varint("extent")?),
+            16 => Message::Committed {
+                file: reader.varint("file")?,
+            },
+            17 => Message::Complete {
+                root: array(&mut reader)?,
+                signature: read_blob(&mut reader)?,
+            },
+            18 => Message::Failed {
+                text: read_text(&mut reader)?,
+            },
+            kind => return Err(MessageError::Type(kind)),
+        };
+        reader.finish()?;
+        Ok(message)
+    }
+}
+
+fn number(body: &mut Writer, kind: u8, number: u64) {
+    body.byte(kind);
+    body.varint(number);
+}
+
+fn extent_value(body: &mut Writer, kind: u8, extent: u64, value: &Value) {
+    number(body, kind, extent);
+    body.bytes(value);
+}
+
+fn blob(body: &mut Writer, bytes: &[u8]) {
+    body.varint(bytes.len() as u64);
+    body.bytes(bytes);
+}
+
+fn write_ranges(body: &mut Writer, ranges: &RangeSet) {
+    body.varint(ranges.ranges().len() as u64);
+    let mut end = 0;
+    for range in ranges.ranges() {
+        body.varint(range.start - end);
+        body.varint(range.end - range.start);
+        end = range.end;
+    }
+}
+
+fn byte(reader: &mut Reader<'_>) -> Result<u8, MessageError> {
+    Ok(reader.bytes(1, "byte")?[0])
+}
+
+fn array<const N: usize>(reader: &mut Reader<'_>) -> Result<[u8; N], MessageError> {
+    let bytes = reader.bytes(N, "value")?;
+    Ok(std::array::from_fn(|at| bytes[at]))
+}
+
+fn small<T: TryFrom<u64>>(value: u64, field: &'static str) -> Result<T, MessageError> {
+    T::try_from(value).map_err(|_| PacketError::Range { field, value }.into())
+}
+
+fn read_blob(reader: &mut Reader<'_>) -> Result<Vec<u8>, MessageError> {
+    let size = reader.varint("length")?;
+    let len = usize::try_from(size).map_err(|_| MessageError::Size(size))?;
+    Ok(reader.bytes(len, "bytes")?.to_vec())
+}
+
+fn read_text(reader: &mut Reader<'_>) -> Result<String, MessageError> {
+    let text = String::from_utf8_lossy(&read_blob(reader)?).into_owned();
+    // A peer's text reaches a terminal.
+    Ok(text.chars().filter(|char| !char.is_control()).collect())
+}
+
+fn read_ranges(reader: &mut Reader<'_>) -> Result<RangeSet, MessageError> {
+    let mut ranges = RangeSet::new();
+    let mut end = 0_u64;
+    for index in 0..reader.varint("ranges")? {
+        let gap = reader.varint("gap")?;
+        let len = reader.varint("length")?;
+        if len == 0 || (index > 0 && gap == 0) {
+            return Err(MessageError::Ranges);
+        }
+        let start = end.checked_add(gap).ok_or(MessageError::Ranges)?;
+        end = start.checked_add(len).ok_or(MessageError::Ranges)?;
+        ranges.insert(start..end);
+    }
+    Ok(ranges)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages() -> Vec<Message> {
+        let mut ranges = RangeSet::new();
+        ranges.insert(2..5);
+        ranges.insert(9..1_000);
+        let value = [7; 32];
+        vec![
+            Message::Hello {
+                version: 0,
+                secret: vec![1; 16],
+            },
+            Message::Offer(Offer {
+                payload: 1_424,
+                chacha: true,
+                secret: [3; 32],
+            }),
+            Message::Manifest(vec![5; 20_000]),
+            Message::ManifestEnd,
+            Message::Refuse {
+                code: RefuseCode::Files,
+                text: "full".into(),
+            },
+            Message::Have {
+                extent: 70_000,
+                value,
+            },
+            Message::HaveEnd,
+            Message::Keep(ranges.clone()),
+            Message::Accept {
+                connection: u32::MAX,
+                pool: 1 << 28,
+                have: ranges,
+            },
+            Message::Value { extent: 3, value },
+            Message::GroupValues {
+                extent: 3,
+                values: vec![value; 64],
+            },
+            Message::Withdrawn {
+                file: 3,
+                reason: "changed".into(),
+            },
+            Message::Verified(1),
+            Message::Rejected(2),
+            Message::Durable(3),
+            Message::NeedGroupValues(4),
+            Message::Committed { file: 5 },
+            Message::Complete {
+                root: value,
+                signature: vec![8; 64],
+            },
+            Message::Failed { text: "disk".into() },
+        ]
+    }
+
+    #[test]
+    fn messages_are_what_they_were_however_the_stream_is_cut() {
+        let stream: Vec<u8> = messages().iter().flat_map(Message::encode).collect();
+        for cut in [1, 7, 1_000, stream.len()] {
+            let (mut bytes, mut taken) = (Vec::new(), Vec::new());
+            for piece in stream.chunks(cut) {
+                bytes.extend_from_slice(piece);
+                while let Some(message) = Message::take(&mut bytes).unwrap() {
+                    taken.push(message);
+                }
+            }
+            assert_eq!(taken, messages(), "{cut}");
+            assert!(bytes.is_empty());
+        }
+    }
+
+    #[test]
+    fn no_bytes_of_a_peer_are_too_odd() {
+        for message in messages() {
+            let encoded = message.encode();
+            for bit in (0..encoded.len().min(64) * 8).chain([encoded.len() * 8 - 1]) {
+                let mut bytes = encoded.clone();
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                let _ = Message::take(&mut bytes);
+            }
+        }
+        let mut long = vec![0xbf, 0xff, 0xff, 0xff];
+        assert!(matches!(Message::take(&mut long), Err(MessageError::Size(_))));
+        let text = Message::Failed {
+            text: "\x1b[2Jx".into(),
+        };
+        assert_eq!(
+            Message::take(&mut text.encode()),
+            Ok(Some(Message::Failed { text: "[2Jx".into() }))
+        );
+    }
+}

@@ -1,0 +1,218 @@
+//! The UDP socket: bursts of packets of one size in one call each way (UDP_SEGMENT, UDP_GRO).
+
+use nix::errno::Errno;
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt, sockopt,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+/// Segments of one send at most (UDP_MAX_SEGMENTS of Linux is 128; 64 before version 6.9).
+pub(crate) const SEGMENTS_MAX: usize = 64;
+/// Bytes of one send at most, less than the largest IP packet.
+pub(crate) const SEND_MAX: usize = 65_000;
+/// Bytes that the kernel is asked to queue in each direction.
+const BUFFER_SIZE: usize = 16 << 20;
+const RECEIVE_SIZE: usize = 65_536;
+
+/// A socket with segmentation and receive offload if the kernel has them.
+pub(crate) struct Socket {
+    socket: UdpSocket,
+    segments: bool,
+    buffer: Vec<u8>,
+    control: Vec<u8>,
+}
+
+/// A burst of datagrams of one sender.
+pub(crate) struct Burst<'a> {
+    /// The sender.
+    pub(crate) from: SocketAddr,
+    /// The datagrams, one behind the other.
+    pub(crate) bytes: &'a mut [u8],
+    /// Bytes of each but the last one.
+    pub(crate) segment: usize,
+}
+
+impl Socket {
+    /// Returns a socket that is bound to an address.
+    pub(crate) fn bind(address: SocketAddr) -> io::Result<Socket> {
+        let socket = UdpSocket::bind(address)?;
+        socket.set_nonblocking(true)?;
+        // Without CAP_NET_ADMIN the kernel grants what net.core.rmem_max allows.
+        if setsockopt(&socket, sockopt::RcvBufForce, &BUFFER_SIZE).is_err() {
+            let _ = setsockopt(&socket, sockopt::RcvBuf, &BUFFER_SIZE);
+        }
+        let _ = setsockopt(&socket, sockopt::SndBuf, &(4 << 20));
+        let _ = setsockopt(&socket, sockopt::UdpGroSegment, &true);
+        Ok(Socket {
+            socket,
+            segments: true,
+            buffer: vec![0; RECEIVE_SIZE],
+            control: nix::cmsg_space!(i32),
+        })
+    }
+
+    pub(crate) fn local_address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Sends one datagram. A full queue and a path that refuses it count as loss.
+    pub(crate) fn send(&mut self, to: SocketAddr, datagram: &[u8]) -> io::Result<()> {
+        match self.socket.send_to(datagram, to) {
+            Ok(_) => Ok(()),
+            Err(error) => ignore(error),
+        }
+    }
+
+    /// Sends datagrams of `segment` bytes each, the last of which may be shorter.
+    pub(crate) fn send_segments(
+        &mut self,
+        to: SocketAddr,
+        parts: &[IoSlice<'_>],
+        segment: usize,
+    ) -> io::Result<()> {
+        let address = SockaddrStorage::from(to);
+        let size: usize = parts.iter().map(|part| part.len()).sum();
+        if self.segments || size <= segment {
+            let segment = u16::try_from(segment).unwrap_or(u16::MAX);
+            let control = [ControlMessage::UdpGsoSegments(&segment)];
+            let control = if size > usize::from(segment) {
+                &control[..]
+            } else {
+                &[]
+            };
+            let result = sendmsg(
+                self.socket.as_raw_fd(),
+                parts,
+                control,
+                MsgFlags::empty(),
+                Some(&address),
+            );
+            return match result {
+                Ok(_) => Ok(()),
+                // The device or the kernel cannot cut: we do.
+                Err(Errno::EINVAL | Errno::EIO) if self.segments && size > usize::from(segment) => {
+                    self.segments = false;
+                    self.send_segments(to, parts, usize::from(segment))
+                }
+                Err(error) => ignore(error.into()),
+            };
+        }
+        let mut all = Vec::with_capacity(size);
+        for part in parts {
+            all.extend_from_slice(part);
+        }
+        for datagram in all.chunks(segment) {
+            self.send(to, datagram)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the next burst, if one arrived.
+    pub(crate) fn receive(&mut self) -> io::Result<Option<Burst<'_>>> {
+        let (bytes, from, segment) = {
+            let mut parts = [IoSliceMut::new(&mut self.buffer)];
+            let fd = self.socket.as_raw_fd();
+            let control = Some(&mut self.control[..]);
+            let received = match recvmsg::<SockaddrStorage>(fd, &mut parts, control, MsgFlags::empty()) {
+                Ok(received) => received,
+                // An ICMP error of an earlier datagram says nothing that silence does not.
+                Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNREFUSED | Errno::EHOSTUNREACH) => {
+                    return Ok(None);
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let mut segment = received.bytes;
+            if let Ok(messages) = received.cmsgs() {
+                for message in messages {
+                    if let ControlMessageOwned::UdpGroSegments(size) = message {
+                        segment = usize::try_from(size).unwrap_or(segment);
+                    }
+                }
+            }
+            (
+                received.bytes,
+                received.address.as_ref().and_then(socket_address),
+                segment,
+            )
+        };
+        let Some(from) = from else { return Ok(None) };
+        Ok(Some(Burst {
+            from,
+            bytes: &mut self.buffer[..bytes],
+            segment: segment.max(1),
+        }))
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn ignore(error: io::Error) -> io::Result<()> {
+    let code = error.raw_os_error().map(Errno::from_raw);
+    match code {
+        Some(
+            Errno::EAGAIN
+            | Errno::EINTR
+            | Errno::ENOBUFS
+            | Errno::EMSGSIZE
+            | Errno::EPERM
+            | Errno::ECONNREFUSED
+            | Errno::ENETUNREACH
+            | Errno::ENETDOWN
+            | Errno::EHOSTUNREACH,
+        ) => Ok(()),
+        _ => Err(error),
+    }
+}
+
+fn socket_address(address: &SockaddrStorage) -> Option<SocketAddr> {
+    if let Some(v4) = address.as_sockaddr_in() {
+        return Some(SocketAddr::V4(SocketAddrV4::from(*v4)));
+    }
+    address
+        .as_sockaddr_in6()
+        .map(|v6| SocketAddr::V6(SocketAddrV6::from(*v6)))
+}
+
+/// Returns bytes of the IP and UDP headers of a datagram to an address.
+pub(crate) fn headers(address: &SocketAddr) -> u16 {
+    match address.ip() {
+        IpAddr::V4(_) => 28,
+        IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some() => 28,
+        IpAddr::V6(_) => 48,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_arrives_as_its_datagrams() {
+        let mut a = Socket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let mut b = Socket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let (head, body) = ([1_u8; 16], [2_u8; 1_000]);
+        let short = [3_u8; 100];
+        let parts: Vec<IoSlice<'_>> = (0..10)
+            .flat_map(|_| [IoSlice::new(&head), IoSlice::new(&body)])
+            .chain([IoSlice::new(&short)])
+            .collect();
+        for segments in [true, false] {
+            a.segments = segments;
+            let to = b.local_address().unwrap();
+            a.send_segments(to, &parts, 1_016).unwrap();
+            let mut sizes = Vec::new();
+            // Loopback delivers within the send.
+            while let Some(burst) = b.receive().unwrap() {
+                assert_eq!(burst.from, a.local_address().unwrap());
+                sizes.extend(burst.bytes.chunks(burst.segment).map(<[u8]>::len));
+            }
+            assert_eq!(sizes, [vec![1_016; 10], vec![100]].concat());
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Who may send, and what others get.
+
+use crate::memory::{MemorySource, MemoryStore, content, next};
+use crate::testbed::{ReceiverSpec, ReceiverThread, send_all};
+use millrace_courier::identity::Identity;
+use millrace_courier::{Outcome, SendOptions};
+use std::net::UdpSocket;
+use std::time::Duration;
+
+fn refused(outcomes: &[Outcome], part: &str) {
+    match outcomes {
+        [
+            Outcome::Refused {
+                code: "not_admitted",
+                reason,
+            },
+        ] if reason.contains(part) => {}
+        other => panic!("expected a refusal with `{part}`, not {other:?}"),
+    }
+}
+
+#[test]
+fn a_sender_without_the_right_ticket_is_refused_by_name() {
+    let store = MemoryStore::default();
+    let known = Identity::generate().unwrap();
+    let spec = ReceiverSpec {
+        allow: vec![known.public_key()],
+        ..ReceiverSpec::default()
+    };
+    let receiver = ReceiverThread::start(store.clone(), spec);
+    let mut source = MemorySource::new(content(1 << 20, 1));
+    let stranger = Identity::generate().unwrap();
+    let mut target = receiver.target("a");
+    target.secret = Some([1; 16]);
+    let send = |source: &mut MemorySource, identity, target| {
+        send_all(source, identity, vec![target], SendOptions::default()).0
+    };
+    refused(
+        &send(&mut source, &stranger, target.clone()),
+        "not of this receiver",
+    );
+    target.secret = None;
+    refused(
+        &send(&mut source, &stranger, target.clone()),
+        "not on the receiver's list",
+    );
+    assert!(
+        store.0.lock().unwrap().bytes.is_empty(),
+        "strangers write nothing"
+    );
+    assert_eq!(send(&mut source, &known, target), [Outcome::Delivered]);
+    assert_eq!(
+        receiver.join(),
+        [Outcome::Delivered],
+        "refused strangers do not end --once"
+    );
+}
+
+#[test]
+fn a_ticket_belongs_to_the_first_sender_and_ends() {
+    let store = MemoryStore::default();
+    let spec = ReceiverSpec {
+        once: false,
+        ..ReceiverSpec::default()
+    };
+    let receiver = ReceiverThread::start(store, spec);
+    let mut source = MemorySource::new(content(1 << 20, 1));
+    let (first, second) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+    let mut send = |identity, target| send_all(&mut source, identity, vec![target], SendOptions::default()).0;
+    assert_eq!(send(&first, receiver.target("a")), [Outcome::Delivered]);
+    refused(&send(&second, receiver.target("a")), "belongs to another sender");
+    receiver.stop();
+    let spec = ReceiverSpec {
+        once: false,
+        expiry: Duration::ZERO,
+        ..ReceiverSpec::default()
+    };
+    let receiver = ReceiverThread::start(MemoryStore::default(), spec);
+    refused(&send(&first, receiver.target("a")), "expired");
+    receiver.stop();
+}
+
+#[test]
+fn a_receiver_with_another_key_gets_nothing() {
+    let receiver = ReceiverThread::start(
+        MemoryStore::default(),
+        ReceiverSpec {
+            once: false,
+            ..ReceiverSpec::default()
+        },
+    );
+    let mut target = receiver.target("a");
+    target.key = Identity::generate().unwrap().public_key();
+    let mut source = MemorySource::new(content(1 << 20, 1));
+    let (outcomes, _) = send_all(
+        &mut source,
+        &Identity::generate().unwrap(),
+        vec![target],
+        SendOptions::default(),
+    );
+    assert!(
+        matches!(&outcomes[..], [Outcome::Resumable { .. }]),
+        "{outcomes:?}"
+    );
+    assert_eq!(source.reads, 0);
+    receiver.stop();
+}
+
+/// Garbage, data packets of no connection, and a first QUIC packet without a token: nothing, or less than three bytes for one.
+#[test]
+fn strangers_get_at_most_three_bytes_for_one() {
+    let receiver = ReceiverThread::start(MemoryStore::default(), ReceiverSpec::default());
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let mut state = 9;
+    let mut sent = 0;
+    for first in 0..=255_u8 {
+        let size = 1 + (next(&mut state) % 1_400) as usize;
+        let mut datagram: Vec<u8> = (0..size).map(|_| next(&mut state) as u8).collect();
+        datagram[0] = first;
+        sent += socket.send_to(&datagram, receiver.address()).unwrap();
+    }
+    // A long header of QUIC version 1, type Initial, with connection numbers of 8 bytes, no token, and a body nobody can open.
+    let mut initial = vec![
+        0xc3, 0, 0, 0, 1, 8, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0x44, 0x9e,
+    ];
+    initial.resize(1_200, 0x5a);
+    sent += socket.send_to(&initial, receiver.address()).unwrap();
+    let (mut buffer, mut received) = ([0; 2_000], 0);
+    while let Ok(size) = socket.recv(&mut buffer) {
+        received += size;
+    }
+    assert!(received <= 3 * sent, "{received} bytes for {sent}");
+    // The receiver still serves those whom it knows.
+    let mut source = MemorySource::new(content(1 << 20, 1));
+    let identity = Identity::generate().unwrap();
+    let (outcomes, _) = send_all(
+        &mut source,
+        &identity,
+        vec![receiver.target("a")],
+        SendOptions::default(),
+    );
+    assert_eq!(outcomes, [Outcome::Delivered]);
+    receiver.join();
+}

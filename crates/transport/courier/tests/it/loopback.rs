@@ -1,0 +1,122 @@
+//! Transfers from end to end.
+
+use crate::memory::{MemorySource, MemoryStore, content};
+use crate::testbed::{ReceiverSpec, ReceiverThread, send_all};
+use millrace_courier::identity::Identity;
+use millrace_courier::{Event, Outcome, SendOptions, send};
+use millrace_types::BitRate;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+
+fn identity() -> Identity {
+    Identity::generate().unwrap()
+}
+
+#[test]
+fn bytes_arrive_as_they_were_with_a_signed_receipt() {
+    for size in [0, 1, 5 << 20 | 12_345] {
+        let store = MemoryStore::default();
+        let receiver = ReceiverThread::start(store.clone(), ReceiverSpec::default());
+        let mut source = MemorySource::new(content(size, 1));
+        let target = receiver.target("a");
+        let (outcomes, events) = send_all(&mut source, &identity(), vec![target], SendOptions::default());
+        assert_eq!(outcomes, [Outcome::Delivered], "{events:?}");
+        assert_eq!(receiver.join(), [Outcome::Delivered]);
+        assert!(
+            store.0.lock().unwrap().bytes == source.bytes,
+            "{size} bytes differ"
+        );
+    }
+}
+
+#[test]
+fn three_receivers_get_the_same_bytes_which_are_read_once() {
+    let stores = [(); 3].map(|()| MemoryStore::default());
+    let receivers = stores
+        .clone()
+        .map(|store| ReceiverThread::start(store, ReceiverSpec::default()));
+    let size = 6 << 20;
+    let mut source = MemorySource::new(content(size, 2));
+    let targets = receivers.iter().map(|receiver| receiver.target("x")).collect();
+    let (outcomes, events) = send_all(&mut source, &identity(), targets, SendOptions::default());
+    assert_eq!(outcomes, vec![Outcome::Delivered; 3], "{events:?}");
+    for (receiver, store) in receivers.into_iter().zip(&stores) {
+        receiver.join();
+        assert!(store.0.lock().unwrap().bytes == source.bytes);
+    }
+    assert_eq!(
+        source.reads, size as u64,
+        "the slab cache serves the others and all repairs"
+    );
+}
+
+#[test]
+fn an_extent_with_a_wrong_digest_is_sent_again() {
+    let store = MemoryStore::default();
+    store.0.lock().unwrap().damage = vec![1, 2];
+    let receiver = ReceiverThread::start(store.clone(), ReceiverSpec::default());
+    let mut source = MemorySource::new(content(4 << 20, 3));
+    let target = receiver.target("a");
+    let (outcomes, events) = send_all(&mut source, &identity(), vec![target], SendOptions::default());
+    assert_eq!(outcomes, [Outcome::Delivered], "{events:?}");
+    assert!(store.0.lock().unwrap().bytes == source.bytes);
+}
+
+#[test]
+fn a_stopped_transfer_goes_on_with_what_is_missing() {
+    let store = MemoryStore::default();
+    let spec = || ReceiverSpec {
+        once: false,
+        ..ReceiverSpec::default()
+    };
+    let receiver = ReceiverThread::start(store.clone(), spec());
+    let identity = identity();
+    let size = 16 << 20;
+    let mut source = MemorySource::new(content(size, 4));
+    let (stop, stopped) = UnixStream::pair().unwrap();
+    let mut stop = Some(stop);
+    // At 40 Mbit/s the transfer takes three seconds and more; it is stopped at the first sign of progress.
+    let options = SendOptions {
+        rate: Some(BitRate::from_bps(40_000_000)),
+        ..SendOptions::default()
+    };
+    let mut on_event = |event| {
+        if matches!(event, Event::Progress { verified, .. } if verified > 0) {
+            stop.take();
+        }
+    };
+    let targets = vec![receiver.target("a")];
+    let outcomes = send(
+        &mut source,
+        &identity,
+        targets,
+        options,
+        Some(stopped.as_fd()),
+        &mut on_event,
+    )
+    .unwrap();
+    assert!(
+        matches!(&outcomes[..], [Outcome::Resumable { .. }]),
+        "{outcomes:?}"
+    );
+    let durable = store.0.lock().unwrap().durable.count() << 20;
+    assert!(durable > 0 && durable < size as u64, "{durable} of {size}");
+    // The same ticket serves the same sender again.
+    let (outcomes, events) = send_all(
+        &mut source,
+        &identity,
+        vec![receiver.target("a")],
+        SendOptions::default(),
+    );
+    assert_eq!(outcomes, [Outcome::Delivered]);
+    let present = events.iter().find_map(|event| match event {
+        Event::Accepted { present, .. } => Some(*present),
+        _ => None,
+    });
+    assert!(
+        present.unwrap() >= durable,
+        "{present:?} of {durable} durable bytes were kept"
+    );
+    assert!(store.0.lock().unwrap().bytes == source.bytes);
+    receiver.stop();
+}

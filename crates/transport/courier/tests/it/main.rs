@@ -1,0 +1,14 @@
+//! Senders and receivers over sockets on loopback.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panics"
+)]
+
+mod admission;
+mod loopback;
+mod memory;
+mod testbed;
+mod trees;

@@ -1,0 +1,128 @@
+//! A receiver in a thread, and senders to it.
+
+use crate::memory::MemorySource;
+use millrace_courier::files::{Source, Store};
+use millrace_courier::identity::{Identity, PublicKey};
+use millrace_courier::ticket::Ticket;
+use millrace_courier::{Event, Outcome, ReceiveOptions, SendOptions, Target, receive, send};
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+pub(crate) struct ReceiverThread {
+    pub(crate) ticket: Ticket,
+    events: Receiver<Event>,
+    stop: UnixStream,
+    thread: JoinHandle<Vec<Outcome>>,
+}
+
+pub(crate) struct ReceiverSpec {
+    pub(crate) once: bool,
+    pub(crate) allow: Vec<PublicKey>,
+    pub(crate) expiry: Duration,
+}
+
+impl Default for ReceiverSpec {
+    fn default() -> ReceiverSpec {
+        ReceiverSpec {
+            once: true,
+            allow: Vec::new(),
+            expiry: Duration::from_secs(60),
+        }
+    }
+}
+
+impl ReceiverThread {
+    pub(crate) fn start(mut store: impl Store + Send + 'static, spec: ReceiverSpec) -> ReceiverThread {
+        let (stop, stopped) = UnixStream::pair().unwrap();
+        let (sender, events) = channel();
+        let options = ReceiveOptions {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            addresses: Vec::new(),
+            once: spec.once,
+            allow: spec.allow,
+            expiry: spec.expiry,
+        };
+        let thread = std::thread::spawn(move || {
+            let identity = Identity::generate().unwrap();
+            let mut on_event = |event| {
+                let _ = sender.send(event);
+            };
+            receive(
+                &mut store,
+                &identity,
+                options,
+                Some(stopped.as_fd()),
+                &mut on_event,
+            )
+            .unwrap()
+        });
+        let ticket = match events.recv_timeout(Duration::from_secs(20)) {
+            Ok(Event::Listening { ticket, .. }) => ticket.parse().unwrap(),
+            other => panic!("no ticket: {other:?}"),
+        };
+        ReceiverThread {
+            ticket,
+            events,
+            stop,
+            thread,
+        }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.ticket.addresses[0]
+    }
+
+    /// Returns the target of the ticket.
+    pub(crate) fn target(&self, name: &str) -> Target {
+        Target {
+            name: name.into(),
+            addresses: self.ticket.addresses.clone(),
+            key: self.ticket.key,
+            secret: Some(self.ticket.secret),
+        }
+    }
+
+    /// Waits for an event.
+    pub(crate) fn wait_for(&self, wanted: impl Fn(&Event) -> bool) {
+        while !wanted(&self.events.recv_timeout(Duration::from_secs(60)).unwrap()) {}
+    }
+
+    /// Waits for the end; `--once`, or after a stop.
+    pub(crate) fn join(self) -> Vec<Outcome> {
+        self.thread.join().unwrap()
+    }
+
+    pub(crate) fn stop(self) -> Vec<Outcome> {
+        drop(self.stop);
+        self.thread.join().unwrap()
+    }
+}
+
+/// Sends and returns the outcomes with all events.
+pub(crate) fn send_all(
+    source: &mut MemorySource,
+    identity: &Identity,
+    targets: Vec<Target>,
+    options: SendOptions,
+) -> (Vec<Outcome>, Vec<Event>) {
+    send_all_of(source, identity, targets, options)
+}
+
+/// Sends any source and returns the outcomes with all events.
+pub(crate) fn send_all_of(
+    source: &mut dyn Source,
+    identity: &Identity,
+    targets: Vec<Target>,
+    options: SendOptions,
+) -> (Vec<Outcome>, Vec<Event>) {
+    let mut events = Vec::new();
+    let outcomes = send(source, identity, targets, options, None, &mut |event| {
+        events.push(event);
+    })
+    .unwrap();
+    (outcomes, events)
+}

@@ -1,0 +1,142 @@
+//! Trees of files from directory to directory.
+
+use crate::testbed::send_all_of;
+use millrace_courier::files::Store;
+use millrace_courier::identity::Identity;
+use millrace_courier::local::{LocalSource, LocalStore, PlaceOptions};
+use millrace_courier::{Event, Outcome, SendOptions};
+use millrace_types::BitRate;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use crate::memory::content;
+use crate::testbed::{ReceiverSpec, ReceiverThread};
+
+/// Makes a tree with small, large, empty and sparse files, directories and a link.
+fn make_tree(root: &Path) {
+    fs::create_dir_all(root.join("deep/empty")).unwrap();
+    for index in 0..300 {
+        fs::write(
+            root.join(format!("deep/small-{index}")),
+            content(index * 7, index as u64 + 1),
+        )
+        .unwrap();
+    }
+    fs::write(root.join("large"), content(3 << 20 | 77, 5)).unwrap();
+    fs::write(root.join("name with ü and '"), b"x").unwrap();
+    let sparse = fs::File::create(root.join("sparse")).unwrap();
+    sparse.set_len(64 << 20).unwrap();
+    symlink("large", root.join("link")).unwrap();
+}
+
+/// Returns each path below a directory with its content.
+fn tree(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let (mut found, mut stack) = (BTreeMap::new(), vec![root.to_owned()]);
+    while let Some(directory) = stack.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let kind = path.symlink_metadata().unwrap().file_type();
+            let name = path.strip_prefix(root).unwrap().to_owned();
+            if kind.is_dir() {
+                found.insert(name, b"directory".to_vec());
+                stack.push(path);
+            } else if kind.is_symlink() {
+                found.insert(
+                    name,
+                    fs::read_link(&path)
+                        .unwrap()
+                        .into_os_string()
+                        .into_encoded_bytes(),
+                );
+            } else {
+                found.insert(name, fs::read(&path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+fn store(directory: &Path) -> impl Store + Send + use<> {
+    LocalStore::new(directory, PlaceOptions::default())
+}
+
+#[test]
+fn a_tree_arrives_identical_and_nothing_else_is_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    fs::create_dir(&to).unwrap();
+    make_tree(&from);
+    let receiver = ReceiverThread::start(store(&to), ReceiverSpec::default());
+    let mut source = LocalSource::scan(&[from.join("")], false).unwrap();
+    let identity = Identity::generate().unwrap();
+    let (outcomes, events) = send_all_of(
+        &mut source,
+        &identity,
+        vec![receiver.target("a")],
+        SendOptions::default(),
+    );
+    assert_eq!(outcomes, [Outcome::Delivered], "{events:?}");
+    receiver.join();
+    assert!(
+        tree(&from) == tree(&to),
+        "{:?}\n{:?}",
+        tree(&from).keys(),
+        tree(&to).keys()
+    );
+}
+
+#[test]
+fn a_transfer_goes_on_in_a_new_receiver_with_what_is_on_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    fs::create_dir(&to).unwrap();
+    fs::create_dir(&from).unwrap();
+    fs::write(from.join("large"), content(24 << 20, 5)).unwrap();
+    let identity = Identity::generate().unwrap();
+    let spec = || ReceiverSpec {
+        once: false,
+        ..ReceiverSpec::default()
+    };
+    let receiver = ReceiverThread::start(store(&to), spec());
+    let targets = vec![receiver.target("a")];
+    let (source, from_path) = (LocalSource::scan(&[from.join("")], false).unwrap(), from.clone());
+    let slow = SendOptions {
+        rate: Some(BitRate::from_bps(40_000_000)),
+        ..SendOptions::default()
+    };
+    let sender = std::thread::spawn(move || {
+        let mut source = source;
+        let identity = Identity::generate().unwrap();
+        send_all_of(&mut source, &identity, targets, slow)
+    });
+    // The receiver stops once a part is durable: its journal exists and verified extents were reported.
+    receiver.wait_for(|event| matches!(event, Event::Progress { verified, .. } if *verified >= 4 << 20));
+    receiver.stop();
+    let (outcomes, _) = sender.join().unwrap();
+    assert!(
+        matches!(&outcomes[..], [Outcome::Resumable { .. }]),
+        "{outcomes:?}"
+    );
+    assert!(
+        !to.join("large").exists(),
+        "no file has its name before it is verified"
+    );
+    let receiver = ReceiverThread::start(store(&to), ReceiverSpec::default());
+    let mut source = LocalSource::scan(&[from_path.join("")], false).unwrap();
+    let (outcomes, events) = send_all_of(
+        &mut source,
+        &identity,
+        vec![receiver.target("a")],
+        SendOptions::default(),
+    );
+    assert_eq!(outcomes, [Outcome::Delivered], "{events:?}");
+    let present = events.iter().find_map(|event| match event {
+        Event::Accepted { present, .. } => Some(*present),
+        _ => None,
+    });
+    assert!(present.is_some_and(|bytes| bytes > 0), "{events:?}");
+    receiver.join();
+    assert!(tree(&from) == tree(&to));
+}
