@@ -24,7 +24,7 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// The longest request in bytes.
 const REQUEST_MAX: u64 = 1 << 16;
 
-/// What requests read and change.
+/// The state that requests read and change.
 pub(crate) struct Control {
     names: [String; 2],
     settings: Mutex<(Settings, Option<Scenario>)>,

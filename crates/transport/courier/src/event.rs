@@ -3,7 +3,7 @@
 use crate::message::RefuseCode;
 use serde::Serialize;
 
-/// What keeps a transfer from being faster.
+/// The limit of a transfer's rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
@@ -73,7 +73,7 @@ pub enum Event {
         rtt_ms: f64,
         /// The share of packets lost.
         loss: f64,
-        /// What keeps it from being faster.
+        /// The limit of its rate.
         limit: Limit,
     },
     /// No progress for a while.

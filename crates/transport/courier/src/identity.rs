@@ -19,7 +19,7 @@ pub enum IdentityError {
     /// The file cannot be read or written.
     #[error("cannot {verb} the identity {}: {error}; give another file with --identity", path.display())]
     File {
-        /// What failed.
+        /// The operation that failed.
         verb: &'static str,
         /// The file.
         path: PathBuf,

@@ -72,7 +72,7 @@ impl RefuseCode {
     }
 }
 
-/// What a sender offers.
+/// A sender's offer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Offer {
     /// Bytes of a full packet's payload.

@@ -31,7 +31,7 @@ pub struct Ticket {
     pub expires: SystemTime,
     /// The receiver's key.
     pub key: PublicKey,
-    /// What lets the sender in.
+    /// The secret that admits the sender, once.
     pub secret: Secret,
     /// The receiver's addresses, at most 8.
     pub addresses: Vec<SocketAddr>,

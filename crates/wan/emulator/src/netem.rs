@@ -1,6 +1,6 @@
 //! The grammar of `tc qdisc … netem`, as in tc-netem(8).
 //!
-//! What netem draws with a correlation of its own kind becomes the correlation of Gaussian draws here: the shares stay
+//! A draw with netem's kind of correlation becomes one with the correlation of Gaussian draws here: the shares stay
 //! what they are, while netem's shift (Jurgelionis et al., "An Empirical Study of NetEm Network Emulation
 //! Functionalities", ICCCN 2011). Every such difference is a note.
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct PathStatus {
     /// The name.
     pub name: String,
-    /// Its ends, a and b: an interface of `millrace-wan`; in a switch, `port` or `unused`.
+    /// The ends of the path, a and b: an interface of `millrace-wan`; in a switch, `port` or `unused`.
     pub ends: Vec<String>,
     /// The seed of all random draws.
     pub seed: u64,
@@ -62,7 +62,7 @@ pub struct DirectionStatus {
     pub delay_given: Delay,
     /// Times from the due time of frames until they left.
     pub lateness: Delay,
-    /// What was asked for and cannot be had, or has another meaning here.
+    /// Warnings: settings that cannot be had, or that have another meaning here.
     pub warnings: Vec<String>,
 }
 

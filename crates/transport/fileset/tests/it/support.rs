@@ -134,7 +134,7 @@ pub(crate) struct Report {
     pub(crate) events: Vec<SinkEvent>,
 }
 
-/// What happens to a packet on its way.
+/// The fate of a packet on its way.
 pub(crate) type Tamper<'a> = &'a mut dyn FnMut(u64, &mut Vec<u8>);
 
 /// Carries a set from a source to a sink until it is complete.

@@ -74,16 +74,16 @@ pub enum PathError {
     Thread(String),
 }
 
-/// What a path is and did.
+/// The settings and counters of a path.
 #[derive(Debug, Clone)]
 pub struct PathState {
-    /// Its name.
+    /// The name of the path.
     pub name: String,
     /// The configuration in force, with what a scenario changed.
     pub spec: PathSpec,
     /// True for each end that is a port.
     pub is_open: [bool; 2],
-    /// What each direction did.
+    /// The counters of each direction.
     pub stats: [Stats; 2],
 }
 
@@ -117,7 +117,7 @@ impl<T> Drop for Lent<T> {
     }
 }
 
-/// What both queues of an end, its device and the registry share.
+/// The state that both queues of an end, its device and the registry share.
 #[derive(Debug)]
 pub(super) struct End {
     number: usize,
