@@ -44,9 +44,12 @@ fn three_receivers_get_the_same_bytes_which_are_read_once() {
         receiver.join();
         assert!(store.0.lock().unwrap().bytes == source.bytes);
     }
-    assert_eq!(
-        source.reads, size as u64,
-        "the slab cache serves the others and all repairs"
+    // On a busy machine, a repair may come after its packet has left the slab cache: row T4 of the design allows 5 %.
+    let size = size as u64;
+    assert!(
+        (size..=size + size / 20).contains(&source.reads),
+        "the slab cache serves the others and repairs: {} bytes read of {size}",
+        source.reads
     );
 }
 
