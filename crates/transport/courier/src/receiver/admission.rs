@@ -1,0 +1,98 @@
+//! Admission: the addresses in a ticket, and the senders that may come.
+
+use super::state::{Server, Stage};
+use crate::control::LinkId;
+use crate::identity::PublicKey;
+use crate::message::{RefuseCode, VERSION};
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Instant, SystemTime};
+use subtle::ConstantTimeEq;
+
+/// Returns the addresses at which others may reach a local one.
+pub(super) fn ticket_addresses(local: SocketAddr, given: &[IpAddr]) -> Vec<SocketAddr> {
+    let with_port = |ip: &IpAddr| SocketAddr::new(*ip, local.port());
+    if !given.is_empty() {
+        return given.iter().map(with_port).collect();
+    }
+    if !local.ip().is_unspecified() {
+        return vec![local];
+    }
+    let mut addresses: Vec<IpAddr> = nix::ifaddrs::getifaddrs()
+        .into_iter()
+        .flatten()
+        .filter_map(|interface| {
+            let address = interface.address?;
+            let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
+            v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))
+        })
+        .filter(|ip| match ip {
+            IpAddr::V4(ip) => !ip.is_link_local(),
+            IpAddr::V6(ip) => local.is_ipv6() && !ip.is_unicast_link_local(),
+        })
+        .collect();
+    // Loopback serves if there is nothing else.
+    if addresses.iter().any(|ip| !ip.is_loopback()) {
+        addresses.retain(|ip| !ip.is_loopback());
+    }
+    addresses.truncate(8);
+    addresses.iter().map(with_port).collect()
+}
+
+impl Server<'_> {
+    /// Admits a sender, or refuses it by name.
+    pub(super) fn greet(&mut self, link: LinkId, version: u64, secret: &[u8]) {
+        if version != VERSION {
+            let text =
+                format!("this receiver speaks version {VERSION}, the sender {version}; update the older one");
+            self.refuse(link, RefuseCode::Version, text);
+            return;
+        }
+        let Some(key) = self.control.peer_key(link) else {
+            return;
+        };
+        match self.admission(key, secret) {
+            Ok(()) => {
+                if let Some(peer) = self.peers.get_mut(&link) {
+                    peer.stage = Stage::Offered {
+                        offer: None,
+                        manifest: Vec::new(),
+                        manifest_ended: false,
+                    };
+                }
+                self.control.admit(Instant::now(), link);
+            }
+            Err(text) => self.refuse(link, RefuseCode::NotAdmitted, text),
+        }
+    }
+
+    /// Admits a key of the list, or one that brings the secret of a ticket; the first key with a secret owns it.
+    fn admission(&mut self, key: PublicKey, secret: &[u8]) -> Result<(), String> {
+        if self.options.allow.contains(&key) {
+            return Ok(());
+        }
+        if secret.is_empty() {
+            return Err(format!(
+                "the key {key} is not on the receiver's list; use a ticket, or `millrace receive --allow {key}`"
+            ));
+        }
+        let known = self
+            .admissions
+            .iter_mut()
+            .find(|admission| bool::from(admission.secret[..].ct_eq(secret)));
+        let Some(admission) = known else {
+            return Err("the ticket is not of this receiver; use the one that it printed last".into());
+        };
+        if SystemTime::now() >= admission.expires {
+            return Err("the ticket has expired; start `millrace receive` again for a new one".into());
+        }
+        match admission.owner {
+            Some(owner) if owner != key => {
+                Err("the ticket belongs to another sender; ask for one of your own".into())
+            }
+            _ => {
+                admission.owner = Some(key);
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! The receiver: one thread that owns the socket and the protocol's state of every sender that it admits.
+//!
+//! ```text
+//!  Greeting ── HELLO is admitted ──> Offered ── OFFER, MANIFEST END ──> Keeping ── KEEP ──> Running ── everything in place ──> Ended
+//!      └──────────── not admitted, not valid, lost ────────┴─────────────────┴─────────────────┴──────────────────────────> Ended
+//! ```
+//!
+//! The files depend on each other in one direction: `run` calls `link`, `link` calls `admission`; they share the peers in
+//! `state`, whose admitted senders each have a `session`.
+
+mod admission;
+mod link;
+mod options;
+mod progress;
+mod run;
+mod session;
+mod state;
+
+pub use options::{ReceiveError, ReceiveOptions};
+pub use run::receive;

@@ -1,0 +1,45 @@
+//! Options and errors of a receiver.
+
+use crate::control::ControlError;
+use crate::identity::{IdentityError, PublicKey};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+use thiserror::Error;
+
+/// Options of a receiver.
+#[derive(Clone, Debug)]
+pub struct ReceiveOptions {
+    /// The address to listen at.
+    pub listen: SocketAddr,
+    /// Addresses for the ticket; empty: those of this machine.
+    pub addresses: Vec<IpAddr>,
+    /// True if the receiver ends after the first sender.
+    pub once: bool,
+    /// Senders that need no ticket.
+    pub allow: Vec<PublicKey>,
+    /// The time for which the ticket is valid.
+    pub expiry: Duration,
+}
+
+/// A receiver that cannot go on.
+#[derive(Debug, Error)]
+pub enum ReceiveError {
+    /// The address cannot be used.
+    #[error("cannot listen at {address}: {error}; give another one with --listen")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The cause.
+        error: io::Error,
+    },
+    /// The socket fails.
+    #[error("the UDP socket failed: {0}")]
+    Socket(#[from] io::Error),
+    /// TLS fails.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// The system gives no random numbers.
+    #[error(transparent)]
+    Random(#[from] IdentityError),
+}

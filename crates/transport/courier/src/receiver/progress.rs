@@ -1,0 +1,34 @@
+//! Progress of each sender's files.
+
+use super::state::{Server, Stage};
+use crate::event::{Event, Limit};
+use std::time::Duration;
+
+/// The interval of progress events.
+pub(super) const PROGRESS: Duration = Duration::from_millis(500);
+
+impl Server<'_> {
+    /// Reports the progress of all sessions since the last call.
+    pub(super) fn progress(&mut self) {
+        for (link, peer) in &mut self.peers {
+            let Stage::Serving(session) = &mut peer.stage else {
+                continue;
+            };
+            let total = session.sink.layout().bytes();
+            let new = session.verified_bytes - session.last_verified;
+            session.last_verified = session.verified_bytes;
+            let rate_bps = (new as f64 * 8.0 / PROGRESS.as_secs_f64()) as u64;
+            let left = total - session.verified_bytes.min(total);
+            (self.events)(Event::Progress {
+                peer: peer.name.clone(),
+                verified: session.verified_bytes,
+                bytes: total,
+                rate_bps,
+                eta_s: (rate_bps > 0).then(|| left * 8 / rate_bps),
+                rtt_ms: self.control.rtt(*link).unwrap_or_default().as_secs_f64() * 1e3,
+                loss: 0.0,
+                limit: Limit::Network,
+            });
+        }
+    }
+}

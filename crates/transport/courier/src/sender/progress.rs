@@ -1,0 +1,72 @@
+//! Progress of each receiver: rate, loss, the limit at work, and stalls.
+
+use super::state::{Sender, Stage};
+use crate::event::{Event, Limit};
+use millrace_transport::flow;
+use std::time::{Duration, Instant};
+
+/// The interval of progress events.
+pub(super) const PROGRESS: Duration = Duration::from_millis(500);
+/// Time without a new verified extent after which a peer counts as stalled.
+const STALLED: Duration = Duration::from_secs(10);
+
+impl Sender<'_> {
+    /// Reports the progress of all running peers since the last call, and lends their rates to the control links.
+    pub(super) fn progress(&mut self, now: Instant) {
+        let interval = PROGRESS.as_secs_f64();
+        let total = self.source.layout().bytes();
+        let busy = PROGRESS.saturating_sub(self.waiting);
+        for peer in &mut self.peers {
+            let Stage::Running(member) = peer.stage else {
+                continue;
+            };
+            let Some(flow) = self.group.flow(member) else {
+                continue;
+            };
+            let stats = flow.stats();
+            let packet = f64::from(self.offer.payload) + flow.overhead() as f64;
+            let payload = (flow.delivered() as f64 * f64::from(self.offer.payload) / packet) as u64;
+            let rate_bps = (payload.saturating_sub(peer.last.0) as f64 * 8.0 / interval) as u64;
+            let (sent, lost) = (stats.sent - peer.last.1, stats.lost.saturating_sub(peer.last.2));
+            let rate = flow.controller().bandwidth().map_or(0, |rate| rate.bps() / 8);
+            if let Some(link) = peer.link {
+                self.control.lend(link, rate, flow.rtt());
+            }
+            peer.last = (payload, stats.sent, stats.lost);
+            let left = total.saturating_sub(peer.verified_bytes);
+            let limit = match flow.limit() {
+                flow::Limit::Peer => Limit::PeerDisk,
+                flow::Limit::Nothing => Limit::Nothing,
+                flow::Limit::Network if self.reading * 2 > PROGRESS => Limit::OwnDisk,
+                flow::Limit::Network if busy * 20 > PROGRESS * 19 => Limit::Cpu,
+                flow::Limit::Network => match self.options.rate {
+                    Some(rate) if rate_bps * 20 > rate.bps() * 17 => Limit::Rate,
+                    _ => Limit::Network,
+                },
+            };
+            (self.events)(Event::Progress {
+                peer: peer.target.name.clone(),
+                verified: peer.verified_bytes,
+                bytes: total,
+                rate_bps,
+                eta_s: (rate_bps > 0).then(|| left * 8 / rate_bps),
+                rtt_ms: flow.rtt().as_secs_f64() * 1e3,
+                loss: if sent == 0 {
+                    0.0
+                } else {
+                    (lost as f64 / sent as f64).min(1.0)
+                },
+                limit,
+            });
+            let silent = now.saturating_duration_since(peer.progress_at);
+            if silent >= STALLED && peer.stalled.is_none() {
+                peer.stalled = Some(silent.as_secs());
+                (self.events)(Event::Stalled {
+                    peer: peer.target.name.clone(),
+                    seconds: silent.as_secs(),
+                });
+            }
+        }
+        (self.reading, self.waiting) = (Duration::ZERO, Duration::ZERO);
+    }
+}
