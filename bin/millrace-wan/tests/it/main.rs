@@ -20,7 +20,10 @@ fn refusal(settings: &[&str]) -> String {
 #[test]
 fn a_delay_without_a_unit_is_refused_with_the_units_that_there_are() {
     let text = refusal(&["--delay", "100"]);
-    assert!(text.contains("`100` is not a delay") && text.contains("`ms`"), "{text}");
+    assert!(
+        text.contains("`100` is not a delay") && text.contains("`ms`"),
+        "{text}"
+    );
 }
 
 #[test]
