@@ -12,6 +12,7 @@ mod nsh;
 mod openflow;
 mod port;
 mod rate;
+pub mod split_mix;
 mod time;
 mod tunnel;
 mod vlan;

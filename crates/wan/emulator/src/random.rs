@@ -5,18 +5,9 @@
 //! Splittable Pseudorandom Number Generators", OOPSLA 2014), which is a counter-based generator already: its n-th output is
 //! `mix(key + n × GAMMA)`.
 
+use millrace_types::split_mix::{GAMMA, mix};
+
 use crate::config::Toward;
-
-/// 2^64 divided by the golden ratio, odd.
-const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// Returns a bijective mix of 64 bits: Stafford's variant 13 of the finalizer of MurmurHash3.
-#[inline]
-pub(crate) const fn mix(bits: u64) -> u64 {
-    let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
-}
 
 /// The number from which all draws of an emulator follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

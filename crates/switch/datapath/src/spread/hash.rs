@@ -17,6 +17,7 @@
 //! split the flow (RFC 4928, section 2). Of these bytes only the checksum matters, and bytes that are no header pass
 //! for one once in 65,536 packets.
 
+use millrace_types::split_mix;
 use millrace_wire::bytes::{be16, be32, be64};
 use millrace_wire::checksum;
 
@@ -98,16 +99,8 @@ impl FlowHash {
     /// Returns a hash whose key is derived from a seed that only the switch knows.
     pub fn new(seed: u64) -> FlowHash {
         let mut state = seed;
-        // SplitMix64 (Steele, Lea and Flood 2014).
-        let mut next = || {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = state;
-            z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-            z ^ z >> 31
-        };
         FlowHash {
-            keys: core::array::from_fn(|_| next()),
+            keys: core::array::from_fn(|_| split_mix::next(&mut state)),
         }
     }
 

@@ -301,9 +301,9 @@ impl Direct {
 #[cfg(test)]
 mod tests {
     use super::super::columns::COLUMNS;
-    use super::super::hash::split_mix;
     use super::super::{PRIORITY_SHIFT, Slot, rank};
     use super::*;
+    use millrace_types::split_mix::next as split_mix;
 
     /// Returns a rule on two columns with few values, so that packets hit; all rules have a few bits in common.
     fn rule(seed: &mut u64) -> (Columns, Columns) {

@@ -17,6 +17,7 @@
 //! [`finish`] therefore folds the sum and multiplies it once more. This step is a bijection, so it adds no collisions.
 
 use super::columns::COLUMNS;
+use millrace_types::split_mix;
 
 /// The random numbers of one classifier.
 #[derive(Clone, Debug)]
@@ -31,7 +32,7 @@ impl HashKeys {
     /// Returns the numbers that follow from a seed.
     pub(super) fn new(seed: u64) -> HashKeys {
         let mut state = seed;
-        let mut next = || split_mix(&mut state);
+        let mut next = || split_mix::next(&mut state);
         HashKeys {
             start: next(),
             columns: core::array::from_fn(|_| (next(), next())),
@@ -50,14 +51,4 @@ pub(super) fn term(word: u64, (a, b): (u64, u64)) -> u64 {
 #[inline(always)]
 pub(super) const fn finish(sum: u64) -> u64 {
     (sum ^ sum >> 32).wrapping_mul(0x9fb2_1c65_1e98_df25)
-}
-
-/// Returns the next number of a SplitMix64 sequence (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
-/// Generators", 2014).
-pub(super) fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
 }

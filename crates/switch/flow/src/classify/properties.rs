@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use millrace_types::Priority;
 use proptest::prelude::*;
 
-use super::hash::split_mix;
 use super::{Adaptive, BURST, Classifier, Kind, LinearScan, Simd, Slot};
 use crate::field::Field;
 use crate::key::{FlowKey, FlowMask, Rule};
+use millrace_types::split_mix::next as split_mix;
 
 /// Workers share a classifier, so it must be `Sync`.
 const _: fn() = || {

@@ -82,8 +82,8 @@ impl SlotIndex {
 
 #[cfg(test)]
 mod tests {
-    use super::super::hash::split_mix;
     use super::*;
+    use millrace_types::split_mix::next as split_mix;
 
     #[test]
     fn slots_are_found_by_hash_among_others_with_the_same_one() {

@@ -453,8 +453,8 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::super::hash::split_mix;
     use super::*;
+    use millrace_types::split_mix::next as split_mix;
 
     fn hash_of(entry: &[u64]) -> u64 {
         split_mix(&mut entry[0].clone())

@@ -436,8 +436,8 @@ fn ones(mut word: u64) -> impl Iterator<Item = u32> {
 mod tests {
     use std::collections::HashMap;
 
-    use super::super::hash::split_mix;
     use super::*;
+    use millrace_types::split_mix::next as split_mix;
 
     fn cut(bits: u128, len: u32) -> Prefix {
         let bits = if len == 0 {

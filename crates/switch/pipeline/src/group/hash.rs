@@ -1,6 +1,7 @@
 //! The hash that selects a bucket.
 
 use millrace_flow::{Field, FieldSet, FlowKey};
+use millrace_types::split_mix;
 
 /// The keyed hash of a packet's flow: the same for all packets of a flow, and different for most others.
 ///
@@ -48,8 +49,8 @@ impl SelectHash {
         let mut state = seed ^ 0x6772_6f75_7073_656c;
         SelectHash {
             mask: *key.words(),
-            keys: core::array::from_fn(|_| (split_mix(&mut state), split_mix(&mut state))),
-            start: split_mix(&mut state),
+            keys: core::array::from_fn(|_| (split_mix::next(&mut state), split_mix::next(&mut state))),
+            start: split_mix::next(&mut state),
         }
     }
 
@@ -65,22 +66,8 @@ impl SelectHash {
             );
         }
         // Only the high half of the sum is well mixed, and the low bits select.
-        mix(sum >> 32)
+        split_mix::mix(sum >> 32)
     }
-}
-
-/// Returns the next number of a sequence: SplitMix64 (Steele, Lea and Flood, 2014).
-fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    mix(*state)
-}
-
-#[inline]
-fn mix(number: u64) -> u64 {
-    let mut z = number;
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
 }
 
 #[cfg(test)]
