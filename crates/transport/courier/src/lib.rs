@@ -22,11 +22,11 @@ mod control;
 mod event;
 pub mod files;
 pub mod identity;
+pub mod io;
 pub mod local;
 mod message;
 mod receiver;
 mod sender;
-mod socket;
 pub mod ticket;
 mod tls;
 mod window;
@@ -35,8 +35,8 @@ pub use clock::interrupts;
 pub use control::ControlError;
 pub use event::{Event, Limit, Outcome, exit_status};
 pub use message::RefuseCode;
-pub use receiver::{ReceiveError, ReceiveOptions, receive};
-pub use sender::{SendError, SendOptions, Target, send};
+pub use receiver::{ReceiveError, ReceiveOptions, receive, receive_over};
+pub use sender::{SendError, SendOptions, Target, send, send_over};
 
 /// Returns the bytes of a receipt that the receiver signs.
 fn receipt(root: &files::Value) -> Vec<u8> {

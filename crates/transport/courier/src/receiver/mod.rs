@@ -17,4 +17,4 @@ mod session;
 mod state;
 
 pub use options::{ReceiveError, ReceiveOptions};
-pub use run::receive;
+pub use run::{receive, receive_over};

@@ -9,12 +9,12 @@ use crate::control::{CODE_ERROR, Control, LinkId};
 use crate::event::{Event, Outcome};
 use crate::files::{FilesError, Store};
 use crate::identity::{Identity, random};
-use crate::socket::Socket;
+use crate::io::{DatagramIo, UdpIo};
 use crate::ticket::Ticket;
 use millrace_transport::packet::Head;
 use millrace_transport::receiver::Receiver;
 use std::collections::HashMap;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::time::{Instant, SystemTime};
 
 /// The number of bursts read before the other side of the loop has its turn.
@@ -32,8 +32,23 @@ pub fn receive(
     events: &mut dyn FnMut(Event),
 ) -> Result<Vec<Outcome>, ReceiveError> {
     let address = options.listen;
-    let socket = Socket::bind(address).map_err(|error| ReceiveError::Listen { address, error })?;
-    let local = socket.local_address()?;
+    let io = UdpIo::bind(address).map_err(|error| ReceiveError::Listen { address, error })?;
+    receive_over(Box::new(io), store, identity, options, stop, events)
+}
+
+/// Receives files as [`receive`] does, over any backend; the address to listen at is the backend's.
+///
+/// # Errors
+/// If no sender could be served.
+pub fn receive_over(
+    io: Box<dyn DatagramIo>,
+    store: &mut dyn Store,
+    identity: &Identity,
+    options: ReceiveOptions,
+    stop: Option<BorrowedFd<'_>>,
+    events: &mut dyn FnMut(Event),
+) -> Result<Vec<Outcome>, ReceiveError> {
+    let local = io.local_address()?;
     let secret = random()?;
     let expires = SystemTime::now() + options.expiry;
     let ticket = Ticket {
@@ -50,7 +65,7 @@ pub fn receive(
     let mut server = Server {
         clock: Clock::start(),
         control: Control::new(identity, true)?,
-        socket,
+        io,
         identity,
         store,
         options,
@@ -79,12 +94,16 @@ impl Server<'_> {
             }
             let now = Instant::now();
             self.serve(now)?;
+            if self.io.next_timeout().is_some_and(|at| at <= now) {
+                self.io.on_timeout(now)?;
+            }
             if self.control.next_timeout().is_some_and(|at| at <= now) {
                 self.control.on_timeout(now);
             }
             while let Some((to, datagram)) = self.control.poll_transmit(now) {
-                self.socket.send(to, &datagram)?;
+                self.io.send(to, &datagram)?;
             }
+            self.io.flush()?;
             if now >= progress_at {
                 self.progress();
                 progress_at = now + PROGRESS;
@@ -108,14 +127,16 @@ impl Server<'_> {
             let next = [
                 sessions.min().map(|at| self.clock.instant(at)),
                 self.control.next_timeout(),
+                self.io.next_timeout(),
                 Some(progress_at),
             ];
             let until = next.into_iter().flatten().min().unwrap_or(progress_at);
-            if wait(self.socket.as_fd(), stop, until)? {
+            if wait(self.io.descriptor(), stop, until)? {
                 self.stop();
                 while let Some((to, datagram)) = self.control.poll_transmit(Instant::now()) {
-                    self.socket.send(to, &datagram)?;
+                    self.io.send(to, &datagram)?;
                 }
+                self.io.flush()?;
                 return Ok(());
             }
         }
@@ -125,12 +146,12 @@ impl Server<'_> {
     fn receive(&mut self) -> Result<bool, ReceiveError> {
         let mut failed = Vec::new();
         for _ in 0..BATCH {
-            let Some(burst) = self.socket.receive()? else {
+            let Some(mut burst) = self.io.receive()? else {
                 return self.fail(failed).map(|()| false);
             };
             let (now, time) = (Instant::now(), self.clock.now());
-            let (from, segment) = (burst.from, burst.segment);
-            for datagram in burst.bytes.chunks_mut(segment) {
+            let (from, marked) = (burst.from, burst.congestion_experienced);
+            for datagram in burst.datagrams() {
                 if datagram[0] & 0xc0 != 0 {
                     self.control.handle_datagram(now, from, datagram);
                     continue;
@@ -148,7 +169,7 @@ impl Server<'_> {
                 else {
                     continue;
                 };
-                if let Err(error) = session.datagram(time, head.packet_type, datagram) {
+                if let Err(error) = session.datagram(time, head.packet_type, datagram, marked) {
                     failed.push((*link, error));
                 }
             }
@@ -188,7 +209,7 @@ impl Server<'_> {
                         session.answers(link, &peer.name, self.identity, &mut self.control, self.events);
                     if let Some(remote) = remote {
                         for packet in session.feedback(time) {
-                            self.socket.send(remote, &packet)?;
+                            self.io.send(remote, &packet)?;
                         }
                     }
                     if let Some(outcome) = complete {

@@ -87,6 +87,7 @@ impl Session {
         now: Time,
         packet_type: PacketType,
         datagram: &mut [u8],
+        marked: bool,
     ) -> Result<(), FilesError> {
         let Some(receiver) = &mut self.receiver else {
             return Ok(());
@@ -94,7 +95,7 @@ impl Session {
         match packet_type {
             PacketType::Data => {
                 let mut written = 0;
-                let delivery = receiver.handle_data(now, datagram, &self.keys[0], &mut self.content, false);
+                let delivery = receiver.handle_data(now, datagram, &self.keys[0], &mut self.content, marked);
                 if let Ok(Some(delivery)) = delivery {
                     for range in &delivery.new {
                         let skip = usize::try_from(range.start - delivery.address).unwrap_or(usize::MAX);

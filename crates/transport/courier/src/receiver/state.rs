@@ -7,8 +7,8 @@ use crate::control::{Control, LinkId};
 use crate::event::{Event, Outcome};
 use crate::files::{FilesError, Sink, Store};
 use crate::identity::{Identity, PublicKey};
+use crate::io::DatagramIo;
 use crate::message::{Message, Offer, RefuseCode};
-use crate::socket::Socket;
 use crate::ticket::Secret;
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime};
@@ -53,7 +53,7 @@ pub(super) struct Peer {
 /// The state of a receiver for all its senders.
 pub(super) struct Server<'a> {
     pub(super) clock: Clock,
-    pub(super) socket: Socket,
+    pub(super) io: Box<dyn DatagramIo>,
     pub(super) control: Control,
     pub(super) identity: &'a Identity,
     pub(super) store: &'a mut dyn Store,

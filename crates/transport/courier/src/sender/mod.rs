@@ -16,4 +16,4 @@ mod session;
 mod state;
 
 pub use options::{SendError, SendOptions, Target};
-pub use run::send;
+pub use run::{send, send_over};

@@ -4,7 +4,6 @@ use super::options::SendError;
 use super::state::{Peer, Sender, Stage};
 use crate::event::Event;
 use crate::message::Message;
-use crate::socket::{SEGMENTS_MAX, SEND_MAX};
 use millrace_transport::flow::Outgoing;
 use millrace_transport::packet::{DATA_OVERHEAD, HEAD_SIZE, SHARED_OVERHEAD};
 use millrace_transport::sender::MemberId;
@@ -14,6 +13,8 @@ use std::time::Instant;
 
 /// The number of bursts read, and of quanta sent, before the other side of the loop has its turn.
 const BATCH: usize = 32;
+/// Bytes of one send at most, less than the largest IP packet.
+const SEND_MAX: usize = 65_000;
 
 const _: () = assert!(
     HEAD_SIZE + SHARED_OVERHEAD == DATA_OVERHEAD,
@@ -24,18 +25,18 @@ impl Sender<'_> {
     /// Takes datagrams: feedback to the group, all others to QUIC.
     pub(super) fn receive(&mut self) -> Result<(), SendError> {
         for _ in 0..BATCH {
-            let Some(burst) = self.socket.receive()? else {
+            let Some(mut burst) = self.io.receive()? else {
                 break;
             };
-            let now = Instant::now();
-            for datagram in burst.bytes.chunks(burst.segment) {
+            let (now, from) = (Instant::now(), burst.from);
+            for datagram in burst.datagrams() {
                 if datagram[0] & 0xc0 == 0 {
                     // Anything that is not valid feedback is dropped; a receiver that violates the protocol has left the group.
                     if let Err(error) = self.group.handle_feedback(self.clock.now(), datagram) {
                         tracing::debug!(%error, "a datagram was dropped");
                     }
                 } else {
-                    self.control.handle_datagram(now, burst.from, datagram);
+                    self.control.handle_datagram(now, from, datagram);
                 }
             }
         }
@@ -59,7 +60,7 @@ impl Sender<'_> {
         }
         for (member, report) in self.group.poll_reports(self.clock.now()) {
             if let Some(to) = self.address(member) {
-                self.socket.send(to, &report)?;
+                self.io.send(to, &report)?;
             }
         }
         self.send_values();
@@ -109,7 +110,7 @@ impl Sender<'_> {
         let mut first = 0;
         while first < heads.len() {
             let segment = HEAD_SIZE + shared[first].len();
-            let most = SEGMENTS_MAX.min(SEND_MAX / segment).max(1);
+            let most = self.io.segments_max().min(SEND_MAX / segment).max(1);
             let mut end = first + 1;
             while end < heads.len() && end - first < most && HEAD_SIZE + shared[end - 1].len() == segment {
                 // A shorter packet may be the last of a burst.
@@ -123,7 +124,7 @@ impl Sender<'_> {
                 .zip(&shared[first..end])
                 .flat_map(|(head, shared)| [IoSlice::new(head), IoSlice::new(shared)])
                 .collect();
-            self.socket.send_segments(to, &parts, segment)?;
+            self.io.send_segments(to, &parts, segment)?;
             first = end;
         }
         let running = |peer: &&mut Peer| matches!(peer.stage, Stage::Running(of) if of == member);

@@ -8,13 +8,13 @@ use crate::control::Control;
 use crate::event::{Event, Outcome};
 use crate::files::Source;
 use crate::identity::{Identity, random};
+use crate::io::{DatagramIo, UdpIo, headers};
 use crate::message::Offer;
-use crate::socket::{Socket, headers};
 use millrace_transport::packet::DATA_OVERHEAD;
 use millrace_transport::seal::{Algorithm, ContentKey};
 use millrace_transport::sender::{CACHE_SIZE, Group};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 /// The time that closed links get to tell their peers.
@@ -34,13 +34,31 @@ pub fn send(
     stop: Option<BorrowedFd<'_>>,
     events: &mut dyn FnMut(Event),
 ) -> Result<Vec<Outcome>, SendError> {
-    let addresses = || targets.iter().flat_map(|target| &target.addresses);
-    let only_v4 = addresses().all(SocketAddr::is_ipv4);
-    let local = if only_v4 {
+    let mut addresses = targets.iter().flat_map(|target| &target.addresses);
+    let local = if addresses.all(SocketAddr::is_ipv4) {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED)
     } else {
         IpAddr::V6(Ipv6Addr::UNSPECIFIED)
     };
+    let io = UdpIo::bind(SocketAddr::new(local, 0))?;
+    send_over(Box::new(io), source, identity, targets, options, stop, events)
+}
+
+/// Sends files as [`send`] does, over any backend.
+///
+/// # Errors
+/// If it cannot go on for any of the targets.
+pub fn send_over(
+    io: Box<dyn DatagramIo>,
+    source: &mut dyn Source,
+    identity: &Identity,
+    targets: Vec<Target>,
+    options: SendOptions,
+    stop: Option<BorrowedFd<'_>>,
+    events: &mut dyn FnMut(Event),
+) -> Result<Vec<Outcome>, SendError> {
+    let addresses = || targets.iter().flat_map(|target| &target.addresses);
+    let only_v4 = io.local_address()?.is_ipv4();
     let headers = addresses().map(headers).max().unwrap_or(28);
     let payload = PAYLOAD
         .iter()
@@ -60,7 +78,7 @@ pub fn send(
     let packet_size = u64::from(payload) + u64::from(headers) + DATA_OVERHEAD as u64;
     group.set_uplink(options.rate, packet_size, clock.now());
     let mut sender = Sender {
-        socket: Socket::bind(SocketAddr::new(local, 0))?,
+        io,
         control: Control::new(identity, false)?,
         clock,
         identity,
@@ -115,11 +133,12 @@ impl Sender<'_> {
             }
             let checking = self.check_haves()?;
             let now = Instant::now();
-            self.on_timeouts(now);
+            self.on_timeouts(now)?;
             let sending = self.transmit()?;
             while let Some((to, datagram)) = self.control.poll_transmit(now) {
-                self.socket.send(to, &datagram)?;
+                self.io.send(to, &datagram)?;
             }
+            self.io.flush()?;
             if now >= progress_at {
                 self.progress(now);
                 progress_at = now + PROGRESS;
@@ -140,18 +159,20 @@ impl Sender<'_> {
             let next = [
                 self.group.next_timeout().map(|at| self.clock.instant(at)),
                 self.control.next_timeout(),
+                self.io.next_timeout(),
                 linger,
                 Some(progress_at),
             ];
             let until = next.into_iter().flatten().min().unwrap_or(progress_at);
             let before = Instant::now();
-            if wait(self.socket.as_fd(), stop, until)? {
+            if wait(self.io.descriptor(), stop, until)? {
                 self.end_all(&Outcome::Resumable {
                     reason: "stopped by the user".into(),
                 });
                 while let Some((to, datagram)) = self.control.poll_transmit(Instant::now()) {
-                    self.socket.send(to, &datagram)?;
+                    self.io.send(to, &datagram)?;
                 }
+                self.io.flush()?;
                 return Ok(());
             }
             self.waiting += before.elapsed();
@@ -159,7 +180,10 @@ impl Sender<'_> {
     }
 
     /// Runs the timers that are due; ends peers that do not answer, and those that have left the group.
-    fn on_timeouts(&mut self, now: Instant) {
+    fn on_timeouts(&mut self, now: Instant) -> Result<(), SendError> {
+        if self.io.next_timeout().is_some_and(|at| at <= now) {
+            self.io.on_timeout(now)?;
+        }
         if self.control.next_timeout().is_some_and(|at| at <= now) {
             self.control.on_timeout(now);
         }
@@ -178,5 +202,6 @@ impl Sender<'_> {
                 _ => {}
             }
         }
+        Ok(())
     }
 }

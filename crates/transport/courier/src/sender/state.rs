@@ -6,8 +6,8 @@ use crate::control::{CODE_DONE, CODE_ERROR, Control, LinkId};
 use crate::event::{Event, Outcome};
 use crate::files::{Source, Value};
 use crate::identity::Identity;
+use crate::io::DatagramIo;
 use crate::message::Offer;
-use crate::socket::Socket;
 use millrace_transport::flow::Outgoing;
 use millrace_transport::ranges::RangeSet;
 use millrace_transport::seal::ContentKey;
@@ -74,7 +74,7 @@ impl Peer {
 /// The state of a transfer to all receivers.
 pub(super) struct Sender<'a> {
     pub(super) clock: Clock,
-    pub(super) socket: Socket,
+    pub(super) io: Box<dyn DatagramIo>,
     pub(super) control: Control,
     pub(super) identity: &'a Identity,
     pub(super) source: &'a mut dyn Source,

@@ -1,5 +1,7 @@
-//! The UDP socket: bursts of packets of one size in one call each way (UDP_SEGMENT, UDP_GRO).
+//! UDP sockets of the kernel: datagrams of one size in one call each way (UDP_SEGMENT, UDP_GRO), several such bursts in one
+//! receive call (recvmmsg).
 
+use super::{Burst, DatagramIo};
 use nix::errno::Errno;
 use nix::sys::socket::{
     ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt, sockopt,
@@ -9,34 +11,26 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// Segments of one send at most (UDP_MAX_SEGMENTS of Linux is 128; 64 before version 6.9).
-pub(crate) const SEGMENTS_MAX: usize = 64;
-/// Bytes of one send at most, less than the largest IP packet.
-pub(crate) const SEND_MAX: usize = 65_000;
+const SEGMENTS_MAX: usize = 64;
 /// Bytes that the kernel is asked to queue in each direction.
 const BUFFER_SIZE: usize = 16 << 20;
 const RECEIVE_SIZE: usize = 65_536;
 
-/// A socket with segmentation and receive offload if the kernel has them.
-pub(crate) struct Socket {
+/// A UDP socket with segmentation and receive offload if the kernel has them.
+#[derive(Debug)]
+pub struct UdpIo {
     socket: UdpSocket,
     segments: bool,
     buffer: Vec<u8>,
     control: Vec<u8>,
 }
 
-/// A burst of datagrams of one sender.
-pub(crate) struct Burst<'a> {
-    /// The sender.
-    pub(crate) from: SocketAddr,
-    /// The datagrams, one behind the other.
-    pub(crate) bytes: &'a mut [u8],
-    /// Bytes of each but the last one.
-    pub(crate) segment: usize,
-}
-
-impl Socket {
+impl UdpIo {
     /// Returns a socket that is bound to an address.
-    pub(crate) fn bind(address: SocketAddr) -> io::Result<Socket> {
+    ///
+    /// # Errors
+    /// As of `bind(2)`.
+    pub fn bind(address: SocketAddr) -> io::Result<UdpIo> {
         let socket = UdpSocket::bind(address)?;
         socket.set_nonblocking(true)?;
         // Without CAP_NET_ADMIN the kernel grants what net.core.rmem_max allows.
@@ -45,33 +39,32 @@ impl Socket {
         }
         let _ = setsockopt(&socket, sockopt::SndBuf, &(4 << 20));
         let _ = setsockopt(&socket, sockopt::UdpGroSegment, &true);
-        Ok(Socket {
+        Ok(UdpIo {
             socket,
             segments: true,
             buffer: vec![0; RECEIVE_SIZE],
             control: nix::cmsg_space!(i32),
         })
     }
+}
 
-    pub(crate) fn local_address(&self) -> io::Result<SocketAddr> {
+impl DatagramIo for UdpIo {
+    fn local_address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// Sends one datagram. A full queue and a path that refuses it count as loss.
-    pub(crate) fn send(&mut self, to: SocketAddr, datagram: &[u8]) -> io::Result<()> {
+    fn segments_max(&self) -> usize {
+        SEGMENTS_MAX
+    }
+
+    fn send(&mut self, to: SocketAddr, datagram: &[u8]) -> io::Result<()> {
         match self.socket.send_to(datagram, to) {
             Ok(_) => Ok(()),
             Err(error) => ignore(error),
         }
     }
 
-    /// Sends datagrams of `segment` bytes each, the last of which may be shorter.
-    pub(crate) fn send_segments(
-        &mut self,
-        to: SocketAddr,
-        parts: &[IoSlice<'_>],
-        segment: usize,
-    ) -> io::Result<()> {
+    fn send_segments(&mut self, to: SocketAddr, parts: &[IoSlice<'_>], segment: usize) -> io::Result<()> {
         let address = SockaddrStorage::from(to);
         let size: usize = parts.iter().map(|part| part.len()).sum();
         if self.segments || size <= segment {
@@ -109,8 +102,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Returns the next burst, if one arrived.
-    pub(crate) fn receive(&mut self) -> io::Result<Option<Burst<'_>>> {
+    fn receive(&mut self) -> io::Result<Option<Burst<'_>>> {
         let (bytes, from, segment) = {
             let mut parts = [IoSliceMut::new(&mut self.buffer)];
             let fd = self.socket.as_raw_fd();
@@ -142,12 +134,11 @@ impl Socket {
             from,
             bytes: &mut self.buffer[..bytes],
             segment: segment.max(1),
+            congestion_experienced: false,
         }))
     }
-}
 
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
+    fn descriptor(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
@@ -194,8 +185,8 @@ mod tests {
 
     #[test]
     fn a_burst_arrives_as_its_datagrams() {
-        let mut a = Socket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let mut b = Socket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let mut a = UdpIo::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let mut b = UdpIo::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let (head, body) = ([1_u8; 16], [2_u8; 1_000]);
         let short = [3_u8; 100];
         let parts: Vec<IoSlice<'_>> = (0..10)

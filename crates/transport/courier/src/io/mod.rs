@@ -1,0 +1,102 @@
+//! Datagrams in and out: the trait that the event loops use, and its implementation by UDP sockets.
+//!
+//! ```text
+//!   loop:  receive() until None  ->  protocol  ->  send(), send_segments()  ->  flush()
+//!          wait for descriptor() or for the earliest of next_timeout() and the protocol's timers
+//!          on_timeout(now) when next_timeout() has come
+//! ```
+//!
+//! One thread owns a backend. Nothing here blocks: a queue that is full drops, and the protocol repairs what was dropped, as it
+//! does for any other loss.
+
+mod socket;
+
+pub use socket::UdpIo;
+pub(crate) use socket::headers;
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::time::Instant;
+
+/// Datagrams of one size from one peer, as receive offloads deliver them. All but the last one have `segment` bytes.
+#[derive(Debug)]
+pub struct Burst<'a> {
+    /// The peer.
+    pub from: SocketAddr,
+    /// The payloads, one behind the other. They may be decrypted in place.
+    pub bytes: &'a mut [u8],
+    /// Bytes of each datagram but the last one, which may be shorter; never zero.
+    pub segment: usize,
+    /// The datagrams carry a congestion mark (CE, RFC 3168).
+    pub congestion_experienced: bool,
+}
+
+impl Burst<'_> {
+    /// Returns the datagrams, which may be changed in place.
+    pub fn datagrams(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        self.bytes.chunks_mut(self.segment)
+    }
+}
+
+/// UDP datagrams of one local port.
+pub trait DatagramIo: Send {
+    /// Returns the local address and port; the address may be unspecified.
+    ///
+    /// # Errors
+    /// If the backend has none any more.
+    fn local_address(&self) -> io::Result<SocketAddr>;
+
+    /// Returns the number of datagrams that one [`DatagramIo::send_segments`] takes at most; 1 or more.
+    fn segments_max(&self) -> usize;
+
+    /// Sends one datagram, or queues it until [`DatagramIo::flush`]. A full queue, and a path that refuses it, count as loss.
+    ///
+    /// # Errors
+    /// If the backend cannot go on.
+    fn send(&mut self, to: SocketAddr, datagram: &[u8]) -> io::Result<()>;
+
+    /// Sends datagrams of `segment` bytes each, the last of which may be shorter, to one peer: `parts` are their bytes in order,
+    /// cut anywhere. The caller passes no more than [`DatagramIo::segments_max`] datagrams and 65,000 bytes.
+    ///
+    /// # Errors
+    /// If the backend cannot go on.
+    fn send_segments(&mut self, to: SocketAddr, parts: &[IoSlice<'_>], segment: usize) -> io::Result<()>;
+
+    /// Sends what is queued.
+    ///
+    /// # Errors
+    /// If the backend cannot go on.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Returns the next burst that arrived, if there is one.
+    ///
+    /// # Errors
+    /// If the backend cannot go on.
+    fn receive(&mut self) -> io::Result<Option<Burst<'_>>>;
+
+    /// Returns a descriptor that is readable while [`DatagramIo::receive`] may return a burst.
+    fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// Returns when the backend has something to do that no datagram starts, such as the repetition of an ARP request.
+    fn next_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Does what is due.
+    ///
+    /// # Errors
+    /// If the backend cannot go on.
+    fn on_timeout(&mut self, now: Instant) -> io::Result<()> {
+        let _ = now;
+        Ok(())
+    }
+
+    /// Returns the largest IP packet that passes to a peer, if the backend knows one that is smaller than 1,500 bytes.
+    fn path_mtu(&self, to: SocketAddr) -> Option<u16> {
+        let _ = to;
+        None
+    }
+}
