@@ -1,0 +1,1 @@
+//! Reassembly of IPv4 and IPv6 fragments, in bounded memory.

@@ -1,0 +1,32 @@
+//! The engine of intrusion prevention: packets in, verdicts and events out.
+//!
+//! ```text
+//!  frame ─packet─▶ Packet ─defragment─▶ Packet ─flow─▶ Flow ─tcp─▶ in-order data ─app─▶ transactions
+//!                                                       │             │                     │
+//!                                                       ▼             ▼                     ▼
+//!                                                  detect: packet ── stream ──────── buffers ──▶ events, Verdict
+//! ```
+//!
+//! An [`Engine`] is one lane: no lock, no clock, no randomness. Time, packet numbers and the seed of its hash are
+//! arguments. It is written from RFCs, the documentation of the rule languages and observed behaviour.
+
+#![forbid(unsafe_code)]
+
+pub mod app;
+pub mod defragment;
+pub mod detect;
+mod engine;
+pub mod event;
+pub mod flow;
+pub mod packet;
+pub mod settings;
+pub mod tcp;
+pub mod verdict;
+
+pub use engine::{Engine, Frame};
+pub use event::{Event, Events};
+pub use flow::{Direction, Flow};
+pub use packet::{LinkType, Packet};
+pub use settings::{Mode, Settings};
+pub use tcp::{StreamChunk, StreamWindow};
+pub use verdict::{Action, Verdict};

@@ -1,0 +1,55 @@
+//! Decisions about packets.
+
+/// The decision of the rules that matched a packet or its flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Action {
+    /// No rule decided.
+    #[default]
+    None,
+    /// A pass rule matched: detection of this packet ends.
+    PassPacket,
+    /// A pass rule matched the flow: its packets are not inspected any more.
+    PassFlow,
+    /// The packet is dropped.
+    DropPacket,
+    /// The packet and all later packets of the flow are dropped.
+    DropFlow,
+    /// The packet and all later packets of the flow are dropped, and the source is told.
+    RejectSource,
+    /// The packet and all later packets of the flow are dropped, and the destination is told.
+    RejectDestination,
+    /// The packet and all later packets of the flow are dropped, and both ends are told.
+    RejectBoth,
+}
+
+/// The reason why a packet is dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DropReason {
+    /// A rule matched.
+    Rule,
+    /// The flow is dropped because of an earlier packet.
+    Flow,
+    /// The normaliser found an invalid or ambiguous packet.
+    Normalizer,
+    /// A pool is full.
+    Memory,
+}
+
+/// The decision about a packet. In mode `ids` the caller forwards nothing and may ignore it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Verdict {
+    /// Forward the packet.
+    #[default]
+    Pass,
+    /// Forward the packet, whose bytes were changed.
+    Rewritten,
+    /// Do not forward the packet.
+    Drop(DropReason),
+    /// Do not forward the packet, and end the connection: towards its source, its destination or both.
+    Reject {
+        /// True if the source is told.
+        source: bool,
+        /// True if the destination is told.
+        destination: bool,
+    },
+}
