@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: help setup build demo test test-times test-rust test-interop conformance soak bench bench-full bench-wan fuzz sanitize lint install clean
+.PHONY: help setup build demo test test-times test-rust test-interop conformance soak bench bench-full bench-wan simulate fuzz sanitize lint install clean
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 PREFIX ?= /usr/local
@@ -66,6 +66,9 @@ bench-full: build ## run every experiment, and write a report to out/bench
 bench-wan: build ## measure the emulator of wide-area paths against its gates (about a quarter of an hour)
 	target/release/millrace bench wan
 	target/release/millrace report out/bench
+
+simulate: setup ## run a thousand random sessions of the transport in virtual time (minutes)
+	cargo test --release --locked -p millrace-transport-simulator --test it -- --ignored --nocapture
 
 fuzz: setup ## run every fuzzer for FUZZ_SECONDS (60) each
 	@scripts/fuzz.sh $(FUZZ_SECONDS)

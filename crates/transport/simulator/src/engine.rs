@@ -4,9 +4,9 @@
 //! and verify what is complete.
 
 use crate::measure::{Bins, Quantiles};
-use crate::network::{Link, LinkSpec};
+use crate::network::{AuditError, Link, LinkCounters, LinkSpec};
 use crate::queue::EventQueue;
-use crate::{HEADERS, PAYLOAD};
+use crate::{HEADERS, PACKET, PAYLOAD};
 use millrace_transport::congestion::Controller;
 use millrace_transport::extent::{ExtentSize, Layout};
 use millrace_transport::flow::{Flow, FlowConfig, FlowStats, Outgoing, Piece};
@@ -23,6 +23,10 @@ const BIN: Duration = Duration::from_millis(10);
 const ENDLESS: u64 = 1 << 50;
 /// Bytes of a REPORT packet, about.
 const REPORT_SIZE: u64 = 64;
+/// Packets that a sender may remember for each that is in flight at most: a lost one stays until it cannot arrive any more.
+const REMEMBERED: u64 = 4;
+/// And besides.
+const REMEMBERED_SPARE: u64 = 1_024;
 
 /// A flow of the simulation.
 pub struct FlowSpec {
@@ -69,6 +73,12 @@ struct SimFlow {
     one_way: Duration,
     wake_at: Option<Time>,
     receiver_wake_at: Option<Time>,
+    /// Packets that the flow offered to its link: data and reports.
+    offered: u64,
+    /// Packets of data that arrived.
+    arrived: u64,
+    /// The most that was in flight at a time, in packets.
+    in_flight_max: u64,
     report: FlowReport,
 }
 
@@ -182,6 +192,9 @@ impl Simulation {
             one_way: Duration::from_millis(1),
             wake_at: None,
             receiver_wake_at: None,
+            offered: 0,
+            arrived: 0,
+            in_flight_max: 0,
             report: FlowReport {
                 sender: FlowStats::default(),
                 receiver: ReceiverStats::default(),
@@ -215,7 +228,63 @@ impl Simulation {
 
     /// Returns the packets offered to all links, for budgets.
     pub fn packets(&self) -> u64 {
-        self.links.iter().map(|link| link.offered).sum()
+        self.links.iter().map(|link| link.counters.offered).sum()
+    }
+
+    /// Returns the counters of a link.
+    pub fn link(&self, link: usize) -> &LinkCounters {
+        &self.links[link].counters
+    }
+
+    /// Checks that every packet is delivered, dropped by name, or in flight, and that memory is within its bounds.
+    ///
+    /// # Errors
+    /// The first balance that does not hold.
+    pub fn check(&self) -> Result<(), AuditError> {
+        let pending = |wanted: &dyn Fn(&Event) -> bool| {
+            self.queue.pending().filter(|event| wanted(event)).count() as u64
+        };
+        for (id, link) in self.links.iter().enumerate() {
+            let on_link = |flow: &usize| self.flows[*flow].link == id;
+            let in_flight = pending(&|event| match event {
+                Event::Data { flow, .. } | Event::Report { flow, .. } => on_link(flow),
+                _ => false,
+            });
+            link.audit(&format!("link {id}"), in_flight)?;
+            let users = self.flows.iter().filter(|sim| sim.link == id);
+            balance(
+                format!("link {id}, its flows"),
+                users.map(|sim| sim.offered).sum(),
+                link.counters.offered,
+            )?;
+        }
+        for (id, sim) in self.flows.iter().enumerate() {
+            let returns = |event: &Event| matches!(event, Event::Feedback { flow, .. } if *flow == id);
+            sim.back
+                .audit(&format!("way back of flow {id}"), pending(&returns))?;
+            let (sent, received) = (sim.flow.stats(), sim.receiver.stats());
+            balance(
+                format!("receiver of flow {id}"),
+                sim.arrived,
+                received.accepted + received.duplicates + received.discarded.iter().sum::<u64>(),
+            )?;
+            balance(
+                format!("feedback of flow {id}"),
+                received.feedback,
+                sim.back.counters.offered,
+            )?;
+            balance(format!("feedback to flow {id}"), sim.back.arrived, sent.feedback)?;
+            // The probe timeouts of a silent path forget packets, and lost ones are kept for a while.
+            let (found, bound) = (
+                sim.report.remembered as u64,
+                REMEMBERED * sim.in_flight_max + REMEMBERED_SPARE,
+            );
+            if found > bound {
+                let place = format!("flow {id}");
+                return Err(AuditError::Memory { place, found, bound });
+            }
+        }
+        Ok(())
     }
 
     /// Runs until a time, or until nothing happens any more.
@@ -247,12 +316,17 @@ impl Simulation {
                     self.serve_receiver(id);
                 }
             }
-            Event::Data { flow, number, piece } => self.arrive(flow, number, piece),
+            Event::Data { flow, number, piece } => {
+                let link = self.flows[flow].link;
+                self.links[link].arrived += 1;
+                self.arrive(flow, number, piece);
+            }
             Event::Feedback {
                 flow,
                 number,
                 feedback,
             } => {
+                self.flows[flow].back.arrived += 1;
                 // A violation would be a fault of ours: the flow then stalls, and the test fails.
                 let _ = self.flows[flow]
                     .flow
@@ -265,6 +339,8 @@ impl Simulation {
                 self.serve(flow);
             }
             Event::Report { flow, report } => {
+                let link = self.flows[flow].link;
+                self.links[link].arrived += 1;
                 self.flows[flow].receiver.on_report(&report);
                 self.serve_receiver(flow);
             }
@@ -296,6 +372,7 @@ impl Simulation {
         self.outgoing = outgoing;
         while let Some(report) = self.flows[id].flow.poll_report(self.queue.now()) {
             let link = self.flows[id].link;
+            self.flows[id].offered += 1;
             for at in self.links[link]
                 .offer(self.queue.now(), REPORT_SIZE)
                 .arrivals
@@ -308,6 +385,7 @@ impl Simulation {
         }
         let sim = &mut self.flows[id];
         sim.report.remembered = sim.report.remembered.max(sim.flow.remembered());
+        sim.in_flight_max = sim.in_flight_max.max(sim.flow.in_flight() / PACKET);
         if let Some(at) = sim.flow.next_timeout() {
             let at = at.max(self.queue.now() + Duration::from_nanos(1));
             if sim
@@ -324,6 +402,7 @@ impl Simulation {
         let sim = &mut self.flows[id];
         let bytes = u64::from(packet.piece.len) + sim.flow.overhead();
         sim.report.sent.add(self.queue.now(), bytes);
+        sim.offered += 1;
         let crossing = self.links[sim.link].offer(self.queue.now(), bytes);
         if let Some(queued) = crossing.queued
             && self.queue.now() >= self.measured_from
@@ -347,6 +426,7 @@ impl Simulation {
     fn arrive(&mut self, id: usize, number: u64, piece: Piece) {
         let now = self.queue.now();
         let sim = &mut self.flows[id];
+        sim.arrived += 1;
         sim.report
             .arrived
             .add(now, u64::from(piece.len) + sim.flow.overhead());
@@ -388,6 +468,20 @@ impl Simulation {
             self.queue.schedule(at, Event::ReceiverWake(id));
         }
     }
+}
+
+/// Compares two counts of the same packets.
+fn balance(place: String, expected: u64, found: u64) -> Result<(), AuditError> {
+    if expected == found {
+        return Ok(());
+    }
+    let detail = "two counters of the same packets".to_owned();
+    Err(AuditError::Packets {
+        place,
+        expected,
+        found,
+        detail,
+    })
 }
 
 /// Returns the smallest layout; a session of 2^50 bytes has a valid one.

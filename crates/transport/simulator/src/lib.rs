@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Packets carry no bytes: a simulation of 10 Gbit/s over 400 ms costs about a microsecond a packet. The flows and receivers are
-//! those of the product, with their acknowledgements, loss detection and pacing. Scenarios with bytes, heads and seals are in
-//! `tests/it/`.
+//! those of the product, with their acknowledgements, loss detection and pacing. [`session`] has groups with bytes, heads and
+//! seals. [`rows`] are the rows of the acceptance table that hold in virtual time.
 //!
 //! [`rivals`] has the controllers that ours is compared with: Reno, CUBIC and BBR version 1.
 
@@ -19,10 +19,11 @@ pub mod measure;
 mod network;
 mod queue;
 pub mod rivals;
+pub mod rows;
 pub mod session;
 
 pub use engine::{FlowReport, FlowSpec, Simulation};
-pub use network::{LinkSpec, PolicerSpec};
+pub use network::{AuditError, LinkCounters, LinkSpec, PolicerSpec};
 
 /// Bytes of payload of a full packet: MTU 1500 over IPv4.
 pub const PAYLOAD: u16 = 1_428;

@@ -3,7 +3,9 @@
 use crate::ETHERNET;
 use millrace_transport::random::Random;
 use millrace_types::{BitRate, Duration, Time};
-use millrace_wan_emulator::{ConfigError, NoSources, Outcome, Path, PathConfig, PathModel, Seed};
+use millrace_wan_emulator::{
+    ConfigError, DropReason, NoSources, Outcome, Outcomes, Path, PathConfig, PathModel, Seed,
+};
 
 /// A token bucket without a queue: what finds no tokens is dropped.
 #[derive(Clone, Copy, Debug)]
@@ -68,12 +70,87 @@ pub(crate) struct Crossing {
     pub(crate) queued: Option<Duration>,
 }
 
+/// The balance of a link: each packet that was offered, and each duplicate, was dropped by name or released.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkCounters {
+    /// Packets offered.
+    pub offered: u64,
+    /// Copies that the path made in addition.
+    pub duplicated: u64,
+    /// Packets and copies that the path released; those whose time has not come are in flight.
+    pub released: u64,
+    /// Packets that the policer dropped.
+    pub policed: u64,
+    drops: [u64; DropReason::ALL.len()],
+}
+
+impl LinkCounters {
+    /// Returns the packets that the path dropped, by name.
+    pub fn drops(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        DropReason::ALL
+            .iter()
+            .map(|reason| (reason.name(), self.drops[*reason as usize]))
+            .filter(|(_, count)| *count > 0)
+    }
+
+    /// Returns all packets dropped.
+    pub fn dropped(&self) -> u64 {
+        self.policed + self.drops.iter().sum::<u64>()
+    }
+
+    fn count(&mut self, outcomes: &Outcomes) {
+        self.duplicated += outcomes.len() as u64 - 1;
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Dropped(reason) => self.drops[*reason as usize] += 1,
+                Outcome::Released(_) => self.released += 1,
+            }
+        }
+    }
+}
+
+/// A packet that was neither delivered, nor dropped by name, nor is in flight; or memory beyond its bound.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum AuditError {
+    /// Packets appear or vanish.
+    #[error("{place}: {expected} packets went in, and {found} were accounted for ({detail})")]
+    Packets {
+        /// The link, flow or receiver.
+        place: String,
+        /// Packets that went in.
+        expected: u64,
+        /// Packets that came out, were dropped by name, or are in flight.
+        found: u64,
+        /// The counters.
+        detail: String,
+    },
+    /// Too much is remembered.
+    #[error("{place}: {found} packets are remembered where {bound} are allowed")]
+    Memory {
+        /// The flow.
+        place: String,
+        /// Packets remembered.
+        found: u64,
+        /// The bound.
+        bound: u64,
+    },
+    /// The sender exceeds the receiver's credit.
+    #[error("{place}: {packets} packets exceeded the receiver's credit")]
+    Credit {
+        /// The receiver.
+        place: String,
+        /// Packets.
+        packets: u64,
+    },
+}
+
 /// A link in use.
 pub(crate) struct Link {
     path: Path,
     policer: Option<Policer>,
-    pub(crate) offered: u64,
-    pub(crate) dropped: u64,
+    pub(crate) counters: LinkCounters,
+    /// Packets that arrived at the other end.
+    pub(crate) arrived: u64,
 }
 
 impl Link {
@@ -85,8 +162,8 @@ impl Link {
                 tokens: spec.bucket as f64,
                 at: Time::ZERO,
             }),
-            offered: 0,
-            dropped: 0,
+            counters: LinkCounters::default(),
+            arrived: 0,
         })
     }
 
@@ -103,28 +180,22 @@ impl Link {
             arrivals: [None; 2],
             queued: None,
         };
-        self.offered += 1;
+        self.counters.offered += 1;
         if self
             .policer
             .as_mut()
             .is_some_and(|policer| !policer.admits(now, bytes))
         {
-            self.dropped += 1;
+            self.counters.policed += 1;
             return crossing;
         }
         let size = usize::try_from(bytes).unwrap_or(usize::MAX / 2) + ETHERNET;
-        for (outcome, arrival) in self
-            .path
-            .offer_sized(now, size)
-            .iter()
-            .zip(&mut crossing.arrivals)
-        {
-            match outcome {
-                Outcome::Dropped(_) => self.dropped += 1,
-                Outcome::Released(release) => {
-                    *arrival = Some(release.at);
-                    crossing.queued = Some(release.sent.since(now));
-                }
+        let outcomes = self.path.offer_sized(now, size);
+        self.counters.count(&outcomes);
+        for (outcome, arrival) in outcomes.iter().zip(&mut crossing.arrivals) {
+            if let Outcome::Released(release) = outcome {
+                *arrival = Some(release.at);
+                crossing.queued = Some(release.sent.since(now));
             }
         }
         crossing
@@ -137,20 +208,64 @@ impl Link {
         frame.extend_from_slice(datagram);
         // A frame of EtherType IPv4.
         frame[12] = 8;
-        self.offered += 1;
+        self.counters.offered += 1;
         let mut copies = Vec::new();
-        for outcome in self.path.offer(now, &frame) {
-            match outcome {
-                Outcome::Dropped(_) => self.dropped += 1,
-                Outcome::Released(release) => {
-                    let mut bytes = frame.clone();
-                    if let Some(flips) = release.flips {
-                        flips.apply(&mut bytes);
-                    }
-                    copies.push((release.at, bytes.split_off(in_front)));
+        let outcomes = self.path.offer(now, &frame);
+        self.counters.count(&outcomes);
+        for outcome in outcomes {
+            if let Outcome::Released(release) = outcome {
+                let mut bytes = frame.clone();
+                if let Some(flips) = release.flips {
+                    flips.apply(&mut bytes);
                 }
+                copies.push((release.at, bytes.split_off(in_front)));
             }
         }
         copies
+    }
+
+    /// Compares what was offered with what was dropped, arrived, and is in flight, which the caller counts.
+    pub(crate) fn audit(&self, name: &str, in_flight: u64) -> Result<(), AuditError> {
+        let counters = &self.counters;
+        let packets = |place: String, expected, found| {
+            if expected == found {
+                return Ok(());
+            }
+            let detail = format!("{counters:?}, {} arrived, {in_flight} in flight", self.arrived);
+            Err(AuditError::Packets {
+                place,
+                expected,
+                found,
+                detail,
+            })
+        };
+        let entered = counters.offered + counters.duplicated;
+        packets(name.to_owned(), entered, counters.dropped() + counters.released)?;
+        packets(
+            format!("{name}, far end"),
+            counters.released,
+            self.arrived + in_flight,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_that_appears_or_vanishes_is_found() {
+        let spec = LinkSpec::new(&[("loss", "30%"), ("duplicate", "10%")]).unwrap();
+        let mut link = Link::new(&spec, &mut Random::new(1)).unwrap();
+        let mut released = 0;
+        for millis in 0..1_000 {
+            let crossing = link.offer(Time::from_millis(millis), 1_000);
+            released += crossing.arrivals.iter().flatten().count() as u64;
+        }
+        link.arrived = released - 10;
+        assert_eq!(link.audit("link", 10), Ok(()));
+        assert!(link.audit("link", 9).unwrap_err().to_string().contains("far end"));
+        link.counters.released += 1;
+        assert!(matches!(link.audit("link", 10), Err(AuditError::Packets { .. })));
     }
 }

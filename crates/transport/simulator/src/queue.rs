@@ -41,6 +41,11 @@ impl<E> EventQueue<E> {
         self.heap.push(Reverse((at.max(self.now), self.sequence, slot)));
     }
 
+    /// Returns the events that have not happened.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = &E> {
+        self.slots.iter().flatten()
+    }
+
     /// Takes the next event that is due by `end`; if there is none, the time is `end`.
     pub(crate) fn next(&mut self, end: Time) -> Option<E> {
         while let Some(Reverse((at, _, slot))) = self.heap.peek().copied() {

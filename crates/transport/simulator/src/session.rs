@@ -9,7 +9,7 @@
 //! ([`Session::check`]).
 
 use crate::HEADERS;
-use crate::network::{Link, LinkSpec};
+use crate::network::{AuditError, Link, LinkSpec};
 use crate::queue::EventQueue;
 use millrace_transport::congestion::bbr::{Bbr, BbrConfig};
 use millrace_transport::extent::Layout;
@@ -17,14 +17,16 @@ use millrace_transport::flow::{FlowConfig, Outgoing, Piece};
 use millrace_transport::packet::{Feedback, Head, PacketType};
 use millrace_transport::random::Random;
 use millrace_transport::ranges::RangeSet;
-use millrace_transport::receiver::{Receiver, ReceiverConfig, ReceiverStats};
+use millrace_transport::receiver::{Discard, Receiver, ReceiverConfig, ReceiverStats};
 use millrace_transport::seal::{Algorithm, ContentKey, PairwiseKey, SealError};
 use millrace_transport::sender::{Connection, FeedbackError, Group, MemberId};
-use millrace_types::{Duration, Time};
+use millrace_types::{BitRate, Duration, Time};
 use millrace_wan_emulator::{ConfigError, PathConfig};
 
 /// The delay of the control channel.
 const CONTROL: Duration = Duration::from_millis(500);
+/// Bytes of a packet beside its payload: IPv4, UDP, and the protocol's.
+const PACKET_OVERHEAD: u64 = 72;
 /// The interval at which disks write.
 const DISK: Duration = Duration::from_millis(10);
 
@@ -69,6 +71,8 @@ pub struct SessionSpec {
     pub payload: u16,
     /// Bytes of the slab cache.
     pub cache: usize,
+    /// The rate that all receivers together get at most.
+    pub uplink: Option<BitRate>,
     /// The receivers.
     pub sites: Vec<Site>,
     /// Changes of paths.
@@ -90,7 +94,6 @@ struct SiteState {
     done: Option<Time>,
     ended: Option<String>,
     discarded: ReceiverStats,
-    arrived: u64,
 }
 
 enum Event {
@@ -128,18 +131,19 @@ pub struct Session {
     problem: Option<String>,
 }
 
-/// Returns the byte of the source at an address.
-fn source_byte(seed: u64, address: u64) -> u8 {
-    Random::new(seed ^ (address / 8).wrapping_mul(0x9e37_79b9))
-        .next()
-        .to_le_bytes()[(address % 8) as usize]
-}
-
-/// Returns the bytes of the source at a range.
+/// Returns the bytes of the source at a range: eight from each number.
 fn source(seed: u64, address: u64, len: u64) -> Vec<u8> {
-    (address..address + len)
-        .map(|address| source_byte(seed, address))
-        .collect()
+    let words = address / 8..(address + len).div_ceil(8);
+    let bytes = words.flat_map(|word| {
+        Random::new(seed ^ word.wrapping_mul(0x9e37_79b9))
+            .next()
+            .to_le_bytes()
+    });
+    let (skip, take) = (
+        usize::try_from(address % 8).unwrap_or(0),
+        usize::try_from(len).unwrap_or(0),
+    );
+    bytes.skip(skip).take(take).collect()
 }
 
 fn content(seed: u64) -> Result<ContentKey, SealError> {
@@ -179,7 +183,6 @@ impl Session {
                 done: None,
                 ended: None,
                 discarded: ReceiverStats::default(),
-                arrived: 0,
                 site: site.clone(),
             });
             queue.schedule(site.joins, Event::Join(index));
@@ -191,8 +194,10 @@ impl Session {
         for (index, change) in spec.changes.iter().enumerate() {
             queue.schedule(change.at, Event::Change(index));
         }
+        let mut group = Group::new(spec.layout, spec.payload, key(spec.seed), spec.cache);
+        group.set_uplink(spec.uplink, u64::from(spec.payload) + PACKET_OVERHEAD, Time::ZERO);
         Ok(Session {
-            group: Group::new(spec.layout, spec.payload, key(spec.seed), spec.cache),
+            group,
             spec,
             queue,
             sites,
@@ -239,15 +244,19 @@ impl Session {
     pub fn packets(&self) -> u64 {
         self.sites
             .iter()
-            .map(|site| site.link.offered + site.back.offered)
+            .map(|site| site.link.counters.offered + site.back.counters.offered)
             .sum()
     }
 
-    /// Returns what is wrong, if anything: a broken bound, or a file that differs.
+    /// Returns what is wrong, if anything: a broken bound, a packet unaccounted for, or a file that differs.
+    ///
+    /// # Errors
+    /// The first that was found, in words.
     pub fn check(&self) -> Result<(), String> {
         if let Some(problem) = &self.problem {
             return Err(problem.clone());
         }
+        self.audit().map_err(|error| error.to_string())?;
         for (index, site) in self.sites.iter().enumerate() {
             if site.done.is_some() && site.file != source(self.spec.seed, 0, self.spec.layout.bytes()) {
                 return Err(format!("site {index}: the file differs from the source"));
@@ -261,6 +270,27 @@ impl Session {
                         .as_ref()
                         .map(|receiver| (receiver.stats(), receiver.kept()))
                 ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that every packet arrived, was dropped by name, or is in flight, and that no sender exceeds its credit.
+    fn audit(&self) -> Result<(), AuditError> {
+        for (index, site) in self.sites.iter().enumerate() {
+            let pending = |wanted: &dyn Fn(&Event) -> bool| {
+                self.queue.pending().filter(|event| wanted(event)).count() as u64
+            };
+            let forward = |event: &Event| matches!(event, Event::Datagram { site, .. } if *site == index);
+            let back = |event: &Event| matches!(event, Event::Feedback { site, .. } if *site == index);
+            site.link
+                .audit(&format!("way to site {index}"), pending(&forward))?;
+            site.back
+                .audit(&format!("way back of site {index}"), pending(&back))?;
+            let packets = site.discarded.discarded[Discard::Credit as usize];
+            if packets > 0 {
+                let place = format!("site {index}");
+                return Err(AuditError::Credit { place, packets });
             }
         }
         Ok(())
@@ -325,7 +355,7 @@ impl Session {
             .receiver
             .take()
             .map_or_else(RangeSet::new, |receiver| receiver.durable_extents().clone());
-        let packet_size = u64::from(self.spec.payload) + 72;
+        let packet_size = u64::from(self.spec.payload) + PACKET_OVERHEAD;
         let start = (0..self.spec.layout.extents()).find(|extent| !have.contains(*extent));
         let config = FlowConfig {
             layout: self.spec.layout,
@@ -440,7 +470,7 @@ impl Session {
     fn arrive(&mut self, index: usize, connection: u32, mut bytes: Vec<u8>) {
         let now = self.queue.now();
         let site = &mut self.sites[index];
-        site.arrived += 1;
+        site.link.arrived += 1;
         let (Some(receiver), true) = (&mut site.receiver, site.connection == connection) else {
             return;
         };
@@ -566,6 +596,7 @@ impl Session {
 
     fn feedback(&mut self, index: usize, bytes: &[u8]) {
         let now = self.queue.now();
+        self.sites[index].back.arrived += 1;
         // Packets that the path corrupted or repeated are dropped.
         if let Err(FeedbackError::Violation(violation)) = self.group.handle_feedback(now, bytes) {
             self.sites[index].ended = Some(violation.to_string());

@@ -102,6 +102,8 @@ pub struct Receiver {
     /// New bytes that arrived and bytes written, in all.
     arrived: u64,
     written: u64,
+    /// The largest payload of a packet so far: the last one within the credit may exceed it by as much.
+    largest: u64,
     credit_sent: u64,
     ce: u64,
     rate: ReceiveRate,
@@ -126,6 +128,7 @@ impl Receiver {
             acks: AckTracker::default(),
             arrived: 0,
             written: 0,
+            largest: 0,
             credit_sent: config.pool,
             ce: 0,
             rate: ReceiveRate::default(),
@@ -235,7 +238,8 @@ impl Receiver {
         if !self.window.is_new(number) {
             return Err(self.discard(Discard::Replay));
         }
-        if self.arrived + len > self.written + self.config.pool + len * 2 {
+        self.largest = self.largest.max(len);
+        if self.arrived + len > self.credit() + 2 * self.largest {
             return Err(self.discard(Discard::Credit));
         }
         let arrival = match self.reassembly.insert(address, len) {

@@ -156,3 +156,22 @@ fn a_file_that_gave_fewer_bytes_than_the_piece_has_is_not_sealed() {
     ));
     assert!(group.sealed(piece).is_none());
 }
+
+#[test]
+fn a_short_repair_is_accepted_after_the_last_packet_within_the_credit_exceeded_it() {
+    let mut receiver = Receiver::new(ReceiverConfig {
+        layout: layout(),
+        have: RangeSet::new(),
+        connection: 1,
+        pool: 2_000,
+    });
+    let payload = u64::from(PAYLOAD);
+    let mut accept = |number, address, len| receiver.accept(Time::ZERO, number, address, len, false);
+    // The second packet began within the credit.
+    assert!(accept(0, 0, payload).is_ok());
+    assert!(accept(1, payload, payload).is_ok());
+    assert!(accept(2, 3 * payload, 500).is_ok());
+    // Two packets beyond the credit are the sender's mistake.
+    assert!(accept(3, 4 * payload, payload).is_ok());
+    assert_eq!(accept(4, 5 * payload, payload), Err(Discard::Credit));
+}

@@ -1,6 +1,6 @@
-//! Acceptance tests of congestion control in virtual time: rows T7, T8 and T9 of issue 23, and T1's grid in part.
+//! Acceptance tests of the transport in virtual time: rows T1, T2 and T4 to T9 of issue 23, and random scenarios.
 //!
-//! Each prints what was asked and what was reached. All of them together move less than 2·10^7 packets.
+//! Each prints what was asked and what was reached. All of them together move less than 2·10^7 packets (`budget`).
 
 #![allow(
     clippy::unwrap_used,
@@ -10,10 +10,9 @@
     reason = "a test fails by panicking, and prints its figures"
 )]
 
-mod fairness;
-mod goodput;
-mod hostile;
+mod audit;
+mod budget;
 mod paths;
 mod policies;
-mod ramp;
+mod rows;
 mod scenarios;

@@ -1,5 +1,6 @@
 //! Random scenarios with bytes: whatever paths and receivers do, files are equal, nothing stalls, and bounds hold.
 
+use crate::budget;
 use crate::paths::link;
 use millrace_transport::extent::{ExtentSize, Layout};
 use millrace_transport::random::Random;
@@ -32,6 +33,7 @@ fn session(seed: u64, sites: Vec<Site>, changes: Vec<Change>) -> Session {
         layout: Layout::new(BYTES, ExtentSize::Small).unwrap(),
         payload: 1_424,
         cache: 1 << 20,
+        uplink: None,
         sites,
         changes,
     })
@@ -99,7 +101,8 @@ fn random_site(random: &mut Random, index: usize, changes: &mut Vec<Change>) -> 
     site
 }
 
-fn run(seeds: std::ops::Range<u64>) {
+/// Runs a scenario for each seed; returns the packets.
+fn run(seeds: std::ops::Range<u64>) -> u64 {
     let mut packets = 0;
     for seed in seeds {
         let mut random = Random::new(seed);
@@ -116,15 +119,16 @@ fn run(seeds: std::ops::Range<u64>) {
         packets += session.packets();
     }
     println!("{packets} packets");
+    packets
 }
 
 #[test]
 fn random_paths_and_receivers_never_stall_a_session_or_change_a_byte() {
-    run(0..40);
+    budget::spend(run(0..40));
 }
 
 #[test]
-#[ignore = "a nightly run: minutes"]
+#[ignore = "minutes: make simulate"]
 fn a_thousand_random_scenarios() {
     run(0..1_000);
 }

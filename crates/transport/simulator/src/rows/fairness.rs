@@ -1,0 +1,134 @@
+//! T8: shares among our flows, their queue, and harm to CUBIC beside the harm that others do.
+//!
+//! Harm is the share of its rate alone that a flow loses (Ware et al., HotNets 2019).
+
+use super::path::{back, bbr, one_flow, run};
+use super::{Gate, Measured, RowError};
+use crate::measure::jain;
+use crate::{FlowSpec, LinkSpec, PACKET, Simulation, rivals};
+use millrace_transport::congestion::Controller;
+use millrace_types::{Duration, Time};
+
+/// A flow: its controller, the delay of its way back, and the millisecond at which it starts.
+type Starter = (Box<dyn Controller>, String, u64);
+
+/// Runs flows over one link; returns their rates in bit/s between two seconds, and the packets.
+fn rates(
+    settings: &[(&str, &str)],
+    flows: Vec<Starter>,
+    from: u64,
+    to: u64,
+) -> Result<(Vec<f64>, u64), RowError> {
+    let mut simulation = Simulation::new(11);
+    let link = simulation.add_link(&LinkSpec::new(settings)?)?;
+    let count = flows.len();
+    for (controller, return_delay, start_ms) in flows {
+        simulation.add_flow(FlowSpec {
+            controller,
+            start: Time::from_millis(start_ms),
+            link,
+            back: back(&return_delay)?,
+            bytes: None,
+        })?;
+    }
+    let (from, to) = (Time::from_secs(from), Time::from_secs(to));
+    run(&mut simulation, to)?;
+    let rates = (0..count)
+        .map(|flow| simulation.report(flow).arrived.rate(from, to))
+        .collect();
+    Ok((rates, simulation.packets()))
+}
+
+/// T8: equal flows, and flows with round-trip times 10:1.
+pub(super) fn sharing(report: &mut dyn FnMut(Measured)) -> Result<(), RowError> {
+    for count in [2, 4, 8] {
+        let flows = (0..count)
+            .map(|index| (bbr(index), "20ms".to_owned(), index * 700))
+            .collect();
+        let settings = [("rate", "60Mbps"), ("delay", "20ms"), ("queue", "100ms")];
+        let (rates, packets) = rates(&settings, flows, 30, 90)?;
+        report(Measured {
+            case: format!("T8 Jain's index of {count} flows"),
+            asked: "60 Mbit/s, RTT 40 ms, queue 100 ms".to_owned(),
+            gate: Gate::AtLeast(0.95),
+            target: None,
+            reached: jain(&rates),
+            unit: "",
+            packets,
+        });
+    }
+    for (queue, name) in [("50ms", "0.5 BDP"), ("200ms", "2 BDP")] {
+        let flows = vec![(bbr(1), "5ms".to_owned(), 0), (bbr(2), "95ms".to_owned(), 0)];
+        let settings = [("rate", "60Mbps"), ("delay", "5ms"), ("queue", queue)];
+        let (rates, packets) = rates(&settings, flows, 30, 90)?;
+        report(Measured {
+            case: format!("T8 weaker share at RTT 10:1, queue {name} of the longer"),
+            asked: "60 Mbit/s, RTT 10 and 100 ms".to_owned(),
+            gate: Gate::AtLeast(0.15),
+            target: None,
+            reached: rates[0].min(rates[1]) / (rates[0] + rates[1]),
+            unit: "",
+            packets,
+        });
+    }
+    Ok(())
+}
+
+/// T8: the queue of one flow in four BDP of buffer.
+pub(super) fn queue(report: &mut dyn FnMut(Measured)) -> Result<(), RowError> {
+    for rtt_ms in [20, 100] {
+        let (delay, queue) = (format!("{}ms", rtt_ms / 2), format!("{}ms", 4 * rtt_ms));
+        let settings = [
+            ("rate", "100Mbps"),
+            ("delay", delay.as_str()),
+            ("queue", queue.as_str()),
+        ];
+        let mut simulation = one_flow(bbr(1), &LinkSpec::new(&settings)?, back(&delay)?)?;
+        simulation.measure_queues_from(Time::from_secs(5));
+        run(&mut simulation, Time::from_secs(35))?;
+        let p95 = simulation.report(0).queue.quantile(0.95);
+        report(Measured {
+            case: format!("T8 queue of one flow, p95, RTT {rtt_ms} ms"),
+            asked: "100 Mbit/s, buffer 4 BDP".to_owned(),
+            gate: Gate::AtMost(0.5),
+            target: None,
+            reached: p95.as_secs_f64() / Duration::from_millis(rtt_ms).as_secs_f64(),
+            unit: "BDP",
+            packets: simulation.packets(),
+        });
+    }
+    Ok(())
+}
+
+/// T8: harm to CUBIC; the gate is the harm that BBR version 1 does in the same place.
+pub(super) fn harm(report: &mut dyn FnMut(Measured)) -> Result<(), RowError> {
+    let rtt_ms = 40;
+    for (buffer, name) in [(0.1, "0.1 BDP"), (1.0, "1 BDP"), (4.0, "4 BDP")] {
+        let queue = format!("{}us", (f64::from(rtt_ms) * 1_000.0 * buffer).round());
+        let settings = [("rate", "60Mbps"), ("delay", "20ms"), ("queue", queue.as_str())];
+        let cubic = || -> Box<dyn Controller> { Box::new(rivals::Cubic::new(PACKET)) };
+        let mut moved = 0;
+        let mut beside = |other: Option<Box<dyn Controller>>| -> Result<f64, RowError> {
+            let mut flows = vec![(cubic(), "20ms".to_owned(), 0)];
+            flows.extend(other.map(|other| (other, "20ms".to_owned(), 2_000)));
+            let (rates, packets) = rates(&settings, flows, 20, 80)?;
+            moved += packets;
+            Ok(rates[0])
+        };
+        let alone = beside(None)?;
+        let harm = |rate: f64| ((alone - rate) / alone).max(0.0);
+        let ours = harm(beside(Some(bbr(1)))?);
+        let theirs = harm(beside(Some(Box::new(rivals::Bbr1::new(PACKET))))?);
+        let its_own = harm(beside(Some(cubic()))?);
+        report(Measured {
+            case: format!("T8 harm to CUBIC, buffer {name}"),
+            asked: format!("BBR v1's {theirs:.3}; CUBIC's own {its_own:.3}"),
+            gate: Gate::AtMost(theirs),
+            target: None,
+            reached: ours,
+            unit: "",
+            packets: moved,
+        });
+    }
+    Ok(())
+}

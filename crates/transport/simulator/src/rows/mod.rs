@@ -1,0 +1,175 @@
+//! Rows T1, T2 and T4 to T9 of the transport's acceptance table (issue 23) in virtual time, for tests and for
+//! `millrace bench transport`.
+//!
+//! ```text
+//!  Part::run(size, report) -> goodput | rivals | group | stragglers | feedback | ramp | sharing … -> Measured
+//!                                        └──────────── Simulation, Session ────────────┘
+//! ```
+//!
+//! A part measures its cases one after the other and reports each. After each run the simulation's balances are checked
+//! ([`Simulation::check`](crate::Simulation::check)): a packet unaccounted for is an error, not a row.
+
+mod fairness;
+mod goodput;
+mod group;
+mod hostile;
+mod path;
+mod ramp;
+
+use crate::AuditError;
+use millrace_wan_emulator::ConfigError;
+
+/// The gate of a case.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Gate {
+    /// At least this.
+    AtLeast(f64),
+    /// At most this.
+    AtMost(f64),
+}
+
+impl Gate {
+    /// Returns true if a value keeps the gate.
+    pub fn met(self, value: f64) -> bool {
+        match self {
+            Gate::AtLeast(least) => value >= least,
+            Gate::AtMost(most) => value <= most,
+        }
+    }
+}
+
+/// A case that was measured.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Measured {
+    /// The row and the quantity: `T1 goodput / Ideal, RTT 100 ms, loss 2 %`.
+    pub case: String,
+    /// The path and the time.
+    pub asked: String,
+    /// The gate of the acceptance table.
+    pub gate: Gate,
+    /// The target beyond the gate, if the table has one.
+    pub target: Option<f64>,
+    /// The value.
+    pub reached: f64,
+    /// The unit of the value; empty for a ratio.
+    pub unit: &'static str,
+    /// Packets that the case moved.
+    pub packets: u64,
+}
+
+impl Measured {
+    /// Returns true if the gate is kept.
+    pub fn met(&self) -> bool {
+        self.gate.met(self.reached)
+    }
+}
+
+/// The number of cases and their length.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Size {
+    /// A part of the grid, and short runs: all parts move less than 2·10^7 packets.
+    Short,
+    /// The whole grid.
+    Full,
+}
+
+/// A part of the rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// T1: goodput over Ideal.
+    Goodput,
+    /// T2: goodput over that of CUBIC, Reno and BBR version 1.
+    Rivals,
+    /// T4: ten receivers.
+    Group,
+    /// T5: a slow receiver, a stopped one, one that joins late.
+    Stragglers,
+    /// T6: bytes of feedback.
+    Feedback,
+    /// T7: the time until nine tenths of the rate.
+    Ramp,
+    /// T8: shares of equal flows, and of flows with round-trip times 10:1.
+    Sharing,
+    /// T8: the queue of one flow.
+    Queue,
+    /// T8: harm to CUBIC.
+    Harm,
+    /// T9: a policer, random loss, a path that is cut.
+    Hostile,
+}
+
+impl Part {
+    /// All parts, in the order of the rows.
+    pub const ALL: [Part; 10] = [
+        Part::Goodput,
+        Part::Rivals,
+        Part::Group,
+        Part::Stragglers,
+        Part::Feedback,
+        Part::Ramp,
+        Part::Sharing,
+        Part::Queue,
+        Part::Harm,
+        Part::Hostile,
+    ];
+
+    /// Returns the number of the row: 1 for T1.
+    pub fn row(self) -> u8 {
+        match self {
+            Part::Goodput => 1,
+            Part::Rivals => 2,
+            Part::Group => 4,
+            Part::Stragglers => 5,
+            Part::Feedback => 6,
+            Part::Ramp => 7,
+            Part::Sharing | Part::Queue | Part::Harm => 8,
+            Part::Hostile => 9,
+        }
+    }
+
+    /// Measures the cases of the part, and reports each when it is done.
+    ///
+    /// # Errors
+    /// [`RowError`]; the cases after it are not measured.
+    pub fn run(self, size: Size, report: &mut dyn FnMut(Measured)) -> Result<(), RowError> {
+        match self {
+            Part::Goodput => goodput::goodput(size, report),
+            Part::Rivals => goodput::rivals(size, report),
+            Part::Group => group::ten_receivers(size, report),
+            Part::Stragglers => group::stragglers(report),
+            Part::Feedback => goodput::feedback(report),
+            Part::Ramp => ramp::ramp(size, report),
+            Part::Sharing => fairness::sharing(report),
+            Part::Queue => fairness::queue(report),
+            Part::Harm => fairness::harm(report),
+            Part::Hostile => hostile::hostile(report),
+        }
+    }
+}
+
+/// A case that could not be measured.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum RowError {
+    /// A setting of a path is not valid, which is a defect of this crate.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A balance does not hold.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
+    /// A session broke a bound, or a file differs.
+    #[error("{case}: {problem}")]
+    Session {
+        /// The case.
+        case: String,
+        /// The problem.
+        problem: String,
+    },
+    /// A time that was waited for never came.
+    #[error("{case}: nothing within {seconds} s of virtual time")]
+    Never {
+        /// The case.
+        case: String,
+        /// The time.
+        seconds: u64,
+    },
+}
