@@ -10,6 +10,7 @@
 mod af_packet;
 mod bpf;
 mod config;
+mod endpoint;
 mod files;
 mod fileset;
 mod memif;
@@ -33,6 +34,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("af_packet", af_packet::slot),
     ("bpf", bpf::bpf),
     ("config", config::config),
+    ("endpoint_frames", endpoint::frames),
     ("fragments", tunnel::fragments),
     ("lab", files::lab),
     ("manifest", fileset::manifest),

@@ -1,0 +1,50 @@
+//! UDP over IPv4 and IPv6 on Ethernet frames, for a process whose network interface is a ring of frames and not the kernel.
+//!
+//! ```text
+//!            frames                                              datagrams
+//!           ────────>  receive() ── Received::Datagram ────────>
+//!   ring                  │ ARP, ND, ICMP                         caller
+//!           <────────  poll_transmit() (answers, questions)
+//!           <────────  send() ── head and payload, one copy <────
+//!                         next_timeout(), on_timeout() <────────  clock
+//!                         poll_event()  ───────────────────────>
+//! ```
+//!
+//! The crate is sans-IO: time is an argument, frames are slices, and randomness comes from a seed. Every table and queue has a
+//! limit with a name ([`limits`]); a limit that is reached drops and counts, and nothing grows.
+//!
+//! # Trust
+//! Anyone on the link can send any frame, and anyone on the path can send ICMP. A frame from outside therefore:
+//! * never creates more than [`limits::STRANGERS_MAX`] neighbours, and none at all if it is not addressed to this endpoint;
+//! * never replaces the MAC address of a neighbour at once: the known address is probed first, and stays if it answers;
+//! * lowers the path MTU only if it quotes a packet that was sent, by identification or flow label, length and checksum;
+//! * gets at most one answer, rate limited, no longer than itself except for the quotation in an ICMP error.
+
+#![forbid(unsafe_code)]
+
+mod addresses;
+mod arp;
+mod config;
+mod counters;
+mod echo;
+mod endpoint;
+mod errors;
+mod event;
+mod frames;
+mod head;
+pub mod limits;
+mod nd;
+mod neighbours;
+mod paths;
+mod questions;
+mod receive;
+mod segments;
+mod send;
+mod token_bucket;
+
+pub use config::{AddressError, Config, ConfigError, InterfaceAddress};
+pub use counters::{Counters, DropReason};
+pub use endpoint::{BindError, Endpoint};
+pub use event::{Event, UnreachableReason};
+pub use receive::Received;
+pub use send::{FrameWriter, SendError};

@@ -1,0 +1,68 @@
+//! The limits and intervals of an endpoint, each with its source.
+
+use millrace_types::Duration;
+
+/// Own addresses at most, without the link-local address.
+pub const ADDRESSES_MAX: usize = 4;
+/// UDP ports that can be bound at once.
+pub const PORTS_MAX: usize = 16;
+/// Smallest MTU of a link: IPv6 works with no less (RFC 8200, section 5).
+pub const MTU_MIN: u16 = 1_280;
+/// Largest MTU of a link.
+pub const MTU_MAX: u16 = 9_600;
+
+/// Neighbours that are remembered; the one that was used least recently makes room.
+pub const NEIGHBOURS_MAX: usize = 256;
+/// Neighbours that are remembered because they asked us, and to which nothing was sent.
+pub const STRANGERS_MAX: usize = 64;
+/// Frames that wait for the MAC address of one neighbour; the oldest makes room (RFC 1122, section 2.3.2.2).
+pub const WAITING_MAX: usize = 64;
+/// Frames that wait for the MAC addresses of all neighbours.
+pub const WAITING_TOTAL_MAX: usize = 256;
+/// The mean of the time for which a neighbour counts as reachable after it answered (RFC 4861, section 10, REACHABLE_TIME).
+pub const REACHABLE_TIME: Duration = Duration::from_secs(30);
+/// The time from the first packet to a stale neighbour to the first probe (RFC 4861, section 10, DELAY_FIRST_PROBE_TIME).
+pub const DELAY_FIRST_PROBE_TIME: Duration = Duration::from_secs(5);
+/// The time between two solicitations (RFC 4861, section 10, RETRANS_TIMER).
+pub const RETRANS_TIMER: Duration = Duration::from_secs(1);
+/// The time between two probes of a neighbour whose address another one claims.
+pub const CONTEST_INTERVAL: Duration = Duration::from_millis(200);
+/// Solicitations without an answer after which a neighbour is unreachable (RFC 4861, section 10, MAX_MULTICAST_SOLICIT and
+/// MAX_UNICAST_SOLICIT).
+pub const SOLICITS_MAX: u8 = 3;
+/// The time after which a stale neighbour that nobody used is forgotten.
+pub const STALE_TIME: Duration = Duration::from_secs(600);
+
+/// Probes of an own address before it is used (RFC 5227, section 1.1, PROBE_NUM).
+pub const PROBE_NUM: u8 = 3;
+/// Announcements of an own address (RFC 5227, section 1.1, ANNOUNCE_NUM).
+pub const ANNOUNCE_NUM: u8 = 2;
+/// The time between two announcements (RFC 5227, section 1.1, ANNOUNCE_INTERVAL).
+pub const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(2);
+/// The time between two defences of an own address (RFC 5227, section 1.1, DEFEND_INTERVAL).
+pub const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Remote addresses with a path of their own; the one that was used least recently makes room.
+pub const PATHS_MAX: usize = 64;
+/// Packets of a path that an ICMP error may quote; a power of two, of at most 65,536.
+pub const SENT_RECORDS: usize = 16_384;
+/// Smallest path MTU that is believed (RFC 8201, section 4; also used for IPv4, whose routers must carry 68 bytes only).
+pub const PATH_MTU_MIN: u16 = 1_280;
+/// The time after which a lowered path MTU returns to the MTU of the link (RFC 8201, section 5.3).
+pub const PATH_MTU_LIFETIME: Duration = Duration::from_secs(600);
+
+/// Echo requests that are answered each second, and at once.
+pub const ECHO_RATE: u32 = 100;
+/// Answered ARP requests and neighbour solicitations each second, and at once.
+pub const RESOLUTION_RATE: u32 = 1_000;
+/// ICMP errors that are sent each second, and at once (RFC 4443, section 2.4).
+pub const ERROR_RATE: u32 = 10;
+/// ICMP errors that are read each second, and at once.
+pub const ERROR_INPUT_RATE: u32 = 200;
+/// Bytes of a packet that an ICMP error of ours quotes.
+pub const QUOTE_SIZE: usize = 512;
+
+/// Frames of ARP, ND and ICMP that wait for [`crate::Endpoint::poll_transmit`].
+pub const OUT_MAX: usize = 512;
+/// Events that wait for [`crate::Endpoint::poll_event`]; the oldest makes room.
+pub const EVENTS_MAX: usize = 64;
