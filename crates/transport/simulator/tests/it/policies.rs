@@ -1,5 +1,6 @@
 //! The policies beside `fair`: `background` uses what others leave, `fixed` holds its rate until the breaker trips.
 
+use crate::budget;
 use crate::paths::{at_least, at_most, back, link, one_flow};
 use millrace_transport::congestion::Controller;
 use millrace_transport::congestion::background::Background;
@@ -18,6 +19,8 @@ fn background_fills_an_idle_path_and_keeps_its_queue_below_its_target() {
     simulation.measure_queues_from(Time::from_secs(20));
     let (from, to) = (Time::from_secs(20), Time::from_secs(60));
     simulation.run_until(to);
+    simulation.check().unwrap();
+    budget::spend(simulation.packets());
     let report = simulation.report(0);
     at_least(
         "background alone: arrived / possible",
@@ -47,6 +50,8 @@ fn background_leaves_the_path_to_cubic() {
     }
     let (from, to) = (Time::from_secs(20), Time::from_secs(60));
     simulation.run_until(to);
+    simulation.check().unwrap();
+    budget::spend(simulation.packets());
     let rate = |flow| simulation.report(flow).arrived.rate(from, to);
     at_most(
         "background beside CUBIC: its share",
@@ -64,6 +69,8 @@ fn a_fixed_rate_is_held_under_loss_and_given_up_when_the_path_is_cut() {
     let path = link(&[("rate", "1Mbps"), ("delay", "50ms"), ("queue", "100ms")]).path;
     simulation.reconfigure_at(cut, 0, path);
     simulation.run_until(Time::from_secs(32));
+    simulation.check().unwrap();
+    budget::spend(simulation.packets());
     let report = simulation.report(0);
     let sent = report.sent.rate(Time::from_secs(2), cut);
     at_least("fixed, 10 % loss: sent / asked", sent / 40e6, 0.99);

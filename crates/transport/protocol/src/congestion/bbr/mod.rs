@@ -10,7 +10,7 @@
 //!      │                               Up (1.25)                 Cruise (1.0)
 //!      │                                ^ one round                 │ 2..3 s, or 62 rounds
 //!      │                                └────── Refill (1.0) <──────┘
-//!   any state ── no RTT near the minimum for 5 s ──> ProbeRTT (0.5 BDP, 200 ms and a round) ──> Cruise
+//!   any state ── no RTT near the minimum for 5 s ──> ProbeRTT (0.1 BDP, 200 ms and a round) ──> Cruise
 //! ```
 //!
 //! Differences from the draft, and their reasons:
@@ -19,7 +19,9 @@
 //!    queue 0.75 BDP.
 //! 3. The pacing rate is divided by 1 − p₀: what the path loses at random must be sent in addition to keep it full.
 //! 4. ProbeRTT costs 6 % at 400 ms; it is left out when Down gave a round-trip time near the minimum.
-//! 5. A hint (`--rate`, or the bandwidth of the last session) replaces most of Startup ([`ramp`], RFC 9959).
+//! 5. ProbeRTT leaves a tenth of a BDP in flight, not half of one, and Up has a window of 1.75 BDP, not 2.25: with these beside CUBIC
+//!    in a deep buffer the minimal round-trip time stays that of the path.
+//! 6. A hint (`--rate`, or the bandwidth of the last session) replaces most of Startup ([`ramp`], RFC 9959).
 
 mod cycle;
 mod evidence;
@@ -47,8 +49,10 @@ const CWND_GAIN: f64 = 2.0;
 const CRUISE_CWND_GAIN: f64 = 1.5;
 /// The queue of others that a flow with a short round-trip time may add to in Cruise.
 const SHARED_QUEUE: Duration = Duration::from_millis(20);
-const UP_CWND_GAIN: f64 = 2.25;
-const PROBE_RTT_CWND_GAIN: f64 = 0.5;
+/// The draft has 2.25: beside CUBIC in a deep buffer, what Up adds to the queue counts as bandwidth for two cycles (ADR 15).
+const UP_CWND_GAIN: f64 = 1.75;
+/// The draft has 0.5: beside CUBIC that leaves so much of the queue that its delay is taken for the path's (ADR 15).
+const PROBE_RTT_CWND_GAIN: f64 = 0.1;
 /// The share by which the pacing rate stays below the bandwidth.
 const PACING_MARGIN: f64 = 0.01;
 /// The share of the long-term bound that Cruise leaves to others.

@@ -1,4 +1,4 @@
-//! ProbeRTT (draft-ietf-ccwg-bbr, section 5.3.4): half a BDP in flight for 200 ms and a round, to see the path without a queue.
+//! ProbeRTT (draft-ietf-ccwg-bbr, section 5.3.4): a tenth of a BDP in flight for 200 ms and a round, to see the path without a queue.
 //!
 //! It is left out while Down phases see round-trip times near the minimum: within 2 % and the path's jitter.
 
