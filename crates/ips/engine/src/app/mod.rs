@@ -1,85 +1,80 @@
 //! Application protocols: detection of the protocol, parsers, transactions and their buffers.
+//!
+//! ```text
+//!  StreamChunk ─▶ AppState ── probe ──▶ protocol known ──▶ Parser ──▶ Transactions ──▶ detection, records
+//!                    ▲                                        │
+//!                    └────────── Switch (CONNECT, STARTTLS) ──┘
+//! ```
+//!
+//! A parser never sees segment boundaries as meaning: any segmentation of a direction gives the same transactions.
 
-use millrace_ips_rules::buffers::Buffer;
+pub mod dns;
+pub mod file;
+mod http;
+mod parser;
+mod probe;
+mod protocol;
+pub mod record;
+pub mod transaction;
 
-use crate::detect;
+pub use parser::{Outcome, Parser};
+pub use probe::{Guess, Transport, guess};
+pub use protocol::AppProtocol;
+pub use transaction::{AppEvent, BufferView, Progress, Transaction, Transactions};
+
 use crate::flow::{Direction, FlowKey};
 use crate::tcp::StreamChunk;
 
-/// An application protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum AppProtocol {
-    /// HTTP 1.
-    Http,
-    /// DNS over UDP or TCP.
-    Dns,
-    /// TLS.
-    Tls,
-    /// The bytes are of no known protocol.
-    Failed,
+/// IP protocol number of TCP.
+const TCP: u8 = 6;
+
+/// Bytes of a direction that detection of the protocol looks at.
+const PROBE_SIZE: usize = 8192;
+
+/// Settings of the parsers. The defaults are those that the documentation of Suricata gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AppSettings {
+    /// Bytes of the body of an HTTP request that are inspected.
+    pub request_body_limit: usize,
+    /// Bytes of the body of an HTTP response that are inspected.
+    pub response_body_limit: usize,
+    /// Bytes of a mail attachment that are inspected.
+    pub attachment_limit: usize,
+    /// True if files are hashed.
+    pub hashes_files: bool,
+    /// True if the bytes behind a TLS handshake are followed.
+    pub follows_encrypted: bool,
 }
 
-/// The progress of a transaction in one direction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Progress {
-    /// No byte was parsed.
-    #[default]
-    Idle,
-    /// The first line or header is being parsed.
-    Started,
-    /// The headers are complete.
-    Headers,
-    /// The body is being parsed.
-    Body,
-    /// The direction is complete.
-    Complete,
-}
-
-/// An instance of a buffer of a transaction.
-#[derive(Debug, Clone, Copy)]
-pub struct BufferView<'a> {
-    /// The bytes that are there.
-    pub bytes: &'a [u8],
-    /// Offset of `bytes[0]` in the whole buffer, if earlier bytes are not kept.
-    pub offset: u64,
-    /// True if no byte follows.
-    pub is_complete: bool,
-}
-
-/// One request and its answer, or the unit that a protocol has instead.
-#[derive(Debug)]
-pub struct Transaction {
-    /// Number in the flow, from 0.
-    pub id: u64,
-    /// The protocol.
-    pub app: AppProtocol,
-    /// Progress by [`Direction::index`].
-    pub progress: [Progress; 2],
-    /// State of detection.
-    pub detect: detect::TransactionState,
-}
-
-impl Transaction {
-    /// Returns the instances of a buffer in a direction that exist so far.
-    pub fn buffers(&self, _buffer: Buffer, _direction: Direction) -> impl Iterator<Item = BufferView<'_>> {
-        core::iter::empty()
+impl Default for AppSettings {
+    fn default() -> AppSettings {
+        AppSettings {
+            request_body_limit: 100 << 10,
+            response_body_limit: 100 << 10,
+            attachment_limit: 100 << 10,
+            hashes_files: false,
+            follows_encrypted: true,
+        }
     }
 }
 
-/// The transactions of a flow that are not finished, or not inspected to their end.
-#[derive(Debug, Default)]
-pub struct Transactions {
-    /// The transactions in the order of their numbers.
-    pub list: Vec<Transaction>,
+/// The progress of detection of the protocol.
+#[derive(Debug)]
+enum Mode {
+    /// Bytes by [`Direction::index`] that wait for the protocol; `None` if a direction is given up.
+    Probing { waiting: [Option<Vec<u8>>; 2] },
+    /// The protocol is known.
+    Parsing(Box<dyn Parser>),
+    /// Nothing is parsed any more.
+    Done,
 }
 
-/// A parser of one protocol for one flow.
-pub trait Parser: core::fmt::Debug + Send {
-    /// Parses the next bytes of a direction.
-    fn data(&mut self, chunk: StreamChunk<'_>, out: &mut Transactions);
-
-    /// Ends a direction: no byte follows.
-    fn end(&mut self, direction: Direction, out: &mut Transactions);
+impl Default for Mode {
+    fn default() -> Mode {
+        Mode::Probing {
+            waiting: [Some(Vec::new()), Some(Vec::new())],
+        }
+    }
 }
 
 /// State of the application protocol of a flow.
@@ -87,19 +82,214 @@ pub trait Parser: core::fmt::Debug + Send {
 pub struct AppState {
     /// The protocol, once it is known.
     pub protocol: Option<AppProtocol>,
+    /// The protocol before the last change of protocol.
+    pub original_protocol: Option<AppProtocol>,
     /// The transactions.
     pub transactions: Transactions,
     /// True by [`Direction::index`] if the parser completed a message, so that raw stream data are inspected at once.
     pub flushes_raw: [bool; 2],
+    /// Settings of the parsers.
+    pub settings: AppSettings,
+    mode: Mode,
+    has_ended: [bool; 2],
 }
 
 impl AppState {
+    /// Returns the state of a new flow.
+    pub fn new(settings: AppSettings) -> AppState {
+        AppState {
+            settings,
+            ..AppState::default()
+        }
+    }
+
     /// Passes in-order bytes of a TCP stream to the parser, or to protocol detection while there is none.
-    pub fn stream(&mut self, _key: &FlowKey, _chunk: StreamChunk<'_>) {}
+    pub fn stream(&mut self, key: &FlowKey, chunk: StreamChunk<'_>) {
+        let completed = self.completed(chunk.direction);
+        let side = chunk.direction.index();
+        match &mut self.mode {
+            Mode::Done => {}
+            Mode::Parsing(_) => self.parse(key, chunk),
+            Mode::Probing { waiting } => {
+                if chunk.gap_before > 0 {
+                    waiting[side] = None;
+                }
+                if let Some(bytes) = &mut waiting[side] {
+                    bytes.extend_from_slice(chunk.bytes);
+                }
+                self.probe(key, chunk.direction, Transport::Tcp);
+            }
+        }
+        if chunk.is_end {
+            self.end(chunk.direction);
+        }
+        if self.completed(chunk.direction) != completed {
+            self.flushes_raw[side] = true;
+        }
+    }
 
     /// Passes a datagram to the parser, or to protocol detection while there is none.
-    pub fn datagram(&mut self, _key: &FlowKey, _direction: Direction, _payload: &[u8]) {}
+    pub fn datagram(&mut self, key: &FlowKey, direction: Direction, payload: &[u8]) {
+        if payload.is_empty() {
+            return;
+        }
+        if let Mode::Probing { waiting } = &mut self.mode {
+            waiting[direction.index()] = Some(payload.to_vec());
+            self.probe(key, direction, Transport::Udp);
+            return;
+        }
+        self.parse(
+            key,
+            StreamChunk {
+                direction,
+                offset: 0,
+                bytes: payload,
+                gap_before: 0,
+                is_end: false,
+            },
+        );
+    }
+
+    /// Ends a direction: no byte follows. With the second direction every transaction is complete.
+    pub fn end(&mut self, direction: Direction) {
+        if core::mem::replace(&mut self.has_ended[direction.index()], true) {
+            return;
+        }
+        if let Mode::Parsing(parser) = &mut self.mode {
+            parser.end(direction, &mut self.transactions);
+        }
+        if self.has_ended == [true; 2] {
+            self.transactions.end();
+            self.mode = Mode::Done;
+        }
+    }
 
     /// Frees the transactions that are complete and inspected.
-    pub fn retire(&mut self) {}
+    pub fn retire(&mut self) {
+        self.transactions.retire();
+    }
+
+    fn completed(&self, direction: Direction) -> usize {
+        let is_complete =
+            |transaction: &&Transaction| transaction.progress[direction.index()] == Progress::Complete;
+        self.transactions.list.iter().filter(is_complete).count()
+    }
+
+    /// Looks at the bytes that wait for the protocol.
+    fn probe(&mut self, key: &FlowKey, direction: Direction, transport: Transport) {
+        let Mode::Probing { waiting } = &mut self.mode else {
+            return;
+        };
+        let side = direction.index();
+        let Some(bytes) = &waiting[side] else {
+            self.give_up();
+            return;
+        };
+        match guess(bytes, direction, transport, (key.client_port, key.server_port)) {
+            Guess::Found(protocol) => {
+                let waiting = core::mem::take(waiting);
+                self.begin(key, protocol, &waiting);
+            }
+            Guess::Undecided if bytes.len() < PROBE_SIZE => {}
+            // Datagrams are looked at one by one.
+            Guess::Unknown if transport == Transport::Udp => waiting[side] = Some(Vec::new()),
+            // The other side may tell: what a server says first is kept for the parser.
+            Guess::Undecided | Guess::Unknown => {
+                let other = &waiting[direction.reverse().index()];
+                let is_silent = other.as_ref().is_some_and(Vec::is_empty);
+                if !is_silent || bytes.len() >= PROBE_SIZE {
+                    self.give_up();
+                }
+            }
+        }
+    }
+
+    /// Gives up detection.
+    fn give_up(&mut self) {
+        self.protocol = Some(AppProtocol::Failed);
+        self.mode = Mode::Done;
+    }
+
+    /// Starts the parser of a protocol with the bytes that waited.
+    fn begin(&mut self, key: &FlowKey, protocol: AppProtocol, waiting: &[Option<Vec<u8>>; 2]) {
+        self.protocol = Some(protocol);
+        let Some(parser) = parser_of(protocol, key, self.settings) else {
+            self.mode = Mode::Done;
+            return;
+        };
+        self.mode = Mode::Parsing(parser);
+        let order = match protocol {
+            AppProtocol::Smtp
+            | AppProtocol::Ftp
+            | AppProtocol::Pop3
+            | AppProtocol::Imap
+            | AppProtocol::Ssh => [Direction::ToClient, Direction::ToServer],
+            _ => [Direction::ToServer, Direction::ToClient],
+        };
+        for direction in order {
+            let bytes = waiting[direction.index()].as_deref();
+            let gap_before = u64::from(bytes.is_none());
+            let bytes = bytes.unwrap_or_default();
+            if !bytes.is_empty() || gap_before > 0 {
+                self.parse(
+                    key,
+                    StreamChunk {
+                        direction,
+                        offset: 0,
+                        bytes,
+                        gap_before,
+                        is_end: false,
+                    },
+                );
+            }
+        }
+    }
+
+    fn parse(&mut self, key: &FlowKey, chunk: StreamChunk<'_>) {
+        let Mode::Parsing(parser) = &mut self.mode else {
+            return;
+        };
+        if chunk.bytes.is_empty() && chunk.gap_before == 0 {
+            return;
+        }
+        match parser.data(chunk, &mut self.transactions) {
+            Outcome::Continue => {}
+            Outcome::Failed => {
+                self.transactions.end();
+                self.mode = Mode::Done;
+            }
+            Outcome::Switch { rest } => {
+                self.original_protocol = self.protocol.take();
+                self.transactions.end();
+                self.mode = Mode::Probing {
+                    waiting: rest.map(Some),
+                };
+                for direction in [Direction::ToServer, Direction::ToClient] {
+                    let Mode::Probing { waiting } = &self.mode else {
+                        return;
+                    };
+                    let has_bytes = waiting[direction.index()]
+                        .as_ref()
+                        .is_some_and(|bytes| !bytes.is_empty());
+                    if has_bytes {
+                        let transport = if key.protocol == TCP {
+                            Transport::Tcp
+                        } else {
+                            Transport::Udp
+                        };
+                        self.probe(key, direction, transport);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Returns a parser for a flow of a protocol; `None` for protocols that are only named.
+fn parser_of(protocol: AppProtocol, key: &FlowKey, settings: AppSettings) -> Option<Box<dyn Parser>> {
+    match protocol {
+        AppProtocol::Http => Some(Box::new(http::Http::new(settings))),
+        AppProtocol::Dns => Some(Box::new(dns::Dns::new(key.protocol == TCP))),
+        _ => None,
+    }
 }

@@ -1,0 +1,154 @@
+//! The body of a message: content codings undone, kept up to a limit, and followed as a file.
+
+use millrace_ips_rules::buffers::Buffer;
+
+use super::decompress::{Coding, DecodeError, Decoder, LAYERS};
+use super::headers::Headers;
+use super::multipart::Multipart;
+use crate::app::AppSettings;
+use crate::app::file::File;
+use crate::app::transaction::{AppEvent, Transaction};
+use crate::flow::Direction;
+
+/// Output of a decoder for one piece of input beyond which the body is a decompression bomb (4 MiB).
+const STEP_OUTPUT: usize = 4 << 20;
+
+/// A body in progress.
+#[derive(Debug)]
+pub(super) struct Body {
+    direction: Direction,
+    index: usize,
+    file: Option<usize>,
+    decoder: Option<Decoder>,
+    multipart: Option<Box<Multipart>>,
+    limit: usize,
+    /// Bytes after decoding.
+    pub(super) length: u64,
+}
+
+/// Returns the codings of a Content-Encoding value in the order in which they were applied.
+fn codings(value: &[u8], events: &mut Vec<AppEvent>) -> Vec<Coding> {
+    let mut found = Vec::new();
+    let names = value
+        .split(|byte| b", ".contains(byte))
+        .filter(|name| !name.is_empty());
+    for (layer, name) in names.enumerate() {
+        if layer >= LAYERS {
+            events.push("http.too_many_encoding_layers");
+            break;
+        }
+        let name = name.to_ascii_lowercase();
+        let has = |text: &[u8]| name.windows(text.len()).any(|window| window == text);
+        let coding = if has(b"gzip") {
+            Some(Coding::Gzip)
+        } else if has(b"deflate") {
+            Some(Coding::Deflate)
+        } else {
+            None
+        };
+        let is_usual = matches!(
+            name.as_slice(),
+            b"gzip" | b"x-gzip" | b"deflate" | b"x-deflate" | b"br" | b"identity" | b"none" | b"inflate"
+        );
+        if !is_usual {
+            events.push("http.abnormal_ce_header");
+        }
+        found.extend(coding);
+    }
+    found
+}
+
+impl Body {
+    /// Opens the body buffer of a message and the file that the body is.
+    pub(super) fn open(
+        transaction: &mut Transaction,
+        direction: Direction,
+        headers: &Headers,
+        file_name: &[u8],
+        settings: &AppSettings,
+    ) -> Body {
+        let mut events = Vec::new();
+        let codings = headers
+            .value(b"content-encoding")
+            .map(|value| codings(value, &mut events))
+            .unwrap_or_default();
+        for event in events {
+            transaction.raise(event);
+        }
+        let multipart = match direction {
+            Direction::ToServer => headers
+                .value(b"content-type")
+                .and_then(Multipart::for_content_type),
+            Direction::ToClient => None,
+        };
+        let (buffer, limit) = match direction {
+            Direction::ToServer => (Buffer::HttpRequestBody, settings.request_body_limit),
+            Direction::ToClient => (Buffer::HttpResponseBody, settings.response_body_limit),
+        };
+        let alias = multipart.is_none().then_some(Buffer::FileData);
+        let index = transaction.open(buffer, alias, direction);
+        let mut file = None;
+        if multipart.is_none() {
+            if !file_name.is_empty() {
+                transaction.publish(Buffer::FileName, direction, file_name);
+            }
+            transaction
+                .files
+                .push(File::new(direction, file_name, settings.hashes_files));
+            file = Some(transaction.files.len() - 1);
+        }
+        Body {
+            direction,
+            index,
+            file,
+            decoder: (!codings.is_empty()).then(|| Decoder::new(&codings)),
+            multipart: multipart.map(Box::new),
+            limit,
+            length: 0,
+        }
+    }
+
+    /// Adds bytes as they were sent, without transfer coding.
+    pub(super) fn write(&mut self, transaction: &mut Transaction, bytes: &[u8], settings: &AppSettings) {
+        let decoded;
+        let bytes = match &mut self.decoder {
+            None => bytes,
+            Some(decoder) => {
+                let (out, problem) = decoder.decode(bytes, STEP_OUTPUT);
+                match problem {
+                    Some(DecodeError::Bomb) => transaction.raise("http.compression_bomb"),
+                    Some(DecodeError::Invalid) => transaction.raise("http.gzip_decompression_failed"),
+                    None => {}
+                }
+                decoded = out;
+                &decoded
+            }
+        };
+        self.length += bytes.len() as u64;
+        transaction.append(self.index, bytes, self.limit);
+        if let Some(file) = self.file.and_then(|file| transaction.files.get_mut(file)) {
+            file.update(bytes);
+        }
+        if let Some(multipart) = &mut self.multipart {
+            multipart.data(bytes, transaction, self.direction, settings);
+        }
+    }
+
+    /// Notes lost bytes.
+    pub(super) fn gap(&mut self, transaction: &mut Transaction, size: u64) {
+        if let Some(file) = self.file.and_then(|file| transaction.files.get_mut(file)) {
+            file.gap(size);
+        }
+    }
+
+    /// Ends the body.
+    pub(super) fn close(&mut self, transaction: &mut Transaction, is_complete: bool) {
+        transaction.close(self.index);
+        if let Some(file) = self.file.and_then(|file| transaction.files.get_mut(file)) {
+            file.close(is_complete);
+        }
+        if let Some(multipart) = &mut self.multipart {
+            multipart.end(transaction);
+        }
+    }
+}

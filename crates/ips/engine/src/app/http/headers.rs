@@ -1,0 +1,309 @@
+//! Header lines of HTTP messages: line ends, folding, repetition, and the buffers that consist of headers.
+
+use crate::app::transaction::AppEvent;
+use crate::flow::Direction;
+
+/// Largest number of headers of a message; later ones are not looked at.
+pub(super) const HEADERS_PER_MESSAGE: usize = 1024;
+/// Largest number of times that repetitions of headers are joined in a message.
+const REPETITIONS: usize = 64;
+
+/// One header, with folded lines joined and repetitions appended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) name: Vec<u8>,
+    pub(super) value: Vec<u8>,
+    pub(super) is_repeated: bool,
+    pub(super) is_folded: bool,
+}
+
+/// The headers of a message in the order of their first occurrence.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Headers {
+    pub(super) list: Vec<Header>,
+}
+
+/// Returns the end of the first line of `data` without its terminator, and where the next line begins; `None` if the
+/// line is not complete. Responses also end lines with a carriage return alone, as browsers accept it.
+pub(super) fn line(data: &[u8], direction: Direction, is_end: bool) -> Option<(usize, usize)> {
+    if direction == Direction::ToServer {
+        let end = data.iter().position(|&byte| byte == b'\n')?;
+        let without_cr = if end > 0 && data[end - 1] == b'\r' {
+            end - 1
+        } else {
+            end
+        };
+        return Some((without_cr, end + 1));
+    }
+    let end = data.iter().position(|byte| b"\r\n".contains(byte))?;
+    match (data[end], data.get(end + 1)) {
+        (b'\n', _) => Some((end, end + 1)),
+        (_, Some(b'\n')) => Some((end, end + 2)),
+        (_, None) if !is_end => None,
+        _ => Some((end, end + 1)),
+    }
+}
+
+/// Returns true for the characters of a token (RFC 9110, section 5.6.2).
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// The names of the anomalies that differ by direction.
+struct Names {
+    missing_colon: AppEvent,
+    invalid: AppEvent,
+    folding: AppEvent,
+    repetition: AppEvent,
+    ambiguous_length: AppEvent,
+}
+
+const REQUEST: Names = Names {
+    missing_colon: "http.request_field_missing_colon",
+    invalid: "http.request_header_invalid",
+    folding: "http.invalid_request_field_folding",
+    repetition: "http.request_header_repetition",
+    ambiguous_length: "http.duplicate_content_length_field_in_request",
+};
+
+const RESPONSE: Names = Names {
+    missing_colon: "http.response_field_missing_colon",
+    invalid: "http.response_header_invalid",
+    folding: "http.invalid_response_field_folding",
+    repetition: "http.response_header_repetition",
+    ambiguous_length: "http.duplicate_content_length_field_in_response",
+};
+
+impl Headers {
+    /// Adds the headers of a block of lines, and appends the anomalies that it finds.
+    pub(super) fn add_block(&mut self, block: &[u8], direction: Direction, events: &mut Vec<AppEvent>) {
+        let names = if direction == Direction::ToServer {
+            &REQUEST
+        } else {
+            &RESPONSE
+        };
+        let mut repetitions = 0;
+        let mut pending: Option<Header> = None;
+        let mut rest = block;
+        while !rest.is_empty() {
+            let (end, next) = line(rest, direction, true).unwrap_or((rest.len(), rest.len()));
+            let text = &rest[..end];
+            rest = &rest[next..];
+            if text.is_empty() {
+                continue;
+            }
+            if is_continuation(text, direction)
+                && let Some(header) = &mut pending
+            {
+                header.is_folded = true;
+                if header.value.is_empty() {
+                    header.value.extend_from_slice(text.trim_ascii());
+                } else {
+                    header.value.push(text[0]);
+                    header.value.extend_from_slice(text[1..].trim_ascii_end());
+                }
+                continue;
+            }
+            if let Some(header) = pending.take() {
+                self.add(header, names, &mut repetitions, events);
+            }
+            pending = Some(header(text, names, events));
+        }
+        if let Some(header) = pending {
+            self.add(header, names, &mut repetitions, events);
+        }
+    }
+
+    fn add(&mut self, header: Header, names: &Names, repetitions: &mut usize, events: &mut Vec<AppEvent>) {
+        let same = self
+            .list
+            .iter_mut()
+            .find(|known| known.name.eq_ignore_ascii_case(&header.name));
+        let Some(known) = same else {
+            if self.list.len() < HEADERS_PER_MESSAGE {
+                self.list.push(header);
+            }
+            return;
+        };
+        if known.is_repeated {
+            *repetitions += 1;
+            if *repetitions > REPETITIONS {
+                return;
+            }
+        }
+        known.is_repeated = true;
+        events.push(names.repetition);
+        if header.name.eq_ignore_ascii_case(b"content-length") {
+            if content_length(&known.value) != content_length(&header.value)
+                || content_length(&header.value).is_none()
+            {
+                events.push(names.ambiguous_length);
+            }
+        } else {
+            known.value.extend_from_slice(b", ");
+            known.value.extend_from_slice(&header.value);
+        }
+    }
+
+    /// Returns a header by its name in lower case; zero bytes in the name of a header do not count.
+    pub(super) fn find(&self, name: &[u8]) -> Option<&Header> {
+        let is_it = |header: &&Header| {
+            let bytes = header
+                .name
+                .iter()
+                .filter(|&&byte| byte != 0)
+                .map(u8::to_ascii_lowercase);
+            bytes.eq(name.iter().copied())
+        };
+        self.list.iter().find(is_it)
+    }
+
+    /// Returns the value of a header by its name in lower case.
+    pub(super) fn value(&self, name: &[u8]) -> Option<&[u8]> {
+        self.find(name).map(|header| header.value.as_slice())
+    }
+
+    /// Returns "Name: value" lines of all headers but one.
+    pub(super) fn lines(&self, without: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for header in self
+            .list
+            .iter()
+            .filter(|header| !header.name.eq_ignore_ascii_case(without))
+        {
+            out.extend_from_slice(&header.name);
+            out.extend_from_slice(b": ");
+            out.extend_from_slice(&header.value);
+            out.extend_from_slice(b"\r\n");
+        }
+        out
+    }
+
+    /// Returns the names of the headers, each after a line end, and two line ends behind the last.
+    pub(super) fn names(&self) -> Vec<u8> {
+        let mut out = b"\r\n".to_vec();
+        for header in &self.list {
+            out.extend_from_slice(&header.name);
+            out.extend_from_slice(b"\r\n");
+        }
+        out.extend_from_slice(b"\r\n");
+        out
+    }
+}
+
+/// Returns true for a line that continues the value of the header before it. In a response, a line that begins with
+/// white space but has a token and a colon is a header.
+fn is_continuation(text: &[u8], direction: Direction) -> bool {
+    if !matches!(text[0], b' ' | b'\t' | 0) {
+        return false;
+    }
+    if direction == Direction::ToServer {
+        return true;
+    }
+    let body = text.trim_ascii_start();
+    let token = body.iter().take_while(|&&byte| is_token(byte)).count();
+    !(token > 0 && body[token..].trim_ascii_start().first() == Some(&b':'))
+}
+
+/// Returns the header of a line. A line without colon is the value of a header without name.
+fn header(text: &[u8], names: &Names, events: &mut Vec<AppEvent>) -> Header {
+    let (name, value) = match text.iter().position(|&byte| byte == b':') {
+        Some(colon) => (&text[..colon], &text[colon + 1..]),
+        None => {
+            events.push(names.missing_colon);
+            (&text[..0], text)
+        }
+    };
+    if name.first().is_some_and(u8::is_ascii_whitespace) {
+        events.push(names.folding);
+    }
+    let trimmed = name.trim_ascii();
+    let is_valid =
+        trimmed.len() == name.len() && !trimmed.is_empty() && trimmed.iter().all(|&byte| is_token(byte));
+    if !is_valid && name.len() + value.len() != text.len() {
+        events.push(names.invalid);
+    }
+    Header {
+        name: trimmed.to_vec(),
+        value: value.trim_ascii().to_vec(),
+        is_repeated: false,
+        is_folded: false,
+    }
+}
+
+/// Returns the number in a Content-Length value; characters before and after the digits are accepted.
+pub(super) fn content_length(value: &[u8]) -> Option<u64> {
+    let digits = value
+        .iter()
+        .skip_while(|byte| !byte.is_ascii_digit())
+        .take_while(|byte| byte.is_ascii_digit());
+    let mut number = None;
+    for digit in digits {
+        let so_far: u64 = number.unwrap_or(0);
+        number = Some(so_far.checked_mul(10)?.checked_add(u64::from(digit - b'0'))?);
+    }
+    number
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(block: &str, direction: Direction) -> (Vec<(String, String)>, Vec<AppEvent>) {
+        let mut headers = Headers::default();
+        let mut events = Vec::new();
+        headers.add_block(block.as_bytes(), direction, &mut events);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (
+            headers
+                .list
+                .iter()
+                .map(|header| (text(&header.name), text(&header.value)))
+                .collect(),
+            events,
+        )
+    }
+
+    fn pair(name: &str, value: &str) -> (String, String) {
+        (name.to_owned(), value.to_owned())
+    }
+
+    #[test]
+    fn folded_lines_join_the_value_before_them() {
+        let (headers, _) = parsed("A: one\r\n\ttwo\r\n three \r\nB: 1\r\n", Direction::ToServer);
+        assert_eq!(headers, [pair("A", "one\ttwo three"), pair("B", "1")]);
+    }
+
+    #[test]
+    fn repeated_headers_join_with_a_comma() {
+        let (headers, events) = parsed("A: 1\r\na: 2\r\n", Direction::ToServer);
+        assert_eq!(headers, [pair("A", "1, 2")]);
+        assert_eq!(events, ["http.request_header_repetition"]);
+    }
+
+    #[test]
+    fn a_line_without_colon_is_a_value_without_name() {
+        let (headers, events) = parsed("junk here\r\nA: 1\r\n", Direction::ToServer);
+        assert_eq!(headers, [pair("", "junk here"), pair("A", "1")]);
+        assert_eq!(events, ["http.request_field_missing_colon"]);
+    }
+
+    #[test]
+    fn a_carriage_return_ends_lines_of_responses_only() {
+        assert_eq!(
+            parsed("A: 1\rB: 2\r\n", Direction::ToClient).0,
+            [pair("A", "1"), pair("B", "2")]
+        );
+        assert_eq!(
+            parsed("A: 1\rB: 2\r\n", Direction::ToServer).0,
+            [pair("A", "1\rB: 2")]
+        );
+    }
+
+    #[test]
+    fn content_length_accepts_signs_and_refuses_overflow() {
+        assert_eq!(content_length(b" +12 "), Some(12));
+        assert_eq!(content_length(b"99999999999999999999999"), None);
+        assert_eq!(content_length(b"abc"), None);
+    }
+}

@@ -1,0 +1,166 @@
+//! HTTP/1: requests and responses, as libhtp's documentation describes them for the personality "IDS".
+//!
+//! ```text
+//!  to server ─▶ RequestSide ── request lines ──▶ Pairing ── which request is answered ──▶ ResponseSide ◀─ to client
+//!                    │                                                                        │
+//!                    └────────────────▶ buffers of the Transaction ◀──────────────────────────┘
+//! ```
+//!
+//! Each side consumes lines and bodies as soon as they are complete, keeps only the incomplete line, and never looks at
+//! segment boundaries: any segmentation gives the same transactions.
+
+mod body;
+mod decompress;
+mod headers;
+pub(in crate::app) mod multipart;
+mod request;
+mod response;
+#[cfg(test)]
+mod tests;
+mod uri;
+
+use std::collections::VecDeque;
+
+use super::AppSettings;
+use super::parser::{Outcome, Parser};
+use super::record::{HttpRecord, Record};
+use super::transaction::{LIVE_TRANSACTIONS, Transaction, Transactions};
+use crate::flow::Direction;
+use crate::tcp::StreamChunk;
+use request::RequestSide;
+use response::ResponseSide;
+
+/// Largest size of a line, as Suricata's `meta-field-limit`.
+const LINE_SIZE: usize = 18_432;
+/// Largest size of all header lines of a message.
+const HEADERS_SIZE: usize = 256 << 10;
+
+/// A request that waits for its response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Waiting {
+    transaction: u64,
+    method: Method,
+    is_http_09: bool,
+    expects_continue: bool,
+    file_name: Vec<u8>,
+}
+
+/// The methods whose responses differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Method {
+    Head,
+    Connect,
+    Other,
+}
+
+/// Requests and responses of a connection, joined.
+#[derive(Debug, Default)]
+struct Pairing {
+    /// Requests without complete response, oldest first.
+    waiting: VecDeque<Waiting>,
+    /// The answer to CONNECT, once it is known: true if the tunnel is open.
+    connect: Option<bool>,
+    /// True if the tunnel of CONNECT carries HTTP.
+    resumes_http: bool,
+    /// True once the connection speaks another protocol.
+    is_tunnel: bool,
+    /// True if the response refuses a body for which the request waits (status 4xx after "Expect: 100-continue").
+    refuses_body: bool,
+}
+
+impl Pairing {
+    fn push(&mut self, waiting: Waiting) {
+        if self.waiting.len() >= LIVE_TRANSACTIONS {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back(waiting);
+    }
+}
+
+/// The number of bytes that a step consumed, or that it needs more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Consumed(usize),
+    NeedMore,
+}
+
+/// The parser of a connection.
+#[derive(Debug)]
+pub(super) struct Http {
+    settings: AppSettings,
+    request: RequestSide,
+    response: ResponseSide,
+    pairing: Pairing,
+}
+
+impl Http {
+    pub(super) fn new(settings: AppSettings) -> Http {
+        Http {
+            settings,
+            request: RequestSide::default(),
+            response: ResponseSide::default(),
+            pairing: Pairing::default(),
+        }
+    }
+
+    fn outcome(&mut self) -> Outcome {
+        if self.pairing.is_tunnel {
+            return Outcome::Switch {
+                rest: [
+                    core::mem::take(&mut self.request.pending),
+                    core::mem::take(&mut self.response.pending),
+                ],
+            };
+        }
+        Outcome::Continue
+    }
+}
+
+impl Parser for Http {
+    fn data(&mut self, chunk: StreamChunk<'_>, out: &mut Transactions) -> Outcome {
+        match chunk.direction {
+            Direction::ToServer => {
+                if chunk.gap_before > 0 {
+                    self.request.gap(chunk.gap_before, out);
+                }
+                self.request
+                    .data(chunk.bytes, &mut self.pairing, out, &self.settings);
+            }
+            Direction::ToClient => {
+                if chunk.gap_before > 0 {
+                    self.response.gap(chunk.gap_before, out);
+                }
+                self.response
+                    .data(chunk.bytes, &mut self.pairing, out, &self.settings);
+                // The answer to CONNECT or to "Expect" lets the client's side go on.
+                self.request.data(&[], &mut self.pairing, out, &self.settings);
+            }
+        }
+        while self.pairing.resumes_http {
+            self.response.data(&[], &mut self.pairing, out, &self.settings);
+            self.request.data(&[], &mut self.pairing, out, &self.settings);
+        }
+        // A server that speaks first in a tunnel does not speak HTTP.
+        if self.response.waits_in_tunnel() && self.request.pending.is_empty() {
+            self.pairing.is_tunnel = true;
+        }
+        self.outcome()
+    }
+
+    fn end(&mut self, direction: Direction, out: &mut Transactions) {
+        match direction {
+            Direction::ToServer => self.request.end(&mut self.pairing, out, &self.settings),
+            Direction::ToClient => self.response.end(&mut self.pairing, out, &self.settings),
+        }
+    }
+}
+
+/// Changes the record of a transaction.
+fn update_record(transaction: &mut Transaction, change: impl FnOnce(&mut HttpRecord)) {
+    if !matches!(transaction.record, Record::Http(_)) {
+        transaction.record = Record::Http(Box::default());
+    }
+    if let Record::Http(record) = &mut transaction.record {
+        change(record);
+    }
+}

@@ -1,0 +1,29 @@
+//! The interface between a flow and the parser of its protocol.
+
+use super::transaction::Transactions;
+use crate::flow::Direction;
+use crate::tcp::StreamChunk;
+
+/// What becomes of a flow after its parser has seen bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The parser goes on.
+    Continue,
+    /// The bytes are not of the protocol, or what follows cannot be parsed.
+    Failed,
+    /// The flow changes its protocol (CONNECT, STARTTLS, Upgrade); detection begins again with the bytes by
+    /// [`Direction::index`] that the parser did not consume.
+    Switch {
+        /// The bytes that were not consumed.
+        rest: [Vec<u8>; 2],
+    },
+}
+
+/// A parser of one protocol for one flow.
+pub trait Parser: core::fmt::Debug + Send {
+    /// Parses the next bytes of a direction.
+    fn data(&mut self, chunk: StreamChunk<'_>, out: &mut Transactions) -> Outcome;
+
+    /// Ends a direction: no byte follows.
+    fn end(&mut self, direction: Direction, out: &mut Transactions);
+}

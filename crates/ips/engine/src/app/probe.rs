@@ -1,0 +1,384 @@
+//! Detection of the protocol: by the first bytes of either direction, then by ports for protocols whose bytes are weak
+//! evidence.
+
+use super::AppProtocol;
+use crate::flow::Direction;
+
+/// The transport of the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+/// The result of looking at the first bytes of a direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Guess {
+    /// The bytes are of the protocol.
+    Found(AppProtocol),
+    /// More bytes may decide.
+    Undecided,
+    /// The bytes are of no protocol that is known.
+    Unknown,
+}
+
+/// A pattern at a fixed offset; letters match in either case.
+struct Signature {
+    protocol: AppProtocol,
+    transport: Transport,
+    direction: Option<Direction>,
+    offset: usize,
+    bytes: &'static [u8],
+}
+
+const fn tcp(
+    protocol: AppProtocol,
+    direction: Option<Direction>,
+    offset: usize,
+    bytes: &'static [u8],
+) -> Signature {
+    Signature {
+        protocol,
+        transport: Transport::Tcp,
+        direction,
+        offset,
+        bytes,
+    }
+}
+
+const fn udp(
+    protocol: AppProtocol,
+    direction: Option<Direction>,
+    offset: usize,
+    bytes: &'static [u8],
+) -> Signature {
+    Signature {
+        protocol,
+        transport: Transport::Udp,
+        direction,
+        offset,
+        bytes,
+    }
+}
+
+const CLIENT: Option<Direction> = Some(Direction::ToServer);
+const SERVER: Option<Direction> = Some(Direction::ToClient);
+
+/// First bytes by protocol.
+const SIGNATURES: &[Signature] = &[
+    tcp(AppProtocol::Http2, CLIENT, 0, b"PRI * HTTP/2.0\r\n\r\nSM"),
+    tcp(AppProtocol::Http, SERVER, 0, b"HTTP/0.9"),
+    tcp(AppProtocol::Http, SERVER, 0, b"HTTP/1.0"),
+    tcp(AppProtocol::Http, SERVER, 0, b"HTTP/1.1"),
+    tcp(AppProtocol::Ssh, None, 0, b"SSH-"),
+    tcp(AppProtocol::Smtp, CLIENT, 0, b"EHLO"),
+    tcp(AppProtocol::Smtp, CLIENT, 0, b"HELO"),
+    tcp(AppProtocol::Smtp, CLIENT, 0, b"QUIT"),
+    tcp(AppProtocol::Ftp, CLIENT, 0, b"USER "),
+    tcp(AppProtocol::Ftp, CLIENT, 0, b"PASS "),
+    tcp(AppProtocol::Ftp, CLIENT, 0, b"PORT "),
+    tcp(AppProtocol::Ftp, CLIENT, 0, b"EPRT "),
+    tcp(AppProtocol::Ftp, CLIENT, 0, b"FEAT"),
+    tcp(AppProtocol::Ftp, CLIENT, 0, b"AUTH "),
+    tcp(AppProtocol::Ftp, SERVER, 0, b"220 ("),
+    tcp(AppProtocol::Imap, SERVER, 0, b"* OK "),
+    tcp(AppProtocol::Imap, SERVER, 0, b"* PREAUTH "),
+    tcp(AppProtocol::Pop3, SERVER, 0, b"+OK"),
+    tcp(AppProtocol::Smb, None, 4, b"\xffSMB"),
+    tcp(AppProtocol::Smb, None, 4, b"\xfeSMB"),
+    tcp(AppProtocol::Smb, None, 4, b"\xfdSMB"),
+    tcp(AppProtocol::Dcerpc, None, 0, b"\x05\x00"),
+    tcp(AppProtocol::Rfb, None, 0, b"RFB 003."),
+    tcp(AppProtocol::Mqtt, CLIENT, 4, b"MQTT"),
+    tcp(AppProtocol::Sip, None, 0, b"SIP/2.0 "),
+    udp(AppProtocol::Sip, None, 0, b"SIP/2.0 "),
+];
+
+/// Methods with which an HTTP request begins.
+const HTTP_METHODS: &[&[u8]] = &[
+    b"GET",
+    b"PUT",
+    b"POST",
+    b"HEAD",
+    b"TRACE",
+    b"OPTIONS",
+    b"CONNECT",
+    b"DELETE",
+    b"PATCH",
+    b"PROPFIND",
+    b"PROPPATCH",
+    b"MKCOL",
+    b"COPY",
+    b"MOVE",
+    b"LOCK",
+    b"UNLOCK",
+    b"CHECKOUT",
+    b"UNCHECKOUT",
+    b"CHECKIN",
+    b"UPDATE",
+    b"LABEL",
+    b"REPORT",
+    b"MKWORKSPACE",
+    b"MKACTIVITY",
+    b"MERGE",
+    b"INVALID",
+    b"VERSION-CONTROL",
+    b"BASELINE-CONTROL",
+];
+
+/// Methods with which a SIP request begins; OPTIONS and UPDATE also exist in HTTP.
+const SIP_METHODS: &[&[u8]] = &[
+    b"REGISTER ",
+    b"INVITE ",
+    b"ACK ",
+    b"BYE ",
+    b"CANCEL ",
+    b"SUBSCRIBE ",
+    b"NOTIFY ",
+    b"REFER ",
+    b"INFO ",
+    b"MESSAGE ",
+    b"PRACK ",
+    b"PUBLISH ",
+];
+
+/// The result of comparing a prefix.
+#[derive(PartialEq, Eq)]
+enum Prefix {
+    Equal,
+    Shorter,
+    Different,
+}
+
+/// Compares the bytes at an offset with a pattern in either case.
+fn compare(data: &[u8], offset: usize, pattern: &[u8]) -> Prefix {
+    let Some(tail) = data.get(offset..) else {
+        return Prefix::Shorter;
+    };
+    let size = tail.len().min(pattern.len());
+    if !tail[..size].eq_ignore_ascii_case(&pattern[..size]) {
+        Prefix::Different
+    } else if size == pattern.len() {
+        Prefix::Equal
+    } else {
+        Prefix::Shorter
+    }
+}
+
+/// Returns the protocol of the first bytes of a direction. `ports` are those of client and server.
+pub fn guess(data: &[u8], direction: Direction, transport: Transport, ports: (u16, u16)) -> Guess {
+    if data.is_empty() {
+        return Guess::Undecided;
+    }
+    let mut is_undecided = false;
+    let signatures = SIGNATURES.iter().filter(|signature| {
+        signature.transport == transport && signature.direction.is_none_or(|side| side == direction)
+    });
+    for signature in signatures {
+        match compare(data, signature.offset, signature.bytes) {
+            Prefix::Equal => return Guess::Found(signature.protocol),
+            Prefix::Shorter => is_undecided = true,
+            Prefix::Different => {}
+        }
+    }
+    if direction == Direction::ToServer {
+        for method in HTTP_METHODS.iter().filter(|_| transport == Transport::Tcp) {
+            match compare(data, 0, method) {
+                Prefix::Equal => match data.get(method.len()) {
+                    Some(b' ' | b'\t') => return Guess::Found(AppProtocol::Http),
+                    Some(_) => {}
+                    None => is_undecided = true,
+                },
+                Prefix::Shorter => is_undecided = true,
+                Prefix::Different => {}
+            }
+        }
+        for method in SIP_METHODS {
+            match compare(data, 0, method) {
+                Prefix::Equal => return Guess::Found(AppProtocol::Sip),
+                Prefix::Shorter => is_undecided |= transport == Transport::Tcp,
+                Prefix::Different => {}
+            }
+        }
+    }
+    if transport == Transport::Tcp {
+        match tls(data) {
+            Some(true) => return Guess::Found(AppProtocol::Tls),
+            Some(false) => {}
+            None => is_undecided = true,
+        }
+    }
+    match by_port(data, direction, transport, ports) {
+        Guess::Found(protocol) => Guess::Found(protocol),
+        Guess::Undecided => Guess::Undecided,
+        Guess::Unknown if is_undecided => Guess::Undecided,
+        Guess::Unknown => Guess::Unknown,
+    }
+}
+
+/// Returns true if the bytes begin a TLS record or an SSLv2 hello, `None` if more bytes decide.
+fn tls(data: &[u8]) -> Option<bool> {
+    match data {
+        [0x14..=0x17, 0x03, 0x00..=0x04, ..] => Some(true),
+        [0x14..=0x17] | [0x14..=0x17, 0x03] => None,
+        // SSLv2 client hello: length with the high bit, type 1, version 2.0 or 3.x.
+        [0x80..=0xff, _, 1, 0, 2, ..] | [0x80..=0xff, _, 1, 3, 0..=3, ..] => Some(true),
+        [0x80..=0xff] | [0x80..=0xff, _] | [0x80..=0xff, _, 1] | [0x80..=0xff, _, 1, 0 | 3] => None,
+        _ => Some(false),
+    }
+}
+
+/// Returns the protocol by port, if the bytes do not contradict it.
+fn by_port(data: &[u8], direction: Direction, transport: Transport, ports: (u16, u16)) -> Guess {
+    let is_port = |port: u16| ports.1 == port || ports.0 == port;
+    let yes = |protocol: AppProtocol, is_valid: bool| {
+        if is_valid {
+            Guess::Found(protocol)
+        } else {
+            Guess::Unknown
+        }
+    };
+    match transport {
+        Transport::Udp => {
+            if is_port(53) {
+                return yes(AppProtocol::Dns, super::dns::is_message(data));
+            }
+            if is_port(123) {
+                return yes(
+                    AppProtocol::Ntp,
+                    data.len() >= 48 && (1..=5).contains(&((data[0] >> 3) & 7)),
+                );
+            }
+            if is_port(67) || is_port(68) {
+                return yes(
+                    AppProtocol::Dhcp,
+                    data.get(236..240) == Some(&[0x63, 0x82, 0x53, 0x63]),
+                );
+            }
+            if is_port(69) {
+                return yes(AppProtocol::Tftp, matches!(data, [0, 1..=6, ..]));
+            }
+            if is_port(500) || is_port(4500) {
+                return yes(
+                    AppProtocol::Ike,
+                    data.len() >= 28 && matches!(data[17] >> 4, 1 | 2),
+                );
+            }
+            if is_port(161) || is_port(162) {
+                return yes(AppProtocol::Snmp, data.first() == Some(&0x30));
+            }
+            if is_port(88) {
+                return yes(
+                    AppProtocol::Krb5,
+                    matches!(data.first(), Some(0x6a..=0x6f | 0x7e)),
+                );
+            }
+            if is_port(443) {
+                // QUIC version 1 (RFC 9000) and 2 (RFC 9369), long header.
+                let version = data.get(1..5);
+                let is_known = version == Some(&[0, 0, 0, 1]) || version == Some(&[0x6b, 0x33, 0x43, 0xcf]);
+                return yes(AppProtocol::Quic, data[0] & 0xc0 == 0xc0 && is_known);
+            }
+            if is_port(2049) {
+                return yes(AppProtocol::Nfs, data.len() >= 24);
+            }
+            Guess::Unknown
+        }
+        Transport::Tcp => {
+            if is_port(53) {
+                return match data {
+                    [_] | [_, _] => Guess::Undecided,
+                    [_, _, message @ ..] if message.len() < 12 => Guess::Undecided,
+                    [_, _, message @ ..] => yes(AppProtocol::Dns, super::dns::is_message(message)),
+                    [] => Guess::Undecided,
+                };
+            }
+            let is_mail = is_port(25) || is_port(587) || is_port(2525);
+            if is_mail && direction == Direction::ToClient {
+                return yes(
+                    AppProtocol::Smtp,
+                    data.starts_with(b"220") || data.starts_with(b"554"),
+                );
+            }
+            if is_port(21) && direction == Direction::ToClient {
+                return yes(AppProtocol::Ftp, data.starts_with(b"220"));
+            }
+            if is_port(139) || is_port(445) {
+                // NetBIOS session service: message, request or answer, flags 0 or 1.
+                return yes(AppProtocol::Smb, matches!(data, [0x81..=0x85, 0 | 1, ..]));
+            }
+            if is_port(502) {
+                return yes(AppProtocol::Modbus, data.len() >= 8 && data[2..4] == [0, 0]);
+            }
+            if is_port(20000) {
+                return yes(AppProtocol::Dnp3, data.starts_with(&[0x05, 0x64]));
+            }
+            if is_port(3389) {
+                return yes(AppProtocol::Rdp, data.starts_with(&[0x03, 0x00]));
+            }
+            if is_port(88) {
+                return yes(AppProtocol::Krb5, matches!(data.get(4), Some(0x6a..=0x6f | 0x7e)));
+            }
+            if is_port(389) || is_port(3268) {
+                return yes(AppProtocol::Ldap, matches!(data, [0x30, ..]));
+            }
+            if is_port(23) {
+                return yes(AppProtocol::Telnet, data.first() == Some(&0xff));
+            }
+            if is_port(2049) {
+                return yes(AppProtocol::Nfs, data.len() >= 28 && data[0] & 0x80 != 0);
+            }
+            Guess::Unknown
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tcp(data: &[u8], direction: Direction) -> Guess {
+        guess(data, direction, Transport::Tcp, (40_000, 40_001))
+    }
+
+    #[test]
+    fn protocols_are_found_by_their_first_bytes() {
+        assert_eq!(
+            tcp(b"GET / HTTP/1.1\r\n", Direction::ToServer),
+            Guess::Found(AppProtocol::Http)
+        );
+        assert_eq!(
+            tcp(b"HTTP/1.1 200 OK\r\n", Direction::ToClient),
+            Guess::Found(AppProtocol::Http)
+        );
+        assert_eq!(
+            tcp(b"\x16\x03\x01\x02\x00", Direction::ToServer),
+            Guess::Found(AppProtocol::Tls)
+        );
+        assert_eq!(
+            tcp(b"SSH-2.0-x\r\n", Direction::ToClient),
+            Guess::Found(AppProtocol::Ssh)
+        );
+        assert_eq!(
+            tcp(b"\0\0\0\x80\xfeSMB", Direction::ToServer),
+            Guess::Found(AppProtocol::Smb)
+        );
+    }
+
+    #[test]
+    fn a_prefix_of_a_signature_is_undecided_and_other_bytes_are_unknown() {
+        assert_eq!(tcp(b"GE", Direction::ToServer), Guess::Undecided);
+        assert_eq!(tcp(b"GET", Direction::ToServer), Guess::Undecided);
+        assert_eq!(tcp(b"zzzzzzzzzzzz", Direction::ToServer), Guess::Unknown);
+    }
+
+    #[test]
+    fn dns_needs_its_port() {
+        let query = b"\x12\x34\x01\x00\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
+        let by = |port| guess(query, Direction::ToServer, Transport::Udp, (40_000, port));
+        assert_eq!(by(53), Guess::Found(AppProtocol::Dns));
+        assert_eq!(by(54), Guess::Unknown);
+    }
+}

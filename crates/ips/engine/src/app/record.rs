@@ -1,0 +1,195 @@
+//! Fields of transactions for the records of EVE: what has no buffer that a rule can ask for.
+
+/// The fields of a transaction, by protocol.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Record {
+    /// No field yet.
+    #[default]
+    None,
+    /// HTTP.
+    Http(Box<HttpRecord>),
+    /// DNS.
+    Dns(Box<DnsRecord>),
+    /// TLS.
+    Tls(Box<TlsRecord>),
+    /// SMTP.
+    Smtp(Box<SmtpRecord>),
+    /// FTP.
+    Ftp(Box<FtpRecord>),
+    /// SSH.
+    Ssh(Box<SshRecord>),
+    /// SMB and DCE/RPC over it.
+    Smb(Box<SmbRecord>),
+}
+
+/// An HTTP request and its response.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HttpRecord {
+    /// Host, without port.
+    pub hostname: Vec<u8>,
+    /// Port in the Host header or the URI.
+    pub port: Option<u16>,
+    /// URI as sent.
+    pub url: Vec<u8>,
+    /// Method.
+    pub method: Vec<u8>,
+    /// Protocol of the request.
+    pub protocol: Vec<u8>,
+    /// Header User-Agent.
+    pub user_agent: Option<Vec<u8>>,
+    /// Header Referer.
+    pub referer: Option<Vec<u8>>,
+    /// Header X-Forwarded-For.
+    pub forwarded_for: Option<Vec<u8>>,
+    /// Header Content-Type of the response, without parameters.
+    pub content_type: Option<Vec<u8>>,
+    /// Header Content-Range of the response.
+    pub content_range: Option<Vec<u8>>,
+    /// Header Location of the response.
+    pub redirect: Option<Vec<u8>>,
+    /// Status code of the response.
+    pub status: Option<u16>,
+    /// Bytes of the decoded response body.
+    pub length: u64,
+    /// Bytes of the decoded request body.
+    pub request_length: u64,
+}
+
+/// A DNS message.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DnsRecord {
+    /// Identifier.
+    pub id: u16,
+    /// Flags as sent.
+    pub flags: u16,
+    /// True for an answer.
+    pub is_answer: bool,
+    /// Questions: name, type, class.
+    pub questions: Vec<(Vec<u8>, u16, u16)>,
+    /// Records of the answer section.
+    pub answers: Vec<DnsResource>,
+    /// Records of the authority section.
+    pub authorities: Vec<DnsResource>,
+    /// Records of the additional section.
+    pub additionals: Vec<DnsResource>,
+}
+
+/// A resource record.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DnsResource {
+    /// Owner name.
+    pub name: Vec<u8>,
+    /// Type.
+    pub kind: u16,
+    /// Class.
+    pub class: u16,
+    /// Time to live, in seconds.
+    pub ttl: u32,
+    /// Data as text: an address, a name, or the text itself; empty for other types.
+    pub data: Vec<u8>,
+}
+
+/// A TLS handshake.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TlsRecord {
+    /// Version on which the server decided (0x0303 is TLS 1.2).
+    pub version: u16,
+    /// Server name of the client hello.
+    pub sni: Option<Vec<u8>>,
+    /// Protocols that the client offers by ALPN.
+    pub client_alpns: Vec<Vec<u8>>,
+    /// Protocol that the server chose by ALPN.
+    pub server_alpns: Vec<Vec<u8>>,
+    /// Subject of the server certificate.
+    pub subject: Option<Vec<u8>>,
+    /// Issuer of the server certificate.
+    pub issuer: Option<Vec<u8>>,
+    /// Serial number of the server certificate.
+    pub serial: Option<Vec<u8>>,
+    /// SHA-1 of the server certificate.
+    pub fingerprint: Option<Vec<u8>>,
+    /// Start of the validity of the server certificate, in seconds since 1970.
+    pub not_before: Option<i64>,
+    /// End of the validity of the server certificate, in seconds since 1970.
+    pub not_after: Option<i64>,
+    /// Names in the subjectAltName extension.
+    pub alternative_names: Vec<Vec<u8>>,
+    /// JA3 text and its MD5.
+    pub ja3: Option<(Vec<u8>, Vec<u8>)>,
+    /// JA3S text and its MD5.
+    pub ja3s: Option<(Vec<u8>, Vec<u8>)>,
+    /// JA4.
+    pub ja4: Option<Vec<u8>>,
+    /// True if the session was resumed without certificates.
+    pub is_resumed: bool,
+}
+
+/// A mail.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SmtpRecord {
+    /// Argument of HELO or EHLO.
+    pub helo: Option<Vec<u8>>,
+    /// Argument of MAIL FROM.
+    pub mail_from: Option<Vec<u8>>,
+    /// Arguments of RCPT TO.
+    pub rcpt_to: Vec<Vec<u8>>,
+    /// Header From.
+    pub from: Option<Vec<u8>>,
+    /// Header To.
+    pub to: Vec<Vec<u8>>,
+    /// Header Subject.
+    pub subject: Option<Vec<u8>>,
+    /// Header Message-Id.
+    pub message_id: Option<Vec<u8>>,
+    /// Header Date.
+    pub date: Option<Vec<u8>>,
+    /// Names of attachments.
+    pub attachments: Vec<Vec<u8>>,
+    /// Texts that look like URLs.
+    pub urls: Vec<Vec<u8>>,
+}
+
+/// An FTP command and its replies.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FtpRecord {
+    /// Command.
+    pub command: Vec<u8>,
+    /// Its argument.
+    pub argument: Vec<u8>,
+    /// Codes of the replies.
+    pub completion_codes: Vec<Vec<u8>>,
+    /// Texts of the replies.
+    pub replies: Vec<Vec<u8>>,
+    /// Port of the data connection.
+    pub dynamic_port: Option<u16>,
+}
+
+/// An SSH connection.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SshRecord {
+    /// Protocol and software versions of the client.
+    pub client: Option<(Vec<u8>, Vec<u8>)>,
+    /// Protocol and software versions of the server.
+    pub server: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// An SMB command.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SmbRecord {
+    /// Dialect.
+    pub dialect: Vec<u8>,
+    /// Name of the command.
+    pub command: Vec<u8>,
+    /// Status of the response.
+    pub status: Option<u32>,
+    /// Session identifier.
+    pub session_id: u64,
+    /// Tree identifier.
+    pub tree_id: u32,
+    /// Name of a file or pipe.
+    pub filename: Option<Vec<u8>>,
+    /// Name of a share.
+    pub share: Option<Vec<u8>>,
+    /// Interface and operation of DCE/RPC.
+    pub dcerpc: Option<(Vec<u8>, u16)>,
+}

@@ -1,0 +1,285 @@
+//! Transactions: what parsers write, and what detection and the records of events read.
+//!
+//! A parser publishes each buffer once its bytes are known: a header line at once and complete, a body piece by piece.
+//! Detection asks for the instances of a buffer and learns how many bytes are there and whether more can follow.
+
+use millrace_ips_rules::buffers::Buffer;
+
+use super::AppProtocol;
+use super::file::File;
+use super::record::Record;
+use crate::detect;
+use crate::flow::Direction;
+
+/// The progress of a transaction in one direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Progress {
+    /// No byte was parsed.
+    #[default]
+    Idle,
+    /// The first line or header is being parsed.
+    Started,
+    /// The headers are complete.
+    Headers,
+    /// The body is being parsed.
+    Body,
+    /// The direction is complete.
+    Complete,
+}
+
+/// An instance of a buffer of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BufferView<'a> {
+    /// The bytes that are there.
+    pub bytes: &'a [u8],
+    /// Offset of `bytes[0]` in the whole buffer, if earlier bytes are not kept.
+    pub offset: u64,
+    /// True if no byte follows.
+    pub is_complete: bool,
+}
+
+/// A buffer that a parser has published.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Stored {
+    buffer: Buffer,
+    /// A second name of the same bytes, as `file.data` is for the body of an HTTP response.
+    alias: Option<Buffer>,
+    direction: Direction,
+    bytes: Vec<u8>,
+    is_complete: bool,
+}
+
+/// An anomaly, by the name that `app-layer-event` has for it: protocol, full stop, event.
+pub type AppEvent = &'static str;
+
+/// Largest number of distinct anomalies that a transaction keeps.
+pub const EVENTS_PER_TRANSACTION: usize = 32;
+
+/// Largest number of instances of all buffers in a transaction.
+pub const BUFFERS_PER_TRANSACTION: usize = 4096;
+
+/// One request and its answer, or the unit that a protocol has instead.
+#[derive(Debug)]
+pub struct Transaction {
+    /// Number in the flow, from 0.
+    pub id: u64,
+    /// The protocol.
+    pub app: AppProtocol,
+    /// Progress by [`Direction::index`].
+    pub progress: [Progress; 2],
+    /// State of detection.
+    pub detect: detect::TransactionState,
+    /// Anomalies, without repetition, in the order in which they were found.
+    pub events: Vec<AppEvent>,
+    /// Fields for the EVE record.
+    pub record: Record,
+    /// Files that the transaction carries.
+    pub files: Vec<File>,
+    /// True by [`Direction::index`] if detection has seen the direction in its last state.
+    pub is_inspected: [bool; 2],
+    stored: Vec<Stored>,
+}
+
+impl Transaction {
+    /// Returns an empty transaction.
+    pub fn new(id: u64, app: AppProtocol) -> Transaction {
+        Transaction {
+            id,
+            app,
+            progress: [Progress::Idle; 2],
+            detect: detect::TransactionState::default(),
+            events: Vec::new(),
+            record: Record::None,
+            files: Vec::new(),
+            is_inspected: [false; 2],
+            stored: Vec::new(),
+        }
+    }
+
+    /// Returns the instances of a buffer in a direction that exist so far.
+    pub fn buffers(&self, buffer: Buffer, direction: Direction) -> impl Iterator<Item = BufferView<'_>> {
+        let is_it = move |stored: &&Stored| {
+            stored.direction == direction && (stored.buffer == buffer || stored.alias == Some(buffer))
+        };
+        self.stored.iter().filter(is_it).map(|stored| BufferView {
+            bytes: &stored.bytes,
+            offset: 0,
+            is_complete: stored.is_complete,
+        })
+    }
+
+    /// Returns the first instance of a buffer in a direction.
+    pub fn buffer(&self, buffer: Buffer, direction: Direction) -> Option<&[u8]> {
+        self.buffers(buffer, direction).next().map(|view| view.bytes)
+    }
+
+    /// Returns true if both directions are complete.
+    pub fn is_complete(&self) -> bool {
+        self.progress == [Progress::Complete; 2]
+    }
+
+    /// Returns the size in bytes of all buffers.
+    pub fn size(&self) -> usize {
+        self.stored.iter().map(|stored| stored.bytes.len()).sum()
+    }
+
+    /// Publishes a complete buffer.
+    pub(super) fn publish(&mut self, buffer: Buffer, direction: Direction, bytes: impl Into<Vec<u8>>) {
+        self.store(buffer, None, direction, bytes.into(), true);
+    }
+
+    /// Opens a buffer to which bytes are appended later, and returns its index.
+    pub(super) fn open(&mut self, buffer: Buffer, alias: Option<Buffer>, direction: Direction) -> usize {
+        self.store(buffer, alias, direction, Vec::new(), false)
+    }
+
+    /// Appends bytes to an open buffer, up to a size, and returns how many were taken.
+    pub(super) fn append(&mut self, index: usize, bytes: &[u8], limit: usize) -> usize {
+        let Some(stored) = self.stored.get_mut(index).filter(|stored| !stored.is_complete) else {
+            return 0;
+        };
+        let room = limit.saturating_sub(stored.bytes.len()).min(bytes.len());
+        stored.bytes.extend_from_slice(&bytes[..room]);
+        room
+    }
+
+    /// Marks an open buffer as complete.
+    pub(super) fn close(&mut self, index: usize) {
+        if let Some(stored) = self.stored.get_mut(index) {
+            stored.is_complete = true;
+        }
+    }
+
+    /// Replaces the bytes of the only instance of a buffer, or publishes it.
+    pub(super) fn replace(&mut self, buffer: Buffer, direction: Direction, bytes: impl Into<Vec<u8>>) {
+        let bytes = bytes.into();
+        match self
+            .stored
+            .iter_mut()
+            .find(|stored| stored.buffer == buffer && stored.direction == direction)
+        {
+            Some(stored) => stored.bytes = bytes,
+            None => self.publish(buffer, direction, bytes),
+        }
+    }
+
+    /// Removes the buffers of a direction (an interim response precedes the final one).
+    pub(super) fn remove_direction(&mut self, direction: Direction) {
+        self.stored.retain(|stored| stored.direction != direction);
+    }
+
+    /// Marks every buffer of a direction as complete.
+    pub(super) fn close_direction(&mut self, direction: Direction) {
+        for stored in self
+            .stored
+            .iter_mut()
+            .filter(|stored| stored.direction == direction)
+        {
+            stored.is_complete = true;
+        }
+        for file in self.files.iter_mut().filter(|file| file.direction == direction) {
+            file.close(false);
+        }
+    }
+
+    /// Notes an anomaly once.
+    pub(super) fn raise(&mut self, event: AppEvent) {
+        if self.events.len() < EVENTS_PER_TRANSACTION && !self.events.contains(&event) {
+            self.events.push(event);
+        }
+    }
+
+    /// Moves the progress of a direction forward; it never goes back.
+    pub(super) fn advance(&mut self, direction: Direction, progress: Progress) {
+        let current = &mut self.progress[direction.index()];
+        *current = (*current).max(progress);
+    }
+
+    fn store(
+        &mut self,
+        buffer: Buffer,
+        alias: Option<Buffer>,
+        direction: Direction,
+        bytes: Vec<u8>,
+        is_complete: bool,
+    ) -> usize {
+        if self.stored.len() >= BUFFERS_PER_TRANSACTION {
+            return usize::MAX;
+        }
+        self.stored.push(Stored {
+            buffer,
+            alias,
+            direction,
+            bytes,
+            is_complete,
+        });
+        self.stored.len() - 1
+    }
+}
+
+/// Largest number of transactions of a flow that are kept at a time.
+pub const LIVE_TRANSACTIONS: usize = 512;
+
+/// The transactions of a flow that are not finished, or not inspected to their end.
+#[derive(Debug, Default)]
+pub struct Transactions {
+    /// The transactions in the order of their numbers.
+    pub list: Vec<Transaction>,
+    /// Anomalies of the flow that belong to no transaction.
+    pub events: Vec<AppEvent>,
+    /// Number of the next transaction.
+    next: u64,
+    /// Number of transactions that were removed before they were complete, for want of room.
+    pub evicted: u64,
+}
+
+impl Transactions {
+    /// Adds a transaction and returns it. The oldest is removed if there are too many.
+    pub(super) fn start(&mut self, app: AppProtocol) -> &mut Transaction {
+        if self.list.len() >= LIVE_TRANSACTIONS {
+            self.list.remove(0);
+            self.evicted += 1;
+        }
+        self.list.push(Transaction::new(self.next, app));
+        self.next += 1;
+        let last = self.list.len() - 1;
+        &mut self.list[last]
+    }
+
+    /// Returns the transaction with a number, if it is still kept.
+    pub(super) fn by_id(&mut self, id: u64) -> Option<&mut Transaction> {
+        let index = self
+            .list
+            .binary_search_by_key(&id, |transaction| transaction.id)
+            .ok()?;
+        Some(&mut self.list[index])
+    }
+
+    /// Notes an anomaly of the flow once.
+    pub(super) fn raise(&mut self, event: AppEvent) {
+        if self.events.len() < EVENTS_PER_TRANSACTION && !self.events.contains(&event) {
+            self.events.push(event);
+        }
+    }
+
+    /// Ends both directions of every transaction.
+    pub(super) fn end(&mut self) {
+        for transaction in &mut self.list {
+            for direction in [Direction::ToServer, Direction::ToClient] {
+                transaction.close_direction(direction);
+                transaction.advance(direction, Progress::Complete);
+            }
+        }
+    }
+
+    /// Removes the transactions that are complete and inspected.
+    pub(super) fn retire(&mut self) {
+        self.list
+            .retain(|transaction| !(transaction.is_complete() && transaction.is_inspected == [true; 2]));
+    }
+
+    /// Returns the size in bytes of all buffers.
+    pub fn size(&self) -> usize {
+        self.list.iter().map(Transaction::size).sum()
+    }
+}
