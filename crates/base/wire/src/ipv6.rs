@@ -8,7 +8,7 @@ use crate::{Dscp, Ecn, FlowLabel, HeaderError, IpProto};
 
 pub mod extensions;
 
-pub use extensions::{ExtHeaders, ExtensionWalk, Fragment, walk};
+pub use extensions::{ExtHeaders, ExtensionWalk, Fragment, FragmentHeader, walk};
 
 /// Size of the fixed header in bytes.
 pub const SIZE: usize = 40;

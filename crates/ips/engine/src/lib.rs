@@ -18,12 +18,14 @@ pub mod detect;
 mod engine;
 pub mod event;
 pub mod flow;
+mod hash;
 pub mod packet;
+pub mod pieces;
 pub mod settings;
 pub mod tcp;
 pub mod verdict;
 
-pub use engine::{Engine, Frame};
+pub use engine::{Counters, Engine, Frame};
 pub use event::{Event, Events};
 pub use flow::{Direction, Flow};
 pub use packet::{LinkType, Packet};

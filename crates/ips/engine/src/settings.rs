@@ -2,6 +2,12 @@
 
 use millrace_types::Duration;
 
+use crate::defragment::DefragmentSettings;
+use crate::flow::Timeouts;
+use crate::packet::tunnel::UdpTunnels;
+use crate::pieces::OverlapPolicy;
+use crate::tcp::{Normalizer, TcpSettings};
+
 /// The place of the engine in the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
@@ -25,15 +31,25 @@ pub struct Settings {
     pub to_server_chunk: usize,
     /// Bytes of raw stream data to the client that are inspected at a time.
     pub to_client_chunk: usize,
-    /// True if a TCP flow whose handshake was not seen is followed.
+    /// True if a TCP connection whose handshake was not seen is followed.
     pub accepts_midstream: bool,
-    /// True if TCP flows of which one direction is seen are followed.
+    /// True if a TCP connection of which one direction is seen is followed.
     pub accepts_async: bool,
+    /// The bytes that are kept in mode `ids` where fragments or segments over IPv4 overlap.
+    pub overlap_v4: OverlapPolicy,
+    /// The bytes that are kept in mode `ids` where fragments or segments over IPv6 overlap.
+    pub overlap_v6: OverlapPolicy,
+    /// The parts of the normaliser, which works in mode `ips`.
+    pub normalizer: Normalizer,
+    /// The UDP tunnels that are decoded.
+    pub tunnels: UdpTunnels,
     /// Largest number of encapsulations that are decoded.
     pub tunnel_depth: u8,
     /// Largest number of flows.
     pub flows: usize,
-    /// Largest size of the segments that wait in all TCP flows, in bytes.
+    /// Times after which idle flows end.
+    pub timeouts: Timeouts,
+    /// Largest size of the data that wait in all TCP connections, in bytes.
     pub segment_bytes: usize,
     /// Largest size of the fragments that wait, in bytes.
     pub fragment_bytes: usize,
@@ -51,11 +67,46 @@ impl Default for Settings {
             to_client_chunk: 2560,
             accepts_midstream: false,
             accepts_async: false,
+            overlap_v4: OverlapPolicy::Windows,
+            overlap_v6: OverlapPolicy::Bsd,
+            normalizer: Normalizer::default(),
+            tunnels: UdpTunnels::default(),
             tunnel_depth: 16,
             flows: 262_144,
+            timeouts: Timeouts::default(),
             segment_bytes: 128 << 20,
             fragment_bytes: 4 << 20,
             fragment_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Settings {
+    /// Returns the settings of TCP.
+    pub(crate) fn tcp(&self) -> TcpSettings {
+        TcpSettings {
+            mode: self.mode,
+            depth: self.stream_depth,
+            chunk: [self.to_server_chunk, self.to_client_chunk],
+            accepts_midstream: self.accepts_midstream,
+            accepts_async: self.accepts_async,
+            policy_v4: self.overlap_v4,
+            policy_v6: self.overlap_v6,
+            normalizer: self.normalizer,
+        }
+    }
+
+    /// Returns the settings of defragmentation.
+    pub(crate) fn defragment(&self) -> DefragmentSettings {
+        let is_inline = self.mode == Mode::Ips;
+        DefragmentSettings {
+            memory: self.fragment_bytes,
+            timeout: self.fragment_timeout,
+            policy_v4: self.overlap_v4,
+            policy_v6: self.overlap_v6,
+            refuses_overlaps: is_inline,
+            refuses_tiny: is_inline,
+            evicts: !is_inline,
         }
     }
 }

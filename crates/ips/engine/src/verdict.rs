@@ -23,7 +23,7 @@ pub enum Action {
 }
 
 /// The reason why a packet is dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DropReason {
     /// A rule matched.
     Rule,
@@ -35,8 +35,8 @@ pub enum DropReason {
     Memory,
 }
 
-/// The decision about a packet. In mode `ids` the caller forwards nothing and may ignore it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// The decision about a packet, in increasing order of strength. In mode `ids` it is always `Pass`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Verdict {
     /// Forward the packet.
     #[default]
@@ -52,4 +52,14 @@ pub enum Verdict {
         /// True if the destination is told.
         destination: bool,
     },
+}
+
+impl Verdict {
+    /// Returns the decision for a packet that is not forwarded itself, so that changes of it mean nothing.
+    pub(crate) fn without_rewriting(self) -> Verdict {
+        match self {
+            Verdict::Rewritten => Verdict::Pass,
+            other => other,
+        }
+    }
 }

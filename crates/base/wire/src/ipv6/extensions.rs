@@ -8,7 +8,7 @@
 use core::fmt;
 
 use crate::IpProto;
-use crate::bytes::{be16, chunk};
+use crate::bytes::{be16, be32, chunk};
 
 /// The extension headers that are present, and whether they are in the order that RFC 2460 recommends: the bits of
 /// `ofp_ipv6exthdr_flags`.
@@ -245,9 +245,87 @@ fn walk_extensions(first: IpProto, payload: &[u8]) -> ExtensionWalk {
     }
 }
 
+/// A fragment header (RFC 8200, section 4.5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FragmentHeader {
+    /// Offset of the header in the payload of the fixed header, in bytes.
+    pub at: usize,
+    /// Offset of the byte that names the fragment header: `None` if it is in the fixed header.
+    pub named_at: Option<usize>,
+    /// Type of the first header of the fragmented data.
+    pub next_header: IpProto,
+    /// Offset of the data in the whole packet, in bytes.
+    pub offset: u16,
+    /// True if more fragments follow.
+    pub more_fragments: bool,
+    /// Identification, which the fragments of a packet share.
+    pub ident: u32,
+}
+
+impl FragmentHeader {
+    /// Size of the header in bytes.
+    pub const SIZE: usize = 8;
+
+    /// Returns true if the packet is whole in spite of the header (RFC 6946).
+    pub fn is_atomic(&self) -> bool {
+        self.offset == 0 && !self.more_fragments
+    }
+
+    /// Returns the first fragment header among the headers that begin with `first` at the front of `payload`.
+    pub fn find(first: IpProto, payload: &[u8]) -> Option<FragmentHeader> {
+        let (mut proto, mut at, mut named_at) = (first, 0, None);
+        loop {
+            let header = chunk::<8>(payload, at)?;
+            let size = match proto {
+                IpProto::FRAGMENT => {
+                    let field = be16(header, 2);
+                    return Some(FragmentHeader {
+                        at,
+                        named_at,
+                        next_header: IpProto(header[0]),
+                        offset: field & 0xfff8,
+                        more_fragments: field & 1 != 0,
+                        ident: be32(header, 4),
+                    });
+                }
+                IpProto::HOP_BY_HOP | IpProto::DEST_OPTIONS | IpProto::ROUTING => {
+                    (usize::from(header[1]) + 1) * 8
+                }
+                // The length is in 32-bit words, minus two (RFC 4302, section 2.2).
+                IpProto::AH => (usize::from(header[1]) + 2) * 4,
+                _ => return None,
+            };
+            proto = IpProto(header[0]);
+            named_at = Some(at);
+            at += size;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fragment_header_is_found_behind_other_headers() {
+        let hop_options = [44, 0, 1, 4, 0, 0, 0, 0];
+        let fragment = [6, 0, 0x01, 0x69, 0xde, 0xad, 0xbe, 0xef];
+        let bytes = [hop_options, fragment].concat();
+        let expected = FragmentHeader {
+            at: 8,
+            named_at: Some(0),
+            next_header: IpProto::TCP,
+            offset: 0x168,
+            more_fragments: true,
+            ident: 0xdead_beef,
+        };
+        assert_eq!(FragmentHeader::find(IpProto::HOP_BY_HOP, &bytes), Some(expected));
+        assert!(!expected.is_atomic());
+        assert_eq!(FragmentHeader::find(IpProto::HOP_BY_HOP, &bytes[..15]), None);
+        assert_eq!(FragmentHeader::find(IpProto::TCP, &bytes), None);
+        let direct = FragmentHeader::find(IpProto::FRAGMENT, &fragment);
+        assert_eq!(direct.map(|header| (header.at, header.named_at)), Some((0, None)));
+    }
 
     const HOP: u8 = 0;
     const ROUTER: u8 = 43;

@@ -1,6 +1,8 @@
 //! Flows: the state of a conversation that outlives its packets.
 
-use core::net::IpAddr;
+mod key;
+mod table;
+mod timeouts;
 
 use millrace_types::Time;
 
@@ -8,7 +10,13 @@ use crate::app::AppState;
 use crate::detect;
 use crate::tcp;
 
-/// The direction of a packet in its flow. The client is who sent first.
+pub use key::FlowKey;
+pub(crate) use key::Tuple;
+pub(crate) use table::FlowTable;
+pub use table::{FlowCounters, FlowIndex};
+pub use timeouts::{Timeouts, TimeoutsOfProtocol};
+
+/// The direction of a packet in its flow. The client is the end that sent first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
     /// From the client.
@@ -18,6 +26,9 @@ pub enum Direction {
 }
 
 impl Direction {
+    /// Both directions.
+    pub const BOTH: [Direction; 2] = [Direction::ToServer, Direction::ToClient];
+
     /// Returns 0 for the direction to the server, 1 for that to the client.
     #[inline]
     pub const fn index(self) -> usize {
@@ -35,23 +46,6 @@ impl Direction {
             Direction::ToClient => Direction::ToServer,
         }
     }
-}
-
-/// The endpoints of a flow as its first packet had them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct FlowKey {
-    /// Address of the client.
-    pub client: IpAddr,
-    /// Address of the server.
-    pub server: IpAddr,
-    /// Port of the client; for ICMP its type.
-    pub client_port: u16,
-    /// Port of the server; for ICMP its identifier.
-    pub server_port: u16,
-    /// IP protocol.
-    pub protocol: u8,
-    /// VLAN identifiers, outermost first.
-    pub vlans: [u16; 3],
 }
 
 /// The decision about a flow.
@@ -73,7 +67,7 @@ pub enum FlowVerdict {
 pub struct DirectionCounters {
     /// Packets.
     pub packets: u64,
-    /// Bytes of the frames.
+    /// Bytes from the IP header on.
     pub bytes: u64,
 }
 
@@ -110,17 +104,38 @@ pub struct Flow {
     pub app: AppState,
     /// State of detection: flowbits, counters, alerts that are raised once.
     pub detect: detect::FlowState,
-    /// State of TCP; `None` for other protocols.
+    /// State of TCP; `None` for other protocols, and for TCP that is not followed.
     pub tcp: Option<Box<tcp::Session>>,
 }
 
 impl Flow {
+    /// Returns a flow without packets.
+    pub(crate) fn new(key: FlowKey, id: u64, start: Time) -> Flow {
+        Flow {
+            key,
+            id,
+            start,
+            last: start,
+            state: FlowState::New,
+            counters: Default::default(),
+            verdict: FlowVerdict::None,
+            app: AppState::default(),
+            detect: detect::FlowState::default(),
+            tcp: None,
+        }
+    }
+
     /// Returns true if the flow is established in the sense of `flow:established`.
     pub fn is_established(&self) -> bool {
         self.state == FlowState::Established
     }
 
-    /// Returns true if the packet with `counters` already updated is the first of its direction.
+    /// Returns true if both directions were seen.
+    pub fn is_two_way(&self) -> bool {
+        self.counters.iter().all(|counters| counters.packets > 0)
+    }
+
+    /// Returns true if the packet that was counted last is the first of its direction.
     pub fn is_first(&self, direction: Direction) -> bool {
         self.counters[direction.index()].packets == 1
     }

@@ -1,17 +1,58 @@
-//! Packets: one layer of IP with the transport that it carries, as detection sees it.
+//! Packets: one IP header with the transport that it carries, as detection sees it.
 //!
-//! A frame with tunnels is several packets: the outer one, and one for each packet inside.
+//! ```text
+//!  frame ─link─▶ IP header ─ip─▶ transport ─transport─▶ Packet
+//!                    ▲                                     │
+//!                    └────────────── tunnel ───────────────┘  (one more Packet for each encapsulation)
+//! ```
+
+mod ip;
+mod link;
+mod transport;
+pub mod tunnel;
 
 use core::net::IpAddr;
 
 use millrace_types::Time;
+use millrace_wire::ip::Pseudo;
+use millrace_wire::ipv6::FragmentHeader;
+use millrace_wire::{IpProto, ipv4, tcp, udp};
+
+use crate::flow::{Direction, FlowKey};
+
+pub(crate) use link::{Network, network};
 
 /// The link layer of a frame, by its number in pcap files (`LINKTYPE_…`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LinkType(pub u32);
 
-/// The kind of IP header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+impl LinkType {
+    /// BSD loopback, with the address family in the byte order of the machine.
+    pub const NULL: u32 = 0;
+    /// Ethernet.
+    pub const ETHERNET: u32 = 1;
+    /// PPP, with or without address and control bytes.
+    pub const PPP: u32 = 9;
+    /// PPPoE without its Ethernet header.
+    pub const PPP_ETHER: u32 = 51;
+    /// IPv4 or IPv6 without link header.
+    pub const RAW: u32 = 101;
+    /// Cisco HDLC.
+    pub const C_HDLC: u32 = 104;
+    /// OpenBSD loopback.
+    pub const LOOP: u32 = 108;
+    /// Linux cooked capture, version 1.
+    pub const LINUX_SLL: u32 = 113;
+    /// IPv4 without link header.
+    pub const IPV4: u32 = 228;
+    /// IPv6 without link header.
+    pub const IPV6: u32 = 229;
+    /// Linux cooked capture, version 2.
+    pub const LINUX_SLL2: u32 = 276;
+}
+
+/// The version of IP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IpVersion {
     /// IPv4.
     V4,
@@ -19,12 +60,29 @@ pub enum IpVersion {
     V6,
 }
 
+/// The reason why a frame, or a packet inside a tunnel, is not decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Undecoded {
+    /// The link type is not known.
+    UnknownLink,
+    /// The frame ends within a header before IP.
+    TruncatedLink,
+    /// The frame does not carry IP.
+    NotIp,
+    /// The frame has more headers or encapsulations than are followed.
+    TooDeep,
+    /// The IP header is invalid, or its lengths do not agree with the frame.
+    InvalidIp,
+    /// The transport header is invalid, or its lengths do not agree with the packet.
+    InvalidTransport,
+}
+
 /// Fields of the IP header.
 #[derive(Debug, Clone, Copy)]
 pub struct IpHeader<'a> {
     /// The version.
     pub version: IpVersion,
-    /// The packet from its IP header to its end.
+    /// The packet from its IP header to its end, without padding of the frame.
     pub bytes: &'a [u8],
     /// Size of the header with options or extension headers in bytes.
     pub header_size: usize,
@@ -34,16 +92,18 @@ pub struct IpHeader<'a> {
     pub tos: u8,
     /// Identification; in IPv6 that of the fragment header, or 0.
     pub id: u32,
-    /// True if the don't fragment bit is set.
+    /// True if the don't fragment bit of IPv4 is set.
     pub dont_fragment: bool,
     /// True if more fragments follow.
     pub more_fragments: bool,
-    /// True if the reserved bit of the fragment field is set.
+    /// True if the reserved bit of the fragment field of IPv4 is set.
     pub reserved_bit: bool,
     /// Offset of the fragment in bytes.
-    pub fragment_offset: u32,
+    pub fragment_offset: u16,
     /// Options of IPv4, extension headers of IPv6.
     pub options: &'a [u8],
+    /// The fragment header of IPv6.
+    pub fragment_header: Option<FragmentHeader>,
 }
 
 /// Fields of the TCP header.
@@ -105,7 +165,9 @@ pub struct Packet<'a> {
     pub dst: IpAddr,
     /// The IP header.
     pub ip: IpHeader<'a>,
-    /// IP protocol of the payload: in IPv6 that after the extension headers.
+    /// Offset of the IP header in the frame in bytes; in the whole packet for one made of fragments.
+    pub ip_offset: usize,
+    /// IP protocol of the payload: in IPv6 that after the extension headers. For a fragment of IPv6 it is 44.
     pub protocol: u8,
     /// Source and destination port of TCP, UDP and SCTP.
     pub ports: Option<(u16, u16)>,
@@ -113,14 +175,121 @@ pub struct Packet<'a> {
     pub tcp: Option<TcpHeader<'a>>,
     /// The ICMP or ICMPv6 header.
     pub icmp: Option<IcmpHeader>,
-    /// Bytes after the transport header; after the IP header if the transport is not decoded. Empty for a fragment.
+    /// Bytes after the header of TCP, UDP, SCTP, ICMP, ICMPv6 and ESP. Empty for fragments and other protocols.
     pub payload: &'a [u8],
     /// True if the packet is made of fragments.
     pub is_reassembled: bool,
     /// True for a fragment: it has no transport, and waits for the others.
     pub is_fragment: bool,
-    /// True if the engine made the packet to flush a flow: there is no frame.
+    /// True if the engine made the packet to flush a flow: there is no frame, and only addresses, ports, protocol and
+    /// time have a meaning.
     pub is_pseudo: bool,
     /// Number of encapsulations outside.
     pub tunnel_depth: u8,
+}
+
+/// The circumstances of a packet that its bytes do not hold.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Context {
+    /// Number of the frame.
+    pub(crate) number: u64,
+    /// Time of the frame.
+    pub(crate) time: Time,
+    /// Number of encapsulations outside.
+    pub(crate) tunnel_depth: u8,
+    /// True if the bytes are a packet made of fragments.
+    pub(crate) is_reassembled: bool,
+}
+
+impl<'a> Packet<'a> {
+    /// Decodes the packet whose IP header `network` found in `frame`.
+    pub(crate) fn decode(
+        frame: &'a [u8],
+        network: Network,
+        context: Context,
+    ) -> Result<Packet<'a>, Undecoded> {
+        let mut packet = ip::decode(frame, network, context)?;
+        if !packet.is_fragment {
+            transport::decode(&mut packet)?;
+        }
+        Ok(packet)
+    }
+
+    /// Returns the packet in whose place the rest of a flow is inspected.
+    pub(crate) fn pseudo(key: &FlowKey, direction: Direction, now: Time) -> Packet<'static> {
+        let (client, server) = ((key.client, key.client_port), (key.server, key.server_port));
+        let (src, dst) = match direction {
+            Direction::ToServer => (client, server),
+            Direction::ToClient => (server, client),
+        };
+        let version = if src.0.is_ipv4() {
+            IpVersion::V4
+        } else {
+            IpVersion::V6
+        };
+        Packet {
+            number: 0,
+            time: now,
+            vlans: key.vlans,
+            vlan_len: 0,
+            src: src.0,
+            dst: dst.0,
+            ip: IpHeader {
+                version,
+                bytes: &[],
+                header_size: 0,
+                ttl: 0,
+                tos: 0,
+                id: 0,
+                dont_fragment: false,
+                more_fragments: false,
+                reserved_bit: false,
+                fragment_offset: 0,
+                options: &[],
+                fragment_header: None,
+            },
+            ip_offset: 0,
+            protocol: key.protocol,
+            ports: Some((src.1, dst.1)),
+            tcp: None,
+            icmp: None,
+            payload: &[],
+            is_reassembled: false,
+            is_fragment: false,
+            is_pseudo: true,
+            tunnel_depth: key.tunnel_depth,
+        }
+    }
+
+    /// Returns the addresses for transport checksums.
+    pub(crate) fn pseudo_header(&self) -> Option<Pseudo> {
+        match (self.src, self.dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => Some(Pseudo::V4 { src, dst }),
+            (IpAddr::V6(src), IpAddr::V6(dst)) => Some(Pseudo::V6 { src, dst }),
+            _ => None,
+        }
+    }
+
+    /// Returns true if the checksums of IPv4, TCP and UDP are right.
+    pub fn checksum_is_right(&self) -> bool {
+        let bytes = self.ip_payload();
+        let is_ip_right = match self.ip.version {
+            IpVersion::V4 => ipv4::View::new(self.ip.bytes).is_ok_and(|view| view.checksum_is_right()),
+            IpVersion::V6 => true,
+        };
+        let Some(pseudo) = self.pseudo_header() else {
+            return is_ip_right;
+        };
+        is_ip_right
+            && match IpProto(self.protocol) {
+                IpProto::TCP => tcp::View::new(bytes).is_ok_and(|view| view.checksum_is_right(&pseudo)),
+                IpProto::UDP => udp::View::new(bytes).is_ok_and(|view| view.checksum_is_right(&pseudo)),
+                _ => true,
+            }
+    }
+
+    /// Returns the bytes after the IP header.
+    pub fn ip_payload(&self) -> &'a [u8] {
+        self.ip.bytes.get(self.ip.header_size..).unwrap_or_default()
+    }
 }

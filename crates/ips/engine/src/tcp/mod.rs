@@ -1,9 +1,27 @@
 //! TCP: states, normalisation and reassembly.
+//!
+//! ```text
+//!            ┌───────────────────────── Session ──────────────────────────┐
+//!  segment ─▶│ handshake, checks, problems ─▶ Half (client) ─▶ Stream ──▶ │─▶ chunks (app), windows (detect)
+//!            │                                Half (server) ─▶ Stream ──▶ │
+//!            └────────────────────────────────────────────────────────────┘
+//! ```
+
+mod half;
+pub mod normalize;
+mod options;
+mod session;
+mod stream;
 
 use crate::flow::Direction;
+use crate::pieces::OverlapPolicy;
+use crate::settings::Mode;
 
-/// In-order bytes of one direction: each byte once, as it becomes inspectable. A UDP datagram is one chunk with `offset`
-/// 0 and `is_end` false.
+pub use normalize::{Normalizer, TcpProblem};
+pub use session::Session;
+pub use stream::Stream;
+
+/// In-order bytes of one direction: each byte once, as it becomes inspectable.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamChunk<'a> {
     /// The direction of the bytes.
@@ -14,7 +32,7 @@ pub struct StreamChunk<'a> {
     pub bytes: &'a [u8],
     /// Number of bytes directly before `bytes` that are lost.
     pub gap_before: u64,
-    /// True if no byte follows.
+    /// True if no byte follows: the direction ended, or its depth is reached.
     pub is_end: bool,
 }
 
@@ -31,6 +49,23 @@ pub struct StreamWindow<'a> {
     pub is_end: bool,
 }
 
-/// The state of a TCP connection.
-#[derive(Debug, Default)]
-pub struct Session {}
+/// Limits and policies of TCP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TcpSettings {
+    /// The place of the engine: data are inspected at once in line, else when they are acknowledged.
+    pub mode: Mode,
+    /// Bytes of a direction that are reassembled; 0 is no limit.
+    pub depth: u64,
+    /// Bytes of raw stream data that are inspected at a time, by [`Direction::index`].
+    pub chunk: [usize; 2],
+    /// True if connections whose handshake was not seen are followed.
+    pub accepts_midstream: bool,
+    /// True if connections of which one direction is seen are followed.
+    pub accepts_async: bool,
+    /// The bytes that are kept where segments over IPv4 overlap; in line it is always the first copy.
+    pub policy_v4: OverlapPolicy,
+    /// The bytes that are kept where segments over IPv6 overlap; in line it is always the first copy.
+    pub policy_v6: OverlapPolicy,
+    /// The parts of the normaliser.
+    pub normalizer: Normalizer,
+}

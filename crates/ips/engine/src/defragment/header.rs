@@ -1,0 +1,67 @@
+//! The headers of a packet that is made of fragments.
+
+use millrace_wire::ipv6::FragmentHeader;
+use millrace_wire::{ipv4, ipv6};
+
+use crate::packet::{IpVersion, Packet};
+
+/// Returns the data of a fragment and their protocol.
+pub(super) fn data<'a>(packet: &Packet<'a>) -> (&'a [u8], u8) {
+    let protocol = match packet.ip.fragment_header {
+        Some(header) => header.next_header.0,
+        None => packet.protocol,
+    };
+    (packet.ip_payload(), protocol)
+}
+
+/// The headers that precede the data of the whole packet: the unfragmentable part.
+#[derive(Debug)]
+pub(super) struct Header {
+    /// The bytes of the headers, without a fragment header.
+    pub(super) bytes: Vec<u8>,
+    version: IpVersion,
+}
+
+impl Header {
+    /// Returns the headers of a packet, from its first fragment.
+    pub(super) fn of(packet: &Packet<'_>) -> Header {
+        let mut bytes = packet.ip.bytes[..packet.ip.header_size].to_vec();
+        if let Some(header) = packet.ip.fragment_header {
+            let at = ipv6::SIZE + header.at;
+            bytes.drain(at..(at + FragmentHeader::SIZE).min(bytes.len()));
+            // The header before names the first header of the data.
+            let named_at = header.named_at.map_or(6, |at| ipv6::SIZE + at);
+            if let Some(next_header) = bytes.get_mut(named_at) {
+                *next_header = header.next_header.0;
+            }
+        }
+        Header {
+            bytes,
+            version: packet.ip.version,
+        }
+    }
+
+    /// Sets the lengths and the checksum of the whole packet.
+    pub(super) fn finish(&self, whole: &mut [u8]) {
+        let size = whole.len();
+        match self.version {
+            IpVersion::V4 => {
+                let size = u16::try_from(size).unwrap_or(u16::MAX);
+                whole[2..4].copy_from_slice(&size.to_be_bytes());
+                // The bits stay but for "more fragments" and the offset.
+                whole[6] &= 0xc0;
+                whole[7] = 0;
+                let (header, rest) = whole.split_at_mut(ipv4::MIN_SIZE);
+                let options = &rest[..self.bytes.len() - ipv4::MIN_SIZE];
+                if let Some(fixed) = header.first_chunk::<{ ipv4::MIN_SIZE }>() {
+                    let checksum = ipv4::header_checksum(fixed, options);
+                    header[10..12].copy_from_slice(&checksum.to_be_bytes());
+                }
+            }
+            IpVersion::V6 => {
+                let size = u16::try_from(size - ipv6::SIZE).unwrap_or(u16::MAX);
+                whole[4..6].copy_from_slice(&size.to_be_bytes());
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Keys of flows.
+
+use core::hash::{Hash, Hasher};
+use core::net::IpAddr;
+
+use millrace_wire::{IpProto, ipv4, ipv6};
+
+use crate::packet::{IcmpHeader, Packet};
+
+/// The endpoints of a flow as its first packet had them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FlowKey {
+    /// Address of the client.
+    pub client: IpAddr,
+    /// Address of the server.
+    pub server: IpAddr,
+    /// Port of the client; for ICMP the identifier.
+    pub client_port: u16,
+    /// Port of the server; for ICMP the identifier.
+    pub server_port: u16,
+    /// IP protocol.
+    pub protocol: u8,
+    /// VLAN identifiers, outermost first.
+    pub vlans: [u16; 3],
+    /// Number of encapsulations outside.
+    pub tunnel_depth: u8,
+}
+
+/// Address and port.
+type End = (IpAddr, u16);
+
+/// The key of a packet: the same for both directions of a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tuple {
+    src: End,
+    dst: End,
+    protocol: u8,
+    vlans: [u16; 3],
+    tunnel_depth: u8,
+}
+
+impl Tuple {
+    /// Returns the key of a packet, and true if the packet goes against the direction of the key: an ICMP error goes to
+    /// the source of the packet that it quotes. Returns `None` for packets without flow.
+    pub(crate) fn of(packet: &Packet<'_>) -> Option<(Tuple, bool)> {
+        let tuple = |src, dst, protocol, is_quoted| {
+            let tuple = Tuple {
+                src,
+                dst,
+                protocol,
+                vlans: packet.vlans,
+                tunnel_depth: packet.tunnel_depth,
+            };
+            Some((tuple, is_quoted))
+        };
+        if packet.is_fragment {
+            return None;
+        }
+        if let Some((src_port, dst_port)) = packet.ports {
+            let (src, dst) = ((packet.src, src_port), (packet.dst, dst_port));
+            return tuple(src, dst, packet.protocol, false);
+        }
+        let icmp = packet.icmp?;
+        if is_error(packet.protocol, &icmp)
+            && let Some((src, dst, protocol)) = quoted(packet.payload)
+        {
+            return tuple(src, dst, protocol, true);
+        }
+        // Requests and their replies share a key: echo, timestamp, information, address mask.
+        let kind = match (packet.protocol, icmp.kind) {
+            (1, 0) => 8,
+            (1, 14) => 13,
+            (1, 16) => 15,
+            (1, 18) => 17,
+            (58, 129) => 128,
+            (_, kind) => kind,
+        };
+        let port = match icmp.id {
+            Some(id) => id ^ u16::from(kind) << 8,
+            None => u16::from(kind),
+        };
+        tuple((packet.src, port), (packet.dst, port), packet.protocol, false)
+    }
+
+    /// Returns the key of a new flow whose client sends this packet.
+    pub(crate) fn flow_key(&self) -> FlowKey {
+        FlowKey {
+            client: self.src.0,
+            server: self.dst.0,
+            client_port: self.src.1,
+            server_port: self.dst.1,
+            protocol: self.protocol,
+            vlans: self.vlans,
+            tunnel_depth: self.tunnel_depth,
+        }
+    }
+
+    /// Returns true if a packet with this key belongs to the flow of `key`.
+    pub(crate) fn belongs_to(&self, key: &FlowKey) -> bool {
+        let (client, server) = ((key.client, key.client_port), (key.server, key.server_port));
+        let ends = (self.src == client && self.dst == server) || (self.src == server && self.dst == client);
+        ends && self.protocol == key.protocol
+            && self.vlans == key.vlans
+            && self.tunnel_depth == key.tunnel_depth
+    }
+
+    /// Returns true if a packet with this key, which belongs to the flow of `key`, comes from its client.
+    pub(crate) fn is_from_client(&self, key: &FlowKey) -> bool {
+        self.src == (key.client, key.client_port)
+    }
+}
+
+impl Hash for Tuple {
+    /// Hashes the ends in an order that does not depend on the direction.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let (low, high) = if self.src <= self.dst {
+            (self.src, self.dst)
+        } else {
+            (self.dst, self.src)
+        };
+        (low, high, self.protocol, self.vlans, self.tunnel_depth).hash(state);
+    }
+}
+
+/// Returns true if a message of ICMP or ICMPv6 quotes the packet that caused it.
+fn is_error(protocol: u8, icmp: &IcmpHeader) -> bool {
+    match IpProto(protocol) {
+        // Unreachable, source quench, redirect, time exceeded, parameter problem (RFC 792).
+        IpProto::ICMPV4 => matches!(icmp.kind, 3 | 4 | 5 | 11 | 12),
+        // Errors have types below 128 (RFC 4443, section 2.1).
+        _ => icmp.kind < 128,
+    }
+}
+
+/// Returns the ends and the protocol of the packet that an ICMP error quotes, whose data may be cut.
+fn quoted(bytes: &[u8]) -> Option<(End, End, u8)> {
+    let (src, dst, protocol, transport): (IpAddr, IpAddr, _, _) = match bytes.first()? >> 4 {
+        4 => {
+            let header = bytes.first_chunk::<{ ipv4::MIN_SIZE }>()?;
+            let [.., s0, s1, s2, s3, d0, d1, d2, d3] = *header;
+            let transport = bytes.get(usize::from(header[0] & 0xf) * 4..)?;
+            (
+                [s0, s1, s2, s3].into(),
+                [d0, d1, d2, d3].into(),
+                header[9],
+                transport,
+            )
+        }
+        6 => {
+            let header = bytes.first_chunk::<{ ipv6::SIZE }>()?;
+            let src = header.get(8..24)?.first_chunk::<16>()?;
+            let dst = header.get(24..40)?.first_chunk::<16>()?;
+            let walk = ipv6::walk(IpProto(header[6]), &bytes[ipv6::SIZE..]);
+            let transport = bytes.get(ipv6::SIZE + walk.size..)?;
+            ((*src).into(), (*dst).into(), walk.proto.0, transport)
+        }
+        _ => return None,
+    };
+    if !matches!(IpProto(protocol), IpProto::TCP | IpProto::UDP | IpProto::SCTP) {
+        return None;
+    }
+    let [s0, s1, d0, d1] = *transport.first_chunk()?;
+    let (src_port, dst_port) = (u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1]));
+    Some(((src, src_port), (dst, dst_port), protocol))
+}

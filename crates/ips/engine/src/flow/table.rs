@@ -1,0 +1,250 @@
+//! The flow table: sets of eight places, chosen by a keyed hash, and the flows beside them.
+//!
+//! ```text
+//!  hash(key, seed) ─▶ set ─▶ [tag, index] x 8 ─▶ flows[index]
+//! ```
+//!
+//! A set that is full gives up one of its flows; senders who do not know the seed cannot fill a chosen set. All indexes
+//! are allocated when the table is made; a flow is allocated when it begins.
+
+use core::hash::BuildHasher;
+
+use millrace_types::Time;
+
+use super::{Flow, FlowState, FlowVerdict, Timeouts, Tuple};
+use crate::hash::Seed;
+
+/// Places of a set.
+const WAYS: usize = 8;
+/// Flows that are compared when the table is full and one must go.
+const CANDIDATES: usize = 32;
+
+/// The index of a flow in the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FlowIndex(u32);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    /// Bits of the hash that the choice of the set does not use.
+    tag: u32,
+    /// Index of the flow plus one; 0 for an empty place.
+    index: u32,
+}
+
+/// Counters of the flow table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FlowCounters {
+    /// Flows that began.
+    pub created: u64,
+    /// Flows that ended because they were idle.
+    pub timeouts: u64,
+    /// Flows that were given up because the table was full.
+    pub evicted_full: u64,
+    /// Flows that were given up because their set was full.
+    pub evicted_set: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    hash: u64,
+    /// `None` while the engine works on the flow, and in free slots.
+    flow: Option<Box<Flow>>,
+    is_free: bool,
+}
+
+/// The flows of a lane.
+#[derive(Debug)]
+pub(crate) struct FlowTable {
+    sets: Vec<[Place; WAYS]>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    limit: usize,
+    seed: Seed,
+    timeouts: Timeouts,
+    next_id: u64,
+    /// Slot at which the search for idle flows goes on.
+    sweep: usize,
+    pub(crate) counters: FlowCounters,
+}
+
+impl FlowTable {
+    /// Returns an empty table for at most `limit` flows.
+    pub(crate) fn new(limit: usize, timeouts: Timeouts, seed: Seed) -> FlowTable {
+        let limit = limit.clamp(WAYS, 1 << 30);
+        // Twice as many places as flows, so that few sets fill up.
+        let sets = (2 * limit / WAYS).next_power_of_two();
+        FlowTable {
+            sets: vec![Default::default(); sets],
+            slots: Vec::new(),
+            free: Vec::new(),
+            limit,
+            seed,
+            timeouts,
+            next_id: 1,
+            sweep: 0,
+            counters: FlowCounters::default(),
+        }
+    }
+
+    /// Returns the number of flows.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    fn place_of(&self, hash: u64) -> (usize, u32) {
+        ((hash as usize) & (self.sets.len() - 1), (hash >> 32) as u32)
+    }
+
+    /// Returns the flow of a key.
+    pub(crate) fn find(&self, tuple: &Tuple) -> Option<FlowIndex> {
+        let (set, tag) = self.place_of(self.seed.hash_one(tuple));
+        let places = self.sets[set]
+            .iter()
+            .filter(|place| place.index != 0 && place.tag == tag);
+        places.map(|place| FlowIndex(place.index - 1)).find(|index| {
+            let flow = self.slots[index.0 as usize].flow.as_ref();
+            flow.is_some_and(|flow| tuple.belongs_to(&flow.key))
+        })
+    }
+
+    /// Begins a flow whose client sends packets with the key. Returns it and the flow that had to go.
+    pub(crate) fn insert(&mut self, tuple: &Tuple, now: Time) -> (FlowIndex, Option<Box<Flow>>) {
+        let hash = self.seed.hash_one(tuple);
+        let (set, tag) = self.place_of(hash);
+        let mut evicted = None;
+        let way = match self.sets[set].iter().position(|place| place.index == 0) {
+            Some(way) => {
+                if self.len() >= self.limit {
+                    evicted = self.evict_any();
+                }
+                way
+            }
+            None => {
+                let (way, victim) = self.victim_of_set(set);
+                evicted = self.remove(victim);
+                self.counters.evicted_set += 1;
+                way
+            }
+        };
+        let flow = Box::new(Flow::new(tuple.flow_key(), self.next_id, now));
+        self.next_id += 1;
+        self.counters.created += 1;
+        let slot = Slot {
+            hash,
+            flow: Some(flow),
+            is_free: false,
+        };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.slots[index as usize] = slot;
+                index
+            }
+            None => {
+                self.slots.push(slot);
+                (self.slots.len() - 1) as u32
+            }
+        };
+        self.sets[set][way] = Place {
+            tag,
+            index: index + 1,
+        };
+        (FlowIndex(index), evicted)
+    }
+
+    /// Takes a flow out to work on it; [`FlowTable::put`] gives it back.
+    pub(crate) fn take(&mut self, index: FlowIndex) -> Option<Box<Flow>> {
+        self.slots.get_mut(index.0 as usize)?.flow.take()
+    }
+
+    /// Gives back a flow that was taken.
+    pub(crate) fn put(&mut self, index: FlowIndex, flow: Box<Flow>) {
+        self.slots[index.0 as usize].flow = Some(flow);
+    }
+
+    /// Removes a flow.
+    pub(crate) fn remove(&mut self, index: FlowIndex) -> Option<Box<Flow>> {
+        let slot = self.slots.get_mut(index.0 as usize)?;
+        if slot.is_free {
+            return None;
+        }
+        let (hash, flow) = (slot.hash, slot.flow.take());
+        slot.is_free = true;
+        let (set, _) = self.place_of(hash);
+        for place in &mut self.sets[set] {
+            if place.index == index.0 + 1 {
+                *place = Place::default();
+            }
+        }
+        self.free.push(index.0);
+        flow
+    }
+
+    /// Removes a flow that is idle at `now` among the next `budget` slots; `None` if there is none.
+    pub(crate) fn expire(&mut self, now: Time, budget: usize) -> Option<Box<Flow>> {
+        for _ in 0..budget.min(self.slots.len()) {
+            self.sweep = (self.sweep + 1) % self.slots.len();
+            let is_idle = |flow: &Flow| self.is_idle(flow, now);
+            if self.slots[self.sweep].flow.as_deref().is_some_and(is_idle) {
+                self.counters.timeouts += 1;
+                return self.remove(FlowIndex(self.sweep as u32));
+            }
+        }
+        None
+    }
+
+    /// Returns true if the flow is idle for longer than its protocol and state allow.
+    pub(crate) fn is_idle(&self, flow: &Flow, now: Time) -> bool {
+        now.since(flow.last) > self.timeouts.of(flow)
+    }
+
+    /// Returns the flows in the order in which they began, and leaves the table empty.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Box<Flow>> + use<> {
+        let flows = self.slots.iter_mut().filter_map(|slot| slot.flow.take());
+        let mut flows = flows.collect::<Vec<_>>();
+        flows.sort_by_key(|flow| flow.id);
+        for slot in core::mem::take(&mut self.slots) {
+            let (set, _) = self.place_of(slot.hash);
+            self.sets[set] = Default::default();
+        }
+        self.free.clear();
+        self.sweep = 0;
+        flows.into_iter()
+    }
+
+    /// Returns the rank of a flow among those that may go: the smallest goes first.
+    fn rank(flow: &Flow) -> (u8, Time) {
+        let state = match (flow.verdict, flow.state) {
+            (FlowVerdict::Drop, _) => 3,
+            (_, FlowState::Closed) => 0,
+            (_, FlowState::New) => 1,
+            (_, FlowState::Established) => 2,
+        };
+        (state, flow.last)
+    }
+
+    fn victim_of_set(&self, set: usize) -> (usize, FlowIndex) {
+        let places = self.sets[set].iter().enumerate();
+        let rank = |(_, place): &(usize, &Place)| {
+            let flow = self.slots[place.index as usize - 1].flow.as_ref();
+            flow.map_or((u8::MAX, Time::ZERO), |flow| FlowTable::rank(flow))
+        };
+        let victim = places
+            .min_by_key(rank)
+            .map_or((0, 0), |(way, place)| (way, place.index - 1));
+        (victim.0, FlowIndex(victim.1))
+    }
+
+    /// Removes the flow that can be spared most among some.
+    fn evict_any(&mut self) -> Option<Box<Flow>> {
+        let len = self.slots.len();
+        let candidates = (0..CANDIDATES.min(len)).map(|step| (self.sweep + step) % len);
+        let rank = |index: &usize| {
+            let flow = self.slots[*index].flow.as_ref();
+            flow.map_or((u8::MAX, Time::ZERO), |flow| FlowTable::rank(flow))
+        };
+        let victim = candidates.min_by_key(rank)?;
+        self.sweep = (self.sweep + CANDIDATES) % len;
+        self.counters.evicted_full += 1;
+        self.remove(FlowIndex(victim as u32))
+    }
+}

@@ -1,0 +1,186 @@
+//! Packets inside packets: GRE, IP in IP, Teredo, VXLAN, Geneve and GTP-U.
+
+use millrace_wire::{EtherType, IpProto};
+
+use super::link::{Next, Vlans, follow};
+use super::{IpVersion, Network, Packet};
+
+/// IP in IP (RFC 2003), IPv6 in IP (RFC 4213) and GRE (RFC 2784).
+const IPV4: IpProto = IpProto(4);
+const IPV6: IpProto = IpProto(41);
+const GRE: IpProto = IpProto(47);
+
+/// Protocol types of GRE that are no EtherTypes of Ethernet.
+const PPP: EtherType = EtherType(0x880b);
+const ERSPAN: EtherType = EtherType(0x88be);
+const ERSPAN_III: EtherType = EtherType(0x22eb);
+
+/// The UDP tunnels that are decoded, each by its port; 0 turns a tunnel off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UdpTunnels {
+    /// Teredo (RFC 4380), at either port.
+    pub teredo: u16,
+    /// VXLAN (RFC 7348), at the destination port.
+    pub vxlan: u16,
+    /// Geneve (RFC 8926), at the destination port.
+    pub geneve: u16,
+    /// GTP-U (3GPP TS 29.281), at either port.
+    pub gtp_u: u16,
+}
+
+impl Default for UdpTunnels {
+    fn default() -> UdpTunnels {
+        UdpTunnels {
+            teredo: 3544,
+            vxlan: 4789,
+            geneve: 6081,
+            gtp_u: 0,
+        }
+    }
+}
+
+/// Returns the place of the IP header of the packet inside `packet`, relative to the same bytes as
+/// [`Packet::ip_offset`]; `None` if it carries no packet. `frame` holds those bytes.
+pub(crate) fn inside(frame: &[u8], packet: &Packet<'_>, tunnels: &UdpTunnels) -> Option<Network> {
+    if packet.is_fragment {
+        return None;
+    }
+    let outer = Vlans {
+        ids: packet.vlans,
+        len: packet.vlan_len,
+    };
+    // Padding of the frame does not belong to the packet inside.
+    let frame = frame.get(..packet.ip_offset + packet.ip.bytes.len())?;
+    let payload = packet.ip_offset + packet.ip.header_size;
+    let ip = |version| {
+        Some(Network {
+            offset: payload,
+            version: Some(version),
+            vlans: outer,
+        })
+    };
+    match IpProto(packet.protocol) {
+        IPV4 => ip(IpVersion::V4),
+        IPV6 => ip(IpVersion::V6),
+        GRE => {
+            let (next, size) = gre(frame.get(payload..)?)?;
+            follow(next, frame, payload + size, outer).ok()
+        }
+        IpProto::UDP => {
+            let (next, size) = udp(packet, tunnels)?;
+            follow(next, frame, payload + millrace_wire::udp::SIZE + size, outer).ok()
+        }
+        _ => None,
+    }
+}
+
+/// Reads a GRE header: versions 0 (RFC 2784, RFC 2890; routing of RFC 1701) and 1 (RFC 2637).
+fn gre(bytes: &[u8]) -> Option<(Next, usize)> {
+    const CHECKSUM: u8 = 0x80;
+    const ROUTING: u8 = 0x40;
+    const KEY: u8 = 0x20;
+    const SEQUENCE: u8 = 0x10;
+    const ACK: u8 = 0x80;
+    let [flags, version, high, low] = *bytes.first_chunk()?;
+    let protocol = EtherType(u16::from_be_bytes([high, low]));
+    let size_of = |bit: u8, size: usize| if flags & bit != 0 { size } else { 0 };
+    let mut size = 4 + size_of(KEY, 4) + size_of(SEQUENCE, 4);
+    match version & 7 {
+        0 => {
+            size += size_of(CHECKSUM | ROUTING, 4);
+            if flags & ROUTING != 0 {
+                // Source route entries: family, offset, length; one of length 0 is the last.
+                loop {
+                    let [_, _, _, length] = *bytes.get(size..)?.first_chunk()?;
+                    size += 4 + usize::from(length);
+                    if length == 0 {
+                        break;
+                    }
+                }
+            }
+        }
+        1 if protocol == PPP => {
+            if version & ACK != 0 {
+                size += 4;
+            }
+        }
+        _ => return None,
+    }
+    Some(match protocol {
+        PPP => (Next::Ppp, size),
+        // ERSPAN type I has no header of its own, and GRE without sequence number; type II has 8 bytes.
+        ERSPAN => (Next::Ethernet, size + size_of(SEQUENCE, 8)),
+        ERSPAN_III => {
+            // The O bit, the last of 12 bytes, announces a subheader of 8 bytes.
+            let flags = *bytes.get(size + 11)?;
+            (Next::Ethernet, size + 12 + if flags & 1 != 0 { 8 } else { 0 })
+        }
+        other => (Next::EtherType(other), size),
+    })
+}
+
+/// Returns the header that follows the UDP header and the size of what is before it in the payload.
+fn udp(packet: &Packet<'_>, tunnels: &UdpTunnels) -> Option<(Next, usize)> {
+    let (src, dst) = packet.ports?;
+    let is = |port: u16, tunnel: u16| tunnel != 0 && port == tunnel;
+    if is(dst, tunnels.vxlan) {
+        // The I flag announces a valid network identifier; reserved bits are ignored on receipt.
+        let header = packet.payload.first_chunk::<8>()?;
+        return (header[0] & 0x08 != 0).then_some((Next::Ethernet, 8));
+    }
+    if is(dst, tunnels.geneve) {
+        let header = packet.payload.first_chunk::<8>()?;
+        let size = 8 + usize::from(header[0] & 0x3f) * 4;
+        let protocol = EtherType(u16::from_be_bytes([header[2], header[3]]));
+        return (header[0] >> 6 == 0).then_some((Next::EtherType(protocol), size));
+    }
+    if is(src, tunnels.gtp_u) || is(dst, tunnels.gtp_u) {
+        return gtp_u(packet.payload);
+    }
+    if is(src, tunnels.teredo) || is(dst, tunnels.teredo) {
+        return teredo(packet.payload);
+    }
+    None
+}
+
+/// Passes the headers of Teredo (RFC 4380, section 5.1.1): authentication, origin indication.
+fn teredo(payload: &[u8]) -> Option<(Next, usize)> {
+    let mut at = 0;
+    if payload.first_chunk::<2>()? == &[0, 1] {
+        let header = payload.first_chunk::<4>()?;
+        at += 4 + usize::from(header[2]) + usize::from(header[3]) + 8 + 1;
+    }
+    if payload.get(at..at + 2)? == [0, 0] {
+        at += 8;
+    }
+    let inner = payload.get(at..)?;
+    let fixed = inner.first_chunk::<40>()?;
+    let size = usize::from(u16::from_be_bytes([fixed[4], fixed[5]]));
+    (fixed[0] >> 4 == 6 && size == inner.len() - 40).then_some((Next::IpOf(IpVersion::V6), at))
+}
+
+/// Passes the header of GTP-U version 1 with a T-PDU, and its extension headers (3GPP TS 29.281, section 5).
+fn gtp_u(payload: &[u8]) -> Option<(Next, usize)> {
+    const T_PDU: u8 = 255;
+    let header = payload.first_chunk::<8>()?;
+    let (flags, kind) = (header[0], header[1]);
+    if flags >> 4 != 0b0011 || kind != T_PDU {
+        return None;
+    }
+    let mut at = 8;
+    if flags & 0b111 != 0 {
+        at += 4;
+        if flags & 0b100 != 0 {
+            let mut next = *payload.get(at - 1)?;
+            while next != 0 {
+                let size = usize::from(*payload.get(at)?) * 4;
+                if size == 0 {
+                    return None;
+                }
+                at += size;
+                next = *payload.get(at - 1)?;
+            }
+        }
+    }
+    Some((Next::Ip, at))
+}

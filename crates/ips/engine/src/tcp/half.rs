@@ -1,0 +1,117 @@
+//! One end of a TCP connection.
+
+use arrayvec::ArrayVec;
+
+use super::options::Options;
+use super::stream::Stream;
+use crate::flow::Direction;
+
+/// SYN segments with different sequence numbers that are remembered: the acknowledgment decides which one counts.
+const SYNS: usize = 4;
+
+/// A SYN or SYN-ACK.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Syn {
+    /// Initial sequence number.
+    pub(super) isn: u32,
+    pub(super) window_scale: Option<u8>,
+    pub(super) timestamp: Option<u32>,
+}
+
+/// One end: what it sent, and what it is ready to receive.
+#[derive(Debug)]
+pub(super) struct Half {
+    syns: ArrayVec<Syn, SYNS>,
+    /// True once the other end acknowledged the SYN.
+    pub(super) is_syn_acked: bool,
+    /// The data that this end sends; `None` until its SYN was seen.
+    pub(super) stream: Option<Stream>,
+    /// Receive window of this end in bytes.
+    pub(super) window: u64,
+    pub(super) window_scale: Option<u8>,
+    /// The last timestamp in order (TS.Recent of the receiver, RFC 7323, section 4.3).
+    pub(super) timestamp: Option<u32>,
+    direction: Direction,
+}
+
+impl Half {
+    pub(super) fn new(direction: Direction) -> Half {
+        Half {
+            syns: ArrayVec::new(),
+            is_syn_acked: false,
+            stream: None,
+            window: 0,
+            window_scale: None,
+            timestamp: None,
+            direction,
+        }
+    }
+
+    /// Returns true if a SYN of this end was seen.
+    pub(super) fn has_syn(&self) -> bool {
+        !self.syns.is_empty()
+    }
+
+    /// Records a SYN. Until one is acknowledged the latest counts.
+    pub(super) fn add_syn(&mut self, seq: u32, window: u16, options: &Options) {
+        let syn = Syn {
+            isn: seq,
+            window_scale: options.window_scale,
+            timestamp: options.timestamp,
+        };
+        // A window in a SYN is never scaled (RFC 7323, section 2.2).
+        self.window = window.into();
+        if self.is_syn_acked {
+            return;
+        }
+        self.syns.retain(|other| other.isn != seq);
+        if self.syns.is_full() {
+            self.syns.remove(0);
+        }
+        self.syns.push(syn);
+        self.choose(syn);
+    }
+
+    /// Applies the acknowledgment of a SYN. Returns false if it is of no SYN of this end; `reach` is how far past the SYN
+    /// it may be, in bytes.
+    pub(super) fn acknowledge_syn(&mut self, ack: u32, reach: u32) -> bool {
+        if self.is_syn_acked {
+            return true;
+        }
+        let distance = |syn: &Syn| ack.wrapping_sub(syn.isn.wrapping_add(1));
+        let nearest = self.syns.iter().copied().min_by_key(|syn| distance(syn));
+        match nearest {
+            Some(syn) if distance(&syn) <= reach => {
+                self.choose(syn);
+                self.is_syn_acked = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn choose(&mut self, syn: Syn) {
+        self.window_scale = syn.window_scale;
+        self.timestamp = syn.timestamp;
+        let first_seq = syn.isn.wrapping_add(1);
+        if self
+            .stream
+            .as_ref()
+            .is_none_or(|stream| stream.first_seq() != first_seq)
+        {
+            self.stream = Some(Stream::new(self.direction, first_seq));
+        }
+    }
+
+    /// Begins in the middle of a connection: the next byte of this end has this sequence number.
+    pub(super) fn begin_midstream(&mut self, seq: u32, window: u16) {
+        /// The scale that is assumed where the handshake was not seen.
+        const SCALE: u8 = 7;
+        if self.stream.is_none() {
+            self.stream = Some(Stream::new(self.direction, seq));
+        }
+        self.is_syn_acked = true;
+        self.window_scale = Some(SCALE);
+        self.window = u64::from(window) << SCALE;
+    }
+}

@@ -1,0 +1,81 @@
+//! TCP options.
+
+/// The options that reassembly needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Options {
+    /// Shift of the window (RFC 7323, section 2).
+    pub(super) window_scale: Option<u8>,
+    /// Timestamp of the sender (RFC 7323, section 3).
+    pub(super) timestamp: Option<u32>,
+    /// True if there is a fast open option (RFC 7413).
+    pub(super) has_fast_open: bool,
+}
+
+impl Options {
+    /// Reads options; what follows an invalid one is ignored.
+    pub(super) fn parse(bytes: &[u8]) -> Options {
+        // The usual options of an established connection: two no-operations and the timestamps.
+        if let [1, 1, 8, 10, a, b, c, d, _, _, _, _] = *bytes {
+            return Options {
+                timestamp: Some(u32::from_be_bytes([a, b, c, d])),
+                ..Options::default()
+            };
+        }
+        let mut options = Options::default();
+        for (kind, value) in list(bytes) {
+            match (kind, value) {
+                // Shifts over 14 count as 14 (RFC 7323, section 2.3).
+                (3, [shift]) => options.window_scale = Some((*shift).min(14)),
+                (8, [a, b, c, d, ..]) => options.timestamp = Some(u32::from_be_bytes([*a, *b, *c, *d])),
+                (34, _) => options.has_fast_open = true,
+                _ => {}
+            }
+        }
+        options
+    }
+}
+
+/// Returns the options with their values, up to the end of the list or the first invalid one; an invalid one has the kind
+/// 255 if its own is a known one.
+pub(super) fn list(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    let mut rest = bytes;
+    core::iter::from_fn(move || {
+        while let [1, tail @ ..] = rest {
+            rest = tail;
+        }
+        match rest {
+            [] | [0, ..] => None,
+            [kind, size, ..] if (2..=rest.len()).contains(&usize::from(*size)) => {
+                let (option, tail) = rest.split_at(usize::from(*size));
+                rest = tail;
+                Some((*kind, &option[2..]))
+            }
+            _ => {
+                rest = &[];
+                Some((255, &[]))
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_found_in_any_order() {
+        let syn = [2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 1, 2, 0, 0, 0, 0, 1, 3, 3, 7];
+        let options = Options::parse(&syn);
+        assert_eq!((options.window_scale, options.timestamp), (Some(7), Some(258)));
+        assert!(Options::parse(&[34, 2, 0, 0]).has_fast_open);
+        let data = [1, 1, 8, 10, 0, 0, 0, 9, 0, 0, 0, 0];
+        assert_eq!(Options::parse(&data).timestamp, Some(9));
+    }
+
+    #[test]
+    fn a_list_ends_at_an_invalid_option() {
+        let kinds: Vec<u8> = list(&[5, 2, 99, 40, 1]).map(|(kind, _)| kind).collect();
+        assert_eq!(kinds, [5, 255]);
+        assert_eq!(list(&[8, 0, 0]).count(), 1);
+    }
+}

@@ -1,0 +1,391 @@
+//! The state of a connection, as somebody between both ends sees it (RFC 9293, section 3.3.2).
+//!
+//! ```text
+//!   SYN of each end seen and acknowledged        FIN of both ends, or RST
+//!  Handshake ──────────────────────▶ Established ─────────────────────────▶ Closed
+//! ```
+//!
+//! The handshake is complete when the SYN of each end was acknowledged by the other, in any order of segments: three
+//! segments, simultaneous open and split handshake are the same here.
+
+use millrace_wire::tcp::flags;
+
+use super::half::Half;
+use super::normalize::{Edits, TcpCounters, TcpProblem};
+use super::options::Options;
+use super::stream::Lent;
+use super::{Direction, Stream, StreamChunk, TcpSettings};
+use crate::flow::FlowState;
+use crate::packet::{IpVersion, Packet, TcpHeader};
+use crate::pieces::OverlapPolicy;
+use crate::settings::Mode;
+
+/// A connection.
+#[derive(Debug)]
+pub struct Session {
+    state: FlowState,
+    halves: [Half; 2],
+    /// True if the handshake was not seen.
+    is_midstream: bool,
+    /// True if a reset ended the connection.
+    is_reset: bool,
+    /// Memory that was charged to the pool of segments, in bytes.
+    pub(crate) charged: usize,
+}
+
+/// The result of a segment that belongs to its connection.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Accepted {
+    /// Changes of the segment.
+    pub(crate) edits: Edits,
+}
+
+impl Session {
+    /// Returns the session that a first segment begins; `None` if the segment begins none.
+    pub(crate) fn begin(tcp: &TcpHeader<'_>, settings: &TcpSettings) -> Option<Session> {
+        let is_syn = tcp.has(flags::SYN) && tcp.flags & (flags::ACK | flags::RST | flags::FIN) == 0;
+        let is_midstream = !is_syn && settings.accepts_midstream && tcp.flags & flags::RST == 0;
+        (is_syn || is_midstream).then(|| Session {
+            state: FlowState::New,
+            halves: [Half::new(Direction::ToServer), Half::new(Direction::ToClient)],
+            is_midstream,
+            is_reset: false,
+            charged: 0,
+        })
+    }
+
+    /// Returns the state.
+    pub fn state(&self) -> FlowState {
+        self.state
+    }
+
+    /// Returns true if a reset ended the connection.
+    pub fn is_reset(&self) -> bool {
+        self.is_reset
+    }
+
+    /// Returns the stream of a direction; `None` if its SYN was not seen.
+    pub fn stream(&self, direction: Direction) -> Option<&Stream> {
+        self.halves[direction.index()].stream.as_ref()
+    }
+
+    /// Returns the memory of both streams in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.halves
+            .iter()
+            .filter_map(|half| half.stream.as_ref())
+            .map(Stream::memory)
+            .sum()
+    }
+
+    /// Returns the end that sends in `direction`, and the one that receives.
+    fn ends(&mut self, direction: Direction) -> (&mut Half, &mut Half) {
+        let [client, server] = &mut self.halves;
+        match direction {
+            Direction::ToServer => (client, server),
+            Direction::ToClient => (server, client),
+        }
+    }
+
+    /// Applies a segment.
+    pub(crate) fn segment(
+        &mut self,
+        packet: &Packet<'_>,
+        tcp: &TcpHeader<'_>,
+        direction: Direction,
+        settings: &TcpSettings,
+        counters: &mut TcpCounters,
+    ) -> Result<Accepted, TcpProblem> {
+        let options = Options::parse(tcp.options);
+        let mut accepted = Accepted::default();
+        if settings.mode == Mode::Ips {
+            accepted.edits.of_header(tcp, &settings.normalizer);
+        }
+        check_flags(tcp)?;
+        if self.state == FlowState::Closed && self.is_reset {
+            return Err(TcpProblem::Closed);
+        }
+        if tcp.has(flags::RST) {
+            self.reset(tcp, direction)?;
+            return Ok(accepted);
+        }
+        if self.is_midstream && self.state == FlowState::New {
+            self.begin_midstream(tcp, direction);
+        }
+        if self.state == FlowState::New {
+            self.handshake(tcp, direction, &options, settings)?;
+        } else if tcp.has(flags::SYN) {
+            self.syn_in_connection(tcp, direction)?;
+        }
+        let is_syn = tcp.has(flags::SYN);
+        let mut payload = packet.payload;
+        if is_syn && !options.has_fast_open && !payload.is_empty() {
+            accepted.edits.trims = settings.mode == Mode::Ips && settings.normalizer.trims_syn;
+            payload = &[];
+        }
+        if !is_syn || !payload.is_empty() {
+            self.data(
+                packet,
+                tcp,
+                payload,
+                direction,
+                &options,
+                settings,
+                &mut accepted.edits,
+                counters,
+            )?;
+        }
+        Ok(accepted)
+    }
+
+    /// Applies a segment of the handshake.
+    fn handshake(
+        &mut self,
+        tcp: &TcpHeader<'_>,
+        direction: Direction,
+        options: &Options,
+        settings: &TcpSettings,
+    ) -> Result<(), TcpProblem> {
+        let accepts_async = settings.accepts_async;
+        let (sender, receiver) = self.ends(direction);
+        if tcp.has(flags::SYN) {
+            if tcp.has(flags::ACK) && !receiver.acknowledge_syn(tcp.ack, 1 << 16) {
+                return Err(TcpProblem::Handshake);
+            }
+            sender.add_syn(tcp.seq, tcp.window, options);
+        } else {
+            if !receiver.acknowledge_syn(tcp.ack, 1 << 30) {
+                if !accepts_async || receiver.has_syn() || !sender.has_syn() {
+                    return Err(TcpProblem::Handshake);
+                }
+                // The other direction takes another route.
+                receiver.begin_midstream(tcp.ack, u16::MAX);
+                sender.is_syn_acked = true;
+            }
+            let is_early = !sender.is_syn_acked;
+            if is_early && !sender.has_syn() {
+                // A split handshake: the server acknowledges before it sends its SYN.
+                return Ok(());
+            }
+        }
+        if self
+            .halves
+            .iter()
+            .all(|half| half.is_syn_acked && half.stream.is_some())
+        {
+            self.state = FlowState::Established;
+        }
+        Ok(())
+    }
+
+    /// Begins in the middle of a connection.
+    fn begin_midstream(&mut self, tcp: &TcpHeader<'_>, direction: Direction) {
+        let (sender, receiver) = self.ends(direction);
+        let first = tcp.seq.wrapping_add(u32::from(tcp.has(flags::SYN)));
+        sender.begin_midstream(first, tcp.window);
+        receiver.begin_midstream(tcp.ack, u16::MAX);
+        self.state = FlowState::Established;
+    }
+
+    /// Applies a SYN of an established connection: a repetition of the handshake is harmless.
+    fn syn_in_connection(&mut self, tcp: &TcpHeader<'_>, direction: Direction) -> Result<(), TcpProblem> {
+        let (sender, _) = self.ends(direction);
+        let first = tcp.seq.wrapping_add(1);
+        match &sender.stream {
+            Some(stream) if stream.first_seq() == first => Ok(()),
+            _ => Err(TcpProblem::SynInConnection),
+        }
+    }
+
+    /// Applies a reset, if its sequence number is one that the receiver can expect (RFC 5961, section 3.2).
+    fn reset(&mut self, tcp: &TcpHeader<'_>, direction: Direction) -> Result<(), TcpProblem> {
+        let state = self.state;
+        let (sender, receiver) = self.ends(direction);
+        let is_expected = if state == FlowState::New {
+            // An answer to the SYN acknowledges it (RFC 9293, section 3.10.7.3).
+            match &sender.stream {
+                Some(stream) => tcp.seq.wrapping_sub(stream.first_seq()) <= 1 << 16,
+                None => tcp.has(flags::ACK) && receiver.acknowledge_syn(tcp.ack, 1 << 16),
+            }
+        } else {
+            let stream = sender.stream.as_ref();
+            let offset = stream.and_then(|stream| stream.offset_of(tcp.seq));
+            stream.zip(offset).is_some_and(|(stream, offset)| {
+                // The receiver expects a byte between what it acknowledged and what was sent, or one past the FIN.
+                (stream.acked()..=stream.sent() + 1).contains(&offset)
+            })
+        };
+        if !is_expected {
+            return Err(TcpProblem::Reset);
+        }
+        self.is_reset = true;
+        self.state = FlowState::Closed;
+        Ok(())
+    }
+
+    /// Applies acknowledgment, data and FIN of a segment.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one segment")]
+    fn data(
+        &mut self,
+        packet: &Packet<'_>,
+        tcp: &TcpHeader<'_>,
+        payload: &[u8],
+        direction: Direction,
+        options: &Options,
+        settings: &TcpSettings,
+        edits: &mut Edits,
+        counters: &mut TcpCounters,
+    ) -> Result<(), TcpProblem> {
+        if !tcp.has(flags::ACK) && !tcp.has(flags::SYN) {
+            return Err(TcpProblem::NoAck);
+        }
+        let is_inline = settings.mode == Mode::Ips;
+        let is_established = self.state != FlowState::New;
+        let (sender, receiver) = self.ends(direction);
+        let Some(stream) = &mut sender.stream else {
+            return if payload.is_empty() {
+                Ok(())
+            } else {
+                Err(TcpProblem::EarlyData)
+            };
+        };
+        if is_inline && !is_established && !payload.is_empty() {
+            return Err(TcpProblem::EarlyData);
+        }
+        let seq = tcp.seq.wrapping_add(u32::from(tcp.has(flags::SYN)));
+        let offset = match stream.offset_of(seq) {
+            Some(offset) => offset,
+            // A keep-alive before the first byte repeats the number of the SYN.
+            None if payload.len() <= 1 => return Ok(()),
+            None => return Err(TcpProblem::Window),
+        };
+        let end = offset + payload.len() as u64;
+        // The right edge of the window; a probe of one byte past a closed window is usual.
+        let edge = stream.acked() + receiver.window.max(1);
+        if end > edge && is_established {
+            return Err(TcpProblem::Window);
+        }
+        let is_old = |last: u32, new: u32| (new.wrapping_sub(last) as i32) < 0;
+        if let (Some(last), Some(new)) = (sender.timestamp, options.timestamp)
+            && is_old(last, new)
+            && last != 0
+        {
+            return Err(TcpProblem::Timestamp);
+        }
+        if offset <= stream.acked() && options.timestamp.is_some() {
+            sender.timestamp = options.timestamp;
+        }
+        if let Some(other) = &mut receiver.stream
+            && tcp.has(flags::ACK)
+            && let Some(acked) = other.offset_of(tcp.ack)
+        {
+            let window = if sender.window == 0 { 1 } else { sender.window };
+            let limit = (other.acked() + window).max(other.sent()) + 1;
+            if acked > limit {
+                return Err(TcpProblem::Ack);
+            }
+            other.acknowledge(acked);
+        }
+        sender.window = u64::from(tcp.window) << scale(sender.window_scale, receiver.window_scale);
+        if payload.is_empty() && !tcp.has(flags::FIN) {
+            self.close_if_done();
+            return Ok(());
+        }
+        if let Some(fin) = stream.fin()
+            && (end > fin || tcp.has(flags::FIN) && end != fin)
+        {
+            return Err(TcpProblem::AfterFin);
+        }
+        if !payload.is_empty() {
+            let policy = match (settings.mode, packet.ip.version) {
+                (Mode::Ips, _) => OverlapPolicy::First,
+                (Mode::Ids, IpVersion::V4) => settings.policy_v4,
+                (Mode::Ids, IpVersion::V6) => settings.policy_v6,
+            };
+            let stored = stream.store(offset, payload, policy, settings.depth);
+            if stored.insertion.conflicts {
+                counters.conflicts += 1;
+                if is_inline && settings.normalizer.rewrites_overlaps {
+                    let mut first = payload.to_vec();
+                    if stream.overwrite(offset, &mut first) {
+                        edits.payload = Some(first);
+                    }
+                }
+            }
+        }
+        if tcp.has(flags::FIN) {
+            stream.finish(end);
+        }
+        self.close_if_done();
+        Ok(())
+    }
+
+    /// Closes the connection once both ends sent a FIN.
+    fn close_if_done(&mut self) {
+        let has_fin = |half: &Half| half.stream.as_ref().is_some_and(|stream| stream.fin().is_some());
+        if self.halves.iter().all(has_fin) {
+            self.state = FlowState::Closed;
+        }
+    }
+
+    /// Passes the data of `direction` that became inspectable to `parse`.
+    pub(crate) fn deliver(
+        &mut self,
+        direction: Direction,
+        settings: &TcpSettings,
+        is_last: bool,
+        counters: &mut TcpCounters,
+        parse: impl FnMut(StreamChunk<'_>),
+    ) {
+        if let Some(stream) = &mut self.halves[direction.index()].stream {
+            stream.deliver(settings, is_last, &mut counters.gaps, parse);
+        }
+    }
+
+    /// Tells the parser that no byte of `direction` follows.
+    pub(crate) fn end(&mut self, direction: Direction, parse: impl FnMut(StreamChunk<'_>)) {
+        if let Some(stream) = &mut self.halves[direction.index()].stream {
+            stream.end(parse);
+        }
+    }
+
+    /// Lends the raw data of `direction` for inspection, if enough wait.
+    pub(crate) fn lend(
+        &mut self,
+        direction: Direction,
+        settings: &TcpSettings,
+        flushes: bool,
+    ) -> Option<Lent> {
+        let stream = self.halves[direction.index()].stream.as_mut()?;
+        stream.is_due(settings, flushes).then(|| stream.lend())
+    }
+
+    /// Takes the raw data back after inspection.
+    pub(crate) fn give_back(&mut self, direction: Direction, lent: Lent, mode: Mode) {
+        if let Some(stream) = &mut self.halves[direction.index()].stream {
+            stream.give_back(lent, mode);
+        }
+    }
+
+    /// Returns true if data wait behind a hole that will not be filled.
+    pub(crate) fn waits_behind_hole(&self, direction: Direction) -> bool {
+        self.stream(direction).is_some_and(Stream::waits_behind_hole)
+    }
+}
+
+/// Returns the shift of a window: both ends must have offered scaling (RFC 7323, section 2.2).
+fn scale(own: Option<u8>, other: Option<u8>) -> u8 {
+    match (own, other) {
+        (Some(own), Some(_)) => own,
+        _ => 0,
+    }
+}
+
+fn check_flags(tcp: &TcpHeader<'_>) -> Result<(), TcpProblem> {
+    let control = tcp.flags & (flags::SYN | flags::FIN | flags::RST | flags::ACK);
+    let has_two = tcp.has(flags::SYN | flags::FIN) || tcp.has(flags::SYN | flags::RST);
+    if control == 0 || has_two {
+        return Err(TcpProblem::Flags);
+    }
+    Ok(())
+}

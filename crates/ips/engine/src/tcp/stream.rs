@@ -1,0 +1,308 @@
+//! Reassembly of one direction of a TCP connection.
+//!
+//! ```text
+//!  offset  0 ........ base ......... inspected ......... next ...... [ pieces ] ... [ pieces ]
+//!                     |--- look-back ---|---- new -------|   hole
+//!                     |------------- buffer -------------|
+//! ```
+//!
+//! Offsets count bytes from the first byte after the SYN in 64 bits; sequence numbers wrap, offsets do not. Bytes before
+//! `next` were passed to the parser and will not change.
+
+use crate::pieces::{Insertion, OverlapPolicy, Pieces};
+use crate::settings::Mode;
+
+use super::{Direction, StreamChunk, StreamWindow, TcpSettings};
+
+/// Bytes that are kept before the bytes that were inspected.
+const LOOK_BACK: usize = 2560;
+
+/// One direction of a connection.
+#[derive(Debug)]
+pub struct Stream {
+    direction: Direction,
+    /// Sequence number of offset 0.
+    first_seq: u32,
+    /// Offset after the bytes that were passed to the parser.
+    next: u64,
+    /// Highest offset that was sent.
+    sent: u64,
+    /// Offset up to which the receiver acknowledged.
+    acked: u64,
+    /// Offset of the FIN.
+    fin: Option<u64>,
+    /// Data that wait for a hole to be filled, or for their acknowledgment.
+    pieces: Pieces,
+    /// Bytes from `base` to `next`.
+    buffer: Vec<u8>,
+    base: u64,
+    /// Offset up to which raw inspection came.
+    inspected: u64,
+    /// Bytes that were lost directly before `next`, and not yet reported.
+    gap: u64,
+    /// True if the parser knows that no byte follows.
+    is_ended: bool,
+}
+
+/// The result of a segment's data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Stored {
+    /// Overlaps with other data.
+    pub(super) insertion: Insertion,
+}
+
+impl Stream {
+    pub(super) fn new(direction: Direction, first_seq: u32) -> Stream {
+        Stream {
+            direction,
+            first_seq,
+            next: 0,
+            sent: 0,
+            acked: 0,
+            fin: None,
+            pieces: Pieces::default(),
+            buffer: Vec::new(),
+            base: 0,
+            inspected: 0,
+            gap: 0,
+            is_ended: false,
+        }
+    }
+
+    /// Returns the offset of a sequence number: the one nearest to `next`; `None` before offset 0.
+    pub(super) fn offset_of(&self, seq: u32) -> Option<u64> {
+        let next_seq = self.first_seq.wrapping_add(self.next as u32);
+        let distance = seq.wrapping_sub(next_seq) as i32;
+        self.next.checked_add_signed(distance.into())
+    }
+
+    /// Returns the sequence number of the first byte of the stream.
+    pub fn first_seq(&self) -> u32 {
+        self.first_seq
+    }
+
+    /// Returns the offset after the bytes that were passed to the parser.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Returns the number of bytes that were sent, as far as they were seen (`stream_size`).
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Returns the offset up to which the receiver acknowledged.
+    pub fn acked(&self) -> u64 {
+        self.acked
+    }
+
+    /// Returns the offset of the FIN, if one was sent.
+    pub fn fin(&self) -> Option<u64> {
+        self.fin
+    }
+
+    /// Returns the memory that the stream takes beside itself, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        self.pieces.memory() + self.buffer.capacity()
+    }
+
+    /// Records an acknowledgment.
+    pub(super) fn acknowledge(&mut self, offset: u64) {
+        self.acked = self.acked.max(offset);
+        self.sent = self.sent.max(self.fin.map_or(offset, |fin| offset.min(fin)));
+    }
+
+    /// Records a FIN. A second one at another offset is ignored.
+    pub(super) fn finish(&mut self, offset: u64) {
+        if self.fin.is_none() {
+            self.fin = Some(offset);
+            self.pieces.truncate(offset);
+        }
+    }
+
+    /// Stores data at `offset`. Bytes that were passed to the parser are not stored again.
+    pub(super) fn store(&mut self, offset: u64, bytes: &[u8], policy: OverlapPolicy, depth: u64) -> Stored {
+        let mut stored = Stored::default();
+        self.sent = self.sent.max(offset + bytes.len() as u64);
+        let limit = match (self.fin, depth) {
+            (fin, 0) => fin.unwrap_or(u64::MAX),
+            (fin, depth) => fin.unwrap_or(u64::MAX).min(depth),
+        };
+        let mut new = bytes;
+        let mut at = offset;
+        if at < self.next {
+            let known = ((self.next - at) as usize).min(new.len());
+            stored.insertion.overlaps = true;
+            stored.insertion.conflicts |= self.differs(at, &new[..known]);
+            new = &new[known..];
+            at = self.next;
+        }
+        let room = limit.saturating_sub(at).min(new.len() as u64) as usize;
+        let insertion = self.pieces.insert(at, &new[..room], policy);
+        stored.insertion.overlaps |= insertion.overlaps;
+        stored.insertion.conflicts |= insertion.conflicts;
+        stored
+    }
+
+    /// Returns true if bytes that were passed to the parser, and are still there, differ from `bytes`.
+    fn differs(&self, offset: u64, bytes: &[u8]) -> bool {
+        let from = offset.max(self.base);
+        let to = (offset + bytes.len() as u64).min(self.next);
+        from < to
+            && self.buffer[(from - self.base) as usize..(to - self.base) as usize]
+                != bytes[(from - offset) as usize..(to - offset) as usize]
+    }
+
+    /// Copies the bytes that are known at `offset` over `bytes`; returns true if that changed them.
+    pub(super) fn overwrite(&self, offset: u64, bytes: &mut [u8]) -> bool {
+        let mut is_changed = self.pieces.overwrite(offset, bytes);
+        let from = offset.max(self.base);
+        let to = (offset + bytes.len() as u64).min(self.next);
+        if from < to {
+            let known = &self.buffer[(from - self.base) as usize..(to - self.base) as usize];
+            let there = &mut bytes[(from - offset) as usize..(to - offset) as usize];
+            if known != there {
+                there.copy_from_slice(known);
+                is_changed = true;
+            }
+        }
+        is_changed
+    }
+
+    /// Passes the data that became inspectable to `parse`. `is_last` passes also what was not acknowledged.
+    pub(super) fn deliver(
+        &mut self,
+        settings: &TcpSettings,
+        is_last: bool,
+        gaps: &mut u64,
+        mut parse: impl FnMut(StreamChunk<'_>),
+    ) {
+        let limit = match settings.mode {
+            Mode::Ids if !is_last => self.acked,
+            _ => u64::MAX,
+        };
+        loop {
+            let from = self.buffer.len();
+            let offset = self.next;
+            let buffer = &mut self.buffer;
+            self.next = self
+                .pieces
+                .take_contiguous(offset, limit, |bytes| buffer.extend_from_slice(bytes));
+            let is_end = !self.is_ended && self.is_at_end(settings);
+            if self.next > offset || is_end {
+                self.is_ended |= is_end;
+                parse(StreamChunk {
+                    direction: self.direction,
+                    offset,
+                    bytes: &self.buffer[from..],
+                    gap_before: self.gap,
+                    is_end,
+                });
+                self.gap = 0;
+            }
+            // A hole is given up once the receiver has acknowledged it: it has the bytes, they were not seen here.
+            let Some(first) = self.pieces.first_offset() else {
+                break;
+            };
+            if first <= self.next || first > self.acked || self.has_uninspected() {
+                break;
+            }
+            *gaps += 1;
+            self.gap += first - self.next;
+            self.buffer.clear();
+            self.base = first;
+            self.inspected = first;
+            self.next = first;
+        }
+    }
+
+    /// Returns true if raw data before a hole were not inspected yet.
+    fn has_uninspected(&self) -> bool {
+        self.inspected < self.next
+    }
+
+    /// Returns true if data wait behind a hole that will not be filled.
+    pub(super) fn waits_behind_hole(&self) -> bool {
+        self.pieces
+            .first_offset()
+            .is_some_and(|first| first > self.next && first <= self.acked)
+    }
+
+    /// Returns true if no byte can follow: FIN or depth is reached.
+    fn is_at_end(&self, settings: &TcpSettings) -> bool {
+        self.fin == Some(self.next) || settings.depth != 0 && self.next >= settings.depth
+    }
+
+    /// Tells the parser that no byte follows.
+    pub(super) fn end(&mut self, mut parse: impl FnMut(StreamChunk<'_>)) {
+        if !self.is_ended {
+            self.is_ended = true;
+            parse(StreamChunk {
+                direction: self.direction,
+                offset: self.next,
+                bytes: &[],
+                gap_before: core::mem::take(&mut self.gap),
+                is_end: true,
+            });
+        }
+    }
+
+    /// Returns true if enough raw data wait for inspection. `flushes` is true if all are to be inspected.
+    pub(super) fn is_due(&self, settings: &TcpSettings, flushes: bool) -> bool {
+        let waiting = self.next - self.inspected;
+        let chunk = settings.chunk[self.direction.index()] as u64;
+        let at_once = settings.mode == Mode::Ips || flushes || self.is_ended || self.waits_behind_hole();
+        waiting > 0 && (at_once || waiting >= chunk)
+    }
+
+    /// Lends the buffer for inspection, so that the flow can be changed meanwhile; [`Stream::give_back`] ends it.
+    pub(super) fn lend(&mut self) -> Lent {
+        Lent {
+            offset: self.base,
+            bytes: core::mem::take(&mut self.buffer),
+            new_from: (self.inspected - self.base) as usize,
+            is_end: self.is_ended,
+        }
+    }
+
+    /// Takes the buffer back after inspection, and frees what is needed no more.
+    pub(super) fn give_back(&mut self, lent: Lent, mode: Mode) {
+        self.buffer = lent.bytes;
+        self.inspected = self.next;
+        let mut keep_from = self.inspected.saturating_sub(LOOK_BACK as u64);
+        if mode == Mode::Ips {
+            // A retransmission of what is not acknowledged is compared with the first copy.
+            keep_from = keep_from.min(self.acked);
+        }
+        let unused = keep_from.saturating_sub(self.base) as usize;
+        // Moving the rest costs time: it is done when it halves the buffer.
+        if unused > self.buffer.len() / 2 {
+            self.buffer.drain(..unused);
+            self.base += unused as u64;
+            if self.buffer.capacity() > 4 * (self.buffer.len() + LOOK_BACK) {
+                self.buffer.shrink_to(self.buffer.len() + LOOK_BACK);
+            }
+        }
+    }
+}
+
+/// The buffer of a stream during inspection.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    offset: u64,
+    bytes: Vec<u8>,
+    new_from: usize,
+    is_end: bool,
+}
+
+impl Lent {
+    /// Returns the window that raw inspection sees.
+    pub(crate) fn window(&self) -> StreamWindow<'_> {
+        StreamWindow {
+            offset: self.offset,
+            bytes: &self.bytes,
+            new_from: self.new_from,
+            is_end: self.is_end,
+        }
+    }
+}
