@@ -15,6 +15,7 @@ mod parser;
 mod probe;
 mod protocol;
 pub mod record;
+pub mod tls;
 pub mod transaction;
 
 pub use parser::{Outcome, Parser};
@@ -88,6 +89,9 @@ pub struct AppState {
     pub transactions: Transactions,
     /// True by [`Direction::index`] if the parser completed a message, so that raw stream data are inspected at once.
     pub flushes_raw: [bool; 2],
+    /// True once the bytes are encrypted: raw contents are not looked for any more, as Suricata documents it for its
+    /// setting `encryption-handling: track-only`.
+    pub is_encrypted: bool,
     /// Settings of the parsers.
     pub settings: AppSettings,
     mode: Mode,
@@ -252,7 +256,9 @@ impl AppState {
         if chunk.bytes.is_empty() && chunk.gap_before == 0 {
             return;
         }
-        match parser.data(chunk, &mut self.transactions) {
+        let outcome = parser.data(chunk, &mut self.transactions);
+        self.is_encrypted |= parser.is_encrypted();
+        match outcome {
             Outcome::Continue => {}
             Outcome::Failed => {
                 self.transactions.end();
@@ -289,6 +295,7 @@ impl AppState {
 fn parser_of(protocol: AppProtocol, key: &FlowKey, settings: AppSettings) -> Option<Box<dyn Parser>> {
     match protocol {
         AppProtocol::Http => Some(Box::new(http::Http::new(settings))),
+        AppProtocol::Tls => Some(Box::new(tls::Tls::new(settings))),
         AppProtocol::Dns => Some(Box::new(dns::Dns::new(key.protocol == TCP))),
         _ => None,
     }

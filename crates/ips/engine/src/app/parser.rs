@@ -26,4 +26,9 @@ pub trait Parser: core::fmt::Debug + Send {
 
     /// Ends a direction: no byte follows.
     fn end(&mut self, direction: Direction, out: &mut Transactions);
+
+    /// Returns true once the bytes are encrypted, so that contents of the raw stream are not looked for any more.
+    fn is_encrypted(&self) -> bool {
+        false
+    }
 }

@@ -120,6 +120,8 @@ pub struct TlsRecord {
     pub ja3s: Option<(Vec<u8>, Vec<u8>)>,
     /// JA4.
     pub ja4: Option<Vec<u8>>,
+    /// Messages of the handshake that were seen.
+    pub state: super::tls::HandshakeState,
     /// True if the session was resumed without certificates.
     pub is_resumed: bool,
 }

@@ -1,0 +1,439 @@
+//! TLS up to 1.3 and the SSLv2 hello: records, handshake messages over any number of records, names, certificates and
+//! fingerprints. One transaction stands for the handshake of a connection.
+
+mod certificate;
+mod fingerprint;
+mod hello;
+#[cfg(test)]
+mod tests;
+
+use millrace_ips_rules::buffers::Buffer;
+
+use super::parser::{Outcome, Parser};
+use super::record::{Record, TlsRecord};
+use super::transaction::{Progress, Transaction, Transactions};
+use super::{AppProtocol, AppSettings};
+use crate::flow::Direction;
+use crate::tcp::StreamChunk;
+use certificate::Certificate;
+use hello::{Fields, Hello};
+
+/// Size of the header of a record.
+const RECORD_HEADER: usize = 5;
+/// Largest size of a record (RFC 5246, section 6.2.3).
+const RECORD_SIZE: usize = 16_384 + 2048;
+/// Size of the header of a handshake message.
+const HANDSHAKE_HEADER: usize = 4;
+/// Largest size of a handshake message that is assembled.
+const HANDSHAKE_SIZE: usize = 256 << 10;
+/// Largest number of certificates of a chain.
+const CERTIFICATES: usize = 32;
+
+const CHANGE_CIPHER_SPEC: u8 = 20;
+const ALERT: u8 = 21;
+const HANDSHAKE: u8 = 22;
+const APPLICATION_DATA: u8 = 23;
+const HEARTBEAT: u8 = 24;
+
+const CLIENT_HELLO: u8 = 1;
+const SERVER_HELLO: u8 = 2;
+const CERTIFICATE: u8 = 11;
+const SERVER_KEY_EXCHANGE: u8 = 12;
+const CLIENT_KEY_EXCHANGE: u8 = 16;
+
+/// The messages of a handshake that were seen, as `ssl_state` asks for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HandshakeState {
+    /// A client hello was seen.
+    pub client_hello: bool,
+    /// A server hello was seen.
+    pub server_hello: bool,
+    /// A client key exchange was seen.
+    pub client_key_exchange: bool,
+    /// A server key exchange was seen.
+    pub server_key_exchange: bool,
+    /// A message of another kind was seen.
+    pub unknown: bool,
+}
+
+/// One direction of a connection.
+#[derive(Debug, Default)]
+struct Side {
+    /// Bytes of the record in progress.
+    pending: Vec<u8>,
+    /// Bytes of the handshake message in progress.
+    handshake: Vec<u8>,
+    /// True once what follows is encrypted.
+    is_encrypted: bool,
+    has_failed: bool,
+    /// True before the first record.
+    has_begun: bool,
+    /// Bytes of a record without meaning that are still to come.
+    skip: usize,
+}
+
+/// The parser of a connection.
+#[derive(Debug)]
+pub(super) struct Tls {
+    sides: [Side; 2],
+    transaction: Option<u64>,
+    version: u16,
+    client_session: Vec<u8>,
+    has_certificate: bool,
+    has_data: bool,
+}
+
+impl Tls {
+    pub(super) fn new(_settings: AppSettings) -> Tls {
+        Tls {
+            sides: Default::default(),
+            transaction: None,
+            version: 0,
+            client_session: Vec::new(),
+            has_certificate: false,
+            has_data: false,
+        }
+    }
+
+    /// Returns the transaction of the connection.
+    fn transaction<'a>(&mut self, out: &'a mut Transactions) -> Option<&'a mut Transaction> {
+        if self.transaction.is_none() {
+            let transaction = out.start(AppProtocol::Tls);
+            transaction.record = Record::Tls(Box::default());
+            self.transaction = Some(transaction.id);
+        }
+        self.transaction.and_then(|id| out.by_id(id))
+    }
+
+    fn raise(&mut self, out: &mut Transactions, event: &'static str) {
+        if let Some(transaction) = self.transaction(out) {
+            transaction.raise(event);
+        }
+    }
+
+    fn fail(&mut self, direction: Direction, out: &mut Transactions, event: &'static str) {
+        self.raise(out, event);
+        let side = &mut self.sides[direction.index()];
+        *side = Side {
+            has_failed: true,
+            ..Side::default()
+        };
+    }
+
+    /// Consumes a record from the front of the pending bytes; returns false if more bytes are needed.
+    fn record(&mut self, direction: Direction, out: &mut Transactions) -> bool {
+        let side = &mut self.sides[direction.index()];
+        if side.skip > 0 {
+            let size = side.skip.min(side.pending.len());
+            side.pending.drain(..size);
+            side.skip -= size;
+            return size > 0;
+        }
+        if !side.has_begun && side.pending.first().is_some_and(|byte| byte & 0x80 != 0) {
+            return self.sslv2_hello(direction, out);
+        }
+        let Some(&[kind, major, minor, high, low]) = side.pending.first_chunk::<RECORD_HEADER>() else {
+            return false;
+        };
+        let size = usize::from(u16::from_be_bytes([high, low]));
+        if !(CHANGE_CIPHER_SPEC..=HEARTBEAT).contains(&kind) {
+            self.fail(direction, out, "tls.invalid_record_type");
+            return false;
+        }
+        if major != 3 {
+            self.fail(direction, out, "tls.invalid_record_version");
+            return false;
+        }
+        if size > RECORD_SIZE {
+            self.fail(direction, out, "tls.invalid_record_length");
+            return false;
+        }
+        // Data need not be assembled: only their header counts.
+        if kind == APPLICATION_DATA || side.is_encrypted && kind == HANDSHAKE {
+            side.has_begun = true;
+            side.is_encrypted = true;
+            side.skip = size;
+            side.pending.drain(..RECORD_HEADER);
+            self.has_data |= kind == APPLICATION_DATA;
+            if let Some(transaction) = self.transaction(out) {
+                transaction.advance(direction, Progress::Complete);
+            }
+            return true;
+        }
+        if side.pending.len() < RECORD_HEADER + size {
+            return false;
+        }
+        side.has_begun = true;
+        let body: Vec<u8> = side
+            .pending
+            .drain(..RECORD_HEADER + size)
+            .skip(RECORD_HEADER)
+            .collect();
+        if self.version == 0 {
+            self.version = u16::from_be_bytes([major, minor]);
+        }
+        match kind {
+            CHANGE_CIPHER_SPEC => self.change_cipher_spec(direction, out),
+            HANDSHAKE => {
+                self.sides[direction.index()].handshake.extend_from_slice(&body);
+                self.handshake(direction, out);
+            }
+            ALERT if body.first() == Some(&2) && !self.sides[direction.index()].is_encrypted => {
+                self.raise(out, "tls.error_message_encountered");
+            }
+            _ => {}
+        }
+        true
+    }
+
+    /// Consumes an SSLv2 client or server hello. What follows it is of a version that is not parsed, unless the hello
+    /// offers a later one.
+    fn sslv2_hello(&mut self, direction: Direction, out: &mut Transactions) -> bool {
+        let side = &mut self.sides[direction.index()];
+        let Some(&[high, low]) = side.pending.first_chunk::<2>() else {
+            return false;
+        };
+        let size = usize::from(u16::from_be_bytes([high & 0x7f, low]));
+        if size < 9 {
+            self.fail(direction, out, "tls.invalid_sslv2_header");
+            return false;
+        }
+        let Some(body) = side.pending.get(2..2 + size) else {
+            return false;
+        };
+        let kind = body[0];
+        let version = match kind {
+            1 => u16::from_be_bytes([body[1], body[2]]),
+            _ => u16::from_be_bytes([body[3], body[4]]),
+        };
+        side.pending.drain(..2 + size);
+        side.has_begun = true;
+        self.version = version;
+        let Some(transaction) = self.transaction(out) else {
+            return false;
+        };
+        update(transaction, |record| {
+            record.version = version;
+            match kind {
+                1 => record.state.client_hello = true,
+                4 => record.state.server_hello = true,
+                _ => record.state.unknown = true,
+            }
+        });
+        transaction.advance(direction, Progress::Headers);
+        true
+    }
+
+    fn change_cipher_spec(&mut self, direction: Direction, out: &mut Transactions) {
+        // In TLS 1.3 it has no meaning (RFC 8446, section 5): the records behind it say themselves that they are data.
+        let is_resumed = direction == Direction::ToClient && !self.has_certificate;
+        let is_plain = self.version < 0x0304;
+        self.sides[direction.index()].is_encrypted |= is_plain;
+        let Some(transaction) = self.transaction(out) else {
+            return;
+        };
+        if is_plain {
+            transaction.advance(direction, Progress::Complete);
+        }
+        update(transaction, |record| record.is_resumed |= is_resumed);
+    }
+
+    /// Consumes the complete handshake messages of a direction.
+    fn handshake(&mut self, direction: Direction, out: &mut Transactions) {
+        loop {
+            let side = &mut self.sides[direction.index()];
+            let mut fields = Fields(&side.handshake);
+            let (Some(kind), Some(size)) = (fields.u8(), fields.u24()) else {
+                return;
+            };
+            if size > HANDSHAKE_SIZE {
+                self.fail(direction, out, "tls.invalid_handshake_message");
+                return;
+            }
+            if fields.0.len() < size {
+                return;
+            }
+            let message: Vec<u8> = side
+                .handshake
+                .drain(..HANDSHAKE_HEADER + size)
+                .skip(HANDSHAKE_HEADER)
+                .collect();
+            self.message(kind, &message, direction, out);
+        }
+    }
+
+    fn message(&mut self, kind: u8, body: &[u8], direction: Direction, out: &mut Transactions) {
+        let is_valid = match kind {
+            CLIENT_HELLO => self.client_hello(body, direction, out),
+            SERVER_HELLO => self.server_hello(body, direction, out),
+            CERTIFICATE => self.certificates(body, direction, out),
+            _ => true,
+        };
+        let Some(transaction) = self.transaction(out) else {
+            return;
+        };
+        if !is_valid {
+            transaction.raise("tls.invalid_handshake_message");
+        }
+        update(transaction, |record| match kind {
+            CLIENT_HELLO => record.state.client_hello = true,
+            SERVER_HELLO => record.state.server_hello = true,
+            CLIENT_KEY_EXCHANGE => record.state.client_key_exchange = true,
+            SERVER_KEY_EXCHANGE => record.state.server_key_exchange = true,
+            _ => record.state.unknown = true,
+        });
+    }
+
+    fn client_hello(&mut self, body: &[u8], direction: Direction, out: &mut Transactions) -> bool {
+        let Some(hello) = Hello::client(body) else {
+            return false;
+        };
+        self.client_session.clone_from(&hello.session_id);
+        let Some(transaction) = self.transaction(out) else {
+            return false;
+        };
+        if hello.name_extensions > 1 {
+            transaction.raise("tls.multiple_sni_extensions");
+        }
+        if hello.has_invalid_name {
+            transaction.raise("tls.invalid_sni_type");
+        }
+        let ja3 = fingerprint::ja3(&hello);
+        let ja3_hash = fingerprint::md5(&ja3);
+        let ja4 = fingerprint::ja4(&hello, 't');
+        if let Some(name) = hello.names.first() {
+            transaction.replace(Buffer::TlsSni, direction, name.as_slice());
+        }
+        transaction.replace(Buffer::Ja3String, direction, ja3.as_bytes());
+        transaction.replace(Buffer::Ja3Hash, direction, ja3_hash.as_bytes());
+        transaction.replace(Buffer::Ja4Hash, direction, ja4.as_bytes());
+        transaction.advance(direction, Progress::Headers);
+        update(transaction, |record| {
+            record.version = hello.legacy_version;
+            record.sni = hello.names.into_iter().next();
+            record.client_alpns = hello.alpns;
+            record.ja3 = Some((ja3.into_bytes(), ja3_hash.into_bytes()));
+            record.ja4 = Some(ja4.into_bytes());
+        });
+        true
+    }
+
+    fn server_hello(&mut self, body: &[u8], direction: Direction, out: &mut Transactions) -> bool {
+        let Some(hello) = Hello::server(body) else {
+            return false;
+        };
+        self.version = hello.chosen_version();
+        let version = self.version;
+        let is_resumed =
+            !hello.session_id.is_empty() && hello.session_id == self.client_session && version < 0x0304;
+        let Some(transaction) = self.transaction(out) else {
+            return false;
+        };
+        let ja3s = fingerprint::ja3s(&hello);
+        let hash = fingerprint::md5(&ja3s);
+        transaction.replace(Buffer::Ja3sString, direction, ja3s.as_bytes());
+        transaction.replace(Buffer::Ja3sHash, direction, hash.as_bytes());
+        transaction.advance(direction, Progress::Headers);
+        update(transaction, |record| {
+            record.version = version;
+            record.server_alpns = hello.alpns;
+            record.ja3s = Some((ja3s.into_bytes(), hash.into_bytes()));
+            record.is_resumed |= is_resumed;
+        });
+        true
+    }
+
+    /// Publishes a chain of certificates.
+    fn certificates(&mut self, body: &[u8], direction: Direction, out: &mut Transactions) -> bool {
+        let mut fields = Fields(body);
+        let Some(mut list) = fields.u24().and_then(|size| fields.take(size)).map(Fields) else {
+            return false;
+        };
+        self.has_certificate = true;
+        let Some(transaction) = self.transaction(out) else {
+            return false;
+        };
+        let mut is_first = true;
+        for _ in 0..CERTIFICATES {
+            if list.0.is_empty() {
+                return true;
+            }
+            let Some(der) = list.u24().and_then(|size| list.take(size)) else {
+                transaction.raise("tls.certificate_invalid_length");
+                return false;
+            };
+            transaction.publish(Buffer::TlsCerts, direction, der);
+            if core::mem::take(&mut is_first) {
+                publish_certificate(transaction, der, direction);
+            }
+        }
+        true
+    }
+}
+
+/// Publishes the fields of the first certificate of a chain.
+fn publish_certificate(transaction: &mut Transaction, der: &[u8], direction: Direction) {
+    let fingerprint = certificate::fingerprint(der).into_bytes();
+    transaction.replace(Buffer::TlsCertFingerprint, direction, fingerprint.as_slice());
+    let Some(parsed) = Certificate::parse(der) else {
+        transaction.raise("tls.invalid_certificate");
+        return;
+    };
+    transaction.replace(Buffer::TlsCertSubject, direction, parsed.subject.as_bytes());
+    transaction.replace(Buffer::TlsCertIssuer, direction, parsed.issuer.as_bytes());
+    transaction.replace(Buffer::TlsCertSerial, direction, parsed.serial.as_bytes());
+    if direction == Direction::ToClient {
+        update(transaction, |record| {
+            record.subject = Some(parsed.subject.into_bytes());
+            record.issuer = Some(parsed.issuer.into_bytes());
+            record.serial = Some(parsed.serial.into_bytes());
+            record.fingerprint = Some(fingerprint);
+            record.not_before = Some(parsed.not_before);
+            record.not_after = Some(parsed.not_after);
+            record.alternative_names = parsed.alternative_names;
+        });
+    }
+}
+
+/// Changes the record of a transaction.
+fn update(transaction: &mut Transaction, change: impl FnOnce(&mut TlsRecord)) {
+    if let Record::Tls(record) = &mut transaction.record {
+        change(record);
+    }
+}
+
+impl Parser for Tls {
+    fn data(&mut self, chunk: StreamChunk<'_>, out: &mut Transactions) -> Outcome {
+        let side = &mut self.sides[chunk.direction.index()];
+        if chunk.gap_before > 0 {
+            let lost = usize::try_from(chunk.gap_before).unwrap_or(usize::MAX);
+            if lost <= side.skip && side.pending.is_empty() {
+                side.skip -= lost;
+            } else {
+                *side = Side {
+                    has_failed: true,
+                    ..Side::default()
+                };
+            }
+        }
+        if !side.has_failed {
+            side.pending.extend_from_slice(chunk.bytes);
+            while self.record(chunk.direction, out) {}
+        }
+        if self.sides.iter().all(|side| side.has_failed) {
+            Outcome::Failed
+        } else {
+            Outcome::Continue
+        }
+    }
+
+    fn end(&mut self, direction: Direction, out: &mut Transactions) {
+        if let Some(transaction) = self.transaction.and_then(|id| out.by_id(id)) {
+            transaction.advance(direction, Progress::Complete);
+        }
+    }
+
+    fn is_encrypted(&self) -> bool {
+        self.has_data
+    }
+}
