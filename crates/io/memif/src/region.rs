@@ -190,6 +190,22 @@ impl Buffer<'_> {
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr(), size) };
     }
 
+    /// Copies slices to the buffer, one behind the other, as many bytes as it holds. Returns their number.
+    #[inline]
+    pub fn write_slices<'b>(&self, slices: impl Iterator<Item = &'b [u8]>) -> usize {
+        let mut at = 0;
+        for slice in slices {
+            let size = slice.len().min(self.size() - at);
+            // SAFETY: `at` is at most the size of the buffer, so the pointer is within it, or at its end.
+            let target = unsafe { self.start.add(at) };
+            // SAFETY: the slice and the rest of the buffer hold `size` bytes, and no Rust reference covers the mapping, so the
+            // two do not overlap.
+            unsafe { core::ptr::copy_nonoverlapping(slice.as_ptr(), target.as_ptr(), size) };
+            at += size;
+        }
+        at
+    }
+
     /// Prefetches the first bytes.
     #[inline(always)]
     pub fn prefetch(&self) {
@@ -312,6 +328,19 @@ mod tests {
         theirs.buffer(0, 5000, 4).unwrap().read(&mut bytes);
         assert_eq!(&bytes, b"abc\0");
         assert!(!theirs.can_shrink());
+    }
+
+    #[test]
+    fn slices_follow_each_other_and_end_with_the_buffer() {
+        let (ours, _file) = shared(8192);
+        ours.buffer(0, 0, 10).unwrap().write(&[9; 10]);
+        let buffer = ours.buffer(0, 2, 5).unwrap();
+        let slices = |slices: &[&'static [u8]]| buffer.write_slices(slices.iter().copied());
+        assert_eq!(slices(&[b"ab", b"", b"c"]), 3);
+        assert_eq!(slices(&[b"xyz", b"uvw", b"t"]), 5);
+        let mut bytes = [0; 10];
+        ours.buffer(0, 0, 10).unwrap().read(&mut bytes);
+        assert_eq!(&bytes, b"\x09\x09xyzuv\x09\x09\x09");
     }
 
     #[test]

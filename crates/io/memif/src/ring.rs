@@ -248,6 +248,23 @@ impl Receiver {
         self.ring.head().store(at.wrapping_add(len), Ordering::Release);
     }
 
+    /// Asks the peer for an interrupt with the next frame. Returns true if full descriptors are there already, so that the
+    /// caller must not sleep.
+    ///
+    /// # Errors
+    /// [`ProtocolViolation`] if the peer's index is impossible.
+    pub fn request_interrupt(&mut self) -> Result<bool, ProtocolViolation> {
+        self.ring.flags().store(0, Ordering::Relaxed);
+        // Pairs with `Sender::publish`: the peer sees the flag, or this side sees the peer's index.
+        fence(Ordering::SeqCst);
+        Ok(self.ready()? > 0)
+    }
+
+    /// Tells the peer that no interrupt is needed, because this side polls.
+    pub fn mask_interrupt(&mut self) {
+        self.ring.flags().store(POLLED, Ordering::Relaxed);
+    }
+
     /// Offers all buffers. The client calls this when the server is connected, because servers set the indices to 0
     /// before.
     pub fn begin(&mut self) {
@@ -394,6 +411,31 @@ impl Sender {
         buffer.write(frame);
         self.buffers
             .write_descriptor(&self.ring, at, region, frame.len(), true);
+        self.cursor.at = at.wrapping_add(1);
+        Ok(Sent::Yes)
+    }
+
+    /// Copies a frame of `size` bytes, which the slices hold in order, into one buffer that [`Self::ready`] has counted.
+    ///
+    /// # Errors
+    /// [`ProtocolViolation`]; the ring must not be used afterwards.
+    #[inline]
+    pub fn send_slices<'a>(
+        &mut self,
+        size: usize,
+        slices: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<Sent, ProtocolViolation> {
+        if self.cursor.available() == 0 {
+            return Ok(Sent::Full);
+        }
+        let at = self.cursor.at;
+        let (buffer, region) = self.buffers.empty(&self.ring, at)?;
+        if size > buffer.size() {
+            return Ok(Sent::TooLong);
+        }
+        let written = buffer.write_slices(slices).min(size);
+        self.buffers
+            .write_descriptor(&self.ring, at, region, written, true);
         self.cursor.at = at.wrapping_add(1);
         Ok(Sent::Yes)
     }

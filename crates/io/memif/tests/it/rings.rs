@@ -405,3 +405,46 @@ fn a_ring_without_the_cookie_is_rejected() {
     let error = Rings::open(offer(&layout, &file), UnsealedPolicy::Reject).unwrap_err();
     assert!(matches!(error, MessageError::Cookie { index: 0, .. }), "{error}");
 }
+
+#[test]
+fn a_frame_in_slices_arrives_as_one_and_fits_one_buffer() {
+    let mut pair = pair(2);
+    let sender = &mut pair.client.senders[0];
+    sender.ready().unwrap();
+    let parts: [&[u8]; 3] = [b"head", b"", b"payload"];
+    assert_eq!(sender.send_slices(11, parts.into_iter()), Ok(Sent::Yes));
+    let long = [0; BUFFER as usize + 1];
+    assert_eq!(
+        sender.send_slices(long.len(), [&long[..]].into_iter()),
+        Ok(Sent::TooLong)
+    );
+    for _ in 0..3 {
+        assert_eq!(sender.send_slices(1, [&b"x"[..]].into_iter()), Ok(Sent::Yes));
+    }
+    assert_eq!(sender.send_slices(1, [&b"x"[..]].into_iter()), Ok(Sent::Full));
+    sender.publish();
+    let (frames, _) = take(&mut pair.server.receivers[0], 1).unwrap();
+    assert_eq!(frames, [b"headpayload"]);
+}
+
+#[test]
+fn a_receiver_that_sleeps_is_interrupted_by_the_next_frame_and_misses_none() {
+    let mut pair = pair(2);
+    let (receiver, sender) = (&mut pair.client.receivers[0], &mut pair.server.senders[0]);
+    let mut send = || {
+        sender.ready().unwrap();
+        sender.send(b"x").unwrap();
+        sender.publish()
+    };
+    assert!(!send(), "who polls needs no interrupt");
+    assert_eq!(
+        receiver.request_interrupt(),
+        Ok(true),
+        "a frame is there: do not sleep"
+    );
+    take(receiver, 1).unwrap();
+    assert_eq!(receiver.request_interrupt(), Ok(false));
+    assert!(send());
+    receiver.mask_interrupt();
+    assert!(!send());
+}

@@ -1,4 +1,5 @@
-//! Datagrams in and out: the trait that the event loops use, and its implementation by UDP sockets.
+//! Datagrams in and out: the trait that the event loops use, and its implementations: UDP sockets, and an endpoint of our own
+//! on frames.
 //!
 //! ```text
 //!   loop:  receive() until None  ->  protocol  ->  send(), send_segments()  ->  flush()
@@ -9,8 +10,13 @@
 //! One thread owns a backend. Nothing here blocks: a queue that is full drops, and the protocol repairs what was dropped, as it
 //! does for any other loss.
 
+mod frames;
+mod memif;
 mod socket;
+pub mod via;
 
+pub use frames::{FrameIo, FrameLink};
+pub use memif::{MemifConfig, MemifLink};
 pub use socket::UdpIo;
 pub(crate) use socket::headers;
 

@@ -9,6 +9,7 @@
 
 mod admission;
 mod loopback;
+mod memif;
 mod memory;
 mod testbed;
 mod trees;

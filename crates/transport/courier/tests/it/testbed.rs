@@ -3,9 +3,10 @@
 use crate::memory::MemorySource;
 use millrace_courier::files::{Source, Store};
 use millrace_courier::identity::{Identity, PublicKey};
+use millrace_courier::io::{DatagramIo, UdpIo};
 use millrace_courier::ticket::Ticket;
-use millrace_courier::{Event, Outcome, ReceiveOptions, SendOptions, Target, receive, send};
-use std::net::SocketAddr;
+use millrace_courier::{Event, Outcome, ReceiveOptions, SendOptions, Target, receive_over, send};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, channel};
@@ -36,12 +37,23 @@ impl Default for ReceiverSpec {
 }
 
 impl ReceiverThread {
-    pub(crate) fn start(mut store: impl Store + Send + 'static, spec: ReceiverSpec) -> ReceiverThread {
+    pub(crate) fn start(store: impl Store + Send + 'static, spec: ReceiverSpec) -> ReceiverThread {
+        let io = UdpIo::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        ReceiverThread::start_over(Box::new(io), Vec::new(), store, spec)
+    }
+
+    /// Starts a receiver on any backend, whose ticket has the given addresses.
+    pub(crate) fn start_over(
+        io: Box<dyn DatagramIo>,
+        addresses: Vec<IpAddr>,
+        mut store: impl Store + Send + 'static,
+        spec: ReceiverSpec,
+    ) -> ReceiverThread {
         let (stop, stopped) = UnixStream::pair().unwrap();
         let (sender, events) = channel();
         let options = ReceiveOptions {
             listen: "127.0.0.1:0".parse().unwrap(),
-            addresses: Vec::new(),
+            addresses,
             once: spec.once,
             allow: spec.allow,
             expiry: spec.expiry,
@@ -51,7 +63,8 @@ impl ReceiverThread {
             let mut on_event = |event| {
                 let _ = sender.send(event);
             };
-            receive(
+            receive_over(
+                io,
                 &mut store,
                 &identity,
                 options,
