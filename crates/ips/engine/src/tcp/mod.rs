@@ -69,3 +69,6 @@ pub struct TcpSettings {
     /// The parts of the normaliser.
     pub normalizer: Normalizer,
 }
+
+#[cfg(test)]
+mod tests;

@@ -123,7 +123,7 @@ impl Session {
             accepted.edits.trims = settings.mode == Mode::Ips && settings.normalizer.trims_syn;
             payload = &[];
         }
-        if !is_syn || !payload.is_empty() {
+        if !is_syn || tcp.has(flags::ACK) || !payload.is_empty() {
             self.data(
                 packet,
                 tcp,
@@ -286,7 +286,12 @@ impl Session {
             }
             other.acknowledge(acked);
         }
-        sender.window = u64::from(tcp.window) << scale(sender.window_scale, receiver.window_scale);
+        // A window in a SYN is never scaled (RFC 7323, section 2.2).
+        let shift = match tcp.has(flags::SYN) {
+            true => 0,
+            false => scale(sender.window_scale, receiver.window_scale),
+        };
+        sender.window = u64::from(tcp.window) << shift;
         if payload.is_empty() && !tcp.has(flags::FIN) {
             self.close_if_done();
             return Ok(());
