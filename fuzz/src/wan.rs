@@ -138,9 +138,11 @@ pub(crate) fn frames(bytes: &[u8]) {
         return;
     }
     let memory = heap_memory(plan.memory_size());
-    let Ok((mut sender, mut receiver, controller)) = plan.start(memory, Time::ZERO) else {
+    let Ok(mut halves) = plan.start(memory, Time::ZERO) else {
         return;
     };
+    let (sender, receiver) = (&mut halves.sender, &mut halves.receiver);
+    let mut answer = Vec::with_capacity(too_big::REPLY_MAX);
     let mut now = 0u64;
     let mut last = Time::ZERO;
     let mut buffer = vec![0; 1 << 16];
@@ -150,7 +152,13 @@ pub(crate) fn frames(bytes: &[u8]) {
         let own = script.len().min(frame.len());
         frame[..own].copy_from_slice(&script[..own]);
         now += (c << 8 | d) << (e % 24);
-        drop(too_big::reply(&frame, 1280));
+        let is_answered = too_big::reply(&frame, 1280, &mut answer);
+        assert_eq!(is_answered, !answer.is_empty());
+        assert_eq!(answer.capacity(), too_big::REPLY_MAX, "allocated");
+        assert!(
+            !too_big::reply(&answer.clone(), 68, &mut answer),
+            "an ICMP error is answered"
+        );
         for _ in 0..=f % 8 {
             sender.offer(Time::from_nanos(now), 0, &frame);
         }
@@ -168,7 +176,10 @@ pub(crate) fn frames(bytes: &[u8]) {
         }
     }
     while receiver.take(Time::from_nanos(u64::MAX)).is_some() {}
-    let stats = controller.stats();
+    while let Some(frame) = halves.icmp_errors.take() {
+        frame.copy_to(&mut buffer);
+    }
+    let stats = halves.controller.stats();
     assert_eq!(stats.in_flight, 0);
     assert_eq!(
         stats.offered + stats.duplicated,

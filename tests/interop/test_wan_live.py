@@ -188,6 +188,49 @@ def test_hosts_with_offloads_exchange_tcp_and_frames_on_the_path_are_no_longer_t
         assert status["delay_given"]["count"] == status["released"] + status["in_flight"]
 
 
+def pings(address):
+    """What ping says of three packets of 1428 bytes that routers must not fragment."""
+    size = 1428 - (48 if ":" in address else 28)
+    return subprocess.run(["ip", "netns", "exec", HOSTS[0], "ping", "-M", "do", "-s", str(size), "-c", "3", "-i", "0.2", "-W",
+                           "5", address], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=30).stdout
+
+
+def with_ipv6():
+    """Gives the hosts the addresses fd00::1 and fd00::2."""
+    for number, host in enumerate(HOSTS, 1):
+        namespaces.inside(host, "sh", "-c", "echo 0 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6")
+        namespaces.inside(host, "ip", "addr", "add", f"fd00::{number}/64", "dev", "eth0", "nodad")
+
+
+def transfer():
+    """Sends 2 MB over TCP from host a to host b."""
+    server = subprocess.Popen(["ip", "netns", "exec", HOSTS[1], "iperf3", "-s", "-1"], stdout=subprocess.DEVNULL)
+    try:
+        wait_for("the server listens", lambda: ":5201" in namespaces.inside(HOSTS[1], "ss", "-ltn"))
+        namespaces.inside(HOSTS[0], "iperf3", "-c", "10.0.0.2", "-n", "2M")
+    finally:
+        server.kill()
+        server.wait(timeout=20)
+
+
+def test_packets_over_the_mtu_are_answered_by_icmp_and_hosts_learn_the_path_mtu(tmp_path):
+    """Linux discovers the path MTU (RFC 1191, RFC 8201) from the emulator's answers: with echoes and with TCP, with offloads."""
+    with hosts(offloads=True), Emulator(tmp_path, "--mtu", "1300", "--over-mtu", "too-big") as emulator:
+        with_ipv6()
+        transfer()
+        after_tcp = emulator.direction()
+        # iperf3 ends when it has written all; part of that is still in its socket.
+        assert after_tcp["icmp_errors_sent"] >= 1 and after_tcp["released_bytes"] > 1_000_000, after_tcp
+        assert "mtu 1300" in namespaces.inside(HOSTS[0], "ip", "route", "get", "10.0.0.2")
+        # Linux refuses what it knows to be too long before it is sent.
+        assert "mtu=1300" in pings("10.0.0.2")
+        said = pings("fd00::2")
+        assert "1300" in said and " 0 received" in said, said
+        assert "mtu 1300" in namespaces.inside(HOSTS[0], "ip", "-6", "route", "get", "fd00::2")
+        namespaces.inside(HOSTS[0], "ping", "-M", "do", "-s", "1252", "-c", "1", "-W", "5", "fd00::2")
+        assert "answered by ICMP" in emulator.cli("show")
+
+
 def test_what_cannot_be_had_is_refused_with_what_was_expected():
     for options, expected in (
         (("--delay=-1ms",), "delay"),
@@ -236,6 +279,10 @@ def test_a_path_between_two_bridges_changes_over_rest_under_traffic(tmp_path):
         path = daemon.path()
         assert path["ends"] == ["left/w", "right/w"] and path["directions"][0]["released"] > 0
         assert 'millrace_wan_released_packets_total{wan="geo",direction="a_to_b"}' in daemon.metrics()
+        daemon.cli("wan", "set", "geo", "--mtu", "1300", "--over-mtu", "too-big", "--delay", "1ms")
+        wait_for("the change is in force", lambda: "mtu" in daemon.path()["directions"][0]["settings"])
+        assert "1300" in pings("10.0.0.2")
+        assert "mtu 1300" in namespaces.inside(HOSTS[0], "ip", "route", "get", "10.0.0.2")
         refused = daemon.rest.patch(f"{daemon.url}/config/wans/geo", json={"path": {"delay": "-5ms"}}, timeout=5,
                                     headers={"content-type": "application/merge-patch+json"})
         assert refused.status_code in (400, 422) and "delay" in refused.text

@@ -263,6 +263,16 @@ fn counters(path: &PathStatus) -> Table {
             drops.map(|drop| drop.frames).sum()
         });
     }
+    if path
+        .directions
+        .iter()
+        .any(|direction| direction.icmp_errors_sent > 0)
+    {
+        row("  answered by ICMP", &|direction| direction.icmp_errors_sent);
+        row("  not answered: rate limit", &|direction| {
+            direction.icmp_errors_rate_limited
+        });
+    }
     row("  duplicated", &|direction| direction.duplicated);
     row("  reordered", &|direction| direction.reordered);
     row("  corrupted", &|direction| direction.corrupted);
@@ -386,8 +396,8 @@ mod tests {
         for (name, config) in ["a_to_b", "b_to_a"].into_iter().zip(config.directions().unwrap()) {
             let plan = Plan::new(&config, Seed::new(1), Toward::Forward, &NoSources).unwrap();
             let memory = heap_memory(plan.memory_size());
-            let (_, _, controller) = plan.start(memory, millrace_types::Time::ZERO).unwrap();
-            let status = DirectionStatus::new(name, &config, &controller.stats(), &[]);
+            let halves = plan.start(memory, millrace_types::Time::ZERO).unwrap();
+            let status = DirectionStatus::new(name, &config, &halves.controller.stats(), &[]);
             path.directions.push(status);
         }
         path

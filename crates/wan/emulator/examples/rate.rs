@@ -79,7 +79,8 @@ fn measure(settings: Settings, size: usize, gap: u64) -> f64 {
     }
     let plan = Plan::new(&config, Seed::new(1), Toward::Forward, &NoSources).unwrap();
     let memory = heap_memory(plan.memory_size());
-    let (mut sender, mut receiver, controller) = plan.start(memory, Time::ZERO).unwrap();
+    let mut halves = plan.start(memory, Time::ZERO).unwrap();
+    let (sender, receiver) = (&mut halves.sender, &mut halves.receiver);
     let frame = vec![0x5a; size];
     let mut buffer = vec![0; 2048];
     let (mut now, mut released) = (0, 0u64);
@@ -98,7 +99,7 @@ fn measure(settings: Settings, size: usize, gap: u64) -> f64 {
         receiver.free();
     }
     let elapsed = on_processor() - begin;
-    let stats = controller.stats();
+    let stats = halves.controller.stats();
     assert_eq!(stats.released, released);
     assert_eq!(stats.released + stats.in_flight + stats.dropped_in_all(), frames);
     frames as f64 / elapsed / 1e6

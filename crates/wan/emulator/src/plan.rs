@@ -6,6 +6,7 @@ use millrace_types::Time;
 
 use crate::config::{DirectionConfig, Toward};
 use crate::controller::{Controller, Mailbox};
+use crate::icmp_errors::{IcmpErrors, icmp_errors};
 use crate::memory::{PlanError, WITHOUT_DELAY, memory_needed};
 use crate::model::{Direction, DirectionModel};
 use crate::random::Seed;
@@ -23,6 +24,18 @@ pub struct Plan {
     seed: Seed,
     toward: Toward,
     memory_size: usize,
+}
+
+/// The parts of a direction, each for one thread; clones of the controller are for any.
+pub struct Halves<M> {
+    /// The half that frames enter.
+    pub sender: Sender<M>,
+    /// The half that frames leave.
+    pub receiver: Receiver<M>,
+    /// Answers to packets over the MTU, for the end where frames enter.
+    pub icmp_errors: IcmpErrors,
+    /// The control side.
+    pub controller: Controller,
 }
 
 impl Plan {
@@ -70,11 +83,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`PlanError::MemoryShort`] if the memory is smaller than [`Self::memory_size`].
-    pub fn start<M: Memory>(
-        self,
-        memory: M,
-        now: Time,
-    ) -> Result<(Sender<M>, Receiver<M>, Controller), PlanError> {
+    pub fn start<M: Memory>(self, memory: M, now: Time) -> Result<Halves<M>, PlanError> {
         let given = memory.words().len() * 8;
         if given < self.memory_size {
             return Err(PlanError::MemoryShort {
@@ -99,10 +108,12 @@ impl Plan {
             memory_size,
         };
         let receiver = Receiver::new(reader, now, Arc::clone(&counters));
-        Ok((
-            Sender::new(direction, writer, counters, mailbox),
+        let (writing, icmp_errors) = icmp_errors();
+        Ok(Halves {
+            sender: Sender::new(direction, writer, counters, mailbox, writing),
             receiver,
+            icmp_errors,
             controller,
-        ))
+        })
     }
 }

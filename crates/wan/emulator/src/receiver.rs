@@ -96,6 +96,13 @@ impl<M: Memory> Receiver<M> {
 }
 
 impl<M: Memory> Frame<'_, M> {
+    /// Returns the frame of a record, whose memory the reader has not reclaimed.
+    #[inline]
+    pub(crate) fn new(reader: &Reader<M>, unit: u32) -> Frame<'_, M> {
+        let head = reader.head(unit);
+        Frame { reader, unit, head }
+    }
+
     /// Returns the size in bytes.
     #[inline]
     pub fn len(&self) -> usize {

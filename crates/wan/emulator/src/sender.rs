@@ -5,6 +5,7 @@ use std::sync::Arc;
 use millrace_types::Time;
 
 use crate::controller::{Change, Mailbox};
+use crate::icmp_errors::{Answer, Writing};
 use crate::model::{Direction, DropReason, Outcome, Release};
 use crate::ring::records::{MAX_FRAME, Memory, Writer};
 use crate::stats::Counters;
@@ -15,6 +16,7 @@ pub struct Sender<M> {
     writer: Writer<M>,
     counters: Arc<Counters>,
     mailbox: Arc<Mailbox>,
+    icmp_errors: Writing,
     /// A change of parameters that waits for its time.
     pending: Option<Box<Change>>,
     /// A copy of a frame whose bits are inverted.
@@ -27,12 +29,14 @@ impl<M: Memory> Sender<M> {
         writer: Writer<M>,
         counters: Arc<Counters>,
         mailbox: Arc<Mailbox>,
+        icmp_errors: Writing,
     ) -> Sender<M> {
         Sender {
             direction,
             writer,
             counters,
             mailbox,
+            icmp_errors,
             pending: None,
             scratch: vec![0; MAX_FRAME].into_boxed_slice(),
         }
@@ -55,7 +59,12 @@ impl<M: Memory> Sender<M> {
         self.counters.offered(outcomes.len());
         for outcome in outcomes {
             match outcome {
-                Outcome::Dropped(reason) => self.counters.dropped(reason),
+                Outcome::Dropped(reason) => {
+                    self.counters.dropped(reason);
+                    if reason == DropReason::OverMtu {
+                        self.answer(arrival, class, frame);
+                    }
+                }
                 Outcome::Released(release) => self.store(release, class, frame),
             }
         }
@@ -79,6 +88,19 @@ impl<M: Memory> Sender<M> {
             self.counters.stored(&release);
         } else {
             self.counters.dropped(DropReason::NoMemory);
+        }
+    }
+
+    /// Answers a packet over the MTU, if the path is to.
+    #[cold]
+    fn answer(&mut self, arrival: Time, class: usize, frame: &[u8]) {
+        let Some(mtu) = self.direction.answers_too_big(class) else {
+            return;
+        };
+        match self.icmp_errors.answer(arrival, mtu, frame) {
+            Answer::Sent => self.counters.icmp_error_sent(),
+            Answer::RateLimited => self.counters.icmp_error_rate_limited(),
+            Answer::Forbidden => {}
         }
     }
 

@@ -30,6 +30,8 @@ pub(crate) struct SenderCounters {
     memory_used: AtomicU64,
     memory_high: AtomicU64,
     changes: AtomicU64,
+    icmp_errors_sent: AtomicU64,
+    icmp_errors_rate_limited: AtomicU64,
     drops: [AtomicU64; DropReason::ALL.len()],
 }
 
@@ -101,6 +103,14 @@ impl Counters {
         add(&self.sender.changes, 1);
     }
 
+    pub(crate) fn icmp_error_sent(&self) {
+        add(&self.sender.icmp_errors_sent, 1);
+    }
+
+    pub(crate) fn icmp_error_rate_limited(&self) {
+        add(&self.sender.icmp_errors_rate_limited, 1);
+    }
+
     #[inline]
     pub(crate) fn released(&self, size: usize, late_by: u64) {
         add(&self.receiver.released, 1);
@@ -139,6 +149,8 @@ impl Counters {
             memory_used: read(&sender.memory_used),
             memory_high: read(&sender.memory_high),
             changes: read(&sender.changes),
+            icmp_errors_sent: read(&sender.icmp_errors_sent),
+            icmp_errors_rate_limited: read(&sender.icmp_errors_rate_limited),
             drops: DropReason::ALL
                 .iter()
                 .map(|reason| (*reason, read(&sender.drops[*reason as usize])))
@@ -182,6 +194,10 @@ pub struct Stats {
     pub memory_high: u64,
     /// Changes of parameters that the sender has made.
     pub changes: u64,
+    /// ICMP errors that answered packets over the MTU.
+    pub icmp_errors_sent: u64,
+    /// Packets over the MTU that got no ICMP error, as there were too many of them in a short time.
+    pub icmp_errors_rate_limited: u64,
     /// Frames that were dropped, by reason; every reason is there.
     pub drops: Vec<(DropReason, u64)>,
     /// Delays that were drawn.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_wan_emulator::{DirectionConfig, HistogramSnapshot, OverMtu, PathConfig, Stats};
+use millrace_wan_emulator::{DirectionConfig, HistogramSnapshot, PathConfig, Stats};
 use serde::{Deserialize, Serialize};
 
 /// A path and what it did.
@@ -48,6 +48,12 @@ pub struct DirectionStatus {
     pub late: u64,
     /// Frames on their way.
     pub in_flight: u64,
+    /// ICMP errors sent in answer to packets over the MTU.
+    #[serde(default)]
+    pub icmp_errors_sent: u64,
+    /// Packets over the MTU that got no ICMP error because of the limit of 1,000 a second.
+    #[serde(default)]
+    pub icmp_errors_rate_limited: u64,
     /// The size of the memory in bytes.
     pub memory_size: u64,
     /// The bytes of it that frames on their way use.
@@ -139,10 +145,6 @@ impl DirectionStatus {
     ) -> DirectionStatus {
         let drops = stats.drops.iter().filter(|(_, frames)| *frames > 0);
         let mut warnings = config.path.warnings();
-        if config.paths().any(|path| path.over_mtu == OverMtu::TooBig) {
-            warnings
-                .push("over-mtu: longer packets are dropped and counted; no ICMP answer is sent".to_owned());
-        }
         warnings.extend(notes.iter().cloned());
         if stats.late > 0 {
             warnings.push(format!(
@@ -163,6 +165,8 @@ impl DirectionStatus {
             released_bytes: stats.released_bytes,
             late: stats.late,
             in_flight: stats.in_flight,
+            icmp_errors_sent: stats.icmp_errors_sent,
+            icmp_errors_rate_limited: stats.icmp_errors_rate_limited,
             memory_size: stats.memory_size,
             memory_used: stats.memory_used,
             memory_high: stats.memory_high,
@@ -223,8 +227,9 @@ mod tests {
         config.memory = Some("4MiB".parse().unwrap());
         let plan = Plan::new(&config, Seed::new(1), Toward::Forward, &NoSources).unwrap();
         let memory = heap_memory(plan.memory_size());
-        let (_sender, _receiver, controller) = plan.start(memory, Time::ZERO).unwrap();
-        let status = DirectionStatus::new("a_to_b", &config, &controller.stats(), &["a note".to_owned()]);
+        let halves = plan.start(memory, Time::ZERO).unwrap();
+        let stats = halves.controller.stats();
+        let status = DirectionStatus::new("a_to_b", &config, &stats, &["a note".to_owned()]);
         let settings: Vec<_> = status
             .settings
             .iter()
@@ -245,7 +250,11 @@ mod tests {
             status.warnings
         );
         assert!(status.warnings.contains(&"a note".to_owned()));
-        assert!(status.warnings.iter().any(|text| text.contains("no ICMP answer")));
+        assert!(
+            status.warnings.iter().any(|text| text.contains("set `mtu`")),
+            "{:?}",
+            status.warnings
+        );
         let json = serde_json::to_string(&status).unwrap();
         assert_eq!(serde_json::from_str::<DirectionStatus>(&json).unwrap(), status);
     }

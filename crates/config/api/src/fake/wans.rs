@@ -24,6 +24,8 @@ pub(super) fn wans() -> Vec<WanPath> {
         released: 900,
         released_bytes: 90_000,
         late: 0,
+        icmp_errors_sent: 0,
+        icmp_errors_rate_limited: 0,
         in_flight: 100 - lost,
         memory_size: 1 << 20,
         memory_used: 9_600,

@@ -120,7 +120,7 @@ impl PathConfig {
         key(
             "over-mtu",
             choice("a reaction to frames over the MTU", "`drop` or `too-big`"),
-            "the reaction to a longer packet: a drop, or a drop and an ICMP message to the sender",
+            "the reaction to a longer packet: a drop, or a drop and an ICMP error to its sender",
         ),
         key(
             "framing",

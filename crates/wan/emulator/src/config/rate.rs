@@ -15,8 +15,8 @@ pub enum OverMtu {
     /// The frame is dropped.
     #[default]
     Drop,
-    /// The frame is dropped, and whoever runs the emulator sends `too_big::reply` back: ICMP "fragmentation needed"
-    /// (RFC 1191) or ICMPv6 "packet too big" (RFC 4443).
+    /// The frame is dropped, and its sender gets an ICMP error: "fragmentation needed" (RFC 1191), or "packet too big" of
+    /// ICMPv6 (RFC 4443).
     TooBig,
 }
 

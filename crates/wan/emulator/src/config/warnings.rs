@@ -1,6 +1,9 @@
 //! Settings that are valid, and of which something else comes than a reader may expect.
 
-use super::{Correlation, DelayConfig, Distribution, Order, PathConfig, Rate, Shift};
+use super::{Correlation, DelayConfig, Distribution, Order, OverMtu, PathConfig, Rate, Shift};
+
+/// RFC 8200, section 5.
+const IPV6_MIN_MTU: u16 = 1280;
 
 impl PathConfig {
     /// Returns a sentence for each effect of the settings that differs from what was asked.
@@ -42,6 +45,15 @@ impl PathConfig {
         }
         if self.rate.is_none() && self.queue != Default::default() {
             warnings.push("a queue without a rate never fills; set `rate`".to_owned());
+        }
+        if self.over_mtu == OverMtu::TooBig && self.mtu.is_none() {
+            warnings.push("`over-mtu` without an MTU has no effect; set `mtu`".to_owned());
+        }
+        if self.over_mtu == OverMtu::TooBig && self.mtu.is_some_and(|mtu| mtu < IPV6_MIN_MTU) {
+            warnings.push(format!(
+                "IPv6 needs an MTU of {IPV6_MIN_MTU} at least (RFC 8200, section 5): senders ignore a smaller one, and their \
+                 packets are dropped"
+            ));
         }
         if matches!(self.rate, Some(Rate::Mahimahi(_))) && self.framing != Default::default() {
             warnings.push(

@@ -116,8 +116,19 @@ impl Direction {
     /// Returns the outcomes of a frame that does not bypass.
     #[inline]
     pub(crate) fn offer_to_path(&mut self, arrival: Time, class: usize, frame: &[u8]) -> Outcomes {
-        let class = if class < self.paths.len() { class } else { 0 };
+        let class = self.existing(class);
         self.paths[class].offer(arrival, frame)
+    }
+
+    /// Returns the MTU of a class if the sender of a longer packet is to get an ICMP error.
+    pub(crate) fn answers_too_big(&self, class: usize) -> Option<u16> {
+        self.paths[self.existing(class)].model().answers_too_big()
+    }
+
+    /// Returns the class, or the default one if it does not exist.
+    #[inline]
+    fn existing(&self, class: usize) -> usize {
+        if class < self.paths.len() { class } else { 0 }
     }
 
     /// Returns the bytes of background traffic on all links.

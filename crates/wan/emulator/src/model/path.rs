@@ -118,7 +118,7 @@ impl PathModel {
         self.order == Order::Ordered && self.reorder.is_none() && !extra
     }
 
-    /// Returns the MTU if the sender of a longer packet is to get an ICMP message.
+    /// Returns the MTU if the sender of a longer packet is to get an ICMP error.
     pub fn answers_too_big(&self) -> Option<u16> {
         self.mtu.filter(|_| self.over_mtu == OverMtu::TooBig)
     }

@@ -3,7 +3,7 @@
 
 use millrace_types::Time;
 use millrace_wan_emulator::{
-    DirectionConfig, NoSources, Outcome, Path, PathConfig, Plan, Seed, Toward, heap_memory,
+    DirectionConfig, Halves, NoSources, Outcome, Path, PathConfig, Plan, Seed, Toward, heap_memory,
 };
 use proptest::prelude::*;
 
@@ -66,7 +66,12 @@ fn run(
     };
     let plan = Plan::new(&direction, Seed::new(3), Toward::Forward, &NoSources).unwrap();
     let memory = heap_memory(plan.memory_size());
-    let (mut sender, mut receiver, controller) = plan.start(memory, Time::ZERO).unwrap();
+    let Halves {
+        mut sender,
+        mut receiver,
+        controller,
+        ..
+    } = plan.start(memory, Time::ZERO).unwrap();
     let mut taken = Vec::new();
     let mut take = |now: Time| {
         while let Some(frame) = receiver.take(now) {

@@ -23,7 +23,8 @@ fn direction(settings: &[(&str, &str)], memory: Option<&str>) -> DirectionConfig
 fn start(config: &DirectionConfig) -> (Sender<Memory>, Receiver<Memory>, Controller) {
     let plan = Plan::new(config, Seed::new(1), Toward::Forward, &NoSources).unwrap();
     let memory = heap_memory(plan.memory_size());
-    plan.start(memory, Time::ZERO).unwrap()
+    let halves = plan.start(memory, Time::ZERO).unwrap();
+    (halves.sender, halves.receiver, halves.controller)
 }
 
 #[test]

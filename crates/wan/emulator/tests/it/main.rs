@@ -5,6 +5,7 @@
 mod cuts;
 mod exact;
 mod halves;
+mod icmp_errors;
 mod no_allocation;
 mod text;
 

@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use millrace_wan_emulator::{DirectionConfig, NoSources, Plan, Seed, Toward, heap_memory};
+use millrace_wan_emulator::{DirectionConfig, Halves, NoSources, Plan, Seed, Toward, heap_memory};
 
 use crate::{config, nanos};
 
@@ -50,6 +50,8 @@ fn allocations(work: impl FnOnce()) -> u64 {
 fn neither_half_allocates_whatever_the_path_does() {
     let settings = |delay, packets| {
         let mut path = config(&[
+            ("mtu", "1500"),
+            ("over-mtu", "too-big"),
             ("rate", "1Gbps"),
             ("delay", delay),
             ("jitter", "2ms,gamma,half-life=5ms"),
@@ -77,8 +79,14 @@ fn neither_half_allocates_whatever_the_path_does() {
     )
     .unwrap();
     let memory = heap_memory(plan.memory_size());
-    let (mut sender, mut receiver, controller) = plan.start(memory, nanos(0)).unwrap();
+    let Halves {
+        mut sender,
+        mut receiver,
+        mut icmp_errors,
+        controller,
+    } = plan.start(memory, nanos(0)).unwrap();
     let frame = [0x5a; 1000];
+    let over_mtu = crate::icmp_errors::packet(1600);
     let mut buffer = [0; 2000];
     let mut taken = 0;
     for round in 0..20u64 {
@@ -92,7 +100,12 @@ fn neither_half_allocates_whatever_the_path_does() {
             for number in 0..5000 {
                 let now = nanos((round * 5000 + number) * 7_000);
                 sender.offer(now, 0, &frame);
+                sender.offer(now, 0, &over_mtu);
                 sender.publish();
+                while let Some(error) = icmp_errors.take() {
+                    error.copy_to(&mut buffer);
+                }
+                icmp_errors.free();
                 while let Some(frame) = receiver.take(now) {
                     frame.copy_to(&mut buffer);
                     taken += 1;
@@ -106,7 +119,7 @@ fn neither_half_allocates_whatever_the_path_does() {
     let stats = controller.stats();
     assert_eq!((stats.changes, stats.released), (20, taken));
     assert!(
-        stats.dropped_in_all() > 5000 && stats.corrupted > 100,
+        stats.dropped_in_all() > 5000 && stats.corrupted > 100 && stats.icmp_errors_sent > 100,
         "{stats:?}"
     );
     assert_ne!(allocations(|| drop(vec![0; 100])), 0, "the allocator counts");

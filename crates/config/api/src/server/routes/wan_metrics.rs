@@ -7,7 +7,7 @@ use crate::view::{WanDirection, WanPath};
 /// One number of a direction.
 type Number = fn(&WanDirection) -> u64;
 
-const COUNTERS: [(&str, &str, Number); 7] = [
+const COUNTERS: [(&str, &str, Number); 9] = [
     (
         "millrace_wan_offered_packets_total",
         "Frames that entered a path.",
@@ -42,6 +42,16 @@ const COUNTERS: [(&str, &str, Number); 7] = [
         "millrace_wan_late_packets_total",
         "Frames that left more than 1 ms after they were due.",
         |direction| direction.late,
+    ),
+    (
+        "millrace_wan_icmp_errors_sent_total",
+        "ICMP errors sent in answer to packets over the MTU.",
+        |direction| direction.icmp_errors_sent,
+    ),
+    (
+        "millrace_wan_icmp_errors_rate_limited_total",
+        "Packets over the MTU that got no ICMP error because of the rate limit.",
+        |direction| direction.icmp_errors_rate_limited,
     ),
 ];
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use millrace_process::{pin_current_thread, resident_memory};
 use millrace_types::Time;
-use millrace_wan_emulator::{DirectionConfig, NoSources, Plan, Seed, Toward, heap_memory};
+use millrace_wan_emulator::{DirectionConfig, Halves, NoSources, Plan, Seed, Toward, heap_memory};
 
 use super::error::WanBenchError;
 use super::record::Gate;
@@ -64,7 +64,12 @@ fn pass_here(offered: &Offered<'_>) -> Result<Passed, WanBenchError> {
     config.memory = offered.memory.and_then(|text| text.parse().ok());
     let plan = Plan::new(&config, Seed::new(1), Toward::Forward, &NoSources)?;
     let memory = heap_memory(plan.memory_size());
-    let (mut sender, mut receiver, controller) = plan.start(memory, Time::ZERO)?;
+    let Halves {
+        mut sender,
+        mut receiver,
+        controller,
+        ..
+    } = plan.start(memory, Time::ZERO)?;
     let frame = vec![0x5a; offered.frame];
     let mut buffer = vec![0; 2048];
     let mut now = Time::ZERO;

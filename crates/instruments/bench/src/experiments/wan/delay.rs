@@ -284,7 +284,8 @@ pub(super) fn in_virtual_time(recorder: &mut Recorder<'_>) -> Result<(), WanBenc
         direction.memory = "256MiB".parse().ok();
         let plan = Plan::new(&direction, Seed::new(1), Toward::Forward, &NoSources)?;
         let memory = heap_memory(plan.memory_size());
-        let (mut sender, mut receiver, _controller) = plan.start(memory, Time::ZERO)?;
+        let mut halves = plan.start(memory, Time::ZERO)?;
+        let (sender, receiver) = (&mut halves.sender, &mut halves.receiver);
         let mut early = 0_u64;
         let mut arrival = 0;
         for (size, _) in FRAMES {

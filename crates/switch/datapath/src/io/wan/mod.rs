@@ -6,6 +6,8 @@
 //!  control: Wans -- configuration ----------------'  for frames from now on
 //! ```
 //!
+//! A packet over the emulated MTU may be answered by an ICMP error, which comes out of the end that the packet entered.
+//!
 //! The crate `wan-emulator` is the model and the ring; it has no clock. Here are the clock, the packets and the names. A
 //! packet arrives when the burst that it is in is sent to the port: all packets of a burst have the same arrival time.
 //! A direction has one producer, the worker that owns the port (docs/adr/0006-scheduling.md), and one consumer.
@@ -20,7 +22,7 @@ use std::sync::atomic::Ordering;
 use millrace_types::Mac;
 use millrace_wire::Packet;
 
-use self::queue::{Rx, Tx};
+use self::queue::{OutOfPath, Rx, Tx};
 use self::registry::End;
 pub use self::registry::{PathError, PathSpec, PathState, Wans};
 use super::allocate::Empty;
@@ -50,7 +52,11 @@ pub(super) fn open<P: Packet + 'static>(
         },
     })?;
     let epoch = wans.epoch();
-    let rx = Rx::new(end.receiver, Arc::clone(&end.shared), Arc::clone(empty), epoch);
+    let out_of_path = OutOfPath {
+        receiver: end.receiver,
+        icmp_errors: end.icmp_errors,
+    };
+    let rx = Rx::new(out_of_path, Arc::clone(&end.shared), Arc::clone(empty), epoch);
     let tx = Tx::new(end.sender, Arc::clone(&end.shared), end.classes, epoch);
     Ok(Opened {
         rx: vec![Box::new(rx)],

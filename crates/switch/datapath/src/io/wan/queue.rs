@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use millrace_flow::{FlowKey, Rule};
 use millrace_types::Time;
-use millrace_wan_emulator::{Receiver, Sender};
+use millrace_wan_emulator::{Frame, IcmpErrors, Receiver, Sender};
 use millrace_wire::segment::GsoLayout;
 use millrace_wire::{Depth, Layers, Packet};
 
@@ -124,33 +124,80 @@ impl<P: Packet> TxQueue<P> for Tx {
     }
 }
 
+/// The frames that leave an end: those of the other end, and ICMP errors that answer frames of this one.
+pub(super) struct OutOfPath {
+    pub(super) receiver: Lent<Receiver<Ring>>,
+    pub(super) icmp_errors: Lent<IcmpErrors>,
+}
+
 /// Packets out of the path.
 pub(super) struct Rx<P> {
-    receiver: Lent<Receiver<Ring>>,
+    frames: OutOfPath,
     end: Arc<End>,
-    empty: Empty<P>,
-    /// Packets to be filled.
-    spare: Box<Burst<P>>,
-    /// A frame for a packet of several buffers, in one piece.
-    scratch: Box<[u8]>,
+    buffers: Buffers<P>,
     epoch: Instant,
 }
 
+/// Packets to be filled with frames.
+struct Buffers<P> {
+    empty: Empty<P>,
+    spare: Box<Burst<P>>,
+    /// A frame for a packet of several buffers, in one piece.
+    scratch: Box<[u8]>,
+}
+
 impl<P: Packet> Rx<P> {
-    pub(super) fn new(
-        receiver: Lent<Receiver<Ring>>,
-        end: Arc<End>,
-        empty: Empty<P>,
-        epoch: Instant,
-    ) -> Rx<P> {
+    pub(super) fn new(frames: OutOfPath, end: Arc<End>, empty: Empty<P>, epoch: Instant) -> Rx<P> {
         Rx {
-            receiver,
+            frames,
             end,
-            empty,
-            spare: Box::new(Burst::new()),
-            scratch: vec![0; FRAME_MAX].into_boxed_slice(),
+            buffers: Buffers {
+                empty,
+                spare: Box::new(Burst::new()),
+                scratch: vec![0; FRAME_MAX].into_boxed_slice(),
+            },
             epoch,
         }
+    }
+
+    /// Takes ICMP errors, as many as the burst has room for.
+    #[cold]
+    fn take_icmp_errors(&mut self, burst: &mut Burst<P>) {
+        let Some(icmp_errors) = self.frames.icmp_errors.get_mut() else {
+            return;
+        };
+        while !burst.is_full() && self.buffers.replenish(burst.remaining_capacity()) {
+            let Some(frame) = icmp_errors.take() else { break };
+            match self.buffers.packet(&frame) {
+                Some(packet) => burst.push(packet),
+                None => count(&self.end.rx_no_buffer, 1),
+            }
+        }
+        icmp_errors.free();
+    }
+}
+
+impl<P: Packet> Buffers<P> {
+    /// Returns true if there is a packet to be filled; fetches `wanted` of them if there is none.
+    #[inline]
+    fn replenish(&mut self, wanted: usize) -> bool {
+        if self.spare.is_empty() {
+            (self.empty)(wanted, &mut self.spare);
+        }
+        !self.spare.is_empty()
+    }
+
+    /// Returns a packet with a frame; `None` if buffers are missing.
+    #[inline]
+    fn packet(&mut self, frame: &Frame<'_, Ring>) -> Option<P> {
+        let mut packet = self.spare.pop()?;
+        let size = frame.len();
+        if let Some(place) = packet.append(size) {
+            frame.copy_to(place);
+            return Some(packet);
+        }
+        frame.copy_to(self.scratch.get_mut(..size)?);
+        self.chained(packet, size)
     }
 
     /// Returns a packet with the frame that is in `scratch`, over as many buffers as it takes.
@@ -177,47 +224,38 @@ impl<P: Packet> Rx<P> {
 
 impl<P: Packet> RxQueue<P> for Rx<P> {
     fn rx_burst(&mut self, burst: &mut Burst<P>) {
+        let icmp_errors = self.frames.icmp_errors.get_mut();
+        if icmp_errors.is_some_and(|errors| !errors.is_empty()) {
+            self.take_icmp_errors(burst);
+        }
+        let Some(receiver) = self.frames.receiver.get_mut() else {
+            return;
+        };
         let time = now(self.epoch);
         let mut took = false;
-        while !burst.is_full() {
-            let Some(receiver) = self.receiver.get_mut() else {
-                return;
-            };
-            if receiver.in_flight() == 0 {
+        while !burst.is_full() && receiver.in_flight() > 0 {
+            if !self.buffers.replenish(burst.remaining_capacity()) {
+                // The frame stays where it is until a buffer is free.
+                count(&self.end.rx_no_buffer, 1);
                 break;
-            }
-            if self.spare.is_empty() {
-                (self.empty)(burst.remaining_capacity(), &mut self.spare);
-                if self.spare.is_empty() {
-                    // The frame stays where it is until a buffer is free.
-                    count(&self.end.rx_no_buffer, 1);
-                    break;
-                }
             }
             let Some(frame) = receiver.take(time) else { break };
             took = true;
-            let Some(mut packet) = self.spare.pop() else { break };
-            let size = frame.len();
-            if let Some(place) = packet.append(size) {
-                frame.copy_to(place);
-                burst.push(packet);
-                continue;
-            }
-            if let Some(place) = self.scratch.get_mut(..size) {
-                frame.copy_to(place);
-            }
-            match self.chained(packet, size) {
+            match self.buffers.packet(&frame) {
                 Some(packet) => burst.push(packet),
                 None => count(&self.end.rx_no_buffer, 1),
             }
         }
-        if took && let Some(receiver) = self.receiver.get_mut() {
+        if took {
             receiver.free();
         }
     }
 
     fn next_due(&mut self) -> Option<Instant> {
-        let due = self.receiver.get_mut()?.next_due()?;
+        if !self.frames.icmp_errors.get_mut()?.is_empty() {
+            return Some(self.epoch);
+        }
+        let due = self.frames.receiver.get_mut()?.next_due()?;
         Some(self.epoch + Duration::from_nanos(due.nanos()))
     }
 }

@@ -8,8 +8,8 @@ use std::time::Instant;
 use millrace_flow::{Match, Rule};
 use millrace_types::{Causes, Priority, Time};
 use millrace_wan_emulator::{
-    ByteSize, Controller, DirectionConfig, Plan, Receiver, Scenario, Seed, Sender, Stats, Step, Toward,
-    heap_memory,
+    ByteSize, Controller, DirectionConfig, Halves, IcmpErrors, Plan, Receiver, Scenario, Seed, Sender, Stats,
+    Step, Toward, heap_memory,
 };
 use thiserror::Error;
 
@@ -152,6 +152,7 @@ impl End {
 pub(super) struct OpenedEnd {
     pub(super) sender: Lent<Sender<Ring>>,
     pub(super) receiver: Lent<Receiver<Ring>>,
+    pub(super) icmp_errors: Lent<IcmpErrors>,
     pub(super) classes: Box<[Rule]>,
     pub(super) shared: Arc<End>,
 }
@@ -160,6 +161,7 @@ pub(super) struct OpenedEnd {
 struct Line {
     sender: Arc<Mutex<Option<Sender<Ring>>>>,
     receiver: Arc<Mutex<Option<Receiver<Ring>>>>,
+    icmp_errors: Arc<Mutex<Option<IcmpErrors>>>,
     controller: Controller,
     rules: Box<[Rule]>,
     /// With what a scenario changed.
@@ -185,12 +187,19 @@ impl Line {
         }
         let plan = planned;
         let memory = heap_memory(plan.memory_size());
-        let (sender, receiver, controller) = plan
+        let halves = plan
             .start(memory, now)
             .map_err(|error| refuse(Causes(&error).to_string()))?;
+        let Halves {
+            sender,
+            receiver,
+            icmp_errors,
+            controller,
+        } = halves;
         Ok(Line {
             sender: Arc::new(Mutex::new(Some(sender))),
             receiver: Arc::new(Mutex::new(Some(receiver))),
+            icmp_errors: Arc::new(Mutex::new(Some(icmp_errors))),
             controller,
             rules,
             current: config.clone(),
@@ -334,7 +343,8 @@ impl Wans {
         self.epoch
     }
 
-    /// Lends both halves of an end: the sender of the direction that begins there, the receiver of the other one.
+    /// Lends the halves of an end: the sender of the direction that begins there and its ICMP errors, and the receiver of
+    /// the other direction.
     pub(super) fn open(&self, name: &str, end: usize) -> Result<OpenedEnd, EndError> {
         let paths = self.lock();
         let path = paths.get(name).ok_or(EndError::Unknown)?;
@@ -356,6 +366,7 @@ impl Wans {
         Ok(OpenedEnd {
             sender: lend(&out.sender),
             receiver: lend(&back.receiver),
+            icmp_errors: lend(&out.icmp_errors),
             classes: out.rules.clone(),
             shared,
         })

@@ -187,6 +187,30 @@ fn classes_have_paths_of_their_own() {
 }
 
 #[test]
+fn a_packet_over_the_mtu_is_answered_at_the_end_that_it_entered() {
+    let mut ends = Ends::open(&spec(&[("mtu", "600"), ("over-mtu", "too-big")]));
+    let mut bytes = vec![0; 14 + 700];
+    bytes[..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0]);
+    bytes[14..34].copy_from_slice(&[
+        0x45, 0, 2, 188, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+    ]);
+    assert_eq!(ends.a.rx[0].next_due(), None);
+    ends.send(vec![Frame::new(&bytes)]);
+    assert!(ends.a.rx[0].next_due().is_some_and(|due| due <= Instant::now()));
+    let mut burst = Burst::new();
+    ends.a.rx[0].rx_burst(&mut burst);
+    let packet = burst.pop().unwrap();
+    let answer = packet.bytes();
+    assert_eq!((&answer[..6], &answer[6..12]), (&bytes[6..12], &bytes[..6]));
+    // ICMP, type 3, code 4, with the MTU of the next hop.
+    assert_eq!((answer[23], answer[34], answer[35]), (1, 3, 4));
+    assert_eq!(answer[40..42], 600_u16.to_be_bytes());
+    assert_eq!(ends.a.rx[0].next_due(), None);
+    let state = &ends.backend.wans().states()[0];
+    assert_eq!((state.stats[0].icmp_errors_sent, state.stats[0].released), (1, 0));
+}
+
+#[test]
 fn settings_change_under_traffic_for_new_frames_and_what_cannot_change_is_refused() {
     let mut ends = Ends::open(&spec(&[("delay", "100ms")]));
     ends.send(vec![Frame::new(&[1; 60])]);

@@ -2,7 +2,7 @@
 
 use millrace_types::Time;
 use millrace_wan_emulator::{
-    Direction, DirectionConfig, NoSources, Outcome, Plan, Seed, Toward, heap_memory,
+    Direction, DirectionConfig, Halves, NoSources, Outcome, Plan, Seed, Toward, heap_memory,
 };
 
 use super::super::error::WanBenchError;
@@ -49,7 +49,12 @@ pub(super) fn run(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
     let mut model = Direction::new(&direction, Seed::new(SEED), Toward::Forward, &NoSources)?;
     let plan = Plan::new(&direction, Seed::new(SEED), Toward::Forward, &NoSources)?;
     let memory = heap_memory(plan.memory_size());
-    let (mut sender, mut receiver, controller) = plan.start(memory, Time::ZERO)?;
+    let Halves {
+        mut sender,
+        mut receiver,
+        controller,
+        ..
+    } = plan.start(memory, Time::ZERO)?;
     let mut random = Random::new(SEED);
     let (mut expected, mut taken) = (Vec::new(), Vec::new());
     let (mut number, mut now, mut bytes, mut dropped) = (0_u64, Time::ZERO, [0; 64], 0_u64);
