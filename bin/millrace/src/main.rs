@@ -18,13 +18,10 @@ mod nf;
 mod nf_run;
 mod output;
 mod pages;
-mod receive;
-mod send;
 mod show;
 mod table;
 mod token;
 mod trace;
-mod transfer;
 mod wan;
 mod watch;
 
@@ -63,8 +60,10 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Doctor => return doctor::run(&session),
         Command::Nf(args) => nf::run(&session, &args)?,
         Command::Chain(args) => nf::chain(&session, &args)?,
-        Command::Send(args) => return send::run(&session, &args),
-        Command::Receive(args) => return receive::run(&session, &args),
+        Command::Send(args) => return Ok(millrace_transfer_commands::send(session.json(), &args, None)?),
+        Command::Receive(args) => {
+            return Ok(millrace_transfer_commands::receive(session.json(), &args, None)?);
+        }
         Command::Wan(args) => return wan::run(&session, &args),
         Command::Ips(args) => return ips::run(&session, &args),
         Command::Lab(args) => return lab::run(&session, &args),

@@ -9,7 +9,6 @@ mod lab;
 mod packets;
 mod select;
 mod show;
-mod transfer;
 mod wan;
 
 use std::path::PathBuf;
@@ -25,7 +24,6 @@ pub(crate) use lab::Lab;
 pub(crate) use packets::{Capture, Trace};
 pub(crate) use select::{HopName, OfBridge};
 pub(crate) use show::{FlowSort, Flows, Show, Watch};
-pub(crate) use transfer::{Receive, Send};
 pub(crate) use wan::{Wan, WanName};
 
 /// Show, change and understand a Millrace switch.
@@ -133,8 +131,8 @@ pub(crate) enum Command {
     /// Emulate wide-area paths with delay, loss and a rate; show and change them
     #[command(subcommand)]
     Wan(Wan),
-    Send(Send),
-    Receive(Receive),
+    Send(millrace_transfer_commands::Send),
+    Receive(millrace_transfer_commands::Receive),
     /// Intrusion prevention: check and explain rules of Suricata and Snort, import a suricata.yaml
     #[command(subcommand)]
     Ips(Ips),

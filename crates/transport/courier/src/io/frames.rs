@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use millrace_endpoint::{Config, Endpoint, Event, FrameWriter, Received};
+use millrace_endpoint::{Config, Endpoint, Event, FrameWriter, InterfaceAddress, Received};
 use millrace_types::Time;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -85,7 +85,7 @@ impl<L: FrameLink> FrameIo<L> {
             while link.advance()? {}
             sleep(link.descriptor(), link.next_timeout(), deadline)?;
         }
-        let own: Vec<IpAddr> = config.addresses.iter().map(|address| address.ip()).collect();
+        let own: Vec<IpAddr> = config.addresses.iter().map(InterfaceAddress::ip).collect();
         // With addresses of both versions the caller shall use both.
         let first = own.iter().find(|ip| ip.is_ipv6()).or(own.first()).copied();
         let start = Instant::now();

@@ -8,21 +8,26 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use anyhow::{Context, Result, bail};
 use millrace_courier::files::Source;
 use millrace_courier::identity::PublicKey;
+use millrace_courier::io::via::Via;
 use millrace_courier::local::LocalSource;
 use millrace_courier::ticket::{PREFIX, Ticket};
-use millrace_courier::{Event, Outcome, SendOptions, Target, exit_status, interrupts, send};
+use millrace_courier::{Event, Outcome, SendOptions, Target, exit_status, interrupts, send_over};
 
-use crate::cli::Send;
-use crate::output::Session;
-use crate::transfer::{Display, config_directory, identity, size};
+use crate::args::Send;
+use crate::device::{OpenDpdk, open};
+use crate::display::{Display, Result, config_directory, identity, say, size};
+use crate::error::CommandError;
 
 /// Characters of the shortest ticket.
 const TICKET_MIN: usize = 90;
 
-pub(crate) fn run(session: &Session, args: &Send) -> Result<ExitCode> {
+/// Sends files; returns the exit status. `json`: events are printed as JSON; `open_dpdk`: opens DPDK devices.
+///
+/// # Errors
+/// If it cannot go on for any target.
+pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode> {
     let (sources, targets) = split(&args.words)?;
     let known = config_directory()
         .map(|directory| directory.join("known_receivers"))
@@ -32,30 +37,31 @@ pub(crate) fn run(session: &Session, args: &Send) -> Result<ExitCode> {
         .map(|text| target(text, known.as_deref()))
         .collect::<Result<_>>()?;
     let identity = identity(args.identity.as_deref())?;
-    let stop = interrupts().context("cannot watch for signals")?;
+    let stop = interrupts().map_err(CommandError::Signals)?;
     let mut source = LocalSource::scan(&sources, args.withdraw_changed)?;
     for (path, reason) in source.skipped() {
         let _ = writeln!(std::io::stderr(), "not sent: {path}: {reason}");
     }
     if args.dry_run {
         let text = format!("{} files, {}\n", source.files(), size(source.layout().bytes()));
-        crate::output::say(&text)?;
+        say(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
     let options = SendOptions {
         rate: args.rate,
         loss_tolerance: args.loss_tolerance.map(|percent| percent / 100.0),
     };
-    let mut display = Display::new(session.json());
+    let mut display = Display::new(json);
     let peers = targets.clone();
-    let outcomes = send(
-        &mut source,
-        &identity,
-        targets,
-        options,
-        Some(stop.as_fd()),
-        &mut |event| display.show(&event),
-    )?;
+    let mut on_event = |event| display.show(&event);
+    let (source, stop) = (&mut source, Some(stop.as_fd()));
+    let outcomes = match &args.via {
+        Some(via) => {
+            let io = open(via, Via::dynamic_port()?, open_dpdk)?;
+            send_over(io, source, &identity, targets, options, stop, &mut on_event)?
+        }
+        None => millrace_courier::send(source, &identity, targets, options, stop, &mut on_event)?,
+    };
     let delivered = |outcome: &Outcome| matches!(outcome, Outcome::Delivered);
     for (peer, outcome) in peers.iter().zip(&outcomes) {
         if let (true, Some(known)) = (delivered(outcome), &known) {
@@ -69,15 +75,23 @@ pub(crate) fn run(session: &Session, args: &Send) -> Result<ExitCode> {
     });
     display.finish()?;
     let resumable = |outcome: &Outcome| matches!(outcome, Outcome::Resumable { .. });
-    if outcomes.iter().any(resumable) && !session.json() {
+    if outcomes.iter().any(resumable) && !json {
         let words: Vec<String> = std::env::args().skip(1).map(|word| quoted(&word)).collect();
         let _ = writeln!(
             std::io::stderr(),
-            "to go on, run it again: millrace {}",
+            "to go on, run it again: {} {}",
+            program(),
             words.join(" ")
         );
     }
     Ok(ExitCode::from(exit_status(&outcomes)))
+}
+
+/// Returns the name by which the program was started.
+fn program() -> String {
+    let path = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
+    let name = path.file_name().unwrap_or_default();
+    quoted(&name.to_string_lossy())
 }
 
 /// Returns a word as a shell takes it.
@@ -106,13 +120,13 @@ fn split(words: &[String]) -> Result<(Vec<PathBuf>, Vec<&str>)> {
         .unwrap_or(words.len());
     let (sources, targets) = words.split_at(first);
     if targets.is_empty() {
-        bail!("no target is given; expected a ticket (mr1…), KEY@HOST:PORT or HOST:PORT after the sources");
+        return Err(CommandError::NoTarget);
     }
     if sources.is_empty() {
-        bail!("no source is given; expected files or directories before the target");
+        return Err(CommandError::NoSource);
     }
     if let Some(path) = targets.iter().find(|word| !is_target(word)) {
-        bail!("`{path}` comes after a target and is none; give all sources first");
+        return Err(CommandError::SourceAfterTarget { word: path.clone() });
     }
     Ok((
         sources.iter().map(PathBuf::from).collect(),
@@ -124,7 +138,7 @@ fn target(text: &str, known: Option<&Path>) -> Result<Target> {
     if text.starts_with(PREFIX) && !text.contains(':') {
         let ticket: Ticket = text.parse()?;
         if ticket.is_expired(SystemTime::now()) {
-            bail!("the ticket has expired; start `millrace receive` again for a new one");
+            return Err(CommandError::Expired);
         }
         let first = ticket.addresses.first().map(ToString::to_string);
         return Ok(Target {
@@ -140,7 +154,10 @@ fn target(text: &str, known: Option<&Path>) -> Result<Target> {
     };
     let addresses: Vec<_> = address
         .to_socket_addrs()
-        .with_context(|| format!("cannot resolve {address}"))?
+        .map_err(|error| CommandError::Resolve {
+            address: address.to_owned(),
+            error,
+        })?
         .collect();
     Ok(Target {
         name: address.to_owned(),
@@ -157,8 +174,8 @@ fn recall(known: Option<&Path>, address: &str) -> Result<PublicKey> {
         .unwrap_or_default();
     let mut keys = text.lines().filter_map(|line| line.split_once(' '));
     let key = keys.rfind(|(known, _)| *known == address);
-    let (_, key) = key.with_context(|| {
-        format!("the key of {address} is not known; use the ticket that `millrace receive` prints there, or KEY@{address}")
+    let (_, key) = key.ok_or_else(|| CommandError::UnknownKey {
+        address: address.to_owned(),
     })?;
     Ok(key.parse()?)
 }

@@ -1,15 +1,17 @@
-//! Parts that `millrace send` and `millrace receive` share: the identity, and progress as lines, on a terminal, or as JSON.
+//! The parts that both commands share: the identity, and progress as lines, on a terminal, or as JSON.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
 use millrace_courier::identity::Identity;
 use millrace_courier::{Event, Outcome};
 
-use crate::output::say;
+use crate::error::CommandError;
+
+/// The result of a part of a command.
+pub(crate) type Result<T> = std::result::Result<T, CommandError>;
 
 /// Time between two progress lines of a peer without a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
@@ -23,9 +25,7 @@ pub(crate) fn config_directory() -> Result<PathBuf> {
             .map(PathBuf::from)
     };
     let base = from("XDG_CONFIG_HOME").or_else(|| from("HOME").map(|home| home.join(".config")));
-    Ok(base
-        .context("neither HOME nor XDG_CONFIG_HOME is set; give --identity FILE")?
-        .join("millrace"))
+    Ok(base.ok_or(CommandError::NoHome)?.join("millrace"))
 }
 
 /// Returns the identity of a file, or of this user.
@@ -37,6 +37,14 @@ pub(crate) fn identity(path: Option<&Path>) -> Result<Identity> {
     Ok(Identity::load_or_create(&path)?)
 }
 
+/// Writes to standard output and flushes it.
+pub(crate) fn say(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
 /// Shows events.
 pub(crate) struct Display {
     json: bool,
@@ -44,7 +52,7 @@ pub(crate) struct Display {
     /// The line of each peer, and when it was printed last.
     lines: BTreeMap<String, (String, Option<Instant>)>,
     drawn: usize,
-    failed: Option<anyhow::Error>,
+    failed: Option<CommandError>,
 }
 
 impl Display {

@@ -1,0 +1,98 @@
+//! Errors of the commands.
+
+use std::io;
+use std::path::PathBuf;
+
+use millrace_courier::files::FilesError;
+use millrace_courier::identity::{IdentityError, KeyTextError};
+use millrace_courier::ticket::TicketError;
+use millrace_courier::{ReceiveError, SendError};
+use thiserror::Error;
+
+/// A command that cannot go on.
+#[derive(Debug, Error)]
+pub enum CommandError {
+    /// There is no directory for keys.
+    #[error("neither HOME nor XDG_CONFIG_HOME is set; give --identity FILE")]
+    NoHome,
+    /// Signals cannot be watched.
+    #[error("cannot watch for signals: {0}")]
+    Signals(io::Error),
+    /// Standard output failed.
+    #[error("standard output failed")]
+    Output(#[from] io::Error),
+    /// An event cannot be printed.
+    #[error("an event cannot be printed as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// No target is given.
+    #[error("no target is given; expected a ticket (mr1…), KEY@HOST:PORT or HOST:PORT after the sources")]
+    NoTarget,
+    /// No source is given.
+    #[error("no source is given; expected files or directories before the target")]
+    NoSource,
+    /// A source comes after a target.
+    #[error("`{word}` comes after a target and is none; give all sources first")]
+    SourceAfterTarget {
+        /// The word.
+        word: String,
+    },
+    /// The ticket has expired.
+    #[error("the ticket has expired; start `millrace receive` again for a new one")]
+    Expired,
+    /// A name is not known.
+    #[error("cannot resolve {address}: {error}")]
+    Resolve {
+        /// The address.
+        address: String,
+        /// The cause.
+        error: io::Error,
+    },
+    /// The key of a receiver is not known.
+    #[error(
+        "the key of {address} is not known; use the ticket that `millrace receive` prints there, or KEY@{address}"
+    )]
+    UnknownKey {
+        /// The address.
+        address: String,
+    },
+    /// The target of a receive is no directory.
+    #[error("{} is no directory; create it first", path.display())]
+    NoDirectory {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The interface cannot be used.
+    #[error("--via {device}: {reason}")]
+    Via {
+        /// The device.
+        device: String,
+        /// The cause.
+        reason: String,
+    },
+    /// The program has no DPDK.
+    #[error(
+        "--via {devargs} is a device of DPDK, which this program is built without; use `millrace-courier` in its place"
+    )]
+    NoDpdk {
+        /// The devargs.
+        devargs: String,
+    },
+    /// The identity cannot be used.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// A key cannot be read.
+    #[error(transparent)]
+    Key(#[from] KeyTextError),
+    /// A ticket cannot be read.
+    #[error(transparent)]
+    Ticket(#[from] TicketError),
+    /// The files cannot be read.
+    #[error(transparent)]
+    Files(#[from] FilesError),
+    /// The transfer cannot go on.
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// No sender can be served.
+    #[error(transparent)]
+    Receive(#[from] ReceiveError),
+}
