@@ -11,6 +11,7 @@
 pub mod dns;
 pub mod file;
 mod http;
+mod mail;
 mod parser;
 mod probe;
 mod protocol;
@@ -295,6 +296,7 @@ impl AppState {
 fn parser_of(protocol: AppProtocol, key: &FlowKey, settings: AppSettings) -> Option<Box<dyn Parser>> {
     match protocol {
         AppProtocol::Http => Some(Box::new(http::Http::new(settings))),
+        AppProtocol::Smtp => Some(Box::new(mail::smtp::Smtp::new(settings))),
         AppProtocol::Tls => Some(Box::new(tls::Tls::new(settings))),
         AppProtocol::Dns => Some(Box::new(dns::Dns::new(key.protocol == TCP))),
         _ => None,

@@ -19,6 +19,8 @@ mod response;
 mod tests;
 mod uri;
 
+pub(in crate::app) use uri::hex;
+
 use std::collections::VecDeque;
 
 use super::AppSettings;

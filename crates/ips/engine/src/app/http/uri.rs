@@ -170,7 +170,7 @@ fn best_fit(high: u8, low: u8) -> u8 {
 }
 
 /// Returns the value of two hexadecimal digits.
-pub(super) fn hex(high: u8, low: u8) -> Option<u8> {
+pub(in crate::app) fn hex(high: u8, low: u8) -> Option<u8> {
     let high = char::from(high).to_digit(16)?;
     let low = char::from(low).to_digit(16)?;
     u8::try_from(high * 16 + low).ok()

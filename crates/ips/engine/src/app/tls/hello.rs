@@ -152,7 +152,7 @@ impl Hello {
             }
             SUPPORTED_GROUPS => self.groups = body.list16().map(Fields::numbers).unwrap_or_default(),
             POINT_FORMATS => {
-                self.point_formats = body.list8().map(|list| list.0.to_vec()).unwrap_or_default()
+                self.point_formats = body.list8().map(|list| list.0.to_vec()).unwrap_or_default();
             }
             SIGNATURE_ALGORITHMS => self.signatures = body.list16().map(Fields::numbers).unwrap_or_default(),
             ALPN => {

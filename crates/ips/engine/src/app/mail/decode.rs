@@ -1,0 +1,195 @@
+//! Content transfer encodings, line by line (RFC 2045, section 6).
+
+use crate::app::transaction::AppEvent;
+
+/// A content transfer encoding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Encoding {
+    /// 7bit, 8bit, binary.
+    Identity,
+    /// base64.
+    Base64,
+    /// quoted-printable.
+    QuotedPrintable,
+}
+
+/// Undoes the encoding of one part. The line end before a boundary belongs to the boundary, so that each line end
+/// waits for the next line.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    encoding: Encoding,
+    /// Base64: bits that do not make a byte yet, and their number. Padding ends the data.
+    bits: u32,
+    count: u32,
+    is_padded: bool,
+    /// Line end that precedes the next line.
+    line_end: Vec<u8>,
+    /// Quoted-printable: an escape at the end of a piece of a line.
+    escape: Vec<u8>,
+}
+
+/// Returns the value of a base64 digit.
+fn digit(byte: u8) -> Option<u32> {
+    let value = match byte {
+        b'A'..=b'Z' => byte - b'A',
+        b'a'..=b'z' => byte - b'a' + 26,
+        b'0'..=b'9' => byte - b'0' + 52,
+        b'+' => 62,
+        b'/' => 63,
+        _ => return None,
+    };
+    Some(u32::from(value))
+}
+
+impl Decoder {
+    pub(super) fn new(encoding: Encoding) -> Decoder {
+        Decoder {
+            encoding,
+            bits: 0,
+            count: 0,
+            is_padded: false,
+            line_end: Vec::new(),
+            escape: Vec::new(),
+        }
+    }
+
+    /// Decodes a line; `end` is empty if the line goes on in the next call.
+    pub(super) fn line(&mut self, text: &[u8], end: &[u8]) -> (Vec<u8>, Option<AppEvent>) {
+        match self.encoding {
+            Encoding::Identity => {
+                let mut out = core::mem::replace(&mut self.line_end, end.to_vec());
+                out.extend_from_slice(text);
+                (out, None)
+            }
+            Encoding::Base64 => self.base64(text),
+            Encoding::QuotedPrintable => self.quoted_printable(text, end),
+        }
+    }
+
+    /// Returns what an incomplete escape at the end stands for.
+    pub(super) fn finish(&mut self) -> Vec<u8> {
+        core::mem::take(&mut self.escape)
+    }
+
+    /// Decodes base64; other characters are skipped (RFC 2045, section 6.8), which is an event.
+    fn base64(&mut self, text: &[u8]) -> (Vec<u8>, Option<AppEvent>) {
+        let mut out = Vec::with_capacity(text.len() / 4 * 3 + 3);
+        let mut problem = None;
+        for &byte in text {
+            match digit(byte) {
+                Some(value) => {
+                    if core::mem::take(&mut self.is_padded) {
+                        // Data behind padding begin a new group, as mail programs take them.
+                        (self.bits, self.count) = (0, 0);
+                        problem = Some("smtp.mime_invalid_base64");
+                    }
+                    self.bits = self.bits << 6 | value;
+                    self.count += 6;
+                    if self.count >= 8 {
+                        self.count -= 8;
+                        out.push(u8::try_from(self.bits >> self.count & 0xff).unwrap_or(0));
+                    }
+                }
+                None if byte == b'=' => self.is_padded = true,
+                None if byte.is_ascii_whitespace() => {}
+                None => problem = Some("smtp.mime_invalid_base64"),
+            }
+        }
+        (out, problem)
+    }
+
+    /// Decodes quoted-printable: "=XX" is a byte, "=" at the end of a line joins it with the next.
+    fn quoted_printable(&mut self, text: &[u8], end: &[u8]) -> (Vec<u8>, Option<AppEvent>) {
+        let mut out = core::mem::take(&mut self.line_end);
+        let mut problem = None;
+        let mut line = core::mem::take(&mut self.escape);
+        line.extend_from_slice(text);
+        let is_whole = !end.is_empty();
+        // White space at the end of a line is added by transports.
+        let line = if is_whole { line.trim_ascii_end() } else { &line };
+        let mut at = 0;
+        let mut is_joined = false;
+        while let Some(&byte) = line.get(at) {
+            if byte != b'=' {
+                out.push(byte);
+                at += 1;
+                continue;
+            }
+            match line[at + 1..] {
+                [high, low, ..] => match crate::app::http::hex(high, low) {
+                    Some(value) => {
+                        out.push(value);
+                        at += 3;
+                    }
+                    None => {
+                        problem = Some("smtp.mime_invalid_qp");
+                        out.push(byte);
+                        at += 1;
+                    }
+                },
+                _ if !is_whole => {
+                    self.escape = line[at..].to_vec();
+                    break;
+                }
+                [] => {
+                    is_joined = true;
+                    break;
+                }
+                _ => {
+                    problem = Some("smtp.mime_invalid_qp");
+                    out.push(byte);
+                    at += 1;
+                }
+            }
+        }
+        if is_whole && !is_joined {
+            self.line_end = end.to_vec();
+        }
+        (out, problem)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decoded(encoding: Encoding, lines: &[&[u8]]) -> (Vec<u8>, Vec<AppEvent>) {
+        let mut decoder = Decoder::new(encoding);
+        let (mut out, mut events) = (Vec::new(), Vec::new());
+        for line in lines {
+            let (bytes, event) = decoder.line(line, b"\r\n");
+            out.extend(bytes);
+            events.extend(event);
+        }
+        out.extend(decoder.finish());
+        (out, events)
+    }
+
+    #[test]
+    fn base64_is_decoded_over_lines_of_any_length() {
+        assert_eq!(
+            decoded(Encoding::Base64, &[b"aGVs", b"b", b"G8g", b"d29ybGQ="]).0,
+            b"hello world"
+        );
+        assert_eq!(
+            decoded(Encoding::Base64, &[b"aGVs!bG8="]),
+            (b"hello".to_vec(), vec!["smtp.mime_invalid_base64"])
+        );
+        assert_eq!(decoded(Encoding::Base64, &[b"aGk=aGk="]).0, b"hihi");
+    }
+
+    #[test]
+    fn quoted_printable_is_decoded_and_soft_line_ends_join() {
+        let lines: &[&[u8]] = &[b"a=3Db =", b"c  ", b"=E4"];
+        assert_eq!(decoded(Encoding::QuotedPrintable, lines).0, b"a=b c\r\n\xe4");
+        assert_eq!(
+            decoded(Encoding::QuotedPrintable, &[b"=zz"]),
+            (b"=zz".to_vec(), vec!["smtp.mime_invalid_qp"])
+        );
+    }
+
+    #[test]
+    fn the_last_line_end_belongs_to_the_boundary() {
+        assert_eq!(decoded(Encoding::Identity, &[b"a", b"b"]).0, b"a\r\nb");
+    }
+}

@@ -1,0 +1,8 @@
+//! Mail: SMTP, POP3, IMAP and the messages that they carry.
+
+mod decode;
+pub(super) mod lines;
+pub(super) mod mime;
+pub(super) mod smtp;
+#[cfg(test)]
+mod tests;
