@@ -1,0 +1,199 @@
+//! The calls of PCRE2: all unsafe code of the crate.
+
+use std::ffi::c_int;
+use std::ptr::NonNull;
+
+use pcre2_sys::{
+    PCRE2_ANCHORED, PCRE2_CASELESS, PCRE2_DOLLAR_ENDONLY, PCRE2_DOTALL, PCRE2_ERROR_DEPTHLIMIT,
+    PCRE2_ERROR_HEAPLIMIT, PCRE2_ERROR_JIT_STACKLIMIT, PCRE2_ERROR_MATCHLIMIT, PCRE2_ERROR_NOMATCH,
+    PCRE2_EXTENDED, PCRE2_JIT_COMPLETE, PCRE2_MULTILINE, PCRE2_UNGREEDY, pcre2_code_8, pcre2_code_free_8,
+    pcre2_compile_8, pcre2_get_error_message_8, pcre2_get_ovector_pointer_8, pcre2_jit_compile_8,
+    pcre2_jit_stack_8, pcre2_jit_stack_assign_8, pcre2_jit_stack_create_8, pcre2_jit_stack_free_8,
+    pcre2_match_8, pcre2_match_context_8, pcre2_match_context_create_8, pcre2_match_context_free_8,
+    pcre2_match_data_8, pcre2_match_data_create_8, pcre2_match_data_free_8, pcre2_set_depth_limit_8,
+    pcre2_set_heap_limit_8, pcre2_set_match_limit_8,
+};
+
+use crate::{CompileError, Flags, Limits, Outcome};
+
+/// Size of the stack of JIT code at its start, in bytes.
+const JIT_STACK_START: usize = 32 << 10;
+/// Largest size of the stack of JIT code, in bytes.
+const JIT_STACK: usize = 512 << 10;
+
+/// A compiled expression.
+#[derive(Debug)]
+pub struct Regex {
+    code: NonNull<pcre2_code_8>,
+}
+
+// SAFETY: PCRE2 does not change compiled code after `pcre2_jit_compile`, which `Regex::new` calls before it returns
+// (pcre2api(3), "Multithreading").
+unsafe impl Send for Regex {}
+// SAFETY: As above; matches keep their state in a `Scratch`, which is borrowed mutably.
+unsafe impl Sync for Regex {}
+
+impl Regex {
+    /// Compiles an expression over bytes.
+    ///
+    /// # Errors
+    /// Returns the place and the message of PCRE2 if the expression is not valid.
+    pub fn new(pattern: &[u8], flags: Flags) -> Result<Regex, CompileError> {
+        let options = [
+            (flags.caseless, PCRE2_CASELESS),
+            (flags.dot_all, PCRE2_DOTALL),
+            (flags.multiline, PCRE2_MULTILINE),
+            (flags.extended, PCRE2_EXTENDED),
+            (flags.anchored, PCRE2_ANCHORED),
+            (flags.dollar_end_only, PCRE2_DOLLAR_ENDONLY),
+            (flags.ungreedy, PCRE2_UNGREEDY),
+        ];
+        let options = options
+            .into_iter()
+            .filter(|(is_set, _)| *is_set)
+            .fold(0, |all, (_, option)| all | option);
+        let mut error: c_int = 0;
+        let mut offset = 0;
+        // SAFETY: The pattern is `len` readable bytes, both results are written to live variables, and a null context
+        // is the default one (pcre2_compile(3)).
+        let code = unsafe {
+            pcre2_compile_8(
+                pattern.as_ptr(),
+                pattern.len(),
+                options,
+                &mut error,
+                &mut offset,
+                std::ptr::null_mut(),
+            )
+        };
+        let Some(code) = NonNull::new(code) else {
+            return Err(CompileError::Syntax {
+                offset,
+                message: message(error),
+            });
+        };
+        // SAFETY: `code` is the result of a successful `pcre2_compile`. If there is no JIT, matches interpret the code.
+        let _ = unsafe { pcre2_jit_compile_8(code.as_ptr(), PCRE2_JIT_COMPLETE) };
+        Ok(Regex { code })
+    }
+
+    /// Searches the subject from `start`; what lies before `start` is seen by look-behinds and anchors.
+    pub fn find(&self, scratch: &mut Scratch, subject: &[u8], start: usize) -> Outcome {
+        if start > subject.len() {
+            return Outcome::NoMatch;
+        }
+        // SAFETY: The subject is `len` readable bytes, `start` is at most `len`, and code, data and context are live.
+        let result = unsafe {
+            pcre2_match_8(
+                self.code.as_ptr(),
+                subject.as_ptr(),
+                subject.len(),
+                start,
+                0,
+                scratch.data.as_ptr(),
+                scratch.context.as_ptr(),
+            )
+        };
+        match result {
+            0.. => {
+                let (start, end) = scratch.first_pair();
+                // `\K` in a look-ahead can set the start behind the end (pcre2pattern(3)).
+                Outcome::Match {
+                    start: start.min(end),
+                    end: start.max(end),
+                }
+            }
+            PCRE2_ERROR_NOMATCH => Outcome::NoMatch,
+            PCRE2_ERROR_MATCHLIMIT
+            | PCRE2_ERROR_DEPTHLIMIT
+            | PCRE2_ERROR_HEAPLIMIT
+            | PCRE2_ERROR_JIT_STACKLIMIT => Outcome::Limit,
+            // What remains (no memory, broken code) has no result either.
+            _ => Outcome::Limit,
+        }
+    }
+}
+
+impl Drop for Regex {
+    fn drop(&mut self) {
+        // SAFETY: `code` comes from `pcre2_compile`, is freed once, and no match runs while it is dropped.
+        unsafe { pcre2_code_free_8(self.code.as_ptr()) };
+    }
+}
+
+/// Memory of matches: result, limits and the stack of JIT code.
+#[derive(Debug)]
+pub struct Scratch {
+    data: NonNull<pcre2_match_data_8>,
+    context: NonNull<pcre2_match_context_8>,
+    stack: NonNull<pcre2_jit_stack_8>,
+}
+
+// SAFETY: The three objects belong to this scratch alone; PCRE2 binds none of them to a thread.
+unsafe impl Send for Scratch {}
+
+impl Scratch {
+    /// Returns a scratch with limits.
+    ///
+    /// # Errors
+    /// Returns [`CompileError::Memory`] if there is no memory.
+    pub fn new(limits: Limits) -> Result<Scratch, CompileError> {
+        // SAFETY: A null context means the default memory functions.
+        let data = unsafe { pcre2_match_data_create_8(1, std::ptr::null_mut()) };
+        // SAFETY: As above.
+        let context = unsafe { pcre2_match_context_create_8(std::ptr::null_mut()) };
+        // SAFETY: As above; the sizes are positive and in order.
+        let stack = unsafe { pcre2_jit_stack_create_8(JIT_STACK_START, JIT_STACK, std::ptr::null_mut()) };
+        let parts = (NonNull::new(data), NonNull::new(context), NonNull::new(stack));
+        let (Some(data), Some(context), Some(stack)) = parts else {
+            // SAFETY: Freeing a null pointer does nothing; the others come from their constructors.
+            unsafe { pcre2_match_data_free_8(data) };
+            // SAFETY: As above.
+            unsafe { pcre2_match_context_free_8(context) };
+            // SAFETY: As above.
+            unsafe { pcre2_jit_stack_free_8(stack) };
+            return Err(CompileError::Memory);
+        };
+        let scratch = Scratch { data, context, stack };
+        // SAFETY: The context is live; the limits are plain numbers.
+        unsafe { pcre2_set_match_limit_8(context.as_ptr(), limits.matches) };
+        // SAFETY: As above.
+        unsafe { pcre2_set_depth_limit_8(context.as_ptr(), limits.depth) };
+        // SAFETY: As above.
+        unsafe { pcre2_set_heap_limit_8(context.as_ptr(), limits.heap_kib) };
+        // SAFETY: The stack lives as long as the context: `drop` frees both.
+        unsafe { pcre2_jit_stack_assign_8(context.as_ptr(), None, stack.as_ptr().cast()) };
+        Ok(scratch)
+    }
+
+    /// Returns start and end of the last match.
+    fn first_pair(&self) -> (usize, usize) {
+        // SAFETY: The data were created with one pair, which a successful match has set.
+        let pairs = unsafe { pcre2_get_ovector_pointer_8(self.data.as_ptr()) };
+        // SAFETY: The pointer is that of two numbers, as above.
+        let start = unsafe { *pairs };
+        // SAFETY: As above.
+        let end = unsafe { *pairs.add(1) };
+        (start, end)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // SAFETY: Each object comes from its constructor and is freed once.
+        unsafe { pcre2_match_data_free_8(self.data.as_ptr()) };
+        // SAFETY: As above.
+        unsafe { pcre2_match_context_free_8(self.context.as_ptr()) };
+        // SAFETY: As above; the context that used the stack is gone.
+        unsafe { pcre2_jit_stack_free_8(self.stack.as_ptr()) };
+    }
+}
+
+/// Returns the message of an error number.
+fn message(error: c_int) -> String {
+    let mut text = [0u8; 256];
+    // SAFETY: The buffer is `len` writable bytes; PCRE2 ends the text with a zero within them.
+    let size = unsafe { pcre2_get_error_message_8(error, text.as_mut_ptr(), text.len()) };
+    let size = usize::try_from(size).unwrap_or(0).min(text.len());
+    String::from_utf8_lossy(&text[..size]).into_owned()
+}

@@ -1,0 +1,140 @@
+//! Regular expressions of rules: PCRE2 with limits on its work and its memory.
+//!
+//! A [`Regex`] is compiled once and shared; a [`Scratch`] belongs to one thread. A match that exceeds a limit is
+//! [`Outcome::Limit`]: it is neither a match nor the absence of one.
+
+mod ffi;
+
+use thiserror::Error;
+
+pub use ffi::{Regex, Scratch};
+
+/// Options of an expression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Flags {
+    /// Upper and lower case are equal (`i`).
+    pub caseless: bool,
+    /// The dot matches line ends (`s`).
+    pub dot_all: bool,
+    /// `^` and `$` match at line ends (`m`).
+    pub multiline: bool,
+    /// Blanks and comments are ignored (`x`).
+    pub extended: bool,
+    /// The match begins at the start (`A`).
+    pub anchored: bool,
+    /// `$` matches at the end only, not before a last line end (`E`).
+    pub dollar_end_only: bool,
+    /// Quantifiers are lazy unless followed by `?` (`G`).
+    pub ungreedy: bool,
+}
+
+/// Limits of a match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Calls of PCRE2's internal match function.
+    pub matches: u32,
+    /// Depth of nested backtracking.
+    pub depth: u32,
+    /// Heap memory of a match in KiB.
+    pub heap_kib: u32,
+}
+
+impl Default for Limits {
+    /// Returns the limits that the documentation of Suricata gives as defaults, and 1 MiB of heap.
+    fn default() -> Limits {
+        Limits {
+            matches: 3500,
+            depth: 1500,
+            heap_kib: 1024,
+        }
+    }
+}
+
+/// The result of a match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The expression matches these bytes.
+    Match {
+        /// Offset of the first byte.
+        start: usize,
+        /// Offset behind the last byte.
+        end: usize,
+    },
+    /// The expression matches nowhere.
+    NoMatch,
+    /// A limit was exceeded before there was a result.
+    Limit,
+}
+
+/// The reason why an expression was not compiled.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum CompileError {
+    /// The expression is not valid.
+    #[error("the expression is not valid at byte {offset}: {message}; expected the syntax of PCRE2")]
+    Syntax {
+        /// Offset in the expression in bytes.
+        offset: usize,
+        /// The message of PCRE2.
+        message: String,
+    },
+    /// PCRE2 had no memory.
+    #[error("no memory for the expression; expected fewer or smaller expressions")]
+    Memory,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(pattern: &[u8], flags: Flags, subject: &[u8], start: usize) -> Outcome {
+        let regex = Regex::new(pattern, flags).unwrap();
+        let mut scratch = Scratch::new(Limits::default()).unwrap();
+        regex.find(&mut scratch, subject, start)
+    }
+
+    #[test]
+    fn a_match_has_its_place() {
+        let flags = Flags {
+            caseless: true,
+            ..Flags::default()
+        };
+        assert_eq!(
+            find(b"b+(?=c)", flags, b"aBbc", 0),
+            Outcome::Match { start: 1, end: 3 }
+        );
+        assert_eq!(find(b"b+(?=c)", flags, b"aBbd", 0), Outcome::NoMatch);
+    }
+
+    #[test]
+    fn a_start_offset_is_no_start_of_the_subject() {
+        assert_eq!(find(b"^b", Flags::default(), b"abb", 1), Outcome::NoMatch);
+        assert_eq!(
+            find(b"b", Flags::default(), b"abb", 2),
+            Outcome::Match { start: 2, end: 3 }
+        );
+    }
+
+    #[test]
+    fn bytes_are_not_text() {
+        assert_eq!(
+            find(b"\\xff\\x00.", Flags::default(), b"\xfe\xff\x00\x80", 0),
+            Outcome::Match { start: 1, end: 4 }
+        );
+    }
+
+    #[test]
+    fn an_expression_that_backtracks_for_ever_ends_at_the_limit() {
+        let subject = [b'a'; 64];
+        assert_eq!(find(b"(a+)+(a+)+(a+)+$x", Flags::default(), &subject, 0), Outcome::NoMatch);
+        assert_eq!(
+            find(b"^(?:(a|aa|a\\b)+)+[^a]", Flags::default(), &subject, 0),
+            Outcome::Limit
+        );
+    }
+
+    #[test]
+    fn a_wrong_expression_has_a_message_with_its_place() {
+        let error = Regex::new(b"a(b", Flags::default()).unwrap_err();
+        assert!(matches!(error, CompileError::Syntax { offset: 3, .. }), "{error}");
+    }
+}

@@ -1,0 +1,88 @@
+//! The automaton of Aho and Corasick, from the crate `aho-corasick`.
+//!
+//! One automaton holds the folded form of every pattern. Patterns with the same folded form share a state; those for
+//! which case matters are compared once more.
+
+use std::collections::HashMap;
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+
+use crate::{BuildError, Pattern, Scanner, is_equal};
+
+/// Sum of the sizes of all patterns up to which the automaton is a table with a row for each state.
+const DENSE_SIZE: usize = 4096;
+
+/// The automaton with the patterns of each folded form.
+#[derive(Debug)]
+pub(crate) struct Automaton {
+    automaton: AhoCorasick,
+    /// The patterns, by the number of their folded form.
+    patterns: Vec<Vec<Pattern>>,
+    longest: usize,
+}
+
+impl Automaton {
+    /// Builds the automaton.
+    pub(crate) fn new(patterns: &[Pattern]) -> Result<Automaton, BuildError> {
+        let mut folded: Vec<Vec<u8>> = Vec::new();
+        let mut index: HashMap<Vec<u8>, usize> = HashMap::new();
+        let mut by_form: Vec<Vec<Pattern>> = Vec::new();
+        for pattern in patterns {
+            let form = pattern.bytes.to_ascii_lowercase();
+            let at = *index.entry(form).or_insert_with_key(|form| {
+                folded.push(form.clone());
+                by_form.push(Vec::new());
+                folded.len() - 1
+            });
+            if let Some(patterns) = by_form.get_mut(at) {
+                patterns.push(pattern.clone());
+            }
+        }
+        let size: usize = folded.iter().map(Vec::len).sum();
+        let kind = match size <= DENSE_SIZE {
+            true => AhoCorasickKind::DFA,
+            false => AhoCorasickKind::ContiguousNFA,
+        };
+        let automaton = AhoCorasick::builder()
+            .match_kind(MatchKind::Standard)
+            .ascii_case_insensitive(true)
+            .kind(Some(kind))
+            .build(&folded)
+            .map_err(|error| BuildError::Automaton {
+                reason: error.to_string(),
+            })?;
+        Ok(Automaton {
+            automaton,
+            patterns: by_form,
+            longest: folded.iter().map(Vec::len).max().unwrap_or(0),
+        })
+    }
+}
+
+impl Scanner for Automaton {
+    fn scan(&self, bytes: &[u8], hit: &mut dyn FnMut(u32, usize)) {
+        for found in self.automaton.find_overlapping_iter(bytes) {
+            let Some(patterns) = self.patterns.get(found.pattern().as_usize()) else {
+                continue;
+            };
+            for pattern in patterns {
+                let is_hit = pattern.nocase || is_equal(pattern, &bytes[found.start()..found.end()]);
+                if is_hit {
+                    hit(pattern.id, found.end());
+                }
+            }
+        }
+    }
+
+    fn longest(&self) -> usize {
+        self.longest
+    }
+
+    fn memory(&self) -> usize {
+        let patterns = self.patterns.iter().flatten();
+        self.automaton.memory_usage()
+            + patterns
+                .map(|p| p.bytes.len() + size_of::<Pattern>())
+                .sum::<usize>()
+    }
+}

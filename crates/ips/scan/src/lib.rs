@@ -1,0 +1,119 @@
+//! Search of many patterns at once.
+//!
+//! ```text
+//!  patterns ──build(Backend)──▶ Scanner ──scan(bytes)──▶ (identifier, end of the occurrence)
+//! ```
+//!
+//! A [`Scanner`] works on blocks. A caller that scans a stream begins each block with the last [`Scanner::longest`] - 1
+//! bytes of the one before.
+
+#![forbid(unsafe_code)]
+
+mod automaton;
+pub mod naive;
+mod windows;
+
+use thiserror::Error;
+
+/// The largest size of a pattern in bytes.
+pub const PATTERN_SIZE: usize = 1 << 14;
+/// The largest number of patterns of a scanner.
+pub const PATTERNS: usize = 1 << 20;
+
+/// A pattern.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pattern {
+    /// The number that a hit reports; several patterns may have the same.
+    pub id: u32,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// True if ASCII letters match in upper and lower case.
+    pub nocase: bool,
+}
+
+/// The algorithm of a scanner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Backend {
+    /// Comparison of each pattern at each position.
+    Naive,
+    /// The automaton of Aho and Corasick.
+    Automaton,
+    /// Hashed windows of four bytes behind a bitmap of byte pairs.
+    #[default]
+    Windows,
+}
+
+impl Backend {
+    /// Every back end.
+    pub const ALL: [Backend; 3] = [Backend::Naive, Backend::Automaton, Backend::Windows];
+}
+
+/// The reason why no scanner was built.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum BuildError {
+    /// A pattern has no bytes, or too many.
+    #[error("pattern {id} has {size} bytes; expected 1 to {PATTERN_SIZE}")]
+    Size {
+        /// The identifier of the pattern.
+        id: u32,
+        /// The size of the pattern in bytes.
+        size: usize,
+    },
+    /// There are too many patterns.
+    #[error("{count} patterns; expected at most {PATTERNS}")]
+    Count {
+        /// The number of patterns.
+        count: usize,
+    },
+    /// The automaton could not be built.
+    #[error("the automaton was not built: {reason}; use fewer patterns or the back end `windows`")]
+    Automaton {
+        /// The message of the crate `aho-corasick`.
+        reason: String,
+    },
+}
+
+/// A search of many patterns in a block of bytes.
+pub trait Scanner: std::fmt::Debug + Send + Sync {
+    /// Calls `hit` with the identifier and the end of each occurrence of each pattern, in no particular order.
+    fn scan(&self, bytes: &[u8], hit: &mut dyn FnMut(u32, usize));
+
+    /// Returns the size of the longest pattern in bytes.
+    fn longest(&self) -> usize;
+
+    /// Returns the approximate size of the scanner in bytes.
+    fn memory(&self) -> usize;
+}
+
+/// Builds a scanner.
+///
+/// # Errors
+/// Returns the first pattern whose size is not supported, or the limit that is exceeded.
+pub fn build(backend: Backend, patterns: &[Pattern]) -> Result<Box<dyn Scanner>, BuildError> {
+    if patterns.len() > PATTERNS {
+        return Err(BuildError::Count {
+            count: patterns.len(),
+        });
+    }
+    let is_wrong = |pattern: &&Pattern| pattern.bytes.is_empty() || pattern.bytes.len() > PATTERN_SIZE;
+    if let Some(pattern) = patterns.iter().find(is_wrong) {
+        return Err(BuildError::Size {
+            id: pattern.id,
+            size: pattern.bytes.len(),
+        });
+    }
+    Ok(match backend {
+        Backend::Naive => Box::new(naive::Naive::new(patterns)),
+        Backend::Automaton => Box::new(automaton::Automaton::new(patterns)?),
+        Backend::Windows => Box::new(windows::Windows::new(patterns)),
+    })
+}
+
+/// Returns true if the bytes equal the pattern.
+#[inline]
+fn is_equal(pattern: &Pattern, bytes: &[u8]) -> bool {
+    match pattern.nocase {
+        true => pattern.bytes.eq_ignore_ascii_case(bytes),
+        false => pattern.bytes == bytes,
+    }
+}
