@@ -133,11 +133,8 @@ pub struct Scratch {
 unsafe impl Send for Scratch {}
 
 impl Scratch {
-    /// Returns a scratch with limits.
-    ///
-    /// # Errors
-    /// Returns [`CompileError::Memory`] if there is no memory.
-    pub fn new(limits: Limits) -> Result<Scratch, CompileError> {
+    /// Returns a scratch with limits. Without memory the process ends, as it does for every other allocation.
+    pub fn new(limits: Limits) -> Scratch {
         // SAFETY: A null context means the default memory functions.
         let data = unsafe { pcre2_match_data_create_8(1, std::ptr::null_mut()) };
         // SAFETY: As above.
@@ -146,13 +143,7 @@ impl Scratch {
         let stack = unsafe { pcre2_jit_stack_create_8(JIT_STACK_START, JIT_STACK, std::ptr::null_mut()) };
         let parts = (NonNull::new(data), NonNull::new(context), NonNull::new(stack));
         let (Some(data), Some(context), Some(stack)) = parts else {
-            // SAFETY: Freeing a null pointer does nothing; the others come from their constructors.
-            unsafe { pcre2_match_data_free_8(data) };
-            // SAFETY: As above.
-            unsafe { pcre2_match_context_free_8(context) };
-            // SAFETY: As above.
-            unsafe { pcre2_jit_stack_free_8(stack) };
-            return Err(CompileError::Memory);
+            std::alloc::handle_alloc_error(std::alloc::Layout::new::<[u8; JIT_STACK_START]>());
         };
         let scratch = Scratch { data, context, stack };
         // SAFETY: The context is live; the limits are plain numbers.
@@ -163,17 +154,16 @@ impl Scratch {
         unsafe { pcre2_set_heap_limit_8(context.as_ptr(), limits.heap_kib) };
         // SAFETY: The stack lives as long as the context: `drop` frees both.
         unsafe { pcre2_jit_stack_assign_8(context.as_ptr(), None, stack.as_ptr().cast()) };
-        Ok(scratch)
+        scratch
     }
 
     /// Returns start and end of the last match.
     fn first_pair(&self) -> (usize, usize) {
         // SAFETY: The data were created with one pair, which a successful match has set.
         let pairs = unsafe { pcre2_get_ovector_pointer_8(self.data.as_ptr()) };
-        // SAFETY: The pointer is that of two numbers, as above.
-        let start = unsafe { *pairs };
-        // SAFETY: As above.
-        let end = unsafe { *pairs.add(1) };
+        // SAFETY: The pointer is that of two numbers, as above, which live as long as the data.
+        let pair = unsafe { std::slice::from_raw_parts(pairs, 2) };
+        let (start, end) = (pair[0], pair[1]);
         (start, end)
     }
 }

@@ -1,24 +1,54 @@
 //! Detection: rules compiled to a rule set, and its evaluation on packets, streams and transactions.
+//!
+//! ```text
+//!  rules ──compile──▶ Ruleset ─────────────┐
+//!                                          ▼
+//!  packet, stream window ──prefilter──▶ candidates ──evaluate──▶ matches ──rates──▶ alerts, Action
+//!  transactions ───────────prefilter──▶ candidates, kept with the transaction until all buffers matched
+//! ```
+//!
+//! [`oracle`] evaluates the same rules without a search order, a budget or a prefilter; the tests compare both.
+
+mod bytes;
+mod compile;
+mod conditions;
+mod detector;
+mod evaluate;
+mod fields;
+pub mod oracle;
+mod prefilter;
+pub mod program;
+mod rate;
+mod state;
+mod transaction;
+mod transform;
 
 use millrace_types::Time;
 
-use crate::event::Events;
 use crate::flow::{Direction, Flow};
 use crate::packet::Packet;
 use crate::tcp::StreamWindow;
-use crate::verdict::Action;
+
+pub use compile::{CompileSettings, Hook, Ruleset, compile};
+pub use detector::{Counters, Detector};
+pub use evaluate::{Limit, STEPS, Scratch, Subject, Variables, matches};
+pub use program::{Rule, RuleType};
+pub use state::FlowBits;
+pub use transaction::TransactionState;
+
+/// Largest number of hits of the prefilter in a direction of a stream that are kept for later windows.
+const PENDING: usize = 256;
 
 /// State of detection that lives with a flow.
 #[derive(Debug, Default)]
-pub struct FlowState {}
-
-/// State of detection that lives with a transaction.
-#[derive(Debug, Default)]
-pub struct TransactionState {}
-
-/// A compiled rule set.
-#[derive(Debug, Default)]
-pub struct Ruleset {}
+pub struct FlowState {
+    /// Bits and counters.
+    pub bits: FlowBits,
+    /// Rules that are evaluated once for each direction and raised an alert, by direction.
+    raised: [Vec<u32>; 2],
+    /// Hits of the prefilter: rule and offset in the stream behind the window in which it was found, by direction.
+    pending: [Vec<(u32, u64)>; 2],
+}
 
 /// The subject of an inspection: a packet with its flow and the stream data that became inspectable with it.
 #[derive(Debug)]
@@ -33,15 +63,4 @@ pub struct Inspection<'a> {
     pub stream: Option<StreamWindow<'a>>,
     /// Time of the packet.
     pub now: Time,
-}
-
-/// State of detection of a lane: scratch memory, thresholds, bits of hosts and address pairs.
-#[derive(Debug, Default)]
-pub struct Detector {}
-
-impl Detector {
-    /// Evaluates the rules on a packet, the new stream data, and the transactions of the flow.
-    pub fn inspect(&mut self, _rules: &Ruleset, _what: Inspection<'_>, _out: &mut Events) -> Action {
-        Action::None
-    }
 }

@@ -1,5 +1,7 @@
 //! Every back end against the naive search.
 
+#![allow(clippy::unwrap_used, reason = "a test fails where it is wrong")]
+
 use millrace_ips_scan::{Backend, BuildError, Pattern, build};
 use proptest::prelude::*;
 
@@ -48,7 +50,9 @@ fn back_ends_agree_on_patterns_cut_out_of_text() {
     let text = include_bytes!("../../README.md");
     let mut state = 1u64;
     let mut next = |below: usize| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
         (state >> 33) as usize % below
     };
     let patterns: Vec<Pattern> = (0..2000)

@@ -1,0 +1,138 @@
+//! Compilation: rules of the syntax tree to a [`Ruleset`], with a reason for each rule that is refused.
+//!
+//! ```text
+//!  rules::RuleSet ─rule─▶ Rule (conditions, operations, effects)
+//!                   └──▶ Refusal: file, position, option, reason
+//!  [Rule] ─order─▶ sorted by action, bits, priority ─prefilter─▶ Ruleset
+//! ```
+
+mod bytes;
+mod fast_pattern;
+mod order;
+mod protocols;
+mod rule;
+mod words;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use millrace_ips_pcre::Regex;
+use millrace_ips_rules::buffers::Buffer;
+use millrace_ips_rules::files::{Class, Threshold};
+use millrace_ips_rules::options::words::Transform;
+use millrace_ips_rules::variables::Ranges;
+use millrace_ips_rules::{Refusal, RuleSet, Variables};
+use millrace_ips_scan::Backend;
+
+use super::prefilter::Prefilter;
+use super::program::Rule;
+
+pub(super) use protocols::buffer_directions;
+
+/// Settings of the compilation.
+#[derive(Debug, Clone)]
+pub struct CompileSettings {
+    /// The variables of addresses and ports.
+    pub variables: Variables,
+    /// Classes by name, which give rules their priority.
+    pub classes: BTreeMap<String, Class>,
+    /// Rows of the threshold table.
+    pub thresholds: Vec<Threshold>,
+    /// The search of the prefilter.
+    pub backend: Backend,
+}
+
+impl Default for CompileSettings {
+    fn default() -> CompileSettings {
+        CompileSettings {
+            variables: Variables::usual(),
+            classes: BTreeMap::new(),
+            thresholds: Vec::new(),
+            backend: Backend::default(),
+        }
+    }
+}
+
+/// A buffer with transforms: the unit that is fetched and scanned once for all rules.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Hook {
+    /// The buffer.
+    pub buffer: Buffer,
+    /// The changes before it is inspected.
+    pub transforms: Vec<Transform>,
+}
+
+/// A compiled rule set.
+#[derive(Debug, Default)]
+pub struct Ruleset {
+    /// The rules in the order of evaluation.
+    pub rules: Vec<Rule>,
+    /// The hooks that the rules use.
+    pub hooks: Vec<Hook>,
+    /// Number of bits that rules name.
+    pub bits: u32,
+    /// Number of counters that rules name.
+    pub counters: u32,
+    /// The search for rules that are worth an evaluation.
+    pub(super) prefilter: Prefilter,
+}
+
+impl Ruleset {
+    /// Returns the rule with a number, of any generator.
+    pub fn find(&self, sid: u32) -> Option<&Rule> {
+        self.rules.iter().find(|rule| rule.sid == sid)
+    }
+}
+
+/// Names that become numbers, and values that rules share.
+#[derive(Debug, Default)]
+struct Interner {
+    bits: HashMap<String, u32>,
+    counters: HashMap<String, u32>,
+    hooks: HashMap<Hook, u16>,
+    regexes: HashMap<(String, String), Arc<Regex>>,
+    ranges: HashMap<String, Option<Arc<Ranges>>>,
+}
+
+impl Interner {
+    fn bit(&mut self, name: &str) -> u32 {
+        let next = self.bits.len() as u32;
+        *self.bits.entry(name.to_owned()).or_insert(next)
+    }
+
+    fn counter(&mut self, name: &str) -> u32 {
+        let next = self.counters.len() as u32;
+        *self.counters.entry(name.to_owned()).or_insert(next)
+    }
+
+    fn hook(&mut self, hook: Hook) -> u16 {
+        let next = self.hooks.len() as u16;
+        *self.hooks.entry(hook).or_insert(next)
+    }
+}
+
+/// Compiles the rules. Those that cannot be compiled are refused, each with the option and the reason.
+pub fn compile(set: &RuleSet, settings: &CompileSettings) -> (Ruleset, Vec<Refusal>) {
+    let mut interner = Interner::default();
+    let mut rules = Vec::with_capacity(set.rules().len());
+    let mut refusals = Vec::new();
+    for (index, loaded) in set.rules().iter().enumerate() {
+        match rule::compile(loaded, index as u32, settings, &mut interner) {
+            Ok(rule) => rules.push(rule),
+            Err(refusal) => refusals.push(*refusal),
+        }
+    }
+    order::sort(&mut rules);
+    let mut hooks: Vec<(u16, Hook)> = interner.hooks.into_iter().map(|(hook, at)| (at, hook)).collect();
+    hooks.sort_by_key(|(at, _)| *at);
+    let hooks: Vec<Hook> = hooks.into_iter().map(|(_, hook)| hook).collect();
+    let prefilter = Prefilter::new(&rules, &hooks, settings.backend);
+    let ruleset = Ruleset {
+        rules,
+        hooks,
+        bits: interner.bits.len() as u32,
+        counters: interner.counters.len() as u32,
+        prefilter,
+    };
+    (ruleset, refusals)
+}

@@ -1,0 +1,85 @@
+//! The order in which rules are evaluated: action, then bits (rules that set one before rules that ask for it), then
+//! priority, then the order of the files.
+
+use std::collections::HashMap;
+
+use millrace_ips_rules::header::Action;
+
+use super::super::program::{BitTable, Effect, Rule, StateTest};
+
+/// Rounds in which the order of rules that both ask for and set bits is settled; longer chains keep the file order.
+const ROUNDS: usize = 16;
+
+/// Returns the place of an action in the order.
+pub(crate) fn rank(action: Action) -> u8 {
+    match action {
+        Action::Pass => 0,
+        Action::Drop | Action::Sdrop => 1,
+        Action::Reject | Action::RejectDst | Action::RejectBoth => 2,
+        Action::Alert | Action::Log => 3,
+    }
+}
+
+/// The state that a rule reads or writes: a bit of a table, or a counter.
+type Key = (Option<BitTable>, u32);
+
+fn reads(rule: &Rule) -> Vec<Key> {
+    let mut keys = Vec::new();
+    for test in &rule.state {
+        match test {
+            StateTest::Bits { table, bits, .. } => keys.extend(bits.iter().map(|bit| (Some(*table), *bit))),
+            StateTest::Counter { counter, .. } => keys.push((None, *counter)),
+        }
+    }
+    keys
+}
+
+fn writes(rule: &Rule) -> Vec<Key> {
+    let mut keys = Vec::new();
+    for effect in &rule.effects {
+        match effect {
+            Effect::Bits { table, bits, .. } => keys.extend(bits.iter().map(|bit| (Some(*table), *bit))),
+            Effect::Counter { counter, .. } => keys.push((None, *counter)),
+        }
+    }
+    keys
+}
+
+/// Sorts the rules.
+pub(super) fn sort(rules: &mut [Rule]) {
+    let mut level_of: HashMap<u32, usize> = HashMap::new();
+    let mut written: HashMap<Key, usize> = HashMap::new();
+    for _ in 0..ROUNDS {
+        let mut has_changed = false;
+        for rule in rules.iter() {
+            let before = reads(rule)
+                .iter()
+                .filter_map(|key| written.get(key))
+                .max()
+                .copied();
+            // Rules without bits come last, as those that set bits come first.
+            let level = match (before, writes(rule).is_empty()) {
+                (Some(before), _) => before + 1,
+                (None, true) if rule.state.is_empty() => ROUNDS + 1,
+                (None, _) => 0,
+            };
+            let level = level.min(ROUNDS + 1);
+            has_changed |= level_of.insert(rule.source_index, level) != Some(level);
+            for key in writes(rule) {
+                let highest = written.entry(key).or_insert(level);
+                *highest = (*highest).max(level.min(ROUNDS));
+            }
+        }
+        if !has_changed {
+            break;
+        }
+    }
+    rules.sort_by_key(|rule| {
+        (
+            rank(rule.action),
+            level_of.get(&rule.source_index).copied().unwrap_or(0),
+            rule.priority,
+            rule.source_index,
+        )
+    });
+}

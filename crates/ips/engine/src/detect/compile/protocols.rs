@@ -1,0 +1,184 @@
+//! Protocols of headers, of options and of buffers.
+
+use millrace_ips_rules::Reason;
+use millrace_ips_rules::buffers::Buffer;
+use millrace_ips_rules::header::Protocol;
+
+use super::super::program::ProtocolTest;
+use crate::app::AppProtocol;
+use crate::flow::Direction;
+
+const ICMP: u8 = 1;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMPV6: u8 = 58;
+const SCTP: u8 = 132;
+
+/// Protocols that carry files.
+const FILES: &[AppProtocol] = &[
+    AppProtocol::Http,
+    AppProtocol::Smtp,
+    AppProtocol::FtpData,
+    AppProtocol::Smb,
+    AppProtocol::Imap,
+    AppProtocol::Pop3,
+];
+
+/// Compiles the protocol of a header.
+pub(super) fn header(protocol: Protocol) -> ProtocolTest {
+    let ip = |ip: &[u8]| ProtocolTest {
+        ip: ip.to_vec(),
+        ..ProtocolTest::default()
+    };
+    let app = |app: AppProtocol| ProtocolTest {
+        app: vec![app],
+        ..ProtocolTest::default()
+    };
+    match protocol {
+        Protocol::Ip => ProtocolTest::default(),
+        Protocol::Ipv4 => ProtocolTest {
+            version: Some(4),
+            ..ProtocolTest::default()
+        },
+        Protocol::Ipv6 => ProtocolTest {
+            version: Some(6),
+            ..ProtocolTest::default()
+        },
+        Protocol::Tcp | Protocol::TcpPacket | Protocol::TcpStream => ip(&[TCP]),
+        Protocol::Udp => ip(&[UDP]),
+        Protocol::Icmp => ip(&[ICMP, ICMPV6]),
+        Protocol::Icmpv4 => ip(&[ICMP]),
+        Protocol::Icmpv6 => ip(&[ICMPV6]),
+        Protocol::Sctp => ip(&[SCTP]),
+        Protocol::Http => app(AppProtocol::Http),
+        Protocol::Dns => app(AppProtocol::Dns),
+        Protocol::Tls => app(AppProtocol::Tls),
+        Protocol::Smtp => app(AppProtocol::Smtp),
+        Protocol::Ftp => app(AppProtocol::Ftp),
+        Protocol::FtpData => app(AppProtocol::FtpData),
+        Protocol::Ssh => app(AppProtocol::Ssh),
+        Protocol::Smb => app(AppProtocol::Smb),
+        Protocol::Dcerpc => ProtocolTest {
+            app: vec![AppProtocol::Dcerpc, AppProtocol::Smb],
+            ..ProtocolTest::default()
+        },
+        Protocol::Imap => app(AppProtocol::Imap),
+        Protocol::Pop3 => app(AppProtocol::Pop3),
+        Protocol::Sip => app(AppProtocol::Sip),
+        Protocol::Modbus => app(AppProtocol::Modbus),
+        Protocol::Dnp3 => app(AppProtocol::Dnp3),
+        Protocol::File => ProtocolTest {
+            app: FILES.to_vec(),
+            ..ProtocolTest::default()
+        },
+    }
+}
+
+/// Returns the protocols with a name of `app-layer-protocol` or of a service of Snort.
+pub(super) fn by_name(name: &str) -> Result<Vec<AppProtocol>, Reason> {
+    Ok(vec![match name {
+        "http" | "http1" => AppProtocol::Http,
+        "dns" => AppProtocol::Dns,
+        "tls" | "ssl" | "https" => AppProtocol::Tls,
+        "smtp" => AppProtocol::Smtp,
+        "ftp" => AppProtocol::Ftp,
+        "ftp-data" => AppProtocol::FtpData,
+        "ssh" => AppProtocol::Ssh,
+        "smb" | "netbios-ssn" => AppProtocol::Smb,
+        "dcerpc" => AppProtocol::Dcerpc,
+        "imap" => AppProtocol::Imap,
+        "pop3" => AppProtocol::Pop3,
+        "sip" => AppProtocol::Sip,
+        "modbus" => AppProtocol::Modbus,
+        "dnp3" => AppProtocol::Dnp3,
+        "failed" | "unknown" => AppProtocol::Failed,
+        "file" => return Ok(FILES.to_vec()),
+        _ => {
+            return Err(Reason::Unsupported {
+                why: "the engine has no parser for this protocol",
+            });
+        }
+    }])
+}
+
+/// Returns the protocols that have a buffer.
+pub(super) fn of_buffer(buffer: Buffer) -> &'static [AppProtocol] {
+    match buffer {
+        Buffer::FileData | Buffer::FileName => FILES,
+        Buffer::PktData | Buffer::RawData | Buffer::Base64Data => &[],
+        Buffer::DnsQuery | Buffer::DnsQueryName | Buffer::DnsAnswerName => &[AppProtocol::Dns],
+        Buffer::TlsSni
+        | Buffer::TlsCertSubject
+        | Buffer::TlsCertIssuer
+        | Buffer::TlsCertSerial
+        | Buffer::TlsCertFingerprint
+        | Buffer::TlsCerts
+        | Buffer::Ja3Hash
+        | Buffer::Ja3String
+        | Buffer::Ja3sHash
+        | Buffer::Ja3sString
+        | Buffer::Ja4Hash => &[AppProtocol::Tls],
+        Buffer::SshProto | Buffer::SshSoftware => &[AppProtocol::Ssh],
+        Buffer::SmbNamedPipe | Buffer::SmbShare => &[AppProtocol::Smb],
+        Buffer::DceStubData => &[AppProtocol::Dcerpc, AppProtocol::Smb],
+        Buffer::SipMethod | Buffer::SipUri | Buffer::SipHeader | Buffer::SipBody => &[AppProtocol::Sip],
+        Buffer::ModbusData => &[AppProtocol::Modbus],
+        Buffer::Dnp3Data => &[AppProtocol::Dnp3],
+        _ => &[AppProtocol::Http],
+    }
+}
+
+/// Returns the directions in which a buffer exists, by [`Direction::index`].
+pub(crate) fn buffer_directions(buffer: Buffer) -> [bool; 2] {
+    match buffer {
+        Buffer::HttpUri
+        | Buffer::HttpUriRaw
+        | Buffer::HttpMethod
+        | Buffer::HttpUserAgent
+        | Buffer::HttpHost
+        | Buffer::HttpHostRaw
+        | Buffer::HttpRequestBody
+        | Buffer::HttpRequestLine
+        | Buffer::HttpAccept
+        | Buffer::HttpAcceptEnc
+        | Buffer::HttpAcceptLang
+        | Buffer::HttpReferer
+        | Buffer::DnsQuery
+        | Buffer::TlsSni
+        | Buffer::Ja3Hash
+        | Buffer::Ja3String
+        | Buffer::Ja4Hash
+        | Buffer::SipMethod
+        | Buffer::SipUri => [true, false],
+        Buffer::HttpResponseBody
+        | Buffer::HttpStatCode
+        | Buffer::HttpStatMsg
+        | Buffer::HttpResponseLine
+        | Buffer::HttpLocation
+        | Buffer::HttpServer
+        | Buffer::Ja3sHash
+        | Buffer::Ja3sString => [false, true],
+        _ => [true, true],
+    }
+}
+
+/// Returns the only direction in which all buffers exist; none if they exist in both.
+///
+/// # Errors
+/// Returns the reason if they exist in no common direction.
+pub(super) fn common_direction(buffers: impl Iterator<Item = Buffer>) -> Result<Option<Direction>, Reason> {
+    let mut common = [true; 2];
+    for buffer in buffers {
+        let directions = buffer_directions(buffer);
+        common = [common[0] && directions[0], common[1] && directions[1]];
+    }
+    match common {
+        [true, true] => Ok(None),
+        [true, false] => Ok(Some(Direction::ToServer)),
+        [false, true] => Ok(Some(Direction::ToClient)),
+        [false, false] => Err(Reason::Invalid {
+            problem: "buffers of both directions in one rule".to_owned(),
+            expected: "buffers of requests, or buffers of responses",
+        }),
+    }
+}

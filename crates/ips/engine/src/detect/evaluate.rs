@@ -1,0 +1,386 @@
+//! Evaluation of operations over bytes: depth first, with a cursor, a budget of steps and limits on expressions.
+//!
+//! A content or expression that operations after it refer to is tried at each of its places, first place first. All
+//! other operations have one result.
+
+use memchr::memchr2;
+use millrace_ips_pcre as pcre;
+use millrace_ips_rules::options::number::Comparison;
+
+use super::bytes;
+use super::program::{ContentTest, JumpBase, Operation, PcreTest, VARIABLES, compare};
+
+/// Number of places at which contents and expressions of a rule are tried in one inspection of a buffer.
+pub const STEPS: u32 = 3000;
+
+/// The variables of a rule.
+pub type Variables = [u64; VARIABLES];
+
+/// The bytes that operations are applied to.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    /// The bytes.
+    pub bytes: &'a [u8],
+    /// Offset of the first byte in the stream or the buffer.
+    pub offset: u64,
+    /// True if no byte follows.
+    pub is_complete: bool,
+}
+
+impl<'a> Subject<'a> {
+    /// Returns bytes that are all there is.
+    pub fn whole(bytes: &'a [u8]) -> Subject<'a> {
+        Subject {
+            bytes,
+            offset: 0,
+            is_complete: true,
+        }
+    }
+}
+
+/// A limit that ended an evaluation before there was a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Limit {
+    /// The budget of steps.
+    Steps,
+    /// A limit of a regular expression.
+    Pcre,
+}
+
+/// Memory of evaluations.
+#[derive(Debug)]
+pub struct Scratch {
+    pcre: pcre::Scratch,
+    /// The variables of the rule that is evaluated.
+    pub variables: Variables,
+    /// The result of an operation that exceeds a limit.
+    pub limit_matches: bool,
+    /// The first limit that was exceeded since [`Scratch::begin`].
+    pub limit: Option<Limit>,
+    steps: u32,
+    decoded: Vec<Vec<u8>>,
+}
+
+impl Scratch {
+    /// Returns a scratch with limits of expressions; `limit_matches` is the result of what exceeds a limit.
+    pub fn new(limits: pcre::Limits, limit_matches: bool) -> Scratch {
+        Scratch {
+            pcre: pcre::Scratch::new(limits),
+            variables: Variables::default(),
+            limit_matches,
+            limit: None,
+            steps: STEPS,
+            decoded: Vec::new(),
+        }
+    }
+
+    /// Begins the evaluation of a rule.
+    pub fn begin(&mut self) {
+        self.variables = Variables::default();
+        self.limit = None;
+    }
+
+    /// Returns the result of an operation that exceeds a limit, and notes the limit.
+    fn exceed(&mut self, limit: Limit) -> bool {
+        self.limit.get_or_insert(limit);
+        self.limit_matches
+    }
+
+    /// Returns the result of an expression: start and end of the match in the subject.
+    pub(super) fn search(&mut self, test: &PcreTest, subject: &[u8], from: usize) -> pcre::Outcome {
+        test.regex.find(&mut self.pcre, subject, from)
+    }
+}
+
+/// Returns true if the operations match the subject.
+pub fn matches(operations: &[Operation], subject: &Subject<'_>, scratch: &mut Scratch) -> bool {
+    scratch.steps = STEPS;
+    run(operations, subject, 0, scratch)
+}
+
+/// Returns true if an operation refers to the end of the match before `operations`.
+fn refers_back(operations: &[Operation]) -> bool {
+    for operation in operations {
+        if operation.is_relative() {
+            return true;
+        }
+        let moves = match operation {
+            Operation::Content(content) => !content.is_negated,
+            Operation::Pcre(pcre) => !pcre.is_negated,
+            Operation::ByteJump { .. } | Operation::ByteExtract { .. } | Operation::ByteMath { .. } => true,
+            _ => false,
+        };
+        if moves {
+            return false;
+        }
+    }
+    false
+}
+
+/// Returns the first and the last offset between which a content lies, or none if it does not fit.
+pub(super) fn bounds(
+    content: &ContentTest,
+    subject: &Subject<'_>,
+    cursor: usize,
+    variables: &Variables,
+) -> Option<(usize, usize)> {
+    let number = |operand| bytes::value(operand, variables);
+    let len = subject.bytes.len() as i64;
+    let base = i64::try_from(subject.offset).unwrap_or(i64::MAX);
+    let (mut low, mut high) = (0i64, len);
+    if content.is_relative() {
+        low = (cursor as i64).saturating_add(content.distance.map_or(0, number));
+        if let Some(within) = content.within {
+            high = high.min(low.saturating_add(number(within)));
+        }
+    }
+    if content.offset.is_some() || content.depth.is_some() {
+        let offset = content.offset.map_or(0, number);
+        low = low.max(offset.saturating_sub(base));
+        if let Some(depth) = content.depth {
+            high = high.min(offset.saturating_add(number(depth)).saturating_sub(base));
+        }
+    }
+    let size = content.pattern.len() as i64;
+    low = low.max(0);
+    if content.endswith {
+        if high < len {
+            return None;
+        }
+        low = low.max(len - size);
+    }
+    (high - low >= size).then_some((low as usize, high as usize))
+}
+
+/// Returns the first place of a pattern between two offsets.
+fn find(content: &ContentTest, haystack: &[u8], from: usize, to: usize) -> Option<usize> {
+    let range = haystack.get(from..to)?;
+    match &content.finder {
+        Some(finder) => finder.find(range).map(|at| from + at),
+        None => find_nocase(&content.pattern, range).map(|at| from + at),
+    }
+}
+
+/// Returns the first place of a pattern in lower case, whatever the case of the bytes.
+fn find_nocase(pattern: &[u8], haystack: &[u8]) -> Option<usize> {
+    let (first, last) = (*pattern.first()?, haystack.len().checked_sub(pattern.len())?);
+    let mut from = 0;
+    while from <= last {
+        let at = from + memchr2(first, first.to_ascii_uppercase(), &haystack[from..=last])?;
+        if haystack[at..at + pattern.len()].eq_ignore_ascii_case(pattern) {
+            return Some(at);
+        }
+        from = at + 1;
+    }
+    None
+}
+
+/// Applies the operations from a cursor on.
+fn run(
+    mut operations: &[Operation],
+    subject: &Subject<'_>,
+    mut cursor: usize,
+    scratch: &mut Scratch,
+) -> bool {
+    while let Some((operation, rest)) = operations.split_first() {
+        let is_match = match operation {
+            Operation::Content(content) if !content.is_negated => {
+                let Some((mut from, to)) = bounds(content, subject, cursor, &scratch.variables) else {
+                    return false;
+                };
+                let Some(mut at) = find(content, subject.bytes, from, to) else {
+                    return false;
+                };
+                if refers_back(rest) {
+                    loop {
+                        if run(rest, subject, at + content.pattern.len(), scratch) {
+                            return true;
+                        }
+                        if scratch.steps == 0 {
+                            return scratch.exceed(Limit::Steps);
+                        }
+                        scratch.steps -= 1;
+                        from = at + 1;
+                        match find(content, subject.bytes, from, to) {
+                            Some(next) => at = next,
+                            None => return false,
+                        }
+                    }
+                }
+                cursor = at + content.pattern.len();
+                true
+            }
+            Operation::Content(content) => match bounds(content, subject, cursor, &scratch.variables) {
+                Some((from, to)) => find(content, subject.bytes, from, to).is_none(),
+                None => true,
+            },
+            Operation::Pcre(test) => {
+                let start = if test.is_relative { cursor } else { 0 };
+                let bytes = subject.bytes.get(start..).unwrap_or_default();
+                let mut from = 0;
+                loop {
+                    match scratch.search(test, bytes, from) {
+                        pcre::Outcome::NoMatch => break test.is_negated,
+                        pcre::Outcome::Limit => break scratch.exceed(Limit::Pcre),
+                        pcre::Outcome::Match { .. } if test.is_negated => break false,
+                        pcre::Outcome::Match { end, .. } if !refers_back(rest) => {
+                            cursor = start + end;
+                            break true;
+                        }
+                        pcre::Outcome::Match { start: at, end } => {
+                            if run(rest, subject, start + end, scratch) {
+                                return true;
+                            }
+                            if scratch.steps == 0 {
+                                return scratch.exceed(Limit::Steps);
+                            }
+                            scratch.steps -= 1;
+                            from = at + 1;
+                            if from > bytes.len() {
+                                return false;
+                            }
+                        }
+                    }
+                }
+            }
+            Operation::Base64 {
+                bytes: limit,
+                offset,
+                is_relative,
+                then,
+            } => decode(subject, cursor, (*limit, *offset, *is_relative), then, scratch),
+            operation => match step(operation, subject, cursor, &mut scratch.variables) {
+                Some(next) => {
+                    cursor = next;
+                    true
+                }
+                None => false,
+            },
+        };
+        if !is_match {
+            return false;
+        }
+        operations = rest;
+    }
+    true
+}
+
+/// Applies an operation that has one result; returns the cursor behind it, or none if it does not match.
+pub(super) fn step(
+    operation: &Operation,
+    subject: &Subject<'_>,
+    cursor: usize,
+    variables: &mut Variables,
+) -> Option<usize> {
+    let len = subject.bytes.len();
+    match operation {
+        Operation::ByteTest {
+            source,
+            operator,
+            is_negated,
+            value,
+        } => {
+            let (number, _) = bytes::read(source, subject, cursor, variables)?;
+            let is_true = bytes::test(*operator, number, bytes::value(*value, variables));
+            (is_true != *is_negated).then_some(cursor)
+        }
+        Operation::ByteJump {
+            source,
+            multiplier,
+            align,
+            base,
+            post_offset,
+        } => {
+            let (number, end) = bytes::read(source, subject, cursor, variables)?;
+            let number = bytes::align_up(number.wrapping_mul(*multiplier), *align);
+            let from = match base {
+                JumpBase::Number => end,
+                JumpBase::Beginning => 0,
+                JumpBase::End => len,
+            };
+            let target = i64::try_from(number)
+                .ok()?
+                .checked_add(from as i64)?
+                .checked_add(bytes::value(*post_offset, variables))?;
+            usize::try_from(target).ok().filter(|target| *target <= len)
+        }
+        Operation::ByteExtract {
+            source,
+            multiplier,
+            align,
+            variable,
+        } => {
+            let (number, end) = bytes::read(source, subject, cursor, variables)?;
+            let number = bytes::align_up(number.wrapping_mul(*multiplier), *align);
+            *variables.get_mut(usize::from(*variable))? = number;
+            Some(end)
+        }
+        Operation::ByteMath {
+            source,
+            operator,
+            value,
+            variable,
+        } => {
+            let (number, end) = bytes::read(source, subject, cursor, variables)?;
+            let result = bytes::compute(*operator, number, bytes::value(*value, variables))?;
+            *variables.get_mut(usize::from(*variable))? = result;
+            Some(end)
+        }
+        Operation::IsDataAt {
+            position,
+            is_relative,
+            is_negated,
+        } => {
+            let position = bytes::value(*position, variables);
+            let has_data = match is_relative {
+                true => (cursor as i64).saturating_add(position) <= len as i64,
+                false => position < len as i64,
+            };
+            (has_data != *is_negated).then_some(cursor)
+        }
+        Operation::Size(comparison) => has_size(*comparison, subject).then_some(cursor),
+        Operation::RemainingSize(comparison) => {
+            compare(*comparison, len.saturating_sub(cursor) as u64).then_some(cursor)
+        }
+        // The others have several results, and are not passed here.
+        Operation::Content(_) | Operation::Pcre(_) | Operation::Base64 { .. } => None,
+    }
+}
+
+/// Returns true if the size of the subject satisfies a comparison, whatever bytes follow.
+fn has_size(comparison: Comparison, subject: &Subject<'_>) -> bool {
+    let size = subject.bytes.len() as u64 + subject.offset;
+    match comparison {
+        Comparison::Greater(_) | Comparison::GreaterOrEqual(_) => compare(comparison, size),
+        Comparison::NotEqual(n) if size > n => true,
+        _ => subject.is_complete && compare(comparison, size),
+    }
+}
+
+/// Decodes Base64 and applies operations to the result.
+fn decode(
+    subject: &Subject<'_>,
+    cursor: usize,
+    (limit, offset, is_relative): (Option<u32>, u32, bool),
+    then: &[Operation],
+    scratch: &mut Scratch,
+) -> bool {
+    let mut decoded = scratch.decoded.pop().unwrap_or_default();
+    encoded(subject, cursor, (limit, offset, is_relative), &mut decoded);
+    let is_match = !decoded.is_empty() && run(then, &Subject::whole(&decoded), 0, scratch);
+    scratch.decoded.push(decoded);
+    is_match
+}
+
+/// Decodes the Base64 data at a place.
+pub(super) fn encoded(
+    subject: &Subject<'_>,
+    cursor: usize,
+    (limit, offset, is_relative): (Option<u32>, u32, bool),
+    out: &mut Vec<u8>,
+) {
+    let start = offset as usize + if is_relative { cursor } else { 0 };
+    let bytes = subject.bytes.get(start..).unwrap_or_default();
+    let size = limit.map_or(bytes.len(), |limit| bytes.len().min(limit as usize));
+    bytes::decode_base64(&bytes[..size], out);
+}

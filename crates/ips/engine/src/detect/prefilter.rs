@@ -1,0 +1,315 @@
+//! The prefilter: for each place where bytes are inspected, one search that names the rules worth an evaluation.
+//!
+//! ```text
+//!  packets by protocol ─┐
+//!  stream by direction ─┼─▶ Group: scanner ──▶ pattern ──▶ rules
+//!  buffer with transforms ┘         names (hash of a suffix at a label) ──▶ rules
+//!  rules without a pattern ────────────────────────────▶ lists that are always evaluated
+//! ```
+//!
+//! A rule is in the group of its fast pattern. What is not in the group of a place is not a candidate there, so that
+//! the evaluation of candidates gives the same alerts as that of all rules.
+
+use std::collections::HashMap;
+
+use millrace_ips_rules::buffers::Buffer;
+use millrace_ips_rules::options::number::Comparison;
+use millrace_ips_rules::options::words::Transform;
+use millrace_ips_scan::{Backend, Pattern, Scanner, build};
+
+use super::compile::{Hook, buffer_directions};
+use super::program::{Operand, Operation, Rule, RuleType};
+use crate::app::AppProtocol;
+use crate::flow::Direction;
+
+/// The class of a packet by its protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    Tcp,
+    Udp,
+    Icmp,
+    Other,
+}
+
+impl Class {
+    const LEN: usize = 4;
+
+    /// Returns the class of an IP protocol.
+    pub(super) fn of(protocol: u8) -> Class {
+        match protocol {
+            6 => Class::Tcp,
+            17 => Class::Udp,
+            1 | 58 => Class::Icmp,
+            _ => Class::Other,
+        }
+    }
+}
+
+/// Rules by the pattern or the name of which one must be there.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    scanner: Option<Box<dyn Scanner>>,
+    /// The rules of each pattern.
+    rules: Vec<Vec<u32>>,
+    /// The rules of each name, by the hash of the name from its end.
+    names: HashMap<u64, Vec<u32>>,
+    /// The rules that are candidates whatever the bytes are.
+    pub(super) always: Vec<u32>,
+}
+
+/// Hash of names from their last byte on (FNV-1a).
+const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
+
+#[inline]
+fn extend(hash: u64, byte: u8) -> u64 {
+    (hash ^ u64::from(byte.to_ascii_lowercase())).wrapping_mul(FNV_PRIME)
+}
+
+impl Group {
+    /// Calls `hit` with each rule whose pattern is in the bytes; one rule may be named several times.
+    pub(super) fn scan(&self, bytes: &[u8], hit: &mut dyn FnMut(u32)) {
+        if let Some(scanner) = &self.scanner {
+            scanner.scan(bytes, &mut |id, _| {
+                for &rule in self.rules.get(id as usize).map(Vec::as_slice).unwrap_or_default() {
+                    hit(rule);
+                }
+            });
+        }
+        if !self.names.is_empty() {
+            let mut hash = FNV_BASIS;
+            for (at, byte) in bytes.iter().enumerate().rev() {
+                hash = extend(hash, *byte);
+                if (at == 0 || *byte == b'.')
+                    && let Some(rules) = self.names.get(&hash)
+                {
+                    rules.iter().for_each(|rule| hit(*rule));
+                }
+            }
+        }
+    }
+
+    /// Returns true if there is nothing to search.
+    pub(super) fn is_empty(&self) -> bool {
+        self.scanner.is_none() && self.names.is_empty()
+    }
+
+    /// Returns the number of bytes before new ones that a scan repeats.
+    pub(super) fn look_back(&self) -> usize {
+        let longest = self.scanner.as_ref().map_or(0, |scanner| scanner.longest());
+        longest.saturating_sub(1)
+    }
+}
+
+/// A group under construction.
+#[derive(Default)]
+struct Draft {
+    patterns: HashMap<(Vec<u8>, bool), Vec<u32>>,
+    names: HashMap<u64, Vec<u32>>,
+    always: Vec<u32>,
+}
+
+impl Draft {
+    fn add(&mut self, index: u32, rule: &Rule) {
+        match &rule.fast_pattern {
+            Some(pattern) => {
+                let bytes = match pattern.nocase {
+                    true => pattern.bytes.to_ascii_lowercase(),
+                    false => pattern.bytes.clone(),
+                };
+                self.patterns
+                    .entry((bytes, pattern.nocase))
+                    .or_default()
+                    .push(index);
+            }
+            None => self.always.push(index),
+        }
+    }
+
+    fn build(self, backend: Backend) -> Group {
+        let mut patterns = Vec::with_capacity(self.patterns.len());
+        let mut rules = Vec::with_capacity(self.patterns.len());
+        let mut sorted: Vec<_> = self.patterns.into_iter().collect();
+        sorted.sort_unstable();
+        for ((bytes, nocase), of_pattern) in sorted {
+            patterns.push(Pattern {
+                id: rules.len() as u32,
+                bytes,
+                nocase,
+            });
+            rules.push(of_pattern);
+        }
+        let mut always = self.always;
+        let scanner = match patterns.is_empty() {
+            true => None,
+            // A back end that cannot hold the patterns is replaced by one that can; without any, all are candidates.
+            false => build(backend, &patterns)
+                .or_else(|_| build(Backend::Windows, &patterns))
+                .ok(),
+        };
+        if scanner.is_none() {
+            always.extend(rules.iter().flatten());
+            always.sort_unstable();
+        }
+        Group {
+            scanner,
+            rules,
+            names: self.names,
+            always,
+        }
+    }
+}
+
+/// The hooks and the rules without pattern of a protocol.
+#[derive(Debug, Default)]
+pub(super) struct TransactionGroup {
+    /// The hooks that rules of the protocol search, by direction.
+    pub(super) hooks: [Vec<u16>; 2],
+    /// The rules without a pattern in a buffer.
+    pub(super) always: Vec<u32>,
+}
+
+/// The prefilter of a rule set.
+#[derive(Debug, Default)]
+pub(super) struct Prefilter {
+    /// Rules over packets, by class.
+    pub(super) packets: [Group; Class::LEN],
+    /// Rules over streams.
+    pub(super) stream: Group,
+    /// Rules over buffers, by hook.
+    pub(super) hooks: Vec<Group>,
+    /// Rules over transactions, by protocol.
+    pub(super) transactions: HashMap<AppProtocol, TransactionGroup>,
+    /// Rules that are evaluated once for each direction of a flow.
+    pub(super) ip_only: Vec<u32>,
+}
+
+/// Returns true if the hook has names that are compared as a whole or at their end.
+fn is_name(hook: &Hook) -> bool {
+    let is_buffer = matches!(
+        hook.buffer,
+        Buffer::DnsQuery | Buffer::DnsQueryName | Buffer::TlsSni | Buffer::HttpHost | Buffer::HttpHostRaw
+    );
+    is_buffer && matches!(hook.transforms[..], [] | [Transform::DotPrefix])
+}
+
+/// Returns the hash of the name that a buffer must have or end in, if the operations ask for one at a label.
+fn name_of(operations: &[Operation], has_dot: bool) -> Option<u64> {
+    let sizes = operations.iter().filter_map(|operation| match operation {
+        Operation::Size(Comparison::Equal(size)) => Some(*size),
+        _ => None,
+    });
+    let sizes: Vec<u64> = sizes.collect();
+    operations.iter().find_map(|operation| {
+        let Operation::Content(content) = operation else {
+            return None;
+        };
+        if content.is_negated {
+            return None;
+        }
+        let is_start = content.offset == Some(Operand::Number(0))
+            && content.depth == Some(Operand::Number(content.pattern.len() as i64));
+        let is_sized = sizes.contains(&(content.pattern.len() as u64));
+        let is_whole = is_sized || content.endswith && is_start;
+        let is_suffix = content.endswith && content.pattern.first() == Some(&b'.');
+        // A whole name begins at a label by itself; behind `dotprefix` it begins with the dot.
+        if !is_suffix && !is_whole || has_dot && content.pattern.first() != Some(&b'.') {
+            return None;
+        }
+        Some(
+            content
+                .pattern
+                .iter()
+                .rev()
+                .fold(FNV_BASIS, |hash, byte| extend(hash, *byte)),
+        )
+    })
+}
+
+impl Prefilter {
+    /// Distributes the rules.
+    pub(super) fn new(rules: &[Rule], hooks: &[Hook], backend: Backend) -> Prefilter {
+        let mut packets: [Draft; Class::LEN] = Default::default();
+        let mut stream = Draft::default();
+        let mut drafts: Vec<Draft> = hooks.iter().map(|_| Draft::default()).collect();
+        let mut transactions: HashMap<AppProtocol, TransactionGroup> = HashMap::new();
+        let mut ip_only = Vec::new();
+        for (index, rule) in rules.iter().enumerate() {
+            let at = index as u32;
+            match rule.kind {
+                RuleType::IpOnly => ip_only.push(at),
+                RuleType::Transaction => {
+                    let test = rule.fast_pattern.as_ref().and_then(|pattern| pattern.test);
+                    let hook = test.and_then(|test| rule.buffers.get(usize::from(test)));
+                    for app in &rule.protocol.app {
+                        let group = transactions.entry(*app).or_default();
+                        match hook {
+                            Some(test) => {
+                                let directions = buffer_directions(test.buffer);
+                                for (hooks, exists) in group.hooks.iter_mut().zip(directions) {
+                                    if exists && !hooks.contains(&test.hook) {
+                                        hooks.push(test.hook);
+                                    }
+                                }
+                            }
+                            None => group.always.push(at),
+                        }
+                    }
+                    if let Some(test) = hook
+                        && let (Some(draft), Some(hook)) = (
+                            drafts.get_mut(usize::from(test.hook)),
+                            hooks.get(usize::from(test.hook)),
+                        )
+                    {
+                        let has_dot = !hook.transforms.is_empty();
+                        let name = is_name(hook)
+                            .then(|| name_of(&test.operations, has_dot))
+                            .flatten();
+                        match name {
+                            Some(hash) => draft.names.entry(hash).or_default().push(at),
+                            None => draft.add(at, rule),
+                        }
+                    }
+                }
+                RuleType::Packet | RuleType::PacketStream | RuleType::Stream | RuleType::AppLayer => {
+                    // A packet outside of any stream stands for the stream.
+                    if rule.on_packets || rule.on_stream {
+                        for class in classes(rule) {
+                            packets[class as usize].add(at, rule);
+                        }
+                    }
+                    if rule.on_stream {
+                        stream.add(at, rule);
+                    }
+                }
+            }
+        }
+        Prefilter {
+            packets: packets.map(|draft| draft.build(backend)),
+            stream: stream.build(backend),
+            hooks: drafts.into_iter().map(|draft| draft.build(backend)).collect(),
+            transactions,
+            ip_only,
+        }
+    }
+
+    /// Returns the hooks of a protocol in a direction.
+    pub(super) fn transaction(&self, app: AppProtocol, direction: Direction) -> Option<(&[u16], &[u32])> {
+        let group = self.transactions.get(&app)?;
+        Some((&group.hooks[direction.index()], &group.always))
+    }
+}
+
+/// Returns the classes of packets to which a rule applies.
+fn classes(rule: &Rule) -> Vec<Class> {
+    let all = [Class::Tcp, Class::Udp, Class::Icmp, Class::Other];
+    let is_of = |class: &Class| {
+        rule.protocol.ip.is_empty()
+            || rule
+                .protocol
+                .ip
+                .iter()
+                .any(|protocol| Class::of(*protocol) == *class)
+    };
+    all.into_iter().filter(is_of).collect()
+}

@@ -1,0 +1,209 @@
+//! State that rules share: bits and counters of flows, bits of addresses and pairs of them.
+
+use core::net::IpAddr;
+use std::collections::HashMap;
+
+use millrace_types::Time;
+
+use super::program::{BitTable, CounterOperator, CounterTest, CounterValue, Effect, StateTest};
+use crate::packet::Packet;
+
+/// Largest number of bits of addresses that are kept at a time.
+const ADDRESS_BITS: usize = 1 << 16;
+/// Lifetime of a bit of an address without `expire`, in seconds.
+const EXPIRE: u32 = 3600;
+
+/// Bits and counters of a flow.
+#[derive(Debug, Default)]
+pub struct FlowBits {
+    bits: Vec<u64>,
+    counters: Vec<(u32, u32)>,
+}
+
+impl FlowBits {
+    /// Returns true if a bit is set.
+    pub fn has(&self, bit: u32) -> bool {
+        let word = self.bits.get(bit as usize / 64).copied().unwrap_or(0);
+        word >> (bit % 64) & 1 != 0
+    }
+
+    fn set(&mut self, bit: u32, value: bool) {
+        let at = bit as usize / 64;
+        if at >= self.bits.len() {
+            if !value {
+                return;
+            }
+            self.bits.resize(at + 1, 0);
+        }
+        match value {
+            true => self.bits[at] |= 1 << (bit % 64),
+            false => self.bits[at] &= !(1 << (bit % 64)),
+        }
+    }
+
+    /// Returns a counter, if it was set.
+    pub fn counter(&self, counter: u32) -> Option<u32> {
+        let found = self.counters.iter().find(|(known, _)| *known == counter)?;
+        Some(found.1)
+    }
+
+    fn value(&self, value: CounterValue) -> Option<u32> {
+        match value {
+            CounterValue::Number(number) => Some(number),
+            CounterValue::Counter(counter) => self.counter(counter),
+        }
+    }
+
+    fn is_true(&self, counter: u32, test: CounterTest) -> bool {
+        let current = self.counter(counter);
+        let compare = |value, holds: fn(u32, u32) -> bool| match (current, self.value(value)) {
+            (Some(current), Some(value)) => holds(current, value),
+            _ => false,
+        };
+        match test {
+            CounterTest::IsSet(asked) => current.is_some() == asked,
+            CounterTest::Equal(value) => compare(value, |a, b| a == b),
+            CounterTest::NotEqual(value) => compare(value, |a, b| a != b),
+            CounterTest::Less(value) => compare(value, |a, b| a < b),
+            CounterTest::LessOrEqual(value) => compare(value, |a, b| a <= b),
+            CounterTest::Greater(value) => compare(value, |a, b| a > b),
+            CounterTest::GreaterOrEqual(value) => compare(value, |a, b| a >= b),
+        }
+    }
+
+    fn change(&mut self, counter: u32, operator: CounterOperator, value: CounterValue) {
+        let Some(value) = self.value(value) else { return };
+        let before = self.counter(counter).unwrap_or(0);
+        let after = match operator {
+            CounterOperator::Set => value,
+            CounterOperator::Add => before.saturating_add(value),
+            CounterOperator::Subtract => before.saturating_sub(value),
+        };
+        match self.counters.iter_mut().find(|(known, _)| *known == counter) {
+            Some(known) => known.1 = after,
+            None => self.counters.push((counter, after)),
+        }
+    }
+}
+
+/// The owner of a bit: an address, or a pair of them in order.
+type Owner = (IpAddr, Option<IpAddr>);
+
+/// Bits of addresses and pairs, each with the time at which it expires.
+#[derive(Debug, Default)]
+pub(super) struct AddressBits {
+    expiry: HashMap<(Owner, u32), Time>,
+    /// Number of bits that were lost for want of room.
+    pub(super) lost: u64,
+}
+
+fn owner(table: BitTable, packet: &Packet<'_>) -> Option<Owner> {
+    match table {
+        BitTable::Flow => None,
+        BitTable::Source => Some((packet.src, None)),
+        BitTable::Destination => Some((packet.dst, None)),
+        BitTable::Pair => Some((packet.src.min(packet.dst), Some(packet.src.max(packet.dst)))),
+    }
+}
+
+impl AddressBits {
+    fn has(&self, owner: Owner, bit: u32, now: Time) -> bool {
+        self.expiry
+            .get(&(owner, bit))
+            .is_some_and(|expiry| expiry.nanos() > now.nanos())
+    }
+
+    fn set(&mut self, owner: Owner, bit: u32, value: bool, expire: u32, now: Time) {
+        if !value {
+            self.expiry.remove(&(owner, bit));
+            return;
+        }
+        if self.expiry.len() >= ADDRESS_BITS {
+            self.expiry.retain(|_, expiry| expiry.nanos() > now.nanos());
+            if self.expiry.len() >= ADDRESS_BITS {
+                self.lost += 1;
+                return;
+            }
+        }
+        let seconds = if expire == 0 { EXPIRE } else { expire };
+        let expiry = now.nanos().saturating_add(u64::from(seconds) * 1_000_000_000);
+        self.expiry.insert((owner, bit), Time::from_nanos(expiry));
+    }
+
+    /// Forgets all bits.
+    pub(super) fn clear(&mut self) {
+        self.expiry.clear();
+    }
+}
+
+/// Returns true if shared state satisfies a condition.
+pub(super) fn is_true(
+    test: &StateTest,
+    packet: &Packet<'_>,
+    flow: Option<&FlowBits>,
+    addresses: &AddressBits,
+) -> bool {
+    match test {
+        StateTest::Bits {
+            table,
+            bits,
+            is_all,
+            is_negated,
+        } => {
+            let has = |bit: &u32| match owner(*table, packet) {
+                Some(owner) => addresses.has(owner, *bit, packet.time),
+                None => flow.is_some_and(|flow| flow.has(*bit)),
+            };
+            if *table == BitTable::Flow && flow.is_none() {
+                return false;
+            }
+            // "Not set" with alternatives asks for one that is not set.
+            match (is_all, is_negated) {
+                (true, false) => bits.iter().all(has),
+                (true, true) => bits.iter().all(|bit| !has(bit)),
+                (false, false) => bits.iter().any(has),
+                (false, true) => bits.iter().any(|bit| !has(bit)),
+            }
+        }
+        StateTest::Counter { counter, test } => flow.is_some_and(|flow| flow.is_true(*counter, *test)),
+    }
+}
+
+/// Applies a change of shared state.
+pub(super) fn apply(
+    effect: &Effect,
+    packet: &Packet<'_>,
+    flow: Option<&mut FlowBits>,
+    addresses: &mut AddressBits,
+) {
+    match effect {
+        Effect::Bits {
+            table,
+            bits,
+            value,
+            expire,
+        } => match (owner(*table, packet), flow) {
+            (Some(owner), _) => {
+                for &bit in bits {
+                    let value = value.unwrap_or_else(|| !addresses.has(owner, bit, packet.time));
+                    addresses.set(owner, bit, value, *expire, packet.time);
+                }
+            }
+            (None, Some(flow)) => {
+                for &bit in bits {
+                    flow.set(bit, value.unwrap_or_else(|| !flow.has(bit)));
+                }
+            }
+            (None, None) => {}
+        },
+        Effect::Counter {
+            counter,
+            operator,
+            value,
+        } => {
+            if let Some(flow) = flow {
+                flow.change(*counter, *operator, *value);
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! State of detection that lives with a transaction: candidates, and the buffers of each that matched.
+
+use super::compile::Hook;
+use super::detector::Candidates;
+use super::evaluate::{self, Scratch, Subject};
+use super::prefilter::Group;
+use super::program::BufferTest;
+use super::transform;
+use crate::app::Transaction;
+use crate::flow::Direction;
+
+/// Largest number of candidates of a transaction in a direction.
+const CANDIDATES: usize = 1024;
+/// Largest number of buffer instances whose scanned size is kept; more are scanned again.
+const SCANNED: usize = 256;
+
+/// A rule that may match a transaction.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Candidate {
+    pub(super) rule: u32,
+    /// One bit for each buffer test that matched.
+    pub(super) matched: u32,
+    pub(super) is_done: bool,
+}
+
+/// Bytes of an instance of a buffer that were scanned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Scanned {
+    hook: u16,
+    instance: u16,
+    end: u64,
+}
+
+/// State of one direction.
+#[derive(Debug, Default)]
+pub(super) struct DirectionState {
+    pub(super) candidates: Vec<Candidate>,
+    scanned: Vec<Scanned>,
+    /// The rules that are always evaluated are among the candidates.
+    pub(super) has_always: bool,
+    /// Number of candidates that were lost for want of room.
+    pub(super) lost: u64,
+}
+
+/// State of detection of a transaction.
+#[derive(Debug, Default)]
+pub struct TransactionState {
+    pub(super) directions: [DirectionState; 2],
+}
+
+impl DirectionState {
+    /// Adds a rule to the candidates.
+    pub(super) fn add(&mut self, rule: u32) {
+        if self.candidates.iter().any(|candidate| candidate.rule == rule) {
+            return;
+        }
+        if self.candidates.len() >= CANDIDATES {
+            self.lost += 1;
+            return;
+        }
+        self.candidates.push(Candidate {
+            rule,
+            matched: 0,
+            is_done: false,
+        });
+    }
+
+    /// Scans the bytes of a hook that were not scanned before, and adds the rules that they name.
+    pub(super) fn scan(
+        &mut self,
+        index: u16,
+        hook: &Hook,
+        group: &Group,
+        transaction: &Transaction,
+        direction: Direction,
+        memory: &mut (Candidates, Vec<u8>),
+    ) {
+        if group.is_empty() {
+            return;
+        }
+        let (marks, transformed) = memory;
+        for (instance, view) in transaction.buffers(hook.buffer, direction).enumerate() {
+            let instance = u16::try_from(instance).unwrap_or(u16::MAX);
+            let end = view.offset + view.bytes.len() as u64;
+            let known = self
+                .scanned
+                .iter()
+                .position(|scanned| scanned.hook == index && scanned.instance == instance);
+            let before = known.map_or(0, |at| self.scanned[at].end);
+            if known.is_some() && before == end && hook.transforms.is_empty() {
+                continue;
+            }
+            marks.begin();
+            if hook.transforms.is_empty() {
+                let new = before.saturating_sub(view.offset) as usize;
+                let from = new.saturating_sub(group.look_back()).min(view.bytes.len());
+                // Names are compared from the end, so that they are never scanned in parts.
+                let from = if view.is_complete && before == 0 { 0 } else { from };
+                group.scan(&view.bytes[from..], &mut |rule| marks.add(rule));
+            } else {
+                transform::apply(&hook.transforms, view.bytes, transformed);
+                group.scan(transformed, &mut |rule| marks.add(rule));
+            }
+            for rule in marks.take() {
+                self.add(rule);
+            }
+            let scanned = Scanned {
+                hook: index,
+                instance,
+                end,
+            };
+            match known {
+                Some(at) => self.scanned[at] = scanned,
+                None if self.scanned.len() < SCANNED => self.scanned.push(scanned),
+                None => {}
+            }
+        }
+    }
+}
+
+/// Returns true if a buffer test matches an instance of its buffer.
+pub(super) fn matches(
+    test: &BufferTest,
+    transaction: &Transaction,
+    direction: Direction,
+    scratch: &mut Scratch,
+    transformed: &mut Vec<u8>,
+) -> bool {
+    transaction.buffers(test.buffer, direction).any(|view| {
+        let mut subject = Subject {
+            bytes: view.bytes,
+            offset: view.offset,
+            is_complete: view.is_complete,
+        };
+        if !test.transforms.is_empty() {
+            transform::apply(&test.transforms, view.bytes, transformed);
+            subject.bytes = transformed;
+        }
+        evaluate::matches(&test.operations, &subject, scratch)
+    })
+}
