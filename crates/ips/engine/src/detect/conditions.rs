@@ -122,9 +122,11 @@ fn has_bits(mode: BitMode, present: u16, bits: u16) -> bool {
 }
 
 fn stream_size(side: Side, comparison: Comparison, flow: &Flow) -> bool {
-    let Some(_tcp) = &flow.tcp else { return false };
-    let sizes = [0u64; 2];
-    let is_true = |direction: Direction| compare(comparison, sizes[direction.index()]);
+    let Some(session) = &flow.tcp else { return false };
+    let is_true = |direction| {
+        let sent = session.stream(direction).map_or(0, crate::tcp::Stream::sent);
+        compare(comparison, sent)
+    };
     match side {
         Side::Client => is_true(Direction::ToServer),
         Side::Server => is_true(Direction::ToClient),

@@ -170,10 +170,8 @@ impl Detector {
     }
 
     /// Evaluates the rules that have no condition but the header, at the first packet of each direction.
-    fn ip_only(&mut self, rules: &Ruleset, context: Context<'_>, flow: Option<&mut Flow>) {
-        let is_due = flow
-            .as_deref()
-            .is_none_or(|flow| flow.is_first(context.direction));
+    fn ip_only(&mut self, rules: &Ruleset, context: Context<'_>, flow: Option<&Flow>) {
+        let is_due = flow.is_none_or(|flow| flow.is_first(context.direction));
         if context.packet.is_pseudo || !is_due {
             return;
         }

@@ -76,29 +76,21 @@ pub(super) fn header(protocol: Protocol) -> ProtocolTest {
 
 /// Returns the protocols with a name of `app-layer-protocol` or of a service of Snort.
 pub(super) fn by_name(name: &str) -> Result<Vec<AppProtocol>, Reason> {
-    Ok(vec![match name {
-        "http" | "http1" => AppProtocol::Http,
-        "dns" => AppProtocol::Dns,
-        "tls" | "ssl" | "https" => AppProtocol::Tls,
-        "smtp" => AppProtocol::Smtp,
-        "ftp" => AppProtocol::Ftp,
-        "ftp-data" => AppProtocol::FtpData,
-        "ssh" => AppProtocol::Ssh,
-        "smb" | "netbios-ssn" => AppProtocol::Smb,
-        "dcerpc" => AppProtocol::Dcerpc,
-        "imap" => AppProtocol::Imap,
-        "pop3" => AppProtocol::Pop3,
-        "sip" => AppProtocol::Sip,
-        "modbus" => AppProtocol::Modbus,
-        "dnp3" => AppProtocol::Dnp3,
-        "failed" | "unknown" => AppProtocol::Failed,
-        "file" => return Ok(FILES.to_vec()),
-        _ => {
-            return Err(Reason::Unsupported {
-                why: "the engine has no parser for this protocol",
-            });
-        }
-    }])
+    if name == "file" {
+        return Ok(FILES.to_vec());
+    }
+    let name = match name {
+        "https" => "tls",
+        "netbios-ssn" => "smb",
+        "unknown" => "failed",
+        name => name,
+    };
+    match AppProtocol::by_name(name) {
+        Some(app) => Ok(vec![app]),
+        None => Err(Reason::Unsupported {
+            why: "the engine has no parser for this protocol",
+        }),
+    }
 }
 
 /// Returns the protocols that have a buffer.
