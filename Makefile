@@ -17,7 +17,7 @@ setup: ## install Debian packages and, if cargo is missing, rustup
 	@scripts/setup.sh
 
 build: setup ## build the daemon and the command line, optimised
-	cargo build --release --locked -p millraced -p millrace -p millrace-nf-host -p millrace-generator -p millrace-wan
+	cargo build --release --locked -p millraced -p millrace -p millrace-nf-host -p millrace-generator -p millrace-wan -p millrace-courier-dpdk
 
 demo: build ## demonstrate three hosts on one switch with real traffic (KEEP=1 leaves the lab running)
 	@demo/demo.sh
@@ -89,6 +89,7 @@ install: build ## install into $(PREFIX), with a systemd unit
 	install -Dm755 target/release/millrace-nf $(DESTDIR)$(PREFIX)/sbin/millrace-nf
 	install -Dm755 target/release/millrace-wan $(DESTDIR)$(PREFIX)/sbin/millrace-wan
 	install -Dm755 target/release/millrace $(DESTDIR)$(PREFIX)/bin/millrace
+	install -Dm755 target/release/millrace-courier $(DESTDIR)$(PREFIX)/bin/millrace-courier
 	install -Dm755 target/release/millrace-generator $(DESTDIR)$(PREFIX)/bin/millrace-generator
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
 	sed 's|@PREFIX@|$(PREFIX)|' bin/millraced/millraced.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/millraced.service
@@ -97,5 +98,6 @@ install: build ## install into $(PREFIX), with a systemd unit
 	install -d $(DESTDIR)$(PREFIX)/share/man/man8
 	target/release/millraced --man > $(DESTDIR)$(PREFIX)/share/man/man8/millraced.8
 	target/release/millrace-wan --man > $(DESTDIR)$(PREFIX)/share/man/man8/millrace-wan.8
+	target/release/millrace-courier --man > $(DESTDIR)$(PREFIX)/share/man/man8/millrace-courier.8
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	target/release/millrace completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/millrace
