@@ -9,16 +9,20 @@
 //! A parser never sees segment boundaries as meaning: any segmentation of a direction gives the same transactions.
 
 pub mod dns;
+mod expectation;
 pub mod file;
+mod ftp;
 mod http;
 mod mail;
 mod parser;
 mod probe;
 mod protocol;
 pub mod record;
+mod ssh;
 pub mod tls;
 pub mod transaction;
 
+pub use expectation::{Expectation, Expectations};
 pub use parser::{Outcome, Parser};
 pub use probe::{Guess, Transport, guess};
 pub use protocol::AppProtocol;
@@ -93,6 +97,8 @@ pub struct AppState {
     /// True once the bytes are encrypted: raw contents are not looked for any more, as Suricata documents it for its
     /// setting `encryption-handling: track-only`.
     pub is_encrypted: bool,
+    /// Connections that the flow announces, until the engine takes them.
+    pub expected: Vec<Expectation>,
     /// Settings of the parsers.
     pub settings: AppSettings,
     mode: Mode,
@@ -105,6 +111,15 @@ impl AppState {
         AppState {
             settings,
             ..AppState::default()
+        }
+    }
+
+    /// Gives the flow the protocol that another flow announced for it.
+    pub fn meet(&mut self, expectation: Expectation) {
+        if expectation.protocol == AppProtocol::FtpData {
+            self.protocol = Some(AppProtocol::FtpData);
+            let parser = ftp::FtpData::new(expectation.file_name, expectation.direction, self.settings);
+            self.mode = Mode::Parsing(Box::new(parser));
         }
     }
 
@@ -259,6 +274,7 @@ impl AppState {
         }
         let outcome = parser.data(chunk, &mut self.transactions);
         self.is_encrypted |= parser.is_encrypted();
+        self.expected.append(&mut parser.expected());
         match outcome {
             Outcome::Continue => {}
             Outcome::Failed => {
@@ -297,6 +313,8 @@ fn parser_of(protocol: AppProtocol, key: &FlowKey, settings: AppSettings) -> Opt
     match protocol {
         AppProtocol::Http => Some(Box::new(http::Http::new(settings))),
         AppProtocol::Smtp => Some(Box::new(mail::smtp::Smtp::new(settings))),
+        AppProtocol::Ssh => Some(Box::<ssh::Ssh>::default()),
+        AppProtocol::Ftp => Some(Box::new(ftp::Ftp::new(*key))),
         AppProtocol::Tls => Some(Box::new(tls::Tls::new(settings))),
         AppProtocol::Dns => Some(Box::new(dns::Dns::new(key.protocol == TCP))),
         _ => None,

@@ -1,5 +1,6 @@
 //! The interface between a flow and the parser of its protocol.
 
+use super::expectation::Expectation;
 use super::transaction::Transactions;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
@@ -26,6 +27,11 @@ pub trait Parser: core::fmt::Debug + Send {
 
     /// Ends a direction: no byte follows.
     fn end(&mut self, direction: Direction, out: &mut Transactions);
+
+    /// Takes the connections that the bytes announce.
+    fn expected(&mut self) -> Vec<Expectation> {
+        Vec::new()
+    }
 
     /// Returns true once the bytes are encrypted, so that contents of the raw stream are not looked for any more.
     fn is_encrypted(&self) -> bool {

@@ -215,7 +215,7 @@ impl Mime {
             self.state = State::Text;
             match parameter(&content_type, b"boundary").filter(|boundary| !boundary.is_empty()) {
                 Some(boundary) if boundary.len() > BOUNDARY_SIZE => {
-                    transaction.raise("smtp.mime_bound_too_long")
+                    transaction.raise("smtp.mime_bound_too_long");
                 }
                 Some(boundary) if self.boundaries.len() < DEPTH => {
                     self.boundaries.push(boundary.trim_ascii_end().to_vec());

@@ -262,7 +262,7 @@ impl Smtp {
 
     fn bdat(&mut self, argument: &[u8], out: &mut Transactions) {
         let mut words = argument
-            .split(|byte| byte.is_ascii_whitespace())
+            .split(u8::is_ascii_whitespace)
             .filter(|word| !word.is_empty());
         let size = words
             .next()

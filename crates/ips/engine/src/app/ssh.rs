@@ -1,0 +1,236 @@
+//! SSH (RFC 4253): the version lines, and the packets up to the change of keys.
+
+use millrace_ips_rules::buffers::Buffer;
+
+use super::AppProtocol;
+use super::parser::{Outcome, Parser};
+use super::record::Record;
+use super::transaction::{Progress, Transaction, Transactions};
+use crate::flow::Direction;
+use crate::tcp::StreamChunk;
+
+/// Largest size of a version line (RFC 4253, section 4.2, allows 255).
+const BANNER_SIZE: usize = 512;
+/// Largest size of a packet (RFC 4253, section 6.1, asks for at least 35,000).
+const PACKET_SIZE: usize = 256 << 10;
+/// Number of the message that changes the keys.
+const NEW_KEYS: u8 = 21;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum State {
+    /// Before the version line; a server may send other lines first.
+    #[default]
+    Banner,
+    /// In plain packets.
+    Packets,
+    /// In the rest of a packet.
+    Skip(usize),
+    /// Behind the change of keys.
+    Encrypted,
+    Failed,
+}
+
+#[derive(Debug, Default)]
+struct Side {
+    state: State,
+    pending: Vec<u8>,
+    /// True if the packet in progress changes the keys.
+    changes_keys: bool,
+}
+
+/// The parser of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Ssh {
+    sides: [Side; 2],
+    transaction: Option<u64>,
+}
+
+impl Ssh {
+    fn transaction<'a>(&mut self, out: &'a mut Transactions) -> Option<&'a mut Transaction> {
+        if self.transaction.is_none() {
+            let transaction = out.start(AppProtocol::Ssh);
+            transaction.record = Record::Ssh(Box::default());
+            self.transaction = Some(transaction.id);
+        }
+        self.transaction.and_then(|id| out.by_id(id))
+    }
+
+    /// Consumes from the front of the pending bytes; returns how many, 0 if more are needed.
+    fn step(&mut self, direction: Direction, data: &[u8], out: &mut Transactions) -> usize {
+        let side = &mut self.sides[direction.index()];
+        match side.state {
+            State::Failed => 0,
+            State::Encrypted => data.len(),
+            State::Skip(left) => {
+                let size = left.min(data.len());
+                side.state = if size < left {
+                    State::Skip(left - size)
+                } else if side.changes_keys {
+                    State::Encrypted
+                } else {
+                    State::Packets
+                };
+                if side.state == State::Encrypted
+                    && let Some(transaction) = self.transaction(out)
+                {
+                    transaction.advance(direction, Progress::Complete);
+                }
+                size
+            }
+            State::Banner => {
+                let Some(end) = data.iter().position(|&byte| byte == b'\n') else {
+                    if data.len() > BANNER_SIZE {
+                        self.fail(direction, out, "ssh.long_banner");
+                    }
+                    return 0;
+                };
+                let text = data[..end].strip_suffix(b"\r").unwrap_or(&data[..end]);
+                if text.starts_with(b"SSH-") {
+                    side.state = State::Packets;
+                    self.banner(direction, text, out);
+                }
+                end + 1
+            }
+            State::Packets => {
+                let Some((header, _)) = data.split_first_chunk::<6>() else {
+                    return 0;
+                };
+                let size = u32::from_be_bytes([header[0], header[1], header[2], header[3]]) as usize;
+                if !(2..=PACKET_SIZE).contains(&size) {
+                    self.fail(direction, out, "ssh.invalid_record");
+                    return 0;
+                }
+                side.changes_keys = header[5] == NEW_KEYS;
+                side.state = State::Skip(size - 2);
+                header.len()
+            }
+        }
+    }
+
+    fn fail(&mut self, direction: Direction, out: &mut Transactions, event: &'static str) {
+        if let Some(transaction) = self.transaction(out) {
+            transaction.raise(event);
+        }
+        self.sides[direction.index()] = Side {
+            state: State::Failed,
+            ..Side::default()
+        };
+    }
+
+    /// Publishes "SSH-protocol-software comments".
+    fn banner(&mut self, direction: Direction, text: &[u8], out: &mut Transactions) {
+        let body = &text[4..];
+        let Some(transaction) = self.transaction(out) else {
+            return;
+        };
+        let Some(dash) = body.iter().position(|&byte| byte == b'-') else {
+            transaction.raise("ssh.invalid_banner");
+            return;
+        };
+        let protocol = &body[..dash];
+        let software = body[dash + 1..]
+            .split(|&byte| byte == b' ')
+            .next()
+            .unwrap_or_default();
+        transaction.publish(Buffer::SshProto, direction, protocol);
+        if !software.is_empty() {
+            transaction.publish(Buffer::SshSoftware, direction, software);
+        }
+        transaction.advance(direction, Progress::Headers);
+        if let Record::Ssh(record) = &mut transaction.record {
+            let versions = Some((protocol.to_vec(), software.to_vec()));
+            match direction {
+                Direction::ToServer => record.client = versions,
+                Direction::ToClient => record.server = versions,
+            }
+        }
+    }
+}
+
+impl Parser for Ssh {
+    fn data(&mut self, chunk: StreamChunk<'_>, out: &mut Transactions) -> Outcome {
+        let side = &mut self.sides[chunk.direction.index()];
+        if chunk.gap_before > 0 && side.state != State::Encrypted {
+            *side = Side {
+                state: State::Failed,
+                ..Side::default()
+            };
+        }
+        if side.state == State::Failed {
+            return Outcome::Continue;
+        }
+        let mut data = core::mem::take(&mut side.pending);
+        data.extend_from_slice(chunk.bytes);
+        let mut at = 0;
+        loop {
+            let before = self.sides[chunk.direction.index()].state;
+            let size = self.step(chunk.direction, &data[at..], out);
+            at += size;
+            let after = self.sides[chunk.direction.index()].state;
+            if size == 0 && before == after || after == State::Failed {
+                break;
+            }
+        }
+        self.sides[chunk.direction.index()].pending = data.get(at..).unwrap_or_default().to_vec();
+        Outcome::Continue
+    }
+
+    fn end(&mut self, direction: Direction, out: &mut Transactions) {
+        if let Some(transaction) = self.transaction.and_then(|id| out.by_id(id)) {
+            transaction.advance(direction, Progress::Complete);
+        }
+    }
+
+    fn is_encrypted(&self) -> bool {
+        self.sides.iter().all(|side| side.state == State::Encrypted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(kind: u8) -> Vec<u8> {
+        vec![0, 0, 0, 12, 4, kind, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+    }
+
+    #[test]
+    fn versions_are_found_and_encryption_begins_behind_the_new_keys() {
+        for step in [1, 5, 1000] {
+            let mut ssh = Ssh::default();
+            let mut out = Transactions::default();
+            for (direction, banner) in [
+                (
+                    Direction::ToClient,
+                    &b"welcome\r\nSSH-2.0-OpenSSH_9.2 Debian\r\n"[..],
+                ),
+                (Direction::ToServer, b"SSH-1.99-PuTTY\n"),
+            ] {
+                let bytes = [banner, &packet(20), &packet(21), &[0xff; 50]].concat();
+                for bytes in bytes.chunks(step) {
+                    ssh.data(
+                        StreamChunk {
+                            direction,
+                            offset: 0,
+                            bytes,
+                            gap_before: 0,
+                            is_end: false,
+                        },
+                        &mut out,
+                    );
+                }
+            }
+            let transaction = &out.list[0];
+            assert_eq!(
+                transaction.buffer(Buffer::SshSoftware, Direction::ToClient),
+                Some(&b"OpenSSH_9.2"[..])
+            );
+            assert_eq!(
+                transaction.buffer(Buffer::SshProto, Direction::ToServer),
+                Some(&b"1.99"[..])
+            );
+            assert!(ssh.is_encrypted());
+            assert!(transaction.is_complete() && transaction.events.is_empty());
+        }
+    }
+}
