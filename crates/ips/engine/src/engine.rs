@@ -153,6 +153,7 @@ impl Engine {
             self.end(rules, flow, now, out);
         }
         self.defragmenter.clear();
+        self.detector.clear();
     }
 
     /// Counts a frame or packet that is not decoded.
@@ -410,6 +411,7 @@ impl Engine {
         if accepted.edits.is_empty() {
             return Ok(None);
         }
+        accepted.edits.count(&mut self.counters.tcp);
         Ok(Place::of(packet).map(|place| (accepted.edits, place)))
     }
 

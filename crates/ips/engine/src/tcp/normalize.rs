@@ -137,6 +137,15 @@ impl Edits {
         *self == Edits::default()
     }
 
+    /// Counts the changes.
+    pub(crate) fn count(&self, counters: &mut TcpCounters) {
+        counters.rewritten += u64::from(self.payload.is_some());
+        counters.trimmed += u64::from(self.trims);
+        counters.urgent += u64::from(self.clears_urgent);
+        counters.reserved += u64::from(self.clears_reserved);
+        counters.options += u64::from(self.clears_options);
+    }
+
     /// Adds the changes of the header that the normaliser asks for.
     pub(super) fn of_header(&mut self, tcp: &TcpHeader<'_>, normalizer: &Normalizer) {
         const RESERVED: u16 = 0xe00;
