@@ -366,6 +366,7 @@ impl Engine {
         let Some(tcp) = &packet.tcp else {
             if flow.is_two_way() {
                 flow.state = FlowState::Established;
+                flow.was_established = true;
             }
             if packet.protocol == IpProto::UDP.0 && !packet.payload.is_empty() {
                 flow.app.datagram(&flow.key, direction, packet.payload);
@@ -406,6 +407,7 @@ impl Engine {
             });
         }
         flow.state = session.state();
+        flow.was_established |= flow.state == FlowState::Established;
         self.segment_bytes = self.segment_bytes + session.memory() - session.charged;
         session.charged = session.memory();
         if accepted.edits.is_empty() {

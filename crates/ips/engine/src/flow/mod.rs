@@ -96,6 +96,8 @@ pub struct Flow {
     pub last: Time,
     /// The state.
     pub state: FlowState,
+    /// True once the state was `Established`.
+    pub was_established: bool,
     /// Packets and bytes, by [`Direction::index`].
     pub counters: [DirectionCounters; 2],
     /// The decision about the flow.
@@ -117,6 +119,7 @@ impl Flow {
             start,
             last: start,
             state: FlowState::New,
+            was_established: false,
             counters: Default::default(),
             verdict: FlowVerdict::None,
             app: AppState::default(),
@@ -125,9 +128,9 @@ impl Flow {
         }
     }
 
-    /// Returns true if the flow is established in the sense of `flow:established`.
+    /// Returns true if the flow is established in the sense of `flow:established`: also after its end.
     pub fn is_established(&self) -> bool {
-        self.state == FlowState::Established
+        self.was_established
     }
 
     /// Returns true if both directions were seen.
