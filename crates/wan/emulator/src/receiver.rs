@@ -78,7 +78,7 @@ impl<M: Memory> Receiver<M> {
     }
 
     /// Returns a time before which no frame is due: the release of the next one if frames keep their order; otherwise up to
-    /// 1.024 us before it, or, if it is more than 4.2 ms away, up to 4.2 ms.
+    /// 1.024 us before it, or, if it is more than 1.05 ms away, up to 1.05 ms.
     pub fn next_due(&mut self) -> Option<Time> {
         self.arrive();
         let due = if self.reader.is_reordering() {

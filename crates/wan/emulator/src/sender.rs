@@ -52,16 +52,16 @@ impl<M: Memory> Sender<M> {
         if let Some(release) = self.direction.bypass(arrival, frame) {
             self.counters.bypassed();
             self.counters.offered(1);
-            self.store(release, class, frame);
+            self.store(&release, class, frame);
             return;
         }
         let outcomes = self.direction.offer_to_path(arrival, class, frame);
         self.counters.offered(outcomes.len());
-        for outcome in outcomes {
+        for outcome in &outcomes {
             match outcome {
                 Outcome::Dropped(reason) => {
-                    self.counters.dropped(reason);
-                    if reason == DropReason::OverMtu {
+                    self.counters.dropped(*reason);
+                    if *reason == DropReason::OverMtu {
                         self.answer(arrival, class, frame);
                     }
                 }
@@ -71,7 +71,7 @@ impl<M: Memory> Sender<M> {
     }
 
     #[inline]
-    fn store(&mut self, release: Release, class: usize, frame: &[u8]) {
+    fn store(&mut self, release: &Release, class: usize, frame: &[u8]) {
         let class = class.min(usize::from(u8::MAX)) as u8;
         let stored = match release.flips {
             None => self.writer.push(release.at.nanos(), class, frame),
@@ -85,7 +85,7 @@ impl<M: Memory> Sender<M> {
             },
         };
         if stored {
-            self.counters.stored(&release);
+            self.counters.stored(release);
         } else {
             self.counters.dropped(DropReason::NoMemory);
         }

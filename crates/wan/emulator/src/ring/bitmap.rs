@@ -1,6 +1,6 @@
 //! A set of slots with a fast search for the next: one bit for each slot, and one for each word of these.
 
-/// A set of numbers below a power of two, 4096 or 8192.
+/// A set of numbers below a power of two, 2048 or 8192.
 pub(crate) struct Bitmap {
     words: Box<[u64]>,
     /// One bit for each word that is not 0.
