@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use arrayvec::ArrayVec;
-use millrace_nf::{Context, Function, Rounds, Slot, Verdict};
+use millrace_nf::{Context, Effects, Function, Rounds, Slot, Verdict};
 use millrace_types::Time;
 use millrace_vhost::driver::{BURST, Driver, DriverError, FRAME_AT};
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -46,6 +46,7 @@ pub(crate) fn run(options: &Options, socket: &Path) -> Result<()> {
     let mut process = Process {
         share: u32::from(options.descriptors / 4),
         driver,
+        effects: Effects::refusing(),
     };
     process.serve(&mut *function)
 }
@@ -70,6 +71,8 @@ fn connect(socket: &Path, descriptors: u16) -> Result<Driver> {
 
 struct Process {
     driver: Driver,
+    /// Effects that this process cannot carry out.
+    effects: Effects,
     /// Frames in a row after which the process yields: a quarter of the ring. The queue of the next function on the core
     /// is full by then, and further frames would be lost.
     share: u32,
@@ -110,7 +113,7 @@ impl Process {
                 now,
                 ..Context::default()
             };
-            let verdicts = Slot::process(&mut slots, function, &context);
+            let verdicts = Slot::process(&mut slots, function, &context, &mut self.effects);
             let frames: ArrayVec<Option<(usize, usize)>, BURST> = (slots.iter().zip(&verdicts))
                 .map(|(slot, verdict)| (*verdict != Verdict::Drop).then(|| slot.bounds()))
                 .collect();

@@ -163,6 +163,24 @@ fn limits(chain: &Chain, hop: &ChainHop) -> String {
     text
 }
 
+/// Returns the shunned flows and the sent packets of a hop in a line, or nothing if there were none.
+fn effects(chain: &Chain, hop: &ChainHop) -> String {
+    let shunned = hop.shunned_flows + hop.shunned_passed + hop.shunned_dropped;
+    if shunned + hop.sent + hop.not_sent == 0 {
+        return String::new();
+    }
+    format!(
+        "{}/{}: shunned flows {}, their packets passed {} and dropped {}; packets sent {}, not sent {}\n",
+        chain.name,
+        hop.name,
+        hop.shunned_flows,
+        hop.shunned_passed,
+        hop.shunned_dropped,
+        hop.sent,
+        hop.not_sent
+    )
+}
+
 fn stats(all: &[OnBridge]) -> String {
     let headings = [
         "CHAIN", "HOP", "FUNCTION", ">PACKETS", ">BYTES", ">NEXT", ">DROPPED", ">SKIPPED", ">TO PORT",
@@ -186,6 +204,7 @@ fn stats(all: &[OnBridge]) -> String {
             hop.depth.to_string(),
         ]);
         more += &limits(chain, hop);
+        more += &effects(chain, hop);
         let counters: Vec<String> = hop
             .counters
             .iter()

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use millrace_builtin::CATALOGUE;
 use millrace_loader::ANY_LOADERS;
 use millrace_model::{ChainName, FunctionName, Hop, HopClass, HopName};
-use millrace_nf::{Buffer, Context, Direction, Settings, Verdict};
+use millrace_nf::{Buffer, Context, Direction, Effects, Settings, Verdict};
 use millrace_types::Time;
 use millrace_wire::Frame;
 use pcap_file::pcap::{PcapPacket, PcapReader, PcapWriter};
@@ -35,6 +35,8 @@ struct Outcome {
     packets: u64,
     next: u64,
     skipped: u64,
+    /// Packets that the function sent.
+    sent: u64,
     dropped: u64,
     to_port: u64,
     counters: Vec<(&'static str, u64)>,
@@ -57,7 +59,7 @@ fn offline(session: &Session, wanted: &Run, file: &Path) -> Result<()> {
         false => Direction::Forward,
         true => Direction::Backward,
     };
-    let mut outcome = Outcome::default();
+    let (mut outcome, mut effects) = (Outcome::default(), Effects::new());
     let (mut first, mut next_tick) = (None, Time::ZERO);
     loop {
         let mut came: Vec<(core::time::Duration, Frame)> = Vec::new();
@@ -79,8 +81,15 @@ fn offline(session: &Session, wanted: &Run, file: &Path) -> Result<()> {
             .iter_mut()
             .map(|(_, frame)| frame as &mut dyn Buffer)
             .collect();
-        function.process(&Context { now, direction }, &mut burst, &mut verdicts);
+        effects.reset(true);
+        function.process_with_effects(
+            &Context::new(now, direction),
+            &mut burst,
+            &mut verdicts,
+            &mut effects,
+        );
         drop(burst);
+        outcome.sent += effects.sent().count() as u64;
         for ((timestamp, frame), verdict) in came.iter().zip(verdicts) {
             outcome.packets += 1;
             match verdict {
@@ -99,8 +108,8 @@ fn offline(session: &Session, wanted: &Run, file: &Path) -> Result<()> {
     outcome.counters = setup.counters.read();
     session.print(&outcome, |outcome| {
         let mut text = format!(
-            "{} packets: {} next, {} skip hops, {} dropped, {} to a port\n",
-            outcome.packets, outcome.next, outcome.skipped, outcome.dropped, outcome.to_port
+            "{} packets: {} next, {} skip hops, {} dropped, {} to a port; {} sent by the function\n",
+            outcome.packets, outcome.next, outcome.skipped, outcome.dropped, outcome.to_port, outcome.sent
         );
         for (name, value) in &outcome.counters {
             text += &format!("{name} {value}\n");

@@ -8,9 +8,9 @@
 use millrace_nf::{Access, Buffer, Context, Counters, Function, Kind, SettingError, Setup, Verdict};
 use millrace_types::{Duration, Time};
 
-use crate::flow::{FlowId, FlowPacket, flag};
 use crate::rules::{Decision, Rule};
-use crate::table::Table;
+use millrace_nf::flow::{FlowId, FlowPacket, flag};
+use millrace_nf::table::Table;
 
 /// The kind of function.
 pub const KIND: Kind = Kind {
@@ -48,6 +48,7 @@ pub const KIND: Kind = Kind {
         .or(Access::HEADERS),
     writes: Access::NONE,
     keeps_flows: true,
+    shuns: 0,
     outbox: (0, 0),
     report: 0,
     make: &|setup| Firewall::new(setup).map(|firewall| Box::new(firewall) as Box<dyn Function>),

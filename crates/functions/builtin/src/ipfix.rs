@@ -7,7 +7,7 @@
 
 use core::net::IpAddr;
 
-use crate::flow::FlowId;
+use millrace_nf::flow::FlowId;
 
 const VERSION: u16 = 10;
 const MESSAGE_HEADER: usize = 16;
@@ -151,14 +151,14 @@ fn data(record: &Record, is_v4: bool, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::End;
+    use millrace_nf::flow::Endpoint;
 
     #[test]
     fn a_message_has_the_layout_of_the_rfc() {
         let end = |last: u8, port| {
             let mut address = [0; 16];
             address[10..].copy_from_slice(&[0xff, 0xff, 10, 0, 0, last]);
-            End { address, port }
+            Endpoint { address, port }
         };
         let four = Record {
             id: FlowId {

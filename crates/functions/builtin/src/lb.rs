@@ -10,8 +10,8 @@ use millrace_nf::{Access, Buffer, Context, Counters, Function, Kind, SettingErro
 use millrace_types::{Duration, Mac, Time};
 use millrace_wire::rewrite;
 
-use crate::flow::{FlowId, FlowPacket};
-use crate::table::{Keyed, Table};
+use millrace_nf::flow::{FlowId, FlowPacket};
+use millrace_nf::table::{Keyed, Table};
 
 pub(crate) const KIND: Kind = Kind {
     name: "lb",
@@ -32,6 +32,7 @@ pub(crate) const KIND: Kind = Kind {
     reads: Access::LINK.or(Access::ADDRESSES).or(Access::PORTS),
     writes: Access::LINK,
     keeps_flows: true,
+    shuns: 0,
     outbox: (0, 0),
     report: 0,
     make: &|setup| Balancer::new(setup).map(|balancer| Box::new(balancer) as Box<dyn Function>),

@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 mod firewall;
-mod flow;
 mod ipfix;
 mod lb;
 mod macswap;
@@ -12,7 +11,6 @@ mod nat44;
 mod ratelimit;
 mod rules;
 mod sketch;
-mod table;
 mod tap;
 
 use millrace_nf::Catalogue;

@@ -11,6 +11,7 @@ pub const KIND: Kind = Kind {
     reads: Access::LINK,
     writes: Access::LINK,
     keeps_flows: false,
+    shuns: 0,
     outbox: (0, 0),
     report: 0,
     make: &|setup| {

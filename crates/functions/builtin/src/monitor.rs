@@ -8,10 +8,10 @@ use core::fmt::Write;
 use millrace_nf::{Access, Buffer, Context, Counters, Function, Kind, Outbox, SettingError, Setup, Verdict};
 use millrace_types::{Duration, Time};
 
-use crate::flow::{End, FlowId, FlowPacket};
 use crate::ipfix::{EndReason, Exporter, Record};
 use crate::sketch::Sketch;
-use crate::table::Table;
+use millrace_nf::flow::{Endpoint, FlowId, FlowPacket};
+use millrace_nf::table::Table;
 
 /// Records of one message, so that it fits into an IP packet of 1,500 bytes.
 const RECORDS: usize = 18;
@@ -36,6 +36,7 @@ pub(crate) const KIND: Kind = Kind {
     reads: Access::LINK.or(Access::ADDRESSES).or(Access::PORTS),
     writes: Access::NONE,
     keeps_flows: false,
+    shuns: 0,
     outbox: (256, Exporter::size(RECORDS)),
     report: 4096,
     make: &|setup| Monitor::new(setup).map(|monitor| Box::new(monitor) as Box<dyn Function>),
@@ -176,7 +177,7 @@ impl Monitor {
         }
         let mut text = Text(out);
         self.sketch.top().all(|talker| {
-            let end = End {
+            let end = Endpoint {
                 address: talker.address,
                 port: 0,
             };

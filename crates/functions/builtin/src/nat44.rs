@@ -12,8 +12,8 @@ use millrace_nf::{
 use millrace_types::{Duration, Time};
 use millrace_wire::{L3, L4, Layers, rewrite};
 
-use crate::flow::FlowPacket;
-use crate::table::Table;
+use millrace_nf::flow::FlowPacket;
+use millrace_nf::table::Table;
 
 pub(crate) const KIND: Kind = Kind {
     name: "nat44",
@@ -27,6 +27,7 @@ pub(crate) const KIND: Kind = Kind {
     reads: Access::ADDRESSES.or(Access::PORTS),
     writes: Access::ADDRESSES.or(Access::PORTS),
     keeps_flows: true,
+    shuns: 0,
     outbox: (0, 0),
     report: 0,
     make: &|setup| Nat::new(setup).map(|nat| Box::new(nat) as Box<dyn Function>),
@@ -196,7 +197,7 @@ impl Nat {
         &mut self,
         packet: &mut dyn Buffer,
         layers: &Layers,
-        cause: crate::flow::FlowId,
+        cause: millrace_nf::flow::FlowId,
         context: &Context,
     ) -> usize {
         let Some(plane) = plane(cause.proto) else {
@@ -343,10 +344,7 @@ mod tests {
 
         fn run(&mut self, bytes: &[u8], direction: Direction, second: u64) -> Option<Vec<u8>> {
             let mut frame = Frame::new(bytes);
-            let context = Context {
-                now: Time::from_secs(second),
-                direction,
-            };
+            let context = Context::new(Time::from_secs(second), direction);
             let mut verdicts = [Verdict::Next];
             self.nat.process(&context, &mut [&mut frame], &mut verdicts);
             (verdicts == [Verdict::Next]).then(|| frame.bytes().to_vec())
@@ -373,7 +371,7 @@ mod tests {
         };
         assert_eq!(frame, rebuilt, "UDP checksum");
         let _sizes = (ipv4::MIN_SIZE, udp::SIZE);
-        let end = |end: crate::flow::End| (v4(end.address), end.port);
+        let end = |end: millrace_nf::flow::Endpoint| (v4(end.address), end.port);
         (end(flow.id.source), end(flow.id.destination))
     }
 

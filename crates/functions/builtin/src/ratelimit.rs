@@ -5,8 +5,8 @@
 use millrace_nf::{Access, Buffer, Context, Counters, Function, Kind, SettingError, Setup, Verdict};
 use millrace_types::{BitRate, Duration, Time};
 
-use crate::flow::FlowPacket;
-use crate::table::Table;
+use millrace_nf::flow::FlowPacket;
+use millrace_nf::table::Table;
 
 pub(crate) const KIND: Kind = Kind {
     name: "ratelimit",
@@ -30,6 +30,7 @@ pub(crate) const KIND: Kind = Kind {
     reads: Access::ADDRESSES,
     writes: Access::NONE,
     keeps_flows: true,
+    shuns: 0,
     outbox: (0, 0),
     report: 0,
     make: &|setup| RateLimit::new(setup).map(|limit| Box::new(limit) as Box<dyn Function>),

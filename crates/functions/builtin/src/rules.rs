@@ -4,7 +4,7 @@
 use core::net::{IpAddr, Ipv4Addr};
 use core::str::FromStr;
 
-use crate::flow::FlowPacket;
+use millrace_nf::flow::FlowPacket;
 
 /// The decision of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,7 +2,7 @@
 //!
 //! The estimate of a sender is never too low. With a probability of 1 - e^-4 it is too high by at most e/1024 of all bytes.
 
-use crate::table::Keyed;
+use millrace_nf::table::Keyed;
 
 /// Rows, each with a hash of its own. The estimate exceeds its bound with a probability of e^-4, 1 in 55.
 const ROWS: usize = 4;

@@ -26,6 +26,7 @@ pub(crate) const KIND: Kind = Kind {
         .or(Access::PAYLOAD),
     writes: Access::NONE,
     keeps_flows: false,
+    shuns: 0,
     outbox: (128, MESSAGE_SIZE),
     report: 0,
     make: &|setup| Tap::new(setup).map(|tap| Box::new(tap) as Box<dyn Function>),
@@ -171,7 +172,7 @@ mod tests {
             frames.iter_mut().map(|frame| frame as &mut dyn Buffer).collect();
         let context = Context {
             now: Time::from_millis(1_500),
-            direction: Direction::Backward,
+            ..Context::new(Time::ZERO, Direction::Backward)
         };
         function.process(&context, &mut burst, &mut [Verdict::Next; 3]);
         let mut file = Vec::new();

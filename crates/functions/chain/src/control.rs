@@ -20,6 +20,7 @@ use crate::plan::{ChainPlan, Class, HopPlan};
 use crate::port;
 use crate::process::{self, Process};
 use crate::restart::Restart;
+use crate::shunned::ShunnedFlows;
 
 /// Why a chain cannot be changed. It stays as it was.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -249,7 +250,11 @@ impl<P: Packet + 'static> Chain<P> {
                             lane.send(Change::Replace {
                                 hop: record.id,
                                 instance: index,
-                                with: Instance::new(runner, Arc::clone(&instance.counters)),
+                                with: Instance::new(
+                                    runner,
+                                    Arc::clone(&instance.counters),
+                                    ShunnedFlows::of_hop(kind, plan, self.seed),
+                                ),
                             });
                         }
                         Err(error) => {
@@ -419,7 +424,11 @@ impl<P: Packet + 'static> Chain<P> {
                 setup.limits = plan.limits;
                 let counters = Arc::<InstanceCounters>::default();
                 let (runner, process) = make_runner(&self.program, kind, plan, &setup)?;
-                lane_instances.push(Instance::new(runner, Arc::clone(&counters)));
+                lane_instances.push(Instance::new(
+                    runner,
+                    Arc::clone(&counters),
+                    ShunnedFlows::of_hop(kind, plan, self.seed),
+                ));
                 lane_controls.push(InstanceControl {
                     counters,
                     setup,

@@ -88,6 +88,16 @@ pub(crate) struct InstanceCounters {
     pub(crate) latency_nanos: Count,
     /// Packets that the function's process has now.
     pub(crate) depth: Count,
+    /// Flows that the function shuns now.
+    pub(crate) shunned_flows: Count,
+    /// Packets of shunned flows that were forwarded.
+    pub(crate) shunned_passed: Count,
+    /// Packets of shunned flows that were dropped.
+    pub(crate) shunned_dropped: Count,
+    /// Packets that the function sent.
+    pub(crate) sent: Count,
+    /// Packets that the function could not send.
+    pub(crate) not_sent: Count,
 }
 
 impl InstanceCounters {
@@ -171,6 +181,16 @@ pub struct HopStats {
     pub lost: u64,
     /// Packets that processes have now.
     pub depth: u64,
+    /// Flows that the functions shun now.
+    pub shunned_flows: u64,
+    /// Packets of shunned flows that were forwarded without a call of a function.
+    pub shunned_passed: u64,
+    /// Packets of shunned flows that were dropped without a call of a function.
+    pub shunned_dropped: u64,
+    /// Packets that functions sent.
+    pub sent: u64,
+    /// Packets that functions could not send, for want of a buffer or because of a limit.
+    pub not_sent: u64,
     /// The processing time of a packet in nanoseconds, from one of 64 bursts; `None` without samples.
     pub nanos_per_packet: Option<f64>,
     /// The latency that the hop adds in nanoseconds, from one of 64 bursts; `None` without samples.
@@ -199,6 +219,11 @@ impl HopStats {
         self.passed += counters.passed.read();
         self.lost += counters.lost.read();
         self.depth += counters.depth.read();
+        self.shunned_flows += counters.shunned_flows.read();
+        self.shunned_passed += counters.shunned_passed.read();
+        self.shunned_dropped += counters.shunned_dropped.read();
+        self.sent += counters.sent.read();
+        self.not_sent += counters.not_sent.read();
         let mean = |(nanos, len): (u64, u64)| (len != 0).then(|| nanos as f64 / len as f64);
         sampled.work.0 += counters.sampled_nanos.read();
         sampled.work.1 += counters.sampled_packets.read();

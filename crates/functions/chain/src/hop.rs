@@ -7,11 +7,12 @@ use std::time::Instant;
 use arrayvec::ArrayVec;
 use millrace_datapath::io::Burst;
 use millrace_flow::classify::BURST;
-use millrace_nf::{Buffer, Context, Direction, Function, Verdict, reason_of};
+use millrace_nf::{Buffer, Context, Direction, Effects, Function, ShunnedFlow, Verdict, reason_of};
 use millrace_types::{PortNo, Time};
 
 use crate::counters::InstanceCounters;
 use crate::plan::OnFailure;
+use crate::shunned::ShunnedFlows;
 
 /// One of this many bursts is measured.
 const SAMPLE: u32 = 64;
@@ -82,10 +83,16 @@ pub(crate) struct Instance<P> {
     taken: u64,
     /// The number of a packet whose latency is being measured, and the time at which it was given.
     awaited: Option<(u64, Instant)>,
+    /// The flows that an inline function shuns; `None` for functions that shun none.
+    pub(crate) shunned: Option<Box<ShunnedFlows>>,
 }
 
 impl<P> Instance<P> {
-    pub(crate) fn new(runner: Runner<P>, counters: Arc<InstanceCounters>) -> Instance<P> {
+    pub(crate) fn new(
+        runner: Runner<P>,
+        counters: Arc<InstanceCounters>,
+        shunned: Option<Box<ShunnedFlows>>,
+    ) -> Instance<P> {
         let is_starting = matches!(runner, Runner::Remote(_));
         match is_starting {
             true => counters.set_starting(),
@@ -100,6 +107,7 @@ impl<P> Instance<P> {
             given: 0,
             taken: 0,
             awaited: None,
+            shunned,
         }
     }
 
@@ -165,6 +173,7 @@ impl<P> Instance<P> {
         context: &Context,
         packets: &mut [&mut dyn Buffer],
         verdicts: &mut [Verdict],
+        effects: &mut Effects,
     ) -> bool {
         let Runner::Inline(function) = &mut self.runner else {
             return false;
@@ -174,7 +183,9 @@ impl<P> Instance<P> {
         }
         self.bursts = self.bursts.wrapping_add(1);
         let started = self.bursts.is_multiple_of(SAMPLE).then(Instant::now);
-        let outcome = catch_unwind(AssertUnwindSafe(|| function.process(context, packets, verdicts)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            function.process_with_effects(context, packets, verdicts, effects);
+        }));
         if let Some(started) = started {
             let nanos = started.elapsed().as_nanos() as u64;
             self.counters.sampled_nanos.add(nanos);
@@ -189,6 +200,40 @@ impl<P> Instance<P> {
                 self.fail(reason_of(&*payload));
                 false
             }
+        }
+    }
+
+    /// Passes the counters of flows that are shunned no longer to an inline function. Empties `ended`.
+    #[cold]
+    pub(crate) fn end_shuns(&mut self, ended: &mut ArrayVec<ShunnedFlow, BURST>) {
+        let ended = ended.drain(..);
+        let Runner::Inline(function) = &mut self.runner else {
+            return;
+        };
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            ended.for_each(|flow| function.shun_ended(&flow));
+        }));
+        if let Err(payload) = outcome {
+            self.fail(reason_of(&*payload));
+        }
+    }
+
+    /// Forgets shunned flows that were idle for too long.
+    pub(crate) fn age_shunned(&mut self, now: Time) {
+        let Some(shunned) = &mut self.shunned else { return };
+        if shunned.len() == 0 {
+            self.counters.shunned_flows.set(0);
+            return;
+        }
+        let Runner::Inline(function) = &mut self.runner else {
+            return;
+        };
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            shunned.sweep(now, |flow| function.shun_ended(&flow));
+        }));
+        self.counters.shunned_flows.set(shunned.len() as u64);
+        if let Err(payload) = outcome {
+            self.fail(reason_of(&*payload));
         }
     }
 

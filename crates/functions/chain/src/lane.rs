@@ -9,12 +9,13 @@ use millrace_datapath::service::{Outlet, Polled, Service};
 use millrace_datapath::spread::FlowHash;
 use millrace_datapath::spread::ring::Receiver;
 use millrace_flow::classify::BURST;
-use millrace_nf::{Context, Direction, reason_of};
+use millrace_nf::{Context, Direction, Verdict, reason_of};
 use millrace_types::{Duration, PortNo, Time};
 use millrace_wire::Packet;
 
 use crate::hop::{Hop, HopPolicy, IN_FLIGHT_MAX, Instance, Runner};
 use crate::parallel::Group;
+use crate::sent::BurstEffects;
 use crate::traversal::{Traversal, index};
 
 /// The interval between two calls of [`Function::tick`](millrace_nf::Function::tick).
@@ -108,6 +109,7 @@ pub(crate) struct Lane<P> {
     leftovers: mpsc::Sender<Leftover<P>>,
     done: Arc<core::sync::atomic::AtomicU64>,
     burst: Box<Burst<P>>,
+    effects: Box<BurstEffects<P>>,
     next_tick: Time,
 }
 
@@ -129,6 +131,7 @@ pub(crate) fn lane<P>(hash: FlowHash) -> (Lane<P>, LaneHandle<P>) {
         leftovers,
         done: Arc::clone(&done),
         burst: Box::new(Burst::new()),
+        effects: Box::new(BurstEffects::new()),
         next_tick: Time::ZERO,
     };
     let handle = LaneHandle {
@@ -164,6 +167,10 @@ impl<P: Packet> Service<P> for Lane<P> {
             if !holds || closing {
                 self.receive_from(number, now, outlet, &mut polled);
             }
+        }
+        if !self.effects.sent.is_empty() {
+            self.forward_sent(now, outlet);
+            polled.is_waiting |= !self.effects.sent.is_empty();
         }
         polled
     }
@@ -208,15 +215,52 @@ impl<P: Packet> Lane<P> {
                 burst.iter().for_each(Packet::prefetch_head);
             }
             polled.found += burst.len();
+            let context = Context {
+                load: ring.fill_level(),
+                ..Context::new(now, direction)
+            };
             let mut traversal = Traversal {
                 hops: &mut self.hops,
                 groups: &mut self.groups,
-                context: Context { now, direction },
+                context,
                 exit: exit(self.exits, direction),
                 hash: &self.hash,
                 outlet: &mut *outlet,
+                effects: &mut self.effects,
+                accepts_sent: true,
             };
             traversal.traverse(burst, position);
+            P::discard(burst);
+        }
+    }
+
+    /// Passes packets that functions sent through the hops that follow the sender's, in order. They stay while processes have
+    /// no room for them.
+    #[cold]
+    fn forward_sent(&mut self, now: Time, outlet: &mut dyn Outlet<P>) {
+        let has_processes = self.hops.iter().any(Hop::is_remote);
+        while !self.effects.sent.is_empty() {
+            if has_processes && in_flight(&self.hops, &self.groups) >= IN_FLIGHT_MAX {
+                return;
+            }
+            let sent = self.effects.sent.remove(0);
+            if sent.at >= self.hops.len() {
+                // The hop has been removed since: the packet has no place in the chain.
+                continue;
+            }
+            let burst = &mut *self.burst;
+            burst.push(sent.packet);
+            let mut traversal = Traversal {
+                hops: &mut self.hops,
+                groups: &mut self.groups,
+                context: Context::new(now, sent.direction),
+                exit: exit(self.exits, sent.direction),
+                hash: &self.hash,
+                outlet: &mut *outlet,
+                effects: &mut self.effects,
+                accepts_sent: false,
+            };
+            traversal.resume(burst, &[Verdict::Next], sent.at);
             P::discard(burst);
         }
     }
@@ -265,10 +309,12 @@ impl<P: Packet> Lane<P> {
                 let mut traversal = Traversal {
                     hops: &mut self.hops,
                     groups: &mut self.groups,
-                    context: Context { now, direction },
+                    context: Context::new(now, direction),
                     exit: exit(self.exits, direction),
                     hash: &self.hash,
                     outlet: &mut *outlet,
+                    effects: &mut self.effects,
+                    accepts_sent: true,
                 };
                 let burst = &mut *self.burst;
                 traversal.gather(group, number, &answered, burst);
@@ -332,10 +378,12 @@ impl<P: Packet> Lane<P> {
             let mut traversal = Traversal {
                 hops: &mut self.hops,
                 groups: &mut self.groups,
-                context: Context { now, direction },
+                context: Context::new(now, direction),
                 exit: exit(self.exits, direction),
                 hash: &self.hash,
                 outlet: &mut *outlet,
+                effects: &mut self.effects,
+                accepts_sent: true,
             };
             match down {
                 false => traversal.resume(burst, &verdicts, at),
@@ -363,7 +411,10 @@ impl<P: Packet> Lane<P> {
             };
             match failure {
                 Some(reason) => instance.fail(reason),
-                None => instance.note_begin(),
+                None => {
+                    instance.age_shunned(now);
+                    instance.note_begin();
+                }
             }
         }
     }

@@ -27,6 +27,8 @@ mod plan;
 mod port;
 mod process;
 mod restart;
+mod sent;
+mod shunned;
 mod traversal;
 
 pub use cgroup::Limit;

@@ -298,7 +298,7 @@ impl<P: Packet> Isolated<P> {
     fn describe(&mut self, packets: &[P], direction: Direction) -> usize {
         match &self.shared {
             None => {
-                let given = |packet: &&P| self.end.give(packet.head(), packet.len(), direction);
+                let given = |packet: &&P| self.end.give_packet(*packet, direction);
                 packets.iter().take_while(given).count()
             }
             Some(areas) => {

@@ -8,14 +8,15 @@ use millrace_datapath::io::Burst;
 use millrace_datapath::service::Outlet;
 use millrace_datapath::spread::FlowHash;
 use millrace_flow::classify::BURST;
-use millrace_nf::{Buffer, Context, Direction, Verdict};
+use millrace_nf::{Buffer, Context, Direction, ShunAction, Verdict};
 use millrace_pipeline::DropReason;
-use millrace_types::PortNo;
+use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
 
 use crate::hop::{Hop, Instance, Runner};
 use crate::parallel::Group;
 use crate::plan::OnFailure;
+use crate::sent::{BurstEffects, SentPacket};
 
 /// The state of a packet in a traversal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +44,9 @@ pub(crate) struct Traversal<'a, P> {
     pub(crate) exit: PortNo,
     pub(crate) hash: &'a FlowHash,
     pub(crate) outlet: &'a mut dyn Outlet<P>,
+    pub(crate) effects: &'a mut BurstEffects<P>,
+    /// Functions may send packets. They may not in reaction to packets that functions sent, so that packets do not multiply.
+    pub(crate) accepts_sent: bool,
 }
 
 impl<P: Packet> Traversal<'_, P> {
@@ -172,46 +176,94 @@ impl<P: Packet> Traversal<'_, P> {
         outcomes: &mut Option<Outcomes>,
         picks: Option<&[u16]>,
     ) {
-        let is_here = |index: usize, outcomes: &Option<Outcomes>| {
-            outcomes
-                .as_ref()
-                .is_none_or(|outcomes| outcomes[index] == Outcome::At(position))
-                && picks.is_none_or(|picks| usize::from(picks[index]) == instance)
-        };
+        let here = packets_at(position, burst.len(), outcomes, picks, instance);
+        if here == 0 {
+            return;
+        }
+        let policy = self.hops[at].policy;
+        let failed = self.failure_outcome(at, position);
+        let called = &mut self.hops[at].instances[instance];
+        let shunned = treat_shunned(called, burst, here, self.context.now);
         let mut packets: ArrayVec<&mut dyn Buffer, BURST> = ArrayVec::new();
-        let all = outcomes.is_none() && picks.is_none();
         let mut bytes = 0;
+        let to_call = here & !shunned.passed & !shunned.dropped;
         for (index, packet) in burst.iter_mut().enumerate() {
-            if all || is_here(index, outcomes) {
+            if to_call >> index & 1 != 0 {
                 bytes += Packet::len(packet) as u64;
                 packets.push(packet);
             }
         }
-        if packets.is_empty() {
-            return;
-        }
         let mut verdicts: ArrayVec<Verdict, BURST> = packets.iter().map(|_| Verdict::Next).collect();
-        let policy = self.hops[at].policy;
-        let failed = self.failure_outcome(at, position);
-        let called = &mut self.hops[at].instances[instance];
-        let worked = called.process(&self.context, &mut packets, &mut verdicts);
+        let effects = &mut self.effects.of_call;
+        effects.reset(self.accepts_sent);
+        let worked =
+            packets.is_empty() || called.process(&self.context, &mut packets, &mut verdicts, effects);
         drop(packets);
-        let all_go_on = worked && called.count(&verdicts);
+        let all_go_on = worked && called.count(&verdicts) && shunned.dropped == 0;
         called.counters.bytes.add(bytes);
         if !worked {
             count_failed(called, failed, verdicts.len() as u64);
+        } else if !self.effects.of_call.is_empty() {
+            self.carry_out(at, instance, burst, to_call);
         }
         if all_go_on && outcomes.is_none() && picks.is_none() {
             return;
         }
-        let len = burst.len();
-        let here: ArrayVec<usize, BURST> = (0..len).filter(|index| is_here(*index, outcomes)).collect();
-        let outcomes = outcomes.get_or_insert_with(|| (0..len).map(|_| Outcome::At(position)).collect());
-        for (index, verdict) in here.into_iter().zip(verdicts) {
-            outcomes[index] = match worked {
-                true => outcome_of(verdict, position, policy.steer),
-                false => failed,
+        let outcomes = outcomes.get_or_insert_with(|| burst.iter().map(|_| Outcome::At(position)).collect());
+        let mut verdicts = verdicts.into_iter();
+        for index in bits(here) {
+            let verdict = match (shunned.dropped >> index & 1, shunned.passed >> index & 1) {
+                (1, _) => Verdict::Drop,
+                (_, 1) => Verdict::Next,
+                _ if worked => verdicts.next().unwrap_or_default(),
+                _ => {
+                    outcomes[index] = failed;
+                    continue;
+                }
             };
+            outcomes[index] = outcome_of(verdict, position, policy.steer);
+        }
+    }
+
+    /// Carries out the effects of the function that was just called with the packets of `called`.
+    #[cold]
+    fn carry_out(&mut self, at: usize, instance: usize, burst: &Burst<P>, called: Packets) {
+        let BurstEffects { of_call, sent } = &mut *self.effects;
+        let instance = &mut self.hops[at].instances[instance];
+        let (mut accepted, mut refused) = (0, of_call.refused());
+        for (direction, bytes) in of_call.sent() {
+            let packet = match sent.is_full() {
+                true => None,
+                // All packets of a burst are from the same pool.
+                false => burst.first().and_then(|packet| packet.alike(bytes)),
+            };
+            match packet {
+                Some(packet) => {
+                    accepted += 1;
+                    sent.push(SentPacket {
+                        packet,
+                        direction,
+                        at,
+                    });
+                }
+                None => refused += 1,
+            }
+        }
+        instance.counters.sent.add(accepted);
+        instance.counters.not_sent.add(refused);
+        let Some(shunned) = &mut instance.shunned else {
+            return;
+        };
+        let mut ended = ArrayVec::new();
+        for shun in of_call.shuns() {
+            let packet = bits(called).nth(shun.packet).and_then(|index| burst.get(index));
+            if let Some(packet) = packet {
+                shunned.add(packet, shun, self.context.now, &mut ended);
+            }
+        }
+        instance.counters.shunned_flows.set(shunned.len() as u64);
+        if !ended.is_empty() {
+            instance.end_shuns(&mut ended);
         }
     }
 
@@ -340,6 +392,91 @@ impl<P: Packet> Traversal<'_, P> {
             self.outlet.discard(DropReason::HopDown, &mut lost);
         }
     }
+}
+
+/// A bit for each packet of a burst.
+type Packets = u64;
+const _: () = assert!(BURST <= Packets::BITS as usize);
+
+/// Returns the indices of the bits that are set, in order.
+fn bits(mut packets: Packets) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let index = packets.trailing_zeros() as usize;
+        packets &= packets.checked_sub(1)?;
+        Some(index)
+    })
+}
+
+/// Returns the packets of a burst at the hop at `position` that `picks` assigns to an instance.
+#[inline]
+fn packets_at(
+    position: usize,
+    len: usize,
+    outcomes: &Option<Outcomes>,
+    picks: Option<&[u16]>,
+    instance: usize,
+) -> Packets {
+    if outcomes.is_none() && picks.is_none() {
+        return Packets::MAX.checked_shr((BURST - len) as u32).unwrap_or(0);
+    }
+    let is_here = |index: usize| {
+        outcomes
+            .as_ref()
+            .is_none_or(|outcomes| outcomes[index] == Outcome::At(position))
+            && picks.is_none_or(|picks| usize::from(picks[index]) == instance)
+    };
+    (0..len).fold(0, |packets, index| {
+        packets | Packets::from(is_here(index)) << index
+    })
+}
+
+/// The packets of a burst that belong to shunned flows.
+#[derive(Clone, Copy, Default)]
+struct Shunned {
+    passed: Packets,
+    dropped: Packets,
+}
+
+/// Treats the packets of `here` that belong to flows which the function shuns.
+#[inline]
+fn treat_shunned<P: Packet>(
+    instance: &mut Instance<P>,
+    burst: &Burst<P>,
+    here: Packets,
+    now: Time,
+) -> Shunned {
+    match &instance.shunned {
+        // The policy of a hop that is down applies to all packets.
+        Some(shunned) if shunned.len() != 0 && !instance.down => look_up_shunned(instance, burst, here, now),
+        _ => Shunned::default(),
+    }
+}
+
+fn look_up_shunned<P: Packet>(
+    instance: &mut Instance<P>,
+    burst: &Burst<P>,
+    here: Packets,
+    now: Time,
+) -> Shunned {
+    let mut treated = Shunned::default();
+    let Some(shunned) = &mut instance.shunned else {
+        return treated;
+    };
+    let mut ended = ArrayVec::new();
+    for index in bits(here) {
+        match shunned.action(&burst[index], now, &mut ended) {
+            None => {}
+            Some(ShunAction::Pass) => treated.passed |= 1 << index,
+            Some(ShunAction::Drop) => treated.dropped |= 1 << index,
+        }
+    }
+    let counters = &instance.counters;
+    counters.shunned_passed.add(treated.passed.count_ones().into());
+    counters.shunned_dropped.add(treated.dropped.count_ones().into());
+    if !ended.is_empty() {
+        instance.end_shuns(&mut ended);
+    }
+    treated
 }
 
 /// Returns the index of a hop in the list for its position in a direction, or the position for the index.

@@ -3,6 +3,8 @@
 use millrace_types::{PortNo, Time};
 use millrace_wire::{NoHeadroom, Packet};
 
+use crate::effects::{Effects, ShunnedFlow};
+
 /// A packet, whatever the type of its buffer.
 pub trait Buffer {
     /// Returns the bytes of all segments.
@@ -15,6 +17,12 @@ pub trait Buffer {
 
     /// Returns the contiguous first segment, which holds all headers.
     fn head(&self) -> &[u8];
+
+    /// Calls `each` with the bytes of each segment that the function can read, in order. They are all [`Buffer::len`] bytes,
+    /// unless the packet is in memory of the switch (class `ring`) and has several segments: then only the first is seen.
+    fn each_segment<'a>(&'a self, each: &mut dyn FnMut(&'a [u8])) {
+        each(self.head());
+    }
 
     /// Returns the first segment for rewriting in place.
     fn head_mut(&mut self) -> &mut [u8];
@@ -38,6 +46,11 @@ impl<P: Packet> Buffer for P {
     #[inline]
     fn head(&self) -> &[u8] {
         Packet::head(self)
+    }
+
+    #[inline]
+    fn each_segment<'a>(&'a self, each: &mut dyn FnMut(&'a [u8])) {
+        Packet::each_segment(self, &mut |segment| each(segment));
     }
 
     #[inline]
@@ -133,6 +146,20 @@ pub struct Context {
     pub now: Time,
     /// The direction of all packets of the burst.
     pub direction: Direction,
+    /// The fill level of the queue in front of the function, from 0 (empty) to 255 (full). A function may do less work for a
+    /// packet before packets are lost.
+    pub load: u8,
+}
+
+impl Context {
+    /// Returns the circumstances of a burst from an empty queue.
+    pub const fn new(now: Time, direction: Direction) -> Context {
+        Context {
+            now,
+            direction,
+            load: 0,
+        }
+    }
 }
 
 /// A network function.
@@ -143,6 +170,24 @@ pub trait Function: Send {
     /// Inspects and rewrites packets in place, and sets the verdict of each. `verdicts` is as long as `burst` and holds
     /// [`Verdict::Next`] at first.
     fn process(&mut self, context: &Context, burst: &mut [&mut dyn Buffer], verdicts: &mut [Verdict]);
+
+    /// Does the same as [`process`](Function::process), and may send packets and shun flows. The switch always calls this
+    /// method; functions without effects leave it as it is.
+    fn process_with_effects(
+        &mut self,
+        context: &Context,
+        burst: &mut [&mut dyn Buffer],
+        verdicts: &mut [Verdict],
+        effects: &mut Effects,
+    ) {
+        let _ = effects;
+        self.process(context, burst, verdicts);
+    }
+
+    /// Receives the counters of a flow that is shunned no longer.
+    fn shun_ended(&mut self, flow: &ShunnedFlow) {
+        let _ = flow;
+    }
 
     /// Handles time-outs and reports. It is called about ten times a second between bursts, with or without traffic, and
     /// should take no longer than a burst.

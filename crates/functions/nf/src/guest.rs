@@ -32,6 +32,7 @@ use arrayvec::ArrayVec;
 use millrace_types::Time;
 
 use crate::describe::Description;
+use crate::effects::Effects;
 use crate::function::{Context, Direction, Function};
 use crate::kind::{Kind, Setup};
 use crate::settings::Settings;
@@ -128,11 +129,8 @@ pub fn process(packets: u32, now: u64, direction: u32) {
             memory = rest;
             slots.push(Slot::new(slot, number(1), number(2), number(3)));
         }
-        let context = Context {
-            now: Time::from_nanos(now),
-            direction: Direction::from_raw(direction),
-        };
-        let verdicts = Slot::process(&mut slots, &mut **function, &context);
+        let context = Context::new(Time::from_nanos(now), Direction::from_raw(direction));
+        let verdicts = Slot::process(&mut slots, &mut **function, &context, &mut Effects::refusing());
         let results = slots.iter().map(Slot::bounds).zip(verdicts);
         for (descriptor, ((start, size), verdict)) in descriptors.chunks_exact_mut(DESCRIPTOR).zip(results) {
             let (what, operand) = verdict.to_raw();

@@ -150,6 +150,8 @@ pub struct Kind {
     pub writes: Access,
     /// Both directions of a flow must reach the same instance.
     pub keeps_flows: bool,
+    /// The number of flows that a function shuns at a time ([`Effects::shun`](crate::Effects::shun)); zero if it shuns none.
+    pub shuns: usize,
     /// The capacity of its outbox in messages, and the size of the longest message in bytes; zero if it sends none.
     pub outbox: (usize, usize),
     /// The size of its longest report in bytes; zero if it has none.

@@ -26,6 +26,8 @@
 
 mod counters;
 mod describe;
+mod effects;
+pub mod flow;
 mod function;
 #[cfg(target_arch = "wasm32")]
 pub mod guest;
@@ -37,9 +39,11 @@ mod settings;
 #[cfg(unix)]
 pub mod shm;
 mod slot;
+pub mod table;
 
 pub use counters::Counters;
 pub use describe::{Description, DescriptionError};
+pub use effects::{Effects, SENT_MAX, SENT_SIZE_MAX, Shun, ShunAction, ShunnedFlow};
 pub use function::{Buffer, Context, Direction, Function, Verdict, give_up, reason_of};
 pub use kind::{Access, Catalogue, Kind, Limits, Loader, Make, MakeError, Setup};
 pub use outbox::Outbox;

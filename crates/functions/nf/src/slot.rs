@@ -3,6 +3,7 @@
 use arrayvec::ArrayVec;
 use millrace_wire::NoHeadroom;
 
+use crate::effects::Effects;
 use crate::function::{Buffer, Context, Function, Verdict};
 
 /// The largest burst of a function outside of the switch.
@@ -17,7 +18,9 @@ pub struct Slot<'a> {
     start: u32,
     /// The offset of the packet when the slot was created.
     first_start: u32,
-    /// Bytes of further segments, which are elsewhere.
+    /// The bytes of further segments, as far as the function can read them.
+    rest: &'a [u8],
+    /// Bytes of further segments that are elsewhere.
     more: u32,
 }
 
@@ -33,7 +36,26 @@ impl<'a> Slot<'a> {
             memory: &mut memory[..end],
             start: start as u32,
             first_start: start as u32,
+            rest: &[],
             more: total.saturating_sub(end - start) as u32,
+        }
+    }
+
+    /// Returns the packet as [`new`](Slot::new) does, with all its segments, which follow the first one in `memory`.
+    #[inline]
+    #[must_use]
+    pub fn whole(memory: &'a mut [u8], start: usize, size: usize, total: usize) -> Slot<'a> {
+        let start = start.min(memory.len());
+        let end = start.saturating_add(size).min(memory.len());
+        let (head, rest) = memory.split_at_mut(end);
+        let more = total.saturating_sub(end - start);
+        let rest = &rest[..more.min(rest.len())];
+        Slot {
+            memory: head,
+            start: start as u32,
+            first_start: start as u32,
+            rest,
+            more: (more - rest.len()) as u32,
         }
     }
 
@@ -46,13 +68,14 @@ impl<'a> Slot<'a> {
         slots: &mut [Slot<'_>],
         function: &mut dyn Function,
         context: &Context,
+        effects: &mut Effects,
     ) -> ArrayVec<Verdict, BURST> {
         let mut burst = ArrayVec::<&mut dyn Buffer, BURST>::new();
         for slot in slots {
             burst.push(slot);
         }
         let mut verdicts: ArrayVec<Verdict, BURST> = burst.iter().map(|_| Verdict::Next).collect();
-        function.process(context, &mut burst, &mut verdicts);
+        function.process_with_effects(context, &mut burst, &mut verdicts, effects);
         verdicts
     }
 
@@ -74,12 +97,20 @@ impl<'a> Slot<'a> {
 impl Buffer for Slot<'_> {
     #[inline]
     fn len(&self) -> usize {
-        self.memory.len() - self.start as usize + self.more as usize
+        self.memory.len() - self.start as usize + self.rest.len() + self.more as usize
     }
 
     #[inline]
     fn head(&self) -> &[u8] {
         &self.memory[self.start as usize..]
+    }
+
+    #[inline]
+    fn each_segment<'b>(&'b self, each: &mut dyn FnMut(&'b [u8])) {
+        each(self.head());
+        if !self.rest.is_empty() {
+            each(self.rest);
+        }
     }
 
     #[inline]

@@ -68,6 +68,21 @@ pub struct ChainHop {
     pub lost: u64,
     /// The number of packets that processes of the hop hold at present.
     pub depth: u64,
+    /// The number of flows that the function shuns at present: their packets bypass it.
+    #[serde(default)]
+    pub shunned_flows: u64,
+    /// The number of packets of shunned flows that were forwarded.
+    #[serde(default)]
+    pub shunned_passed: u64,
+    /// The number of packets of shunned flows that were dropped.
+    #[serde(default)]
+    pub shunned_dropped: u64,
+    /// The number of packets that the function sent.
+    #[serde(default)]
+    pub sent: u64,
+    /// The number of packets that the function could not send, for want of a buffer or because of a limit.
+    #[serde(default)]
+    pub not_sent: u64,
     /// The worker's time for a packet in nanoseconds; `null` before the first measurement.
     #[serde(default)]
     pub nanos_per_packet: Option<f64>,

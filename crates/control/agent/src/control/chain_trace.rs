@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use millrace_builtin::CATALOGUE;
 use millrace_chain::{ChainPlan, HopPlan, HopState, OnFailure};
 use millrace_datapath::io::Backend;
-use millrace_nf::{Buffer, Context, Direction, Verdict};
+use millrace_nf::{Buffer, Context, Direction, Effects, Verdict};
 use millrace_types::{PortNo, Time};
 use millrace_wire::{Frame, Packet};
 
@@ -127,7 +127,7 @@ fn trace(
         let Some(hop) = at.and_then(|at| plan.hops.get(at)) else {
             break received(exit, &frame);
         };
-        let (outcome, words) = judge(hop, state(&hop.name), &mut frame, Context { now, direction });
+        let (outcome, words) = judge(hop, state(&hop.name), &mut frame, Context::new(now, direction));
         hops.push(TracedHop {
             name: hop.name.clone(),
             function: hop.function.clone(),
@@ -199,7 +199,7 @@ fn verdict_of_new(hop: &HopPlan, packet: &mut Frame, context: Context) -> Option
     let run = || {
         function.tick(context.now);
         let packet: &mut dyn Buffer = packet;
-        function.process(&context, &mut [packet], &mut verdicts);
+        function.process_with_effects(&context, &mut [packet], &mut verdicts, &mut Effects::new());
     };
     // A function that panics on this packet has no verdict: in the worker, the hop would be down.
     catch_unwind(AssertUnwindSafe(run)).ok()?;

@@ -15,6 +15,7 @@ use millrace_wire::Frame;
 use super::*;
 use crate::counters::InstanceCounters;
 use crate::hop::{HopPolicy, Instance, Remote};
+use crate::sent::BurstEffects;
 
 type Say = fn(u32, u64) -> Verdict;
 
@@ -146,6 +147,7 @@ struct TestBed {
     controls: Vec<Vec<Arc<Control>>>,
     hash: FlowHash,
     went: Went,
+    effects: BurstEffects<Frame>,
 }
 
 impl TestBed {
@@ -161,7 +163,11 @@ impl TestBed {
                     shown: VecDeque::new(),
                     control: Arc::clone(control),
                 };
-                Instance::new(Runner::Remote(Box::new(fake)), Arc::<InstanceCounters>::default())
+                Instance::new(
+                    Runner::Remote(Box::new(fake)),
+                    Arc::<InstanceCounters>::default(),
+                    None,
+                )
             };
             let is_in = group.is_some_and(|(first, len)| (first..first + len).contains(&place));
             hops.push(Hop {
@@ -182,6 +188,7 @@ impl TestBed {
             controls,
             hash: FlowHash::new(1),
             went: Went::default(),
+            effects: BurstEffects::new(),
         }
     }
 
@@ -194,13 +201,12 @@ impl TestBed {
         Traversal {
             hops: &mut self.hops,
             groups: &mut self.groups,
-            context: Context {
-                now: Time::ZERO,
-                direction,
-            },
+            context: Context::new(Time::ZERO, direction),
             exit: PortNo::from_raw(exit),
             hash: &self.hash,
             outlet: &mut self.went,
+            effects: &mut self.effects,
+            accepts_sent: true,
         }
     }
 

@@ -86,14 +86,11 @@ fn run(function: &mut dyn Function, round: u16) -> Vec<(Verdict, Vec<u8>)> {
         .collect();
     let mut burst: Vec<&mut dyn Buffer> = frames.iter_mut().map(|frame| frame as &mut dyn Buffer).collect();
     let mut verdicts = vec![Verdict::Next; burst.len()];
-    let context = Context {
-        now: Time::from_secs(round.into()),
-        direction: if round.is_multiple_of(2) {
-            Direction::Forward
-        } else {
-            Direction::Backward
-        },
+    let direction = match round.is_multiple_of(2) {
+        true => Direction::Forward,
+        false => Direction::Backward,
     };
+    let context = Context::new(Time::from_secs(round.into()), direction);
     function.process(&context, &mut burst, &mut verdicts);
     drop(burst);
     verdicts

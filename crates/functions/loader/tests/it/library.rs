@@ -117,10 +117,7 @@ fn verdicts_and_sizes_of_the_function_take_effect() {
     .unwrap();
     let setup = kind.setup(&Settings::default(), 1, 0);
     let mut function = kind.make_function(&setup).unwrap();
-    let context = Context {
-        now: Time::from_secs(1),
-        direction: Direction::Backward,
-    };
+    let context = Context::new(Time::from_secs(1), Direction::Backward);
     let packets: [&[u8]; 5] = [
         &[0, 0, 0, 9],
         &[1, 7, 1, 9],

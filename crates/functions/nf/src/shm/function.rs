@@ -11,6 +11,7 @@ use millrace_types::Time;
 use super::region::{PacketMemory, Region};
 use super::{CHANGED, COUNTERS_MAX, Descriptor, Layout, MAGIC, UNCHANGED, at, halves};
 use crate::counters::Counters;
+use crate::effects::Effects;
 use crate::function::{Buffer as _, Context, Function, Verdict};
 use crate::rounds::Rounds;
 use crate::slot::{BURST, Slot};
@@ -26,6 +27,7 @@ pub struct FunctionEnd {
     /// The switch's counter when it was read last.
     given: u64,
     done: u64,
+    effects: Effects,
 }
 
 impl FunctionEnd {
@@ -58,6 +60,7 @@ impl FunctionEnd {
             writes: true,
             given: done,
             done,
+            effects: Effects::refusing(),
         })
     }
 
@@ -177,11 +180,11 @@ impl FunctionEnd {
             }
         }
         let context = Context {
-            now,
-            direction: direction.unwrap_or_default(),
+            load: (waiting * 255 / layout.slots as u64).min(255) as u8,
+            ..Context::new(now, direction.unwrap_or_default())
         };
         let len = slots.len();
-        let verdicts = Slot::process(&mut slots, function, &context);
+        let verdicts = Slot::process(&mut slots, function, &context, &mut self.effects);
         let all_next = verdicts.iter().all(|verdict| *verdict == Verdict::Next);
         let bounds: ArrayVec<Option<(usize, usize)>, BURST> =
             match all_next && slots.iter().all(Slot::is_in_place) {
@@ -231,7 +234,7 @@ impl FunctionEnd {
 /// Returns the slot of a packet, and prefetches the first line of the packet.
 #[inline]
 fn slot<'a>(packet: &Descriptor, memory: &'a mut [u8], writes: bool) -> Slot<'a> {
-    let slot = Slot::new(
+    let slot = Slot::whole(
         memory,
         packet.start.into(),
         packet.size.into(),

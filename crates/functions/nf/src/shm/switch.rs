@@ -4,6 +4,8 @@ use core::sync::atomic::Ordering;
 use std::io;
 use std::os::fd::OwnedFd;
 
+use millrace_wire::Packet;
+
 use super::region::Region;
 use super::{COUNTERS_MAX, Descriptor, HEADROOM, Layout, MAGIC, ProtocolViolation, UNCHANGED, at};
 use crate::function::{Direction, Verdict};
@@ -113,6 +115,26 @@ impl SwitchEnd {
             .write_pair(self.layout.descriptor(self.given), descriptor);
         self.region.write(self.layout.slot(self.given) + HEADROOM, head);
         self.given += 1;
+        true
+    }
+
+    /// Copies all segments of a packet into the window, as far as they fit the slot. The function sees the packet after
+    /// [`Self::publish`]. Returns false if no slot is free or the first segment is too long.
+    #[inline]
+    pub fn give_packet<P: Packet>(&mut self, packet: &P, direction: Direction) -> bool {
+        let (head, size) = (packet.head(), packet.len());
+        if !self.give(head, size, direction) {
+            return false;
+        }
+        if size > head.len() {
+            let slot = self.layout.slot(self.given - 1);
+            let (mut at, end) = (slot + HEADROOM, slot + self.layout.slot_size);
+            packet.each_segment(&mut |segment: &[u8]| {
+                let fits = segment.len().min(end - at);
+                self.region.write(at, &segment[..fits]);
+                at += fits;
+            });
+        }
         true
     }
 

@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering;
 use std::fs::File;
 
 use millrace_types::{PortNo, Time};
+use millrace_wire::Frame;
 
 use super::*;
 use crate::function::{Buffer, Context, Direction, Function, Verdict};
@@ -198,4 +199,49 @@ fn other_memory_is_no_window() {
     let (_region, file) = Region::create("other", 8192).unwrap();
     let error = FunctionEnd::open(&File::from(file)).unwrap_err();
     assert!(error.to_string().contains("not a window"), "{error}");
+}
+
+/// Drops packets whose last byte, in any segment, is 9.
+struct LastByte;
+
+impl Function for LastByte {
+    fn process(&mut self, _: &Context, burst: &mut [&mut dyn Buffer], verdicts: &mut [Verdict]) {
+        for (packet, verdict) in burst.iter().zip(verdicts) {
+            let (mut size, mut last) = (0, 0);
+            packet.each_segment(&mut |segment| {
+                size += segment.len();
+                last = segment.last().copied().unwrap_or(last);
+            });
+            if size == packet.len() && last == 9 {
+                *verdict = Verdict::Drop;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_function_reads_all_segments_of_a_packet_in_the_window_and_changes_the_first() {
+    let (mut switch, mut function) = window();
+    let mut bytes = [1; 90];
+    assert!(switch.give_packet(&Frame::segmented(&bytes, 60), Direction::Forward));
+    bytes[89] = 9;
+    assert!(switch.give_packet(&Frame::segmented(&bytes, 60), Direction::Forward));
+    assert!(switch.give_packet(&Frame::segmented(&bytes, 90), Direction::Forward));
+    // A packet longer than the slot is read as far as it fits.
+    let long = [9; 400];
+    assert!(switch.give_packet(&Frame::segmented(&long, 60), Direction::Forward));
+    switch.publish();
+    assert_eq!(function.serve(&mut LastByte, Time::ZERO), 4);
+    let verdicts: Vec<Verdict> = [60, 60, 90, 60]
+        .iter()
+        .map(|head| {
+            let (verdict, growth, bytes) = take(&mut switch, *head);
+            assert_eq!((growth, bytes.len()), (0, *head));
+            verdict
+        })
+        .collect();
+    assert_eq!(
+        verdicts,
+        [Verdict::Next, Verdict::Drop, Verdict::Drop, Verdict::Next]
+    );
 }

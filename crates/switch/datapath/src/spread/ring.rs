@@ -228,6 +228,13 @@ impl<T> Receiver<T> {
         self.taken == self.shared.filled.load(Ordering::Acquire)
     }
 
+    /// Returns the share of the ring that is filled with published values, from 0 (empty) to 255 (full).
+    #[inline]
+    pub fn fill_level(&self) -> u8 {
+        let filled = self.shared.filled.load(Ordering::Relaxed) - self.taken;
+        (filled * 255 / self.shared.slots.len() as u64) as u8
+    }
+
     /// Returns the emptied slots to the sender.
     #[inline]
     pub fn release(&mut self) {

@@ -97,6 +97,29 @@ pub(super) fn chains(out: &mut String, live: &dyn Live, bridges: &[Bridge]) {
         Family::counter(out, name, "Packets that bypassed a hop while it was down."),
         |hop| hop.passed,
     );
+    let name = "millrace_hop_shunned_packets_total";
+    by(
+        Family::counter(
+            out,
+            name,
+            "Packets of shunned flows, which bypassed a function, by their treatment.",
+        ),
+        "treatment",
+        &[
+            ("pass", |hop| hop.shunned_passed),
+            ("drop", |hop| hop.shunned_dropped),
+        ],
+    );
+    let name = "millrace_hop_sent_packets_total";
+    by(
+        Family::counter(
+            out,
+            name,
+            "Packets that a function sent, and those that it could not send.",
+        ),
+        "result",
+        &[("sent", |hop| hop.sent), ("failed", |hop| hop.not_sent)],
+    );
     let name = "millrace_hop_restarts_total";
     each(
         Family::counter(out, name, "Instances of a function that were re-created."),
@@ -107,6 +130,10 @@ pub(super) fn chains(out: &mut String, live: &dyn Live, bridges: &[Bridge]) {
         Family::gauge(out, name, "Packets that the processes of a hop hold."),
         |hop| hop.depth,
     );
+    let name = "millrace_hop_shunned_flows";
+    each(Family::gauge(out, name, "Flows that a function shuns."), |hop| {
+        hop.shunned_flows
+    });
     let name = "millrace_hop_instances";
     each(
         Family::gauge(out, name, "Instances of a function over all lanes."),

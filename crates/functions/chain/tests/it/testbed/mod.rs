@@ -12,7 +12,10 @@ use millrace_chain::{Chain, ChainPlan, Environment, HopPlan, PortChanges};
 use millrace_datapath::io::{Backend, DeviceOptions, DeviceSpec, HeapBackend, MemoryPeer};
 use millrace_datapath::{Bridge, BridgeSetup, Datapath, Idle, Spread, Workers};
 use millrace_flow::{Action, Field, Instructions, Match};
-use millrace_nf::{Access, Buffer, Catalogue, Context, Direction, Function, Kind, Verdict};
+use millrace_nf::{
+    Access, Buffer, Catalogue, Context, Counters, Direction, Effects, Function, Kind, ShunAction,
+    ShunnedFlow, Verdict,
+};
 use millrace_pipeline::{Control, ControlConfig, DropReason, FlowMod, FlowModCommand, Op, Port};
 use millrace_types::{PortNo, Priority, TableId, Time};
 use millrace_wire::{Frame, Packet};
@@ -264,6 +267,65 @@ impl Function for Marker {
     }
 }
 
+/// A function that sends packets and shuns flows, as the sequence number of a packet says.
+struct Guard {
+    ended: Counters,
+}
+
+impl Guard {
+    const REJECT: u32 = 700;
+    const SHUN_PASS: u32 = 701;
+    const SHUN_DROP: u32 = 702;
+    const SHUN_SHORT: u32 = 703;
+}
+
+impl Function for Guard {
+    fn process(&mut self, context: &Context, burst: &mut [&mut dyn Buffer], verdicts: &mut [Verdict]) {
+        self.process_with_effects(context, burst, verdicts, &mut Effects::refusing());
+    }
+
+    fn process_with_effects(
+        &mut self,
+        context: &Context,
+        burst: &mut [&mut dyn Buffer],
+        verdicts: &mut [Verdict],
+        effects: &mut Effects,
+    ) {
+        let opposite = match context.direction {
+            Direction::Forward => Direction::Backward,
+            Direction::Backward => Direction::Forward,
+        };
+        for (index, (packet, verdict)) in burst.iter_mut().zip(verdicts).enumerate() {
+            let head = packet.head_mut();
+            let free = head[MARKS..].iter().position(|mark| *mark == 0).unwrap();
+            head[MARKS + free] = 50;
+            match sequence(head) {
+                Guard::REJECT => {
+                    *verdict = Verdict::Drop;
+                    assert!(effects.send(context.direction, &frame(8, 1)));
+                    assert!(effects.send(opposite, &frame(9, 2)));
+                }
+                Guard::SHUN_PASS => effects.shun(index, ShunAction::Pass, LONG),
+                Guard::SHUN_SHORT => effects.shun(index, ShunAction::Pass, SHORT),
+                Guard::SHUN_DROP => {
+                    *verdict = Verdict::Drop;
+                    effects.shun(index, ShunAction::Drop, LONG);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn shun_ended(&mut self, flow: &ShunnedFlow) {
+        self.ended.add(0, 1);
+        self.ended.add(1, flow.packets);
+    }
+}
+
+/// Times after which an idle flow is shunned no longer.
+const LONG: millrace_types::Duration = millrace_types::Duration::from_secs(3600);
+const SHORT: millrace_types::Duration = millrace_types::Duration::from_millis(50);
+
 const fn kind(name: &'static str, make: &'static millrace_nf::Make) -> Kind {
     Kind {
         name,
@@ -273,16 +335,25 @@ const fn kind(name: &'static str, make: &'static millrace_nf::Make) -> Kind {
         reads: Access::NONE,
         writes: Access::NONE,
         keeps_flows: false,
+        shuns: 0,
         outbox: (0, 0),
         report: 0,
         make,
     }
 }
 
-static KINDS: [Kind; 3] = [
+static KINDS: [Kind; 4] = [
     kind("one", &|_| Ok(Box::new(Marker(1)))),
     kind("two", &|_| Ok(Box::new(Marker(2)))),
     kind("three", &|_| Ok(Box::new(Marker(3)))),
+    Kind {
+        shuns: 64,
+        counters: &["ended", "packets"],
+        ..kind("guard", &|setup| {
+            let ended = setup.counters.clone();
+            Ok(Box::new(Guard { ended }))
+        })
+    },
 ];
 
 pub(crate) const CATALOGUE: Catalogue = Catalogue::new(&KINDS);

@@ -12,14 +12,16 @@ const WAYS: usize = 8;
 
 /// A hash function with a secret key, so that nobody else can choose keys that collide. It folds words by multiplication.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Keyed(u64);
+pub struct Keyed(u64);
 
 impl Keyed {
-    pub(crate) fn new(seed: u64) -> Keyed {
+    /// Returns the hash function of a secret seed.
+    pub fn new(seed: u64) -> Keyed {
         Keyed(seed)
     }
 
-    pub(crate) fn of<T: Hash>(self, value: &T) -> u64 {
+    /// Returns the hash of a value.
+    pub fn of<T: Hash>(self, value: &T) -> u64 {
         let mut folding = Folding(self.0 ^ 0x9e37_79b9_7f4a_7c15, self.0 | 1);
         value.hash(&mut folding);
         folding.finish()
@@ -60,7 +62,7 @@ struct Entry<K, V> {
 
 /// A table of values `V` by keys `K`, of fixed capacity.
 #[derive(Debug)]
-pub(crate) struct Table<K, V> {
+pub struct Table<K, V> {
     entries: Box<[Option<Entry<K, V>>]>,
     hash: Keyed,
     len: usize,
@@ -71,7 +73,7 @@ pub(crate) struct Table<K, V> {
 impl<K: Copy + Eq + Hash, V> Table<K, V> {
     /// Returns a table for `capacity` entries. It allocates twice as many, because flows spread unevenly over sets; one set is
     /// enough for eight.
-    pub(crate) fn new(capacity: usize, seed: u64) -> Table<K, V> {
+    pub fn new(capacity: usize, seed: u64) -> Table<K, V> {
         let entries = match capacity {
             0..=WAYS => WAYS,
             _ => capacity.saturating_mul(2).next_power_of_two(),
@@ -84,7 +86,13 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// Returns whether the table has no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns the number of entries.
+    pub fn len(&self) -> usize {
         self.len
     }
 
@@ -97,7 +105,7 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
 
     /// Returns the value of a key, and records the use of its entry.
     #[inline]
-    pub(crate) fn get(&mut self, key: &K, now: Time) -> Option<&mut V> {
+    pub fn get(&mut self, key: &K, now: Time) -> Option<&mut V> {
         let set = self.set(key);
         let entry = self.entries[set]
             .iter_mut()
@@ -109,7 +117,7 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
 
     /// Returns the time at which the entry of a key was used last.
     #[inline]
-    pub(crate) fn used(&self, key: &K) -> Option<Time> {
+    pub fn used(&self, key: &K) -> Option<Time> {
         let set = self.set(key);
         let entry = self.entries[set]
             .iter()
@@ -119,7 +127,7 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
     }
 
     /// Removes the entry of a key. Returns its value.
-    pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
+    pub fn remove(&mut self, key: &K) -> Option<V> {
         let set = self.set(key);
         let slot = self.entries[set]
             .iter_mut()
@@ -134,7 +142,7 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
     ///
     /// # Errors
     /// The value, if no entry may be evicted.
-    pub(crate) fn insert(
+    pub fn insert(
         &mut self,
         key: K,
         value: V,
@@ -170,7 +178,7 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
 
     /// Scans the next `sets` sets, and removes the entries for which `is_over` returns true, given the value and the time of its
     /// last use. Each removed entry is passed to `gone`.
-    pub(crate) fn sweep(
+    pub fn sweep(
         &mut self,
         sets: usize,
         mut is_over: impl FnMut(&mut V, Time) -> bool,
@@ -193,8 +201,7 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
     }
 
     /// Returns the number of sets.
-    #[cfg(test)]
-    pub(crate) fn sets(&self) -> usize {
+    pub fn sets(&self) -> usize {
         self.entries.len() / WAYS
     }
 }

@@ -2,18 +2,21 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use millrace_nf::Buffer;
+use crate::function::Buffer;
 use millrace_wire::{Depth, Fragment, IpProto, L3, L4, Layers};
 
 /// An endpoint: an address and a port. IPv4 is mapped into IPv6 (RFC 4291, section 2.5.5.2).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub(crate) struct End {
-    pub(crate) address: [u8; 16],
-    pub(crate) port: u16,
+pub struct Endpoint {
+    /// The address.
+    pub address: [u8; 16],
+    /// The port, or the identifier of an ICMP echo message; 0 for other protocols.
+    pub port: u16,
 }
 
-impl End {
-    pub(crate) fn ip(&self) -> IpAddr {
+impl Endpoint {
+    /// Returns the address in its own family.
+    pub fn ip(&self) -> IpAddr {
         let v6 = Ipv6Addr::from(self.address);
         v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4)
     }
@@ -21,36 +24,47 @@ impl End {
 
 /// A flow in one direction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub(crate) struct FlowId {
-    pub(crate) source: End,
-    pub(crate) destination: End,
-    pub(crate) proto: u8,
+pub struct FlowId {
+    /// The sender.
+    pub source: Endpoint,
+    /// The receiver.
+    pub destination: Endpoint,
+    /// The IP protocol number.
+    pub proto: u8,
 }
 
 /// A packet of a flow.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FlowPacket {
-    pub(crate) id: FlowId,
-    pub(crate) layers: Layers,
+pub struct FlowPacket {
+    /// The flow in the direction of the packet.
+    pub id: FlowId,
+    /// The offsets of the headers.
+    pub layers: Layers,
     /// The TCP flags, or 0 for other protocols.
-    pub(crate) tcp_flags: u8,
+    pub tcp_flags: u8,
     /// The packet is a fragment other than the first, so its ports are unknown.
-    pub(crate) is_later_fragment: bool,
+    pub is_later_fragment: bool,
     /// The type of ICMP or ICMPv6, or 0 for other protocols.
-    pub(crate) icmp_type: u8,
-    pub(crate) is_v6: bool,
+    pub icmp_type: u8,
+    /// The packet is IPv6.
+    pub is_v6: bool,
 }
 
 /// TCP flags (RFC 9293, section 3.1).
-pub(crate) mod flag {
-    pub(crate) const FIN: u8 = 1;
-    pub(crate) const SYN: u8 = 2;
-    pub(crate) const RST: u8 = 4;
-    pub(crate) const ACK: u8 = 16;
+pub mod flag {
+    /// The sender has finished.
+    pub const FIN: u8 = 1;
+    /// The sender opens a connection.
+    pub const SYN: u8 = 2;
+    /// The connection is reset.
+    pub const RST: u8 = 4;
+    /// The acknowledgement number is valid.
+    pub const ACK: u8 = 16;
 }
 
 impl FlowId {
-    pub(crate) fn reversed(&self) -> FlowId {
+    /// Returns the flow in the other direction.
+    pub fn reversed(&self) -> FlowId {
         FlowId {
             source: self.destination,
             destination: self.source,
@@ -59,7 +73,7 @@ impl FlowId {
     }
 
     /// Returns the flow id that both directions share, and whether this flow is the reverse of it.
-    pub(crate) fn canonical(&self) -> (FlowId, bool) {
+    pub fn canonical(&self) -> (FlowId, bool) {
         match self.source <= self.destination {
             true => (*self, false),
             false => (self.reversed(), true),
@@ -78,7 +92,7 @@ fn mapped(address: [u8; 4]) -> [u8; 16] {
 impl FlowPacket {
     /// Returns the flow of a packet, or `None` if the packet is not IP.
     #[inline]
-    pub(crate) fn of(packet: &dyn Buffer) -> Option<FlowPacket> {
+    pub fn of(packet: &dyn Buffer) -> Option<FlowPacket> {
         let head = packet.head();
         let layers = Layers::parse_head(head, packet.len(), Depth::L4);
         let l3 = layers.l3_offset();
@@ -119,11 +133,11 @@ impl FlowPacket {
         }
         Some(FlowPacket {
             id: FlowId {
-                source: End {
+                source: Endpoint {
                     address: source,
                     port: ports[0],
                 },
-                destination: End {
+                destination: Endpoint {
                     address: destination,
                     port: ports[1],
                 },
@@ -137,13 +151,14 @@ impl FlowPacket {
         })
     }
 
-    pub(crate) fn is_tcp(&self) -> bool {
+    /// Returns whether the packet is TCP.
+    pub fn is_tcp(&self) -> bool {
         self.layers.l4() == L4::Tcp
     }
 
     /// Returns the flow of the packet inside an ICMP error (RFC 792, RFC 4443), or `None` if this is no error or the packet
     /// inside is too short.
-    pub(crate) fn cause(&self, packet: &dyn Buffer) -> Option<FlowId> {
+    pub fn cause(&self, packet: &dyn Buffer) -> Option<FlowId> {
         let head = packet.head();
         let inner = self.layers.l4_offset() + 8;
         let (source, destination, proto, l4) = match (self.layers.l4(), self.icmp_type) {
@@ -179,11 +194,11 @@ impl FlowPacket {
             _ => [0; 4],
         };
         Some(FlowId {
-            source: End {
+            source: Endpoint {
                 address: source,
                 port: u16::from_be_bytes([ports[0], ports[1]]),
             },
-            destination: End {
+            destination: Endpoint {
                 address: destination,
                 port: u16::from_be_bytes([ports[2], ports[3]]),
             },

@@ -1,0 +1,179 @@
+//! Effects of a function besides its verdicts: packets of its own, and flows that it shuns.
+
+use arrayvec::ArrayVec;
+use millrace_types::Duration;
+
+use crate::flow::FlowId;
+use crate::function::Direction;
+use crate::slot::BURST;
+
+/// Limit of the packets that a function sends for one burst.
+pub const SENT_MAX: usize = 32;
+/// Size limit of a packet that a function sends: an Ethernet frame without FCS.
+pub const SENT_SIZE_MAX: usize = 1514;
+
+/// The treatment of the packets of a shunned flow, which the function does not see.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ShunAction {
+    /// Packets go to the next hop.
+    Pass,
+    /// Packets are dropped.
+    Drop,
+}
+
+/// A request to shun the flow of a packet, in both directions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shun {
+    /// The index of the packet in the burst.
+    pub packet: usize,
+    /// The treatment of the flow's packets.
+    pub action: ShunAction,
+    /// The flow is forgotten after this time without a packet.
+    pub idle: Duration,
+}
+
+/// A flow that is shunned no longer, with its counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ShunnedFlow {
+    /// The flow; the smaller endpoint is its source.
+    pub flow: FlowId,
+    /// The treatment of its packets.
+    pub action: ShunAction,
+    /// Packets in both directions.
+    pub packets: u64,
+    /// Bytes of those packets.
+    pub bytes: u64,
+}
+
+/// The effects of one call of a function. All memory is allocated with the value.
+#[derive(Debug)]
+pub struct Effects {
+    /// The bytes of the packets, [`SENT_SIZE_MAX`] for each.
+    bytes: Box<[u8]>,
+    /// The direction and the size of each packet.
+    sent: ArrayVec<(Direction, usize), SENT_MAX>,
+    shuns: ArrayVec<Shun, BURST>,
+    /// Packets that were not accepted.
+    refused: u64,
+    accepts: bool,
+}
+
+impl Default for Effects {
+    fn default() -> Effects {
+        Effects::new()
+    }
+}
+
+impl Effects {
+    /// Returns a value that accepts packets.
+    pub fn new() -> Effects {
+        Effects {
+            bytes: vec![0; SENT_MAX * SENT_SIZE_MAX].into(),
+            sent: ArrayVec::new(),
+            shuns: ArrayVec::new(),
+            refused: 0,
+            accepts: true,
+        }
+    }
+
+    /// Returns a value that refuses packets and ignores requests to shun, for callers that cannot carry them out.
+    pub fn refusing() -> Effects {
+        Effects {
+            bytes: Box::default(),
+            sent: ArrayVec::new(),
+            shuns: ArrayVec::new(),
+            refused: 0,
+            accepts: false,
+        }
+    }
+
+    /// Sends a packet from this hop, towards the far end or the near end. It traverses the hops that follow in that direction,
+    /// after the packets of the burst. Returns false, and counts the packet, if there are [`SENT_MAX`] packets already, the
+    /// packet exceeds [`SENT_SIZE_MAX`], or the burst consists of packets that functions sent: these cause no others.
+    pub fn send(&mut self, direction: Direction, frame: &[u8]) -> bool {
+        let at = self.sent.len() * SENT_SIZE_MAX;
+        let slot = self.bytes.get_mut(at..at + frame.len());
+        match slot {
+            Some(slot) if self.accepts && frame.len() <= SENT_SIZE_MAX && !self.sent.is_full() => {
+                slot.copy_from_slice(frame);
+                self.sent.push((direction, frame.len()));
+                true
+            }
+            _ => {
+                self.refused += 1;
+                false
+            }
+        }
+    }
+
+    /// Shuns the flow of a packet of the burst: later packets of both directions are treated without a call of the function.
+    /// The switch ignores packets without a transport flow. It forgets the flow when a TCP packet opens a new connection with
+    /// the same endpoints, and that packet goes to the function. The function must not have rewritten the packet's endpoints.
+    pub fn shun(&mut self, packet: usize, action: ShunAction, idle: Duration) {
+        // A function that repeats itself for a packet has its first request.
+        let _is_full = self.shuns.try_push(Shun { packet, action, idle });
+    }
+
+    /// Returns whether there is nothing to carry out.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.sent.is_empty() && self.shuns.is_empty() && self.refused == 0
+    }
+
+    /// Returns the packets, with their directions.
+    pub fn sent(&self) -> impl Iterator<Item = (Direction, &[u8])> {
+        let frames = self.bytes.chunks_exact(SENT_SIZE_MAX);
+        self.sent
+            .iter()
+            .zip(frames)
+            .map(|((direction, size), bytes)| (*direction, &bytes[..*size]))
+    }
+
+    /// Returns the requests to shun.
+    pub fn shuns(&self) -> &[Shun] {
+        &self.shuns
+    }
+
+    /// Returns the number of packets that were not accepted.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Forgets all effects. `accepts` tells whether packets are accepted from now on.
+    pub fn reset(&mut self, accepts: bool) {
+        self.sent.clear();
+        self.shuns.clear();
+        self.refused = 0;
+        self.accepts = accepts && !self.bytes.is_empty();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_come_out_as_they_went_in_and_those_over_a_limit_are_counted() {
+        let mut effects = Effects::new();
+        assert!(effects.send(Direction::Backward, b"first"));
+        assert!(effects.send(Direction::Forward, &[7; SENT_SIZE_MAX]));
+        assert!(!effects.send(Direction::Forward, &[7; SENT_SIZE_MAX + 1]));
+        while effects.send(Direction::Forward, b"more") {}
+        let sent: Vec<_> = effects.sent().collect();
+        assert_eq!(sent.len(), SENT_MAX);
+        assert_eq!(sent[0], (Direction::Backward, &b"first"[..]));
+        assert_eq!(sent[1], (Direction::Forward, &[7; SENT_SIZE_MAX][..]));
+        assert_eq!(effects.refused(), 2);
+        effects.reset(true);
+        assert!(effects.is_empty());
+    }
+
+    #[test]
+    fn one_that_refuses_takes_no_packet() {
+        let mut effects = Effects::refusing();
+        assert!(!effects.send(Direction::Forward, b"frame"));
+        effects.reset(true);
+        assert!(!effects.send(Direction::Forward, b"frame"));
+        assert_eq!(effects.sent().count(), 0);
+    }
+}
