@@ -182,7 +182,10 @@ fn main() -> Result<(), Failure> {
                 let Event::Alert(alert) = event else { continue };
                 let subject = &alert.subject;
                 let (source, destination) = subject.ports.unwrap_or_default();
-                let mut ends = [(address(subject.src), source), (address(subject.dst), destination)];
+                let mut ends = [
+                    (address(subject.src), source),
+                    (address(subject.dst), destination),
+                ];
                 ends.sort();
                 let [(first, first_port), (second, second_port)] = ends;
                 let protocol = protocol(subject.protocol);
