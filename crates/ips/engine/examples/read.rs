@@ -5,18 +5,12 @@
 //! Each capture begins without flows. Endpoints are sorted as text, and addresses of IPv6 are written in full, so that
 //! the output compares line by line with answers in the same form.
 
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "the output is the purpose of the program"
-)]
-
 use std::collections::BTreeSet;
 use std::io::{Cursor, Write};
 use std::net::IpAddr;
 use std::path::Path;
 
-use millrace_ips_engine::detect::{CompileSettings, compile};
+use millrace_ips_engine::detect::{CompileSettings, DetectSettings, compile};
 use millrace_ips_engine::{Engine, Event, Events, Frame, LinkType, Mode, Settings};
 use millrace_ips_rules::{RuleSet, Syntax, Variables, files};
 use millrace_types::Time;
@@ -145,6 +139,13 @@ fn main() -> Result<(), Failure> {
         mode: match mode.as_str() {
             "ips" => Mode::Ips,
             _ => Mode::Ids,
+        },
+        detect: DetectSettings {
+            alerts: std::env::var("ALERTS")
+                .ok()
+                .and_then(|text| text.parse().ok())
+                .unwrap_or(15),
+            ..DetectSettings::default()
         },
         ..Settings::default()
     };

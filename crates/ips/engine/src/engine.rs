@@ -70,7 +70,7 @@ impl Engine {
     pub fn new(settings: Settings, seed: [u64; 2]) -> Engine {
         Engine {
             tcp: settings.tcp(),
-            detector: Detector::default(),
+            detector: Detector::new(settings.detect),
             defragmenter: Defragmenter::new(settings.defragment(), Seed(seed)),
             flows: FlowTable::new(settings.flows, settings.timeouts, Seed(seed)),
             counters: Counters::default(),
@@ -126,6 +126,7 @@ impl Engine {
             time,
             tunnel_depth: 0,
             is_reassembled: false,
+            is_tunnel: false,
         };
         let verdict = match network(link, bytes) {
             Ok(network) => self.packet(rules, bytes, network, context, out),
@@ -196,6 +197,11 @@ impl Engine {
         };
         self.counters.packets += 1;
         let (is_fragment, vlans) = (packet.is_fragment, network.vlans);
+        let can_descend = context.tunnel_depth < self.settings.tunnel_depth;
+        let context = Context {
+            is_tunnel: can_descend && tunnel::inside(bytes, &packet, &self.settings.tunnels).is_some(),
+            ..context
+        };
         let mut verdict = match Tuple::of(&packet) {
             Some((tuple, is_quoted)) => self.in_flow(rules, bytes, network, context, tuple, is_quoted, out),
             None => self.without_flow(rules, &packet, out),
@@ -216,6 +222,7 @@ impl Engine {
             };
             let context = Context {
                 is_reassembled: true,
+                is_tunnel: false,
                 ..context
             };
             let network = Network {
@@ -230,6 +237,7 @@ impl Engine {
         if let Some(network) = tunnel::inside(bytes, &packet, &self.settings.tunnels) {
             let context = Context {
                 tunnel_depth: context.tunnel_depth + 1,
+                is_tunnel: false,
                 ..context
             };
             verdict = verdict.max(self.packet(rules, bytes, network, context, out));
@@ -368,7 +376,7 @@ impl Engine {
                 flow.state = FlowState::Established;
                 flow.was_established = true;
             }
-            if packet.protocol == IpProto::UDP.0 && !packet.payload.is_empty() {
+            if packet.protocol == IpProto::UDP.0 && !packet.payload.is_empty() && !packet.is_tunnel {
                 flow.app.datagram(&flow.key, direction, packet.payload);
             }
             return Ok(None);

@@ -1,5 +1,6 @@
 //! Settings of an engine. The defaults are those that the documentation of Suricata gives, so that alerts compare.
 
+use crate::detect::DetectSettings;
 use millrace_types::Duration;
 
 use crate::defragment::DefragmentSettings;
@@ -53,6 +54,8 @@ pub struct Settings {
     pub segment_bytes: usize,
     /// Largest size of the fragments that wait, in bytes.
     pub fragment_bytes: usize,
+    /// Detection.
+    pub detect: DetectSettings,
     /// Time for which fragments of a packet wait for the rest.
     pub fragment_timeout: Duration,
 }
@@ -76,6 +79,7 @@ impl Default for Settings {
             timeouts: Timeouts::default(),
             segment_bytes: 128 << 20,
             fragment_bytes: 4 << 20,
+            detect: DetectSettings::default(),
             fragment_timeout: Duration::from_secs(60),
         }
     }

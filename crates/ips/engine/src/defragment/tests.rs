@@ -58,6 +58,7 @@ fn add<'a>(defragmenter: &'a mut Defragmenter, seconds: u64, bytes: &[u8]) -> Ou
         time: Time::from_secs(seconds),
         tunnel_depth: 0,
         is_reassembled: false,
+        is_tunnel: false,
     };
     let network = network(LinkType(LinkType::RAW), bytes).unwrap();
     let packet = Packet::decode(bytes, network, context).unwrap();

@@ -7,7 +7,7 @@ use millrace_ips_rules::options::number::{Comparison, NumberField};
 use millrace_ips_rules::variables::Ranges;
 
 use super::program::{BitMode, Endpoint, PacketTest, Rule, Side, compare};
-use crate::flow::{Direction, Flow};
+use crate::flow::{Direction, Flow, FlowState};
 use crate::packet::{IpVersion, Packet};
 
 /// Returns true if a number is in sorted, disjoint ranges.
@@ -76,7 +76,7 @@ pub(super) fn flow(rule: &Rule, packet: &Packet<'_>, flow: Option<&Flow>, direct
     }
     let Some(flow) = flow else { return false };
     test.is_established
-        .is_none_or(|asked| asked == flow.is_established())
+        .is_none_or(|asked| asked == (flow.state != FlowState::New))
         && test.direction.is_none_or(|asked| asked == direction)
 }
 
@@ -138,7 +138,7 @@ fn stream_size(side: Side, comparison: Comparison, flow: &Flow) -> bool {
 /// Returns a number of the packet, if it has it.
 fn number(field: NumberField, packet: &Packet<'_>) -> Option<u64> {
     match field {
-        NumberField::Dsize => Some(packet.payload.len() as u64),
+        NumberField::Dsize => (!packet.is_tunnel).then_some(packet.payload.len() as u64),
         NumberField::Ttl => Some(u64::from(packet.ip.ttl)),
         NumberField::Tos => Some(u64::from(packet.ip.tos)),
         NumberField::IpId => Some(u64::from(packet.ip.id)),

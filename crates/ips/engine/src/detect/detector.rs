@@ -8,7 +8,7 @@ use millrace_ips_rules::header::Action as RuleAction;
 use super::compile::Ruleset;
 use super::evaluate::{self, Limit, Scratch, Subject};
 use super::prefilter::Class;
-use super::program::{AppTest, Rule, RuleType};
+use super::program::{AppTest, PacketTest, Rule, RuleType};
 use super::rate::{self, Rates};
 use super::state::{self, AddressBits, FlowBits};
 use super::transaction::{self, Candidate};
@@ -89,6 +89,8 @@ struct Match {
 #[derive(Debug)]
 pub struct Detector {
     scratch: Scratch,
+    /// Largest number of alerts of a packet.
+    alerts: usize,
     /// Candidates, and the bytes of a transformed buffer.
     memory: (Candidates, Vec<u8>),
     addresses: AddressBits,
@@ -101,7 +103,28 @@ pub struct Detector {
 
 impl Default for Detector {
     fn default() -> Detector {
-        Detector::new(pcre::Limits::default(), false)
+        Detector::new(DetectSettings::default())
+    }
+}
+
+/// Settings of detection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DetectSettings {
+    /// Limits of regular expressions.
+    pub pcre: pcre::Limits,
+    /// The result of an evaluation that exceeds a limit: a match or none. Either is counted.
+    pub limit_matches: bool,
+    /// Largest number of alerts of a packet; those of the first rules stay.
+    pub alerts: usize,
+}
+
+impl Default for DetectSettings {
+    fn default() -> DetectSettings {
+        DetectSettings {
+            pcre: pcre::Limits::default(),
+            limit_matches: false,
+            alerts: ALERTS,
+        }
     }
 }
 
@@ -114,10 +137,11 @@ struct Context<'a> {
 }
 
 impl Detector {
-    /// Returns a detector with limits of expressions. If `limit_matches`, what exceeds a limit counts as a match.
-    pub fn new(limits: pcre::Limits, limit_matches: bool) -> Detector {
+    /// Returns a detector without state.
+    pub fn new(settings: DetectSettings) -> Detector {
         Detector {
-            scratch: Scratch::new(limits, limit_matches),
+            scratch: Scratch::new(settings.pcre, settings.limit_matches),
+            alerts: settings.alerts,
             memory: Default::default(),
             addresses: AddressBits::default(),
             rates: Rates::default(),
@@ -198,7 +222,7 @@ impl Detector {
         if !packet.is_pseudo {
             let group = &prefilter.packets[Class::of(packet.protocol) as usize];
             group.always.iter().for_each(|rule| candidates.add(*rule));
-            if !packet.payload.is_empty() {
+            if !packet.payload.is_empty() && !packet.is_tunnel {
                 group.scan(packet.payload, &mut |rule| candidates.add(rule));
             }
         }
@@ -252,7 +276,7 @@ impl Detector {
         is_app
             && conditions::header(rule, packet)
             && conditions::flow(rule, packet, flow, direction)
-            && (rule.packet.is_empty() || !packet.is_pseudo)
+            && (!packet.is_pseudo || rule.packet.iter().all(is_of_stream))
             && rule
                 .packet
                 .iter()
@@ -293,6 +317,7 @@ impl Detector {
         let on_packet = rule.on_packets || rule.on_stream && !is_in_stream;
         on_packet
             && !packet.is_pseudo
+            && !packet.is_tunnel
             && !packet.payload.is_empty()
             && evaluate::matches(&rule.payload, &Subject::whole(packet.payload), &mut self.scratch)
     }
@@ -489,7 +514,7 @@ impl Detector {
             if rule.is_silent || rule.action == RuleAction::Sdrop || outcome == rate::Outcome::Silent {
                 continue;
             }
-            if alerts >= ALERTS {
+            if alerts >= self.alerts {
                 self.counters.alerts_lost += 1;
                 continue;
             }
@@ -553,6 +578,14 @@ fn effect(action: RuleAction, rule: &Rule, has_flow: bool) -> Action {
         RuleAction::RejectDst => Action::RejectDestination,
         RuleAction::RejectBoth => Action::RejectBoth,
     }
+}
+
+/// Returns true if a condition holds for a stream, with or without a packet.
+fn is_of_stream(test: &PacketTest) -> bool {
+    matches!(
+        test,
+        PacketTest::StreamSize { .. } | PacketTest::SameIp | PacketTest::IpProtocol(_)
+    )
 }
 
 /// Returns the subject of events about a packet.

@@ -30,7 +30,7 @@ use crate::packet::Packet;
 use crate::tcp::StreamWindow;
 
 pub use compile::{CompileSettings, Hook, Ruleset, compile};
-pub use detector::{Counters, Detector};
+pub use detector::{Counters, DetectSettings, Detector};
 pub use evaluate::{Limit, STEPS, Scratch, Subject, Variables, matches};
 pub use program::{Rule, RuleType};
 pub use state::FlowBits;

@@ -109,6 +109,7 @@ fn packet(
         icmp: None,
         payload: &[],
         is_reassembled: context.is_reassembled,
+        is_tunnel: context.is_tunnel,
         is_fragment,
         is_pseudo: false,
         tunnel_depth: context.tunnel_depth,

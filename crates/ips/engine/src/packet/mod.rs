@@ -179,6 +179,8 @@ pub struct Packet<'a> {
     pub payload: &'a [u8],
     /// True if the packet is made of fragments.
     pub is_reassembled: bool,
+    /// True if the packet carries another one, which is inspected in its place: the payload of the outer one is not.
+    pub is_tunnel: bool,
     /// True for a fragment: it has no transport, and waits for the others.
     pub is_fragment: bool,
     /// True if the engine made the packet to flush a flow: there is no frame, and only addresses, ports, protocol and
@@ -199,6 +201,7 @@ pub(crate) struct Context {
     pub(crate) tunnel_depth: u8,
     /// True if the bytes are a packet made of fragments.
     pub(crate) is_reassembled: bool,
+    pub(crate) is_tunnel: bool,
 }
 
 impl<'a> Packet<'a> {
@@ -255,6 +258,7 @@ impl<'a> Packet<'a> {
             icmp: None,
             payload: &[],
             is_reassembled: false,
+            is_tunnel: false,
             is_fragment: false,
             is_pseudo: true,
             tunnel_depth: key.tunnel_depth,
