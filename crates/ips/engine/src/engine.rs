@@ -302,6 +302,9 @@ impl Engine {
                 Err(problem) => {
                     let drops = self.tcp.normalizer.drops(problem);
                     if drops && self.settings.mode == Mode::Ips {
+                        if problem == TcpProblem::Midstream {
+                            flow.verdict = FlowVerdict::Drop;
+                        }
                         Verdict::Drop(DropReason::Normalizer)
                     } else {
                         self.inspect(rules, &packet, &mut flow, direction, out)

@@ -42,6 +42,7 @@ problems! {
     Reset "reset" "The sequence number of a reset is not the expected one (RFC 5961, section 3).";
     SynInConnection "syn_in_connection" "A SYN belongs to an established connection (RFC 5961, section 4).";
     Handshake "handshake" "The segment does not belong to the handshake.";
+    OneSided "one_sided" "The other end's part of the handshake was not seen.";
     EarlyData "early_data" "The server sends data before the handshake is complete.";
     Closed "closed" "The connection is closed.";
     AfterFin "after_fin" "The data are after the FIN of their direction.";
@@ -69,8 +70,8 @@ pub struct Normalizer {
 impl Default for Normalizer {
     fn default() -> Normalizer {
         let mut drops = [true; TcpProblem::ALL.len()];
-        // Connections that began before the engine did are a matter of their own policy.
-        drops[TcpProblem::Midstream as usize] = false;
+        // The directions may take different routes: such packets are inspected one by one.
+        drops[TcpProblem::OneSided as usize] = false;
         Normalizer {
             drops,
             rewrites_overlaps: true,

@@ -155,8 +155,11 @@ impl Session {
             sender.add_syn(tcp.seq, tcp.window, options);
         } else {
             if !receiver.acknowledge_syn(tcp.ack, 1 << 30) {
-                if !accepts_async || receiver.has_syn() || !sender.has_syn() {
+                if receiver.has_syn() || !sender.has_syn() {
                     return Err(TcpProblem::Handshake);
+                }
+                if !accepts_async {
+                    return Err(TcpProblem::OneSided);
                 }
                 // The other direction takes another route.
                 receiver.begin_midstream(tcp.ack, u16::MAX);
