@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use millrace_courier::identity::Identity;
-use millrace_courier::{Event, Outcome};
+use millrace_courier::{Event, Interrupts, Outcome, Session as Transfer};
 
 use crate::error::CommandError;
 
@@ -43,6 +43,15 @@ pub(crate) fn say(text: &str) -> Result<()> {
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(())
+}
+
+/// Shows the events of a transfer until it ends, and ends it when the user interrupts it; returns its outcomes.
+pub(crate) fn watch(transfer: Transfer, stop: Interrupts, display: &mut Display) -> Result<Vec<Outcome>> {
+    stop.cancel(transfer.handle());
+    for event in transfer.events() {
+        display.show(&event);
+    }
+    Ok(transfer.join()?)
 }
 
 /// Shows events.
@@ -114,6 +123,10 @@ impl Display {
                     let text = text.clone();
                     self.line(&text);
                 }
+            }
+            Event::Lost { peer, reason } => {
+                self.lines.remove(peer);
+                self.line(&format!("{}: lost, waiting for it: {reason}", short(peer)));
             }
             Event::Stalled { peer, seconds } => {
                 self.line(&format!("{}: no progress for {seconds} s", short(peer)));

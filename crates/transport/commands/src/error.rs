@@ -3,10 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
+use millrace_courier::SessionError;
 use millrace_courier::files::FilesError;
 use millrace_courier::identity::{IdentityError, KeyTextError};
 use millrace_courier::ticket::TicketError;
-use millrace_courier::{ReceiveError, SendError};
 use thiserror::Error;
 
 /// A command that cannot go on.
@@ -25,7 +25,9 @@ pub enum CommandError {
     #[error("an event cannot be printed as JSON: {0}")]
     Json(#[from] serde_json::Error),
     /// No target is given.
-    #[error("no target is given; expected a ticket (mr1…), KEY@HOST:PORT or HOST:PORT after the sources")]
+    #[error(
+        "no target is given; expected a ticket (mr1…), HOST:DIRECTORY, KEY@HOST:PORT or HOST:PORT after the sources"
+    )]
     NoTarget,
     /// No source is given.
     #[error("no source is given; expected files or directories before the target")]
@@ -91,8 +93,29 @@ pub enum CommandError {
     Files(#[from] FilesError),
     /// The transfer cannot go on.
     #[error(transparent)]
-    Send(#[from] SendError),
-    /// No sender can be served.
-    #[error(transparent)]
-    Receive(#[from] ReceiveError),
+    Session(#[from] SessionError),
+    /// A list of sources or targets cannot be read.
+    #[error("cannot open {}: {error}", path.display())]
+    List {
+        /// The path.
+        path: PathBuf,
+        /// The cause.
+        error: io::Error,
+    },
+    /// The command that reaches another machine cannot be run.
+    #[error("cannot run `{command}`: {error}; give another command with --ssh")]
+    Ssh {
+        /// The command.
+        command: String,
+        /// The cause.
+        error: io::Error,
+    },
+    /// A receiver on another machine did not start.
+    #[error(
+        "the receiver on {host} ended before it had a ticket; run `ssh {host} millrace receive DIRECTORY` to see why"
+    )]
+    Remote {
+        /// The machine.
+        host: String,
+    },
 }

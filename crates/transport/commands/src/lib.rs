@@ -7,9 +7,10 @@ mod device;
 mod display;
 mod error;
 mod receive;
+mod remote;
 mod send;
 
-pub use args::{Receive, Send};
+pub use args::{Commit, Receive, Send};
 pub use device::OpenDpdk;
 pub use error::CommandError;
 pub use receive::receive;

@@ -1,24 +1,24 @@
 //! `millrace send`: files and directories to receivers.
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::ToSocketAddrs;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use millrace_courier::files::Source;
+use millrace_courier::files::{Requests, Source};
 use millrace_courier::identity::PublicKey;
 use millrace_courier::io::via::Via;
-use millrace_courier::local::LocalSource;
+use millrace_courier::local::{LocalSource, ScanOptions};
 use millrace_courier::ticket::{PREFIX, Ticket};
-use millrace_courier::{Event, Outcome, SendOptions, Target, exit_status, interrupts, send_over};
+use millrace_courier::{Event, Interrupts, Outcome, SendOptions, Session as Transfer, Target, exit_status};
 
-use crate::args::Send;
+use crate::args::{Commit, Send};
 use crate::device::{OpenDpdk, open};
-use crate::display::{Display, Result, config_directory, identity, say, size};
+use crate::display::{Display, Result, config_directory, identity, say, size, watch};
 use crate::error::CommandError;
+use crate::remote::{self, Remote};
 
 /// Characters of the shortest ticket.
 const TICKET_MIN: usize = 90;
@@ -28,40 +28,78 @@ const TICKET_MIN: usize = 90;
 /// # Errors
 /// If it cannot go on for any target.
 pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode> {
-    let (sources, targets) = split(&args.words)?;
+    let (mut sources, words) = split(
+        &args.words,
+        args.files_from.is_none(),
+        args.targets_from.is_none(),
+    )?;
+    if let Some(path) = &args.files_from {
+        sources.extend(lines(path)?.map(PathBuf::from));
+    }
     let known = config_directory()
         .map(|directory| directory.join("known_receivers"))
         .ok();
-    let targets: Vec<Target> = targets
-        .iter()
-        .map(|text| target(text, known.as_deref()))
-        .collect::<Result<_>>()?;
     let identity = identity(args.identity.as_deref())?;
-    let stop = interrupts().map_err(CommandError::Signals)?;
-    let mut source = LocalSource::scan(&sources, args.withdraw_changed)?;
+    let stop = Interrupts::new().map_err(CommandError::Signals)?;
+    let scan = ScanOptions {
+        withdraw_changed: args.withdraw_changed,
+        preserve: args.preserve,
+    };
+    let source = LocalSource::scan(&sources, &scan)?;
     for (path, reason) in source.skipped() {
         let _ = writeln!(std::io::stderr(), "not sent: {path}: {reason}");
     }
     if args.dry_run {
-        let text = format!("{} files, {}\n", source.files(), size(source.layout().bytes()));
+        let (files, bytes) = (source.files(), source.layout().bytes());
+        let text = if json {
+            format!("{}\n", serde_json::json!({ "files": files, "bytes": bytes }))
+        } else {
+            format!("{files} files, {}\n", size(bytes))
+        };
         say(&text)?;
         return Ok(ExitCode::SUCCESS);
+    }
+    // Receivers that were started over ssh end with the transfer.
+    let (mut targets, mut remotes) = (Vec::new(), Vec::new());
+    for word in &words {
+        targets.push(target(word, known.as_deref(), args, &mut remotes)?);
+    }
+    let mut more = match &args.targets_from {
+        Some(path) => Some(lines(path)?),
+        None => None,
+    };
+    if targets.is_empty() {
+        let first = more.as_mut().and_then(Iterator::next);
+        let first = first.ok_or(CommandError::NoTarget)?;
+        targets.push(target(&first, known.as_deref(), args, &mut remotes)?);
     }
     let options = SendOptions {
         rate: args.rate,
         loss_tolerance: args.loss_tolerance.map(|percent| percent / 100.0),
+        policy: args.policy,
+        stragglers: args.stragglers,
+        requests: Requests {
+            delta: args.delta,
+            all_at_once: args.commit == Commit::All,
+        },
+        silence: args.silence,
+        patience: args.patience,
     };
     let mut display = Display::new(json);
     let peers = targets.clone();
-    let mut on_event = |event| display.show(&event);
-    let (source, stop) = (&mut source, Some(stop.as_fd()));
-    let outcomes = match &args.via {
+    let source = Box::new(source);
+    let transfer = match &args.via {
         Some(via) => {
             let io = open(via, Via::dynamic_port()?, open_dpdk)?;
-            send_over(io, source, &identity, targets, options, stop, &mut on_event)?
+            Transfer::send_over(io, source, identity, targets, options)?
         }
-        None => millrace_courier::send(source, &identity, targets, options, stop, &mut on_event)?,
+        None => Transfer::send(source, identity, targets, options)?,
     };
+    if let Some(more) = more {
+        add_targets(&transfer, more, known.clone());
+    }
+    let outcomes = watch(transfer, stop, &mut display)?;
+    drop(remotes);
     let delivered = |outcome: &Outcome| matches!(outcome, Outcome::Delivered);
     for (peer, outcome) in peers.iter().zip(&outcomes) {
         if let (true, Some(known)) = (delivered(outcome), &known) {
@@ -87,6 +125,40 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
     Ok(ExitCode::from(exit_status(&outcomes)))
 }
 
+/// Returns the lines of a file, or of standard input, without those that are empty.
+fn lines(path: &Path) -> Result<impl Iterator<Item = String> + std::marker::Send + use<>> {
+    let input: Box<dyn Read + std::marker::Send> = if path == Path::new("-") {
+        Box::new(std::io::stdin())
+    } else {
+        Box::new(fs::File::open(path).map_err(|error| CommandError::List {
+            path: path.to_owned(),
+            error,
+        })?)
+    };
+    let lines = BufReader::new(input).lines().map_while(std::result::Result::ok);
+    Ok(lines.filter(|line| !line.is_empty()))
+}
+
+/// Adds receivers to a transfer as their tickets or addresses come.
+fn add_targets(
+    transfer: &Transfer,
+    more: impl Iterator<Item = String> + std::marker::Send + 'static,
+    known: Option<PathBuf>,
+) {
+    let handle = transfer.handle();
+    // The thread ends with the lines, or with the process.
+    std::thread::spawn(move || {
+        for line in more {
+            match plain_target(line.trim(), known.as_deref()) {
+                Ok(target) => handle.add_target(target),
+                Err(error) => {
+                    let _ = writeln!(std::io::stderr(), "not a target: {line}: {error}");
+                }
+            }
+        }
+    });
+}
+
 /// Returns the name by which the program was started.
 fn program() -> String {
     let path = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
@@ -95,7 +167,7 @@ fn program() -> String {
 }
 
 /// Returns a word as a shell takes it.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let plain = |char: char| char.is_ascii_alphanumeric() || "-_./:@=,+%".contains(char);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();
@@ -103,26 +175,30 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Returns true for a ticket, KEY@HOST:PORT and HOST:PORT; as with scp, a slash before the colon makes a word a path.
+/// Returns true for a ticket, HOST:DIRECTORY, KEY@HOST:PORT and HOST:PORT; as with scp, a slash before the colon makes a word a
+/// path.
 fn is_target(word: &str) -> bool {
     let is_ticket = word.starts_with(PREFIX) && word.len() >= TICKET_MIN && !word.contains(['/', '.']);
-    let is_address = word
-        .rsplit_once(':')
-        .is_some_and(|(host, port)| !host.contains('/') && !host.is_empty() && port.parse::<u16>().is_ok());
-    is_ticket || is_address
+    is_ticket || is_address(word) || remote::parse(word).is_some()
+}
+
+/// Returns true for HOST:PORT, with or without KEY@.
+fn is_address(word: &str) -> bool {
+    word.rsplit_once(':')
+        .is_some_and(|(host, port)| !host.contains('/') && !host.is_empty() && port.parse::<u16>().is_ok())
 }
 
 /// Splits the words into sources and targets.
-fn split(words: &[String]) -> Result<(Vec<PathBuf>, Vec<&str>)> {
+fn split(words: &[String], need_source: bool, need_target: bool) -> Result<(Vec<PathBuf>, Vec<&str>)> {
     let first = words
         .iter()
         .position(|word| is_target(word))
         .unwrap_or(words.len());
     let (sources, targets) = words.split_at(first);
-    if targets.is_empty() {
+    if targets.is_empty() && need_target {
         return Err(CommandError::NoTarget);
     }
-    if sources.is_empty() {
+    if sources.is_empty() && need_source {
         return Err(CommandError::NoSource);
     }
     if let Some(path) = targets.iter().find(|word| !is_target(word)) {
@@ -134,19 +210,26 @@ fn split(words: &[String]) -> Result<(Vec<PathBuf>, Vec<&str>)> {
     ))
 }
 
-fn target(text: &str, known: Option<&Path>) -> Result<Target> {
+/// Returns the target of a word; a receiver that has to be started joins `remotes`.
+fn target(text: &str, known: Option<&Path>, args: &Send, remotes: &mut Vec<Remote>) -> Result<Target> {
+    match remote::parse(text) {
+        Some(place) if !is_address(text) => {
+            let (remote, target) = Remote::start(&place, args)?;
+            remotes.push(remote);
+            Ok(target)
+        }
+        _ => plain_target(text, known),
+    }
+}
+
+/// Returns the target of a ticket or of an address.
+fn plain_target(text: &str, known: Option<&Path>) -> Result<Target> {
     if text.starts_with(PREFIX) && !text.contains(':') {
         let ticket: Ticket = text.parse()?;
         if ticket.is_expired(SystemTime::now()) {
             return Err(CommandError::Expired);
         }
-        let first = ticket.addresses.first().map(ToString::to_string);
-        return Ok(Target {
-            name: first.unwrap_or_default(),
-            addresses: ticket.addresses,
-            key: ticket.key,
-            secret: Some(ticket.secret),
-        });
+        return Ok(Target::from_ticket(&ticket));
     }
     let (key, address) = match text.split_once('@') {
         Some((key, address)) => (key.parse::<PublicKey>()?, address),
@@ -203,12 +286,12 @@ mod tests {
 
     #[test]
     fn sources_end_where_targets_begin() {
-        let given = words("data/ ./a:80 mr1.iso host:7800 key@[::1]:7800");
-        let (sources, targets) = split(&given).unwrap();
+        let given = words("data/ ./a:80 mr1.iso host:7800 key@[::1]:7800 user@site:/in site:");
+        let (sources, targets) = split(&given, true, true).unwrap();
         assert_eq!(sources, ["data/", "./a:80", "mr1.iso"].map(PathBuf::from));
-        assert_eq!(targets, ["host:7800", "key@[::1]:7800"]);
+        assert_eq!(targets, ["host:7800", "key@[::1]:7800", "user@site:/in", "site:"]);
         for wrong in ["a b", "host:1 host:2", "a host:1 b"] {
-            assert!(split(&words(wrong)).is_err(), "{wrong}");
+            assert!(split(&words(wrong), true, true).is_err(), "{wrong}");
         }
     }
 

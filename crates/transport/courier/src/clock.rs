@@ -1,5 +1,6 @@
 //! The clock of one thread, and how it waits: the protocol counts from the thread's start, QUIC takes the system's monotonic time.
 
+use crate::session::SessionHandle;
 use millrace_types::Time;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::signal::{SigSet, Signal};
@@ -7,9 +8,6 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::TimeSpec;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
-
-/// A wait this short is spent in a loop: the kernel wakes later than asked.
-const SPIN: Duration = Duration::from_micros(60);
 
 /// A clock that started at zero.
 #[derive(Clone, Copy, Debug)]
@@ -31,32 +29,47 @@ impl Clock {
     }
 }
 
-/// Returns a descriptor that is readable when the user or the system asks this process to end (SIGINT, SIGTERM). To be called
-/// before other threads start: they inherit the signal mask.
-///
-/// # Errors
-/// If the kernel gives no descriptor.
-pub fn interrupts() -> std::io::Result<SignalFd> {
-    let mut signals = SigSet::empty();
-    signals.add(Signal::SIGINT);
-    signals.add(Signal::SIGTERM);
-    signals.thread_block()?;
-    Ok(SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC)?)
+/// The signals by which a user or the system asks this process to end (SIGINT, SIGTERM).
+#[derive(Debug)]
+pub struct Interrupts(SignalFd);
+
+impl Interrupts {
+    /// Keeps the signals from ending the process. To be called before other threads start: they inherit the signal mask.
+    ///
+    /// # Errors
+    /// If the kernel gives no descriptor.
+    pub fn new() -> std::io::Result<Interrupts> {
+        let mut signals = SigSet::empty();
+        signals.add(Signal::SIGINT);
+        signals.add(Signal::SIGTERM);
+        signals.thread_block()?;
+        Ok(Interrupts(SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC)?))
+    }
+
+    /// Ends a session at each signal, from a thread that lasts as long as the process.
+    pub fn cancel(self, session: SessionHandle) {
+        std::thread::spawn(move || {
+            while let Ok(Some(_)) = self.0.read_signal() {
+                session.cancel();
+            }
+        });
+    }
 }
 
-/// Waits until a descriptor is readable or the time has come; returns true if the second one, the stop, is readable.
-pub(crate) fn wait(
-    socket: BorrowedFd<'_>,
-    stop: Option<BorrowedFd<'_>>,
-    until: Instant,
-) -> std::io::Result<bool> {
-    let left = until.saturating_duration_since(Instant::now());
-    let timeout = left.checked_sub(SPIN).unwrap_or(Duration::ZERO);
-    let mut fds = vec![PollFd::new(socket, PollFlags::POLLIN)];
-    fds.extend(stop.map(|stop| PollFd::new(stop, PollFlags::POLLIN)));
+/// Lets this thread's timers wake it when they are due, and not up to 50 µs later (PR_SET_TIMERSLACK, prctl(2)).
+pub(crate) fn precise_timers() {
+    let _ = nix::sys::prctl::set_timerslack(1);
+}
+
+/// Waits until one of the descriptors is readable or the time has come; returns true if the last one, the stop, is readable.
+pub(crate) fn wait(fds: &[Option<BorrowedFd<'_>>; 3], until: Instant) -> std::io::Result<bool> {
+    let timeout = until.saturating_duration_since(Instant::now());
+    let has_stop = fds[2].is_some();
+    let fds = fds.iter().flatten();
+    let mut fds: Vec<PollFd<'_>> = fds.map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
     match ppoll(&mut fds, Some(TimeSpec::from_duration(timeout)), None) {
         Ok(_) | Err(nix::errno::Errno::EINTR) => {}
         Err(error) => return Err(error.into()),
     }
-    Ok(fds.get(1).and_then(PollFd::any).unwrap_or(false))
+    Ok(has_stop && fds.last().and_then(PollFd::any).unwrap_or(false))
 }

@@ -21,9 +21,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// Silence after which a peer counts as lost.
-const IDLE: Duration = Duration::from_secs(20);
-const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// Peers that a receiver serves at once.
 const LINKS_MAX: usize = 64;
 /// The code with which a link is closed in peace.
@@ -53,11 +50,18 @@ pub enum ControlError {
 pub(crate) enum LinkEvent {
     Connected,
     Message(Message),
-    Closed {
-        reason: String,
-        /// The peer closed the link because the session is complete.
-        done: bool,
-    },
+    Closed { reason: String, end: LinkEnd },
+}
+
+/// The kind of end of a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LinkEnd {
+    /// The peer closed the link because the session is complete.
+    Done,
+    /// The peer closed the link, or violates the protocol.
+    Closed,
+    /// Nothing is heard of the peer any more: it may come back.
+    Lost,
 }
 
 /// Names a link.
@@ -88,15 +92,16 @@ pub(crate) struct Control {
     responses: VecDeque<(SocketAddr, Vec<u8>)>,
     buffer: Vec<u8>,
     server: Option<ServerConfig>,
+    silence: Duration,
 }
 
-fn transport(window: BorrowedWindow) -> Arc<TransportConfig> {
+fn transport(window: BorrowedWindow, silence: Duration) -> Arc<TransportConfig> {
     let mut config = TransportConfig::default();
     config
         .max_concurrent_bidi_streams(VarInt::from_u32(1))
         .max_concurrent_uni_streams(VarInt::from_u32(4))
-        .max_idle_timeout(IdleTimeout::try_from(IDLE).ok())
-        .keep_alive_interval(Some(KEEP_ALIVE))
+        .max_idle_timeout(IdleTimeout::try_from(silence).ok())
+        .keep_alive_interval(Some(silence / 4))
         .stream_receive_window(VarInt::from_u32(8 << 20))
         .send_window(8 << 20)
         .datagram_receive_buffer_size(None)
@@ -107,8 +112,12 @@ fn transport(window: BorrowedWindow) -> Arc<TransportConfig> {
 }
 
 impl Control {
-    /// Returns a control channel without links. `listens`: strangers may connect.
-    pub(crate) fn new(identity: &Identity, listens: bool) -> Result<Control, ControlError> {
+    /// Returns a control channel without links. `listens`: strangers may connect. `silence`: after so much of it a peer is lost.
+    pub(crate) fn new(
+        identity: &Identity,
+        listens: bool,
+        silence: Duration,
+    ) -> Result<Control, ControlError> {
         let mut endpoint = EndpointConfig::default();
         endpoint.grease_quic_bit(false);
         let server = if listens {
@@ -123,6 +132,7 @@ impl Control {
             events: VecDeque::new(),
             responses: VecDeque::new(),
             buffer: Vec::new(),
+            silence,
         })
     }
 
@@ -136,7 +146,7 @@ impl Control {
     ) -> Result<LinkId, ControlError> {
         let window = BorrowedWindow::default();
         let mut config = ClientConfig::new(Arc::new(tls::client(identity, key)?));
-        config.transport_config(transport(window.clone()));
+        config.transport_config(transport(window.clone(), self.silence));
         let (id, connection) = self
             .endpoint
             .connect(now, config, address, tls::SERVER_NAME)
@@ -166,7 +176,7 @@ impl Control {
                     let window = BorrowedWindow::default();
                     // Each link has a window of its own.
                     let config = self.server.clone().map(|mut config| {
-                        config.transport_config(transport(window.clone()));
+                        config.transport_config(transport(window.clone(), self.silence));
                         Arc::new(config)
                     });
                     match self.endpoint.accept(incoming, now, &mut self.buffer, config) {
@@ -215,9 +225,9 @@ impl Control {
                 match event {
                     Event::Connected => self.events.push_back((id, LinkEvent::Connected)),
                     Event::ConnectionLost { reason } => {
-                        let done = is_done(&reason);
+                        let end = link_end(&reason);
                         let reason = closed(&reason);
-                        self.events.push_back((id, LinkEvent::Closed { reason, done }));
+                        self.events.push_back((id, LinkEvent::Closed { reason, end }));
                     }
                     Event::Stream(StreamEvent::Opened { dir }) => {
                         while let Some(stream) = link.connection.streams().accept(dir) {
@@ -230,8 +240,8 @@ impl Control {
             if let Err(error) = link.read(id, &mut self.events) {
                 link.connection
                     .close(now, VarInt::from_u32(CODE_ERROR), error.clone().into());
-                let (reason, done) = (error, false);
-                self.events.push_back((id, LinkEvent::Closed { reason, done }));
+                let (reason, end) = (error, LinkEnd::Closed);
+                self.events.push_back((id, LinkEvent::Closed { reason, end }));
             }
             link.write();
             if idle {
@@ -359,9 +369,14 @@ impl Control {
     }
 }
 
-/// Returns true if the peer closed the connection because the session is complete.
-fn is_done(reason: &ConnectionError) -> bool {
-    matches!(reason, ConnectionError::ApplicationClosed(close) if close.error_code == VarInt::from_u32(CODE_DONE))
+fn link_end(reason: &ConnectionError) -> LinkEnd {
+    match reason {
+        ConnectionError::ApplicationClosed(close) if close.error_code == VarInt::from_u32(CODE_DONE) => {
+            LinkEnd::Done
+        }
+        ConnectionError::TimedOut | ConnectionError::Reset => LinkEnd::Lost,
+        _ => LinkEnd::Closed,
+    }
 }
 
 fn closed(reason: &ConnectionError) -> String {

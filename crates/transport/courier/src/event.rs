@@ -83,6 +83,13 @@ pub enum Event {
         /// For so many seconds.
         seconds: u64,
     },
+    /// The peer was lost; the session waits for it to come back.
+    Lost {
+        /// The peer.
+        peer: String,
+        /// The reason.
+        reason: String,
+    },
     /// A file has its final name, or was withdrawn or failed.
     File {
         /// The peer.

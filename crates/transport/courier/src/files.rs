@@ -1,4 +1,4 @@
-//! Files as the network thread sees them: an address space of extents to read from, or to write to.
+//! Files as the reader's and the writer's thread see them: an address space of extents to read from, or to write to.
 //!
 //! `millrace-fileset` stands behind both traits in the product; tests have bytes in memory.
 
@@ -16,7 +16,7 @@ pub type Value = [u8; 32];
 pub struct FilesError(pub String);
 
 /// The sender's files.
-pub trait Source {
+pub trait Source: Send {
     /// Returns the manifest as bytes.
     fn manifest(&self) -> &[u8];
 
@@ -74,7 +74,7 @@ pub enum SinkEvent {
 }
 
 /// The receiver's files.
-pub trait Sink {
+pub trait Sink: Send {
     /// Returns the address space.
     fn layout(&self) -> Layout;
 
@@ -129,6 +129,12 @@ pub trait Sink {
     /// If the files cannot be written.
     fn poll(&mut self, now: Time) -> Result<(), FilesError>;
 
+    /// Makes what is verified durable at once, for a transfer that goes on from it.
+    ///
+    /// # Errors
+    /// If the files cannot be written.
+    fn flush(&mut self) -> Result<(), FilesError>;
+
     /// Returns when [`Sink::poll`] has something to do.
     fn next_timeout(&self) -> Option<Time>;
 
@@ -145,11 +151,20 @@ pub trait Sink {
     fn close(self: Box<Self>) -> Result<(), FilesError>;
 }
 
-/// Makes a sink of a manifest.
-pub trait Store {
-    /// Returns the sink of a manifest's files.
+/// Requests of a sender's user to the receivers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Requests {
+    /// Files that exist are read, and only extents that differ are sent.
+    pub delta: bool,
+    /// No file gets its name before all are verified.
+    pub all_at_once: bool,
+}
+
+/// Makes a sink of a manifest; several at once, in threads of their own.
+pub trait Store: Send + Sync {
+    /// Returns the sink of a manifest's files. `requests`: what the sender's user asks for.
     ///
     /// # Errors
     /// If the manifest is not valid or exceeds a limit, or the files cannot be written.
-    fn open(&mut self, manifest: &[u8]) -> Result<Box<dyn Sink>, FilesError>;
+    fn open(&self, manifest: &[u8], requests: Requests) -> Result<Box<dyn Sink>, FilesError>;
 }

@@ -11,7 +11,8 @@
 //!   └────────────────────────────┘    FEEDBACK           └────────────────────────────┘
 //! ```
 //!
-//! One thread on each side owns the socket, the protocol's state and pacing. A datagram whose first two bits are clear is of the
+//! One thread on each side owns the socket, the protocol's state and pacing; reading, hashing, sealing and writing have threads of
+//! their own. A program starts with [`Session`]; [`send`] and [`receive`] do the same in the caller's thread. A datagram whose first two bits are clear is of the
 //! data path; QUIC has the others (ADR 18).
 
 #![forbid(unsafe_code)]
@@ -22,21 +23,25 @@ mod control;
 mod event;
 pub mod files;
 pub mod identity;
+mod inbox;
 pub mod io;
 pub mod local;
 mod message;
+mod pool;
 mod receiver;
 mod sender;
+mod session;
 pub mod ticket;
 mod tls;
 mod window;
 
-pub use clock::interrupts;
+pub use clock::Interrupts;
 pub use control::ControlError;
 pub use event::{Event, Limit, Outcome, exit_status};
 pub use message::RefuseCode;
 pub use receiver::{ReceiveError, ReceiveOptions, receive, receive_over};
-pub use sender::{SendError, SendOptions, Target, send, send_over};
+pub use sender::{Policy, SendError, SendOptions, Stragglers, Target, send, send_over};
+pub use session::{Session, SessionError, SessionHandle};
 
 /// Returns the bytes of a receipt that the receiver signs.
 fn receipt(root: &files::Value) -> Vec<u8> {

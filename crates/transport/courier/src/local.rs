@@ -1,11 +1,11 @@
 //! Files of this machine, by `millrace-fileset`, behind the traits of [`crate::files`].
 
-use crate::files::{self, FilesError, Value};
+use crate::files::{self, FilesError, Requests, Value};
 use millrace_fileset::fs::Root;
 use millrace_fileset::scan::resolve_arguments;
 use millrace_fileset::{
-    Commit, ExtentValue, ManifestLimits, ManifestReader, OnChange, Scan, ScanItem, ScanOptions, Sink,
-    SinkEvent, SinkOptions, Source, SourceOptions,
+    Commit, ExtentValue, ManifestLimits, ManifestReader, OnChange, Scan, ScanItem, Sink, SinkEvent,
+    SinkOptions, Source, SourceOptions,
 };
 use millrace_transport::extent::Layout;
 use millrace_transport::ranges::RangeSet;
@@ -14,11 +14,20 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes of extents that a source keeps.
-const CACHE_SIZE: usize = 64 << 20;
+/// Bytes of extents that a source keeps: sealed packets are cached elsewhere.
+const CACHE_SIZE: usize = 4 << 20;
 
 fn failed(error: impl Display) -> FilesError {
     FilesError(error.to_string())
+}
+
+/// The way in which files are read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ScanOptions {
+    /// A file that changes while it is sent is left out, instead of ending the transfer.
+    pub withdraw_changed: bool,
+    /// Owners and extended attributes, access control lists among them, are sent, too.
+    pub preserve: bool,
 }
 
 /// The files that a sender names.
@@ -29,15 +38,18 @@ pub struct LocalSource {
 }
 
 impl LocalSource {
-    /// Scans paths; a directory with a trailing slash stands for its contents. `withdraw_changed`: a file that changes while it
-    /// is sent is left out, instead of ending the transfer.
+    /// Scans paths; a directory with a trailing slash stands for its contents.
     ///
     /// # Errors
     /// If a path cannot be read.
-    pub fn scan(paths: &[PathBuf], withdraw_changed: bool) -> Result<LocalSource, FilesError> {
+    pub fn scan(paths: &[PathBuf], options: &ScanOptions) -> Result<LocalSource, FilesError> {
         let fs = Root::open("/").map_err(failed)?;
         let arguments = resolve_arguments(paths).map_err(failed)?;
-        let mut scan = Scan::new(&fs, &arguments, ScanOptions::default()).map_err(failed)?;
+        let scan_options = millrace_fileset::ScanOptions {
+            preserve: options.preserve,
+            ..millrace_fileset::ScanOptions::default()
+        };
+        let mut scan = Scan::new(&fs, &arguments, scan_options).map_err(failed)?;
         let (mut manifest, mut skipped) = (Vec::new(), Vec::new());
         while let Some(item) = scan.next_item(&fs).map_err(failed)? {
             if let ScanItem::Skipped { path, reason } = item {
@@ -48,7 +60,7 @@ impl LocalSource {
         let (entries, bases) = scan
             .finish()
             .ok_or_else(|| failed("the scan has no end; report this as a bug"))?;
-        let on_change = if withdraw_changed {
+        let on_change = if options.withdraw_changed {
             OnChange::Withdraw
         } else {
             OnChange::Fail
@@ -133,6 +145,8 @@ pub struct PlaceOptions {
     pub delta: bool,
     /// Permission bits and modification times are those of the source.
     pub modes_and_times: bool,
+    /// Owners and extended attributes are those of the source, if it sends them; so are permission bits and times.
+    pub preserve: bool,
 }
 
 /// A directory of this machine that receives files.
@@ -152,22 +166,23 @@ impl LocalStore {
 }
 
 impl files::Store for LocalStore {
-    fn open(&mut self, manifest: &[u8]) -> Result<Box<dyn files::Sink>, FilesError> {
+    fn open(&self, manifest: &[u8], requests: Requests) -> Result<Box<dyn files::Sink>, FilesError> {
         let mut reader = ManifestReader::new(ManifestLimits::default());
         reader.feed(manifest).map_err(failed)?;
         let manifest = reader.finish().map_err(failed)?;
         let fs = Root::open(&self.directory)
             .map_err(|error| failed(format!("{}: {error}", self.directory.display())))?;
         let options = SinkOptions {
-            commit: if self.options.all_at_once {
+            commit: if self.options.all_at_once || requests.all_at_once {
                 Commit::All
             } else {
                 Commit::Each
             },
             overwrite: !self.options.keep_existing,
-            delta: self.options.delta,
-            modes: self.options.modes_and_times,
-            times: self.options.modes_and_times,
+            delta: self.options.delta || requests.delta,
+            modes: self.options.modes_and_times || self.options.preserve,
+            times: self.options.modes_and_times || self.options.preserve,
+            preserve: self.options.preserve,
             ..SinkOptions::default()
         };
         let sink = Sink::open(fs, Arc::new(manifest), options).map_err(failed)?;
@@ -226,6 +241,10 @@ impl files::Sink for LocalSink {
 
     fn poll(&mut self, now: Time) -> Result<(), FilesError> {
         self.sink.poll(now).map_err(failed)
+    }
+
+    fn flush(&mut self) -> Result<(), FilesError> {
+        self.sink.flush().map_err(failed)
     }
 
     fn next_timeout(&self) -> Option<Time> {

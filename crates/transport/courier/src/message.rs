@@ -15,7 +15,7 @@
 //!    <─ answers   COMPLETE (root, signature) ──────────────────────────────
 //! ```
 
-use crate::files::Value;
+use crate::files::{Requests, Value};
 use millrace_transport::packet::{PacketError, Reader, Writer};
 use millrace_transport::ranges::RangeSet;
 use thiserror::Error;
@@ -81,6 +81,8 @@ pub(crate) struct Offer {
     pub(crate) chacha: bool,
     /// The secret of the content key.
     pub(crate) secret: [u8; 32],
+    /// The user's requests to the receiver.
+    pub(crate) requests: Requests,
 }
 
 /// A message.
@@ -174,6 +176,8 @@ impl Message {
                 body.varint(u64::from(offer.payload));
                 body.byte(u8::from(offer.chacha));
                 body.bytes(&offer.secret);
+                let Requests { delta, all_at_once } = offer.requests;
+                body.byte(u8::from(delta) | u8::from(all_at_once) << 1);
             }
             Message::Manifest(bytes) => {
                 body.byte(2);
@@ -274,6 +278,14 @@ impl Message {
                 payload: small(reader.varint("payload")?, "payload")?,
                 chacha: byte(&mut reader)? != 0,
                 secret: array(&mut reader)?,
+                requests: {
+                    // Unknown requests are ignored.
+                    let flags = byte(&mut reader)?;
+                    Requests {
+                        delta: flags & 1 != 0,
+                        all_at_once: flags & 2 != 0,
+                    }
+                },
             }),
             2 => Message::Manifest(read_blob(&mut reader)?),
             3 => Message::ManifestEnd,
@@ -420,6 +432,10 @@ mod tests {
                 payload: 1_424,
                 chacha: true,
                 secret: [3; 32],
+                requests: Requests {
+                    delta: false,
+                    all_at_once: true,
+                },
             }),
             Message::Manifest(vec![5; 20_000]),
             Message::ManifestEnd,

@@ -76,6 +76,7 @@ fn bookkeeping(criterion: &mut Criterion) {
             have: RangeSet::new(),
             connection: 0,
             pool: 1 << 50,
+            pool_max: 1 << 50,
         });
         let (mut now, mut outgoing) = (Time::ZERO, Vec::new());
         let mut feedback: std::collections::VecDeque<(Time, u64, Feedback)> =

@@ -182,6 +182,7 @@ impl Simulation {
             have: RangeSet::new(),
             connection: 0,
             pool: ENDLESS,
+            pool_max: ENDLESS,
         });
         self.flows.push(SimFlow {
             flow,

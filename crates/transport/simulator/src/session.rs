@@ -19,7 +19,9 @@ use millrace_transport::random::Random;
 use millrace_transport::ranges::RangeSet;
 use millrace_transport::receiver::{Discard, Receiver, ReceiverConfig, ReceiverStats};
 use millrace_transport::seal::{Algorithm, ContentKey, PairwiseKey, SealError};
-use millrace_transport::sender::{Connection, FeedbackError, Group, MemberId};
+use millrace_transport::sender::{
+    Connection, FeedbackError, Group, MemberId, SealPieceError, SealRequest, Sealer, SlabCache,
+};
 use millrace_types::{BitRate, Duration, Time};
 use millrace_wan_emulator::{ConfigError, PathConfig};
 
@@ -124,7 +126,9 @@ enum Event {
 pub struct Session {
     spec: SessionSpec,
     queue: EventQueue<Event>,
-    group: Group<ContentKey>,
+    group: Group,
+    cache: SlabCache,
+    sealer: Sealer<ContentKey>,
     sites: Vec<SiteState>,
     random: Random,
     wake_at: Option<Time>,
@@ -194,10 +198,12 @@ impl Session {
         for (index, change) in spec.changes.iter().enumerate() {
             queue.schedule(change.at, Event::Change(index));
         }
-        let mut group = Group::new(spec.layout, spec.payload, key(spec.seed), spec.cache);
+        let mut group = Group::new(spec.layout);
         group.set_uplink(spec.uplink, u64::from(spec.payload) + PACKET_OVERHEAD, Time::ZERO);
         Ok(Session {
             group,
+            cache: SlabCache::new(spec.layout, spec.payload, HEADERS, spec.cache),
+            sealer: Sealer::new(spec.layout, key(spec.seed)),
             spec,
             queue,
             sites,
@@ -232,7 +238,7 @@ impl Session {
 
     /// Returns how many packets were sealed.
     pub fn seals(&self) -> u64 {
-        self.group.seals()
+        self.sealer.sealed()
     }
 
     /// Returns the counters of a site's receivers, those before a crash included.
@@ -381,6 +387,7 @@ impl Session {
             have,
             connection,
             pool: site.site.pool,
+            pool_max: site.site.pool,
         }));
         self.serve();
     }
@@ -411,7 +418,7 @@ impl Session {
     fn serve(&mut self) {
         let now = self.queue.now();
         let mut outgoing = Vec::new();
-        while let Some(member) = self.group.poll(now, &mut outgoing) {
+        while let Some(member) = self.next_member(now, &mut outgoing) {
             for packet in outgoing.drain(..) {
                 if let Err(problem) = self.depart(member, packet) {
                     self.fail(problem);
@@ -430,16 +437,39 @@ impl Session {
         }
     }
 
+    /// Returns the next member in turn, with the packets of one quantum; pieces that it waits for are sealed at once.
+    fn next_member(&mut self, now: Time, outgoing: &mut Vec<Outgoing>) -> Option<MemberId> {
+        let mut wanted = Vec::new();
+        self.group.wanted(&self.cache, 1, &mut wanted);
+        for request in wanted {
+            // Two members may want the same slab.
+            let Some(request) = self.cache.missing_of(request) else {
+                continue;
+            };
+            if let Err(problem) = self.seal(request) {
+                self.fail(problem);
+            }
+        }
+        self.group.poll(now, &self.cache, outgoing)
+    }
+
+    fn seal(&mut self, request: SealRequest) -> Result<(), String> {
+        let seed = self.spec.seed;
+        let read = |piece: Piece, bytes: &mut Vec<u8>| -> Result<(), SealPieceError> {
+            bytes.extend(source(seed, piece.address, u64::from(piece.len)));
+            Ok(())
+        };
+        let slab = self
+            .sealer
+            .seal(request, None, read)
+            .map_err(|error| error.to_string())?;
+        self.cache.insert(slab);
+        Ok(())
+    }
+
     fn depart(&mut self, member: MemberId, packet: Outgoing) -> Result<(), String> {
         let Outgoing { number, piece } = packet;
-        let Piece { address, len } = piece;
-        if self.group.sealed(piece).is_none() {
-            let bytes = source(self.spec.seed, address, u64::from(len));
-            self.group
-                .seal(piece, &bytes)
-                .map_err(|error| error.to_string())?;
-        }
-        let shared = self.group.sealed(piece).ok_or("a sealed piece is not cached")?;
+        let shared = self.cache.get(piece).ok_or("a sealed piece is not cached")?;
         let head = self
             .group
             .head(member, number, shared)

@@ -38,7 +38,7 @@ pub(super) fn ticket_addresses(local: SocketAddr, given: &[IpAddr]) -> Vec<Socke
     addresses.iter().map(with_port).collect()
 }
 
-impl Server<'_> {
+impl Server<'_, '_, '_> {
     /// Admits a sender, or refuses it by name.
     pub(super) fn greet(&mut self, link: LinkId, version: u64, secret: &[u8]) {
         if version != VERSION {

@@ -1,19 +1,20 @@
 //! Links of senders: their events and messages.
 
-use super::session::Session;
+use super::session::{Session, SessionSpec};
 use super::state::{GREETING, Peer, Server, Stage};
-use crate::control::{CODE_ERROR, LinkEvent, LinkId};
-use crate::event::{Event, Outcome};
+use crate::control::{CODE_ERROR, LinkEnd, LinkEvent, LinkId};
+use crate::event::Outcome;
 use crate::files::FilesError;
 use crate::identity::random;
 use crate::message::{Message, RefuseCode};
+use crate::pool::writer::Write;
 use millrace_transport::seal::{Algorithm, ContentKey};
 use std::time::Instant;
 
 /// Bytes of a manifest at most: some ten million files.
 const MANIFEST_MAX: usize = 1 << 30;
 
-impl Server<'_> {
+impl Server<'_, '_, '_> {
     /// Handles an event of a link; the journal of a complete transfer goes when the sender closes the link as done.
     pub(super) fn on_link_event(&mut self, link: LinkId, event: LinkEvent) {
         match event {
@@ -28,22 +29,26 @@ impl Server<'_> {
                 self.peers.insert(
                     link,
                     Peer {
+                        key,
                         name: key.to_string(),
                         stage,
                         started: now,
                     },
                 );
             }
-            LinkEvent::Closed { reason, done } => {
-                self.end(link, Outcome::Resumable { reason });
+            LinkEvent::Closed { reason, end } => {
+                match end {
+                    LinkEnd::Lost => self.lose(link, reason),
+                    LinkEnd::Done | LinkEnd::Closed => self.end(link, Outcome::Resumable { reason }),
+                }
                 let peer = self.peers.remove(&link);
                 if let Some(Stage::Ended {
-                    complete: Some(sink), ..
+                    complete: Some(session),
+                    ..
                 }) = peer.map(|peer| peer.stage)
-                    && done
-                    && let Err(error) = sink.close()
+                    && end == LinkEnd::Done
                 {
-                    tracing::warn!(%error, "the journal was not removed");
+                    session.give(Write::Close);
                 }
             }
             LinkEvent::Message(message) => self.on_message(link, message),
@@ -79,24 +84,19 @@ impl Server<'_> {
                 *manifest_ended = true;
                 self.open(link)
             }
-            (Stage::Serving(session), Message::Keep(keep)) if session.receiver.is_none() => {
-                session.keep(&keep).map(|accept| {
-                    (self.events)(Event::Accepted {
-                        peer: peer.name.clone(),
-                        bytes: session.sink.layout().bytes(),
-                        present: session.verified_bytes,
-                    });
-                    self.by_connection.insert(session.connection, link);
-                    self.control.send(link, &accept);
-                })
-            }
+            (Stage::Serving(session), Message::Keep(keep)) => session.keep(keep),
             (Stage::Serving(session), Message::Value { extent, value }) => {
-                session.sink.on_value(extent, &value)
+                session.give(Write::Value(extent, value));
+                Ok(())
             }
             (Stage::Serving(session), Message::GroupValues { extent, values }) => {
-                session.sink.on_group_values(extent, &values)
+                session.give(Write::GroupValues(extent, values));
+                Ok(())
             }
-            (Stage::Serving(session), Message::Withdrawn { file, .. }) => session.sink.on_withdrawn(file),
+            (Stage::Serving(session), Message::Withdrawn { file, .. }) => {
+                session.give(Write::Withdrawn(file));
+                Ok(())
+            }
             _ => Ok(()),
         };
         if let Err(error) = result {
@@ -104,7 +104,7 @@ impl Server<'_> {
         }
     }
 
-    /// Opens the sink when offer and manifest are complete, and tells the sender which extents are there.
+    /// Starts the session's writer when offer and manifest are complete: it opens the files and tells which extents are there.
     fn open(&mut self, link: LinkId) -> Result<(), FilesError> {
         let Some(peer) = self.peers.get_mut(&link) else {
             return Ok(());
@@ -122,13 +122,6 @@ impl Server<'_> {
             return Ok(());
         };
         let manifest = std::mem::take(manifest);
-        let mut sink = match self.store.open(&manifest) {
-            Ok(sink) => sink,
-            Err(error) => {
-                self.refuse(link, RefuseCode::Manifest, error.to_string());
-                return Ok(());
-            }
-        };
         let algorithm = if offer.chacha {
             Algorithm::ChaCha20Poly1305
         } else {
@@ -139,18 +132,30 @@ impl Server<'_> {
         let Some(keys) = self.control.pairwise_keys(link) else {
             return Err(FilesError("TLS exports no keys".into()));
         };
-        while let Some((extent, value)) = sink.poll_have()? {
-            self.control.send(link, &Message::Have { extent, value });
-        }
-        self.control.send(link, &Message::HaveEnd);
         let connection = loop {
             let id = u32::from_be_bytes(random().map_err(|error| FilesError(error.to_string()))?);
             if !self.by_connection.contains_key(&id) {
                 break id;
             }
         };
-        let session = Session::new(sink, connection, keys, content);
-        peer.stage = Stage::Serving(Box::new(session));
+        let digest = ring::digest::digest(&ring::digest::SHA256, &manifest);
+        let set = std::array::from_fn(|at| digest.as_ref()[at]);
+        let key = peer.key;
+        let before = self.supersede(link, key, set);
+        let spec = SessionSpec {
+            manifest,
+            requests: offer.requests,
+            set,
+            connection,
+            keys,
+            content,
+            before,
+        };
+        let session = Session::start(self.scope, self.store, self.clock, &self.waker, spec);
+        self.by_connection.insert(connection, link);
+        if let Some(peer) = self.peers.get_mut(&link) {
+            peer.stage = Stage::Serving(Box::new(session));
+        }
         Ok(())
     }
 }

@@ -5,6 +5,9 @@
 //!      └──────────── not admitted, not valid, lost ────────┴─────────────────┴─────────────────┴──────────────────────────> Ended
 //! ```
 //!
+//! A session whose sender is lost waits for it: the writer makes durable what is there and ends; the sender that comes back
+//! offers the same files again, and gets what it lacks.
+//!
 //! The files depend on each other in one direction: `run` calls `link`, `link` calls `admission`; they share the peers in
 //! `state`, whose admitted senders each have a `session`.
 
@@ -17,4 +20,5 @@ mod session;
 mod state;
 
 pub use options::{ReceiveError, ReceiveOptions};
+pub(crate) use run::ReceiverSpec;
 pub use run::{receive, receive_over};

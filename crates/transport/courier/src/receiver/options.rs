@@ -20,6 +20,24 @@ pub struct ReceiveOptions {
     pub allow: Vec<PublicKey>,
     /// The time for which the ticket is valid.
     pub expiry: Duration,
+    /// Silence after which a sender counts as lost.
+    pub silence: Duration,
+    /// The time that a lost sender has to come back.
+    pub patience: Duration,
+}
+
+impl Default for ReceiveOptions {
+    fn default() -> ReceiveOptions {
+        ReceiveOptions {
+            listen: SocketAddr::from(([0, 0, 0, 0], 7800)),
+            addresses: Vec::new(),
+            once: false,
+            allow: Vec::new(),
+            expiry: Duration::from_secs(24 * 3_600),
+            silence: Duration::from_secs(20),
+            patience: Duration::from_secs(600),
+        }
+    }
 }
 
 /// A receiver that cannot go on.

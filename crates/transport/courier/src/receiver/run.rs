@@ -3,18 +3,20 @@
 use super::admission::ticket_addresses;
 use super::options::{ReceiveError, ReceiveOptions};
 use super::progress::PROGRESS;
+use super::session::End;
 use super::state::{Admission, Peer, Server, Stage};
-use crate::clock::{Clock, wait};
+use crate::clock::{Clock, precise_timers, wait};
 use crate::control::{CODE_ERROR, Control, LinkId};
 use crate::event::{Event, Outcome};
-use crate::files::{FilesError, Store};
+use crate::files::Store;
 use crate::identity::{Identity, random};
+use crate::inbox::{Command, Inbox};
 use crate::io::{DatagramIo, UdpIo};
 use crate::ticket::Ticket;
 use millrace_transport::packet::Head;
-use millrace_transport::receiver::Receiver;
 use std::collections::HashMap;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 /// The number of bursts read before the other side of the loop has its turn.
@@ -25,7 +27,7 @@ const BATCH: usize = 64;
 /// # Errors
 /// If no sender could be served.
 pub fn receive(
-    store: &mut dyn Store,
+    store: &dyn Store,
     identity: &Identity,
     options: ReceiveOptions,
     stop: Option<BorrowedFd<'_>>,
@@ -42,50 +44,89 @@ pub fn receive(
 /// If no sender could be served.
 pub fn receive_over(
     io: Box<dyn DatagramIo>,
-    store: &mut dyn Store,
+    store: &dyn Store,
     identity: &Identity,
     options: ReceiveOptions,
     stop: Option<BorrowedFd<'_>>,
     events: &mut dyn FnMut(Event),
 ) -> Result<Vec<Outcome>, ReceiveError> {
-    let local = io.local_address()?;
-    let secret = random()?;
-    let expires = SystemTime::now() + options.expiry;
-    let ticket = Ticket {
-        expires,
-        key: identity.public_key(),
-        secret,
-        addresses: ticket_addresses(local, &options.addresses),
-    };
-    events(Event::Listening {
-        ticket: ticket.to_string(),
-        key: identity.public_key().to_string(),
-        address: local.to_string(),
-    });
-    let mut server = Server {
-        clock: Clock::start(),
-        control: Control::new(identity, true)?,
+    let inbox = Inbox::new()?.1;
+    let spec = ReceiverSpec {
         io,
         identity,
-        store,
         options,
-        admissions: vec![Admission {
-            secret,
-            expires,
-            owner: None,
-        }],
-        peers: HashMap::new(),
-        by_connection: HashMap::new(),
-        outcomes: Vec::new(),
-        events,
     };
-    server.run(stop)?;
-    Ok(server.outcomes)
+    spec.run(store, stop, &inbox, events)
 }
 
-impl Server<'_> {
+/// The parts of a receiver that hold for all its senders.
+pub(crate) struct ReceiverSpec<'a> {
+    pub(crate) io: Box<dyn DatagramIo>,
+    pub(crate) identity: &'a Identity,
+    pub(crate) options: ReceiveOptions,
+}
+
+impl ReceiverSpec<'_> {
+    /// Receives into a store. `inbox`: the request to end.
+    pub(crate) fn run(
+        self,
+        store: &dyn Store,
+        stop: Option<BorrowedFd<'_>>,
+        inbox: &Inbox,
+        events: &mut dyn FnMut(Event),
+    ) -> Result<Vec<Outcome>, ReceiveError> {
+        let ReceiverSpec {
+            io,
+            identity,
+            options,
+        } = self;
+        let local = io.local_address()?;
+        let secret = random()?;
+        let expires = SystemTime::now() + options.expiry;
+        let ticket = Ticket {
+            expires,
+            key: identity.public_key(),
+            secret,
+            addresses: ticket_addresses(local, &options.addresses),
+        };
+        let control = Control::new(identity, true, options.silence)?;
+        events(Event::Listening {
+            ticket: ticket.to_string(),
+            key: identity.public_key().to_string(),
+            address: local.to_string(),
+        });
+        // The writers of all sessions have ended when the scope ends: what is verified is durable then.
+        std::thread::scope(|scope| {
+            let mut server = Server {
+                clock: Clock::start(),
+                control,
+                io,
+                identity,
+                store,
+                scope,
+                waker: Arc::clone(&inbox.waker),
+                options,
+                admissions: vec![Admission {
+                    secret,
+                    expires,
+                    owner: None,
+                }],
+                peers: HashMap::new(),
+                lost: Vec::new(),
+                by_connection: HashMap::new(),
+                outcomes: Vec::new(),
+                events,
+            };
+            server.run(stop, inbox)?;
+            Ok(server.outcomes)
+        })
+    }
+}
+
+impl Server<'_, '_, '_> {
     /// Runs the loop until the user stops it, or until the first sender is done if there shall be no other.
-    fn run(&mut self, stop: Option<BorrowedFd<'_>>) -> Result<(), ReceiveError> {
+    fn run(&mut self, stop: Option<BorrowedFd<'_>>, inbox: &Inbox) -> Result<(), ReceiveError> {
+        precise_timers();
         let mut progress_at = Instant::now() + PROGRESS;
         loop {
             let received = self.receive()?;
@@ -100,12 +141,10 @@ impl Server<'_> {
             if self.control.next_timeout().is_some_and(|at| at <= now) {
                 self.control.on_timeout(now);
             }
-            while let Some((to, datagram)) = self.control.poll_transmit(now) {
-                self.io.send(to, &datagram)?;
-            }
-            self.io.flush()?;
+            self.send_control()?;
             if now >= progress_at {
                 self.progress();
+                self.forget_lost(now);
                 progress_at = now + PROGRESS;
             }
             if self.options.once && !self.outcomes.is_empty() && self.is_idle() {
@@ -115,13 +154,7 @@ impl Server<'_> {
                 continue;
             }
             let sessions = self.peers.values().filter_map(|peer| match &peer.stage {
-                Stage::Serving(session) => {
-                    let feedback = session.receiver.as_ref().and_then(Receiver::next_timeout);
-                    [feedback, session.sink.next_timeout()]
-                        .into_iter()
-                        .flatten()
-                        .min()
-                }
+                Stage::Serving(session) => session.next_timeout(),
                 _ => None,
             });
             let next = [
@@ -131,23 +164,33 @@ impl Server<'_> {
                 Some(progress_at),
             ];
             let until = next.into_iter().flatten().min().unwrap_or(progress_at);
-            if wait(self.io.descriptor(), stop, until)? {
+            self.waker.arm();
+            // Replies from before are not announced.
+            self.serve(Instant::now())?;
+            let fds = [Some(self.io.descriptor()), Some(self.waker.as_fd()), stop];
+            let mut stopped = wait(&fds, until)?;
+            self.waker.disarm();
+            stopped |= matches!(inbox.take(), Some(Command::Stop));
+            if stopped {
                 self.stop();
-                while let Some((to, datagram)) = self.control.poll_transmit(Instant::now()) {
-                    self.io.send(to, &datagram)?;
-                }
-                self.io.flush()?;
-                return Ok(());
+                return self.send_control();
             }
         }
     }
 
+    /// Sends the datagrams of the control channel.
+    fn send_control(&mut self) -> Result<(), ReceiveError> {
+        while let Some((to, datagram)) = self.control.poll_transmit(Instant::now()) {
+            self.io.send(to, &datagram)?;
+        }
+        Ok(self.io.flush()?)
+    }
+
     /// Takes datagrams; returns true if there may be more. Datagrams of unknown connections leave no state.
     fn receive(&mut self) -> Result<bool, ReceiveError> {
-        let mut failed = Vec::new();
         for _ in 0..BATCH {
             let Some(mut burst) = self.io.receive()? else {
-                return self.fail(failed).map(|()| false);
+                return Ok(false);
             };
             let (now, time) = (Instant::now(), self.clock.now());
             let (from, marked) = (burst.from, burst.congestion_experienced);
@@ -162,30 +205,19 @@ impl Server<'_> {
                 let Some(link) = self.by_connection.get(&head.connection) else {
                     continue;
                 };
-                let Some(Peer {
+                if let Some(Peer {
                     stage: Stage::Serving(session),
                     ..
                 }) = self.peers.get_mut(link)
-                else {
-                    continue;
-                };
-                if let Err(error) = session.datagram(time, head.packet_type, datagram, marked) {
-                    failed.push((*link, error));
+                {
+                    session.datagram(time, head.packet_type, datagram, marked);
                 }
             }
         }
-        self.fail(failed).map(|()| true)
+        Ok(true)
     }
 
-    /// Ends the sessions whose files cannot be written.
-    fn fail(&mut self, failed: Vec<(LinkId, FilesError)>) -> Result<(), ReceiveError> {
-        for (link, error) in failed {
-            self.abandon(link, &error);
-        }
-        Ok(())
-    }
-
-    /// Lets the sinks work, sends answers and feedback, and drops links that are overdue.
+    /// Passes the writers' replies on, sends feedback, and drops links that are overdue.
     fn serve(&mut self, now: Instant) -> Result<(), ReceiveError> {
         let time = self.clock.now();
         let links: Vec<LinkId> = self.peers.keys().copied().collect();
@@ -199,21 +231,19 @@ impl Server<'_> {
                     self.control.close(now, link, CODE_ERROR, "the session is over");
                     self.peers.remove(&link);
                 }
-                Stage::Serving(session) if session.receiver.is_some() => {
-                    // A sink decides on its own when to sync; new events may be a reason.
-                    if let Err(error) = session.sink.poll(time) {
-                        self.abandon(link, &error);
-                        continue;
-                    }
-                    let complete =
-                        session.answers(link, &peer.name, self.identity, &mut self.control, self.events);
+                Stage::Serving(session) => {
+                    let end =
+                        session.replies(link, &peer.name, self.identity, &mut self.control, self.events);
                     if let Some(remote) = remote {
                         for packet in session.feedback(time) {
                             self.io.send(remote, &packet)?;
                         }
                     }
-                    if let Some(outcome) = complete {
-                        self.end(link, outcome);
+                    match end {
+                        Some(End::Outcome(outcome)) => self.end(link, outcome),
+                        Some(End::Refused(code, error)) => self.refuse(link, code, error.to_string()),
+                        Some(End::Failed(error)) => self.abandon(link, &error),
+                        None => {}
                     }
                 }
                 _ => {}
@@ -222,21 +252,18 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// Lets the sinks write their journals, and ends all sessions.
+    /// Ends all sessions; their writers make durable what is there.
     fn stop(&mut self) {
-        let now = self.clock.now();
         let links: Vec<LinkId> = self.peers.keys().copied().collect();
         for link in links {
-            let stage = self.peers.get_mut(&link).map(|peer| &mut peer.stage);
-            if let Some(Stage::Serving(session)) = stage
-                && let Err(error) = session.sink.poll(now)
-            {
-                tracing::warn!(%error, "the journal was not written");
-            }
             let reason = "stopped by the user".into();
             self.end(link, Outcome::Resumable { reason });
             self.control
                 .close(Instant::now(), link, CODE_ERROR, "the receiver stopped");
         }
+        for session in &mut self.lost {
+            session.until = Instant::now();
+        }
+        self.forget_lost(Instant::now());
     }
 }

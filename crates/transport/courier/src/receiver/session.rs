@@ -1,80 +1,177 @@
-//! A session: the files and the data path of one sender that was admitted.
+//! A session: the data path of one sender that was admitted, and the thread that writes its files.
 
+use crate::clock::Clock;
 use crate::control::{Control, LinkId};
 use crate::event::{Event, Outcome};
-use crate::files::{FilesError, Sink, SinkEvent};
+use crate::files::{FilesError, Requests, SinkEvent, Store};
 use crate::identity::Identity;
-use crate::message::Message;
+use crate::message::{Message, RefuseCode};
+use crate::pool::Waker;
+use crate::pool::assembly::Assembly;
+use crate::pool::writer::{self, Ends, Write, WriteReply};
 use crate::receipt;
+use millrace_transport::extent::Layout;
 use millrace_transport::packet::PacketType;
 use millrace_transport::ranges::RangeSet;
 use millrace_transport::receiver::{Receiver, ReceiverConfig};
 use millrace_transport::seal::{ContentKey, PairwiseKey};
 use millrace_types::Time;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver as Replies, Sender as Tasks, channel};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::Duration;
 
-/// Bytes that may have arrived and not be written.
-const POOL: u64 = 256 << 20;
+/// Bytes that may have arrived and not be written, at first and at least.
+const POOL: u64 = 24 << 20;
+/// Bytes that may have arrived and not be written, at most.
+const POOL_MAX: u64 = 1 << 30;
+/// The pool grows to so many bandwidth-delay products: one is in flight, one waits for repairs, one for the disk.
+const POOL_BDPS: u64 = 3;
 
-/// The files and the data path of one sender.
-pub(super) struct Session {
-    pub(super) sink: Box<dyn Sink>,
-    /// The state of the data path, from KEEP on.
-    pub(super) receiver: Option<Receiver>,
+/// Names a set of files: the SHA-256 of its manifest.
+pub(super) type SetId = [u8; 32];
+
+/// The data path and the writer of one sender.
+pub(super) struct Session<'scope> {
+    pub(super) set: SetId,
     pub(super) connection: u32,
+    /// Tasks of the writer, until the session ends.
+    tasks: Option<Tasks<Write>>,
+    replies: Replies<WriteReply>,
+    worker: Option<ScopedJoinHandle<'scope, ()>>,
+    layout: Option<Layout>,
+    /// The state of the data path, from KEEP on.
+    receiver: Option<Receiver>,
+    assembly: Option<Assembly>,
     /// The keys of packets from the sender, and of those to it.
     keys: [PairwiseKey; 2],
     content: ContentKey,
+    /// KEEP came.
+    kept: bool,
     pub(super) verified_bytes: u64,
     /// The verified bytes at the last progress event.
     pub(super) last_verified: u64,
 }
 
-impl Session {
-    /// Returns a session that waits for KEEP.
-    pub(super) fn new(
-        sink: Box<dyn Sink>,
-        connection: u32,
-        keys: [PairwiseKey; 2],
-        content: ContentKey,
-    ) -> Self {
-        Self {
-            sink,
+/// The parts of a new session.
+pub(super) struct SessionSpec<'scope> {
+    pub(super) manifest: Vec<u8>,
+    pub(super) requests: Requests,
+    pub(super) set: SetId,
+    pub(super) connection: u32,
+    pub(super) keys: [PairwiseKey; 2],
+    pub(super) content: ContentKey,
+    /// The writer of an earlier session of the same files, which must have ended before.
+    pub(super) before: Option<ScopedJoinHandle<'scope, ()>>,
+}
+
+/// The end of a session.
+pub(super) enum End {
+    Refused(RefuseCode, FilesError),
+    Failed(FilesError),
+    Outcome(Outcome),
+}
+
+impl<'scope> Session<'scope> {
+    /// Starts the writer.
+    pub(super) fn start(
+        scope: &'scope Scope<'scope, '_>,
+        store: &'scope dyn Store,
+        clock: Clock,
+        waker: &Arc<Waker>,
+        spec: SessionSpec<'scope>,
+    ) -> Session<'scope> {
+        let (tasks, todo) = channel();
+        let (done, replies) = channel();
+        let ends = Ends {
+            tasks: todo,
+            replies: done,
+            waker: Arc::clone(waker),
+            clock,
+        };
+        let SessionSpec {
+            manifest,
+            requests,
+            before,
+            ..
+        } = spec;
+        let worker = scope.spawn(move || {
+            if let Some(before) = before {
+                let _ = before.join();
+            }
+            writer::run(store, &manifest, requests, &ends);
+        });
+        Session {
+            set: spec.set,
+            connection: spec.connection,
+            tasks: Some(tasks),
+            replies,
+            worker: Some(worker),
+            layout: None,
             receiver: None,
-            connection,
-            keys,
-            content,
+            assembly: None,
+            keys: spec.keys,
+            content: spec.content,
+            kept: false,
             verified_bytes: 0,
             last_verified: 0,
         }
     }
 
-    /// Keeps the extents that the sender confirmed; returns the acceptance.
-    pub(super) fn keep(&mut self, keep: &RangeSet) -> Result<Message, FilesError> {
-        let layout = self.sink.layout();
-        for range in keep.ranges() {
-            if range.end > layout.extents() {
-                return Err(FilesError(
-                    "the sender confirmed extents that the session has not".into(),
-                ));
-            }
-            for extent in range.clone() {
-                self.sink.keep(extent)?;
-            }
+    /// Returns the bytes of the set, once the manifest is read.
+    pub(super) fn bytes(&self) -> u64 {
+        self.layout.map_or(0, |layout| layout.bytes())
+    }
+
+    /// Returns true if the data path is open.
+    pub(super) fn is_running(&self) -> bool {
+        self.receiver.is_some()
+    }
+
+    /// Lets the writer make durable what is there, and end; returns it, to be waited for.
+    pub(super) fn finish(mut self) -> Option<ScopedJoinHandle<'scope, ()>> {
+        self.tasks = None;
+        self.worker.take()
+    }
+
+    /// Gives the writer a task; a writer that has failed ignores it, and says so by its last reply.
+    pub(super) fn give(&self, task: Write) {
+        if let Some(tasks) = &self.tasks {
+            let _ = tasks.send(task);
         }
-        self.sink.start()?;
-        let have = self.sink.verified();
+    }
+
+    /// Keeps the extents that the sender confirmed, once.
+    pub(super) fn keep(&mut self, keep: RangeSet) -> Result<(), FilesError> {
+        let extents = self.layout.map_or(0, |layout| layout.extents());
+        if keep.ranges().last().is_some_and(|last| last.end > extents) {
+            return Err(FilesError(
+                "the sender confirmed extents that the session has not".into(),
+            ));
+        }
+        if !std::mem::replace(&mut self.kept, true) {
+            self.give(Write::Keep(keep));
+        }
+        Ok(())
+    }
+
+    /// Opens the data path; returns the acceptance.
+    fn accept(&mut self, have: RangeSet) -> Option<Message> {
+        let layout = self.layout?;
         for extent in have.ranges().iter().flat_map(Clone::clone) {
             let (start, end) = layout.bounds(extent);
             self.verified_bytes += end - start;
         }
         self.last_verified = self.verified_bytes;
+        self.assembly = Some(Assembly::new(layout));
         self.receiver = Some(Receiver::new(ReceiverConfig {
             layout,
             have: have.clone(),
             connection: self.connection,
             pool: POOL,
+            pool_max: POOL_MAX,
         }));
-        Ok(Message::Accept {
+        Some(Message::Accept {
             connection: self.connection,
             pool: POOL,
             have,
@@ -82,87 +179,128 @@ impl Session {
     }
 
     /// Takes a datagram of the data path; an invalid one is dropped and counted.
-    pub(super) fn datagram(
-        &mut self,
-        now: Time,
-        packet_type: PacketType,
-        datagram: &mut [u8],
-        marked: bool,
-    ) -> Result<(), FilesError> {
-        let Some(receiver) = &mut self.receiver else {
-            return Ok(());
+    pub(super) fn datagram(&mut self, now: Time, packet_type: PacketType, datagram: &mut [u8], marked: bool) {
+        let (Some(receiver), Some(assembly)) = (&mut self.receiver, &mut self.assembly) else {
+            return;
         };
         match packet_type {
             PacketType::Data => {
-                let mut written = 0;
+                let tasks = &self.tasks;
                 let delivery = receiver.handle_data(now, datagram, &self.keys[0], &mut self.content, marked);
-                if let Ok(Some(delivery)) = delivery {
-                    for range in &delivery.new {
-                        let skip = usize::try_from(range.start - delivery.address).unwrap_or(usize::MAX);
-                        let len = usize::try_from(range.end - range.start).unwrap_or(0);
-                        if let Some(bytes) = delivery.bytes.get(skip..).and_then(|bytes| bytes.get(..len)) {
-                            written += self.sink.write(range.start, bytes)?;
-                        }
+                let Ok(Some(delivery)) = delivery else { return };
+                for range in &delivery.new {
+                    let skip = usize::try_from(range.start - delivery.address).unwrap_or(usize::MAX);
+                    let len = usize::try_from(range.end - range.start).unwrap_or(0);
+                    if let Some(bytes) = delivery.bytes.get(skip..).and_then(|bytes| bytes.get(..len)) {
+                        assembly.insert(range.start, bytes, |group| {
+                            if let Some(tasks) = tasks {
+                                let _ = tasks.send(Write::Group(group));
+                            }
+                        });
                     }
                 }
-                receiver.written(written);
             }
             PacketType::Report => {
                 let _ = receiver.handle_report(datagram, &self.keys[0]);
             }
             PacketType::Feedback => {}
         }
-        Ok(())
     }
 
-    /// Sends the sink's events to the sender; returns the outcome when everything is in place.
-    pub(super) fn answers(
+    /// Lets the pool grow with the path.
+    pub(super) fn grow_pool(&mut self, now: Time, rtt: Duration) {
+        if let Some(receiver) = &mut self.receiver {
+            let micros = u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX);
+            let bdp = receiver.rate(now).bps().saturating_mul(micros) / 8_000_000;
+            receiver.grow_pool(POOL + POOL_BDPS * bdp);
+        }
+    }
+
+    /// Handles the writer's replies, and tells the sender; returns the end of the session if it has come.
+    pub(super) fn replies(
         &mut self,
         link: LinkId,
         name: &str,
         identity: &Identity,
         control: &mut Control,
         events: &mut dyn FnMut(Event),
-    ) -> Option<Outcome> {
-        let layout = self.sink.layout();
-        let mut outcome = None;
-        while let Some(event) = self.sink.poll_event() {
-            let Some(receiver) = &mut self.receiver else { break };
-            let file_event = |file, problem| Event::File {
-                peer: name.to_owned(),
-                file,
-                problem,
-            };
-            match event {
-                SinkEvent::Verified(extent) => {
-                    receiver.verified(extent);
-                    let (start, end) = layout.bounds(extent);
-                    self.verified_bytes += end - start;
-                    control.send(link, &Message::Verified(extent));
+    ) -> Option<End> {
+        while let Ok(reply) = self.replies.try_recv() {
+            match reply {
+                WriteReply::Opened(layout) => self.layout = Some(layout),
+                WriteReply::Refused(error) => return Some(End::Refused(RefuseCode::Manifest, error)),
+                WriteReply::Failed(error) => return Some(End::Failed(error)),
+                WriteReply::Have(extent, value) => control.send(link, &Message::Have { extent, value }),
+                WriteReply::HaveEnd => control.send(link, &Message::HaveEnd),
+                WriteReply::Started(have) => {
+                    if let Some(accept) = self.accept(have) {
+                        control.send(link, &accept);
+                        events(Event::Accepted {
+                            peer: name.to_owned(),
+                            bytes: self.bytes(),
+                            present: self.verified_bytes,
+                        });
+                    }
                 }
-                SinkEvent::Rejected(extent) => {
-                    receiver.rejected(extent);
-                    control.send(link, &Message::Rejected(extent));
+                WriteReply::Written(bytes, buffers) => {
+                    if let (Some(receiver), Some(assembly)) = (&mut self.receiver, &mut self.assembly) {
+                        receiver.written(bytes);
+                        assembly.recycle(buffers);
+                    }
                 }
-                SinkEvent::Durable(extent) => {
-                    receiver.durable(extent);
-                    control.send(link, &Message::Durable(extent));
-                }
-                SinkEvent::NeedGroupValues(extent) => control.send(link, &Message::NeedGroupValues(extent)),
-                SinkEvent::Committed(file) => {
-                    control.send(link, &Message::Committed { file });
-                    events(file_event(Some(file), None));
-                }
-                SinkEvent::Failed(file, problem) => events(file_event(file, Some(problem))),
-                SinkEvent::Complete => {
-                    let root = self.sink.root().unwrap_or_default();
+                WriteReply::Event(event) => self.on_event(link, name, control, events, event),
+                WriteReply::Complete(root) => {
                     let signature = identity.sign(&receipt(&root));
                     control.send(link, &Message::Complete { root, signature });
-                    outcome = Some(Outcome::Delivered);
+                    return Some(End::Outcome(Outcome::Delivered));
                 }
             }
         }
-        outcome
+        None
+    }
+
+    fn on_event(
+        &mut self,
+        link: LinkId,
+        name: &str,
+        control: &mut Control,
+        events: &mut dyn FnMut(Event),
+        event: SinkEvent,
+    ) {
+        let (Some(receiver), Some(layout)) = (&mut self.receiver, self.layout) else {
+            return;
+        };
+        let file_event = |file, problem| Event::File {
+            peer: name.to_owned(),
+            file,
+            problem,
+        };
+        match event {
+            SinkEvent::Verified(extent) => {
+                receiver.verified(extent);
+                let (start, end) = layout.bounds(extent);
+                self.verified_bytes += end - start;
+                control.send(link, &Message::Verified(extent));
+            }
+            SinkEvent::Rejected(extent) => {
+                receiver.rejected(extent);
+                if let Some(assembly) = &mut self.assembly {
+                    assembly.forget(extent);
+                }
+                control.send(link, &Message::Rejected(extent));
+            }
+            SinkEvent::Durable(extent) => {
+                receiver.durable(extent);
+                control.send(link, &Message::Durable(extent));
+            }
+            SinkEvent::NeedGroupValues(extent) => control.send(link, &Message::NeedGroupValues(extent)),
+            SinkEvent::Committed(file) => {
+                control.send(link, &Message::Committed { file });
+                events(file_event(Some(file), None));
+            }
+            SinkEvent::Failed(file, problem) => events(file_event(file, Some(problem))),
+            SinkEvent::Complete => {}
+        }
     }
 
     /// Returns the feedback packets that are due.
@@ -174,5 +312,10 @@ impl Session {
         due.iter()
             .map(|(number, feedback)| receiver.encode_feedback(*number, feedback, &self.keys[1]))
             .collect()
+    }
+
+    /// Returns when feedback is due.
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        self.receiver.as_ref().and_then(Receiver::next_timeout)
     }
 }

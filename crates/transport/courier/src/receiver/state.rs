@@ -1,16 +1,19 @@
 //! The state of a receiver: the peers, their stages, and the end of each.
 
 use super::options::ReceiveOptions;
-use super::session::Session;
+use super::session::{Session, SetId};
 use crate::clock::Clock;
-use crate::control::{Control, LinkId};
+use crate::control::{CODE_ERROR, Control, LinkId};
 use crate::event::{Event, Outcome};
-use crate::files::{FilesError, Sink, Store};
+use crate::files::{FilesError, Store};
 use crate::identity::{Identity, PublicKey};
 use crate::io::DatagramIo;
 use crate::message::{Message, Offer, RefuseCode};
+use crate::pool::Waker;
 use crate::ticket::Secret;
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 /// The time that a sender may take from the handshake to its offer, and to close the link at the end.
@@ -24,7 +27,7 @@ pub(super) struct Admission {
 }
 
 /// The stage of a link.
-pub(super) enum Stage {
+pub(super) enum Stage<'scope> {
     Greeting {
         until: Instant,
     },
@@ -33,59 +36,68 @@ pub(super) enum Stage {
         manifest: Vec<u8>,
         manifest_ended: bool,
     },
-    Serving(Box<Session>),
+    Serving(Box<Session<'scope>>),
     /// The sender closes the link; if it does not, we do.
     Ended {
         until: Instant,
-        /// The files of a complete transfer. Their journal stays until the sender has confirmed the receipt by closing the
+        /// The session of a complete transfer. Its journal stays until the sender has confirmed the receipt by closing the
         /// link: a sender that crashes before it finds everything there.
-        complete: Option<Box<dyn Sink>>,
+        complete: Option<Box<Session<'scope>>>,
     },
 }
 
 /// A sender, admitted or not.
-pub(super) struct Peer {
+pub(super) struct Peer<'scope> {
+    pub(super) key: PublicKey,
     pub(super) name: String,
-    pub(super) stage: Stage,
+    pub(super) stage: Stage<'scope>,
     pub(super) started: Instant,
 }
 
+/// A session whose sender was lost, and may come back.
+pub(super) struct LostSession<'scope> {
+    pub(super) key: PublicKey,
+    pub(super) name: String,
+    pub(super) set: SetId,
+    /// Makes durable what is there, and ends.
+    pub(super) worker: Option<ScopedJoinHandle<'scope, ()>>,
+    pub(super) started: Instant,
+    pub(super) until: Instant,
+    pub(super) verified_bytes: u64,
+    pub(super) reason: String,
+}
+
 /// The state of a receiver for all its senders.
-pub(super) struct Server<'a> {
+pub(super) struct Server<'a, 'scope, 'env> {
     pub(super) clock: Clock,
     pub(super) io: Box<dyn DatagramIo>,
     pub(super) control: Control,
     pub(super) identity: &'a Identity,
-    pub(super) store: &'a mut dyn Store,
+    pub(super) store: &'scope dyn Store,
+    pub(super) scope: &'scope Scope<'scope, 'env>,
+    pub(super) waker: Arc<Waker>,
     pub(super) options: ReceiveOptions,
     pub(super) admissions: Vec<Admission>,
-    pub(super) peers: HashMap<LinkId, Peer>,
+    pub(super) peers: HashMap<LinkId, Peer<'scope>>,
+    pub(super) lost: Vec<LostSession<'scope>>,
     pub(super) by_connection: HashMap<u32, LinkId>,
     pub(super) outcomes: Vec<Outcome>,
     pub(super) events: &'a mut dyn FnMut(Event),
 }
 
-impl Server<'_> {
-    /// Returns true if no sender that was admitted is left.
+impl<'scope> Server<'_, 'scope, '_> {
+    /// Returns true if no sender that was admitted is left, or may come back.
     pub(super) fn is_idle(&self) -> bool {
-        let greets = |peer: &Peer| matches!(peer.stage, Stage::Greeting { .. });
-        self.peers.values().all(greets)
+        let greets = |peer: &Peer<'_>| matches!(peer.stage, Stage::Greeting { .. });
+        self.lost.is_empty() && self.peers.values().all(greets)
     }
 
     /// Ends a session whose files cannot be written.
     pub(super) fn abandon(&mut self, link: LinkId, error: &FilesError) {
-        self.control.send(
-            link,
-            &Message::Failed {
-                text: error.to_string(),
-            },
-        );
-        self.end(
-            link,
-            Outcome::Resumable {
-                reason: error.to_string(),
-            },
-        );
+        let text = error.to_string();
+        self.control.send(link, &Message::Failed { text });
+        let reason = error.to_string();
+        self.end(link, Outcome::Resumable { reason });
     }
 
     /// Ends a session with a reason that the sender can tell its user.
@@ -105,22 +117,26 @@ impl Server<'_> {
         let Some(peer) = self.peers.get_mut(&link) else {
             return;
         };
-        let until = Instant::now() + GREETING;
-        let bytes = match &peer.stage {
-            Stage::Ended { .. } => return,
-            Stage::Serving(session) => {
-                self.by_connection.remove(&session.connection);
-                session.verified_bytes
-            }
-            // Strangers get no event.
-            Stage::Greeting { .. } => {
-                peer.stage = Stage::Ended {
-                    until,
-                    complete: None,
-                };
+        let ended = |complete| Stage::Ended {
+            until: Instant::now() + GREETING,
+            complete,
+        };
+        let bytes = match std::mem::replace(&mut peer.stage, ended(None)) {
+            stage @ Stage::Ended { .. } => {
+                peer.stage = stage;
                 return;
             }
+            // Strangers get no event.
+            Stage::Greeting { .. } => return,
             Stage::Offered { .. } => 0,
+            Stage::Serving(session) => {
+                self.by_connection.remove(&session.connection);
+                let bytes = session.verified_bytes;
+                if outcome == Outcome::Delivered {
+                    peer.stage = ended(Some(session));
+                }
+                bytes
+            }
         };
         let event = Event::Done {
             peer: peer.name.clone(),
@@ -128,17 +144,101 @@ impl Server<'_> {
             bytes,
             seconds: peer.started.elapsed().as_secs_f64(),
         };
-        let ended = Stage::Ended {
-            until,
-            complete: None,
-        };
-        if let (Stage::Serving(session), Outcome::Delivered) =
-            (std::mem::replace(&mut peer.stage, ended), &outcome)
-        {
-            let complete = Some(session.sink);
-            peer.stage = Stage::Ended { until, complete };
-        }
         self.outcomes.push(outcome);
         (self.events)(event);
+    }
+
+    /// Keeps a session whose sender is silent until it comes back, or the patience ends.
+    pub(super) fn lose(&mut self, link: LinkId, reason: String) {
+        let Some(peer) = self.peers.remove(&link) else {
+            return;
+        };
+        let Stage::Serving(session) = peer.stage else {
+            self.peers.insert(link, peer);
+            return self.end(link, Outcome::Resumable { reason });
+        };
+        self.by_connection.remove(&session.connection);
+        (self.events)(Event::Lost {
+            peer: peer.name.clone(),
+            reason: reason.clone(),
+        });
+        self.lost.push(LostSession {
+            key: peer.key,
+            name: peer.name,
+            set: session.set,
+            started: peer.started,
+            until: Instant::now() + self.options.patience,
+            verified_bytes: session.verified_bytes,
+            reason,
+            worker: session.finish(),
+        });
+    }
+
+    /// Ends sessions whose senders did not come back in time.
+    pub(super) fn forget_lost(&mut self, now: Instant) {
+        let (late, lost) = std::mem::take(&mut self.lost)
+            .into_iter()
+            .partition(|session: &LostSession<'_>| now >= session.until);
+        self.lost = lost;
+        for LostSession {
+            name,
+            started,
+            verified_bytes,
+            reason,
+            ..
+        } in late
+        {
+            let outcome = Outcome::Resumable { reason };
+            self.outcomes.push(outcome.clone());
+            (self.events)(Event::Done {
+                peer: name,
+                outcome,
+                bytes: verified_bytes,
+                seconds: started.elapsed().as_secs_f64(),
+            });
+        }
+    }
+
+    /// Ends earlier sessions of a sender that comes back with the same files; returns their writer, which is to be waited for.
+    pub(super) fn supersede(
+        &mut self,
+        link: LinkId,
+        key: PublicKey,
+        set: SetId,
+    ) -> Option<ScopedJoinHandle<'scope, ()>> {
+        let lost = self
+            .lost
+            .iter()
+            .position(|session| session.key == key && session.set == set);
+        if let Some(at) = lost {
+            return self.lost.swap_remove(at).worker;
+        }
+        let same = |peer: &Peer<'_>| match &peer.stage {
+            Stage::Serving(session)
+            | Stage::Ended {
+                complete: Some(session),
+                ..
+            } => session.set == set,
+            _ => false,
+        };
+        let earlier = self
+            .peers
+            .iter()
+            .find(|(other, peer)| **other != link && peer.key == key && same(peer))
+            .map(|(other, _)| *other)?;
+        self.control
+            .close(Instant::now(), earlier, CODE_ERROR, "the sender came back");
+        let peer = self.peers.remove(&earlier)?;
+        match peer.stage {
+            Stage::Serving(session)
+            | Stage::Ended {
+                complete: Some(session),
+                ..
+            } => {
+                self.by_connection.remove(&session.connection);
+                session.finish()
+            }
+            _ => None,
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! The sender: one thread that owns the socket, the protocol's state and pacing, for all receivers.
 //!
 //! ```text
-//!  Dialing ── connected ──> Offered ── HAVE END ──> Checking ── KEEP, ACCEPT ──> Running ── COMPLETE ──> Ended
-//!     └──────────── no answer, REFUSE, lost, stopped ─────────────┴──────────────────┴──────────────────> Ended
+//!     ┌───────────────────────────── lost: Waiting, with backoff ────────┐
+//!     v                                                                  │
+//!  Dialing ── connected ──> Offered ── HAVE END ──> Checking ── KEEP, ACCEPT ──> Running ── COMPLETE ──> Receipt ──> Ended
+//!     └──────────── no answer at first, REFUSE, closed, stopped ──┴──────────────────┴─────────────────────────────> Ended
 //! ```
 //!
 //! The files depend on each other in one direction: `run` calls `session`, `packets` and `progress`; these three share the
@@ -15,5 +17,6 @@ mod run;
 mod session;
 mod state;
 
-pub use options::{SendError, SendOptions, Target};
+pub use options::{Policy, SendError, SendOptions, Stragglers, Target};
+pub(crate) use run::{SenderSpec, bind_for};
 pub use run::{send, send_over};

@@ -1,14 +1,15 @@
 //! Targets, options and errors of a transfer.
 
 use crate::control::ControlError;
-use crate::files::FilesError;
+use crate::files::{FilesError, Requests};
 use crate::identity::{IdentityError, PublicKey};
-use crate::ticket::Secret;
+use crate::ticket::{Secret, Ticket};
 use millrace_transport::seal::SealError;
 use millrace_transport::sender::SealPieceError;
 use millrace_types::BitRate;
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 use thiserror::Error;
 
 /// A receiver to send to.
@@ -24,13 +25,74 @@ pub struct Target {
     pub secret: Option<Secret>,
 }
 
+impl Target {
+    /// Returns the receiver that a ticket leads to, named by its first address.
+    pub fn from_ticket(ticket: &Ticket) -> Target {
+        let name = ticket.addresses.first().map(ToString::to_string);
+        Target {
+            name: name.unwrap_or_default(),
+            addresses: ticket.addresses.clone(),
+            key: ticket.key,
+            secret: Some(ticket.secret),
+        }
+    }
+}
+
+/// The congestion control of a transfer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Policy {
+    /// Shares paths with other traffic: BBR version 3 with a floor under loss (ADR 15).
+    #[default]
+    Fair,
+    /// Uses what others leave: LEDBAT++.
+    Background,
+    /// Sends to each receiver at this rate, whatever is lost, unless most of it is.
+    Fixed(BitRate),
+}
+
+/// The treatment of receivers that are slower than the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Stragglers {
+    /// The transfer goes on until the last one has everything.
+    #[default]
+    Keep,
+    /// Receivers that are not done so long after the first one are detached; they can be resumed later.
+    Detach(Duration),
+    /// The transfer ends when so many receivers have everything; the others are detached.
+    Quorum(usize),
+}
+
 /// Options of a transfer.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct SendOptions {
     /// An upper bound for all receivers together.
     pub rate: Option<BitRate>,
     /// The loss that is not taken for congestion, if not the default.
     pub loss_tolerance: Option<f64>,
+    /// The congestion control.
+    pub policy: Policy,
+    /// The treatment of slow receivers.
+    pub stragglers: Stragglers,
+    /// Requests to the receivers.
+    pub requests: Requests,
+    /// Silence after which a receiver counts as lost, and is dialled again.
+    pub silence: Duration,
+    /// The time for which a lost receiver is dialled again.
+    pub patience: Duration,
+}
+
+impl Default for SendOptions {
+    fn default() -> SendOptions {
+        SendOptions {
+            rate: None,
+            loss_tolerance: None,
+            policy: Policy::default(),
+            stragglers: Stragglers::default(),
+            requests: Requests::default(),
+            silence: Duration::from_secs(20),
+            patience: Duration::from_secs(600),
+        }
+    }
 }
 
 /// A transfer that cannot go on for any receiver.
@@ -54,4 +116,7 @@ pub enum SendError {
     /// The system gives no random numbers.
     #[error(transparent)]
     Random(#[from] IdentityError),
+    /// The thread that reads the files has ended.
+    #[error("the thread that reads the files has ended; report this as a bug")]
+    Reader,
 }

@@ -3,16 +3,22 @@
 use super::options::SendError;
 use super::state::{Peer, Sender, Stage};
 use crate::event::Event;
+use crate::files::Value;
 use crate::message::Message;
+use crate::pool::reader::{REQUESTS_MAX, Read};
 use millrace_transport::flow::Outgoing;
 use millrace_transport::packet::{DATA_OVERHEAD, HEAD_SIZE, SHARED_OVERHEAD};
-use millrace_transport::sender::MemberId;
+use millrace_transport::sender::{MemberId, SealRequest, Slab};
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::time::Instant;
 
 /// The number of bursts read, and of quanta sent, before the other side of the loop has its turn.
 const BATCH: usize = 32;
+/// Slabs (64 packets) that are sealed ahead of each receiver: first these, so that none waits for another's…
+const AHEAD_FIRST: usize = 2;
+/// …then these.
+const AHEAD: usize = 16;
 /// Bytes of one send at most, less than the largest IP packet.
 const SEND_MAX: usize = 65_000;
 
@@ -49,7 +55,7 @@ impl Sender<'_> {
         for round in 0..BATCH {
             let mut outgoing = std::mem::take(&mut self.outgoing);
             outgoing.clear();
-            let member = self.group.poll(self.clock.now(), &mut outgoing);
+            let member = self.group.poll(self.clock.now(), &self.cache, &mut outgoing);
             let result = member.map_or(Ok(()), |member| self.send_quantum(member, &outgoing));
             self.outgoing = outgoing;
             result?;
@@ -63,8 +69,48 @@ impl Sender<'_> {
                 self.io.send(to, &report)?;
             }
         }
-        self.send_values();
         Ok(more)
+    }
+
+    /// Asks the reader for what is to be sent next.
+    pub(super) fn request_slabs(&mut self) -> Result<(), SendError> {
+        if self.reader.requests >= REQUESTS_MAX {
+            return Ok(());
+        }
+        let mut wanted = std::mem::take(&mut self.reader.wanted);
+        wanted.clear();
+        self.group.wanted(&self.cache, AHEAD_FIRST, &mut wanted);
+        self.group.wanted(&self.cache, AHEAD, &mut wanted);
+        for request in wanted.drain(..) {
+            if self.reader.requests >= REQUESTS_MAX {
+                break;
+            }
+            let asked = self.reader.requested.get(&request.slab).copied().unwrap_or(0);
+            let pieces = request.pieces & !asked;
+            if pieces == 0 {
+                continue;
+            }
+            let request = SealRequest { pieces, ..request };
+            let task = Read::Seal(request, self.reader.spare.pop());
+            self.reader.tasks.send(task).map_err(|_| SendError::Reader)?;
+            self.reader.requested.insert(request.slab, asked | pieces);
+            self.reader.requests += 1;
+        }
+        self.reader.wanted = wanted;
+        Ok(())
+    }
+
+    /// Caches a slab that the reader sealed.
+    pub(super) fn on_sealed(&mut self, slab: Slab) {
+        let request = slab.request();
+        self.reader.requests -= 1;
+        if let Some(asked) = self.reader.requested.get_mut(&request.slab) {
+            *asked &= !request.pieces;
+            if *asked == 0 {
+                self.reader.requested.remove(&request.slab);
+            }
+        }
+        self.reader.spare.extend(self.cache.insert(slab));
     }
 
     /// Returns the validated address of a member's link.
@@ -81,23 +127,14 @@ impl Sender<'_> {
         let Some(to) = self.address(member) else {
             return Ok(());
         };
-        for packet in outgoing {
-            let piece = packet.piece;
-            if self.group.sealed(piece).is_none() {
-                let before = Instant::now();
-                let bytes = self.source.read(piece.address, usize::from(piece.len))?;
-                self.reading += before.elapsed();
-                self.group.seal(piece, bytes)?;
-            }
-        }
         let (mut heads, mut shared) = (
             Vec::with_capacity(outgoing.len()),
             Vec::with_capacity(outgoing.len()),
         );
         let mut bytes = 0;
         for packet in outgoing {
-            // A packet that the next one pushed out of the cache counts as lost, and is repaired.
-            let Some(sealed) = self.group.sealed(packet.piece) else {
+            // The flow took only pieces that are cached; another one would count as lost, and be repaired.
+            let Some(sealed) = self.cache.get(packet.piece) else {
                 continue;
             };
             let Some(head) = self.group.head(member, packet.number, sealed) else {
@@ -134,29 +171,31 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// Sends new values and withdrawals to the receivers that need them.
-    fn send_values(&mut self) {
-        while let Some((extent, value)) = self.source.poll_value() {
-            for peer in &self.peers {
-                if let (Stage::Running(_), Some(link), false) =
-                    (&peer.stage, peer.link, peer.verified.contains(extent))
-                {
-                    self.control.send(link, &Message::Value { extent, value });
-                }
+    /// Sends a new value to the receivers that need it.
+    pub(super) fn on_value(&mut self, extent: u64, value: Value) {
+        self.values.insert(extent, value);
+        for peer in &self.peers {
+            if let (Stage::Running(_), Some(link), false) =
+                (&peer.stage, peer.link, peer.verified.contains(extent))
+            {
+                self.control.send(link, &Message::Value { extent, value });
             }
         }
-        while let Some((file, reason)) = self.source.poll_withdrawn() {
-            for peer in &self.peers {
-                if let (Stage::Running(_), Some(link)) = (&peer.stage, peer.link) {
-                    let reason = reason.clone();
-                    self.control.send(link, &Message::Withdrawn { file, reason });
-                }
+    }
+
+    /// Tells all receivers that a file changed, and that nothing of it will be committed.
+    pub(super) fn on_withdrawn(&mut self, file: u64, reason: &str) {
+        self.withdrawn.push((file, reason.to_owned()));
+        for peer in &self.peers {
+            if let (Stage::Running(_), Some(link)) = (&peer.stage, peer.link) {
+                let reason = reason.to_owned();
+                self.control.send(link, &Message::Withdrawn { file, reason });
             }
-            (self.events)(Event::File {
-                peer: "source".into(),
-                file: Some(file),
-                problem: Some(reason),
-            });
         }
+        (self.events)(Event::File {
+            peer: "source".into(),
+            file: Some(file),
+            problem: Some(reason.to_owned()),
+        });
     }
 }

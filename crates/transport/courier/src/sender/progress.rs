@@ -14,7 +14,7 @@ impl Sender<'_> {
     /// Reports the progress of all running peers since the last call, and lends their rates to the control links.
     pub(super) fn progress(&mut self, now: Instant) {
         let interval = PROGRESS.as_secs_f64();
-        let total = self.source.layout().bytes();
+        let total = self.layout.bytes();
         let busy = PROGRESS.saturating_sub(self.waiting);
         for peer in &mut self.peers {
             let Stage::Running(member) = peer.stage else {
@@ -37,7 +37,7 @@ impl Sender<'_> {
             let limit = match flow.limit() {
                 flow::Limit::Peer => Limit::PeerDisk,
                 flow::Limit::Nothing => Limit::Nothing,
-                flow::Limit::Network if self.reading * 2 > PROGRESS => Limit::OwnDisk,
+                flow::Limit::Source => Limit::OwnDisk,
                 flow::Limit::Network if busy * 20 > PROGRESS * 19 => Limit::Cpu,
                 flow::Limit::Network => match self.options.rate {
                     Some(rate) if rate_bps * 20 > rate.bps() * 17 => Limit::Rate,
@@ -67,6 +67,6 @@ impl Sender<'_> {
                 });
             }
         }
-        (self.reading, self.waiting) = (Duration::ZERO, Duration::ZERO);
+        self.waiting = Duration::ZERO;
     }
 }

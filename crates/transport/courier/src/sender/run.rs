@@ -1,20 +1,25 @@
 //! The loop of the sender.
 
-use super::options::{SendError, SendOptions, Target};
+use super::options::{SendError, SendOptions, Stragglers, Target};
 use super::progress::PROGRESS;
-use super::state::{Sender, Stage};
-use crate::clock::{Clock, wait};
+use super::state::{Peer, Reader, Sender, Stage};
+use crate::clock::{Clock, precise_timers, wait};
 use crate::control::Control;
 use crate::event::{Event, Outcome};
 use crate::files::Source;
 use crate::identity::{Identity, random};
+use crate::inbox::{Command, Inbox};
 use crate::io::{DatagramIo, UdpIo, headers};
 use crate::message::Offer;
+use crate::pool::reader;
 use millrace_transport::packet::DATA_OVERHEAD;
 use millrace_transport::seal::{Algorithm, ContentKey};
-use millrace_transport::sender::{CACHE_SIZE, Group};
+use millrace_transport::sender::{CACHE_SIZE, Group, Sealer, SlabCache};
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 /// The time that closed links get to tell their peers.
@@ -34,14 +39,19 @@ pub fn send(
     stop: Option<BorrowedFd<'_>>,
     events: &mut dyn FnMut(Event),
 ) -> Result<Vec<Outcome>, SendError> {
+    let io = bind_for(&targets)?;
+    send_over(Box::new(io), source, identity, targets, options, stop, events)
+}
+
+/// Returns a socket from which all targets can be reached.
+pub(crate) fn bind_for(targets: &[Target]) -> std::io::Result<UdpIo> {
     let mut addresses = targets.iter().flat_map(|target| &target.addresses);
     let local = if addresses.all(SocketAddr::is_ipv4) {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED)
     } else {
         IpAddr::V6(Ipv6Addr::UNSPECIFIED)
     };
-    let io = UdpIo::bind(SocketAddr::new(local, 0))?;
-    send_over(Box::new(io), source, identity, targets, options, stop, events)
+    UdpIo::bind(SocketAddr::new(local, 0))
 }
 
 /// Sends files as [`send`] does, over any backend.
@@ -57,60 +67,124 @@ pub fn send_over(
     stop: Option<BorrowedFd<'_>>,
     events: &mut dyn FnMut(Event),
 ) -> Result<Vec<Outcome>, SendError> {
-    let addresses = || targets.iter().flat_map(|target| &target.addresses);
-    let only_v4 = io.local_address()?.is_ipv4();
-    let headers = addresses().map(headers).max().unwrap_or(28);
-    let payload = PAYLOAD
-        .iter()
-        .find(|(known, _)| *known == headers)
-        .map_or(1_408, |(_, payload)| *payload);
-    let chacha = !has_aes();
-    let secret = random()?;
-    let algorithm = if chacha {
-        Algorithm::ChaCha20Poly1305
-    } else {
-        Algorithm::Aes128Gcm
-    };
-    let content = ContentKey::new(algorithm, &secret)?;
-    let layout = source.layout();
-    let mut group = Group::new(layout, payload, content, CACHE_SIZE);
-    let clock = Clock::start();
-    let packet_size = u64::from(payload) + u64::from(headers) + DATA_OVERHEAD as u64;
-    group.set_uplink(options.rate, packet_size, clock.now());
-    let mut sender = Sender {
+    let inbox = Inbox::new()?.1;
+    let session = SenderSpec {
         io,
-        control: Control::new(identity, false)?,
-        clock,
         identity,
-        source,
+        targets,
         options,
-        group,
-        offer: Offer {
-            payload,
-            chacha,
-            secret,
-        },
-        headers,
-        peers: Vec::new(),
-        outgoing: Vec::new(),
-        events,
-        reading: Duration::ZERO,
-        waiting: Duration::ZERO,
     };
-    for target in targets {
-        sender.dial(target, only_v4)?;
-    }
-    sender.run(stop)?;
-    Ok(sender
-        .peers
-        .into_iter()
-        .map(|peer| match peer.stage {
-            Stage::Ended(outcome) => outcome,
-            _ => Outcome::Resumable {
-                reason: "stopped".into(),
+    session.run(source, stop, &inbox, events)
+}
+
+/// The parts of a transfer that hold for all of it.
+pub(crate) struct SenderSpec<'a> {
+    pub(crate) io: Box<dyn DatagramIo>,
+    pub(crate) identity: &'a Identity,
+    pub(crate) targets: Vec<Target>,
+    pub(crate) options: SendOptions,
+}
+
+impl SenderSpec<'_> {
+    /// Sends a source. `inbox`: receivers that join later, and the request to end.
+    pub(crate) fn run(
+        self,
+        source: &mut dyn Source,
+        stop: Option<BorrowedFd<'_>>,
+        inbox: &Inbox,
+        events: &mut dyn FnMut(Event),
+    ) -> Result<Vec<Outcome>, SendError> {
+        let SenderSpec {
+            io,
+            identity,
+            targets,
+            options,
+        } = self;
+        let addresses = || targets.iter().flat_map(|target| &target.addresses);
+        let only_v4 = io.local_address()?.is_ipv4();
+        let headers = addresses().map(headers).max().unwrap_or(28);
+        let payload = PAYLOAD
+            .iter()
+            .find(|(known, _)| *known == headers)
+            .map_or(1_408, |(_, payload)| *payload);
+        let chacha = !has_aes();
+        let secret = random()?;
+        let algorithm = if chacha {
+            Algorithm::ChaCha20Poly1305
+        } else {
+            Algorithm::Aes128Gcm
+        };
+        let content = ContentKey::new(algorithm, &secret)?;
+        let (layout, manifest) = (source.layout(), source.manifest().to_vec());
+        // A source that was sent before knows values, and does not tell them again.
+        let known = (0..layout.extents()).filter_map(|extent| Some((extent, source.value(extent)?)));
+        let values = known.collect();
+        let mut group = Group::new(layout);
+        let clock = Clock::start();
+        let packet_size = u64::from(payload) + u64::from(headers) + DATA_OVERHEAD as u64;
+        group.set_uplink(options.rate, packet_size, clock.now());
+        let control = Control::new(identity, false, options.silence)?;
+        let (tasks, todo) = channel();
+        let (done, replies) = channel();
+        let waker = &inbox.waker;
+        let mut sender = Sender {
+            io,
+            control,
+            clock,
+            identity,
+            manifest,
+            layout,
+            group,
+            cache: SlabCache::new(layout, payload, headers, CACHE_SIZE),
+            reader: Reader {
+                tasks,
+                replies,
+                requested: HashMap::new(),
+                requests: 0,
+                wanted: Vec::new(),
+                spare: Vec::new(),
             },
+            waker: Arc::clone(waker),
+            values,
+            withdrawn: Vec::new(),
+            offer: Offer {
+                payload,
+                chacha,
+                secret,
+                requests: options.requests,
+            },
+            options,
+            headers,
+            only_v4,
+            peers: Vec::new(),
+            outgoing: Vec::new(),
+            events,
+            first_delivered: None,
+            waiting: Duration::ZERO,
+        };
+        for target in targets {
+            sender.add(target)?;
+        }
+        let sealer = Sealer::new(layout, content);
+        std::thread::scope(|scope| {
+            scope.spawn(move || reader::run(source, sealer, &todo, &done, waker));
+            let result = sender.run(stop, inbox);
+            // Without this end of the channel the reader ends.
+            let Sender { reader, peers, .. } = sender;
+            drop(reader);
+            result?;
+            let stopped = || Outcome::Resumable {
+                reason: "stopped".into(),
+            };
+            Ok(peers
+                .into_iter()
+                .map(|peer| match peer.stage {
+                    Stage::Ended(outcome) => outcome,
+                    _ => stopped(),
+                })
+                .collect())
         })
-        .collect())
+    }
 }
 
 /// Returns true if this processor has instructions for AES; without them, ChaCha20 is faster.
@@ -123,7 +197,8 @@ fn has_aes() -> bool {
 
 impl Sender<'_> {
     /// Runs the loop until all peers have ended and their links are closed, or until the user stops it.
-    fn run(&mut self, stop: Option<BorrowedFd<'_>>) -> Result<(), SendError> {
+    fn run(&mut self, stop: Option<BorrowedFd<'_>>, inbox: &Inbox) -> Result<(), SendError> {
+        precise_timers();
         let mut progress_at = Instant::now() + PROGRESS;
         let mut linger: Option<Instant> = None;
         loop {
@@ -131,14 +206,30 @@ impl Sender<'_> {
             while let Some((link, event)) = self.control.poll_event() {
                 self.on_link_event(link, event)?;
             }
-            let checking = self.check_haves()?;
+            let answered = match self.on_replies() {
+                Ok(answered) => answered,
+                // The source cannot be read: no receiver gets the rest.
+                Err(SendError::Files(error)) => {
+                    self.end_all(&Outcome::Integrity {
+                        reason: error.to_string(),
+                    });
+                    return self.send_control();
+                }
+                Err(error) => return Err(error),
+            };
+            let mut stopped = false;
+            while let Some(command) = inbox.take() {
+                match command {
+                    Command::Add(target) => self.add(target)?,
+                    Command::Stop => stopped = true,
+                }
+            }
+            self.check_haves()?;
             let now = Instant::now();
             self.on_timeouts(now)?;
+            self.request_slabs()?;
             let sending = self.transmit()?;
-            while let Some((to, datagram)) = self.control.poll_transmit(now) {
-                self.io.send(to, &datagram)?;
-            }
-            self.io.flush()?;
+            self.send_control()?;
             if now >= progress_at {
                 self.progress(now);
                 progress_at = now + PROGRESS;
@@ -152,31 +243,62 @@ impl Sender<'_> {
                 if self.control.len() == 0 || now >= until {
                     return Ok(());
                 }
+            } else {
+                linger = None;
             }
-            if checking || sending {
+            if !stopped && (answered || sending) {
                 continue;
             }
             let next = [
                 self.group.next_timeout().map(|at| self.clock.instant(at)),
                 self.control.next_timeout(),
                 self.io.next_timeout(),
+                self.redial_at(),
                 linger,
                 Some(progress_at),
             ];
             let until = next.into_iter().flatten().min().unwrap_or(progress_at);
             let before = Instant::now();
-            if wait(self.io.descriptor(), stop, until)? {
+            stopped |= self.wait(stop, until)?;
+            if stopped {
                 self.end_all(&Outcome::Resumable {
                     reason: "stopped by the user".into(),
                 });
-                while let Some((to, datagram)) = self.control.poll_transmit(Instant::now()) {
-                    self.io.send(to, &datagram)?;
-                }
-                self.io.flush()?;
-                return Ok(());
+                return self.send_control();
             }
             self.waiting += before.elapsed();
         }
+    }
+
+    /// Waits for a datagram, an answer of the reader, a command, or a time; returns true if the user stops the transfer.
+    fn wait(&mut self, stop: Option<BorrowedFd<'_>>, until: Instant) -> Result<bool, SendError> {
+        self.waker.arm();
+        // Answers from before are not announced.
+        if self.on_replies()? {
+            self.waker.disarm();
+            return Ok(false);
+        }
+        let fds = [Some(self.io.descriptor()), Some(self.waker.as_fd()), stop];
+        let stopped = wait(&fds, until)?;
+        self.waker.disarm();
+        Ok(stopped)
+    }
+
+    /// Sends the datagrams of the control channel.
+    fn send_control(&mut self) -> Result<(), SendError> {
+        while let Some((to, datagram)) = self.control.poll_transmit(Instant::now()) {
+            self.io.send(to, &datagram)?;
+        }
+        Ok(self.io.flush()?)
+    }
+
+    /// Returns when the first lost receiver is dialled again.
+    fn redial_at(&self) -> Option<Instant> {
+        let waits = self.peers.iter().filter_map(|peer| match peer.stage {
+            Stage::Waiting { until } | Stage::Dialing { until, .. } => Some(until),
+            _ => None,
+        });
+        waits.min()
     }
 
     /// Runs the timers that are due; ends peers that do not answer, and those that have left the group.
@@ -193,15 +315,37 @@ impl Sender<'_> {
         }
         for at in 0..self.peers.len() {
             match self.peers[at].stage {
-                Stage::Dialing { until, .. } if now >= until => self.end(at, Outcome::Resumable {
-                    reason: "no answer from the receiver; check that `millrace receive` runs and that UDP passes".into(),
-                }),
-                Stage::Running(member) if self.group.flow(member).is_none() => self.end(at, Outcome::Integrity {
-                    reason: "the receiver acknowledged packets that were never sent".into(),
-                }),
+                Stage::Dialing { until, .. } if now >= until => {
+                    let reason =
+                        "no answer from the receiver; check that `millrace receive` runs and that UDP passes";
+                    self.on_lost(at, reason.into(), true);
+                }
+                Stage::Waiting { until } if now >= until => self.redial(at)?,
+                Stage::Running(member) if self.group.flow(member).is_none() => {
+                    let reason = "the receiver acknowledged packets that were never sent".into();
+                    self.end(at, Outcome::Integrity { reason });
+                }
                 _ => {}
             }
         }
+        self.detach_stragglers(now);
         Ok(())
+    }
+
+    /// Ends the transfer to receivers that are too slow for the user.
+    fn detach_stragglers(&mut self, now: Instant) {
+        let delivered = |peer: &Peer| matches!(peer.stage, Stage::Ended(Outcome::Delivered));
+        let late = match self.options.stragglers {
+            Stragglers::Keep => false,
+            Stragglers::Detach(time) => self
+                .first_delivered
+                .is_some_and(|at| now.saturating_duration_since(at) >= time),
+            Stragglers::Quorum(wanted) => self.peers.iter().filter(|peer| delivered(peer)).count() >= wanted,
+        };
+        if late {
+            self.end_all(&Outcome::Resumable {
+                reason: "detached: other receivers have everything; send to it again to go on".into(),
+            });
+        }
     }
 }

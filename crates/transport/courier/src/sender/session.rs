@@ -1,20 +1,30 @@
 //! The session with a receiver, from the first packet to its receipt: links and messages.
 
-use super::options::{SendError, Target};
+use super::options::{Policy, SendError, Target};
 use super::state::{Peer, Sender, Stage};
-use crate::control::{CODE_DONE, LinkEvent, LinkId};
+use crate::control::{CODE_DONE, CODE_ERROR, LinkEnd, LinkEvent, LinkId};
 use crate::event::{Event, Outcome};
 use crate::files::Value;
 use crate::identity::random;
 use crate::message::{MANIFEST_CHUNK, Message, VERSION};
+use crate::pool::reader::{Read, ReadReply};
 use crate::receipt;
-use millrace_transport::congestion::bbr::{Bbr, BbrConfig};
+use millrace_transport::congestion::Controller;
+use millrace_transport::congestion::background::Background;
+use millrace_transport::congestion::bbr::{Bbr, BbrConfig, Hint};
+use millrace_transport::congestion::fixed::Fixed;
 use millrace_transport::flow::FlowConfig;
 use millrace_transport::packet::DATA_OVERHEAD;
 use millrace_transport::ranges::RangeSet;
 use millrace_transport::sender::Connection;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Comparisons of a receiver's extents that are on the way at once: others must not wait for long.
+const CHECKS_MAX: usize = 4;
+/// The wait before a lost receiver is dialled again; it doubles each time.
+const BACKOFF: Duration = Duration::from_millis(500);
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
 /// Returns the address as a socket of the given family takes it.
 fn mapped(address: SocketAddr, only_v4: bool) -> SocketAddr {
@@ -25,15 +35,29 @@ fn mapped(address: SocketAddr, only_v4: bool) -> SocketAddr {
 }
 
 impl Sender<'_> {
-    /// Opens a link to every address of a target.
-    pub(super) fn dial(&mut self, target: Target, only_v4: bool) -> Result<(), SendError> {
+    /// Adds a receiver and opens a link to each of its addresses.
+    pub(super) fn add(&mut self, target: Target) -> Result<(), SendError> {
+        let links = self.links(&target)?;
+        self.peers.push(Peer::dialing(target, links, Instant::now()));
+        Ok(())
+    }
+
+    /// Opens a link to each address of a target.
+    fn links(&mut self, target: &Target) -> Result<Vec<LinkId>, SendError> {
         let now = Instant::now();
         let mut links = Vec::new();
         for address in &target.addresses {
-            let address = mapped(*address, only_v4);
+            let address = mapped(*address, self.only_v4);
             links.push(self.control.connect(now, self.identity, address, target.key)?);
         }
-        self.peers.push(Peer::dialing(target, links, now));
+        Ok(links)
+    }
+
+    /// Dials a receiver again whose link was lost.
+    pub(super) fn redial(&mut self, at: usize) -> Result<(), SendError> {
+        let target = self.peers[at].target.clone();
+        let links = self.links(&target)?;
+        self.peers[at].stage = Stage::dialing(links, Instant::now());
         Ok(())
     }
 
@@ -47,17 +71,44 @@ impl Sender<'_> {
         match event {
             LinkEvent::Connected => self.offer(at, link),
             LinkEvent::Message(message) => self.on_message(at, link, message)?,
-            LinkEvent::Closed { reason, .. } => {
+            LinkEvent::Closed { reason, end } => {
                 if let Stage::Dialing { links, .. } = &mut self.peers[at].stage {
                     links.retain(|other| *other != link);
                     if !links.is_empty() {
                         return Ok(());
                     }
                 }
-                self.end(at, Outcome::Resumable { reason });
+                self.peers[at].link = None;
+                self.on_lost(at, reason, end == LinkEnd::Lost);
             }
         }
         Ok(())
+    }
+
+    /// Waits before a lost receiver is dialled again; ends the transfer to it if it never answered, closed the link itself, or was
+    /// away for too long.
+    pub(super) fn on_lost(&mut self, at: usize, reason: String, may_come_back: bool) {
+        let now = Instant::now();
+        let (first, failures) = match (&self.peers[at].lost, &self.peers[at].stage) {
+            (Some((first, failures)), _) => (*first, failures + 1),
+            (None, Stage::Dialing { .. }) => return self.end(at, Outcome::Resumable { reason }),
+            (None, _) => (now, 0),
+        };
+        if !may_come_back || now.saturating_duration_since(first) >= self.options.patience {
+            return self.end(at, Outcome::Resumable { reason });
+        }
+        self.detach(at, CODE_ERROR, "no answer");
+        let wait = BACKOFF.saturating_mul(1 << failures.min(10)).min(BACKOFF_MAX);
+        let peer = &mut self.peers[at];
+        peer.reset();
+        peer.lost = Some((first, failures));
+        peer.stage = Stage::Waiting { until: now + wait };
+        if failures == 0 {
+            (self.events)(Event::Lost {
+                peer: peer.target.name.clone(),
+                reason,
+            });
+        }
     }
 
     /// Offers the session on the first link that connected; the others are closed.
@@ -81,10 +132,14 @@ impl Sender<'_> {
             },
         );
         self.control.send(link, &Message::Offer(self.offer.clone()));
-        for chunk in self.source.manifest().chunks(MANIFEST_CHUNK) {
+        for chunk in self.manifest.chunks(MANIFEST_CHUNK) {
             self.control.send(link, &Message::Manifest(chunk.to_vec()));
         }
         self.control.send(link, &Message::ManifestEnd);
+    }
+
+    fn ask(&self, task: Read) -> Result<(), SendError> {
+        self.reader.tasks.send(task).map_err(|_| SendError::Reader)
     }
 
     /// Handles a message; one that does not fit the peer's stage is ignored.
@@ -112,22 +167,28 @@ impl Sender<'_> {
                 if let Some(flow) = self.group.flow_mut(member) {
                     flow.verified(extent);
                 }
-                let (start, end) = self.source.layout().bounds(extent);
+                let (start, end) = self.layout.bounds(extent);
                 let peer = &mut self.peers[at];
                 if peer.verified.insert(extent..extent.saturating_add(1)) > 0 {
                     peer.verified_bytes += end - start;
                     peer.progress_at = Instant::now();
                     peer.stalled = None;
+                    peer.lost = None;
                 }
             }
             (Message::Rejected(extent), Some(member)) => {
                 if let Some(flow) = self.group.flow_mut(member) {
                     flow.rejected(extent);
                 }
+                let peer = &mut self.peers[at];
+                let (start, end) = self.layout.bounds(extent);
+                if peer.verified.remove(extent..extent.saturating_add(1)) > 0 {
+                    peer.verified_bytes = peer.verified_bytes.saturating_sub(end - start);
+                }
             }
             (Message::NeedGroupValues(extent), Some(_)) => {
-                let values = self.source.group_values(extent)?;
-                self.control.send(link, &Message::GroupValues { extent, values });
+                let asker = self.asker(at);
+                self.ask(Read::GroupValues { asker, extent })?;
             }
             (Message::Committed { file }, _) => (self.events)(Event::File {
                 peer: self.peers[at].target.name.clone(),
@@ -135,9 +196,18 @@ impl Sender<'_> {
                 problem: None,
             }),
             (Message::Failed { text }, _) => self.end(at, Outcome::Resumable { reason: text }),
-            (Message::Complete { root, signature }, _) => {
-                let outcome = self.check_receipt(at, &root, &signature);
-                self.end(at, outcome);
+            (Message::Complete { root, signature }, Some(_)) => {
+                if self.peers[at].target.key.verifies(&receipt(&root), &signature) {
+                    if let Stage::Running(member) = self.peers[at].stage {
+                        self.group.leave(member);
+                    }
+                    self.peers[at].stage = Stage::Receipt(root);
+                    let asker = self.asker(at);
+                    self.ask(Read::Root { asker })?;
+                } else {
+                    let reason = "the receiver's signature of the receipt is wrong".into();
+                    self.end(at, Outcome::Integrity { reason });
+                }
             }
             // Durable extents need nothing here: the receiver's journal has them.
             _ => {}
@@ -145,61 +215,106 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// Returns the outcome that follows from the receiver's receipt: its signature and its root are compared with ours.
-    fn check_receipt(&self, at: usize, root: &Value, signature: &[u8]) -> Outcome {
-        let key = self.peers[at].target.key;
-        if !key.verifies(&receipt(root), signature) {
-            let reason = "the receiver's signature of the receipt is wrong".into();
-            return Outcome::Integrity { reason };
+    /// Handles the reader's answers; returns true if there were any.
+    pub(super) fn on_replies(&mut self) -> Result<bool, SendError> {
+        let mut any = false;
+        while let Ok(reply) = self.reader.replies.try_recv() {
+            any = true;
+            match reply {
+                ReadReply::Sealed(slab) => self.on_sealed(slab),
+                ReadReply::Value(extent, value) => self.on_value(extent, value),
+                ReadReply::Withdrawn(file, reason) => self.on_withdrawn(file, &reason),
+                ReadReply::Have { asker, extent, equal } if asker == self.asker(asker.peer) => {
+                    let peer = &mut self.peers[asker.peer];
+                    peer.checks = peer.checks.saturating_sub(1);
+                    if equal {
+                        peer.kept.insert(extent..extent + 1);
+                    }
+                }
+                ReadReply::GroupValues {
+                    asker,
+                    extent,
+                    values,
+                } if asker == self.asker(asker.peer) => {
+                    if let Some(link) = self.peers[asker.peer].link {
+                        self.control.send(link, &Message::GroupValues { extent, values });
+                    }
+                }
+                ReadReply::Root { asker, root } if asker == self.asker(asker.peer) => {
+                    self.on_root(asker.peer, root);
+                }
+                ReadReply::Failed(error) => return Err(error),
+                ReadReply::Have { .. } | ReadReply::GroupValues { .. } | ReadReply::Root { .. } => {}
+            }
         }
-        match self.source.root() {
-            Some(own) if own != *root => Outcome::Integrity {
+        Ok(any)
+    }
+
+    /// Ends a transfer whose receipt is there: the receiver's root is compared with ours.
+    fn on_root(&mut self, at: usize, own: Option<Value>) {
+        let Stage::Receipt(root) = self.peers[at].stage else {
+            return;
+        };
+        let outcome = match own {
+            Some(own) if own != root => Outcome::Integrity {
                 reason: "the receiver's files differ from the source; send them again".into(),
             },
             _ => Outcome::Delivered,
-        }
+        };
+        self.end(at, outcome);
     }
 
-    /// Compares one extent that a receiver has with the source, so that nobody waits for long; returns true if more are left.
-    pub(super) fn check_haves(&mut self) -> Result<bool, SendError> {
-        let mut left = false;
-        for peer in &mut self.peers {
-            if let Some((extent, value)) = peer.haves.pop_front() {
-                let is_ours = extent < self.source.layout().extents();
-                if is_ours && self.source.check_have(extent, &value)? {
-                    peer.kept.insert(extent..extent + 1);
-                }
+    /// Lets the reader compare extents that receivers have with the source; confirms them when all are compared.
+    pub(super) fn check_haves(&mut self) -> Result<(), SendError> {
+        for at in 0..self.peers.len() {
+            while self.peers[at].checks < CHECKS_MAX {
+                let Some((extent, value)) = self.peers[at].haves.pop_front() else {
+                    break;
+                };
+                let asker = self.asker(at);
+                self.ask(Read::CheckHave { asker, extent, value })?;
+                self.peers[at].checks += 1;
             }
-            left |= !peer.haves.is_empty();
-            if let (true, true, Some(link)) = (peer.have_end, peer.haves.is_empty(), peer.link) {
+            let peer = &mut self.peers[at];
+            if let (true, true, 0, Some(link)) =
+                (peer.have_end, peer.haves.is_empty(), peer.checks, peer.link)
+            {
                 peer.have_end = false;
                 self.control.send(link, &Message::Keep(peer.kept.clone()));
             }
         }
-        Ok(left)
+        Ok(())
+    }
+
+    /// Returns the congestion control of a new flow.
+    fn controller(&self, link: LinkId, seed: u64) -> Box<dyn Controller> {
+        let packet_size = u64::from(self.offer.payload) + u64::from(self.headers) + DATA_OVERHEAD as u64;
+        match self.options.policy {
+            Policy::Background => Box::new(Background::new(packet_size)),
+            Policy::Fixed(rate) => Box::new(Fixed::new(rate, packet_size)),
+            Policy::Fair => {
+                let mut config = BbrConfig::new(packet_size, seed);
+                config.initial_rtt = self.control.rtt(link);
+                config.rate_limit = self.options.rate;
+                // A rate that several receivers share says nothing about the path to one.
+                let alone = self.options.rate.filter(|_| self.peers.len() == 1);
+                config.hint = alone.map(|rate| Hint { rate, rtt: None });
+                if let Some(tolerance) = self.options.loss_tolerance {
+                    config.loss_tolerance = tolerance;
+                }
+                Box::new(Bbr::new(config, self.clock.now()))
+            }
+        }
     }
 
     /// Lets an accepted receiver join the group.
     fn join(&mut self, at: usize, link: LinkId, connection: u32, pool: u64, have: RangeSet) {
         let Some([to_receiver, to_sender]) = self.control.pairwise_keys(link) else {
-            self.end(
-                at,
-                Outcome::Resumable {
-                    reason: "TLS exports no keys".into(),
-                },
-            );
-            return;
+            let reason = "TLS exports no keys".into();
+            return self.end(at, Outcome::Resumable { reason });
         };
-        let layout = self.source.layout();
-        let now = self.clock.now();
-        let packet_size = u64::from(self.offer.payload) + u64::from(self.headers) + DATA_OVERHEAD as u64;
+        let layout = self.layout;
         let seed = u64::from_be_bytes(random().unwrap_or([1; 8]));
-        let mut config = BbrConfig::new(packet_size, seed);
-        config.initial_rtt = self.control.rtt(link);
-        config.rate_limit = self.options.rate;
-        if let Some(tolerance) = self.options.loss_tolerance {
-            config.loss_tolerance = tolerance;
-        }
         let start = (0..layout.extents()).find(|extent| !have.contains(*extent));
         let present: u64 = have
             .ranges()
@@ -214,7 +329,7 @@ impl Sender<'_> {
                 payload: self.offer.payload,
                 headers: self.headers,
                 credit: pool,
-                controller: Box::new(Bbr::new(config, now)),
+                controller: self.controller(link, seed),
                 seed: seed.rotate_left(32),
             },
             Connection {
@@ -222,19 +337,26 @@ impl Sender<'_> {
                 to_receiver,
                 to_sender,
             },
-            now,
+            self.clock.now(),
         );
         for extent in (0..layout.extents()).filter(|extent| !have.contains(*extent)) {
-            if let Some(value) = self.source.value(extent) {
+            if let Some(value) = self.values.get(&extent) {
+                let value = *value;
                 self.control.send(link, &Message::Value { extent, value });
             }
+        }
+        for (file, reason) in &self.withdrawn {
+            let (file, reason) = (*file, reason.clone());
+            self.control.send(link, &Message::Withdrawn { file, reason });
         }
         let peer = &mut self.peers[at];
         peer.stage = Stage::Running(member);
         peer.verified = have;
         peer.verified_bytes = present;
-        peer.accepted_at = Instant::now();
-        peer.progress_at = peer.accepted_at;
+        peer.progress_at = Instant::now();
+        if peer.round == 0 {
+            peer.accepted_at = peer.progress_at;
+        }
         (self.events)(Event::Accepted {
             peer: peer.target.name.clone(),
             bytes: layout.bytes(),

@@ -4,15 +4,19 @@ use super::options::{SendOptions, Target};
 use crate::clock::Clock;
 use crate::control::{CODE_DONE, CODE_ERROR, Control, LinkId};
 use crate::event::{Event, Outcome};
-use crate::files::{Source, Value};
+use crate::files::Value;
 use crate::identity::Identity;
 use crate::io::DatagramIo;
 use crate::message::Offer;
+use crate::pool::Waker;
+use crate::pool::reader::{Asker, Read, ReadReply};
+use millrace_transport::extent::Layout;
 use millrace_transport::flow::Outgoing;
 use millrace_transport::ranges::RangeSet;
-use millrace_transport::seal::ContentKey;
-use millrace_transport::sender::{Group, MemberId};
-use std::collections::VecDeque;
+use millrace_transport::sender::{Group, MemberId, SealRequest, Slab, SlabCache, SlabId};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender as Channel};
 use std::time::{Duration, Instant};
 
 /// The time that a receiver may take to answer the first packet.
@@ -20,10 +24,19 @@ const DIAL: Duration = Duration::from_secs(10);
 
 /// The stage of a transfer to one receiver.
 pub(super) enum Stage {
-    Dialing { links: Vec<LinkId>, until: Instant },
+    Dialing {
+        links: Vec<LinkId>,
+        until: Instant,
+    },
+    /// The link was lost; the receiver is dialled again then.
+    Waiting {
+        until: Instant,
+    },
     Offered,
     Checking,
     Running(MemberId),
+    /// The receiver has everything and signed this root, which is compared with ours.
+    Receipt(Value),
     Ended(Outcome),
 }
 
@@ -32,9 +45,15 @@ pub(super) struct Peer {
     pub(super) target: Target,
     pub(super) stage: Stage,
     pub(super) link: Option<LinkId>,
+    /// Counts the links; answers to questions of an earlier one are ignored.
+    pub(super) round: u32,
+    /// When the first of the links that failed since the last progress was lost, and how many.
+    pub(super) lost: Option<(Instant, u32)>,
     /// Extents that the receiver has, with their values, before they are compared with the source.
     pub(super) haves: VecDeque<(u64, Value)>,
     pub(super) have_end: bool,
+    /// Comparisons that are not answered yet.
+    pub(super) checks: usize,
     /// Extents of the receiver that are equal to the source.
     pub(super) kept: RangeSet,
     pub(super) verified: RangeSet,
@@ -52,13 +71,13 @@ impl Peer {
     pub(super) fn dialing(target: Target, links: Vec<LinkId>, now: Instant) -> Self {
         Self {
             target,
-            stage: Stage::Dialing {
-                links,
-                until: now + DIAL,
-            },
+            stage: Stage::dialing(links, now),
             link: None,
+            round: 0,
+            lost: None,
             haves: VecDeque::new(),
             have_end: false,
+            checks: 0,
             kept: RangeSet::new(),
             verified: RangeSet::new(),
             verified_bytes: 0,
@@ -69,6 +88,36 @@ impl Peer {
             sent_bytes: 0,
         }
     }
+
+    /// Forgets what belongs to the link.
+    pub(super) fn reset(&mut self) {
+        self.link = None;
+        self.round += 1;
+        self.haves.clear();
+        (self.have_end, self.checks) = (false, 0);
+        self.kept = RangeSet::new();
+        self.last = (0, 0, 0);
+    }
+}
+
+impl Stage {
+    pub(super) fn dialing(links: Vec<LinkId>, now: Instant) -> Stage {
+        let until = now + DIAL;
+        Stage::Dialing { links, until }
+    }
+}
+
+/// The reader's thread, as the network thread sees it.
+pub(super) struct Reader {
+    pub(super) tasks: Channel<Read>,
+    pub(super) replies: Receiver<ReadReply>,
+    /// Pieces that are being sealed.
+    pub(super) requested: HashMap<SlabId, u64>,
+    /// Requests on the way.
+    pub(super) requests: usize,
+    pub(super) wanted: Vec<SealRequest>,
+    /// Slabs whose memory is used again.
+    pub(super) spare: Vec<Slab>,
 }
 
 /// The state of a transfer to all receivers.
@@ -77,20 +126,36 @@ pub(super) struct Sender<'a> {
     pub(super) io: Box<dyn DatagramIo>,
     pub(super) control: Control,
     pub(super) identity: &'a Identity,
-    pub(super) source: &'a mut dyn Source,
+    pub(super) manifest: Vec<u8>,
+    pub(super) layout: Layout,
     pub(super) options: SendOptions,
-    pub(super) group: Group<ContentKey>,
+    pub(super) group: Group,
+    pub(super) cache: SlabCache,
+    pub(super) reader: Reader,
+    pub(super) waker: Arc<Waker>,
+    /// The values of extents that were read.
+    pub(super) values: HashMap<u64, Value>,
+    /// Files that changed, with the reasons, for receivers that join later.
+    pub(super) withdrawn: Vec<(u64, String)>,
     pub(super) offer: Offer,
     pub(super) headers: u16,
+    pub(super) only_v4: bool,
     pub(super) peers: Vec<Peer>,
     pub(super) outgoing: Vec<Outgoing>,
     pub(super) events: &'a mut dyn FnMut(Event),
-    /// Time spent reading and hashing, and waiting, since the last progress event.
-    pub(super) reading: Duration,
+    /// When the first receiver had everything.
+    pub(super) first_delivered: Option<Instant>,
+    /// Time spent waiting since the last progress event.
     pub(super) waiting: Duration,
 }
 
 impl Sender<'_> {
+    /// Returns the name under which the reader answers a peer.
+    pub(super) fn asker(&self, at: usize) -> Asker {
+        let round = self.peers[at].round;
+        Asker { peer: at, round }
+    }
+
     /// Ends the transfer to all peers that have not ended.
     pub(super) fn end_all(&mut self, outcome: &Outcome) {
         for at in 0..self.peers.len() {
@@ -98,27 +163,35 @@ impl Sender<'_> {
         }
     }
 
-    /// Ends the transfer to one peer, once.
-    pub(super) fn end(&mut self, at: usize, outcome: Outcome) {
-        let now = Instant::now();
+    /// Lets a peer's flow and links go.
+    pub(super) fn detach(&mut self, at: usize, code: u32, reason: &str) {
         let peer = &mut self.peers[at];
-        let links = match &peer.stage {
-            Stage::Ended(_) => return,
-            Stage::Dialing { links, .. } => links.clone(),
+        let links = match &mut peer.stage {
+            Stage::Dialing { links, .. } => std::mem::take(links),
             Stage::Running(member) => {
-                let member = *member;
-                self.group.leave(member);
+                self.group.leave(*member);
                 Vec::new()
             }
             _ => Vec::new(),
         };
-        for link in links.into_iter().chain(peer.link) {
-            let (code, reason) = match &outcome {
-                Outcome::Delivered => (CODE_DONE, ""),
-                _ => (CODE_ERROR, "the sender stopped"),
-            };
-            self.control.close(now, link, code, reason);
+        for link in links.into_iter().chain(peer.link.take()) {
+            self.control.close(Instant::now(), link, code, reason);
         }
+    }
+
+    /// Ends the transfer to one peer, once.
+    pub(super) fn end(&mut self, at: usize, outcome: Outcome) {
+        if matches!(self.peers[at].stage, Stage::Ended(_)) {
+            return;
+        }
+        match &outcome {
+            Outcome::Delivered => {
+                self.first_delivered.get_or_insert_with(Instant::now);
+                self.detach(at, CODE_DONE, "");
+            }
+            _ => self.detach(at, CODE_ERROR, "the sender stopped"),
+        }
+        let peer = &mut self.peers[at];
         let event = Event::Done {
             peer: peer.target.name.clone(),
             outcome: outcome.clone(),

@@ -24,6 +24,7 @@ pub(crate) struct ReceiverSpec {
     pub(crate) once: bool,
     pub(crate) allow: Vec<PublicKey>,
     pub(crate) expiry: Duration,
+    pub(crate) patience: Duration,
 }
 
 impl Default for ReceiverSpec {
@@ -32,12 +33,13 @@ impl Default for ReceiverSpec {
             once: true,
             allow: Vec::new(),
             expiry: Duration::from_secs(60),
+            patience: Duration::from_secs(60),
         }
     }
 }
 
 impl ReceiverThread {
-    pub(crate) fn start(store: impl Store + Send + 'static, spec: ReceiverSpec) -> ReceiverThread {
+    pub(crate) fn start(store: impl Store + 'static, spec: ReceiverSpec) -> ReceiverThread {
         let io = UdpIo::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         ReceiverThread::start_over(Box::new(io), Vec::new(), store, spec)
     }
@@ -46,7 +48,7 @@ impl ReceiverThread {
     pub(crate) fn start_over(
         io: Box<dyn DatagramIo>,
         addresses: Vec<IpAddr>,
-        mut store: impl Store + Send + 'static,
+        store: impl Store + 'static,
         spec: ReceiverSpec,
     ) -> ReceiverThread {
         let (stop, stopped) = UnixStream::pair().unwrap();
@@ -57,6 +59,8 @@ impl ReceiverThread {
             once: spec.once,
             allow: spec.allow,
             expiry: spec.expiry,
+            patience: spec.patience,
+            ..ReceiveOptions::default()
         };
         let thread = std::thread::spawn(move || {
             let identity = Identity::generate().unwrap();
@@ -65,7 +69,7 @@ impl ReceiverThread {
             };
             receive_over(
                 io,
-                &mut store,
+                &store,
                 &identity,
                 options,
                 Some(stopped.as_fd()),

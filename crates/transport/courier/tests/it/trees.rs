@@ -3,7 +3,7 @@
 use crate::testbed::send_all_of;
 use millrace_courier::files::Store;
 use millrace_courier::identity::Identity;
-use millrace_courier::local::{LocalSource, LocalStore, PlaceOptions};
+use millrace_courier::local::{LocalSource, LocalStore, PlaceOptions, ScanOptions};
 use millrace_courier::{Event, Outcome, SendOptions};
 use millrace_types::BitRate;
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ fn tree(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-fn store(directory: &Path) -> impl Store + Send + use<> {
+fn store(directory: &Path) -> impl Store + use<> {
     LocalStore::new(directory, PlaceOptions::default())
 }
 
@@ -69,7 +69,7 @@ fn a_tree_arrives_identical_and_nothing_else_is_left() {
     fs::create_dir(&to).unwrap();
     make_tree(&from);
     let receiver = ReceiverThread::start(store(&to), ReceiverSpec::default());
-    let mut source = LocalSource::scan(&[from.join("")], false).unwrap();
+    let mut source = LocalSource::scan(&[from.join("")], &ScanOptions::default()).unwrap();
     let identity = Identity::generate().unwrap();
     let (outcomes, events) = send_all_of(
         &mut source,
@@ -101,7 +101,10 @@ fn a_transfer_goes_on_in_a_new_receiver_with_what_is_on_disk() {
     };
     let receiver = ReceiverThread::start(store(&to), spec());
     let targets = vec![receiver.target("a")];
-    let (source, from_path) = (LocalSource::scan(&[from.join("")], false).unwrap(), from.clone());
+    let (source, from_path) = (
+        LocalSource::scan(&[from.join("")], &ScanOptions::default()).unwrap(),
+        from.clone(),
+    );
     let slow = SendOptions {
         rate: Some(BitRate::from_bps(40_000_000)),
         ..SendOptions::default()
@@ -124,7 +127,7 @@ fn a_transfer_goes_on_in_a_new_receiver_with_what_is_on_disk() {
         "no file has its name before it is verified"
     );
     let receiver = ReceiverThread::start(store(&to), ReceiverSpec::default());
-    let mut source = LocalSource::scan(&[from_path.join("")], false).unwrap();
+    let mut source = LocalSource::scan(&[from_path.join("")], &ScanOptions::default()).unwrap();
     let (outcomes, events) = send_all_of(
         &mut source,
         &identity,

@@ -37,6 +37,18 @@ impl<F: FileSystem> Sink<F> {
         Ok(())
     }
 
+    /// Makes what is verified durable, and commits what is ready, without waiting for the interval.
+    ///
+    /// # Errors
+    /// As of [`Sink::poll`].
+    pub fn flush(&mut self) -> Result<(), SinkError> {
+        if self.started && !self.complete && !(self.unsaved.is_empty() && self.ready.is_empty()) {
+            self.next_sync = None;
+            self.save()?;
+        }
+        Ok(())
+    }
+
     /// Returns the time of the next sync.
     pub fn next_timeout(&self) -> Option<Time> {
         self.next_sync

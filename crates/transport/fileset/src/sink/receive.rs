@@ -170,6 +170,11 @@ impl<F: FileSystem> Sink<F> {
             self.written += part.len() as u64;
             return Ok(());
         }
+        let size = bounds.end - bounds.start;
+        if part.len() as u64 == size && !self.groups.contains_key(&group) {
+            self.written += size;
+            return self.finish_group(extent, index, bounds.start, part);
+        }
         let partial = self.groups.entry(group).or_insert_with(|| PartialGroup {
             bytes: vec![0; (bounds.end - bounds.start) as usize],
             filled: RangeSet::new(),
@@ -184,12 +189,18 @@ impl<F: FileSystem> Sink<F> {
         let Some(whole) = self.groups.remove(&group) else {
             return Ok(());
         };
-        self.write_group(bounds.start, &whole.bytes)?;
         self.written += whole.bytes.len() as u64;
+        self.finish_group(extent, index, bounds.start, &whole.bytes)
+    }
+
+    /// Writes and hashes a whole group.
+    fn finish_group(&mut self, extent: u64, index: usize, start: u64, bytes: &[u8]) -> Result<(), SinkError> {
+        self.write_group(start, bytes)?;
         // Offsets of groups continue those of their extent.
-        let offset = self.manifest.hash_offset(extent) + (bounds.start - start);
+        let first = self.manifest.layout().bounds(extent).0;
+        let offset = self.manifest.hash_offset(extent) + (start - first);
         if let Some(progress) = self.extents.get_mut(&extent) {
-            progress.groups[index] = Some(group_value(offset, &whole.bytes));
+            progress.groups[index] = Some(group_value(offset, bytes));
             progress.missing -= 1;
         }
         self.verify(extent);

@@ -14,6 +14,7 @@ mod reports;
 mod sent;
 
 pub use mtu::BASE_MTU;
+pub(crate) use mtu::base_payload;
 pub use plan::Piece;
 pub use sent::ProtocolViolation;
 
@@ -25,6 +26,7 @@ use crate::packet::{DATA_OVERHEAD, Feedback, NUMBER_WINDOW, Report};
 use crate::random::Random;
 use crate::ranges::RangeSet;
 use crate::rtt::RttEstimator;
+use crate::sender::{Grid, SealRequest, SlabCache};
 use delivery::Delivery;
 use loss::LossDetector;
 use millrace_types::{BitRate, Duration, Time};
@@ -76,6 +78,8 @@ pub enum Limit {
     Network,
     /// The receiver's credit: its disk.
     Peer,
+    /// Pieces that are not read and sealed yet.
+    Source,
     /// Everything is sent.
     Nothing,
 }
@@ -112,8 +116,15 @@ pub struct Flow {
     delivery: Delivery,
     random: Random,
     overhead: u64,
+    layout: Layout,
     in_flight: u64,
     window_limited: bool,
+    /// Nothing of what may leave is sealed.
+    starved: bool,
+    /// The piece of the next probe of the path MTU, until it is sealed.
+    mtu_probe: Option<Piece>,
+    /// The piece of the next probe of a silent path, until it is sealed.
+    duplicate: Option<Piece>,
     /// The newest acknowledged packet: its number, and when it was sent.
     newest: (u64, Time),
     ce: u64,
@@ -122,6 +133,8 @@ pub struct Flow {
     timeouts: u32,
     /// Probes since data was acknowledged: feedback may arrive where packets of data do not.
     barren_probes: u32,
+    /// Feedback packets that had arrived when data was acknowledged last.
+    feedback_at_ack: u64,
     probe_packets: u64,
     reports: Reports,
     stats: FlowStats,
@@ -143,13 +156,18 @@ impl Flow {
             delivery: Delivery::new(now),
             random: Random::new(config.seed),
             overhead,
+            layout: config.layout,
             in_flight: 0,
             window_limited: false,
+            starved: false,
+            mtu_probe: None,
+            duplicate: None,
             newest: (0, now),
             ce: 0,
             heard_at: now,
             timeouts: 0,
             barren_probes: 0,
+            feedback_at_ack: 0,
             probe_packets: 0,
             reports: Reports::default(),
             stats: FlowStats::default(),
@@ -210,6 +228,8 @@ impl Flow {
     pub fn limit(&self) -> Limit {
         if self.plan.is_blocked() {
             Limit::Peer
+        } else if self.starved {
+            Limit::Source
         } else if self.plan.has_piece() {
             Limit::Network
         } else {
@@ -230,16 +250,24 @@ impl Flow {
 
     /// Appends the packets of one quantum to `out`; returns false if none may leave now.
     pub fn poll(&mut self, now: Time, out: &mut Vec<Outgoing>) -> bool {
+        self.poll_ready(now, &|_| true, out)
+    }
+
+    /// Appends the packets of one quantum to `out`, whose pieces are all ready; returns false if none may leave now.
+    pub fn poll_ready(&mut self, now: Time, ready: &dyn Fn(Piece) -> bool, out: &mut Vec<Outgoing>) -> bool {
         self.window_limited = false;
+        self.starved = false;
         if self.sent.len() as u64 >= NUMBER_WINDOW / 2 {
             return false;
         }
         if self.probe_packets > 0 {
             let packets = std::mem::take(&mut self.probe_packets);
-            return self.emit(now, packets, u64::MAX, out);
+            return self.emit(now, packets, u64::MAX, ready, out);
         }
         self.pacer.set_rate(self.controller.pacing_rate(), now);
-        if !self.plan.has_piece() {
+        let has_piece = self.plan.peek(self.grid(), ready).is_some();
+        if !has_piece {
+            self.starved = self.plan.has_piece();
             self.pacer.rest(now);
             self.delivery.mark_app_limited(self.in_flight);
             return false;
@@ -252,11 +280,47 @@ impl Flow {
         if !self.pacer.is_open(now) {
             return false;
         }
-        self.emit(now, self.pacer.quantum(), room, out)
+        self.emit(now, self.pacer.quantum(), room, ready, out)
+    }
+
+    /// Returns the grid of packets that are no probes of the path MTU.
+    fn grid(&self) -> Grid {
+        Grid::new(self.layout, self.mtu.payload())
+    }
+
+    /// Appends requests for what is to be sealed next and is not cached: repairs, and `ahead` slabs from the cursor on.
+    pub fn wanted(&self, cache: &SlabCache, ahead: usize, out: &mut Vec<SealRequest>) {
+        self.plan.wanted(self.grid(), cache, ahead, out);
+        for piece in [self.mtu_probe, self.duplicate].into_iter().flatten() {
+            if cache.get(piece).is_none() {
+                out.extend(cache.request(piece));
+            }
+        }
+    }
+
+    /// Returns the piece with which to try the full packet size, if that is due and the piece is ready. Its bytes may be known.
+    fn mtu_probe(&mut self, now: Time, ready: &dyn Fn(Piece) -> bool) -> Option<Piece> {
+        let grid = Grid::new(self.layout, self.mtu.probe(now)?);
+        let next = self.plan.next_address()?;
+        let piece = *self.mtu_probe.get_or_insert_with(|| grid.piece_at(next));
+        if !ready(piece) {
+            return None;
+        }
+        self.mtu_probe = None;
+        self.mtu.on_probe(now);
+        self.plan.take(piece);
+        Some(piece)
     }
 
     /// Sends up to `packets` packets within `room` bytes, one at least.
-    fn emit(&mut self, now: Time, packets: u64, room: u64, out: &mut Vec<Outgoing>) -> bool {
+    fn emit(
+        &mut self,
+        now: Time,
+        packets: u64,
+        room: u64,
+        ready: &dyn Fn(Piece) -> bool,
+        out: &mut Vec<Outgoing>,
+    ) -> bool {
         if self.random.below(SKIP_EVERY) < packets {
             self.sent.skip();
         }
@@ -290,10 +354,11 @@ impl Flow {
                 self.window_limited = true;
                 break;
             }
-            let payload = self.mtu.next_payload(now);
-            let Some(piece) = self.plan.next(payload).or_else(|| self.duplicate(room, payload)) else {
-                break;
-            };
+            let piece = self
+                .mtu_probe(now, ready)
+                .or_else(|| self.plan.next(self.grid(), ready))
+                .or_else(|| self.duplicate(room, ready));
+            let Some(piece) = piece else { break };
             let number = self.sent.push(piece.address, piece.len);
             bytes += u64::from(piece.len) + self.overhead;
             out.push(Outgoing { number, piece });
@@ -306,15 +371,15 @@ impl Flow {
     }
 
     /// Returns the oldest piece in flight, for a probe that has nothing else to carry.
-    fn duplicate(&mut self, room: u64, payload: u16) -> Option<Piece> {
+    fn duplicate(&mut self, room: u64, ready: &dyn Fn(Piece) -> bool) -> Option<Piece> {
         if room != u64::MAX {
             return None;
         }
         let (_, packet, _) = self.sent.oldest_in_flight()?;
-        Some(Piece {
-            address: packet.address,
-            len: packet.len.min(payload),
-        })
+        let piece = self.grid().piece_at(packet.address);
+        let is_ready = ready(piece);
+        self.duplicate = (!is_ready).then_some(piece);
+        is_ready.then_some(piece)
     }
 
     /// Takes the acknowledgements and the credit of a FEEDBACK packet with this number.
@@ -358,6 +423,7 @@ impl Flow {
         self.sent.forget(now - retention);
         if !newly.is_empty() {
             self.barren_probes = 0;
+            self.feedback_at_ack = self.stats.feedback;
         }
         if newly.is_empty() && sample.lost == 0 {
             return Ok(());
@@ -494,7 +560,8 @@ impl Flow {
 
     /// Returns the time at which [`Flow::poll`], [`Flow::poll_report`] or [`Flow::on_timeout`] has something to do.
     pub fn next_timeout(&self) -> Option<Time> {
-        let send = (self.plan.has_piece() && !self.window_limited).then(|| self.pacer.opens());
+        let send =
+            (self.plan.has_piece() && !self.window_limited && !self.starved).then(|| self.pacer.opens());
         let report = self.reports.due(&self.rtt);
         [send, report, self.probe_at()].into_iter().flatten().min()
     }
@@ -511,7 +578,10 @@ impl Flow {
         if self.in_flight > 0 {
             self.probe_packets = PROBE_PACKETS;
             self.barren_probes += 1;
-            self.mtu.on_timeout(self.barren_probes);
+            // A path that loses everything, feedback too, says nothing about sizes.
+            if self.stats.feedback > self.feedback_at_ack {
+                self.mtu.on_timeout(self.barren_probes);
+            }
             if self.breaker.on_timeout(now) {
                 self.trip(now);
             }

@@ -5,7 +5,11 @@
 
 use crate::extent::Layout;
 use crate::ranges::RangeSet;
+use crate::sender::{Grid, SealRequest, SlabCache};
 use std::collections::VecDeque;
+
+/// Repairs that are requested ahead.
+const REPAIRS_AHEAD: usize = 64;
 
 /// A piece of the session that one packet carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,39 +87,76 @@ impl Plan {
         self.credit = self.credit.max(credit);
     }
 
-    /// Takes the next piece of at most `payload` bytes, which does not cross the border of an extent.
-    pub(super) fn next(&mut self, payload: u16) -> Option<Piece> {
-        while let Some(repair) = self.repairs.pop_front() {
+    /// Returns the address at which the next piece begins, if nothing keeps it back.
+    pub(super) fn next_address(&self) -> Option<u64> {
+        let repair = self.repairs.front().map(|repair| repair.address);
+        repair.or_else(|| self.fresh.first_from(self.cursor))
+    }
+
+    /// Returns the next piece of a grid that is ready, and true if it is a repair. A repair that is not ready lets fresh bytes pass.
+    pub(super) fn peek(&mut self, grid: Grid, ready: &dyn Fn(Piece) -> bool) -> Option<(Piece, bool)> {
+        while let Some(repair) = self.repairs.front() {
             if !self.is_needed(repair.address) {
+                self.repairs.pop_front();
                 continue;
             }
-            if repair.len > payload {
-                self.repairs.push_front(Piece {
-                    address: repair.address + u64::from(payload),
-                    len: repair.len - payload,
-                });
+            let piece = grid.piece_at(repair.address);
+            if ready(piece) {
+                return Some((piece, true));
             }
-            return Some(Piece {
-                address: repair.address,
-                len: repair.len.min(payload),
-            });
+            break;
         }
         if self.sent >= self.credit {
             return None;
         }
-        let layout = self.layout;
-        let room = |address| {
-            let (_, border) = layout.bounds(layout.extent_of(address));
-            (border - address).min(u64::from(payload))
+        let piece = grid.piece_at(self.fresh.first_from(self.cursor)?);
+        ready(piece).then_some((piece, false))
+    }
+
+    /// Takes the next piece of a grid that is ready.
+    pub(super) fn next(&mut self, grid: Grid, ready: &dyn Fn(Piece) -> bool) -> Option<Piece> {
+        let (piece, is_repair) = self.peek(grid, ready)?;
+        if is_repair {
+            let end = piece.address + u64::from(piece.len);
+            if let Some(repair) = self.repairs.pop_front() {
+                // Another grid may have cut the lost piece.
+                let rest = (repair.address + u64::from(repair.len)).saturating_sub(end);
+                if let Some(len) = u16::try_from(rest).ok().filter(|len| *len > 0) {
+                    self.repairs.push_front(Piece { address: end, len });
+                }
+            }
+        } else {
+            self.take(piece);
+        }
+        Some(piece)
+    }
+
+    /// Counts the bytes of a piece as sent; fresh bytes go on behind it.
+    pub(super) fn take(&mut self, piece: Piece) {
+        let end = piece.address + u64::from(piece.len);
+        self.sent += self.fresh.remove(piece.address..end);
+        self.cursor = end;
+    }
+
+    /// Appends requests for repairs, and for `ahead` slabs from the cursor on, that are not cached.
+    pub(super) fn wanted(&self, grid: Grid, cache: &SlabCache, ahead: usize, out: &mut Vec<SealRequest>) {
+        for repair in self.repairs.iter().take(REPAIRS_AHEAD) {
+            let piece = grid.piece_at(repair.address);
+            if self.is_needed(repair.address) && cache.get(piece).is_none() {
+                out.push(grid.request(piece));
+            }
+        }
+        let Some(first) = self.fresh.first_from(self.cursor) else {
+            return;
         };
-        let range = self.fresh.take(self.cursor, room)?;
-        self.cursor = range.end;
-        let len = range.end - range.start;
-        self.sent += len;
-        Some(Piece {
-            address: range.start,
-            len: u16::try_from(len).unwrap_or(payload),
-        })
+        let mut address = first;
+        for _ in 0..ahead {
+            out.extend(cache.missing(grid, address));
+            match self.fresh.first_from(grid.slab_end(address)) {
+                Some(next) if next != first => address = next,
+                _ => break,
+            }
+        }
     }
 
     /// Takes a lost piece back.
@@ -158,8 +199,12 @@ mod tests {
         Plan::new(layout, &set, start, credit)
     }
 
+    fn next(plan: &mut Plan, payload: u16) -> Option<Piece> {
+        plan.next(Grid::new(plan.layout, payload), &|_| true)
+    }
+
     fn pieces(plan: &mut Plan, payload: u16) -> Vec<Piece> {
-        std::iter::from_fn(|| plan.next(payload)).collect()
+        std::iter::from_fn(|| next(plan, payload)).collect()
     }
 
     #[test]
@@ -180,23 +225,36 @@ mod tests {
     #[test]
     fn repairs_come_first_shrink_with_the_payload_and_vanish_once_verified() {
         let mut plan = plan(&[], 0, 1_500);
-        let first = plan.next(1_000).unwrap();
-        assert_eq!(plan.next(1_000).unwrap().address, 1_000);
-        assert!(plan.is_blocked() && plan.next(1_000).is_none());
+        let first = next(&mut plan, 1_000).unwrap();
+        assert_eq!(next(&mut plan, 1_000).unwrap().address, 1_000);
+        assert!(plan.is_blocked() && next(&mut plan, 1_000).is_none());
         plan.repair(first);
-        assert_eq!(plan.next(600), Some(Piece { address: 0, len: 600 }));
-        assert_eq!(
-            plan.next(600),
-            Some(Piece {
-                address: 600,
-                len: 400
-            })
-        );
+        assert_eq!(next(&mut plan, 600), Some(Piece { address: 0, len: 600 }));
+        // The second piece of the smaller grid has all that is left of the first one.
+        let second = Piece {
+            address: 600,
+            len: 600,
+        };
+        assert_eq!(next(&mut plan, 600), Some(second));
+        assert_eq!(next(&mut plan, 600), None);
         plan.repair(first);
         plan.verified(0);
-        assert_eq!(plan.next(600), None);
+        assert_eq!(next(&mut plan, 600), None);
         plan.raise_credit(9_000);
-        assert_eq!(plan.next(600).unwrap().address, 1 << 20);
+        assert_eq!(next(&mut plan, 600).unwrap().address, 1 << 20);
+    }
+
+    #[test]
+    fn a_repair_that_is_not_sealed_lets_fresh_bytes_pass() {
+        let mut plan = plan(&[], 0, u64::MAX);
+        let grid = Grid::new(plan.layout, 1_000);
+        let first = next(&mut plan, 1_000).unwrap();
+        plan.repair(first);
+        let ready = |piece: Piece| piece != first;
+        assert_eq!(plan.next(grid, &ready).unwrap().address, 1_000);
+        assert_eq!(plan.next(grid, &|_| true), Some(first));
+        assert_eq!(plan.next(grid, &|_| false), None);
+        assert_eq!(plan.next(grid, &|_| true).unwrap().address, 2_000);
     }
 
     #[test]

@@ -30,7 +30,7 @@ use crate::packet::{
 use crate::ranges::RangeSet;
 use crate::seal::{PairwiseKey, ReplayWindow, Seal};
 use acks::AckTracker;
-use millrace_types::Time;
+use millrace_types::{BitRate, Time};
 use rate::ReceiveRate;
 use reassembly::{Arrival, Reassembly};
 use std::ops::Range;
@@ -49,8 +49,10 @@ pub struct ReceiverConfig {
     pub have: RangeSet,
     /// The connection that the sender names in its packets, and this receiver in its own.
     pub connection: u32,
-    /// Bytes that may have arrived and not be written.
+    /// Bytes that may have arrived and not be written, at first.
     pub pool: u64,
+    /// Bytes that may have arrived and not be written, at most: see [`Receiver::grow_pool`].
+    pub pool_max: u64,
 }
 
 /// Counters of a receiver.
@@ -115,7 +117,7 @@ pub struct Receiver {
 impl Receiver {
     /// Returns a receiver.
     pub fn new(config: ReceiverConfig) -> Receiver {
-        let extents = config.pool / config.layout.extent_size() + 1_024;
+        let extents = config.pool.max(config.pool_max) / config.layout.extent_size() + 1_024;
         Receiver {
             reassembly: Reassembly::new(
                 config.layout,
@@ -311,6 +313,16 @@ impl Receiver {
         if self.credit() > self.credit_sent + self.config.pool / 4 {
             self.acks.ask();
         }
+    }
+
+    /// Lets more bytes wait to be written, up to the configured bound; the pool never shrinks, since credit was given for it.
+    pub fn grow_pool(&mut self, pool: u64) {
+        self.config.pool = self.config.pool.max(pool.min(self.config.pool_max));
+    }
+
+    /// Returns the rate at which new bytes arrived lately.
+    pub fn rate(&mut self, now: Time) -> BitRate {
+        self.rate.rate(now)
     }
 
     fn credit(&self) -> u64 {

@@ -4,8 +4,10 @@
 //! not a shared window. A receiver that falls out of the cache costs reads and seals of its own, never the others' rate.
 //!
 //! ```text
-//!  loop:  group.poll(now)           -> a member and the packets of one quantum
-//!         group.sealed(piece)       -> the shared part, if it is cached; else read the piece and group.seal(piece, bytes)
+//!  loop:  group.wanted(cache, …)    -> what to seal next; sealer.seal(request, …) may run in another thread
+//!         cache.insert(slab)        <- the sealed packets
+//!         group.poll(now, cache, …) -> a member and the packets of one quantum, whose pieces are all cached
+//!         cache.get(piece)          -> the shared part
 //!         group.head(member, …)     -> 16 bytes; send head and shared part
 //!         group.poll_reports(now)   -> REPORT packets
 //!         group.handle_feedback(…)  <- FEEDBACK packets
@@ -14,16 +16,17 @@
 
 mod slab;
 
+pub use slab::{Grid, SealRequest, Sealer, Slab, SlabCache, SlabId};
+
 use crate::extent::{ExtentError, Layout};
-use crate::flow::{Flow, FlowConfig, Outgoing, Piece, ProtocolViolation};
+use crate::flow::{Flow, FlowConfig, Outgoing, ProtocolViolation};
 use crate::pacing::Pacer;
 use crate::packet::{
-    ADDRESS_SIZE, COUNTER_SIZE, Data, Feedback, HEAD_SIZE, Head, PacketError, PacketType, SealedPart,
-    TAG_SIZE, control_body, expand_number, is_authentic,
+    Data, Feedback, HEAD_SIZE, Head, PacketError, PacketType, SealedPart, control_body, expand_number,
+    is_authentic,
 };
-use crate::seal::{PairwiseKey, ReplayWindow, Seal, SealError};
+use crate::seal::{PairwiseKey, ReplayWindow, SealError};
 use millrace_types::{BitRate, Time};
-use slab::SlabCache;
 use thiserror::Error;
 
 /// The default size of the slab cache.
@@ -104,26 +107,20 @@ struct Member {
 }
 
 /// One group.
-pub struct Group<S> {
+pub struct Group {
     layout: Layout,
-    content: S,
     key_phase: bool,
-    counter: u64,
-    cache: SlabCache,
     members: Vec<Option<Member>>,
     uplink: Option<Pacer>,
     turn: usize,
 }
 
-impl<S: Seal> Group<S> {
-    /// Returns a group without members. `payload`: bytes of a full packet; `cache_size`: bytes of the slab cache.
-    pub fn new(layout: Layout, payload: u16, content: S, cache_size: usize) -> Group<S> {
+impl Group {
+    /// Returns a group without members.
+    pub fn new(layout: Layout) -> Group {
         Group {
             layout,
-            content,
             key_phase: false,
-            counter: 0,
-            cache: SlabCache::new(layout, payload, cache_size),
             members: Vec::new(),
             uplink: None,
             turn: 0,
@@ -176,13 +173,15 @@ impl<S: Seal> Group<S> {
         Some(&mut self.members.get_mut(id.0)?.as_mut()?.flow)
     }
 
-    /// Returns how many packets were sealed.
-    pub fn seals(&self) -> u64 {
-        self.counter
+    /// Appends requests for what the members send next and is not cached: repairs, and `ahead` slabs from each cursor on.
+    pub fn wanted(&self, cache: &SlabCache, ahead: usize, out: &mut Vec<SealRequest>) {
+        for member in self.members.iter().flatten() {
+            member.flow.wanted(cache, ahead, out);
+        }
     }
 
-    /// Appends the packets of one quantum of the next member in turn to `out`.
-    pub fn poll(&mut self, now: Time, out: &mut Vec<Outgoing>) -> Option<MemberId> {
+    /// Appends the packets of one quantum of the next member in turn to `out`; only pieces that are cached leave.
+    pub fn poll(&mut self, now: Time, cache: &SlabCache, out: &mut Vec<Outgoing>) -> Option<MemberId> {
         if self.uplink.as_mut().is_some_and(|uplink| !uplink.is_open(now)) {
             return None;
         }
@@ -199,7 +198,10 @@ impl<S: Seal> Group<S> {
                 continue;
             }
             let before = out.len();
-            if member.flow.poll(now, out) {
+            if member
+                .flow
+                .poll_ready(now, &|piece| cache.get(piece).is_some(), out)
+            {
                 let bytes: u64 = out[before..]
                     .iter()
                     .map(|packet| u64::from(packet.piece.len) + member.flow.overhead())
@@ -217,41 +219,6 @@ impl<S: Seal> Group<S> {
             self.turn += 1;
         }
         None
-    }
-
-    /// Returns the shared part of a piece, if it is cached.
-    pub fn sealed(&self, piece: Piece) -> Option<SealedPart<'_>> {
-        self.cache.get(piece)
-    }
-
-    /// Seals the bytes of a piece under a new counter, caches and returns the shared part.
-    ///
-    /// # Errors
-    /// If the bytes are not as many as the piece has, or the seal counters are used up.
-    pub fn seal(&mut self, piece: Piece, bytes: &[u8]) -> Result<SealedPart<'_>, SealPieceError> {
-        let (wanted, given) = (usize::from(piece.len), bytes.len());
-        if wanted != given {
-            return Err(SealPieceError::Size { wanted, given });
-        }
-        let bits = self.layout.encode(piece.address)?;
-        let counter = self.counter;
-        let shared = self.cache.insert(piece);
-        let (clear, sealed) = shared.split_at_mut(COUNTER_SIZE);
-        clear.copy_from_slice(&counter.to_be_bytes()[8 - COUNTER_SIZE..]);
-        let (sealed, tag) = sealed.split_at_mut(ADDRESS_SIZE + given);
-        sealed[..ADDRESS_SIZE].copy_from_slice(&bits.to_be_bytes()[8 - ADDRESS_SIZE..]);
-        sealed[ADDRESS_SIZE..].copy_from_slice(bytes);
-        match self.content.seal(counter, sealed) {
-            Ok(given) => tag[..TAG_SIZE].copy_from_slice(&given),
-            Err(error) => {
-                self.cache.remove(piece);
-                return Err(error.into());
-            }
-        }
-        self.counter += 1;
-        self.cache
-            .get(piece)
-            .ok_or(SealPieceError::Size { wanted, given })
     }
 
     /// Returns the head of a packet for one member.

@@ -1,65 +1,307 @@
-//! The slab cache: shared parts of packets as they were sealed, for receivers that are a little behind, and for repairs.
+//! Slabs: sealed packets of 64 neighbouring pieces, and the cache of them, for receivers that are a little behind, for repairs, and
+//! between the thread that seals and the one that sends.
 //!
-//! A direct-mapped ring: the slot of a piece is its index in the session modulo the number of slots. A sender that goes on in
-//! order therefore overwrites what is oldest, and a piece is found without a hash table.
+//! ```text
+//!  extent  ├── piece ──┼── piece ──┼── … ──┼── piece ──┼─ … ─┤        a grid: cut at multiples of the payload
+//!  slab    ├──────── pieces 0 to 63 ───────┼─────── 64 to 127 ──── … ─┤
+//! ```
+//!
+//! A group has two grids: packets of the full size, and those of the base size for a path whose MTU shrank.
 
+use super::SealPieceError;
 use crate::extent::Layout;
-use crate::flow::Piece;
-use crate::packet::{SHARED_OVERHEAD, SealedPart};
+use crate::flow::{Piece, base_payload};
+use crate::packet::{ADDRESS_SIZE, COUNTER_SIZE, DATA_OVERHEAD, SHARED_OVERHEAD, SealedPart, TAG_SIZE};
+use crate::seal::Seal;
+use std::collections::HashMap;
 
-/// Sealed packets by piece.
-#[derive(Clone, Debug)]
-pub(super) struct SlabCache {
+/// Pieces of one slab.
+const PIECES: u64 = 64;
+
+/// The pieces of a session that have one payload size: each extent is cut at multiples of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Grid {
     layout: Layout,
-    payload: u64,
-    pieces_per_extent: u64,
-    slot_size: usize,
-    pieces: Vec<Option<Piece>>,
-    bytes: Vec<u8>,
+    payload: u16,
 }
 
-impl SlabCache {
-    /// Returns a cache of about `size` bytes for packets with up to `payload` bytes of payload.
-    pub(super) fn new(layout: Layout, payload: u16, size: usize) -> SlabCache {
-        let slot_size = usize::from(payload) + SHARED_OVERHEAD;
-        let slots = (size / slot_size).max(1);
-        SlabCache {
-            layout,
-            payload: u64::from(payload),
-            pieces_per_extent: layout.extent_size().div_ceil(u64::from(payload)),
-            slot_size,
-            pieces: vec![None; slots],
-            bytes: vec![0; slots * slot_size],
+/// Names a slab.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SlabId {
+    payload: u16,
+    index: u64,
+}
+
+/// Pieces of a slab that are to be sealed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SealRequest {
+    /// The slab.
+    pub slab: SlabId,
+    /// Bit *i* stands for piece *i* of the slab.
+    pub pieces: u64,
+}
+
+impl Grid {
+    /// Returns the grid of a payload size in bytes, which is at least 1.
+    pub fn new(layout: Layout, payload: u16) -> Grid {
+        let payload = payload.max(1);
+        Grid { layout, payload }
+    }
+
+    /// Returns the piece that holds an address of the session.
+    pub fn piece_at(&self, address: u64) -> Piece {
+        let payload = u64::from(self.payload);
+        let (start, end) = self.layout.bounds(self.layout.extent_of(address));
+        let from = start + (address.saturating_sub(start)) / payload * payload;
+        let len = u16::try_from(end.saturating_sub(from)).unwrap_or(u16::MAX);
+        Piece {
+            address: from,
+            len: len.min(self.payload),
         }
     }
 
-    fn slot(&self, piece: Piece) -> usize {
+    fn slabs_per_extent(&self) -> u64 {
+        let pieces = self.layout.extent_size().div_ceil(u64::from(self.payload));
+        pieces.div_ceil(PIECES)
+    }
+
+    /// Returns the slab of a piece of this grid, and the piece's index in it.
+    fn locate(&self, piece: Piece) -> (SlabId, usize) {
         let extent = self.layout.extent_of(piece.address);
-        let offset = piece.address - self.layout.bounds(extent).0;
-        let index = extent * self.pieces_per_extent + offset / self.payload;
-        usize::try_from(index % self.pieces.len() as u64).unwrap_or(0)
+        let number = (piece.address - self.layout.bounds(extent).0) / u64::from(self.payload);
+        let id = SlabId {
+            payload: self.payload,
+            index: extent * self.slabs_per_extent() + number / PIECES,
+        };
+        (id, usize::try_from(number % PIECES).unwrap_or(0))
+    }
+
+    /// Returns the request for one piece.
+    pub(crate) fn request(&self, piece: Piece) -> SealRequest {
+        let (slab, index) = self.locate(piece);
+        SealRequest {
+            slab,
+            pieces: 1 << index,
+        }
+    }
+
+    /// Returns the first address of a slab, and the one behind its last.
+    fn bounds(&self, slab: SlabId) -> (u64, u64) {
+        let (extent, within) = (
+            slab.index / self.slabs_per_extent(),
+            slab.index % self.slabs_per_extent(),
+        );
+        let (start, end) = self.layout.bounds(extent);
+        let size = PIECES * u64::from(self.payload);
+        let from = start.saturating_add(within * size).min(end);
+        (from, from.saturating_add(size).min(end))
+    }
+
+    /// Returns the address behind the slab that holds an address.
+    pub(crate) fn slab_end(&self, address: u64) -> u64 {
+        self.bounds(self.locate(self.piece_at(address)).0).1
+    }
+
+    /// Returns the pieces of a request, with their indices in the slab.
+    pub fn pieces(&self, request: SealRequest) -> impl Iterator<Item = (usize, Piece)> + use<> {
+        let (from, to) = self.bounds(request.slab);
+        let payload = u64::from(self.payload);
+        let addresses = (0..PIECES).map(move |index| (index, from + index * payload));
+        addresses
+            .take_while(move |(_, address)| *address < to)
+            .filter(move |(index, _)| request.pieces >> index & 1 == 1)
+            .map(move |(index, address)| {
+                let len = u16::try_from((to - address).min(payload)).unwrap_or(u16::MAX);
+                (usize::try_from(index).unwrap_or(0), Piece { address, len })
+            })
+    }
+}
+
+/// The sealed packets of one slab, as far as they were asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Slab {
+    request: SealRequest,
+    /// Shared parts at multiples of the largest one's size.
+    bytes: Vec<u8>,
+}
+
+impl Slab {
+    fn slot_size(&self) -> usize {
+        usize::from(self.request.slab.payload) + SHARED_OVERHEAD
+    }
+
+    fn part(&self, index: usize, piece: Piece) -> Option<&[u8]> {
+        let size = usize::from(piece.len) + SHARED_OVERHEAD;
+        self.bytes.get(index * self.slot_size()..)?.get(..size)
+    }
+
+    /// Returns the pieces that are sealed here.
+    pub fn request(&self) -> SealRequest {
+        self.request
+    }
+}
+
+/// Seals slabs under one content key; the only place that uses up its counters.
+pub struct Sealer<S> {
+    layout: Layout,
+    content: S,
+    counter: u64,
+}
+
+impl<S: Seal> Sealer<S> {
+    /// Returns a sealer that begins with counter 0. No two sealers may have the same content key.
+    pub fn new(layout: Layout, content: S) -> Sealer<S> {
+        Sealer {
+            layout,
+            content,
+            counter: 0,
+        }
+    }
+
+    /// Returns how many packets were sealed.
+    pub fn sealed(&self) -> u64 {
+        self.counter
+    }
+
+    /// Seals the pieces of a request, whose bytes `read` appends to the buffer that it gets. `old`: a slab whose memory is used
+    /// again.
+    ///
+    /// # Errors
+    /// If `read` fails or gives another number of bytes than a piece has, or the seal counters are used up.
+    pub fn seal<E: From<SealPieceError>>(
+        &mut self,
+        request: SealRequest,
+        old: Option<Slab>,
+        mut read: impl FnMut(Piece, &mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<Slab, E> {
+        let grid = Grid::new(self.layout, request.slab.payload);
+        let mut bytes = old.map(|slab| slab.bytes).unwrap_or_default();
+        bytes.clear();
+        let slot_size = usize::from(request.slab.payload) + SHARED_OVERHEAD;
+        bytes.reserve_exact(slot_size * usize::try_from(PIECES).unwrap_or(0));
+        for (index, piece) in grid.pieces(request) {
+            let start = index * slot_size;
+            bytes.resize(start, 0);
+            let counter = self.counter;
+            bytes.extend_from_slice(&counter.to_be_bytes()[8 - COUNTER_SIZE..]);
+            let address = self.layout.encode(piece.address).map_err(SealPieceError::from)?;
+            bytes.extend_from_slice(&address.to_be_bytes()[8 - ADDRESS_SIZE..]);
+            let before = bytes.len();
+            read(piece, &mut bytes)?;
+            let (wanted, given) = (usize::from(piece.len), bytes.len() - before);
+            if wanted != given {
+                return Err(SealPieceError::Size { wanted, given }.into());
+            }
+            let tag = self
+                .content
+                .seal(counter, &mut bytes[start + COUNTER_SIZE..])
+                .map_err(SealPieceError::from)?;
+            bytes.extend_from_slice(&tag[..TAG_SIZE]);
+            self.counter += 1;
+        }
+        Ok(Slab { request, bytes })
+    }
+}
+
+/// The slabs of a group, the oldest of which makes room for a new one.
+#[derive(Clone, Debug)]
+pub struct SlabCache {
+    grids: [Grid; 2],
+    slabs: Vec<Slab>,
+    capacity: usize,
+    /// The index of the oldest slab, once the cache is full.
+    oldest: usize,
+    index: HashMap<SlabId, usize>,
+}
+
+impl SlabCache {
+    /// Returns an empty cache for slabs of about `size` bytes together. `payload`: bytes of a full packet; `headers`: bytes of IP and
+    /// UDP headers.
+    pub fn new(layout: Layout, payload: u16, headers: u16, size: usize) -> SlabCache {
+        let overhead = headers.saturating_add(u16::try_from(DATA_OVERHEAD).unwrap_or(u16::MAX));
+        let payloads = [payload, base_payload(payload, overhead)];
+        let grids = payloads.map(|payload| Grid::new(layout, payload));
+        let slab = (usize::from(payload) + SHARED_OVERHEAD) * usize::try_from(PIECES).unwrap_or(1);
+        SlabCache {
+            grids,
+            slabs: Vec::new(),
+            capacity: (size / slab).max(2),
+            oldest: 0,
+            index: HashMap::new(),
+        }
+    }
+
+    /// Returns slab and index of a piece that lies on a grid.
+    fn locate(&self, piece: Piece) -> impl Iterator<Item = (SlabId, usize)> {
+        let on_grid = move |grid: &Grid| (grid.piece_at(piece.address) == piece).then(|| grid.locate(piece));
+        self.grids.into_iter().filter_map(move |grid| on_grid(&grid))
     }
 
     /// Returns the shared part of a piece, if it is cached.
-    pub(super) fn get(&self, piece: Piece) -> Option<SealedPart<'_>> {
-        let slot = self.slot(piece);
-        (self.pieces[slot] == Some(piece)).then_some(())?;
-        let size = usize::from(piece.len) + SHARED_OVERHEAD;
-        SealedPart::new(&self.bytes[slot * self.slot_size..][..size]).ok()
+    pub fn get(&self, piece: Piece) -> Option<SealedPart<'_>> {
+        self.locate(piece).find_map(|(id, index)| {
+            let slab = &self.slabs[*self.index.get(&id)?];
+            (slab.request.pieces >> index & 1 == 1).then_some(())?;
+            SealedPart::new(slab.part(index, piece)?).ok()
+        })
     }
 
-    /// Returns room for the shared part of a piece, which is cached from now on.
-    pub(super) fn insert(&mut self, piece: Piece) -> &mut [u8] {
-        let slot = self.slot(piece);
-        self.pieces[slot] = Some(piece);
-        let size = (usize::from(piece.len) + SHARED_OVERHEAD).min(self.slot_size);
-        &mut self.bytes[slot * self.slot_size..][..size]
+    /// Returns the request for a piece.
+    pub fn request(&self, piece: Piece) -> Option<SealRequest> {
+        let (slab, index) = self.locate(piece).next()?;
+        let pieces = 1 << index;
+        Some(SealRequest { slab, pieces })
     }
 
-    /// Forgets a piece, of which nothing valid was written.
-    pub(super) fn remove(&mut self, piece: Piece) {
-        let slot = self.slot(piece);
-        self.pieces[slot] = None;
+    /// Returns the request for all pieces of the slab that holds an address, less those that are cached.
+    pub(crate) fn missing(&self, grid: Grid, address: u64) -> Option<SealRequest> {
+        let (slab, _) = grid.locate(grid.piece_at(address));
+        let (from, to) = grid.bounds(slab);
+        let len = (to - from).div_ceil(u64::from(grid.payload));
+        let all = u64::MAX.checked_shr(u32::try_from(PIECES - len.min(PIECES)).unwrap_or(0));
+        let pieces = all.unwrap_or(0);
+        self.missing_of(SealRequest { slab, pieces })
+    }
+
+    /// Returns what is not cached of a request, if anything.
+    pub fn missing_of(&self, request: SealRequest) -> Option<SealRequest> {
+        let at = self.index.get(&request.slab);
+        let cached = at.map_or(0, |at| self.slabs[*at].request.pieces);
+        let pieces = request.pieces & !cached;
+        (pieces != 0).then_some(SealRequest { pieces, ..request })
+    }
+
+    /// Caches a slab; returns one that is not needed any more, for its memory.
+    pub fn insert(&mut self, slab: Slab) -> Option<Slab> {
+        let id = slab.request.slab;
+        if let Some(at) = self.index.get(&id) {
+            let mut known = std::mem::replace(&mut self.slabs[*at], slab);
+            let merged = &mut self.slabs[*at];
+            // Packets that were sealed before stay as they are: a repair is the packet that was lost.
+            let pieces = known.request.pieces & !merged.request.pieces;
+            let slot_size = merged.slot_size();
+            let end = known.bytes.len().max(merged.bytes.len());
+            merged.bytes.resize(end, 0);
+            for index in (0..64_usize).filter(|index| pieces >> index & 1 == 1) {
+                let to = end.min((index + 1) * slot_size).min(known.bytes.len());
+                let slot = index * slot_size..to;
+                merged.bytes[slot.clone()].copy_from_slice(&known.bytes[slot]);
+            }
+            merged.request.pieces |= pieces;
+            known.request.pieces = 0;
+            return Some(known);
+        }
+        if self.slabs.len() < self.capacity {
+            self.index.insert(id, self.slabs.len());
+            self.slabs.push(slab);
+            return None;
+        }
+        let at = self.oldest;
+        self.oldest = (at + 1) % self.slabs.len();
+        let old = std::mem::replace(&mut self.slabs[at], slab);
+        self.index.remove(&old.request.slab);
+        self.index.insert(id, at);
+        Some(old)
     }
 }
 
@@ -67,30 +309,104 @@ impl SlabCache {
 mod tests {
     use super::*;
     use crate::extent::ExtentSize;
+    use crate::seal::{Algorithm, ContentKey};
+
+    fn layout() -> Layout {
+        Layout::new((3 << 20) + 500, ExtentSize::Small).unwrap()
+    }
+
+    fn sealer() -> Sealer<ContentKey> {
+        Sealer::new(layout(), ContentKey::new(Algorithm::Aes128Gcm, &[5; 32]).unwrap())
+    }
+
+    fn seal(sealer: &mut Sealer<ContentKey>, request: SealRequest) -> Slab {
+        let read = |piece: Piece, bytes: &mut Vec<u8>| -> Result<(), SealPieceError> {
+            bytes.extend((0..u64::from(piece.len)).map(|at| (piece.address + at) as u8));
+            Ok(())
+        };
+        sealer.seal(request, None, read).unwrap()
+    }
 
     #[test]
-    fn what_is_oldest_is_overwritten_first() {
-        let layout = Layout::new(1 << 30, ExtentSize::Small).unwrap();
-        let mut cache = SlabCache::new(layout, 1_000, 10 * (1_000 + SHARED_OVERHEAD));
-        let piece = |index: u64| Piece {
-            address: index * 1_000,
+    fn the_pieces_of_all_slabs_are_the_session_and_each_opens_to_its_address() {
+        for payload in [1_424, 1_120] {
+            let (mut sealer, grid) = (sealer(), Grid::new(layout(), payload));
+            let mut cache = SlabCache::new(layout(), payload, 28, 8 << 20);
+            let mut address = 0;
+            while address < layout().bytes() {
+                let request = cache.missing(grid, address).unwrap();
+                let slab = seal(&mut sealer, request);
+                assert!(cache.insert(slab).is_none());
+                assert_eq!(cache.missing(grid, address), None);
+                address = grid.slab_end(address);
+            }
+            let mut content = ContentKey::new(Algorithm::Aes128Gcm, &[5; 32]).unwrap();
+            let mut at = 0;
+            while at < layout().bytes() {
+                let piece = grid.piece_at(at);
+                assert_eq!(piece.address, at);
+                let part = cache.get(piece).unwrap();
+                let mut sealed = part.bytes()[COUNTER_SIZE..].to_vec();
+                let plain = content.open(part.counter(), &mut sealed).unwrap();
+                let bits = plain[..ADDRESS_SIZE]
+                    .iter()
+                    .fold(0, |bits, byte| bits << 8 | u64::from(*byte));
+                let len = u64::from(piece.len);
+                assert_eq!(layout().decode(bits, len), Ok(at));
+                assert_eq!(plain.len(), ADDRESS_SIZE + usize::from(piece.len));
+                assert_eq!(plain[ADDRESS_SIZE], at as u8);
+                at += len;
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_oldest_makes_room_and_single_pieces_join_their_slab() {
+        let grid = Grid::new(layout(), 1_000);
+        let size = 3 * 64 * (1_000 + SHARED_OVERHEAD);
+        let (mut sealer, mut cache) = (sealer(), SlabCache::new(layout(), 1_000, 28, size));
+        let slabs: Vec<u64> = (0..5).map(|index| index * 64_000).collect();
+        for address in &slabs {
+            let request = cache.missing(grid, *address).unwrap();
+            cache.insert(seal(&mut sealer, request));
+        }
+        let cached = |cache: &SlabCache| {
+            slabs
+                .iter()
+                .map(|at| cache.get(grid.piece_at(*at)).is_some())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(cached(&cache), [false, false, true, true, true]);
+        let (first, third) = (grid.piece_at(0), grid.piece_at(2_000));
+        let slab = seal(&mut sealer, grid.request(first));
+        cache.insert(slab);
+        assert!(cache.get(first).is_some() && cache.get(third).is_none());
+        let before = cache.get(first).map(|part| part.counter());
+        let slab = seal(&mut sealer, grid.request(third));
+        cache.insert(slab);
+        assert!(cache.get(third).is_some());
+        assert_eq!(cache.get(first).map(|part| part.counter()), before);
+        assert_eq!(cache.missing(grid, 0).unwrap().pieces, !0b101);
+        let off_grid = Piece {
+            address: 7,
             len: 1_000,
         };
-        for index in 0..15 {
-            cache.insert(piece(index))[0] = index as u8;
-        }
-        for index in 0..15 {
-            assert_eq!(cache.get(piece(index)).is_some(), index >= 5, "{index}");
-        }
-        let shorter = Piece {
-            address: 14_000,
-            len: 600,
-        };
-        assert!(
-            cache.get(shorter).is_none(),
-            "another cut of the same bytes is another packet"
+        assert!(cache.get(off_grid).is_none() && cache.request(off_grid).is_none());
+    }
+
+    #[test]
+    fn a_file_that_gave_fewer_bytes_than_a_piece_has_is_not_sealed() {
+        let grid = Grid::new(layout(), 1_424);
+        let result = sealer().seal(grid.request(grid.piece_at(0)), None, |_, bytes| {
+            bytes.extend_from_slice(&[0; 9]);
+            Ok::<(), SealPieceError>(())
+        });
+        assert_eq!(
+            result,
+            Err(SealPieceError::Size {
+                wanted: 1_424,
+                given: 9
+            })
         );
-        cache.remove(piece(14));
-        assert!(cache.get(piece(14)).is_none());
     }
 }

@@ -22,6 +22,7 @@ fn receiver() -> (Receiver, PairwiseKey, ContentKey) {
         have: RangeSet::new(),
         connection: 0x0102_0304,
         pool: 1 << 20,
+        pool_max: 1 << 20,
     });
     let content = ContentKey::new(Algorithm::Aes128Gcm, &secret).unwrap();
     (receiver, pairwise, content)

@@ -2,13 +2,17 @@
 
 use millrace_transport::congestion::fixed::Fixed;
 use millrace_transport::extent::{ExtentSize, Layout};
+use millrace_transport::flow::Piece;
 use millrace_transport::flow::{FlowConfig, Outgoing};
-use millrace_transport::packet::{Feedback, Head, PacketType};
+use millrace_transport::packet::{Feedback, HEAD_SIZE, Head, PacketType};
 use millrace_transport::ranges::RangeSet;
 use millrace_transport::receiver::{Discard, Receiver, ReceiverConfig};
 use millrace_transport::seal::{Algorithm, ContentKey, PairwiseKey};
-use millrace_transport::sender::{Connection, FeedbackError, Group, MemberId, SealPieceError};
+use millrace_transport::sender::{
+    Connection, FeedbackError, Group, MemberId, SealPieceError, Sealer, SlabCache,
+};
 use millrace_types::{BitRate, Time};
+use std::collections::BTreeSet;
 
 const BYTES: u64 = 200_000;
 const PAYLOAD: u16 = 1_424;
@@ -25,7 +29,22 @@ fn key(connection: u32, direction: u8) -> PairwiseKey {
     PairwiseKey::new([connection as u8 ^ direction; 16])
 }
 
-fn join(group: &mut Group<ContentKey>, connection: u32) -> (MemberId, Receiver) {
+/// A group with the cache and the sealer of its packets.
+struct Sending {
+    group: Group,
+    cache: SlabCache,
+    sealer: Sealer<ContentKey>,
+}
+
+fn sending() -> Sending {
+    Sending {
+        group: Group::new(layout()),
+        cache: SlabCache::new(layout(), PAYLOAD, 28, 1 << 20),
+        sealer: Sealer::new(layout(), content()),
+    }
+}
+
+fn join(group: &mut Group, connection: u32) -> (MemberId, Receiver) {
     let id = group.join(
         FlowConfig {
             layout: layout(),
@@ -49,36 +68,50 @@ fn join(group: &mut Group<ContentKey>, connection: u32) -> (MemberId, Receiver) 
         have: RangeSet::new(),
         connection,
         pool: BYTES,
+        pool_max: BYTES,
     });
     (id, receiver)
 }
 
 /// Returns the datagrams that leave until nobody may send any more.
-fn datagrams(group: &mut Group<ContentKey>, now: Time) -> Vec<(MemberId, Vec<u8>)> {
+fn datagrams(sending: &mut Sending, now: Time) -> Vec<(MemberId, Vec<u8>)> {
+    let Sending { group, cache, sealer } = sending;
     let (mut packets, mut outgoing) = (Vec::new(), Vec::new());
-    while let Some(id) = group.poll(now, &mut outgoing) {
-        for Outgoing { number, piece } in outgoing.drain(..) {
-            let bytes: Vec<u8> = (0..u64::from(piece.len))
-                .map(|at| (piece.address + at) as u8)
-                .collect();
-            if group.sealed(piece).is_none() {
-                group.seal(piece, &bytes).unwrap();
+    loop {
+        let mut wanted = Vec::new();
+        group.wanted(cache, 2, &mut wanted);
+        for request in wanted {
+            let read = |piece: Piece, bytes: &mut Vec<u8>| -> Result<(), SealPieceError> {
+                bytes.extend((0..u64::from(piece.len)).map(|at| (piece.address + at) as u8));
+                Ok(())
+            };
+            // Two members may want the same slab.
+            if let Some(request) = cache.missing_of(request) {
+                cache.insert(sealer.seal(request, None, read).unwrap());
             }
-            let shared = group.sealed(piece).unwrap();
+        }
+        let Some(id) = group.poll(now, cache, &mut outgoing) else {
+            return packets;
+        };
+        for Outgoing { number, piece } in outgoing.drain(..) {
+            let shared = cache.get(piece).unwrap();
             let head = group.head(id, number, shared).unwrap();
             packets.push((id, [&head[..], shared.bytes()].concat()));
         }
     }
-    packets
 }
 
 #[test]
 fn a_piece_is_sealed_once_for_all_and_opens_for_each_under_its_own_head_only() {
-    let mut group = Group::new(layout(), PAYLOAD, content(), 1 << 20);
-    let mut receivers: Vec<_> = (1..=3).map(|connection| join(&mut group, connection)).collect();
-    let packets = datagrams(&mut group, Time::from_secs(1));
+    let mut sending = sending();
+    let mut receivers: Vec<_> = (1..=3)
+        .map(|connection| join(&mut sending.group, connection))
+        .collect();
+    let packets = datagrams(&mut sending, Time::from_secs(1));
     assert!(packets.len() >= 30);
-    assert_eq!(group.seals() * 3, packets.len() as u64);
+    let shared: BTreeSet<&[u8]> = packets.iter().map(|(_, packet)| &packet[HEAD_SIZE..]).collect();
+    assert_eq!(shared.len() * 3, packets.len());
+    assert!(sending.sealer.sealed() <= BYTES.div_ceil(u64::from(PAYLOAD)));
     let mut opener = content();
     for (id, packet) in &packets {
         for (at, (own, receiver)) in receivers.iter_mut().enumerate() {
@@ -98,11 +131,11 @@ fn a_piece_is_sealed_once_for_all_and_opens_for_each_under_its_own_head_only() {
 
 #[test]
 fn an_insider_with_the_content_key_cannot_send_in_the_senders_name() {
-    let mut group = Group::new(layout(), PAYLOAD, content(), 1 << 20);
-    let (_, mut receiver) = join(&mut group, 1);
+    let mut sending = sending();
+    let (_, mut receiver) = join(&mut sending.group, 1);
     // The insider knows the content key and the connection, and makes a head under its own pairwise key.
-    let mut insider = Group::new(layout(), PAYLOAD, content(), 1 << 20);
-    join(&mut insider, 1);
+    let mut insider = self::sending();
+    join(&mut insider.group, 1);
     for (_, mut packet) in datagrams(&mut insider, Time::from_secs(1)) {
         let result = receiver.handle_data(Time::ZERO, &mut packet, &key(2, 0), &mut content(), false);
         assert_eq!(result.unwrap_err(), Discard::Mac);
@@ -112,8 +145,8 @@ fn an_insider_with_the_content_key_cannot_send_in_the_senders_name() {
 
 #[test]
 fn feedback_is_refused_by_name_if_it_is_forged_replayed_or_of_nobody() {
-    let mut group = Group::new(layout(), PAYLOAD, content(), 1 << 20);
-    let (_, receiver) = join(&mut group, 1);
+    let mut sending = sending();
+    let (_, receiver) = join(&mut sending.group, 1);
     let feedback = Feedback {
         credit: 5,
         ..Feedback::default()
@@ -121,13 +154,13 @@ fn feedback_is_refused_by_name_if_it_is_forged_replayed_or_of_nobody() {
     let now = Time::from_secs(1);
     let forged = receiver.encode_feedback(3, &feedback, &key(9, 0x80));
     assert_eq!(
-        group.handle_feedback(now, &forged),
+        sending.group.handle_feedback(now, &forged),
         Err(FeedbackError::Mac { connection: 1 })
     );
     let genuine = receiver.encode_feedback(3, &feedback, &key(1, 0x80));
-    assert!(group.handle_feedback(now, &genuine).is_ok());
+    assert!(sending.group.handle_feedback(now, &genuine).is_ok());
     assert_eq!(
-        group.handle_feedback(now, &genuine),
+        sending.group.handle_feedback(now, &genuine),
         Err(FeedbackError::Replay { number: 3 })
     );
     let head = Head {
@@ -138,23 +171,9 @@ fn feedback_is_refused_by_name_if_it_is_forged_replayed_or_of_nobody() {
     };
     let unknown = Feedback::packet(&head, &key(1, 0x80), &feedback.encode().0);
     assert_eq!(
-        group.handle_feedback(now, &unknown),
+        sending.group.handle_feedback(now, &unknown),
         Err(FeedbackError::UnknownConnection { connection: 77 })
     );
-}
-
-#[test]
-fn a_file_that_gave_fewer_bytes_than_the_piece_has_is_not_sealed() {
-    let mut group = Group::new(layout(), PAYLOAD, content(), 1 << 20);
-    join(&mut group, 1);
-    let mut outgoing = Vec::new();
-    group.poll(Time::from_secs(1), &mut outgoing).unwrap();
-    let piece = outgoing[0].piece;
-    assert!(matches!(
-        group.seal(piece, &[0; 9]),
-        Err(SealPieceError::Size { given: 9, .. })
-    ));
-    assert!(group.sealed(piece).is_none());
 }
 
 #[test]
@@ -164,6 +183,7 @@ fn a_short_repair_is_accepted_after_the_last_packet_within_the_credit_exceeded_i
         have: RangeSet::new(),
         connection: 1,
         pool: 2_000,
+        pool_max: 2_000,
     });
     let payload = u64::from(PAYLOAD);
     let mut accept = |number, address, len| receiver.accept(Time::ZERO, number, address, len, false);

@@ -1,0 +1,125 @@
+//! Groups of 16 KiB from the pieces of packets, which ignore their borders.
+
+use millrace_transport::extent::Layout;
+use std::collections::HashMap;
+
+/// Bytes of a group: the unit of hashing and writing.
+pub(crate) const GROUP_SIZE: u64 = 16 << 10;
+/// Buffers that wait to be used again.
+const SPARE_MAX: usize = 256;
+
+/// A whole group.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Group {
+    /// The address of its first byte.
+    pub(crate) address: u64,
+    pub(crate) bytes: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Partial {
+    bytes: Vec<u8>,
+    missing: u64,
+}
+
+/// The groups that are not whole. Each byte comes once; `millrace_transport`'s receiver sees to that.
+#[derive(Debug)]
+pub(crate) struct Assembly {
+    layout: Layout,
+    partial: HashMap<u64, Partial>,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Assembly {
+    pub(crate) fn new(layout: Layout) -> Assembly {
+        Assembly {
+            layout,
+            partial: HashMap::new(),
+            spare: Vec::new(),
+        }
+    }
+
+    /// Takes new bytes; passes each group that is whole now to `done`.
+    pub(crate) fn insert(&mut self, mut address: u64, mut bytes: &[u8], mut done: impl FnMut(Group)) {
+        while !bytes.is_empty() {
+            let start = address / GROUP_SIZE * GROUP_SIZE;
+            let end = (start + GROUP_SIZE).min(self.layout.bytes());
+            let len = usize::try_from(end.saturating_sub(address))
+                .unwrap_or(0)
+                .min(bytes.len());
+            if len == 0 {
+                return;
+            }
+            let (part, rest) = bytes.split_at(len);
+            let size = usize::try_from(end - start).unwrap_or(0);
+            let spare = &mut self.spare;
+            let group = self.partial.entry(start).or_insert_with(|| {
+                let mut bytes = spare.pop().unwrap_or_default();
+                bytes.resize(size, 0);
+                Partial {
+                    bytes,
+                    missing: end - start,
+                }
+            });
+            let from = usize::try_from(address - start).unwrap_or(0);
+            group.bytes[from..from + len].copy_from_slice(part);
+            group.missing = group.missing.saturating_sub(len as u64);
+            if group.missing == 0
+                && let Some(Partial { bytes, .. }) = self.partial.remove(&start)
+            {
+                done(Group {
+                    address: start,
+                    bytes,
+                });
+            }
+            address += len as u64;
+            bytes = rest;
+        }
+    }
+
+    /// Forgets what is there of an extent, whose bytes come again.
+    pub(crate) fn forget(&mut self, extent: u64) {
+        let (start, end) = self.layout.bounds(extent);
+        self.partial.retain(|address, _| !(start..end).contains(address));
+    }
+
+    /// Takes buffers back.
+    pub(crate) fn recycle(&mut self, buffers: Vec<Vec<u8>>) {
+        let room = SPARE_MAX.saturating_sub(self.spare.len());
+        self.spare.extend(buffers.into_iter().take(room));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millrace_transport::extent::ExtentSize;
+
+    #[test]
+    fn groups_come_out_whole_in_any_order_of_their_pieces() {
+        let size = (2 << 20) + 5_000_u64;
+        let bytes: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
+        let layout = Layout::new(size, ExtentSize::Small).unwrap();
+        let mut assembly = Assembly::new(layout);
+        let mut pieces: Vec<(u64, &[u8])> = bytes
+            .chunks(1_424)
+            .enumerate()
+            .map(|(index, piece)| (index as u64 * 1_424, piece))
+            .collect();
+        // A step that is coprime to the number of pieces visits each once.
+        let len = pieces.len();
+        pieces = (0..len).map(|index| pieces[index * 37 % len]).collect();
+        let mut seen = vec![0; bytes.len()];
+        for (address, piece) in pieces {
+            let mut buffers = Vec::new();
+            assembly.insert(address, piece, |group| {
+                let from = group.address as usize;
+                assert!(group.bytes.len() == 16 << 10 || from + group.bytes.len() == bytes.len());
+                seen[from..from + group.bytes.len()].copy_from_slice(&group.bytes);
+                buffers.push(group.bytes);
+            });
+            assembly.recycle(buffers);
+        }
+        assert!(seen == bytes && assembly.partial.is_empty());
+    }
+}

@@ -1,0 +1,85 @@
+//! Wakes a thread that waits for descriptors, when another one has something for it.
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// An event descriptor that is written only while the other thread waits.
+#[derive(Debug)]
+pub(crate) struct Waker {
+    event: EventFd,
+    armed: AtomicBool,
+}
+
+impl Waker {
+    pub(crate) fn new() -> std::io::Result<Waker> {
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        Ok(Waker {
+            event: EventFd::from_value_and_flags(0, flags)?,
+            armed: AtomicBool::new(false),
+        })
+    }
+
+    /// Announces that the caller is about to wait. It must look for work once more afterwards: what came before is not announced.
+    pub(crate) fn arm(&self) {
+        self.armed.store(true, Ordering::SeqCst);
+    }
+
+    /// Takes the announcement back, and empties the descriptor.
+    pub(crate) fn disarm(&self) {
+        self.armed.store(false, Ordering::SeqCst);
+        // The descriptor does not block: it is empty if nobody woke this thread.
+        let _ = self.event.read();
+    }
+
+    /// Lets the next wait of the thread end at once, if it does not wait now.
+    pub(crate) fn wake_next(&self) {
+        self.armed.store(false, Ordering::SeqCst);
+        let _ = self.event.write(1);
+    }
+
+    /// Wakes the thread if it waits. The caller has passed its work on before.
+    pub(crate) fn wake(&self) {
+        if self.armed.swap(false, Ordering::SeqCst) {
+            let _ = self.event.write(1);
+        }
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+    fn is_readable(waker: &Waker) -> bool {
+        let mut fds = [PollFd::new(waker.as_fd(), PollFlags::POLLIN)];
+        poll(&mut fds, PollTimeout::ZERO).unwrap() == 1
+    }
+
+    #[test]
+    fn only_a_thread_that_waits_is_woken_and_only_once() {
+        let waker = Waker::new().unwrap();
+        waker.wake();
+        assert!(!is_readable(&waker), "nobody waits");
+        waker.arm();
+        waker.wake();
+        waker.wake();
+        assert!(is_readable(&waker));
+        waker.disarm();
+        assert!(!is_readable(&waker));
+        waker.arm();
+        waker.disarm();
+        waker.wake();
+        assert!(!is_readable(&waker));
+        waker.wake_next();
+        assert!(is_readable(&waker), "the thread would have waited next");
+        waker.disarm();
+        assert!(!is_readable(&waker));
+    }
+}

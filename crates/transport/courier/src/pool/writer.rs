@@ -1,0 +1,142 @@
+//! The writer: a thread for each session of a receiver, which opens the files, hashes, writes, syncs and commits.
+
+use super::Waker;
+use super::assembly::Group;
+use crate::clock::Clock;
+use crate::files::{FilesError, Requests, Sink, SinkEvent, Store, Value};
+use millrace_transport::extent::Layout;
+use millrace_transport::ranges::RangeSet;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::Instant;
+
+/// Tasks after which answers leave, and timers are looked at.
+const BATCH: usize = 32;
+
+/// A task of the writer.
+pub(crate) enum Write {
+    Keep(RangeSet),
+    Group(Group),
+    Value(u64, Value),
+    GroupValues(u64, Vec<Value>),
+    Withdrawn(u64),
+    /// The sender has the receipt: what a transfer would go on from is removed.
+    Close,
+}
+
+/// An answer of the writer.
+pub(crate) enum WriteReply {
+    /// The manifest is valid and the directories exist.
+    Opened(Layout),
+    /// The files of the manifest cannot be received.
+    Refused(FilesError),
+    Have(u64, Value),
+    HaveEnd,
+    /// What the sender confirmed is in place; bytes may come.
+    Started(RangeSet),
+    /// Bytes that left memory, and their buffers.
+    Written(u64, Vec<Vec<u8>>),
+    Event(SinkEvent),
+    /// Everything is in place; the value of everything.
+    Complete(Value),
+    /// The files cannot be written any more.
+    Failed(FilesError),
+}
+
+/// The other ends of a writer's channels.
+pub(crate) struct Ends {
+    pub(crate) tasks: Receiver<Write>,
+    pub(crate) replies: Sender<WriteReply>,
+    pub(crate) waker: Arc<Waker>,
+    pub(crate) clock: Clock,
+}
+
+/// Serves a session until its tasks end; what is verified is then durable.
+pub(crate) fn run(store: &dyn Store, manifest: &[u8], requests: Requests, ends: &Ends) {
+    let mut sink = match store.open(manifest, requests) {
+        Ok(sink) => sink,
+        Err(error) => {
+            let _ = ends.replies.send(WriteReply::Refused(error));
+            ends.waker.wake();
+            return;
+        }
+    };
+    drop(ends.replies.send(WriteReply::Opened(sink.layout())));
+    match serve(&mut *sink, ends) {
+        Ok(true) => {
+            if let Err(error) = sink.close() {
+                tracing::warn!(%error, "the journal was not removed");
+            }
+        }
+        Ok(false) => {
+            if let Err(error) = sink.flush() {
+                tracing::warn!(%error, "the journal was not written");
+            }
+        }
+        Err(error) => {
+            let _ = ends.replies.send(WriteReply::Failed(error));
+            ends.waker.wake();
+        }
+    }
+}
+
+/// Returns true if the session is closed in peace, and false if its tasks end before.
+fn serve(sink: &mut dyn Sink, ends: &Ends) -> Result<bool, FilesError> {
+    while let Some((extent, value)) = sink.poll_have()? {
+        if ends.replies.send(WriteReply::Have(extent, value)).is_err() {
+            return Ok(false);
+        }
+        ends.waker.wake();
+    }
+    drop(ends.replies.send(WriteReply::HaveEnd));
+    ends.waker.wake();
+    loop {
+        let next = sink.next_timeout().map(|at| ends.clock.instant(at));
+        let task = match next {
+            Some(at) => ends
+                .tasks
+                .recv_timeout(at.saturating_duration_since(Instant::now())),
+            None => ends.tasks.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        let first = match task {
+            Ok(task) => Some(task),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return Ok(false),
+        };
+        let more = std::iter::from_fn(|| ends.tasks.try_recv().ok());
+        let (mut written, mut buffers) = (0, Vec::new());
+        for task in first.into_iter().chain(more).take(BATCH) {
+            match task {
+                Write::Close => return Ok(true),
+                Write::Group(group) => {
+                    written += sink.write(group.address, &group.bytes)?;
+                    buffers.push(group.bytes);
+                }
+                Write::Keep(extents) => {
+                    for extent in extents.ranges().iter().flat_map(Clone::clone) {
+                        sink.keep(extent)?;
+                    }
+                    sink.start()?;
+                    drop(ends.replies.send(WriteReply::Started(sink.verified())));
+                }
+                Write::Value(extent, value) => sink.on_value(extent, &value)?,
+                Write::GroupValues(extent, values) => sink.on_group_values(extent, &values)?,
+                Write::Withdrawn(file) => sink.on_withdrawn(file)?,
+            }
+        }
+        if written > 0 {
+            drop(ends.replies.send(WriteReply::Written(written, buffers)));
+        }
+        sink.poll(ends.clock.now())?;
+        while let Some(event) = sink.poll_event() {
+            let reply = match event {
+                SinkEvent::Complete => WriteReply::Complete(sink.root().unwrap_or_default()),
+                event => WriteReply::Event(event),
+            };
+            if ends.replies.send(reply).is_err() {
+                return Ok(false);
+            }
+        }
+        ends.waker.wake();
+    }
+}

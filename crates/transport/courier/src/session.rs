@@ -1,0 +1,252 @@
+//! Sessions for programs: a transfer in a thread of its own, its events as an iterator, and a handle that ends it.
+
+use crate::event::{Event, Outcome};
+use crate::files::{Source, Store};
+use crate::identity::Identity;
+use crate::inbox::{Command, Inbox, Outbox};
+use crate::io::{DatagramIo, UdpIo};
+use crate::receiver::{ReceiveError, ReceiveOptions, ReceiverSpec};
+use crate::sender::{SendError, SendOptions, SenderSpec, Target, bind_for};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use thiserror::Error;
+
+/// A session that cannot start, or cannot go on for any peer.
+#[derive(Debug, Error)]
+pub enum SessionError {
+    /// Sending failed.
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// Receiving failed.
+    #[error(transparent)]
+    Receive(#[from] ReceiveError),
+    /// The system gives no descriptor or no thread.
+    #[error("the system gives no descriptor or thread for a session: {0}")]
+    System(#[from] io::Error),
+    /// The session's thread panicked.
+    #[error("the thread of the session panicked; report this as a bug")]
+    Panic,
+}
+
+/// A transfer that runs: sending to any number of receivers, or receiving from any number of senders.
+///
+/// The session is an iterator over its events, which ends with it; [`Session::join`] then tells how it ended. Dropping it ends the
+/// transfer; what is there is kept, and the same call goes on with it.
+///
+/// ```
+/// use millrace_courier::identity::Identity;
+/// use millrace_courier::local::{LocalSource, LocalStore, PlaceOptions, ScanOptions};
+/// use millrace_courier::{Event, Outcome, ReceiveOptions, SendOptions, Session, Target};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let dir = tempfile::tempdir()?;
+/// std::fs::write(dir.path().join("a"), b"bytes")?;
+/// std::fs::create_dir(dir.path().join("in"))?;
+///
+/// let store = LocalStore::new(&dir.path().join("in"), PlaceOptions::default());
+/// let options = ReceiveOptions { listen: "127.0.0.1:0".parse()?, once: true, ..Default::default() };
+/// let mut receiver = Session::receive(Box::new(store), Identity::generate()?, options)?;
+/// let Some(Event::Listening { ticket, .. }) = receiver.next() else { return Err("no ticket".into()) };
+///
+/// let source = LocalSource::scan(&[dir.path().join("a")], &ScanOptions::default())?;
+/// let targets = vec![Target::from_ticket(&ticket.parse()?)];
+/// let sender = Session::send(Box::new(source), Identity::generate()?, targets, SendOptions::default())?;
+/// for event in sender.events() {
+///     println!("{event:?}");
+/// }
+/// assert_eq!(sender.join()?, [Outcome::Delivered]);
+/// assert_eq!(receiver.join()?, [Outcome::Delivered]);
+/// assert_eq!(std::fs::read(dir.path().join("in/a"))?, b"bytes");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Session {
+    thread: Option<JoinHandle<Result<Vec<Outcome>, SessionError>>>,
+    events: Receiver<Event>,
+    /// Counts the events that wait.
+    ready: Arc<EventFd>,
+    handle: SessionHandle,
+}
+
+/// Gives commands to a session from any thread.
+#[derive(Clone, Debug)]
+pub struct SessionHandle {
+    outbox: Outbox,
+}
+
+impl SessionHandle {
+    /// Ends the session. What is there is kept: its outcomes are [`Outcome::Resumable`] where they are not known yet.
+    pub fn cancel(&self) {
+        self.outbox.give(Command::Stop);
+    }
+
+    /// Adds a receiver to a session that sends. It is led to where the others are, and gets the beginning afterwards.
+    pub fn add_target(&self, target: Target) {
+        self.outbox.give(Command::Add(target));
+    }
+}
+
+impl Session {
+    /// Sends the files of a source to all targets, from a UDP socket.
+    ///
+    /// # Errors
+    /// If the system gives no socket, descriptor or thread.
+    pub fn send(
+        source: Box<dyn Source>,
+        identity: Identity,
+        targets: Vec<Target>,
+        options: SendOptions,
+    ) -> Result<Session, SessionError> {
+        let io = bind_for(&targets)?;
+        Session::send_over(Box::new(io), source, identity, targets, options)
+    }
+
+    /// Sends as [`Session::send`] does, over any backend.
+    ///
+    /// # Errors
+    /// If the system gives no descriptor or thread.
+    pub fn send_over(
+        io: Box<dyn DatagramIo>,
+        mut source: Box<dyn Source>,
+        identity: Identity,
+        targets: Vec<Target>,
+        options: SendOptions,
+    ) -> Result<Session, SessionError> {
+        Session::start("send", move |inbox, events| {
+            let identity = &identity;
+            let spec = SenderSpec {
+                io,
+                identity,
+                targets,
+                options,
+            };
+            Ok(spec.run(&mut *source, None, inbox, events)?)
+        })
+    }
+
+    /// Receives into a store, at a UDP socket.
+    ///
+    /// # Errors
+    /// If the address cannot be used, or the system gives no descriptor or thread.
+    pub fn receive(
+        store: Box<dyn Store>,
+        identity: Identity,
+        options: ReceiveOptions,
+    ) -> Result<Session, SessionError> {
+        let address = options.listen;
+        let io = UdpIo::bind(address).map_err(|error| ReceiveError::Listen { address, error })?;
+        Session::receive_over(Box::new(io), store, identity, options)
+    }
+
+    /// Receives as [`Session::receive`] does, over any backend; the address to listen at is the backend's.
+    ///
+    /// # Errors
+    /// If the system gives no descriptor or thread.
+    pub fn receive_over(
+        io: Box<dyn DatagramIo>,
+        store: Box<dyn Store>,
+        identity: Identity,
+        options: ReceiveOptions,
+    ) -> Result<Session, SessionError> {
+        Session::start("receive", move |inbox, events| {
+            let identity = &identity;
+            let spec = ReceiverSpec {
+                io,
+                identity,
+                options,
+            };
+            Ok(spec.run(&*store, None, inbox, events)?)
+        })
+    }
+
+    fn start(
+        name: &str,
+        run: impl FnOnce(&Inbox, &mut dyn FnMut(Event)) -> Result<Vec<Outcome>, SessionError> + Send + 'static,
+    ) -> Result<Session, SessionError> {
+        let (outbox, inbox) = Inbox::new()?;
+        let (sender, events) = channel();
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_SEMAPHORE;
+        let ready = Arc::new(EventFd::from_value_and_flags(0, flags).map_err(io::Error::from)?);
+        let counter = Arc::clone(&ready);
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
+            let mut on_event = |event| {
+                // Counted before it is there: whoever takes it finds the count.
+                let _ = counter.write(1);
+                let _ = sender.send(event);
+            };
+            let result = run(&inbox, &mut on_event);
+            drop(sender);
+            // The end is an event, too: a descriptor that stays readable.
+            let _ = counter.write(1);
+            result
+        })?;
+        Ok(Session {
+            thread: Some(thread),
+            events,
+            ready,
+            handle: SessionHandle { outbox },
+        })
+    }
+
+    /// Returns a handle that ends the session, or adds receivers to it.
+    pub fn handle(&self) -> SessionHandle {
+        self.handle.clone()
+    }
+
+    /// Returns an iterator over the events that waits for each, and ends with the session.
+    pub fn events(&self) -> impl Iterator<Item = Event> {
+        std::iter::from_fn(|| {
+            let event = self.events.recv().ok()?;
+            let _ = self.ready.read();
+            Some(event)
+        })
+    }
+
+    /// Returns the next event if one waits.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let event = self.events.try_recv().ok()?;
+        let _ = self.ready.read();
+        Some(event)
+    }
+
+    /// Returns a descriptor that is readable while events wait, and after the end.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.ready.as_fd()
+    }
+
+    /// Returns true if the session's thread has ended: no event will follow those that wait.
+    pub fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Waits for the end; returns how the transfer ended for each target, or for each sender that was admitted.
+    ///
+    /// # Errors
+    /// If it could not go on for any peer.
+    pub fn join(mut self) -> Result<Vec<Outcome>, SessionError> {
+        let thread = self.thread.take().ok_or(SessionError::Panic)?;
+        thread.join().map_err(|_| SessionError::Panic)?
+    }
+}
+
+impl Iterator for Session {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        self.events().next()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.handle.cancel();
+            let _ = thread.join();
+        }
+    }
+}
