@@ -362,7 +362,11 @@ impl Engine {
         if let Some(flow) = evicted {
             self.end(rules, flow, packet.time, out);
         }
-        let flow = self.flows.take(index)?;
+        let mut flow = self.flows.take(index)?;
+        flow.app.settings = match self.settings.mode {
+            Mode::Ids => self.settings.app,
+            Mode::Ips => self.settings.app.inline(),
+        };
         Some((index, flow))
     }
 

@@ -1,9 +1,10 @@
 //! Settings of an engine. The defaults are those that the documentation of Suricata gives, so that alerts compare.
 
-use crate::detect::DetectSettings;
 use millrace_types::Duration;
 
+use crate::app::AppSettings;
 use crate::defragment::DefragmentSettings;
+use crate::detect::DetectSettings;
 use crate::flow::Timeouts;
 use crate::packet::tunnel::UdpTunnels;
 use crate::pieces::OverlapPolicy;
@@ -46,6 +47,8 @@ pub struct Settings {
     pub tunnels: UdpTunnels,
     /// Largest number of encapsulations that are decoded.
     pub tunnel_depth: u8,
+    /// The parsers of application protocols.
+    pub app: AppSettings,
     /// Largest number of flows.
     pub flows: usize,
     /// Times after which idle flows end.
@@ -75,6 +78,7 @@ impl Default for Settings {
             normalizer: Normalizer::default(),
             tunnels: UdpTunnels::default(),
             tunnel_depth: 16,
+            app: AppSettings::default(),
             flows: 262_144,
             timeouts: Timeouts::default(),
             segment_bytes: 128 << 20,

@@ -247,7 +247,7 @@ impl Parser for FtpData {
             let transaction = out.start(AppProtocol::FtpData);
             transaction.advance(self.direction.reverse(), Progress::Complete);
             transaction.publish(Buffer::FileName, self.direction, self.name.as_slice());
-            let buffer = transaction.open(Buffer::FileData, None, self.direction);
+            let buffer = transaction.open(Buffer::FileData, None, self.direction, 0);
             transaction
                 .files
                 .push(File::new(self.direction, &self.name, self.settings.hashes_files));

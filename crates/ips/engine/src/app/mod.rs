@@ -46,6 +46,12 @@ pub struct AppSettings {
     pub response_body_limit: usize,
     /// Bytes of a mail attachment that are inspected.
     pub attachment_limit: usize,
+    /// Bytes that the body of an HTTP request has before it is inspected, unless it is complete.
+    pub request_body_minimum: usize,
+    /// Bytes that the body of an HTTP response has before it is inspected, unless it is complete.
+    pub response_body_minimum: usize,
+    /// Bytes that a mail attachment has before it is inspected, unless it is complete.
+    pub attachment_minimum: usize,
     /// True if files are hashed.
     pub hashes_files: bool,
     /// True if the bytes behind a TLS handshake are followed.
@@ -57,9 +63,24 @@ impl Default for AppSettings {
         AppSettings {
             request_body_limit: 100 << 10,
             response_body_limit: 100 << 10,
-            attachment_limit: 100 << 10,
+            attachment_limit: 100_000,
+            request_body_minimum: 32 << 10,
+            response_body_minimum: 40 << 10,
+            attachment_minimum: 32 << 10,
             hashes_files: false,
             follows_encrypted: true,
+        }
+    }
+}
+
+impl AppSettings {
+    /// Returns the settings for the path: what is forwarded is inspected at once.
+    pub fn inline(self) -> AppSettings {
+        AppSettings {
+            request_body_minimum: 0,
+            response_body_minimum: 0,
+            attachment_minimum: 0,
+            ..self
         }
     }
 }
@@ -282,7 +303,7 @@ impl AppState {
                 self.mode = Mode::Done;
             }
             Outcome::Switch { rest } => {
-                self.original_protocol = self.protocol.take();
+                self.original_protocol = self.protocol;
                 self.transactions.end();
                 self.mode = Mode::Probing {
                     waiting: rest.map(Some),

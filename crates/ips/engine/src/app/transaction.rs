@@ -47,6 +47,8 @@ struct Stored {
     direction: Direction,
     bytes: Vec<u8>,
     is_complete: bool,
+    /// Bytes that an incomplete buffer must have before it is inspected.
+    minimum: usize,
 }
 
 /// An anomaly, by the name that `app-layer-event` has for it: protocol, full stop, event.
@@ -99,7 +101,9 @@ impl Transaction {
     /// Returns the instances of a buffer in a direction that exist so far.
     pub fn buffers(&self, buffer: Buffer, direction: Direction) -> impl Iterator<Item = BufferView<'_>> {
         let is_it = move |stored: &&Stored| {
-            stored.direction == direction && (stored.buffer == buffer || stored.alias == Some(buffer))
+            stored.direction == direction
+                && (stored.buffer == buffer || stored.alias == Some(buffer))
+                && (stored.is_complete || stored.bytes.len() >= stored.minimum)
         };
         self.stored.iter().filter(is_it).map(|stored| BufferView {
             bytes: &stored.bytes,
@@ -125,12 +129,19 @@ impl Transaction {
 
     /// Publishes a complete buffer.
     pub(super) fn publish(&mut self, buffer: Buffer, direction: Direction, bytes: impl Into<Vec<u8>>) {
-        self.store(buffer, None, direction, bytes.into(), true);
+        self.store(buffer, None, direction, bytes.into(), true, 0);
     }
 
-    /// Opens a buffer to which bytes are appended later, and returns its index.
-    pub(super) fn open(&mut self, buffer: Buffer, alias: Option<Buffer>, direction: Direction) -> usize {
-        self.store(buffer, alias, direction, Vec::new(), false)
+    /// Opens a buffer to which bytes are appended later, and returns its index. Detection sees it once it has `minimum`
+    /// bytes or is complete.
+    pub(super) fn open(
+        &mut self,
+        buffer: Buffer,
+        alias: Option<Buffer>,
+        direction: Direction,
+        minimum: usize,
+    ) -> usize {
+        self.store(buffer, alias, direction, Vec::new(), false, minimum)
     }
 
     /// Appends bytes to an open buffer, up to a size, and returns how many were taken.
@@ -202,6 +213,7 @@ impl Transaction {
         direction: Direction,
         bytes: Vec<u8>,
         is_complete: bool,
+        minimum: usize,
     ) -> usize {
         if self.stored.len() >= BUFFERS_PER_TRANSACTION {
             return usize::MAX;
@@ -212,6 +224,7 @@ impl Transaction {
             direction,
             bytes,
             is_complete,
+            minimum,
         });
         self.stored.len() - 1
     }

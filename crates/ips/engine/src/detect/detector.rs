@@ -13,7 +13,7 @@ use super::rate::{self, Rates};
 use super::state::{self, AddressBits, FlowBits};
 use super::transaction::{self, Candidate};
 use super::{Inspection, PENDING, conditions, fields};
-use crate::app::{Progress, Transaction};
+use crate::app::{AppProtocol, Progress, Transaction};
 use crate::event::{self, Alert, Event, Events};
 use crate::flow::{Direction, Flow};
 use crate::packet::Packet;
@@ -249,7 +249,8 @@ impl Detector {
 
     /// Returns true if a rule over packets and streams matches.
     fn packet_rule(&mut self, index: u32, rule: &Rule, context: Context<'_>, flow: Option<&Flow>) -> bool {
-        if !self.common(rule, context, flow) {
+        let app = flow.and_then(|flow| flow.app.protocol);
+        if !self.common(rule, context, flow, app) {
             return false;
         }
         if rule.kind == RuleType::AppLayer
@@ -266,12 +267,17 @@ impl Detector {
         is_match
     }
 
-    /// Returns true if the conditions that all types of rules have are satisfied.
-    fn common(&self, rule: &Rule, context: Context<'_>, flow: Option<&Flow>) -> bool {
+    /// Returns true if the conditions that all types of rules have are satisfied. `app` is the protocol of the transaction, or of the flow: a flow changes it with CONNECT or STARTTLS.
+    fn common(
+        &self,
+        rule: &Rule,
+        context: Context<'_>,
+        flow: Option<&Flow>,
+        app: Option<AppProtocol>,
+    ) -> bool {
         let Context {
             packet, direction, ..
         } = context;
-        let app = flow.and_then(|flow| flow.app.protocol);
         let is_app = rule.protocol.app.is_empty() || app.is_some_and(|app| rule.protocol.app.contains(&app));
         is_app
             && conditions::header(rule, packet)
@@ -400,7 +406,7 @@ impl Detector {
         flow: &Flow,
         transaction: &Transaction,
     ) -> bool {
-        if !self.common(rule, context, Some(flow)) {
+        if !self.common(rule, context, Some(flow), Some(transaction.app)) {
             return false;
         }
         let fields = rule.app.iter().all(|test| match test {

@@ -81,12 +81,18 @@ impl Body {
                 .and_then(Multipart::for_content_type),
             Direction::ToClient => None,
         };
-        let (buffer, limit) = match direction {
-            Direction::ToServer => (Buffer::HttpRequestBody, settings.request_body_limit),
-            Direction::ToClient => (Buffer::HttpResponseBody, settings.response_body_limit),
+        let (buffer, limit, minimum) = match direction {
+            Direction::ToServer => {
+                let settings = (settings.request_body_limit, settings.request_body_minimum);
+                (Buffer::HttpRequestBody, settings.0, settings.1)
+            }
+            Direction::ToClient => {
+                let settings = (settings.response_body_limit, settings.response_body_minimum);
+                (Buffer::HttpResponseBody, settings.0, settings.1)
+            }
         };
         let alias = multipart.is_none().then_some(Buffer::FileData);
-        let index = transaction.open(buffer, alias, direction);
+        let index = transaction.open(buffer, alias, direction, minimum);
         let mut file = None;
         if multipart.is_none() {
             if !file_name.is_empty() {

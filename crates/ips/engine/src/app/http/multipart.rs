@@ -207,7 +207,7 @@ impl Multipart {
         };
         self.files += 1;
         transaction.publish(Buffer::FileName, direction, name.clone());
-        let buffer = transaction.open(Buffer::FileData, None, direction);
+        let buffer = transaction.open(Buffer::FileData, None, direction, settings.request_body_minimum);
         transaction
             .files
             .push(File::new(direction, &name, settings.hashes_files));

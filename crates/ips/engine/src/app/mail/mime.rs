@@ -246,7 +246,12 @@ impl Mime {
             Encoding::Identity
         };
         transaction.publish(Buffer::FileName, self.direction, name.as_slice());
-        let buffer = transaction.open(Buffer::FileData, None, self.direction);
+        let buffer = transaction.open(
+            Buffer::FileData,
+            None,
+            self.direction,
+            settings.attachment_minimum,
+        );
         transaction
             .files
             .push(File::new(self.direction, &name, settings.hashes_files));
