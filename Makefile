@@ -3,12 +3,13 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: help setup build demo test test-times test-rust test-interop conformance soak bench bench-full bench-wan simulate fuzz sanitize lint install clean
+.PHONY: help setup build demo test test-times test-rust test-interop conformance soak bench bench-full bench-wan bench-transport simulate fuzz sanitize lint install clean
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 600
+ARGS ?=
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -65,6 +66,12 @@ bench-full: build ## run every experiment, and write a report to out/bench
 
 bench-wan: build ## measure the emulator of wide-area paths against its gates (about a quarter of an hour)
 	target/release/millrace bench wan
+	target/release/millrace report out/bench
+
+bench-transport: build ## measure bulk transfers against their gates, beside TCP, uftp, SRT, rsync, scp (an hour; ARGS=--quick: ten minutes)
+	@scripts/setup.sh peers || echo "peers: some are not available; their rows say so"
+	cargo build --release --locked -p millrace-courier --examples
+	MILLRACE_RECEIVE_PATH=target/release/examples/receive_path target/release/millrace bench transport $(ARGS)
 	target/release/millrace report out/bench
 
 simulate: setup ## run a thousand random sessions of the transport in virtual time (minutes)

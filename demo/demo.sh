@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 readonly MILLRACE=${MILLRACE:-$PWD/target/release/millrace} # millraced is in the same directory
 readonly SECONDS_EACH=${SECONDS_EACH:-5} # duration of each iperf3 run
 readonly SWITCH=tcp:127.0.0.1:6653       # address of the bridge inside the switch's namespace
-readonly LABS=(demo bridge wan)          # names in examples/lab/{demo,linux-bridge,wan}.toml
+readonly LABS=(demo bridge wan transfer) # names in examples/lab/{demo,linux-bridge,wan,transfer}.toml
 
 # --- output -------------------------------------------------------------------------------------------
 if [[ -t 1 ]]; then bold=$'\e[1m' dim=$'\e[2m' off=$'\e[0m'; else bold='' dim='' off=''; fi
@@ -35,12 +35,14 @@ end() {
     fi
     down bridge || status=1
     down wan || status=1
+    down transfer || status=1
+    [[ -z ${transfer:-} ]] || rm -rf "$transfer"
     if [[ ${KEEP:-0} != 0 ]]; then
         how_to_play
         exit "$status"
     fi
     down demo || status=1
-    if ls /run/netns/mr-{demo,bridge,wan}-* >/dev/null 2>&1 || grep -qE '/run/millrace-lab/(demo|bridge|wan)' /proc/mounts; then
+    if ls /run/netns/mr-{demo,bridge,wan,transfer}-* >/dev/null 2>&1 || grep -qE '/run/millrace-lab/(demo|bridge|wan|transfer)' /proc/mounts; then
         printf 'demo: resources are left in /run/netns or /proc/mounts: `%s lab down demo`\n' "$MILLRACE" >&2
         status=1
     elif ((status == 0)); then
@@ -78,10 +80,10 @@ all_reach_all() {
     echo "h1, h2 and h3 reach each other"
 }
 
-# Prints the receiver's summary of an iperf3 run from h1 to h2; the arguments are iperf3's.
+# Prints the receiver's summary of an iperf3 run from h1 to h2, or from FROM to another host; the arguments are iperf3's.
 iperf() {
     local said
-    said=$(in_lab h1 timeout $((SECONDS_EACH + 20)) iperf3 -c 10.0.0.2 -t "$SECONDS_EACH" -f m "$@" 2>&1) &&
+    said=$(in_lab "${FROM:-h1}" timeout $((SECONDS_EACH + 20)) iperf3 -c 10.0.0.2 -t "$SECONDS_EACH" -f m "$@" 2>&1) &&
         grep receiver <<<"$said" ||
         fail "iperf3 failed in lab $MILLRACE_LAB: $(tail -n 1 <<<"$said")" "try it: $MILLRACE lab run h1 iperf3 -c 10.0.0.2"
 }
@@ -178,6 +180,41 @@ row 'loss measured, UDP at 50 Mbit/s, %' "${wan_lost[near]}" "${wan_lost[far]}"
 row 'TCP (CUBIC), Mbit/s' "${wan_tcp[near]}" "${wan_tcp[far]}"
 show millrace lab run wan.1 "$MILLRACE" wan show
 millrace lab down wan >/dev/null
+export MILLRACE_LAB=demo
+
+step 'One file to three sites over 50 ms and 1 % loss, beside TCP (CUBIC) on the same path'
+readonly FILE_MIB=32
+show millrace lab up examples/lab/transfer.toml
+export MILLRACE_LAB=transfer
+transfer=$(mktemp -d)
+head -c $((FILE_MIB << 20)) /dev/urandom >"$transfer/data.bin"
+in_lab r1 iperf3 -s -D
+until in_lab r1 ss -Hltn 'sport = 5201' | grep -q .; do sleep 0.05; done
+cubic=$(rate_of "$(FROM=h0 iperf -C cubic -c 10.0.0.1)")
+tickets=()
+for site in 1 2 3; do
+    mkdir "$transfer/site$site"
+    in_lab "r$site" "$MILLRACE" receive "$transfer/site$site" --once --listen "10.0.0.$site:7800" --address "10.0.0.$site" \
+        --identity "$transfer/key$site" >"$transfer/ticket$site" 2>"$transfer/log$site" &
+done
+for site in 1 2 3; do
+    until grep -q . "$transfer/ticket$site"; do sleep 0.05; done
+    tickets+=("$(awk '{ print $NF }' "$transfer/ticket$site")")
+done
+echo "\$ millrace send data.bin mr1… mr1… mr1…"
+in_lab h0 "$MILLRACE" send "$transfer/data.bin" "${tickets[@]}" --identity "$transfer/key0" 2>&1 | tee "$transfer/send" ||
+    fail 'the file was not delivered' "see $transfer/log1"
+same=0
+for site in 1 2 3; do ! cmp -s "$transfer/data.bin" "$transfer/site$site/data.bin" || same=$((same + 1)); done
+((same == 3)) || fail "only $same of 3 sites have the same file" 'this should not happen: every extent is verified'
+sum=$(sed -nE 's/.*delivered and verified, .* in ([0-9.]+) s.*/\1/p' "$transfer/send" |
+    awk -v bytes=$((FILE_MIB << 20)) '{ if ($1 > last) last = $1; n++ } END { printf "%.1f", n * bytes * 8 / last / 1e6 }')
+row '' asked measured
+row 'sites with the same, verified bytes' 3 $same
+row 'link, Mbit/s; payload to all three' 200 "$sum"
+row 'the same path by TCP (CUBIC), Mbit/s' '' "$cubic"
+millrace lab down transfer >/dev/null
+rm -rf "$transfer"
 export MILLRACE_LAB=demo
 
 step 'Flow entries in two tables: a VLAN tag pushed, then rewritten'

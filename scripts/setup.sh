@@ -58,6 +58,21 @@ if [ "${1:-}" = python ]; then
     fi
 fi
 
+# Peers of `millrace bench transport`: other transports, and the two that everybody has. None of them is started.
+if [ "${1:-}" = peers ]; then
+    wanted=(iperf3 uftp srt-tools rsync openssh-client openssh-server)
+    if ! dpkg-query -W "${wanted[@]}" >/dev/null 2>&1; then
+        as_root apt-get update -q
+        policy=/usr/sbin/policy-rc.d
+        if [ ! -e "$policy" ]; then
+            printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+            as_root chmod +x "$policy"
+            trap 'as_root rm -f "$policy"' EXIT
+        fi
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${wanted[@]}"
+    fi
+fi
+
 # Virtual machines of the lab: QEMU, the programs in a guest, and Debian's cloud kernel, unpacked and not installed.
 if [ "${1:-}" = guests ]; then
     cache=/var/cache/millrace/guest

@@ -66,6 +66,7 @@ enum BenchCommand {
     Lan(crate::experiments::lan::cli::LanArgs),
     Chain(crate::experiments::chain::ChainArgs),
     Wan(crate::experiments::wan::cli::WanArgs),
+    Transport(crate::experiments::transport::cli::TransportArgs),
     /// All of the above; without a subcommand, `bench` runs forward, updates and install
     All(RunArgs),
     /// List the cases, quantities and systems
@@ -144,6 +145,9 @@ pub enum BenchError {
     /// The experiment `wan` failed.
     #[error(transparent)]
     Wan(#[from] crate::experiments::wan::WanBenchError),
+    /// The experiment `transport` failed.
+    #[error(transparent)]
+    Transport(#[from] crate::experiments::transport::TransportBenchError),
     /// A result cannot be written.
     #[error("{}: {source}", .path.display())]
     File {
@@ -231,6 +235,7 @@ impl Command {
             Some(BenchCommand::Lan(args)) => Ok(args.run()?),
             Some(BenchCommand::Chain(args)) => Ok(args.run(&installed_daemon())?),
             Some(BenchCommand::Wan(args)) => Ok(args.run()?),
+            Some(BenchCommand::Transport(args)) => Ok(args.run()?),
             Some(BenchCommand::List) => list(),
         }
     }

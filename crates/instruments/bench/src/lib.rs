@@ -21,6 +21,7 @@ pub mod cli;
 pub mod core_latency;
 pub mod experiments;
 pub mod figure;
+pub mod gated;
 pub mod generate;
 mod hugepages;
 pub mod machine;

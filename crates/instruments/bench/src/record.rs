@@ -149,6 +149,8 @@ pub enum Record {
     },
     /// A value, delays, rates or losses of the experiment `wan`.
     Wan(Box<crate::experiments::wan::WanRecord>),
+    /// A value or a transfer of the experiment `transport`.
+    Transport(Box<crate::experiments::transport::TransportRecord>),
     /// A system that could not be measured.
     Failed {
         /// The case.

@@ -23,6 +23,7 @@ pub mod latency;
 pub mod profile;
 pub mod qos;
 pub mod rate;
+pub mod transport;
 pub mod updates;
 pub mod veth;
 pub mod wan;

@@ -10,8 +10,8 @@ use millrace_types::Time;
 use millrace_wan_emulator::{DirectionConfig, Halves, NoSources, Plan, Seed, Toward, heap_memory};
 
 use super::error::WanBenchError;
-use super::record::Gate;
 use super::recorder::{Case, Recorder, case};
+use crate::gated::Gate;
 
 /// The number of frames of a burst.
 const BURST: u64 = 32;

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::error::WanBenchError;
 use super::packets::Load;
-use super::record::Gate;
 use super::recorder::{Recorder, case};
 use super::test_bed::{Captured, TestBed};
+use crate::gated::Gate;
 
 /// The frames of both parts.
 const LOAD: Load = Load {

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::error::{WanBenchError, file};
-use super::{Experiment, Part, Recorder, RunLength, rows, text};
+use super::{Experiment, Part, Recorder, RunLength, rows};
+use crate::gated::text;
 use crate::record::Log;
 
 /// The emulator of wide-area paths against the gates of its design (W1 to W6): asked, realised, met.

@@ -12,10 +12,11 @@ use millrace_wan_emulator::{
 
 use super::error::WanBenchError;
 use super::packets::{Load, Stamp};
-use super::record::{DelayError, Gate, WanRecord};
+use super::record::{DelayError, WanRecord};
 use super::recorder::{Recorder, case};
 use super::settings::path;
 use super::test_bed::{Captured, Emulator, TestBed};
+use crate::gated::Gate;
 
 /// Delays in milliseconds; 0 is the baseline of the others.
 const DELAYS_MS: [u32; 4] = [1, 10, 100, 200];

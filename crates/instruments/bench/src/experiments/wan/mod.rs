@@ -35,9 +35,9 @@ use crate::machine::Machine;
 use crate::record::Record;
 pub use error::WanBenchError;
 use error::file;
-pub use record::{DelayError, Gate, LossRuns, Missing, RealisedRate, Value, WanRecord};
+pub use record::{DelayError, LossRuns, RealisedRate, WanRecord};
 pub use recorder::{Recorder, RunLength};
-pub use rows::{Row, rows, text};
+pub use rows::rows;
 use test_bed::{TestBed, obstacle};
 
 /// A part of the experiment: one row of the design.

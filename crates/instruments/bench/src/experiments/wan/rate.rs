@@ -9,10 +9,11 @@ use millrace_wan_emulator::{NoSources, Outcome, Path as Model, Seed};
 
 use super::error::WanBenchError;
 use super::packets::{Load, Stamp};
-use super::record::{Gate, RealisedRate, WanRecord};
+use super::record::{RealisedRate, WanRecord};
 use super::recorder::{Recorder, case};
 use super::settings::path as config;
 use super::test_bed::{Captured, TestBed};
+use crate::gated::Gate;
 
 /// Rates in bits per second, with their texts.
 const VIRTUAL: [(&str, f64); 7] = [

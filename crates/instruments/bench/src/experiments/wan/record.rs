@@ -2,36 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The gate of a row.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Gate {
-    /// The median of all rounds is at most this.
-    AtMost(f64),
-    /// The median of all rounds is at least this.
-    AtLeast(f64),
-    /// The value of every round is this.
-    Exactly(f64),
-    /// The row has no gate: it is for comparison.
-    None,
-}
-
-/// A measured value of a row.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Value {
-    /// The row: its number in the design and the quantity, `W1 64 B, 1,000 pps, 10 ms: error, p50`.
-    pub case: String,
-    /// The number of the round, from 0.
-    pub round: usize,
-    /// The setting.
-    pub asked: String,
-    /// The gate.
-    pub gate: Gate,
-    /// The value in this unit.
-    pub value: f64,
-    /// The unit.
-    pub unit: String,
-}
+use crate::gated::{Missing, Value};
 
 /// The error of the delay in one run over veth pairs: measured, less asked, less the median of the run at 0 ms.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -88,17 +59,6 @@ pub struct LossRuns {
     pub realised: Vec<f64>,
     /// The number of runs.
     pub runs: usize,
-}
-
-/// A row that could not be measured.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Missing {
-    /// The row.
-    pub case: String,
-    /// The setting.
-    pub asked: String,
-    /// The reason.
-    pub reason: String,
 }
 
 /// A record of the experiment.

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::error::{WanBenchError, file};
-use super::record::{Gate, Missing, Value, WanRecord};
+use super::record::WanRecord;
+use crate::gated::{Gate, Missing, Value};
 use crate::record::{Log, Record};
 
 /// The number of rounds and the size of each measurement.
@@ -95,6 +96,7 @@ impl Recorder<'_> {
             round,
             asked: asked.clone(),
             gate: case.gate,
+            target: None,
             value,
             unit: (*unit).to_owned(),
         }))

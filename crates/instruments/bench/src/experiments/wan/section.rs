@@ -1,7 +1,8 @@
 //! The section of the experiment `wan`: the rows, the error of the delay, rates and losses asked and realised.
 
 use super::record::{DelayError, LossRuns, RealisedRate, WanRecord};
-use super::rows::{Row, rows};
+use super::rows::rows;
+use crate::gated::Row;
 use crate::page::source::Source;
 use crate::record::Record;
 use millrace_report::Section;

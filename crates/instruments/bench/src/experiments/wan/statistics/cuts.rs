@@ -6,9 +6,9 @@ use millrace_wan_emulator::{
 };
 
 use super::super::error::WanBenchError;
-use super::super::record::Gate;
 use super::super::recorder::{Recorder, case};
 use super::super::settings::path as config;
+use crate::gated::Gate;
 use crate::random::Random;
 
 /// Bursts have 1 to this many frames.

@@ -4,12 +4,12 @@ use millrace_types::Time;
 use millrace_wan_emulator::{NoSources, Outcome, Path, Seed, Sources};
 
 use super::super::error::WanBenchError;
-use super::super::record::Gate;
 use super::super::recorder::{Recorder, case};
 use super::super::settings::path as config;
 use super::judge::{
     KS_CRITICAL, Z_TWO_SIDED, autocorrelation, chi_square, erlang, kolmogorov_smirnov, ljung_box, normal,
 };
+use crate::gated::Gate;
 
 /// The mean and the standard deviation of all distributions in nanoseconds, and their texts.
 const MEAN: f64 = 100e6;

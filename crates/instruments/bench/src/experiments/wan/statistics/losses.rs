@@ -4,10 +4,11 @@ use millrace_types::Time;
 use millrace_wan_emulator::{NoSources, Outcome, Path, Seed, Sources};
 
 use super::super::error::WanBenchError;
-use super::super::record::{Gate, LossRuns, WanRecord};
+use super::super::record::{LossRuns, WanRecord};
 use super::super::recorder::{Recorder, case};
 use super::super::settings::path as config;
 use super::judge::{KS_CRITICAL, Z_TWO_SIDED, binomial_z, chi_square, erlang, kolmogorov_smirnov};
+use crate::gated::Gate;
 
 /// The number of lengths of runs that are counted one by one.
 const LENGTHS: usize = 10_000;

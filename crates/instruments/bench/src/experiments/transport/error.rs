@@ -1,0 +1,63 @@
+//! The errors of the experiment `transport`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use millrace_lab::{RunError, UpError};
+use millrace_process::ProcessError;
+use thiserror::Error;
+
+/// The error of `millrace bench transport`.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TransportBenchError {
+    /// A program failed, or SIGINT was received.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// The hosts cannot be set up.
+    #[error(transparent)]
+    Up(#[from] UpError),
+    /// A command in a host cannot be run.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The lab file is invalid, which is a defect of this program.
+    #[error("{0}")]
+    LabFile(String),
+    /// A program's output has not what was expected.
+    #[error("{program}: {problem}")]
+    Output {
+        /// The program.
+        program: String,
+        /// The problem.
+        problem: String,
+    },
+    /// A file cannot be read or written.
+    #[error("{}: {source}", .path.display())]
+    File {
+        /// The path of the file.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+}
+
+impl TransportBenchError {
+    /// Returns true if the experiment cannot go on.
+    pub(super) fn ends_the_run(&self) -> bool {
+        millrace_process::interrupt::requested()
+            || matches!(self, TransportBenchError::Process(ProcessError::Interrupted))
+    }
+}
+
+pub(super) fn file(path: &Path) -> impl FnOnce(io::Error) -> TransportBenchError + use<> {
+    let path = path.to_owned();
+    move |source| TransportBenchError::File { path, source }
+}
+
+/// Returns the error of a program whose output is not what was expected.
+pub(super) fn output(program: &str, problem: impl Into<String>) -> TransportBenchError {
+    TransportBenchError::Output {
+        program: program.to_owned(),
+        problem: problem.into(),
+    }
+}

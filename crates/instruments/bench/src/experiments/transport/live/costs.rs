@@ -1,0 +1,196 @@
+//! Rows T6, T14 and T15: processor time, feedback, the receive path, and memory.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::super::arguments::Experiment;
+use super::super::error::{TransportBenchError, output};
+use super::super::files;
+use super::super::peers::{self, Ssh};
+use super::super::recorder::{Recorder, case};
+use super::super::test_bed::PathSettings;
+use super::{Live, Transfer, ramp_s};
+use crate::gated::Gate;
+use millrace_process::is_installed;
+
+/// The size of the sparse file of row T15, and of its data.
+const SPARSE: [u64; 2] = [1 << 40, 10 << 30];
+/// The same in a quick run.
+const SPARSE_QUICK: [u64; 2] = [64 << 30, 256 << 20];
+const MIB: f64 = 1_048_576.0;
+/// The default size of the slab cache (`sender::CACHE_SIZE` of the transport).
+const CACHE: f64 = 256.0 * MIB;
+
+impl Live {
+    /// T6: CPU seconds for each gigabyte at both ends, beside others, and frames that came back.
+    pub(super) fn costs(&self, recorder: &mut Recorder<'_>, round: usize) -> Result<(), TransportBenchError> {
+        let mut ours = 0.0;
+        for (loss, gate) in [(0.0, 0.1), (2.0, 0.5)] {
+            let path = PathSettings::new(10.0, loss);
+            let outcome = self.transfer(recorder, round, &path, 1, &[])?;
+            let row = case(
+                format!("T6 live: bytes back / bytes sent, RTT 10 ms, loss {loss} %"),
+                self.link(),
+                Gate::AtMost(gate),
+                "%",
+            );
+            let back = 100.0 * outcome.frames[0] / outcome.frames[1].max(1.0);
+            recorder.value(&row, round, back)?;
+            if loss == 0.0 {
+                let bytes: f64 = outcome.complete().map(|each| each.sent_bytes).sum();
+                let each = outcome.cpu_s.map(|seconds| seconds / bytes * 1e9);
+                ours = each[0] + each[1];
+                for (end, value) in ["sender", "receiver"].into_iter().zip(each) {
+                    let name = format!("T6 live: CPU of the {end}, RTT 10 ms, no loss");
+                    recorder.value(&case(name, self.link(), Gate::None, "s/GB"), round, value)?;
+                }
+            }
+        }
+        let path = PathSettings::new(10.0, 0.0);
+        self.test_bed.set_path(&path)?;
+        let directory = self.test_bed.directory("costs")?;
+        let source = directory.join("source");
+        let bytes = (self.test_bed.link_bps / 8.0 * recorder.length.seconds as f64) as u64;
+        files::write(&source, bytes, round as u64)?;
+        let lengths = (ramp_s(&path).ceil() as u64, recorder.length.seconds);
+        let mut others = vec![("iperf3 bbr x1", peers::tcp(&self.test_bed, 0, "bbr", 1, lengths))];
+        if is_installed("srt-file-transmit") {
+            others.push(("srt", peers::srt(&self.test_bed, &source)));
+        }
+        for (system, result) in others {
+            let name = format!("T6 live: CPU of both ends / {system}'s, which hashes and seals nothing");
+            match result {
+                Ok(result) => {
+                    let theirs = (result.cpu_s[0] + result.cpu_s[1]) / result.bytes * 1e9;
+                    recorder.value(
+                        &case(name, self.link(), Gate::None, ""),
+                        round,
+                        ours / theirs.max(1e-9),
+                    )?;
+                }
+                Err(error) if error.ends_the_run() => return Err(error),
+                Err(error) => recorder.missing(&name, "", &error.to_string())?,
+            }
+        }
+        self.scp_beside(recorder, round, &source, bytes, ours)?;
+        if round == 0 {
+            let reason = "not there: quinn has no program for files, only a library";
+            recorder.missing("T6 live: CPU of both ends / quinn's", "gate at most 0.9", reason)?;
+        }
+        let _removed = std::fs::remove_dir_all(&directory);
+        Ok(())
+    }
+
+    /// Measures scp, whose sending end alone is known.
+    fn scp_beside(
+        &self,
+        recorder: &mut Recorder<'_>,
+        round: usize,
+        source: &std::path::Path,
+        bytes: u64,
+        ours: f64,
+    ) -> Result<(), TransportBenchError> {
+        let name = "T6 live: CPU of both ends / that of scp's sending end";
+        if !is_installed("/usr/sbin/sshd") {
+            let reason = "sshd is not there. To fix it: scripts/setup.sh peers";
+            return recorder.missing(name, "", reason);
+        }
+        let ssh = Ssh::start(&self.test_bed)?;
+        match ssh.copy(&self.test_bed, "scp", source, bytes as f64) {
+            Ok(result) => {
+                let theirs = result.cpu_s[0] / result.bytes * 1e9;
+                let row = case(name, self.link(), Gate::None, "");
+                recorder.value(&row, round, ours / theirs.max(1e-9))
+            }
+            Err(error) if error.ends_the_run() => Err(error),
+            Err(error) => recorder.missing(name, "", &error.to_string()),
+        }
+    }
+
+    /// T14: the receive path by the courier's example, which prints a JSON object for each path.
+    pub(super) fn receive_path(
+        &self,
+        experiment: &Experiment,
+        recorder: &mut Recorder<'_>,
+        round: usize,
+    ) -> Result<(), TransportBenchError> {
+        let program = &experiment.receive_path;
+        if !program.is_file() {
+            let reason = format!(
+                "{} does not exist. To fix it: cargo build --release -p millrace-courier --example receive_path, \
+                 and MILLRACE_RECEIVE_PATH=target/release/examples/receive_path",
+                program.display()
+            );
+            return recorder.missing("T14 receive path", "", &reason);
+        }
+        let text = millrace_process::run_tool(&mut Command::new(program))?;
+        let found = |path: &str| {
+            text.lines()
+                .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+                .find(|value| value["path"] == path)
+                .and_then(|value| value["bytes_per_cpu_s"].as_f64())
+        };
+        let memif = found("memif").ok_or_else(|| output("receive_path", "no memif in its output"))?;
+        for (path, gate, target) in [
+            ("recv", Gate::AtLeast(1.33), Some(1.67)),
+            ("gro", Gate::None, Some(1.0)),
+        ] {
+            let name = format!("T14 memif / sockets ({path}), bytes for each CPU second");
+            let Some(sockets) = found(path) else {
+                recorder.missing(&name, "", "not in the output of receive_path")?;
+                continue;
+            };
+            let row = case(name, "frames one by one", gate, "");
+            let row = row.with_target(target);
+            recorder.value(&row, round, memif / sockets)?;
+        }
+        Ok(())
+    }
+
+    /// T15: resident memory for a large sparse file at 400 ms.
+    pub(super) fn memory(
+        &self,
+        recorder: &mut Recorder<'_>,
+        round: usize,
+    ) -> Result<(), TransportBenchError> {
+        let [size, data] = if recorder.length.quick {
+            SPARSE_QUICK
+        } else {
+            SPARSE
+        };
+        let path = PathSettings::new(400.0, 0.0);
+        self.test_bed.set_path(&path)?;
+        let directory = self.test_bed.directory("sparse")?;
+        let source = directory.join("source");
+        files::write_sparse(&source, size, data)?;
+        let receivers = self.receivers(&directory, 1, &[])?;
+        let transfer = Transfer {
+            source: &source,
+            ramp_s: 0.0,
+            options: &[],
+            all: true,
+        };
+        let outcome = transfer.run(&self.test_bed, receivers, &mut |_, _| Ok(false))?;
+        let _removed = std::fs::remove_dir_all(&directory);
+        let bdp = self.test_bed.link_bps / 8.0 * 0.4;
+        // In flight: two BDP, the window of Startup.
+        let in_flight = 2.0 * bdp / 1_500.0;
+        let gates = [
+            (CACHE + 64.0 * MIB + 24.0 * in_flight) / MIB,
+            (2.0 * bdp + 64.0 * MIB) / MIB,
+        ];
+        let asked = format!(
+            "{} GiB, {} MiB of them data, RTT 400 ms, {}",
+            size >> 30,
+            data >> 20,
+            self.link()
+        );
+        for (index, end) in ["sender", "receiver"].into_iter().enumerate() {
+            let name = format!("T15 live: resident memory of the {end}, sparse file");
+            let row = case(name, &asked, Gate::AtMost(gates[index]), "MiB");
+            recorder.value(&row, round, outcome.peak[index] / MIB)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,163 @@
+//! Rows T3, T4 and T5: three receivers beside multicast, ten receivers, and one that stops.
+
+use super::super::error::{TransportBenchError, file};
+use super::super::files;
+use super::super::peers;
+use super::super::recorder::{Recorder, case};
+use super::super::test_bed::PathSettings;
+use super::{Live, Transfer, ramp_s};
+use crate::gated::Gate;
+use millrace_process::is_installed;
+use nix::sys::signal::Signal;
+
+impl Live {
+    /// T3: three receivers beside uftp.
+    pub(super) fn multicast(
+        &mut self,
+        recorder: &mut Recorder<'_>,
+        round: usize,
+    ) -> Result<(), TransportBenchError> {
+        let link = self.test_bed.link_bps;
+        // Flat out the link is no limit. Otherwise each site's path has a third of it: three unicast streams fill the link, and
+        // multicast, which crosses it once, is told that third.
+        let lossy = PathSettings::new(100.0, 1.0);
+        let cells = [
+            (
+                PathSettings::new(0.2, 0.0),
+                10e9,
+                -1,
+                3.0,
+                Some(6.0),
+                "flat out, no loss",
+            ),
+            (
+                lossy,
+                link,
+                (link / 3e3) as i64,
+                1.2,
+                None,
+                "told the rate of a site (link / 3), RTT 100 ms, loss 1 %",
+            ),
+        ];
+        for (path, link_bps, rate_kbps, gate, target, name) in cells {
+            let row = case(
+                format!("T3 live: goodput of each / uftp's, 3 receivers, {name}"),
+                self.link(),
+                Gate::AtLeast(gate),
+                "",
+            );
+            let row = row.with_target(target);
+            if !is_installed("uftp") {
+                let reason = "uftp is not there. To fix it: scripts/setup.sh peers";
+                recorder.missing(&row.name, &row.asked, reason)?;
+                continue;
+            }
+            self.test_bed.link_bps = link_bps;
+            let seconds = recorder.length.seconds as f64 + ramp_s(&path) / 2.0;
+            let bytes = (link / 8.0 * seconds / 3.0) as u64;
+            let result = (|| {
+                let outcome = self.transfer_bytes(recorder, round, &path, 3, &[], bytes)?;
+                let ours = outcome.complete().map(|each| each.steady_bps).sum::<f64>() / 3.0;
+                let directory = self.test_bed.directory("uftp")?;
+                let source = directory.join("source");
+                files::write(&source, bytes, round as u64)?;
+                let theirs = peers::uftp(&self.test_bed, &source, 3, rate_kbps);
+                let _removed = std::fs::remove_dir_all(&directory);
+                self.beside(recorder, round, &path, ("uftp", 3), theirs, &row, ours)
+            })();
+            self.test_bed.link_bps = link;
+            result?;
+        }
+        if round == 0 {
+            for peer in ["NORM", "PGM"] {
+                let reason = "not there: it has no program for files, only a library";
+                recorder.missing(&format!("T3 live: goodput of each / {peer}'s"), "", reason)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// T4: ten receivers beside one.
+    pub(super) fn ten_receivers(
+        &self,
+        recorder: &mut Recorder<'_>,
+        round: usize,
+    ) -> Result<(), TransportBenchError> {
+        let path = PathSettings::new(50.0, 1.0);
+        let one = self.transfer(recorder, round, &path, 1, &[])?;
+        let ten = self.transfer(recorder, round, &path, 10, &[])?;
+        let rates: Vec<f64> = ten.complete().map(|each| 1.0 / each.seconds).collect();
+        let mean = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
+        let slowest = rates.iter().copied().fold(f64::INFINITY, f64::min);
+        let asked = format!("{}, RTT 50 ms, loss 1 %", self.link());
+        let row = case(
+            "T4 live: slowest / mean of 10 receivers",
+            &asked,
+            Gate::AtLeast(0.9),
+            "",
+        );
+        recorder.value(&row, round, slowest / mean)?;
+        // Bytes that were sent, so that repairs count for both.
+        let per_byte = |outcome: &super::Outcome| {
+            let bytes: f64 = outcome.complete().map(|each| each.sent_bytes).sum();
+            outcome.cpu_s[0] / bytes.max(1.0)
+        };
+        let row = case(
+            "T4 live: sender's CPU per delivered GB, 10 receivers / 1",
+            &asked,
+            Gate::AtMost(0.7),
+            "",
+        );
+        recorder.value(&row.target(0.55), round, per_byte(&ten) / per_byte(&one))
+    }
+
+    /// T5: two receivers beside one that is stopped by SIGSTOP at a third of the time.
+    pub(super) fn straggler(
+        &self,
+        recorder: &mut Recorder<'_>,
+        round: usize,
+    ) -> Result<(), TransportBenchError> {
+        let path = PathSettings::new(50.0, 0.5);
+        let bytes = self.test_bed.link_bps / 8.0 * recorder.length.seconds as f64 / 3.0;
+        let without = self.transfer_bytes(recorder, round, &path, 3, &[], bytes as u64)?;
+        let last = |outcome: &super::Outcome| {
+            let others = outcome.delivered[..2].iter().flatten();
+            others.map(|each| each.seconds).fold(0.0, f64::max)
+        };
+        let baseline = last(&without);
+        let directory = self.test_bed.directory("straggler")?;
+        let source = directory.join("source");
+        files::write(&source, bytes as u64, round as u64)?;
+        let receivers = self.receivers(&directory, 3, &[])?;
+        let transfer = Transfer {
+            source: &source,
+            ramp_s: 0.0,
+            options: &[],
+            all: false,
+        };
+        let mut stopped = false;
+        let outcome = transfer.run(&self.test_bed, receivers, &mut |elapsed, receivers| {
+            if elapsed >= baseline / 3.0 && !stopped {
+                receivers[2].signal(Signal::SIGSTOP);
+                stopped = true;
+            }
+            let ends = elapsed >= 2.0 * baseline + 5.0;
+            if ends {
+                // A stopped process takes no SIGTERM.
+                receivers[2].signal(Signal::SIGCONT);
+            }
+            Ok(ends)
+        })?;
+        std::fs::remove_dir_all(&directory).map_err(file(&directory))?;
+        let row = case(
+            "T5 live: time of two receivers beside one that stops / without",
+            format!("{}, RTT 50 ms, loss 0.5 %", self.link()),
+            Gate::AtMost(1.03),
+            "",
+        );
+        if outcome.delivered[..2].contains(&None) {
+            return recorder.missing(&row.name, &row.asked, "the others did not get everything");
+        }
+        recorder.value(&row, round, last(&outcome) / baseline)
+    }
+}

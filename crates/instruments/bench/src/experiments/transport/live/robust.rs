@@ -1,0 +1,235 @@
+//! Rows T10 to T13: small files, SIGKILL, bit errors, unknown peers.
+
+use std::time::Duration;
+
+use millrace_process::{is_installed, pause};
+use nix::sys::signal::Signal;
+
+use super::super::error::{TransportBenchError, file, output};
+use super::super::files;
+use super::super::millrace::verified_bytes;
+use super::super::peers::Ssh;
+use super::super::recorder::{Recorder, case};
+use super::super::test_bed::{PathSettings, SENDER, address};
+use super::super::usage::peak_memory;
+use super::{Live, Receiver, Transfer};
+use crate::gated::Gate;
+use crate::random::Random;
+
+/// The size of the files of row T10.
+const SMALL: f64 = 4_096.0;
+/// Files that scp copies: it takes several round trips for each.
+const SCP_FILES: usize = 40;
+/// Datagrams of row T13.
+const STRANGERS: u32 = 400;
+/// The size of each in bytes: QUIC answers to no shorter ones.
+const STRANGER_SIZE: usize = 1_200;
+/// The start of a packet of QUIC with a version that nobody has, to which a server answers (RFC 9000, section 6).
+const UNKNOWN_VERSION: &[u8] = b"\xc0\x1a\x2a\x3a\x4a\x08abcdefgh\x08ijklmnop";
+
+impl Live {
+    /// T10: many files of 4 KiB, beside rsync and scp.
+    pub(super) fn small_files(
+        &self,
+        recorder: &mut Recorder<'_>,
+        round: usize,
+    ) -> Result<(), TransportBenchError> {
+        let path = PathSettings::new(100.0, 0.1);
+        self.test_bed.set_path(&path)?;
+        let count = recorder.length.small_files;
+        let directory = self.test_bed.directory("small")?;
+        let source = directory.join("source");
+        files::write_small(&source, count)?;
+        let receivers = self.receivers(&directory, 1, &[])?;
+        let transfer = Transfer {
+            source: &source,
+            ramp_s: 0.0,
+            options: &[],
+            all: true,
+        };
+        let outcome = transfer.run(&self.test_bed, receivers, &mut |_, _| Ok(false))?;
+        let seconds: f64 = outcome.complete().map(|each| each.seconds).sum();
+        let ours = count as f64 / seconds;
+        let asked = format!("{count} files of 4 KiB, RTT 100 ms, loss 0.1 %, {}", self.link());
+        let row = case("T10 live: files a second", &asked, Gate::None, "1/s");
+        recorder.value(&row, round, ours)?;
+        let few = directory.join("few");
+        files::write_small(&few, SCP_FILES)?;
+        for (program, tree, files, gate) in [("rsync", &source, count, 3.0), ("scp", &few, SCP_FILES, 10.0)] {
+            let row = case(
+                format!("T10 live: files a second / {program}'s"),
+                format!("{files} files of 4 KiB by {program}"),
+                Gate::AtLeast(gate),
+                "",
+            );
+            if !is_installed(program) || !is_installed("/usr/sbin/sshd") {
+                let reason = format!("{program} or sshd is not there. To fix it: scripts/setup.sh peers");
+                recorder.missing(&row.name, &row.asked, &reason)?;
+                continue;
+            }
+            let ssh = Ssh::start(&self.test_bed)?;
+            match ssh.copy(&self.test_bed, program, tree, files as f64 * SMALL) {
+                Ok(result) => recorder.value(&row, round, ours / (files as f64 / result.seconds))?,
+                Err(error) if error.ends_the_run() => return Err(error),
+                Err(error) => recorder.missing(&row.name, &row.asked, &error.to_string())?,
+            }
+        }
+        let _removed = std::fs::remove_dir_all(&directory);
+        Ok(())
+    }
+
+    /// T11: kills either end at random moments, and sends again until the transfer is complete.
+    pub(super) fn kills(&self, recorder: &mut Recorder<'_>, round: usize) -> Result<(), TransportBenchError> {
+        let path = PathSettings::new(20.0, 0.1);
+        self.test_bed.set_path(&path)?;
+        let mut random = Random::new(11 + round as u64);
+        let kills = recorder.length.kills;
+        let whole_s = 2.0;
+        let bytes = (self.test_bed.link_bps / 8.0 * whole_s) as u64;
+        let (mut different, mut again_max) = (0, 0.0_f64);
+        for number in 0..kills {
+            let directory = self.test_bed.directory("kills")?;
+            let source = directory.join("source");
+            files::write(&source, bytes, u64::from(number))?;
+            let transfer = |all| Transfer {
+                source: &source,
+                ramp_s: 0.0,
+                options: &[],
+                all,
+            };
+            let at = 0.2 + 2.5 * whole_s * random.below(1_000) as f64 / 1_000.0;
+            let of_sender = random.percent(50);
+            let mut receivers = self.receivers(&directory, 1, &[])?;
+            let target = receivers[0].directory.join("source");
+            let first = transfer(false);
+            let sender = first.start(&self.test_bed, &receivers)?;
+            pause(Duration::from_secs_f64(at))?;
+            let victim = if of_sender {
+                sender.pid()
+            } else {
+                receivers[0].running.pid()
+            };
+            if let Ok(pid) = i32::try_from(victim) {
+                let _ended = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGKILL);
+            }
+            pause(Duration::from_millis(50))?;
+            let verified = verified_bytes(&sender.log());
+            drop((sender, receivers.pop()));
+            let place = directory.join("r0");
+            let receivers = vec![Receiver::start(&self.test_bed, 0, &place, &["--delta"])?];
+            let outcome = transfer(true).run(&self.test_bed, receivers, &mut |_, _| Ok(false))?;
+            different += files::differences(&source, &target)?;
+            again_max = again_max.max(verified - outcome.present);
+            std::fs::remove_dir_all(&directory).map_err(file(&directory))?;
+        }
+        let asked = format!("{kills} kills, {} MiB, RTT 20 ms, {}", bytes >> 20, self.link());
+        let row = case(
+            "T11 live: bytes that differ after SIGKILL",
+            &asked,
+            Gate::Exactly(0.0),
+            "bytes",
+        );
+        recorder.value(&row, round, different as f64)?;
+        let most = 0.01 * bytes as f64 + 67_108_864.0;
+        let row = case(
+            "T11 live: most bytes sent again after SIGKILL",
+            &asked,
+            Gate::AtMost(most / 1_048_576.0),
+            "MiB",
+        );
+        recorder.value(&row, round, again_max / 1_048_576.0)
+    }
+
+    /// T12: bit errors that pass every checksum of the network.
+    pub(super) fn bit_errors(
+        &self,
+        recorder: &mut Recorder<'_>,
+        round: usize,
+    ) -> Result<(), TransportBenchError> {
+        let path = PathSettings {
+            rtt_ms: 20.0,
+            forward: "corrupt=0.01%,bits=2,undetectable".to_owned(),
+        };
+        let bytes = (self.test_bed.link_bps / 8.0 * recorder.length.seconds as f64) as u64;
+        self.test_bed.set_path(&path)?;
+        let directory = self.test_bed.directory("bit-errors")?;
+        let source = directory.join("source");
+        files::write(&source, bytes, round as u64)?;
+        let receivers = self.receivers(&directory, 1, &[])?;
+        let transfer = Transfer {
+            source: &source,
+            ramp_s: 0.0,
+            options: &[],
+            all: true,
+        };
+        transfer.run(&self.test_bed, receivers, &mut |_, _| Ok(false))?;
+        let different = files::differences(&source, &directory.join("r0/source"))?;
+        let _removed = std::fs::remove_dir_all(&directory);
+        let asked = format!(
+            "2 bits in 1e-4 of the packets, {} MiB, {}",
+            bytes >> 20,
+            self.link()
+        );
+        let row = case(
+            "T12 live: wrong bytes committed",
+            asked,
+            Gate::Exactly(0.0),
+            "bytes",
+        );
+        recorder.value(&row, round, different as f64)
+    }
+
+    /// T13: datagrams of unknown peers: what comes back, and the memory that they take.
+    pub(super) fn unknown_peers(
+        &self,
+        recorder: &mut Recorder<'_>,
+        round: usize,
+    ) -> Result<(), TransportBenchError> {
+        self.test_bed.set_path(&PathSettings::new(0.2, 0.0))?;
+        let directory = self.test_bed.directory("strangers")?;
+        let receivers = self.receivers(&directory, 1, &[])?;
+        let memory = || peak_memory(receivers[0].running.pid()).unwrap_or_default() as f64;
+        let (before, peak) = (self.test_bed.frames()?, memory());
+        let to = address(0);
+        let packet = directory.join("packet");
+        let mut bytes = UNKNOWN_VERSION.to_vec();
+        bytes.resize(STRANGER_SIZE, 0);
+        std::fs::write(&packet, bytes).map_err(file(&packet))?;
+        // Each command writes once, which is one datagram.
+        let script = format!(
+            "for i in $(seq {STRANGERS}); do\n  head -c {STRANGER_SIZE} /dev/urandom > /dev/udp/{to}/7800\n  \
+             cat {} > /dev/udp/{to}/7800\ndone",
+            packet.display()
+        );
+        self.test_bed
+            .start("strangers", SENDER, &["bash", "-c", &script])?
+            .finish()?;
+        pause(Duration::from_millis(500))?;
+        let after = self.test_bed.frames()?;
+        let (back, sent) = (after[0] - before[0], after[1] - before[1]);
+        if sent < f64::from(STRANGERS) * 2_000.0 {
+            return Err(output("bash", format!("only {sent} bytes were sent")));
+        }
+        let asked = format!(
+            "{} datagrams: random bytes, and QUIC of an unknown version",
+            2 * STRANGERS
+        );
+        let row = case(
+            "T13 live: bytes back / bytes of unknown peers",
+            &asked,
+            Gate::AtMost(3.0),
+            "",
+        );
+        recorder.value(&row, round, back / sent)?;
+        let row = case(
+            "T13 live: memory that they take",
+            &asked,
+            Gate::AtMost(1.0),
+            "MiB",
+        );
+        recorder.value(&row, round, (memory() - peak) / 1_048_576.0)?;
+        drop(receivers);
+        let _removed = std::fs::remove_dir_all(&directory);
+        Ok(())
+    }
+}

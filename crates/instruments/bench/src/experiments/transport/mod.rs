@@ -1,0 +1,116 @@
+//! The experiment `transport`: bulk transfers to one and more receivers against the gates of their design, rows T1 to T15.
+//!
+//! ```text
+//!  virtual time   Flow -> emulated path -> Receiver          one thread; cases of the simulator               (virtual_time)
+//!  live           h0 --- bridge == millrace-wan == bridge --- r1 … r10   namespaces; emulator on the last core (test_bed)
+//!                 millrace send, iperf3, uftp, …   millrace receive, iperf3 -s, uftpd, …                       (millrace, peers)
+//! ```
+//!
+//! Two cores carry few of the rows live at the rates that the gates mean: those hold in virtual time, and the live figure
+//! is beside them.
+
+mod arguments;
+mod calibrate;
+pub mod cli;
+mod error;
+mod files;
+mod live;
+mod millrace;
+mod peers;
+mod record;
+mod recorder;
+mod rows;
+pub(crate) mod section;
+mod test_bed;
+mod usage;
+mod virtual_time;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::machine::Machine;
+use crate::record::Record;
+pub use arguments::{Experiment, RowNumber};
+pub use error::TransportBenchError;
+pub use record::{Transferred, TransportRecord};
+pub use recorder::{Recorder, RunLength};
+pub use rows::rows;
+
+impl Experiment {
+    /// Measures all rows. The failure of a row is recorded, and the others continue.
+    ///
+    /// # Errors
+    /// [`TransportBenchError`]: the records cannot be written, or SIGINT was received.
+    pub fn run(&self, recorder: &mut Recorder<'_>) -> Result<(), TransportBenchError> {
+        millrace_process::interrupt::install_handler();
+        self.record_run(recorder)?;
+        for row in &self.rows {
+            virtual_time::measure(recorder, row.number())?;
+            millrace_process::pause(std::time::Duration::ZERO)?;
+        }
+        if self.live {
+            live::measure(self, recorder)?;
+        }
+        Ok(())
+    }
+
+    /// Records the run and its systems.
+    fn record_run(&self, recorder: &mut Recorder<'_>) -> Result<(), TransportBenchError> {
+        let started = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs());
+        recorder.log(Record::Run {
+            experiment: "transport".to_owned(),
+            started,
+            quick: recorder.length.quick,
+            machine: Box::new(Machine::describe(0)),
+            command: self.command.clone(),
+        })?;
+        let mut systems = vec![(
+            "millrace".to_owned(),
+            millrace_process::version(&self.program),
+            "millrace send, millrace receive --once; files in memory".to_owned(),
+        )];
+        systems.extend(peers::systems());
+        for (system, version, configuration) in systems {
+            recorder.log(Record::System {
+                system,
+                version,
+                configuration,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Log;
+
+    #[test]
+    fn rows_in_virtual_time_have_gates_and_need_neither_root_nor_programs() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("transport.jsonl");
+        let mut log = Log::create(&path).unwrap();
+        let experiment = Experiment {
+            rows: vec![RowNumber::T6],
+            program: "/nonexistent/millrace".into(),
+            receive_path: "/nonexistent/receive_path".into(),
+            live: false,
+            link_bps: None,
+            core: 0,
+            command: "test".to_owned(),
+        };
+        let recorder = &mut Recorder {
+            length: RunLength::QUICK,
+            log: &mut log,
+            progress: &mut |_| {},
+        };
+        experiment.run(recorder).unwrap();
+        let rows = rows(log.records());
+        assert_eq!(rows.len(), 6);
+        assert!(rows.iter().all(|row| row.met == Some(true)), "{rows:#?}");
+        // The report is made of the file alone.
+        assert_eq!(crate::record::read(&path).unwrap(), log.records());
+    }
+}

@@ -1,0 +1,52 @@
+//! The rows of the experiment.
+
+use super::record::TransportRecord;
+use crate::gated::{self, Item, Row};
+use crate::record::Record;
+
+/// Returns the rows by number, and those of one number in the order of measurement.
+pub fn rows(records: &[Record]) -> Vec<Row> {
+    let mut rows = gated::rows(records.iter().filter_map(|record| match record {
+        Record::Transport(record) => match record.as_ref() {
+            TransportRecord::Value(value) => Some(Item::Value(value)),
+            TransportRecord::Missing(missing) => Some(Item::Missing(missing)),
+            TransportRecord::Transferred(_) => None,
+        },
+        _ => None,
+    }));
+    rows.sort_by_key(|row| number(&row.case));
+    rows
+}
+
+/// Returns the number of a row: 12 of `T12 wrong bytes`.
+fn number(case: &str) -> u32 {
+    let digits = case.strip_prefix('T').unwrap_or_default();
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    digits[..end].parse().unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gated::{Gate, Value};
+
+    #[test]
+    fn rows_are_in_the_order_of_their_numbers() {
+        let record = |case: &str| {
+            Record::Transport(Box::new(TransportRecord::Value(Value {
+                case: case.to_owned(),
+                round: 0,
+                asked: String::new(),
+                gate: Gate::AtLeast(0.95),
+                target: Some(0.974),
+                value: 0.96,
+                unit: String::new(),
+            })))
+        };
+        let records = ["T10 files", "T2 CUBIC", "T1 virtual", "T1 live"].map(record);
+        let rows = rows(&records);
+        let cases: Vec<&str> = rows.iter().map(|row| row.case.as_str()).collect();
+        assert_eq!(cases, ["T1 virtual", "T1 live", "T2 CUBIC", "T10 files"]);
+        assert_eq!((rows[0].met, rows[0].target.as_str()), (Some(true), "0.9740"));
+    }
+}

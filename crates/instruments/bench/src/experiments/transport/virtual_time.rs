@@ -1,0 +1,41 @@
+//! Rows in virtual time: the cases of the simulator.
+
+use millrace_transport_simulator::rows::{self, Part, Size};
+
+use super::error::TransportBenchError;
+use super::recorder::{Case, Recorder};
+use crate::gated::Gate;
+
+/// Measures the parts of a row, if it has any in virtual time.
+pub(super) fn measure(recorder: &mut Recorder<'_>, row: u8) -> Result<(), TransportBenchError> {
+    let size = if recorder.length.quick {
+        Size::Short
+    } else {
+        Size::Full
+    };
+    for part in Part::ALL.into_iter().filter(|part| part.row() == row) {
+        (recorder.progress)(&format!("T{row}, virtual time"));
+        let mut outcome = Ok(());
+        let measured = part.run(size, &mut |measured| {
+            if outcome.is_ok() {
+                let case = Case {
+                    name: measured.case,
+                    asked: format!("virtual: {}", measured.asked),
+                    gate: match measured.gate {
+                        rows::Gate::AtLeast(least) => Gate::AtLeast(least),
+                        rows::Gate::AtMost(most) => Gate::AtMost(most),
+                    },
+                    target: measured.target,
+                    unit: measured.unit,
+                };
+                outcome = recorder.value(&case, 0, measured.reached);
+            }
+        });
+        outcome?;
+        if let Err(error) = measured {
+            recorder.missing(&format!("T{row} {part:?}"), "virtual", &error.to_string())?;
+        }
+        millrace_process::pause(std::time::Duration::ZERO)?;
+    }
+    Ok(())
+}
