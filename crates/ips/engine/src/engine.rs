@@ -3,6 +3,7 @@
 use millrace_types::Time;
 use millrace_wire::IpProto;
 
+use crate::app::Expectations;
 use crate::defragment::{DefragmentCounters, Defragmenter, Outcome};
 use crate::detect::{Detector, Inspection, Ruleset};
 use crate::event::Events;
@@ -58,6 +59,7 @@ pub struct Engine {
     settings: Settings,
     tcp: TcpSettings,
     detector: Detector,
+    expectations: Expectations,
     defragmenter: Defragmenter,
     flows: FlowTable,
     counters: Counters,
@@ -71,6 +73,7 @@ impl Engine {
         Engine {
             tcp: settings.tcp(),
             detector: Detector::new(settings.detect),
+            expectations: Expectations::default(),
             defragmenter: Defragmenter::new(settings.defragment(), Seed(seed)),
             flows: FlowTable::new(settings.flows, settings.timeouts, Seed(seed)),
             counters: Counters::default(),
@@ -155,6 +158,7 @@ impl Engine {
         }
         self.defragmenter.clear();
         self.detector.clear();
+        self.expectations.clear();
     }
 
     /// Counts a frame or packet that is not decoded.
@@ -291,6 +295,12 @@ impl Engine {
         let counters = &mut flow.counters[direction.index()];
         counters.packets += 1;
         counters.bytes += packet.ip.bytes.len() as u64;
+        // What follows the packet after which data are encrypted is not inspected.
+        let is_encrypted = flow.app.is_encrypted;
+        let packet = Packet {
+            is_encrypted,
+            ..packet
+        };
         let verdict = match flow.verdict {
             FlowVerdict::Drop => {
                 self.counters.dropped_flow += 1;
@@ -315,6 +325,10 @@ impl Engine {
                     edits.apply(&place, bytes);
                     match Packet::decode(bytes, network, context) {
                         Ok(packet) => {
+                            let packet = Packet {
+                                is_encrypted,
+                                ..packet
+                            };
                             let verdict = self.inspect(rules, &packet, &mut flow, direction, out);
                             verdict.max(Verdict::Rewritten)
                         }
@@ -460,6 +474,9 @@ impl Engine {
             action = action.max(self.inspect_once(rules, &pseudo, flow, direction, true, out));
         }
         self.charge(flow);
+        for expectation in flow.app.expected.drain(..) {
+            self.expectations.add(expectation);
+        }
         flow.app.retire();
         self.apply(action, flow)
     }
@@ -478,11 +495,12 @@ impl Engine {
             .tcp
             .as_mut()
             .and_then(|session| session.lend(direction, &self.tcp, flushes));
+        let window = lent.as_ref().map(|lent| lent.window());
         let inspection = Inspection {
             packet,
             flow: Some(&mut *flow),
             direction,
-            stream: lent.as_ref().map(|lent| lent.window()),
+            stream: window.filter(|_| !packet.is_encrypted),
             now: packet.time,
         };
         let action = self.detector.inspect(rules, inspection, out);
@@ -537,7 +555,10 @@ impl Engine {
             return;
         }
         for direction in Direction::BOTH {
-            let packet = Packet::pseudo(&flow.key, direction, now);
+            let packet = Packet {
+                is_encrypted: flow.app.is_encrypted,
+                ..Packet::pseudo(&flow.key, direction, now)
+            };
             self.inspect_once(rules, &packet, &mut flow, direction, true, out);
         }
     }

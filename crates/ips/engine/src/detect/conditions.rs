@@ -138,7 +138,7 @@ fn stream_size(side: Side, comparison: Comparison, flow: &Flow) -> bool {
 /// Returns a number of the packet, if it has it.
 fn number(field: NumberField, packet: &Packet<'_>) -> Option<u64> {
     match field {
-        NumberField::Dsize => (!packet.is_tunnel).then_some(packet.payload.len() as u64),
+        NumberField::Dsize => (!packet.hides_payload()).then_some(packet.payload.len() as u64),
         NumberField::Ttl => Some(u64::from(packet.ip.ttl)),
         NumberField::Tos => Some(u64::from(packet.ip.tos)),
         NumberField::IpId => Some(u64::from(packet.ip.id)),

@@ -222,7 +222,7 @@ impl Detector {
         if !packet.is_pseudo {
             let group = &prefilter.packets[Class::of(packet.protocol) as usize];
             group.always.iter().for_each(|rule| candidates.add(*rule));
-            if !packet.payload.is_empty() && !packet.is_tunnel {
+            if !packet.payload.is_empty() && !packet.hides_payload() {
                 group.scan(packet.payload, &mut |rule| candidates.add(rule));
             }
         }
@@ -323,7 +323,7 @@ impl Detector {
         let on_packet = rule.on_packets || rule.on_stream && !is_in_stream;
         on_packet
             && !packet.is_pseudo
-            && !packet.is_tunnel
+            && !packet.hides_payload()
             && !packet.payload.is_empty()
             && evaluate::matches(&rule.payload, &Subject::whole(packet.payload), &mut self.scratch)
     }

@@ -110,6 +110,7 @@ fn packet(
         payload: &[],
         is_reassembled: context.is_reassembled,
         is_tunnel: context.is_tunnel,
+        is_encrypted: false,
         is_fragment,
         is_pseudo: false,
         tunnel_depth: context.tunnel_depth,

@@ -181,6 +181,8 @@ pub struct Packet<'a> {
     pub is_reassembled: bool,
     /// True if the packet carries another one, which is inspected in its place: the payload of the outer one is not.
     pub is_tunnel: bool,
+    /// True if the data of the flow are encrypted from this packet on: its payload is not inspected.
+    pub is_encrypted: bool,
     /// True for a fragment: it has no transport, and waits for the others.
     pub is_fragment: bool,
     /// True if the engine made the packet to flush a flow: there is no frame, and only addresses, ports, protocol and
@@ -259,6 +261,7 @@ impl<'a> Packet<'a> {
             payload: &[],
             is_reassembled: false,
             is_tunnel: false,
+            is_encrypted: false,
             is_fragment: false,
             is_pseudo: true,
             tunnel_depth: key.tunnel_depth,
@@ -290,6 +293,11 @@ impl<'a> Packet<'a> {
                 IpProto::UDP => udp::View::new(bytes).is_ok_and(|view| view.checksum_is_right(&pseudo)),
                 _ => true,
             }
+    }
+
+    /// Returns true if the payload is not inspected: it is of a packet inside, or encrypted.
+    pub fn hides_payload(&self) -> bool {
+        self.is_tunnel || self.is_encrypted
     }
 
     /// Returns the bytes after the IP header.
