@@ -54,7 +54,7 @@ pub struct AppSettings {
     pub attachment_minimum: usize,
     /// True if files are hashed.
     pub hashes_files: bool,
-    /// True if the bytes behind a TLS handshake are followed.
+    /// True if raw contents are looked for in encrypted bytes, too (`encryption-handling: full` of Suricata).
     pub follows_encrypted: bool,
 }
 
@@ -68,7 +68,7 @@ impl Default for AppSettings {
             response_body_minimum: 40 << 10,
             attachment_minimum: 32 << 10,
             hashes_files: false,
-            follows_encrypted: true,
+            follows_encrypted: false,
         }
     }
 }
@@ -118,6 +118,8 @@ pub struct AppState {
     /// True once the bytes are encrypted: raw contents are not looked for any more, as Suricata documents it for its
     /// setting `encryption-handling: track-only`.
     pub is_encrypted: bool,
+    /// True if the bytes were encrypted before the packet that is inspected.
+    pub skips_payload: bool,
     /// Connections that the flow announces, until the engine takes them.
     pub expected: Vec<Expectation>,
     /// Settings of the parsers.
@@ -133,6 +135,11 @@ impl AppState {
             settings,
             ..AppState::default()
         }
+    }
+
+    /// Begins a packet: bytes that were encrypted before it are not looked into.
+    pub fn begin_packet(&mut self) {
+        self.skips_payload = self.is_encrypted && !self.settings.follows_encrypted;
     }
 
     /// Gives the flow the protocol that another flow announced for it.
@@ -210,10 +217,15 @@ impl AppState {
         self.transactions.retire();
     }
 
+    /// Returns a number that grows whenever a message is complete after which raw stream data are inspected: requests and
+    /// responses, and the hello of TLS.
     fn completed(&self, direction: Direction) -> usize {
-        let is_complete =
-            |transaction: &&Transaction| transaction.progress[direction.index()] == Progress::Complete;
-        self.transactions.list.iter().filter(is_complete).count()
+        let steps = |transaction: &Transaction| {
+            let progress = transaction.progress[direction.index()];
+            let has_hello = transaction.app == AppProtocol::Tls && progress >= Progress::Headers;
+            usize::from(progress == Progress::Complete) + usize::from(has_hello)
+        };
+        self.transactions.list.iter().map(steps).sum()
     }
 
     /// Looks at the bytes that wait for the protocol.
