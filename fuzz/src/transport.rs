@@ -59,6 +59,7 @@ fn receiver(pool: u64) -> Receiver {
         have: RangeSet::new(),
         connection: 0,
         pool,
+        pool_max: pool,
     })
 }
 
