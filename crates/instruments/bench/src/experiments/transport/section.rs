@@ -223,6 +223,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_section_has_the_rows_the_grid_and_the_transfers() {
+        let value = |case: &str, value: f64| {
+            format!(
+                r#"{{"record":"transport","value":{{"case":"{case}","round":0,"asked":"100 Mbit/s","gate":{{"at_least":0.95}},"target":0.974,"value":{value},"unit":""}}}}"#
+            )
+        };
+        let lines = [
+            value("T1 goodput / Ideal, RTT 10 ms, loss 1 %", 0.99),
+            value("T1 goodput / Ideal, RTT 100 ms, loss 1 %", 0.93),
+            r#"{"record":"transport","transferred":{"system":"iperf3 cubic x1","round":0,"rtt_ms":100.0,"loss":"loss=1%","receivers":1,"link_bps":5e8,"goodput_bps":1.2e6,"bytes":2e6,"seconds":10.0,"cpu_s":[0.1,0.2],"frames":[1e5,2e6]}}"#.to_owned(),
+        ];
+        let source = &crate::page::source::parse("transport.jsonl", &lines.join("\n"))[0];
+        assert_eq!(source.problems, Vec::<String>::new());
+        let section = section(source).unwrap();
+        assert_eq!(section.lead.as_deref(), Some("1 of 2 gates are met."));
+        assert_eq!(section.plots.len(), 1);
+        assert!(section.html.contains("iperf3 cubic x1") && section.html.contains("NOT MET"));
+    }
+
+    #[test]
     fn a_row_of_the_grid_is_found_by_its_name() {
         assert_eq!(
             cell_of("T1 goodput / Ideal, RTT 0.2 ms, jitter 5 ms, reordering"),
