@@ -117,6 +117,7 @@ fn main() -> Result<(), Failure> {
         .ok()
         .and_then(|text| text.parse().ok())
         .unwrap_or(1);
+    let has_numbers = std::env::var_os("PACKETS").is_some();
     let mut variables = Variables::usual();
     variables.set("HOME_NET", "any")?;
     variables.set("EXTERNAL_NET", "any")?;
@@ -191,8 +192,12 @@ fn main() -> Result<(), Failure> {
                 let [(first, first_port), (second, second_port)] = ends;
                 let protocol = protocol(subject.protocol);
                 lines.insert(format!(
-                    "{name}\t{mode}\t{protocol}\t{first} {first_port}\t{second} {second_port}\t{}",
-                    alert.sid
+                    "{name}\t{mode}\t{protocol}\t{first} {first_port}\t{second} {second_port}\t{}{}",
+                    alert.sid,
+                    match has_numbers {
+                        true => format!("\t{}", subject.packet),
+                        false => String::new(),
+                    }
                 ));
             }
         }
