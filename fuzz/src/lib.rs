@@ -10,6 +10,7 @@
 mod af_packet;
 mod bpf;
 mod config;
+mod detection;
 mod endpoint;
 mod files;
 mod fileset;
@@ -36,6 +37,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("config", config::config),
     ("endpoint_frames", endpoint::frames),
     ("fragments", tunnel::fragments),
+    ("ips_match", detection::matching),
     ("lab", files::lab),
     ("manifest", fileset::manifest),
     ("memif_messages", memif::messages),
@@ -46,6 +48,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("pipeline", pipeline::pipeline),
     ("rest", rest::rest),
     ("rules_text", rules::text),
+    ("scan", detection::scan),
     ("text", text::text),
     ("transport_packets", transport::packets),
     ("transport_peers", transport::peers),

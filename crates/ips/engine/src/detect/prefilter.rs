@@ -126,7 +126,7 @@ impl Draft {
         }
     }
 
-    fn build(self, backend: Backend) -> Group {
+    fn build(self, backend: Option<Backend>) -> Group {
         let mut patterns = Vec::with_capacity(self.patterns.len());
         let mut rules = Vec::with_capacity(self.patterns.len());
         let mut sorted: Vec<_> = self.patterns.into_iter().collect();
@@ -140,13 +140,12 @@ impl Draft {
             rules.push(of_pattern);
         }
         let mut always = self.always;
-        let scanner = match patterns.is_empty() {
-            true => None,
-            // A back end that cannot hold the patterns is replaced by one that can; without any, all are candidates.
-            false => build(backend, &patterns)
+        // A back end that cannot hold the patterns is replaced by one that can; without any, all are candidates.
+        let scanner = backend.filter(|_| !patterns.is_empty()).and_then(|backend| {
+            build(backend, &patterns)
                 .or_else(|_| build(Backend::Windows, &patterns))
-                .ok(),
-        };
+                .ok()
+        });
         if scanner.is_none() {
             always.extend(rules.iter().flatten());
             always.sort_unstable();
@@ -228,7 +227,7 @@ fn name_of(operations: &[Operation], has_dot: bool) -> Option<u64> {
 
 impl Prefilter {
     /// Distributes the rules.
-    pub(super) fn new(rules: &[Rule], hooks: &[Hook], backend: Backend) -> Prefilter {
+    pub(super) fn new(rules: &[Rule], hooks: &[Hook], backend: Option<Backend>) -> Prefilter {
         let mut packets: [Draft; Class::LEN] = Default::default();
         let mut stream = Draft::default();
         let mut drafts: Vec<Draft> = hooks.iter().map(|_| Draft::default()).collect();
@@ -241,6 +240,7 @@ impl Prefilter {
                 RuleType::Transaction => {
                     let test = rule.fast_pattern.as_ref().and_then(|pattern| pattern.test);
                     let hook = test.and_then(|test| rule.buffers.get(usize::from(test)));
+                    let hook = hook.filter(|_| backend.is_some());
                     for app in &rule.protocol.app {
                         let group = transactions.entry(*app).or_default();
                         match hook {

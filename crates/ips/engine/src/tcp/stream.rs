@@ -297,11 +297,14 @@ pub(crate) struct Lent {
 
 impl Lent {
     /// Returns the window that raw inspection sees.
+    ///
+    /// Bytes before the look-back may be there for retransmissions; inspecting them again would cost time with each segment.
     pub(crate) fn window(&self) -> StreamWindow<'_> {
+        let from = self.new_from.saturating_sub(LOOK_BACK);
         StreamWindow {
-            offset: self.offset,
-            bytes: &self.bytes,
-            new_from: self.new_from,
+            offset: self.offset + from as u64,
+            bytes: &self.bytes[from..],
+            new_from: self.new_from - from,
             is_end: self.is_end,
         }
     }

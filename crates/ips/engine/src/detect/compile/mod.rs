@@ -38,8 +38,8 @@ pub struct CompileSettings {
     pub classes: BTreeMap<String, Class>,
     /// Rows of the threshold table.
     pub thresholds: Vec<Threshold>,
-    /// The search of the prefilter.
-    pub backend: Backend,
+    /// The search of the prefilter. Without one every rule is evaluated, which is slow and has the same alerts.
+    pub prefilter: Option<Backend>,
 }
 
 impl Default for CompileSettings {
@@ -48,7 +48,7 @@ impl Default for CompileSettings {
             variables: Variables::usual(),
             classes: BTreeMap::new(),
             thresholds: Vec::new(),
-            backend: Backend::default(),
+            prefilter: Some(Backend::default()),
         }
     }
 }
@@ -126,7 +126,7 @@ pub fn compile(set: &RuleSet, settings: &CompileSettings) -> (Ruleset, Vec<Refus
     let mut hooks: Vec<(u16, Hook)> = interner.hooks.into_iter().map(|(hook, at)| (at, hook)).collect();
     hooks.sort_by_key(|(at, _)| *at);
     let hooks: Vec<Hook> = hooks.into_iter().map(|(_, hook)| hook).collect();
-    let prefilter = Prefilter::new(&rules, &hooks, settings.backend);
+    let prefilter = Prefilter::new(&rules, &hooks, settings.prefilter);
     let ruleset = Ruleset {
         rules,
         hooks,

@@ -1,0 +1,255 @@
+//! Detection: the evaluation against its oracle, the prefilter against the evaluation of every rule, and single options.
+
+use millrace_ips_engine::Mode;
+use millrace_ips_engine::detect::{CompileSettings, DetectSettings, Scratch, Subject, matches, oracle};
+use millrace_ips_scan::Backend;
+use proptest::prelude::*;
+
+use crate::frames::{alerts, rules, tcp, udp};
+
+fn scratch() -> Scratch {
+    Scratch::new(DetectSettings::default().pcre, false)
+}
+
+/// Returns a strategy of one option over the payload, from a small alphabet, so that options depend on each other.
+fn option() -> impl Strategy<Value = String> {
+    let pattern = "[abA]{1,3}";
+    let place = prop_oneof![
+        Just(String::new()),
+        (0..6i32).prop_map(|n| format!(" offset:{n};")),
+        (3..9i32).prop_map(|n| format!(" depth:{n};")),
+        (-2..4i32).prop_map(|n| format!(" distance:{n};")),
+        (3..8i32).prop_map(|n| format!(" within:{n};")),
+        (0..3i32, 3..8i32).prop_map(|(d, w)| format!(" distance:{d}; within:{w};")),
+        Just(" startswith;".to_owned()),
+        Just(" endswith;".to_owned()),
+    ];
+    let content =
+        (any::<bool>(), pattern, any::<bool>(), place).prop_map(|(negated, text, nocase, place)| {
+            let sign = if negated && text.len() > 1 { "!" } else { "" };
+            let nocase = if nocase { " nocase;" } else { "" };
+            format!("content:{sign}\"{text}\";{nocase}{place}")
+        });
+    prop_oneof![
+        6 => content,
+        1 => (prop::sample::select(&["a+b", "b.", "^a", "[ab]A", "(a|ba)$"][..]), any::<bool>())
+            .prop_map(|(text, relative)| format!("pcre:\"/{text}/{}\";", if relative { "R" } else { "" })),
+        1 => (1..4i32, any::<bool>()).prop_map(|(n, relative)| {
+            format!("isdataat:{n}{};", if relative { ",relative" } else { "" })
+        }),
+        1 => (0..3i32).prop_map(|n| format!("byte_test:1,>,97,{n},relative;")),
+        1 => Just("byte_jump:1,0,relative,bitmask 3;".to_owned()),
+        1 => (4..12i32).prop_map(|n| format!("bsize:<{n};")),
+    ]
+}
+
+/// Returns a strategy of the options of a rule, the first of which is a content that must be there.
+fn body() -> impl Strategy<Value = String> {
+    ("[abA]{1,3}", prop::collection::vec(option(), 0..5))
+        .prop_map(|(first, options)| format!("content:\"{first}\"; {}", options.join(" ")))
+}
+
+fn payload() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(prop::sample::select(&b"aabbA\x01"[..]), 0..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn the_evaluation_finds_what_the_oracle_finds(body in body(), payload in payload()) {
+        let set = rules(&format!("alert udp any any -> any any ({body} sid:1;)"), &CompileSettings::default());
+        let operations = &set.rules[0].payload;
+        let subject = Subject::whole(&payload);
+        let mut scratch = scratch();
+        scratch.begin();
+        let found = matches(operations, &subject, &mut scratch);
+        prop_assume!(scratch.limit.is_none());
+        scratch.begin();
+        prop_assert_eq!(found, oracle::matches(operations, &subject, &mut scratch), "{}", body);
+    }
+
+    #[test]
+    fn the_prefilter_loses_no_alert_and_adds_none(
+        bodies in prop::collection::vec(body(), 1..12),
+        payloads in prop::collection::vec(payload(), 1..5),
+        is_tcp in any::<bool>(),
+        size in 1..50usize,
+        is_inline in any::<bool>(),
+    ) {
+        let protocol = if is_tcp { "tcp" } else { "udp" };
+        let text: Vec<String> = bodies
+            .iter()
+            .enumerate()
+            .map(|(sid, body)| format!("alert {protocol} any any -> any any ({body} sid:{};)", sid + 1))
+            .collect();
+        let frames = match is_tcp {
+            true => tcp(4000, &payloads.iter().map(|bytes| (false, bytes.clone())).collect::<Vec<_>>(), size),
+            false => payloads.iter().map(|bytes| udp(4000, false, bytes)).collect(),
+        };
+        let mode = if is_inline { Mode::Ips } else { Mode::Ids };
+        let found = |prefilter| {
+            let settings = CompileSettings { prefilter, ..CompileSettings::default() };
+            alerts(&rules(&text.join("\n"), &settings), &frames, mode)
+        };
+        let expected = found(None);
+        for backend in Backend::ALL {
+            prop_assert_eq!(&found(Some(backend)), &expected, "{:?}\n{}", backend, text.join("\n"));
+        }
+    }
+}
+
+/// Returns an HTTP request.
+fn request(line: &str, host: &str, body: &str) -> Vec<u8> {
+    format!(
+        "{line} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: probe/1.0\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+/// Returns a DNS query for a name (RFC 1035, section 4.1).
+fn query(name: &str) -> Vec<u8> {
+    let mut bytes = vec![0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    for label in name.split('.') {
+        bytes.push(label.len() as u8);
+        bytes.extend(label.bytes());
+    }
+    bytes.extend([0, 0, 1, 0, 1]);
+    bytes
+}
+
+#[test]
+fn names_are_found_as_a_whole_and_by_their_end_at_a_label() {
+    let text = r#"
+        alert dns any any -> any any (dns.query; content:"example.org"; bsize:11; nocase; sid:1;)
+        alert dns any any -> any any (dns.query; dotprefix; content:".example.org"; endswith; nocase; sid:2;)
+        alert dns any any -> any any (dns.query; content:".example.org"; endswith; nocase; sid:3;)
+        alert dns any any -> any any (dns.query; content:"example.org"; startswith; endswith; sid:4;)
+    "#;
+    let set = rules(text, &CompileSettings::default());
+    let found = |name| alerts(&set, &[udp(53, false, &query(name))], Mode::Ids);
+    assert_eq!(found("example.org"), [1, 2, 4]);
+    assert_eq!(found("www.Example.org"), [2, 3]);
+    assert!(found("badexample.org").is_empty());
+    assert!(found("example.org.net").is_empty());
+}
+
+#[test]
+fn buffers_of_a_transaction_may_come_in_different_packets() {
+    let text = r#"
+        alert http any any -> any any (http.uri; content:"/a"; http.request_body; content:"secret"; sid:1;)
+        alert http any any -> any any (http.uri; content:"/b"; http.request_body; content:"secret"; sid:2;)
+        alert http any any -> any any (http.method; content:"POST"; http.host; content:"example"; sid:3;)
+        alert http any any -> any any (flow:to_client; http.uri; content:"/a"; sid:4;)
+    "#;
+    // A rule that asks for the URI in the other direction is refused.
+    let (accepted, refused): (Vec<&str>, Vec<&str>) = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .partition(|line| !line.contains("sid:4;"));
+    assert_eq!(refused.len(), 1);
+    let set = rules(&accepted.join("\n"), &CompileSettings::default());
+    for size in [1, 7, 2000] {
+        for mode in [Mode::Ids, Mode::Ips] {
+            let messages = [(false, request("POST /a?x=1", "example.org", "the secret"))];
+            assert_eq!(
+                alerts(&set, &tcp(80, &messages, size), mode),
+                [1, 3],
+                "{size} {mode:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_rule_that_cannot_match_is_refused_with_its_reason() {
+    use millrace_ips_engine::detect::compile;
+    use millrace_ips_rules::{RuleSet, Syntax, Variables, files};
+    let refused = |body: &str| {
+        let text = format!("alert http any any -> any any ({body} sid:1;)");
+        let mut set = RuleSet::default();
+        set.add(
+            "f",
+            files::parse(Syntax::Suricata, "f", text.as_bytes()),
+            &Variables::usual(),
+        );
+        let (_, refusals) = compile(&set, &CompileSettings::default());
+        refusals
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    assert!(refused("flow:to_client; http.uri; content:\"a\";").contains("flow of the other"));
+    assert!(refused("http.uri; content:\"a\"; http.stat_code; content:\"200\";").contains("both directions"));
+    assert!(
+        refused("content:\"a\"; pcre:\"/(/\";").contains("f:1:"),
+        "{}",
+        refused("pcre:\"/(/\";")
+    );
+    assert!(refused("byte_test:1,>,size,0;").contains("size is not set before"));
+    assert!(refused("base64_data; content:\"a\";").contains("base64_decode"));
+}
+
+#[test]
+fn bits_are_set_before_they_are_asked_for_whatever_the_order_of_the_file() {
+    let text = r#"
+        alert udp any any -> any any (content:"b"; flowbits:isset,two; sid:3;)
+        alert udp any any -> any any (content:"b"; flowbits:isset,one; flowbits:set,two; sid:2;)
+        alert udp any any -> any any (content:"a"; flowbits:set,one; flowbits:noalert; sid:1;)
+        alert udp any any -> any any (content:"b"; flowbits:isnotset,one; sid:4;)
+    "#;
+    let set = rules(text, &CompileSettings::default());
+    assert_eq!(alerts(&set, &[udp(4000, false, b"ab")], Mode::Ids), [2, 3]);
+    assert_eq!(alerts(&set, &[udp(4000, false, b"b")], Mode::Ids), [4]);
+}
+
+#[test]
+fn base64_data_and_numbers_of_the_payload_are_compared() {
+    let text = r#"
+        alert udp any any -> any any (content:"v="; base64_decode:relative; base64_data; content:"hello"; sid:1;)
+        alert udp any any -> any any (byte_extract:1,0,size; byte_test:1,=,size,1; sid:2;)
+        alert udp any any -> any any (byte_jump:1,0; content:"z"; within:1; sid:3;)
+        alert udp any any -> any any (byte_math:bytes 1,offset 0,oper *,rvalue 2,result twice; isdataat:twice; sid:4;)
+    "#;
+    let set = rules(text, &CompileSettings::default());
+    let found = |payload: &[u8]| alerts(&set, &[udp(4000, false, payload)], Mode::Ids);
+    assert_eq!(found(b"\xffv=aGVsbG8="), [1]);
+    assert_eq!(found(b"\x02\x02.z"), [2, 3]);
+    assert_eq!(found(b"\x01\x02.z"), [4]);
+}
+
+#[test]
+fn a_slow_expression_is_counted_and_is_no_silent_miss() {
+    use millrace_ips_engine::detect::{DetectSettings, Limit};
+    let set = rules(
+        "alert udp any any -> any any (pcre:\"/^(?:(a|aa|a\\b)+)+[^a]/\"; sid:1;)",
+        &CompileSettings::default(),
+    );
+    for limit_matches in [false, true] {
+        let mut scratch = Scratch::new(DetectSettings::default().pcre, limit_matches);
+        scratch.begin();
+        let subject = Subject::whole(&[b'a'; 64]);
+        assert_eq!(
+            matches(&set.rules[0].payload, &subject, &mut scratch),
+            limit_matches
+        );
+        assert_eq!(scratch.limit, Some(Limit::Pcre));
+    }
+}
+
+#[test]
+fn thresholds_and_filters_count_by_their_key() {
+    let text = r#"
+        alert udp any any -> any any (content:"a"; threshold:type limit, track by_src, count 1, seconds 60; sid:1;)
+        alert udp any any -> any any (content:"a"; detection_filter:track by_src, count 2, seconds 60; sid:2;)
+        alert udp any any -> any any (content:"a"; threshold:type both, track by_dst, count 4, seconds 60; sid:3;)
+    "#;
+    let set = rules(text, &CompileSettings::default());
+    let packets = |count| vec![udp(4000, false, b"a"); count];
+    assert_eq!(alerts(&set, &packets(2), Mode::Ids), [1]);
+    assert_eq!(alerts(&set, &packets(3), Mode::Ids), [1, 2]);
+    assert_eq!(alerts(&set, &packets(4), Mode::Ids), [1, 2, 3]);
+}
