@@ -143,10 +143,9 @@ fn alerts_on_public_captures_equal_the_frozen_answers() {
         for line in expected.symmetric_difference(&found) {
             let sid = line.rsplit('\t').next().unwrap_or_default();
             let counts = by_rule.entry(sid).or_default();
-            if expected.contains(line) {
-                counts.0 += 1
-            } else {
-                counts.1 += 1
+            match expected.contains(line) {
+                true => counts.0 += 1,
+                false => counts.1 += 1,
             }
         }
         let mut worst: Vec<_> = by_rule.into_iter().collect();
