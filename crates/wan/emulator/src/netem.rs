@@ -13,6 +13,13 @@ use crate::text::{Interval, Probability, TextError, decimal};
 /// The directory of iproute2's distribution tables.
 const TABLES: &str = "/usr/lib/tc";
 const WHAT: &str = "a netem setting";
+const DISTRIBUTION: &str =
+    "`uniform`, `normal`, `pareto`, `paretonormal`, or a table's name or path without `,` and `=`";
+
+/// Returns the name of a distribution, unless a jitter with it could not be written: `,` and `=` separate its items.
+fn distribution(word: &str) -> Option<String> {
+    (!word.contains([',', '='])).then(|| word.to_owned())
+}
 
 /// A path in netem's words.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,7 +47,7 @@ pub fn parse(text: &str) -> Result<Parsed, TextError> {
     while let Some(word) = words.next() {
         match word {
             "delay" => netem.delay(&mut words)?,
-            "distribution" => netem.distribution = Some(words.required("a distribution")?.to_owned()),
+            "distribution" => netem.distribution = Some(words.read(DISTRIBUTION, distribution)?),
             "loss" | "drop" => netem.loss(&mut words)?,
             "duplicate" => netem.duplicate = Some(words.share()?),
             "corrupt" => netem.corrupt = Some(words.share()?),
@@ -446,6 +453,8 @@ mod tests {
             ("delay 1ms gap 5", "`gap`"),
             ("rate 1mbit 20 48", "`48`"),
             ("fast", "`fast`"),
+            ("delay 10ms 1ms distribution no-rma=l", "`no-rma=l`"),
+            ("delay 10ms 1ms distribution a,b", "`a,b`"),
         ] {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(word) && error.contains("expected"), "{error}");
