@@ -213,6 +213,26 @@ pub(super) fn measure(
     Ok(())
 }
 
+/// Measures a system with frames of all sizes and rates, at all delays.
+fn measure_all(
+    recorder: &mut Recorder<'_>,
+    test_bed: &mut TestBed,
+    system: &mut dyn Delaying,
+    round: usize,
+) -> Result<(), WanBenchError> {
+    for frame in FRAMES {
+        for rate in RATES {
+            let offer = Offer {
+                frame,
+                rate,
+                remark: "",
+            };
+            measure(recorder, test_bed, system, round, offer, &DELAYS_MS)?;
+        }
+    }
+    Ok(())
+}
+
 /// Measures all sizes, rates and delays over veth pairs, once each round.
 pub(super) fn live(
     recorder: &mut Recorder<'_>,
@@ -224,16 +244,7 @@ pub(super) fn live(
     for round in 0..recorder.length.rounds {
         let polling = [&memory[..], &["--poll"]].concat();
         let mut emulator = test_bed.emulator(program, Some(core), &polling)?;
-        for frame in FRAMES {
-            for rate in RATES {
-                let offer = Offer {
-                    frame,
-                    rate,
-                    remark: "",
-                };
-                measure(recorder, test_bed, &mut emulator, round, offer, &DELAYS_MS)?;
-            }
-        }
+        measure_all(recorder, test_bed, &mut emulator, round)?;
         drop(emulator);
         let mut emulator = test_bed.emulator(program, Some(core), &memory)?;
         let offer = Offer {
@@ -257,16 +268,7 @@ pub(super) fn netem(recorder: &mut Recorder<'_>, test_bed: &mut TestBed) -> Resu
         return recorder.missing("W1 netem: error, p50", "1..200 ms", &reason);
     }
     for round in 0..recorder.length.rounds {
-        for frame in FRAMES {
-            for rate in RATES {
-                let offer = Offer {
-                    frame,
-                    rate,
-                    remark: "",
-                };
-                measure(recorder, test_bed, &mut Netem, round, offer, &DELAYS_MS)?;
-            }
-        }
+        measure_all(recorder, test_bed, &mut Netem, round)?;
     }
     test_bed.remove_qdisc()
 }
