@@ -186,6 +186,7 @@ impl Line {
             planned = plan(&roomy)?;
         }
         let plan = planned;
+        check_available(plan.memory_size(), available_memory()).map_err(refuse)?;
         let memory = heap_memory(plan.memory_size());
         let halves = plan
             .start(memory, now)
@@ -232,6 +233,28 @@ fn rules(config: &DirectionConfig, direction: &'static str) -> Result<Box<[Rule]
         Ok(filter.rule(Priority(0)))
     };
     config.class.iter().map(rule).collect()
+}
+
+/// Returns the bytes of memory that programs may still take, if the kernel says so: proc(5), `MemAvailable`.
+fn available_memory() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// Refuses memory that the machine does not have: every page is touched at the start, and the kernel would kill a process.
+fn check_available(needed: usize, available: Option<usize>) -> Result<(), String> {
+    let mib = |bytes: usize| bytes >> 20;
+    match available {
+        Some(available) if needed > available => Err(format!(
+            "memory: {} MiB are needed, and this machine has {} MiB available; to fix it: lower `memory`, or the rate, the \
+             delay, its jitter or the queue",
+            mib(needed),
+            mib(available)
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Reads the files that a configuration names.
@@ -436,4 +459,21 @@ fn fixed(old: &PathSpec, new: &PathSpec) -> Option<&'static str> {
         return Some("the memory");
     }
     differs(names).then_some("the classes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_the_machine_does_not_have_is_refused_with_both_sizes() {
+        let available = available_memory().unwrap();
+        assert!(available > 1 << 20, "{available}");
+        assert_eq!(check_available(available, Some(available)), Ok(()));
+        let error = check_available(3 << 30, Some(1 << 30)).unwrap_err();
+        assert!(
+            error.contains("3072 MiB") && error.contains("1024 MiB"),
+            "{error}"
+        );
+    }
 }
