@@ -66,7 +66,21 @@ pub fn parse(text: &str) -> Result<Parsed, TextError> {
             }
         }
     }
-    netem.into_path()
+    let parsed = netem.into_path()?;
+    check_ranges(&parsed.path)?;
+    Ok(parsed)
+}
+
+/// Refuses values that netem has and a path has not: each must be a text of its key, with that key's range.
+fn check_ranges(path: &PathConfig) -> Result<(), TextError> {
+    let mut checked = PathConfig::default();
+    for key in PathConfig::KEYS {
+        let text = path.text(key.name).unwrap_or_default();
+        checked
+            .set(key.name, &text)
+            .map_err(|error| TextError::new(&text, WHAT, error.problem))?;
+    }
+    Ok(())
 }
 
 /// The words of the command line.
@@ -453,6 +467,8 @@ mod tests {
             ("delay 1ms gap 5", "`gap`"),
             ("rate 1mbit 20 48", "`48`"),
             ("fast", "`fast`"),
+            ("delay 100ms 101s distribution normal", "101s"),
+            ("delay 10ms 1ms 100%", "100%"),
             ("delay 10ms 1ms distribution no-rma=l", "`no-rma=l`"),
             ("delay 10ms 1ms distribution a,b", "`a,b`"),
         ] {
