@@ -113,6 +113,14 @@ fn events(log: &str) -> impl Iterator<Item = Value> + '_ {
         .filter_map(|line| serde_json::from_str(line).ok())
 }
 
+/// Returns the rates of a peer's progress events in bit/s.
+fn rates(log: &str, peer: &str) -> Vec<f64> {
+    events(log)
+        .filter(|event| event["event"] == "progress" && event["peer"].as_str() == Some(peer))
+        .filter_map(|event| event["rate_bps"].as_f64())
+        .collect()
+}
+
 /// Returns the bytes that a sender's log last reported as verified.
 pub(super) fn verified_bytes(log: &str) -> f64 {
     events(log)
@@ -199,9 +207,14 @@ impl Transfer<'_> {
         outcome.cpu_s[0] = after.0 - before.0;
         outcome.frames = std::array::from_fn(|index| after.1[index] - before.1[index]);
         outcome.present = events(&log).filter_map(|event| event["present"].as_f64()).sum();
+        // Once a receiver has everything, the others have more of the link: rates are compared while all of them run.
+        let common = receivers
+            .iter()
+            .map(|receiver| rates(&log, &receiver.address).len())
+            .min();
         outcome.delivered = receivers
             .iter()
-            .map(|receiver| self.delivered(&log, &receiver.address))
+            .map(|receiver| self.delivered(&log, &receiver.address, common.unwrap_or_default()))
             .collect();
         for receiver in &mut receivers {
             if self.all {
@@ -213,8 +226,8 @@ impl Transfer<'_> {
         Ok(outcome)
     }
 
-    /// Returns the result of one receiver in the sender's log.
-    fn delivered(&self, log: &str, peer: &str) -> Option<Delivered> {
+    /// Returns the result of one receiver in the sender's log; its steady rate is of the first `common` progress events.
+    fn delivered(&self, log: &str, peer: &str, common: usize) -> Option<Delivered> {
         let of_peer = |event: &Value| event["peer"].as_str() == Some(peer);
         let mine: Vec<Value> = events(log).filter(of_peer).collect();
         let done = mine
@@ -222,14 +235,11 @@ impl Transfer<'_> {
             .find(|event| event["event"] == "done" && event["outcome"] == "delivered")?;
         let seconds = done["seconds"].as_f64()?;
         let total = mine.iter().find_map(|event| event["bytes"].as_f64())?;
-        let rates: Vec<f64> = mine
-            .iter()
-            .filter(|event| event["event"] == "progress")
-            .filter_map(|event| event["rate_bps"].as_f64())
-            .collect();
+        let rates = rates(log, peer);
         let skip = (self.ramp_s / PROGRESS_S).ceil() as usize;
         // The last interval is in part after the end.
-        let steady = rates.get(skip..rates.len().saturating_sub(1)).unwrap_or_default();
+        let end = common.min(rates.len()).saturating_sub(1);
+        let steady = rates.get(skip..end).unwrap_or_default();
         let steady_bps = match steady {
             [] => total * 8.0 / seconds,
             steady => steady.iter().sum::<f64>() / steady.len() as f64,
@@ -265,8 +275,10 @@ mod tests {
             options: &[],
             all: true,
         };
-        let delivered = transfer.delivered(&log, "a:1").unwrap();
+        let delivered = transfer.delivered(&log, "a:1", 9).unwrap();
         assert_eq!((delivered.steady_bps, delivered.sent_bytes), (105.0, 1010.0));
-        assert_eq!(transfer.delivered(&log, "b:1"), None);
+        // Another receiver ended earlier.
+        assert_eq!(transfer.delivered(&log, "a:1", 4).unwrap().steady_bps, 100.0);
+        assert_eq!(transfer.delivered(&log, "b:1", 9), None);
     }
 }
