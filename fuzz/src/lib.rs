@@ -14,6 +14,7 @@ mod detection;
 mod endpoint;
 mod files;
 mod fileset;
+mod ips;
 mod memif;
 mod openflow;
 mod pipeline;
@@ -37,7 +38,10 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("config", config::config),
     ("endpoint_frames", endpoint::frames),
     ("fragments", tunnel::fragments),
+    ("ips_fragments", ips::fragments),
     ("ips_match", detection::matching),
+    ("ips_packets", ips::packets),
+    ("ips_stream", ips::stream),
     ("lab", files::lab),
     ("manifest", fileset::manifest),
     ("memif_messages", memif::messages),

@@ -43,6 +43,8 @@ pub struct Counters {
     pub not_ip: u64,
     /// Frames and packets with invalid headers.
     pub invalid: u64,
+    /// Packets in line with a low TTL or a source route.
+    pub refused: u64,
     /// Frames that were dropped.
     pub dropped: u64,
     /// Frames that were changed.
@@ -200,6 +202,10 @@ impl Engine {
             Err(reason) => return self.undecoded(reason),
         };
         self.counters.packets += 1;
+        if self.settings.mode == Mode::Ips && self.is_refused(&packet) {
+            self.counters.refused += 1;
+            return Verdict::Drop(DropReason::Normalizer);
+        }
         let (is_fragment, vlans) = (packet.is_fragment, network.vlans);
         let can_descend = context.tunnel_depth < self.settings.tunnel_depth;
         let context = Context {
@@ -247,6 +253,12 @@ impl Engine {
             verdict = verdict.max(self.packet(rules, bytes, network, context, out));
         }
         verdict
+    }
+
+    /// Returns true if a packet is dropped in line because of its IP header.
+    fn is_refused(&self, packet: &Packet<'_>) -> bool {
+        packet.ip.ttl < self.settings.minimum_ttl
+            || self.settings.drops_source_routes && packet.has_source_route()
     }
 
     /// Inspects a packet that belongs to no flow.

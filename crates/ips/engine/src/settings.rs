@@ -43,6 +43,11 @@ pub struct Settings {
     pub overlap_v6: OverlapPolicy,
     /// The parts of the normaliser, which works in mode `ips`.
     pub normalizer: Normalizer,
+    /// Smallest TTL or hop limit that passes in mode `ips`; 0 lets all pass. A packet that expires between the engine and
+    /// the receiver is inspected and never received.
+    pub minimum_ttl: u8,
+    /// True if packets with a source route are dropped in mode `ips`.
+    pub drops_source_routes: bool,
     /// The UDP tunnels that are decoded.
     pub tunnels: UdpTunnels,
     /// Largest number of encapsulations that are decoded.
@@ -76,6 +81,8 @@ impl Default for Settings {
             overlap_v4: OverlapPolicy::Windows,
             overlap_v6: OverlapPolicy::Bsd,
             normalizer: Normalizer::default(),
+            minimum_ttl: 0,
+            drops_source_routes: true,
             tunnels: UdpTunnels::default(),
             tunnel_depth: 16,
             app: AppSettings::default(),

@@ -86,6 +86,26 @@ fn decode_v6(bytes: &[u8], context: Context) -> Result<Packet<'_>, Undecoded> {
     Ok(packet(ip, src, dst, protocol, is_fragment, context))
 }
 
+/// Returns true if there is a routing header of type 0 with segments left.
+pub(super) fn has_routing_type_0(ip: &IpHeader<'_>) -> bool {
+    let Some(fixed) = ip.bytes.first_chunk::<{ ipv6::SIZE }>() else {
+        return false;
+    };
+    let (mut proto, mut rest) = (IpProto(fixed[6]), ip.options);
+    while let Some([next, size, kind, left]) = rest.first_chunk() {
+        let size = match proto {
+            IpProto::ROUTING if *kind == 0 && *left > 0 => return true,
+            IpProto::HOP_BY_HOP | IpProto::DEST_OPTIONS | IpProto::ROUTING => (usize::from(*size) + 1) * 8,
+            IpProto::AH => (usize::from(*size) + 2) * 4,
+            IpProto::FRAGMENT => FragmentHeader::SIZE,
+            _ => return false,
+        };
+        proto = IpProto(*next);
+        rest = rest.get(size..).unwrap_or_default();
+    }
+    false
+}
+
 fn packet(
     ip: IpHeader<'_>,
     src: core::net::IpAddr,

@@ -295,6 +295,17 @@ impl<'a> Packet<'a> {
             }
     }
 
+    /// Returns true if the header asks for a route: options of IPv4, and the deprecated header of type 0 of IPv6 (RFC
+    /// 5095).
+    pub fn has_source_route(&self) -> bool {
+        const LOOSE: u8 = 131;
+        const STRICT: u8 = 137;
+        match self.ip.version {
+            IpVersion::V4 => ipv4_options(self.ip.options).any(|kind| matches!(kind, LOOSE | STRICT)),
+            IpVersion::V6 => ip::has_routing_type_0(&self.ip),
+        }
+    }
+
     /// Returns true if the payload is not inspected: it is of a packet inside, or encrypted.
     pub fn hides_payload(&self) -> bool {
         self.is_tunnel || self.is_encrypted
@@ -304,4 +315,26 @@ impl<'a> Packet<'a> {
     pub fn ip_payload(&self) -> &'a [u8] {
         self.ip.bytes.get(self.ip.header_size..).unwrap_or_default()
     }
+}
+
+/// Returns the types of the options of an IPv4 header, up to the end of the list or the first invalid one.
+pub(crate) fn ipv4_options(bytes: &[u8]) -> impl Iterator<Item = u8> {
+    let mut rest = bytes;
+    core::iter::from_fn(move || {
+        while let [1, tail @ ..] = rest {
+            rest = tail;
+        }
+        match rest {
+            [] | [0, ..] => None,
+            [kind, size, ..] if (2..=rest.len()).contains(&usize::from(*size)) => {
+                rest = &rest[usize::from(*size)..];
+                Some(*kind)
+            }
+            [kind, ..] => {
+                let kind = *kind;
+                rest = &[];
+                Some(kind)
+            }
+        }
+    })
 }

@@ -8,6 +8,11 @@
 )]
 
 mod answers;
+mod bed;
 mod captures;
 mod detection;
+mod evasions_ip;
+mod evasions_tcp;
+mod exhaustion;
 mod frames;
+mod segmentation;

@@ -1,0 +1,318 @@
+//! Evasions on TCP: each is found, and in line something that the attack needs is dropped or normalised.
+
+use millrace_ips_engine::{Mode, Settings, Verdict};
+use millrace_wire::tcp::flags::{ACK, FIN, PSH, RST, SYN, URG};
+
+use crate::bed::{ATTACK, CLIENT, SERVER, Segment, TestBed, acknowledgment, data, fragments, handshake};
+
+/// Sends the word after decoys; it must be found, and the segment that completes it dropped.
+fn finds_after(mut bed: TestBed, decoys: impl IntoIterator<Item = Vec<u8>>) {
+    bed.send_all(decoys);
+    let first = bed.send(data(0, b"att"));
+    let second = bed.send(data(3, b"ack"));
+    assert!(bed.is_attack_found());
+    assert!(first.is_dropped() || second.is_dropped());
+}
+
+fn established() -> TestBed {
+    let mut bed = TestBed::inline();
+    bed.handshake();
+    bed
+}
+
+#[test]
+fn segments_of_one_byte_in_any_order() {
+    let bytes: Vec<Vec<u8>> = (0..6)
+        .map(|at| data(at, &b"attack"[at as usize..][..1]))
+        .collect();
+    for order in [[0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], [3, 0, 5, 1, 4, 2]] {
+        let mut bed = established();
+        let mut dropped = Vec::new();
+        for at in order {
+            dropped.push(bed.send(bytes[at].clone()).is_dropped());
+        }
+        assert!(bed.is_attack_found());
+        // The segment that completes the word is the one that is dropped.
+        assert_eq!(dropped, [false, false, false, false, false, true]);
+    }
+}
+
+#[test]
+fn a_dropped_segment_does_not_pass_as_a_retransmission() {
+    let mut bed = established();
+    assert!(bed.send(data(0, b"attack")).is_dropped());
+    assert!(bed.send(data(0, b"attack")).is_dropped());
+    assert!(bed.send(data(0, b"harmless")).is_dropped());
+    assert!(
+        bed.send(acknowledgment(0)).is_dropped(),
+        "the flow is dropped in both directions"
+    );
+}
+
+#[test]
+fn overlapping_data_old_and_new() {
+    // The later copy is rewritten to the first, whichever of the two is the attack.
+    let mut bed = established();
+    bed.send(data(2, b"XXXX"));
+    let sent = bed.send(data(0, b"attack"));
+    assert_eq!(
+        (sent.verdict, &sent.bytes[40..]),
+        (Verdict::Rewritten, &b"atXXXX"[..])
+    );
+    let mut bed = established();
+    bed.send(data(2, b"tack"));
+    let sent = bed.send(data(0, b"atXXXX"));
+    assert!(sent.is_dropped() && bed.is_attack_found());
+}
+
+#[test]
+fn a_segment_with_a_wrong_checksum_is_dropped_in_line() {
+    let settings = Settings {
+        mode: Mode::Ips,
+        checks_checksums: true,
+        ..Settings::default()
+    };
+    let mut bed = TestBed::with(settings, ATTACK);
+    bed.handshake();
+    let mut decoy = data(0, b"XXX");
+    decoy[36] ^= 0xff;
+    assert!(bed.send(decoy).is_dropped());
+    finds_after(bed, []);
+}
+
+#[test]
+fn decoys_outside_the_window_without_ack_or_with_an_old_timestamp() {
+    let far = data(100_000, b"XXX");
+    let no_ack = Segment {
+        flags: PSH,
+        data: b"XXX",
+        ..Segment::default()
+    };
+    let future = Segment {
+        ack: SERVER + 1_000_000,
+        data: b"XXX",
+        ..Segment::default()
+    };
+    for decoy in [far, no_ack.packet(), future.packet()] {
+        let mut bed = established();
+        assert!(bed.send(decoy).is_dropped());
+        finds_after(bed, []);
+    }
+}
+
+#[test]
+fn a_reset_fin_or_syn_inserted() {
+    let reset = |seq| Segment {
+        flags: RST,
+        seq,
+        ..Segment::default()
+    };
+    let syn = Segment {
+        flags: SYN,
+        seq: CLIENT + 5000,
+        ack: 0,
+        ..Segment::default()
+    };
+    let fin = Segment {
+        flags: FIN | ACK,
+        seq: CLIENT + 100_000,
+        ..Segment::default()
+    };
+    for decoy in [reset(CLIENT + 5000), reset(CLIENT - 700), syn, fin] {
+        let mut bed = established();
+        assert!(bed.send(decoy.packet()).is_dropped(), "{decoy:?}");
+        finds_after(bed, []);
+    }
+}
+
+#[test]
+fn data_in_a_syn() {
+    let mut bed = TestBed::inline();
+    let [_, syn_ack, ack] = handshake();
+    let syn = Segment {
+        flags: SYN,
+        seq: CLIENT,
+        ack: 0,
+        data: b"XXX",
+        ..Segment::default()
+    };
+    assert_eq!(bed.send(syn.packet()).verdict, Verdict::Rewritten);
+    bed.send_all([syn_ack, ack]);
+    finds_after(bed, []);
+}
+
+#[test]
+fn a_split_handshake_and_a_simultaneous_open() {
+    let client = |flags, ack| Segment {
+        flags,
+        seq: CLIENT,
+        ack,
+        ..Segment::default()
+    };
+    let server = |flags, seq, ack| Segment {
+        from_client: false,
+        flags,
+        seq,
+        ack,
+        ..Segment::default()
+    };
+    let split = [
+        client(SYN, 0),
+        server(ACK, SERVER, CLIENT + 1),
+        server(SYN, SERVER, 0),
+        client(SYN | ACK, SERVER + 1),
+        server(ACK, SERVER + 1, CLIENT + 1),
+    ];
+    let simultaneous = [
+        client(SYN, 0),
+        server(SYN, SERVER, 0),
+        client(SYN | ACK, SERVER + 1),
+        server(SYN | ACK, SERVER, CLIENT + 1),
+        server(ACK, SERVER + 1, CLIENT + 1),
+    ];
+    for segments in [split, simultaneous] {
+        let packets = segments.iter().map(Segment::packet);
+        finds_after(TestBed::inline(), packets);
+    }
+}
+
+#[test]
+fn server_data_before_the_handshake_ends() {
+    // CVE-2018-6794: the server answers before the client acknowledged, and then resets.
+    let mut bed = TestBed::inline();
+    let [syn, syn_ack, ack] = handshake();
+    bed.send_all([syn, syn_ack]);
+    let early = Segment {
+        from_client: false,
+        seq: SERVER + 1,
+        ack: CLIENT + 1,
+        data: b"attack",
+        ..Segment::default()
+    };
+    assert!(bed.send(early.packet()).is_dropped());
+    bed.send(ack);
+    assert!(bed.send(early.packet()).is_dropped() && bed.is_attack_found());
+}
+
+#[test]
+fn urgent_bytes_stay_in_line() {
+    let mut bed = established();
+    let urgent = Segment {
+        flags: ACK | URG,
+        data: b"at",
+        urgent: 1,
+        ..Segment::default()
+    };
+    let sent = bed.send(urgent.packet());
+    assert_eq!(sent.verdict, Verdict::Rewritten);
+    assert_eq!(
+        (sent.bytes[33] & URG as u8, &sent.bytes[38..40]),
+        (0, &[0, 0][..])
+    );
+    assert!(bed.send(data(2, b"tack")).is_dropped() && bed.is_attack_found());
+}
+
+#[test]
+fn windows_of_zero_and_one() {
+    let mut bed = established();
+    for (at, window) in [0u16, 1, 0, 1, 1].into_iter().enumerate() {
+        let update = Segment {
+            from_client: false,
+            seq: SERVER + 1,
+            ack: CLIENT + 1 + at as u32,
+            window,
+            ..Segment::default()
+        };
+        bed.send(update.packet());
+        assert!(!bed.send(data(at as u32, &b"attack"[at..=at])).is_dropped());
+    }
+    bed.send(acknowledgment(5));
+    assert!(bed.send(data(5, b"k")).is_dropped() && bed.is_attack_found());
+}
+
+#[test]
+fn one_sided_routes_are_followed_if_asked() {
+    let settings = Settings {
+        mode: Mode::Ips,
+        accepts_async: true,
+        ..Settings::default()
+    };
+    let mut bed = TestBed::with(settings, ATTACK);
+    let [syn, _, ack] = handshake();
+    finds_after_one_side(&mut bed, [syn, ack]);
+}
+
+fn finds_after_one_side(bed: &mut TestBed, packets: [Vec<u8>; 2]) {
+    bed.send_all(packets);
+    bed.send(data(0, b"att"));
+    assert!(bed.send(data(3, b"ack")).is_dropped() && bed.is_attack_found());
+}
+
+#[test]
+fn a_connection_without_handshake_is_dropped_in_line() {
+    let mut bed = TestBed::inline();
+    assert!(bed.send(data(0, b"att")).is_dropped());
+    assert!(bed.send(data(3, b"ack")).is_dropped());
+}
+
+#[test]
+fn a_port_that_is_used_again_while_closing() {
+    let mut bed = established();
+    let fin = |from_client, seq, ack| Segment {
+        from_client,
+        flags: FIN | ACK,
+        seq,
+        ack,
+        ..Segment::default()
+    };
+    bed.send(fin(true, CLIENT + 1, SERVER + 1).packet());
+    bed.send(fin(false, SERVER + 1, CLIENT + 2).packet());
+    // The new connection begins where the old one ended.
+    let syn = Segment {
+        flags: SYN,
+        seq: CLIENT + 50_000,
+        ack: 0,
+        ..Segment::default()
+    };
+    let syn_ack = Segment {
+        from_client: false,
+        flags: SYN | ACK,
+        seq: SERVER,
+        ack: CLIENT + 50_001,
+        ..Segment::default()
+    };
+    let word = |at: u32, data| Segment {
+        seq: CLIENT + 50_001 + at,
+        data,
+        ..Segment::default()
+    };
+    bed.send_all([syn.packet(), syn_ack.packet(), word(0, b"").packet()]);
+    bed.send(word(0, b"att").packet());
+    assert!(bed.send(word(3, b"ack").packet()).is_dropped() && bed.is_attack_found());
+}
+
+#[test]
+fn segments_in_fragments() {
+    let mut bed = established();
+    bed.send_all(fragments(&data(0, b"0123456789att"), 24));
+    assert!(bed.send_all(fragments(&data(13, b"ack 0123456789 0123456789"), 24)));
+    assert!(bed.is_attack_found());
+}
+
+#[test]
+fn padding_past_the_depth_hides_what_follows_from_the_stream_only() {
+    let settings = Settings {
+        mode: Mode::Ips,
+        stream_depth: 100,
+        ..Settings::default()
+    };
+    let packets = r#"drop tcp-pkt any any -> any any (msg:"packet"; content:"attack"; sid:2;)"#;
+    let mut bed = TestBed::with(settings, &format!("{ATTACK}\n{packets}"));
+    bed.handshake();
+    bed.send(data(0, &[b'x'; 100]));
+    bed.send(data(100, b"att"));
+    assert!(!bed.send(data(103, b"ack")).is_dropped());
+    assert!(!bed.is_attack_found());
+    // A rule over packets still finds a word inside one packet.
+    assert!(bed.send(data(106, b"attack")).is_dropped());
+}

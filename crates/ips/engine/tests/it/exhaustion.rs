@@ -1,0 +1,109 @@
+//! Exhaustion: the memory stays inside its settings, and established connections survive.
+
+use millrace_ips_engine::{Mode, Settings};
+use millrace_types::Duration;
+use millrace_wire::IpProto;
+
+use crate::bed::{ATTACK, Segment, TestBed, data, fragment, handshake_of, ip, with_ident};
+
+fn settings() -> Settings {
+    Settings {
+        mode: Mode::Ips,
+        flows: 2048,
+        segment_bytes: 1 << 20,
+        fragment_bytes: 256 << 10,
+        ..Settings::default()
+    }
+}
+
+/// Returns a SYN of a random source.
+fn syn(number: u32) -> Vec<u8> {
+    let mut packet = handshake_of((number % 60_000) as u16 + 1)[0].clone();
+    let source = 0x0b00_0000u32 + number / 60_000 + number % 251 * 65_536;
+    packet[12..16].copy_from_slice(&source.to_be_bytes());
+    packet
+}
+
+#[test]
+fn a_flood_of_syn_segments_leaves_established_connections() {
+    let mut bed = TestBed::with(settings(), ATTACK);
+    let ports = 10_000..10_200;
+    for port in ports.clone() {
+        bed.send_all(handshake_of(port));
+    }
+    for number in 0..40_000 {
+        bed.send(syn(number));
+        assert!(bed.engine.flows() <= 2048);
+    }
+    let mut survivors = 0;
+    for port in ports {
+        let segment = Segment {
+            port,
+            data: b"data",
+            ..Segment::default()
+        };
+        // A connection that was given up is one without handshake now, which is dropped in line.
+        survivors += u32::from(!bed.send(segment.packet()).is_dropped());
+    }
+    assert!(survivors >= 180, "{survivors} of 200 connections survived");
+}
+
+#[test]
+fn idle_flows_end_and_their_places_are_used_again() {
+    let mut bed = TestBed::with(settings(), ATTACK);
+    for number in 0..20_000u32 {
+        bed.now = bed.now + Duration::from_millis(100);
+        bed.send(syn(number));
+    }
+    assert!(bed.engine.flows() <= 2048);
+    assert!(bed.engine.flow_counters().timeouts > 10_000);
+}
+
+#[test]
+fn streams_with_holes_stay_inside_the_memory() {
+    let mut bed = TestBed::with(settings(), ATTACK);
+    for port in 1..60 {
+        bed.send_all(handshake_of(port));
+        for at in 0..60u32 {
+            let segment = Segment {
+                port,
+                data: &[b'x'; 1000],
+                seq: Segment::default().seq + 1 + at * 1001,
+                ..Segment::default()
+            };
+            bed.send(segment.packet());
+            assert!(bed.engine.memory() <= 1 << 20, "{}", bed.engine.memory());
+        }
+    }
+    let memory = millrace_ips_engine::tcp::TcpProblem::Memory as usize;
+    assert!(bed.engine.counters().tcp.problems[memory] > 0);
+    bed.finish();
+    assert_eq!((bed.engine.memory(), bed.engine.flows()), (0, 0));
+}
+
+#[test]
+fn fragments_that_never_end_stay_inside_the_memory() {
+    for mode in [Mode::Ids, Mode::Ips] {
+        let settings = Settings { mode, ..settings() };
+        let mut bed = TestBed::with(settings, ATTACK);
+        let whole = ip(
+            ([10, 0, 0, 1].into(), [10, 0, 0, 2].into()),
+            IpProto(99),
+            &[1; 64],
+        );
+        for ident in 0..5000 {
+            bed.send(fragment(&with_ident(&whole, ident), 0, true, &[1; 64]));
+            assert!(bed.engine.memory() <= 256 << 10);
+        }
+    }
+}
+
+#[test]
+fn a_stream_that_nobody_acknowledges_stays_inside_the_memory() {
+    let mut bed = TestBed::with(settings(), ATTACK);
+    bed.handshake();
+    for at in 0..60u32 {
+        bed.send(data(at * 1000, &[b'x'; 1000]));
+        assert!(bed.engine.memory() <= 1 << 20);
+    }
+}
