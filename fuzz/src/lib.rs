@@ -10,6 +10,7 @@
 mod af_packet;
 mod bpf;
 mod config;
+mod courier;
 mod detection;
 mod endpoint;
 mod files;
@@ -36,6 +37,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("af_packet", af_packet::slot),
     ("bpf", bpf::bpf),
     ("config", config::config),
+    ("courier_control", courier::control),
+    ("courier_ticket", courier::ticket),
     ("endpoint_frames", endpoint::frames),
     ("fragments", tunnel::fragments),
     ("ips_fragments", ips::fragments),

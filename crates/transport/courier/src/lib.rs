@@ -38,7 +38,7 @@ mod window;
 pub use clock::Interrupts;
 pub use control::ControlError;
 pub use event::{Event, Limit, Outcome, exit_status};
-pub use message::RefuseCode;
+pub use message::{RefuseCode, read_control_stream};
 pub use receiver::{ReceiveError, ReceiveOptions, receive, receive_over};
 pub use sender::{Policy, SendError, SendOptions, Stragglers, Target, send, send_over};
 pub use session::{Session, SessionError, SessionHandle};

@@ -348,6 +348,19 @@ impl Message {
     }
 }
 
+/// Reads the bytes of a stream as control messages, for tools and fuzzers; returns each message encoded anew, and the bytes of one
+/// that is not complete.
+///
+/// # Errors
+/// If a message is not valid: the text that ends the connection.
+pub fn read_control_stream(bytes: &[u8]) -> Result<(Vec<Vec<u8>>, usize), String> {
+    let (mut rest, mut messages) = (bytes.to_vec(), Vec::new());
+    while let Some(message) = Message::take(&mut rest).map_err(|error| error.to_string())? {
+        messages.push(message.encode());
+    }
+    Ok((messages, rest.len()))
+}
+
 fn number(body: &mut Writer, kind: u8, number: u64) {
     body.byte(kind);
     body.varint(number);
@@ -474,6 +487,34 @@ mod tests {
             },
             Message::Failed { text: "disk".into() },
         ]
+    }
+
+    /// The vectors of docs/transport-protocol.md.
+    #[test]
+    fn the_vectors_of_the_protocol_page_hold() {
+        let hex = |message: Message| -> String {
+            message
+                .encode()
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect()
+        };
+        let mut ranges = RangeSet::new();
+        ranges.insert(2..5);
+        ranges.insert(9..1_000);
+        let offer = Offer {
+            payload: 1_424,
+            chacha: false,
+            secret: std::array::from_fn(|at| at as u8),
+            requests: Requests {
+                delta: false,
+                all_at_once: true,
+            },
+        };
+        let secret = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+        assert_eq!(hex(Message::Offer(offer)), format!("2501459000{secret}02"));
+        assert_eq!(hex(Message::Keep(ranges)), "07070202030443df");
+        assert_eq!(hex(Message::Verified(70_000)), "050c80011170");
     }
 
     #[test]

@@ -196,8 +196,25 @@ fn has_aes() -> bool {
 }
 
 impl Sender<'_> {
-    /// Runs the loop until all peers have ended and their links are closed, or until the user stops it.
+    /// Runs the loop, and tells the receivers if the source cannot be read any more.
     fn run(&mut self, stop: Option<BorrowedFd<'_>>, inbox: &Inbox) -> Result<(), SendError> {
+        let result = match self.serve(stop, inbox) {
+            // A reader that has ended says why in its last reply.
+            Err(SendError::Reader) => self.on_replies().and(Err(SendError::Reader)),
+            result => result,
+        };
+        match result {
+            Err(SendError::Files(error)) => {
+                let reason = error.to_string();
+                self.end_all(&Outcome::Integrity { reason });
+                self.send_control()
+            }
+            result => result,
+        }
+    }
+
+    /// Runs the loop until all peers have ended and their links are closed, or until the user stops it.
+    fn serve(&mut self, stop: Option<BorrowedFd<'_>>, inbox: &Inbox) -> Result<(), SendError> {
         precise_timers();
         let mut progress_at = Instant::now() + PROGRESS;
         let mut linger: Option<Instant> = None;
@@ -206,17 +223,7 @@ impl Sender<'_> {
             while let Some((link, event)) = self.control.poll_event() {
                 self.on_link_event(link, event)?;
             }
-            let answered = match self.on_replies() {
-                Ok(answered) => answered,
-                // The source cannot be read: no receiver gets the rest.
-                Err(SendError::Files(error)) => {
-                    self.end_all(&Outcome::Integrity {
-                        reason: error.to_string(),
-                    });
-                    return self.send_control();
-                }
-                Err(error) => return Err(error),
-            };
+            let answered = self.on_replies()?;
             let mut stopped = false;
             while let Some(command) = inbox.take() {
                 match command {

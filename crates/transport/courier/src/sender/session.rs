@@ -163,7 +163,7 @@ impl Sender<'_> {
                 },
                 None,
             ) => self.join(at, link, connection, pool, have),
-            (Message::Verified(extent), Some(member)) => {
+            (Message::Verified(extent), Some(member)) if extent < self.layout.extents() => {
                 if let Some(flow) = self.group.flow_mut(member) {
                     flow.verified(extent);
                 }
@@ -176,7 +176,8 @@ impl Sender<'_> {
                     peer.lost = None;
                 }
             }
-            (Message::Rejected(extent), Some(member)) => {
+            (Message::Rejected(extent), Some(member)) if extent < self.layout.extents() => {
+                self.cache.forget(extent);
                 if let Some(flow) = self.group.flow_mut(member) {
                     flow.rejected(extent);
                 }

@@ -8,8 +8,10 @@
 )]
 
 mod admission;
+mod emulated;
 mod loopback;
 mod memif;
 mod memory;
 mod testbed;
 mod trees;
+mod wan;

@@ -25,6 +25,7 @@ pub(crate) struct ReceiverSpec {
     pub(crate) allow: Vec<PublicKey>,
     pub(crate) expiry: Duration,
     pub(crate) patience: Duration,
+    pub(crate) silence: Duration,
 }
 
 impl Default for ReceiverSpec {
@@ -34,6 +35,7 @@ impl Default for ReceiverSpec {
             allow: Vec::new(),
             expiry: Duration::from_secs(60),
             patience: Duration::from_secs(60),
+            silence: Duration::from_secs(20),
         }
     }
 }
@@ -60,7 +62,7 @@ impl ReceiverThread {
             allow: spec.allow,
             expiry: spec.expiry,
             patience: spec.patience,
-            ..ReceiveOptions::default()
+            silence: spec.silence,
         };
         let thread = std::thread::spawn(move || {
             let identity = Identity::generate().unwrap();

@@ -32,7 +32,7 @@ fn make_tree(root: &Path) {
 }
 
 /// Returns each path below a directory with its content.
-fn tree(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(crate) fn tree(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let (mut found, mut stack) = (BTreeMap::new(), vec![root.to_owned()]);
     while let Some(directory) = stack.pop() {
         for entry in fs::read_dir(directory).unwrap() {

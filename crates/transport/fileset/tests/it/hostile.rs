@@ -51,3 +51,72 @@ fn limits_are_named() {
         }
     }
 }
+
+/// Returns a manifest of one file with this path, whatever it is.
+fn manifest_of(path: &[u8]) -> Vec<u8> {
+    let mut bytes = b"MRFS\x01\0\x02\0".to_vec();
+    let mut len = path.len();
+    while len >= 0x80 {
+        bytes.push(len as u8 & 0x7f | 0x80);
+        len >>= 7;
+    }
+    bytes.push(len as u8);
+    bytes.extend_from_slice(path);
+    // Mode 644, times and size zero, no holes; the end after one entry.
+    bytes.extend_from_slice(&[0xa4, 0x03, 0, 0, 0, 0, 0, 0, 0, 1]);
+    let digest = *blake3::hash(&bytes).as_bytes();
+    [&bytes[..], &digest].concat()
+}
+
+/// Row T13: whatever a sender calls its files, the path is refused by the name of the rule that it violates.
+#[test]
+fn five_hundred_hostile_paths_are_refused_by_name() {
+    let long = "n".repeat(256);
+    let names: [(&str, &str); 10] = [
+        ("..", "contains . or .."),
+        (".", "contains . or .."),
+        ("", "empty name"),
+        ("a\0b", "NUL"),
+        ("\0", "NUL"),
+        (".millrace-", "begins with .millrace-"),
+        (".millrace-0123456789abcdef.journal", "begins with .millrace-"),
+        (&long, "longer than 255"),
+        ("../..", "contains . or .."),
+        ("/etc", "empty name"),
+    ];
+    let places = [
+        "x", "..x", "x..", "...", " ", "~", "-rf", "C:", "\\..", "%2e%2e", "\u{202e}", "x\ny",
+    ];
+    let mut paths = Vec::new();
+    for (name, rule) in names {
+        paths.push((name.to_owned(), rule));
+        for before in places {
+            paths.push((format!("{before}/{name}"), rule));
+            paths.push((format!("{name}/{before}"), rule));
+            paths.push((format!("{before}/{name}/{before}"), rule));
+            paths.push((format!("{before}/{before}/{name}"), rule));
+        }
+    }
+    // The root is no name of a file.
+    paths.retain(|(path, _)| !path.is_empty());
+    assert!(paths.len() >= 480, "{}", paths.len());
+    for index in 0..50 {
+        paths.push((
+            "x/".repeat(2_040 + index) + "abcdefghijklmnop",
+            "longer than 4095",
+        ));
+    }
+    assert!(paths.len() >= 500);
+    assert_eq!(read(&manifest_of(b"x"), ManifestLimits::default()), Ok(()));
+    for (path, rule) in &paths {
+        let error = read(&manifest_of(path.as_bytes()), ManifestLimits::default()).unwrap_err();
+        let text = error.to_string();
+        // A name that is reserved is refused where its directory is, or the directory is missing.
+        let named = text.contains(rule) || text.contains("is in no directory");
+        assert!(named, "{path:?}: {text}");
+        assert!(
+            !text.chars().any(|char| char.is_control()),
+            "{text:?} reaches a terminal"
+        );
+    }
+}

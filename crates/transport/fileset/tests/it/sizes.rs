@@ -59,3 +59,35 @@ fn a_sparse_terabyte_needs_memory_for_its_data_only() {
     sink.close().unwrap();
     assert_eq!(snapshot(&to), snapshot(&from));
 }
+
+/// The vectors of docs/transport-protocol.md, which `golden/make.py` makes with a BLAKE3 of its own.
+#[test]
+fn the_vectors_of_the_protocol_page_hold() {
+    use millrace_fileset::digest::{extent_values, set_root};
+    use millrace_fileset::{ManifestLimits, ManifestReader};
+    let vector = |name: &str| -> Vec<u8> {
+        let text = include_str!("../golden/set.txt");
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        let hex = line.unwrap();
+        (0..hex.len() / 2)
+            .map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap())
+            .collect()
+    };
+    let mut reader = ManifestReader::new(ManifestLimits::default());
+    reader.feed(&vector("manifest")).unwrap();
+    let manifest = reader.finish().unwrap();
+    let paths: Vec<_> = manifest
+        .entries()
+        .iter()
+        .map(|entry| entry.path.as_bytes().to_vec())
+        .collect();
+    assert_eq!(paths, [&b"d"[..], b"d/a", b"l"]);
+    let content: Vec<u8> = (0..20_000_u32).map(|at| (at * 7 % 251) as u8).collect();
+    let (extent, groups) = extent_values(manifest.hash_offset(0), &content);
+    assert_eq!(groups[0][..], vector("group 0"));
+    assert_eq!(groups[1][..], vector("group 1"));
+    assert_eq!(extent[..], vector("extent 0"));
+    assert_eq!(set_root(manifest.digest(), [extent].iter())[..], vector("root"));
+}

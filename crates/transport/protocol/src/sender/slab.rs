@@ -271,6 +271,18 @@ impl SlabCache {
         (pieces != 0).then_some(SealRequest { pieces, ..request })
     }
 
+    /// Forgets the packets of an extent whose digest was wrong at a receiver: they are read and sealed anew.
+    pub fn forget(&mut self, extent: u64) {
+        for grid in self.grids {
+            let slabs = grid.slabs_per_extent();
+            let first = extent.saturating_mul(slabs);
+            for index in first..first.saturating_add(slabs) {
+                let payload = grid.payload;
+                self.index.remove(&SlabId { payload, index });
+            }
+        }
+    }
+
     /// Caches a slab; returns one that is not needed any more, for its memory.
     pub fn insert(&mut self, slab: Slab) -> Option<Slab> {
         let id = slab.request.slab;
@@ -299,7 +311,9 @@ impl SlabCache {
         let at = self.oldest;
         self.oldest = (at + 1) % self.slabs.len();
         let old = std::mem::replace(&mut self.slabs[at], slab);
-        self.index.remove(&old.request.slab);
+        if self.index.get(&old.request.slab) == Some(&at) {
+            self.index.remove(&old.request.slab);
+        }
         self.index.insert(id, at);
         Some(old)
     }
@@ -387,6 +401,14 @@ mod tests {
         assert!(cache.get(third).is_some());
         assert_eq!(cache.get(first).map(|part| part.counter()), before);
         assert_eq!(cache.missing(grid, 0).unwrap().pieces, !0b101);
+        cache.forget(0);
+        assert!(cache.get(first).is_none());
+        let slab = seal(&mut sealer, grid.request(first));
+        cache.insert(slab);
+        assert!(
+            cache.get(first).map(|part| part.counter()) > before,
+            "sealed anew"
+        );
         let off_grid = Piece {
             address: 7,
             len: 1_000,

@@ -1,0 +1,310 @@
+//! Transfers over emulated paths: loss, delay, reordering, duplicates, corruption, smaller packets, other addresses, insiders.
+
+use crate::emulated::Network;
+use crate::memory::{MemorySource, MemoryStore, content};
+use crate::testbed::{ReceiverSpec, ReceiverThread};
+use crate::trees::tree;
+use millrace_courier::files::{FilesError, Source, Value};
+use millrace_courier::identity::Identity;
+use millrace_courier::local::{LocalSource, LocalStore, PlaceOptions, ScanOptions};
+use millrace_courier::{Event, Outcome, SendOptions, Session, send_over};
+use millrace_transport::extent::Layout;
+use millrace_types::BitRate;
+use std::collections::HashSet;
+use std::fs;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+const SENDER: &str = "10.0.0.1:5000";
+const RECEIVER: &str = "10.0.0.2:7800";
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+fn options(megabits: u64) -> SendOptions {
+    SendOptions {
+        rate: Some(BitRate::from_bps(megabits * 1_000_000)),
+        ..SendOptions::default()
+    }
+}
+
+/// Sends bytes over a network; returns true if they arrived as they were, and the events of the sender.
+fn transfer(network: &Network, size: usize, mut on_event: impl FnMut(&Event)) -> (bool, Vec<Event>) {
+    let store = MemoryStore::default();
+    let receiver = ReceiverThread::start_over(
+        network.end(RECEIVER),
+        Vec::new(),
+        store.clone(),
+        ReceiverSpec::default(),
+    );
+    let mut source = MemorySource::new(content(size, 3));
+    let mut events = Vec::new();
+    let outcomes = send_over(
+        network.end(SENDER),
+        &mut source,
+        &Identity::generate().unwrap(),
+        vec![receiver.target("a")],
+        options(100),
+        None,
+        &mut |event| {
+            on_event(&event);
+            events.push(event);
+        },
+    );
+    assert_eq!(outcomes.unwrap(), [Outcome::Delivered], "{events:?}");
+    receiver.join();
+    let equal = store.0.lock().unwrap().bytes == source.bytes;
+    (equal, events)
+}
+
+#[test]
+fn bytes_arrive_over_fifty_milliseconds_and_one_percent_of_loss() {
+    let network = Network::new(&[("delay", "25ms"), ("loss", "1%"), ("rate", "100Mbps")]);
+    let begin = Instant::now();
+    let (equal, events) = transfer(&network, 4 << 20, |_| {});
+    assert!(equal);
+    // CUBIC would need 10 s for 4 MiB at 3.3 Mbit/s (RFC 9438, section 5.2, at 1 % and 50 ms: 6 Mbit/s).
+    assert!(begin.elapsed() < Duration::from_secs(20), "{events:?}");
+}
+
+#[test]
+fn duplicates_reordering_and_undetectable_corruption_change_nothing() {
+    let network = Network::new(&[
+        ("delay", "10ms"),
+        ("jitter", "3ms"),
+        ("order", "reordering"),
+        ("duplicate", "2%"),
+        ("corrupt", "1%,bits=3,undetectable"),
+    ]);
+    assert!(transfer(&network, 2 << 20, |_| {}).0);
+}
+
+#[test]
+fn a_path_that_drops_full_packets_is_used_with_small_ones() {
+    let network = Network::new(&[("delay", "2ms"), ("mtu", "1300")]);
+    assert!(transfer(&network, 2 << 20, |_| {}).0);
+}
+
+#[test]
+fn a_sender_whose_address_changes_goes_on() {
+    let network = Network::new(&[("delay", "5ms"), ("rate", "40Mbps")]);
+    let mut moved = false;
+    let (equal, events) = transfer(&network, 6 << 20, |event| {
+        if matches!(event, Event::Progress { verified, .. } if *verified > 0) && !moved {
+            moved = true;
+            network.translate(address(SENDER), address("10.0.0.1:6000"));
+        }
+    });
+    assert!(equal && moved);
+    assert!(
+        !events.iter().any(|event| matches!(event, Event::Lost { .. })),
+        "{events:?}"
+    );
+}
+
+#[test]
+fn replayed_and_spoofed_datagrams_change_nothing_and_earn_nothing() {
+    let network = Network::new(&[("delay", "2ms"), ("rate", "40Mbps")]);
+    let victim = address("10.0.0.9:9");
+    let mut replayed = 0;
+    let (equal, _) = transfer(&network, 6 << 20, |event| {
+        if matches!(event, Event::Progress { .. }) && replayed < 50_000 {
+            // Everything again, in both directions, and the same from an address that never asked for anything.
+            for datagram in network.sent_to(address(RECEIVER)).iter().take(2_000) {
+                network.spoof(victim, address(RECEIVER), datagram);
+            }
+            replayed += network.replay();
+        }
+    });
+    assert!(equal && replayed > 100, "{replayed}");
+    let to_victim: usize = network.sent_to(victim).iter().map(Vec::len).sum();
+    let from_victim = 2_000 * 100;
+    assert!(to_victim <= 3 * from_victim, "{to_victim} bytes");
+}
+
+#[test]
+fn a_lost_peer_is_dialled_again_and_the_transfer_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    fs::create_dir_all(&from).unwrap();
+    fs::create_dir_all(&to).unwrap();
+    fs::write(from.join("large"), content(12 << 20, 5)).unwrap();
+    let settings = [("delay", "5ms"), ("rate", "40Mbps")];
+    let network = Network::new(&settings);
+    let spec = ReceiverSpec {
+        silence: Duration::from_secs(1),
+        ..ReceiverSpec::default()
+    };
+    let store = LocalStore::new(&to, PlaceOptions::default());
+    let receiver = ReceiverThread::start_over(network.end(RECEIVER), Vec::new(), store, spec);
+    let source = LocalSource::scan(&[from.join("")], &ScanOptions::default()).unwrap();
+    let options = SendOptions {
+        silence: Duration::from_secs(1),
+        ..options(40)
+    };
+    let targets = vec![receiver.target("a")];
+    let identity = Identity::generate().unwrap();
+    let sender =
+        Session::send_over(network.end(SENDER), Box::new(source), identity, targets, options).unwrap();
+    let (mut cut, mut lost, mut present) = (false, false, Vec::new());
+    for event in sender.events() {
+        match event {
+            Event::Progress { verified, .. } if verified > 2 << 20 && !cut => {
+                cut = true;
+                network.change(&[("loss", "100%")]);
+            }
+            Event::Lost { .. } => {
+                lost = true;
+                network.change(&settings);
+            }
+            Event::Accepted { present: bytes, .. } => present.push(bytes),
+            _ => {}
+        }
+    }
+    assert_eq!(sender.join().unwrap(), [Outcome::Delivered]);
+    assert_eq!(receiver.join(), [Outcome::Delivered]);
+    assert!(lost, "the outage outlasts the silence");
+    assert!(matches!(&present[..], [0, kept] if *kept > 0), "{present:?}");
+    assert!(tree(&from) == tree(&to));
+}
+
+/// An insider on the path, who holds the content key: the bytes of some packets are wrong, all keys are right.
+struct Forged {
+    source: LocalSource,
+    done: HashSet<u64>,
+    bytes: Vec<u8>,
+}
+
+impl Source for Forged {
+    fn manifest(&self) -> &[u8] {
+        self.source.manifest()
+    }
+    fn layout(&self) -> Layout {
+        self.source.layout()
+    }
+    fn check_have(&mut self, extent: u64, value: &Value) -> Result<bool, FilesError> {
+        self.source.check_have(extent, value)
+    }
+    fn read(&mut self, address: u64, len: usize) -> Result<&[u8], FilesError> {
+        self.bytes = self.source.read(address, len)?.to_vec();
+        // One packet in a hundred, the first time it is sealed.
+        if (address / 1_424).is_multiple_of(100) && self.done.insert(address) {
+            self.bytes[len / 2] ^= 0x40;
+        }
+        Ok(&self.bytes)
+    }
+    fn poll_value(&mut self) -> Option<(u64, Value)> {
+        self.source.poll_value()
+    }
+    fn value(&self, extent: u64) -> Option<Value> {
+        self.source.value(extent)
+    }
+    fn group_values(&mut self, extent: u64) -> Result<Vec<Value>, FilesError> {
+        self.source.group_values(extent)
+    }
+    fn poll_withdrawn(&mut self) -> Option<(u64, String)> {
+        self.source.poll_withdrawn()
+    }
+    fn root(&self) -> Option<Value> {
+        self.source.root()
+    }
+}
+
+#[test]
+fn bytes_that_an_insider_forged_are_never_committed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    fs::create_dir_all(&from).unwrap();
+    fs::create_dir_all(&to).unwrap();
+    for index in 0..8 {
+        fs::write(from.join(format!("file-{index}")), content(500_000, index + 1)).unwrap();
+    }
+    let network = Network::new(&[("delay", "2ms")]);
+    let store = LocalStore::new(&to, PlaceOptions::default());
+    let receiver =
+        ReceiverThread::start_over(network.end(RECEIVER), Vec::new(), store, ReceiverSpec::default());
+    let source = LocalSource::scan(&[from.join("")], &ScanOptions::default()).unwrap();
+    let (done, bytes) = (HashSet::new(), Vec::new());
+    let mut source = Forged { source, done, bytes };
+    let outcomes = send_over(
+        network.end(SENDER),
+        &mut source,
+        &Identity::generate().unwrap(),
+        vec![receiver.target("a")],
+        options(100),
+        None,
+        &mut |_| {
+            // A file has its name only with the right bytes.
+            for (name, bytes) in tree(&to) {
+                let is_temporary = name.to_string_lossy().starts_with('.');
+                assert!(
+                    is_temporary || fs::read(from.join(&name)).unwrap() == bytes,
+                    "{name:?}"
+                );
+            }
+        },
+    );
+    assert_eq!(outcomes.unwrap(), [Outcome::Delivered]);
+    receiver.join();
+    assert!(
+        source.done.len() > 20,
+        "{} packets were forged",
+        source.done.len()
+    );
+    assert!(tree(&from) == tree(&to));
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_sent_is_withdrawn_and_the_others_arrive() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    fs::create_dir_all(&from).unwrap();
+    fs::create_dir_all(&to).unwrap();
+    fs::write(from.join("a"), content(6 << 20, 1)).unwrap();
+    fs::write(from.join("b"), content(2 << 20, 2)).unwrap();
+    let network = Network::new(&[("delay", "2ms")]);
+    for withdraw_changed in [true, false] {
+        let store = LocalStore::new(&to, PlaceOptions::default());
+        let receiver =
+            ReceiverThread::start_over(network.end(RECEIVER), Vec::new(), store, ReceiverSpec::default());
+        let scan = ScanOptions {
+            withdraw_changed,
+            ..ScanOptions::default()
+        };
+        let mut source = LocalSource::scan(&[from.join("")], &scan).unwrap();
+        let mut changed = false;
+        let outcomes = send_over(
+            network.end(SENDER),
+            &mut source,
+            &Identity::generate().unwrap(),
+            vec![receiver.target("a")],
+            options(40),
+            None,
+            &mut |event| {
+                if matches!(event, Event::Accepted { .. } | Event::Progress { .. }) && !changed {
+                    changed = true;
+                    let mut bytes = fs::read(from.join("a")).unwrap();
+                    bytes[5 << 20] ^= 1;
+                    fs::write(from.join("a"), bytes).unwrap();
+                }
+            },
+        )
+        .unwrap();
+        assert!(
+            !to.join("a").exists(),
+            "the old bytes, or a mixture, are not committed"
+        );
+        if withdraw_changed {
+            assert_eq!(outcomes, [Outcome::Delivered]);
+            receiver.join();
+            assert!(fs::read(to.join("b")).unwrap() == fs::read(from.join("b")).unwrap());
+        } else {
+            assert!(
+                matches!(&outcomes[..], [Outcome::Integrity { .. }]),
+                "{outcomes:?}"
+            );
+            receiver.stop();
+        }
+    }
+}
