@@ -100,10 +100,11 @@ fn five_hundred_hostile_paths_are_refused_by_name() {
     // The root is no name of a file.
     paths.retain(|(path, _)| !path.is_empty());
     assert!(paths.len() >= 480, "{}", paths.len());
+    // The length of a path is bounded before its bytes are looked at.
     for index in 0..50 {
         paths.push((
             "x/".repeat(2_040 + index) + "abcdefghijklmnop",
-            "longer than 4095",
+            "invalid number",
         ));
     }
     assert!(paths.len() >= 500);
@@ -115,7 +116,7 @@ fn five_hundred_hostile_paths_are_refused_by_name() {
         let named = text.contains(rule) || text.contains("is in no directory");
         assert!(named, "{path:?}: {text}");
         assert!(
-            !text.chars().any(|char| char.is_control()),
+            !text.chars().any(char::is_control),
             "{text:?} reaches a terminal"
         );
     }
