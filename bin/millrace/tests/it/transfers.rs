@@ -1,0 +1,183 @@
+//! `millrace send` and `millrace receive` as programs: over ssh, interrupted, from lists, to receivers that join late.
+
+use crate::kill::{Program, path};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+fn millrace(config: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
+    command.env("XDG_CONFIG_HOME", config).stdin(Stdio::null());
+    command
+}
+
+/// Makes a directory with a file of so many bytes, and one to receive into.
+fn directories(dir: &Path, bytes: usize) -> [std::path::PathBuf; 2] {
+    let directories = ["from", "to"].map(|name| dir.join(name));
+    for directory in &directories {
+        fs::create_dir(directory).unwrap();
+    }
+    fs::write(directories[0].join("a b"), vec![7; bytes]).unwrap();
+    directories
+}
+
+#[test]
+fn a_receiver_on_another_machine_is_started_over_ssh() {
+    let dir = tempfile::tempdir().unwrap();
+    let [from, to] = directories(dir.path(), 100_000);
+    // Runs the command on this machine, as a shell there would.
+    let ssh = dir.path().join("ssh");
+    fs::write(
+        &ssh,
+        "#!/bin/sh\ntest \"$1\" = user@localhost || exit 9\nshift\nexec sh -c \"$*\"\n",
+    )
+    .unwrap();
+    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).unwrap();
+    let output = millrace(dir.path())
+        .args([
+            "send",
+            path(&from.join("a b")),
+            &format!("user@localhost:{}", path(&to)),
+        ])
+        .args([
+            "--ssh",
+            path(&ssh),
+            "--remote-program",
+            env!("CARGO_BIN_EXE_millrace"),
+            "--commit",
+            "all",
+        ])
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(fs::read(to.join("a b")).unwrap(), vec![7; 100_000]);
+    let output = millrace(dir.path())
+        .args(["send", path(&from), "elsewhere:/in", "--ssh", path(&ssh)])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && text.contains("the receiver on elsewhere"),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_interrupted_sender_prints_the_command_that_goes_on_and_ends_with_status_6() {
+    let dir = tempfile::tempdir().unwrap();
+    let [from, to] = directories(dir.path(), 8 << 20);
+    let own = dir.path().join("receiver.key");
+    let receiver = Program::start(&[
+        "receive",
+        path(&to),
+        "--listen",
+        "127.0.0.1:0",
+        "--identity",
+        path(&own),
+    ]);
+    let ticket = receiver.wait_for("listening")["ticket"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let mut sender = millrace(dir.path())
+        .args(["send", path(&from.join("a b")), &ticket, "--rate", "4Mbps"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut text = BufReader::new(sender.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("accepted") {
+        line.clear();
+        assert_ne!(text.read_line(&mut line).unwrap(), 0, "no `accepted`");
+    }
+    let killed = Command::new("kill")
+        .args(["-INT", &sender.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(killed.success());
+    let mut rest = String::new();
+    text.read_to_string(&mut rest).unwrap();
+    assert_eq!(sender.wait().unwrap().code(), Some(6), "{rest}");
+    let command = format!(
+        "to go on, run it again: millrace send '{}' {ticket} --rate 4Mbps",
+        path(&from.join("a b"))
+    );
+    assert!(rest.contains(&command), "{rest}");
+}
+
+#[test]
+fn sources_come_from_a_list_and_receivers_join_while_others_receive() {
+    let dir = tempfile::tempdir().unwrap();
+    let [from, to] = directories(dir.path(), 6 << 20);
+    let late = dir.path().join("late");
+    fs::create_dir(&late).unwrap();
+    let count = millrace(dir.path())
+        .args(["--json", "send", "-n", "--files-from", "-", "mr1"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // `mr1` alone is too short for a ticket: it is a source, and there is no target.
+    let refused = count.wait_with_output().unwrap();
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("no target is given"));
+    let [first, second] = [&to, &late].map(|directory| {
+        let own = directory.join("../receiver.key");
+        Program::start(&[
+            "receive",
+            path(directory),
+            "--once",
+            "--listen",
+            "127.0.0.1:0",
+            "--identity",
+            path(&own),
+        ])
+    });
+    let tickets = [&first, &second].map(|receiver| {
+        receiver.wait_for("listening")["ticket"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    });
+    let list = dir.path().join("list");
+    fs::write(&list, format!("{}\n", path(&from.join("a b")))).unwrap();
+    let mut sender = millrace(dir.path())
+        .args([
+            "--json",
+            "send",
+            &tickets[0],
+            "--files-from",
+            path(&list),
+            "--targets-from",
+            "-",
+            "--rate",
+            "20Mbps",
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let events = BufReader::new(sender.stdout.take().unwrap());
+    let (mut joined, mut delivered) = (false, 0);
+    for line in events.lines().map_while(Result::ok) {
+        let event: serde_json::Value = serde_json::from_str(&line).unwrap();
+        if event["event"] == "progress" && event["verified"].as_u64() > Some(2 << 20) && !joined {
+            joined = true;
+            let input = sender.stdin.as_mut().unwrap();
+            writeln!(input, "{}", tickets[1]).unwrap();
+        }
+        delivered += u32::from(event["outcome"] == "delivered");
+    }
+    assert!(sender.wait().unwrap().success());
+    assert!(joined && delivered == 2);
+    assert_eq!(
+        fs::read(to.join("a b")).unwrap(),
+        fs::read(late.join("a b")).unwrap()
+    );
+}
