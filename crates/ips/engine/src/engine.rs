@@ -304,7 +304,6 @@ impl Engine {
             Direction::ToClient
         };
         flow.last = packet.time;
-        flow.app.begin_packet();
         let counters = &mut flow.counters[direction.index()];
         counters.packets += 1;
         counters.bytes += packet.ip.bytes.len() as u64;

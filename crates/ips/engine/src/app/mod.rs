@@ -18,6 +18,7 @@ mod parser;
 mod probe;
 mod protocol;
 pub mod record;
+mod smb;
 mod ssh;
 pub mod tls;
 pub mod transaction;
@@ -54,8 +55,6 @@ pub struct AppSettings {
     pub attachment_minimum: usize,
     /// True if files are hashed.
     pub hashes_files: bool,
-    /// True if raw contents are looked for in encrypted bytes, too (`encryption-handling: full` of Suricata).
-    pub follows_encrypted: bool,
 }
 
 impl Default for AppSettings {
@@ -68,7 +67,6 @@ impl Default for AppSettings {
             response_body_minimum: 40 << 10,
             attachment_minimum: 32 << 10,
             hashes_files: false,
-            follows_encrypted: false,
         }
     }
 }
@@ -118,8 +116,6 @@ pub struct AppState {
     /// True once the bytes are encrypted: raw contents are not looked for any more, as Suricata documents it for its
     /// setting `encryption-handling: track-only`.
     pub is_encrypted: bool,
-    /// True if the bytes were encrypted before the packet that is inspected.
-    pub skips_payload: bool,
     /// Connections that the flow announces, until the engine takes them.
     pub expected: Vec<Expectation>,
     /// Settings of the parsers.
@@ -135,11 +131,6 @@ impl AppState {
             settings,
             ..AppState::default()
         }
-    }
-
-    /// Begins a packet: bytes that were encrypted before it are not looked into.
-    pub fn begin_packet(&mut self) {
-        self.skips_payload = self.is_encrypted && !self.settings.follows_encrypted;
     }
 
     /// Gives the flow the protocol that another flow announced for it.
@@ -346,6 +337,8 @@ fn parser_of(protocol: AppProtocol, key: &FlowKey, settings: AppSettings) -> Opt
     match protocol {
         AppProtocol::Http => Some(Box::new(http::Http::new(settings))),
         AppProtocol::Smtp => Some(Box::new(mail::smtp::Smtp::new(settings))),
+        AppProtocol::Smb => Some(Box::<smb::Smb>::default()),
+        AppProtocol::Dcerpc => Some(Box::<smb::dcerpc::Dcerpc>::default()),
         AppProtocol::Ssh => Some(Box::<ssh::Ssh>::default()),
         AppProtocol::Ftp => Some(Box::new(ftp::Ftp::new(*key))),
         AppProtocol::Tls => Some(Box::new(tls::Tls::new(settings))),

@@ -307,9 +307,6 @@ impl Detector {
         if rule.payload.is_empty() {
             return !packet.is_pseudo || rule.kind == RuleType::Transaction;
         }
-        if flow.is_some_and(|flow| flow.app.skips_payload) {
-            return false;
-        }
         let is_in_stream = flow.is_some_and(|flow| flow.tcp.is_some());
         if rule.on_stream
             && let Some(window) = stream
