@@ -14,7 +14,7 @@ pub const MTU_MAX: u16 = 9_600;
 /// Neighbours that are remembered; the one that was used least recently makes room.
 pub const NEIGHBOURS_MAX: usize = 256;
 /// Neighbours that are remembered because they asked us, and to which nothing was sent.
-pub const STRANGERS_MAX: usize = 64;
+pub const UNSOLICITED_NEIGHBOURS_MAX: usize = 64;
 /// Frames that wait for the MAC address of one neighbour; the oldest makes room (RFC 1122, section 2.3.2.2).
 pub const WAITING_MAX: usize = 64;
 /// Frames that wait for the MAC addresses of all neighbours.

@@ -23,7 +23,7 @@ use millrace_types::{Duration, Mac, Time, split_mix};
 
 use crate::limits::{
     CONTEST_INTERVAL, DELAY_FIRST_PROBE_TIME, NEIGHBOURS_MAX, REACHABLE_TIME, RETRANS_TIMER, SOLICITS_MAX,
-    STALE_TIME, STRANGERS_MAX, WAITING_MAX, WAITING_TOTAL_MAX,
+    STALE_TIME, UNSOLICITED_NEIGHBOURS_MAX, WAITING_MAX, WAITING_TOTAL_MAX,
 };
 
 /// A question for a MAC address.
@@ -65,7 +65,7 @@ struct Neighbour {
     until: Time,
     used: Time,
     /// True if nothing was sent to it: it asked us.
-    is_stranger: bool,
+    is_unsolicited: bool,
     /// The MAC address that someone claims while the known one is probed.
     contender: Option<Mac>,
     waiting: VecDeque<Vec<u8>>,
@@ -102,7 +102,7 @@ impl NeighbourCache {
     pub(crate) fn resolve(&mut self, now: Time, address: IpAddr) -> Option<Mac> {
         if let Some(entry) = self.entries.get_mut(&address) {
             entry.used = now;
-            entry.is_stranger = false;
+            entry.is_unsolicited = false;
             if entry.state == State::Stale {
                 entry.state = State::Delay;
                 entry.until = now + DELAY_FIRST_PROBE_TIME;
@@ -153,7 +153,7 @@ impl NeighbourCache {
         let reachable_until = now + self.reachable_time();
         let Some(entry) = self.entries.get_mut(&address) else {
             if evidence == Evidence::Question {
-                self.make_room(STRANGERS_MAX, |entry| entry.is_stranger);
+                self.make_room(UNSOLICITED_NEIGHBOURS_MAX, |entry| entry.is_unsolicited);
                 self.make_room(NEIGHBOURS_MAX, |_| true);
                 self.insert(address, mac, State::Stale, (now, now + STALE_TIME), true);
             }
@@ -319,7 +319,7 @@ impl NeighbourCache {
         mac: Mac,
         state: State,
         (used, until): (Time, Time),
-        is_stranger: bool,
+        is_unsolicited: bool,
     ) {
         note(&mut self.next, until);
         let neighbour = Neighbour {
@@ -327,7 +327,7 @@ impl NeighbourCache {
             state,
             until,
             used,
-            is_stranger,
+            is_unsolicited,
             contender: None,
             waiting: VecDeque::new(),
         };
@@ -468,13 +468,13 @@ mod tests {
     }
 
     #[test]
-    fn strangers_create_few_entries_and_never_push_out_neighbours_that_are_used() {
+    fn unknown_peers_create_few_entries_and_never_push_out_neighbours_that_are_used() {
         let mut cache = with_alice();
         for last in 100..5_000 {
             cache.learn(at(u64::from(last)), ip(last), EVE, Evidence::Question);
             cache.learn(at(u64::from(last)), ip(last + 10_000), EVE, Evidence::Claim);
             cache.learn(at(u64::from(last)), ip(last + 20_000), EVE, Evidence::Answer);
-            assert!(cache.len() <= 1 + STRANGERS_MAX);
+            assert!(cache.len() <= 1 + UNSOLICITED_NEIGHBOURS_MAX);
         }
         assert_eq!(cache.resolve(at(5_000), ip(1)), Some(ALICE));
     }

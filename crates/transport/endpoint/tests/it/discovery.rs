@@ -216,7 +216,7 @@ fn neighbour_discovery_from_another_link_or_with_broken_options_is_dropped() {
 }
 
 #[test]
-fn questions_of_strangers_are_answered_and_those_for_others_are_not() {
+fn questions_of_unknown_peers_are_answered_and_those_for_others_are_not() {
     let mut link = Link::pair();
     let ask = |tpa: [u8; 4]| {
         arp_frame(
