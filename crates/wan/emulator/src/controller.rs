@@ -86,7 +86,7 @@ impl Controller {
                 given: model.paths.len() - 1,
             });
         }
-        // Without a rate nobody knows what is needed; the memory stays as it was given.
+        // Without a rate there is no bound to compare with; the memory stays as it was given.
         let needed = memory_needed(&model).unwrap_or(0);
         if needed > self.memory_size {
             return Err(PlanError::MemoryShort {

@@ -1,4 +1,4 @@
-//! The memory that a direction needs, and the error for one that cannot be had.
+//! The memory that a direction needs, and the error for a direction that cannot be emulated.
 
 use thiserror::Error;
 
@@ -6,13 +6,13 @@ use crate::config::ConfigError;
 use crate::model::DirectionModel;
 use crate::ring::records::MAX_FRAME;
 
-/// The error for a direction that cannot be had.
+/// The error for a direction that cannot be emulated.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PlanError {
     /// A setting is not valid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Nobody knows how many bytes will be on their way.
+    /// The number of bytes on their way has no bound.
     #[error(
         "memory: a path with delay and without rate may hold any number of bytes; to fix it: set `memory`, such as `256MiB` \
          (bytes per second × longest delay × 1.25), or `rate`"
@@ -51,7 +51,7 @@ pub enum PlanError {
 /// The memory of a path that holds frames for no time: they wait only for the receiver.
 pub(crate) const WITHOUT_DELAY: u64 = 4 << 20;
 
-/// Returns the bytes that a model needs; `None` if nobody knows. More than a direction may have is as much as it may.
+/// Returns the bytes that a model needs; `None` if they have no bound. A number that does not fit is the largest that does.
 pub(crate) fn memory_needed(model: &DirectionModel) -> Option<usize> {
     let records = model.record_bytes()?;
     // The ring's end may be padded, and a frame is stored before the receiver takes one.

@@ -1,4 +1,4 @@
-//! Files that settings name. This crate reads none: whoever compiles a configuration gives their contents.
+//! Files that settings name. This crate reads none: the caller that compiles a configuration provides their contents.
 
 /// A place from which files are read, once, when a configuration is compiled.
 pub trait Sources {

@@ -52,7 +52,7 @@ pub struct PathArgs {
     /// Frames over the MTU: drop (default), too-big
     #[arg(long, value_name = "POLICY")]
     pub over_mtu: Option<String>,
-    /// What the rate counts besides the payload: ethernet (18, default), ethernet-gap (38), ppp, atm, custom:BYTES
+    /// Bytes that the rate counts besides the payload: ethernet (18, default), ethernet-gap (38), ppp, atm, custom:BYTES
     #[arg(long, value_name = "FRAMING")]
     pub framing: Option<String>,
 }

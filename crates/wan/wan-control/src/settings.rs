@@ -107,7 +107,6 @@ impl Settings {
     }
 }
 
-/// Returns what netem's text meant and does not mean here, and what was asked for and cannot be had.
 impl Settings {
     /// Returns notes on the texts of `netem`: options that have another meaning here.
     pub fn notes(&self) -> Vec<String> {

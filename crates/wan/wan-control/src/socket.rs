@@ -78,7 +78,7 @@ pub fn default_socket(a: &str, b: &str) -> PathBuf {
     Path::new(SOCKET_DIRECTORY).join(format!("{}+{}.sock", name(a), name(b)))
 }
 
-/// Returns the sockets in [`SOCKET_DIRECTORY`], sorted; whether somebody answers there is another question.
+/// Returns the sockets in [`SOCKET_DIRECTORY`], sorted. A process that was killed leaves its socket, at which nobody answers.
 pub fn sockets() -> Vec<PathBuf> {
     let entries = std::fs::read_dir(SOCKET_DIRECTORY).into_iter().flatten();
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));

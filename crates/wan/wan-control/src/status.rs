@@ -1,4 +1,4 @@
-//! State and counters of a path, as a person sees them: asked and realised side by side.
+//! State and counters of a path, as a person sees them: delays asked and realised side by side.
 
 use std::collections::BTreeMap;
 
@@ -68,7 +68,7 @@ pub struct DirectionStatus {
     pub delay_given: Delay,
     /// Times from the due time of frames until they left.
     pub lateness: Delay,
-    /// Warnings: settings that cannot be had, or that have another meaning here.
+    /// Warnings: settings whose effect differs from what was asked, or that have another meaning here.
     pub warnings: Vec<String>,
 }
 

@@ -28,7 +28,7 @@ pub struct DirectionConfig {
 pub struct ClassConfig {
     /// The name in statistics.
     pub name: String,
-    /// The match, in a syntax that is not this crate's: whoever offers frames gives the class with them.
+    /// The match, in a syntax that is not this crate's: the caller classifies each frame that it offers.
     #[serde(rename = "match")]
     pub filter: String,
     /// The path.

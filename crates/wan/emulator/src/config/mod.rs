@@ -67,7 +67,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// The error for a path that cannot be had.
+/// The error for a path that cannot be emulated.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{key}: {problem}")]
 pub struct ConfigError {

@@ -161,8 +161,8 @@ impl Direction {
         self.paths.get(class)
     }
 
-    /// Changes the parameters for frames that are offered from now on. `model` gets the old ones, whose memory somebody
-    /// else may free; a class that one side lacks is left as it is.
+    /// Changes the parameters for frames that are offered from now on. `model` gets the old ones, so that the
+    /// caller frees their memory; a class that one side lacks is left as it is.
     pub fn exchange(&mut self, model: &mut DirectionModel) {
         std::mem::swap(&mut self.arp_nd, &mut model.arp_nd);
         std::mem::swap(&mut self.multicast, &mut model.multicast);

@@ -217,8 +217,8 @@ impl Path {
         self.link.background_bytes()
     }
 
-    /// Changes the parameters for frames that are offered from now on; states go on. `model` gets the old parameters, whose
-    /// memory somebody else may free.
+    /// Changes the parameters for frames that are offered from now on; states go on. `model` gets the old parameters, so that
+    /// the caller frees their memory.
     pub fn exchange(&mut self, model: &mut PathModel) {
         std::mem::swap(&mut self.model, model);
         let (old, new) = (model, &mut self.model);

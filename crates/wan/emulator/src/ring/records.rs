@@ -54,7 +54,7 @@ const FREED: u64 = 1 << 24;
 const PAD: u64 = 1 << 25;
 const LINK: u32 = 32;
 
-/// Memory for a ring, which belongs to both sides: the heap, or huge pages that somebody else maps.
+/// Memory for a ring, which both sides share: the heap, or huge pages that the caller maps.
 pub trait Memory: Send + Sync + 'static {
     /// Returns the memory, always the same.
     fn words(&self) -> &[AtomicU64];
@@ -357,7 +357,7 @@ impl<M: Memory> Reader<M> {
 
     /// Fetches the memory some units after the beginning of a record into the cache, without waiting for it.
     ///
-    /// It is a load whose value nobody needs: the processor goes on with what follows.
+    /// It is a load whose value is discarded, so the processor continues with the instructions after it.
     #[inline]
     pub fn touch(&self, unit: u32, units_ahead: u32) {
         let unit = unit.saturating_add(units_ahead);

@@ -39,7 +39,7 @@ pub struct PathSpec {
     pub scenario: Option<Scenario>,
 }
 
-/// Why a path is not as asked for.
+/// The error of a path that cannot be configured.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PathError {
     /// A direction cannot be emulated.
@@ -47,7 +47,7 @@ pub enum PathError {
     Direction {
         /// `a_to_b` or `b_to_a`.
         direction: &'static str,
-        /// Why, and what was expected.
+        /// The problem, and what was expected.
         reason: String,
     },
     /// A class has a filter that is no match.
@@ -57,7 +57,7 @@ pub enum PathError {
         direction: &'static str,
         /// The name of the class.
         class: String,
-        /// Why, and what was expected.
+        /// The problem, and what was expected.
         reason: String,
     },
     /// Seed, memory and classes cannot change while frames are on their way.
@@ -87,7 +87,7 @@ pub struct PathState {
     pub stats: [Stats; 2],
 }
 
-/// Why an end is not to be had.
+/// The error of an end that cannot be opened.
 #[derive(Debug)]
 pub(super) enum EndError {
     /// No path has this name.
