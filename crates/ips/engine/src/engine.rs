@@ -297,7 +297,12 @@ impl Engine {
         let Some((index, mut flow)) = self.flow_of(rules, &packet, &tuple, is_quoted, out) else {
             return self.without_flow(rules, &packet, out);
         };
-        let is_from_client = tuple.is_from_client(&flow.key) != is_quoted;
+        let mut is_from_client = tuple.is_from_client(&flow.key) != is_quoted;
+        if !is_from_client && flow.tcp.is_none() && packet.tcp.is_some_and(|tcp| tcp.is_syn()) {
+            // The other end's packets came first without a handshake; the client is the end that sends the SYN.
+            flow.turn();
+            is_from_client = true;
+        }
         let direction = if is_from_client {
             Direction::ToServer
         } else {
@@ -324,9 +329,6 @@ impl Engine {
                 Err(problem) => {
                     let drops = self.tcp.normalizer.drops(problem);
                     if drops && self.settings.mode == Mode::Ips {
-                        if problem == TcpProblem::Midstream {
-                            flow.verdict = FlowVerdict::Drop;
-                        }
                         Verdict::Drop(DropReason::Normalizer)
                     } else {
                         self.inspect(rules, &packet, &mut flow, direction, out)
@@ -363,13 +365,10 @@ impl Engine {
         is_quoted: bool,
         out: &mut Events,
     ) -> Option<(FlowIndex, Box<Flow>)> {
-        use millrace_wire::tcp::flags;
         if let Some(index) = self.flows.find(tuple)
             && let Some(flow) = self.flows.take(index)
         {
-            let is_syn = packet
-                .tcp
-                .is_some_and(|tcp| tcp.has(flags::SYN) && tcp.flags & (flags::ACK | flags::RST) == 0);
+            let is_syn = packet.tcp.is_some_and(|tcp| tcp.is_syn());
             let is_over = self.flows.is_idle(&flow, packet.time)
                 || is_syn
                     && !is_quoted

@@ -128,6 +128,14 @@ impl Flow {
         }
     }
 
+    /// Exchanges client and server.
+    pub(crate) fn turn(&mut self) {
+        let key = &mut self.key;
+        core::mem::swap(&mut key.client, &mut key.server);
+        core::mem::swap(&mut key.client_port, &mut key.server_port);
+        self.counters.swap(0, 1);
+    }
+
     /// Returns true if the flow is established in the sense of `flow:established`: also after its end.
     pub fn is_established(&self) -> bool {
         self.was_established

@@ -131,6 +131,13 @@ impl TcpHeader<'_> {
     pub fn has(&self, flags: u16) -> bool {
         self.flags & flags == flags
     }
+
+    /// Returns true for a SYN that opens a connection: without ACK and RST.
+    #[inline]
+    pub fn is_syn(&self) -> bool {
+        use tcp::flags::{ACK, RST, SYN};
+        self.flags & (SYN | ACK | RST) == SYN
+    }
 }
 
 /// Fields of the ICMP or ICMPv6 header.

@@ -256,6 +256,21 @@ fn a_connection_without_handshake_is_dropped_in_line() {
 }
 
 #[test]
+fn the_client_is_the_end_that_sends_the_syn() {
+    // Reordered: the answer to the SYN comes first.
+    let rule = r#"alert tcp any any -> any any (msg:"client"; flow:to_server,established; content:"attack"; sid:1;)"#;
+    for mode in [Mode::Ids, Mode::Ips] {
+        let mut bed = TestBed::new(mode, rule);
+        let [syn, syn_ack, ack] = handshake();
+        bed.send_all([syn_ack.clone(), syn, syn_ack, ack]);
+        bed.send(data(0, b"attack"));
+        bed.send(acknowledgment(6));
+        bed.finish();
+        assert!(bed.is_attack_found());
+    }
+}
+
+#[test]
 fn a_port_that_is_used_again_while_closing() {
     let mut bed = established();
     let fin = |from_client, seq, ack| Segment {

@@ -41,23 +41,42 @@ fn pdu(data: &[u8]) -> Found<'_> {
     if version.is_some_and(|version| version != 5) {
         return Found::Invalid;
     }
-    let Some(header) = data.first_chunk::<HEADER>() else { return Found::Incomplete };
+    let Some(header) = data.first_chunk::<HEADER>() else {
+        return Found::Incomplete;
+    };
     let number = |at: usize| {
         let bytes = [header[at], header[at + 1]];
         let is_little = header[4] & 0x10 != 0;
-        usize::from(if is_little { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) })
+        usize::from(if is_little {
+            u16::from_le_bytes(bytes)
+        } else {
+            u16::from_be_bytes(bytes)
+        })
     };
     let (size, auth) = (number(8), number(10));
     if size < HEADER {
         return Found::Invalid;
     }
-    let Some(whole) = data.get(..size) else { return Found::Incomplete };
+    let Some(whole) = data.get(..size) else {
+        return Found::Incomplete;
+    };
     let (kind, flags) = (header[2], header[3]);
-    let start = HEADER + 8 + if kind == REQUEST && flags & HAS_OBJECT != 0 { 16 } else { 0 };
+    let start = HEADER
+        + 8
+        + if kind == REQUEST && flags & HAS_OBJECT != 0 {
+            16
+        } else {
+            0
+        };
     // The verifier of authentication has a header of eight bytes.
     let end = size.saturating_sub(if auth > 0 { auth + 8 } else { 0 });
     let stub = whole.get(start..end).unwrap_or_default();
-    Found::Pdu(Pdu { kind, is_last: flags & LAST_FRAGMENT != 0, stub, size })
+    Found::Pdu(Pdu {
+        kind,
+        is_last: flags & LAST_FRAGMENT != 0,
+        stub,
+        size,
+    })
 }
 
 /// The calls of one connection or pipe.
@@ -121,7 +140,8 @@ impl Calls {
             self.call = Some(transaction.id);
             self.buffers[side] = Some(transaction.open(Buffer::DceStubData, None, direction, 0));
         }
-        let Some((transaction, buffer)) = self.call.and_then(|id| out.by_id(id)).zip(self.buffers[side]) else {
+        let Some((transaction, buffer)) = self.call.and_then(|id| out.by_id(id)).zip(self.buffers[side])
+        else {
             self.buffers[side] = None;
             return;
         };
@@ -144,8 +164,13 @@ pub(in crate::app) struct Dcerpc {
 impl Parser for Dcerpc {
     fn data(&mut self, chunk: StreamChunk<'_>, out: &mut Transactions) -> Outcome {
         self.calls.has_failed[chunk.direction.index()] |= chunk.gap_before > 0;
-        self.calls.data(chunk.bytes, chunk.direction, AppProtocol::Dcerpc, out);
-        if self.calls.has_failed == [true; 2] { Outcome::Failed } else { Outcome::Continue }
+        self.calls
+            .data(chunk.bytes, chunk.direction, AppProtocol::Dcerpc, out);
+        if self.calls.has_failed == [true; 2] {
+            Outcome::Failed
+        } else {
+            Outcome::Continue
+        }
     }
 
     fn end(&mut self, _direction: Direction, _out: &mut Transactions) {}
@@ -158,7 +183,9 @@ pub(super) mod tests {
     /// Returns a PDU of a request or response.
     pub(in crate::app::smb) fn message(kind: u8, flags: u8, stub: &[u8]) -> Vec<u8> {
         let size = u16::try_from(HEADER + 8 + stub.len()).unwrap().to_le_bytes();
-        let mut out = vec![5, 0, kind, flags, 0x10, 0, 0, 0, size[0], size[1], 0, 0, 1, 0, 0, 0];
+        let mut out = vec![
+            5, 0, kind, flags, 0x10, 0, 0, 0, size[0], size[1], 0, 0, 1, 0, 0, 0,
+        ];
         out.extend_from_slice(&[0; 8]);
         out.extend_from_slice(stub);
         out
@@ -173,13 +200,28 @@ pub(super) mod tests {
             let mut out = Transactions::default();
             for (direction, bytes) in [(Direction::ToServer, &call), (Direction::ToClient, &answer)] {
                 for bytes in bytes.chunks(step) {
-                    dcerpc.data(StreamChunk { direction, offset: 0, bytes, gap_before: 0, is_end: false }, &mut out);
+                    dcerpc.data(
+                        StreamChunk {
+                            direction,
+                            offset: 0,
+                            bytes,
+                            gap_before: 0,
+                            is_end: false,
+                        },
+                        &mut out,
+                    );
                 }
             }
             assert_eq!(out.list.len(), 1);
             let transaction = &out.list[0];
-            assert_eq!(transaction.buffer(Buffer::DceStubData, Direction::ToServer), Some(&b"onetwo"[..]));
-            assert_eq!(transaction.buffer(Buffer::DceStubData, Direction::ToClient), Some(&b"three"[..]));
+            assert_eq!(
+                transaction.buffer(Buffer::DceStubData, Direction::ToServer),
+                Some(&b"onetwo"[..])
+            );
+            assert_eq!(
+                transaction.buffer(Buffer::DceStubData, Direction::ToClient),
+                Some(&b"three"[..])
+            );
             assert!(transaction.is_complete());
         }
     }
@@ -187,7 +229,12 @@ pub(super) mod tests {
     #[test]
     fn other_bytes_are_no_call() {
         let mut out = Transactions::default();
-        assert!(!Calls::default().data(b"GET / HTTP/1.1", Direction::ToServer, AppProtocol::Dcerpc, &mut out));
+        assert!(!Calls::default().data(
+            b"GET / HTTP/1.1",
+            Direction::ToServer,
+            AppProtocol::Dcerpc,
+            &mut out
+        ));
         assert!(out.list.is_empty());
     }
 }

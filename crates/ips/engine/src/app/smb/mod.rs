@@ -40,8 +40,12 @@ fn slice(data: &[u8], offset: usize, size: usize) -> Option<&[u8]> {
 
 /// Returns UTF-16 text as bytes; characters beyond ASCII become question marks.
 fn narrow(text: &[u8]) -> Vec<u8> {
-    let units = text.chunks_exact(2).map(|unit| u16::from_le_bytes([unit[0], unit[1]]));
-    let narrowed = units.take_while(|&unit| unit != 0).map(|unit| u8::try_from(unit).unwrap_or(b'?'));
+    let units = text
+        .chunks_exact(2)
+        .map(|unit| u16::from_le_bytes([unit[0], unit[1]]));
+    let narrowed = units
+        .take_while(|&unit| unit != 0)
+        .map(|unit| u8::try_from(unit).unwrap_or(b'?'));
     narrowed.collect()
 }
 
@@ -115,7 +119,9 @@ impl Smb {
                 None
             }
             (9, Direction::ToServer) => slice(data, u16_at(data, body + 2)?, u32_at(data, body + 4)?),
-            (8, Direction::ToClient) => slice(data, usize::from(*data.get(body + 2)?), u32_at(data, body + 4)?),
+            (8, Direction::ToClient) => {
+                slice(data, usize::from(*data.get(body + 2)?), u32_at(data, body + 4)?)
+            }
             (11, Direction::ToServer) => slice(data, u32_at(data, body + 24)?, u32_at(data, body + 28)?),
             (11, Direction::ToClient) => slice(data, u32_at(data, body + 32)?, u32_at(data, body + 36)?),
             _ => None,
@@ -136,9 +142,17 @@ impl Smb {
 fn tree_connect(path: &[u8], command: &[u8], direction: Direction, out: &mut Transactions) {
     let transaction = out.start(AppProtocol::Smb);
     let is_pipe = path.len() >= 4 && path[path.len() - 4..].eq_ignore_ascii_case(b"IPC$");
-    let buffer = if is_pipe { Buffer::SmbNamedPipe } else { Buffer::SmbShare };
+    let buffer = if is_pipe {
+        Buffer::SmbNamedPipe
+    } else {
+        Buffer::SmbShare
+    };
     transaction.publish(buffer, direction, path);
-    let record = SmbRecord { command: command.to_vec(), share: Some(path.to_vec()), ..SmbRecord::default() };
+    let record = SmbRecord {
+        command: command.to_vec(),
+        share: Some(path.to_vec()),
+        ..SmbRecord::default()
+    };
     transaction.record = Record::Smb(Box::new(record));
     transaction.advance(direction, Progress::Complete);
     transaction.advance(direction.reverse(), Progress::Complete);
@@ -153,7 +167,11 @@ impl Parser for Smb {
             self.skip[side] = self.skip[side].saturating_sub(lost);
         }
         if self.has_failed[side] {
-            return if self.has_failed == [true; 2] { Outcome::Failed } else { Outcome::Continue };
+            return if self.has_failed == [true; 2] {
+                Outcome::Failed
+            } else {
+                Outcome::Continue
+            };
         }
         let mut data = core::mem::take(&mut self.pending[side]);
         data.extend_from_slice(chunk.bytes);
@@ -162,7 +180,9 @@ impl Parser for Smb {
             let skipped = self.skip[side].min(data.len() - at);
             self.skip[side] -= skipped;
             at += skipped;
-            let Some(&[kind, high, middle, low]) = data[at..].first_chunk::<SESSION_HEADER>() else { break };
+            let Some(&[kind, high, middle, low]) = data[at..].first_chunk::<SESSION_HEADER>() else {
+                break;
+            };
             let size = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
             if !matches!(kind, 0 | 0x81..=0x85) {
                 self.has_failed[side] = true;
@@ -174,13 +194,19 @@ impl Parser for Smb {
                 at += SESSION_HEADER;
                 continue;
             }
-            let Some(body) = data.get(at + SESSION_HEADER..at + SESSION_HEADER + size) else { break };
+            let Some(body) = data.get(at + SESSION_HEADER..at + SESSION_HEADER + size) else {
+                break;
+            };
             if kind == 0 {
                 self.message(body, chunk.direction, out);
             }
             at += SESSION_HEADER + size;
         }
-        self.pending[side] = if self.has_failed[side] { Vec::new() } else { data[at..].to_vec() };
+        self.pending[side] = if self.has_failed[side] {
+            Vec::new()
+        } else {
+            data[at..].to_vec()
+        };
         Outcome::Continue
     }
 
@@ -231,7 +257,13 @@ mod tests {
     fn chained_and_split_commands_give_shares_pipes_and_stub_data() {
         let call = dcerpc::tests::message(0, 3, b"stub data");
         let bytes = [
-            session(&[command(3, &tree("\\\\host\\data"), true), command(3, &tree("\\\\host\\IPC$"), false)].concat()),
+            session(
+                &[
+                    command(3, &tree("\\\\host\\data"), true),
+                    command(3, &tree("\\\\host\\IPC$"), false),
+                ]
+                .concat(),
+            ),
             session(&command(9, &write(&call), false)),
         ]
         .concat();
@@ -239,12 +271,21 @@ mod tests {
             let mut smb = Smb::default();
             let mut out = Transactions::default();
             for bytes in bytes.chunks(step) {
-                let chunk =
-                    StreamChunk { direction: Direction::ToServer, offset: 0, bytes, gap_before: 0, is_end: false };
+                let chunk = StreamChunk {
+                    direction: Direction::ToServer,
+                    offset: 0,
+                    bytes,
+                    gap_before: 0,
+                    is_end: false,
+                };
                 smb.data(chunk, &mut out);
             }
             let first = |index: usize, buffer| out.list[index].buffer(buffer, Direction::ToServer);
-            assert_eq!(first(0, Buffer::SmbShare), Some(&b"\\\\host\\data"[..]), "in steps of {step}");
+            assert_eq!(
+                first(0, Buffer::SmbShare),
+                Some(&b"\\\\host\\data"[..]),
+                "in steps of {step}"
+            );
             assert_eq!(first(1, Buffer::SmbNamedPipe), Some(&b"\\\\host\\IPC$"[..]));
             assert_eq!(first(2, Buffer::DceStubData), Some(&b"stub data"[..]));
         }
@@ -258,6 +299,9 @@ mod tests {
         data.extend_from_slice(b"\\\\HOST\\C$\0?????\0");
         let mut out = Transactions::default();
         Smb::default().message(&data, Direction::ToServer, &mut out);
-        assert_eq!(out.list[0].buffer(Buffer::SmbShare, Direction::ToServer), Some(&b"\\\\HOST\\C$"[..]));
+        assert_eq!(
+            out.list[0].buffer(Buffer::SmbShare, Direction::ToServer),
+            Some(&b"\\\\HOST\\C$"[..])
+        );
     }
 }
