@@ -18,6 +18,7 @@ mod fileset;
 mod ips;
 mod memif;
 mod openflow;
+mod parsers;
 mod pipeline;
 mod rest;
 mod rules;
@@ -41,10 +42,15 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("courier_ticket", courier::ticket),
     ("endpoint_frames", endpoint::frames),
     ("fragments", tunnel::fragments),
+    ("ips_dns", parsers::dns),
     ("ips_fragments", ips::fragments),
+    ("ips_http", parsers::http),
     ("ips_match", detection::matching),
+    ("ips_mime", parsers::mime),
     ("ips_packets", ips::packets),
+    ("ips_smb", parsers::smb),
     ("ips_stream", ips::stream),
+    ("ips_tls", parsers::tls),
     ("lab", files::lab),
     ("manifest", fileset::manifest),
     ("memif_messages", memif::messages),

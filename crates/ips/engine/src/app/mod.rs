@@ -133,6 +133,13 @@ impl AppState {
         }
     }
 
+    /// Returns the state of a flow whose protocol is known.
+    pub fn with_protocol(key: &FlowKey, protocol: AppProtocol, settings: AppSettings) -> AppState {
+        let mut state = AppState::new(settings);
+        state.begin(key, protocol, &[Some(Vec::new()), Some(Vec::new())]);
+        state
+    }
+
     /// Gives the flow the protocol that another flow announced for it.
     pub fn meet(&mut self, expectation: Expectation) {
         if expectation.protocol == AppProtocol::FtpData {

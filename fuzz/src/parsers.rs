@@ -1,0 +1,109 @@
+//! Parsers of application protocols.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use millrace_ips_engine::StreamChunk;
+use millrace_ips_engine::app::{AppProtocol, AppSettings, AppState};
+use millrace_ips_engine::flow::{Direction, FlowKey};
+
+/// A record of the input: a direction and bytes.
+type Message<'a> = (Direction, &'a [u8]);
+
+/// Reads the input: the size of segments, then records of direction (the high bit of a size of two bytes) and bytes.
+fn messages(bytes: &[u8]) -> Option<(usize, Vec<Message<'_>>)> {
+    let (step, mut rest) = bytes.split_first()?;
+    let mut messages = Vec::new();
+    while let Some((head, tail)) = rest.split_first_chunk::<2>() {
+        let head = u16::from_be_bytes(*head);
+        let direction = if head & 0x8000 == 0 {
+            Direction::ToServer
+        } else {
+            Direction::ToClient
+        };
+        let size = usize::from(head & 0x7fff).min(tail.len());
+        messages.push((direction, &tail[..size]));
+        rest = &tail[size..];
+    }
+    Some((usize::from(*step).max(1), messages))
+}
+
+/// Returns the transactions of a flow whose messages arrive in segments of `step` bytes.
+fn transactions(protocol: AppProtocol, messages: &[Message<'_>], step: usize) -> String {
+    let key = FlowKey {
+        client: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+        server: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)),
+        client_port: 40_000,
+        server_port: 40_001,
+        protocol: 6,
+        vlans: [0; 3],
+        tunnel_depth: 0,
+    };
+    let settings = AppSettings {
+        hashes_files: true,
+        ..AppSettings::default()
+    };
+    let mut state = AppState::with_protocol(&key, protocol, settings);
+    for (direction, bytes) in messages {
+        for bytes in bytes.chunks(step) {
+            let chunk = StreamChunk {
+                direction: *direction,
+                offset: 0,
+                bytes,
+                gap_before: 0,
+                is_end: false,
+            };
+            state.stream(&key, chunk);
+        }
+    }
+    state.end(Direction::ToServer);
+    state.end(Direction::ToClient);
+    // Bodies are kept up to their limit; everything else is smaller than what was sent, but for decompression.
+    assert!(
+        state
+            .transactions
+            .list
+            .iter()
+            .all(|transaction| transaction.size() < 64 << 20)
+    );
+    format!("{:?} {:?}", state.transactions.list, state.transactions.events)
+}
+
+/// Parses messages in segments and whole.
+///
+/// Promises: the parser accepts any bytes, and segments of any size give the same transactions.
+fn parse(protocol: AppProtocol, bytes: &[u8]) {
+    let Some((step, messages)) = messages(bytes) else {
+        return;
+    };
+    let whole = transactions(protocol, &messages, usize::MAX);
+    assert_eq!(
+        transactions(protocol, &messages, step),
+        whole,
+        "in segments of {step} bytes"
+    );
+}
+
+/// HTTP/1.
+pub(crate) fn http(bytes: &[u8]) {
+    parse(AppProtocol::Http, bytes);
+}
+
+/// DNS over TCP.
+pub(crate) fn dns(bytes: &[u8]) {
+    parse(AppProtocol::Dns, bytes);
+}
+
+/// TLS.
+pub(crate) fn tls(bytes: &[u8]) {
+    parse(AppProtocol::Tls, bytes);
+}
+
+/// SMTP with MIME.
+pub(crate) fn mime(bytes: &[u8]) {
+    parse(AppProtocol::Smtp, bytes);
+}
+
+/// SMB and DCE/RPC.
+pub(crate) fn smb(bytes: &[u8]) {
+    parse(AppProtocol::Smb, bytes);
+}
