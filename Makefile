@@ -68,7 +68,7 @@ bench-wan: build ## measure the emulator of wide-area paths against its gates (a
 	target/release/millrace bench wan
 	target/release/millrace report out/bench
 
-bench-transport: build ## measure bulk transfers against their gates, beside TCP, uftp, SRT, rsync, scp (an hour; ARGS=--quick: ten minutes)
+bench-transport: build ## measure bulk transfers against their gates, beside TCP, uftp, SRT, rsync, scp (two hours; ARGS=--quick: a quarter of one)
 	@scripts/setup.sh peers || echo "peers: some are not available; their rows say so"
 	cargo build --release --locked -p millrace-courier --examples
 	MILLRACE_RECEIVE_PATH=target/release/examples/receive_path target/release/millrace bench transport $(ARGS)
