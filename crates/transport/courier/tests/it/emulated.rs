@@ -87,6 +87,13 @@ impl Network {
         })
     }
 
+    /// Gives the way to one end settings of its own.
+    pub(crate) fn set_path(&self, from: &str, to: &str, settings: &[(&str, &str)]) {
+        let path = Path::new(&config(settings), Seed::new(9), &NoSources).unwrap();
+        let ends = (from.parse().unwrap(), to.parse().unwrap());
+        self.state.lock().unwrap().paths.insert(ends, path);
+    }
+
     /// Lets others see an end under another address from now on.
     pub(crate) fn translate(&self, end: SocketAddr, seen_as: SocketAddr) {
         self.state.lock().unwrap().seen_as.insert(end, seen_as);

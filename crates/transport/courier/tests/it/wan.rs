@@ -308,3 +308,68 @@ fn a_file_that_changes_while_it_is_sent_is_withdrawn_and_the_others_arrive() {
         }
     }
 }
+
+/// Rows T3 and T5: a receiver with a tenth of the rate, and one that joins late, slow down nobody.
+#[test]
+fn a_slow_receiver_and_a_late_one_slow_nobody_and_get_everything() {
+    let network = Network::new(&[("delay", "5ms"), ("rate", "40Mbps")]);
+    let addresses = [RECEIVER, "10.0.0.3:7800", "10.0.0.4:7800", "10.0.0.5:7800"];
+    let slow = [("delay", "5ms"), ("rate", "4Mbps")];
+    network.set_path(SENDER, addresses[0], &slow);
+    let stores = [(); 4].map(|()| MemoryStore::default());
+    let receivers: Vec<_> = addresses
+        .iter()
+        .zip(&stores)
+        .map(|(address, store)| {
+            ReceiverThread::start_over(
+                network.end(address),
+                Vec::new(),
+                store.clone(),
+                ReceiverSpec::default(),
+            )
+        })
+        .collect();
+    let names = ["slow", "b", "c", "late"];
+    let mut targets: Vec<_> = receivers
+        .iter()
+        .zip(names)
+        .map(|(receiver, name)| receiver.target(name))
+        .collect();
+    let late = targets.pop();
+    let bytes = content(4 << 20, 8);
+    let source = MemorySource::new(bytes.clone());
+    let identity = Identity::generate().unwrap();
+    let options = SendOptions::default();
+    let sender =
+        Session::send_over(network.end(SENDER), Box::new(source), identity, targets, options).unwrap();
+    let (mut late, mut slow_verified, mut order) = (late, 0, Vec::new());
+    for event in sender.events() {
+        match event {
+            Event::Progress { peer, verified, .. } => {
+                if peer == "slow" {
+                    slow_verified = verified;
+                } else if verified > 1 << 20
+                    && let Some(target) = late.take()
+                {
+                    sender.handle().add_target(target);
+                }
+            }
+            Event::Done { peer, .. } => order.push((peer, slow_verified)),
+            _ => {}
+        }
+    }
+    assert_eq!(sender.join().unwrap(), vec![Outcome::Delivered; 4]);
+    let (last, others) = order.split_last().unwrap();
+    assert_eq!(last.0, "slow", "{order:?}");
+    let fast = others.iter().filter(|(peer, _)| peer != "late");
+    for (peer, slow_verified) in fast {
+        assert!(
+            *slow_verified <= 2 << 20,
+            "{peer} waited for the slow one: {order:?}"
+        );
+    }
+    for (receiver, store) in receivers.into_iter().zip(&stores) {
+        receiver.join();
+        assert!(store.0.lock().unwrap().bytes == bytes);
+    }
+}

@@ -336,16 +336,20 @@ impl<F: FileSystem> Sink<F> {
             Some(at) => self.open.remove(at).map(|(_, open)| open),
             None => None,
         };
-        let path = self.temporary(file);
-        let io = |error| SinkError::Io {
-            path: path.clone(),
+        // The path of a file with many segments is long in the making, and needed only to open the file or to name an error.
+        let failed = |sink: &Sink<F>, error| SinkError::Io {
+            path: sink.temporary(file),
             error,
         };
         let open = match open {
             Some(open) => open,
-            None => self.open_temporary(file, &path).map_err(io)?,
+            None => {
+                let path = self.temporary(file);
+                self.open_temporary(file, &path)
+                    .map_err(|error| failed(self, error))?
+            }
         };
-        let result = act(&self.fs, &open).map_err(io);
+        let result = act(&self.fs, &open).map_err(|error| failed(self, error));
         if self.open.len() >= OPEN_FILES {
             self.open.pop_front();
         }

@@ -102,10 +102,7 @@ fn five_hundred_hostile_paths_are_refused_by_name() {
     assert!(paths.len() >= 480, "{}", paths.len());
     // The length of a path is bounded before its bytes are looked at.
     for index in 0..50 {
-        paths.push((
-            "x/".repeat(2_040 + index) + "abcdefghijklmnop",
-            "invalid number",
-        ));
+        paths.push(("x/".repeat(2_040 + index) + "abcdefghijklmnop", "invalid number"));
     }
     assert!(paths.len() >= 500);
     assert_eq!(read(&manifest_of(b"x"), ManifestLimits::default()), Ok(()));
@@ -115,9 +112,6 @@ fn five_hundred_hostile_paths_are_refused_by_name() {
         // A name that is reserved is refused where its directory is, or the directory is missing.
         let named = text.contains(rule) || text.contains("is in no directory");
         assert!(named, "{path:?}: {text}");
-        assert!(
-            !text.chars().any(char::is_control),
-            "{text:?} reaches a terminal"
-        );
+        assert!(!text.chars().any(char::is_control), "{text:?} reaches a terminal");
     }
 }
