@@ -11,6 +11,12 @@ const ESP_SIZE: usize = 8;
 const V6_PACKET_TOO_BIG: u8 = 2;
 const V6_ECHO_REQUEST: u8 = 128;
 const V6_ECHO_REPLY: u8 = 129;
+/// The first message of neighbour discovery (RFC 4861): router solicitation.
+const V6_NEIGHBOUR_DISCOVERY_FIRST: u8 = 133;
+/// The last message of neighbour discovery (RFC 4861): redirect.
+const V6_NEIGHBOUR_DISCOVERY_LAST: u8 = 137;
+/// Size of type, code and checksum.
+const V6_CHECKSUM_END: usize = 4;
 /// "Fragmentation needed", a code of ICMP unreachable (RFC 1191).
 const FRAGMENTATION_NEEDED: u8 = 4;
 
@@ -52,7 +58,12 @@ pub(super) fn decode(packet: &mut Packet<'_>) -> Result<(), Undecoded> {
             // The layout of the first eight bytes is that of ICMP.
             let view = icmpv4::View::new(bytes).map_err(invalid)?;
             packet.icmp = Some(icmp6(view.kind(), view.code(), view.rest()));
-            packet.payload = view.payload();
+            // Neighbour discovery has fields of its own behind the checksum (RFC 4861, section 4), and the reference
+            // shows them to rules.
+            packet.payload = match view.kind() {
+                V6_NEIGHBOUR_DISCOVERY_FIRST..=V6_NEIGHBOUR_DISCOVERY_LAST => &bytes[V6_CHECKSUM_END..],
+                _ => view.payload(),
+            };
         }
         IpProto::ESP => {
             packet.payload = bytes.get(ESP_SIZE..).ok_or(Undecoded::InvalidTransport)?;

@@ -16,3 +16,4 @@ mod evasions_tcp;
 mod exhaustion;
 mod frames;
 mod segmentation;
+mod synthesis;
