@@ -49,7 +49,11 @@ fn engine(mode: Mode) -> Engine {
 }
 
 fn sids(events: &Events) -> BTreeSet<u32> {
-    events.list.iter().map(|Event::Alert(alert)| alert.sid).collect()
+    let sid = |event: &Event| match event {
+        Event::Alert(alert) => Some(alert.sid),
+        _ => None,
+    };
+    events.list.iter().filter_map(sid).collect()
 }
 
 /// Gives frames to an engine: two bytes of size, one of time, link layer and mode, and the frame, repeatedly.

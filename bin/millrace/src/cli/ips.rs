@@ -39,11 +39,72 @@ pub(crate) enum Ips {
         #[arg(long = "rules", required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
+    /// Inspect captures with rules: print alerts, or write events as EVE JSON
+    Read(ReadArgs),
     /// Print the variables and rule files of a suricata.yaml as TOML
     Import {
         /// The suricata.yaml
         file: PathBuf,
     },
+}
+
+/// Arguments of `millrace ips read`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Each capture begins without flows, and its name is in the field pcap_filename. A summary goes to standard \
+    error. Examples:\n  \
+    millrace ips read day.pcap --rules emerging-all.rules --rules classification.config\n  \
+    millrace ips read *.pcap --rules emerging-all.rules --mode ips --eve out.json --set HOME_NET=10.0.0.0/8\n  \
+    millrace ips read day.pcap --rules local.rules --eve - --records none | jq .alert.signature"
+)]
+pub(crate) struct ReadArgs {
+    /// Captures, pcap or pcapng
+    #[arg(required = true, value_name = "CAPTURE")]
+    pub(crate) captures: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) rules: RuleArgs,
+    /// File of rules, classifications, references or thresholds
+    #[arg(long = "rules", required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Inspect as beside the path (ids) or in the path (ips)
+    #[arg(long, value_enum, default_value_t = ReadMode::Ids)]
+    pub(crate) mode: ReadMode,
+    /// Write events as EVE JSON to this file, or to standard output if it is `-`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) eve: Option<PathBuf>,
+    /// The version of Suricata whose EVE layout is written: 7 or 8
+    #[arg(long, value_name = "VERSION", default_value_t = 7, value_parser = clap::value_parser!(u8).range(7..=8))]
+    pub(crate) eve_version: u8,
+    /// Write events beside alerts: transactions, files, flows, drops, statistics (all), or none of them
+    #[arg(long, value_enum, default_value_t = ReadRecords::All)]
+    pub(crate) records: ReadRecords,
+    /// Add the packet to each alert, in Base64
+    #[arg(long)]
+    pub(crate) packets: bool,
+    /// Write the frames that raise alerts to this pcapng file, with the rules in comments
+    #[arg(long, value_name = "FILE")]
+    pub(crate) alert_capture: Option<PathBuf>,
+    /// Compare checksums, and treat packets with wrong ones as invalid
+    #[arg(long)]
+    pub(crate) checksums: bool,
+}
+
+/// The place of the engine in the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ReadMode {
+    /// Beside the path.
+    Ids,
+    /// In the path.
+    Ips,
+}
+
+/// The events beside alerts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ReadRecords {
+    /// All of them.
+    All,
+    /// None.
+    None,
 }
 
 /// Options about the reading of rules.

@@ -19,7 +19,7 @@ use clap_complete::Shell;
 pub(crate) use change::{Apply, Confirm, Diff, DiffFrom, Rollback, Wait, Why};
 pub(crate) use flow::{Flow, FlowTexts, PortCommand};
 pub(crate) use functions::{ChainCommand, Nf, Plan, Run, RunClass};
-pub(crate) use ips::{Ips, RuleArgs};
+pub(crate) use ips::{Ips, ReadArgs, ReadMode, ReadRecords, RuleArgs};
 pub(crate) use lab::Lab;
 pub(crate) use packets::{Capture, Trace};
 pub(crate) use select::{HopName, OfBridge};

@@ -82,3 +82,104 @@ fn import_prints_variables_and_rule_files_as_toml() {
         "[ips]\nrule_files = [\"/rules/a.rules\"]\n\n[ips.variables]\n\"HOME_NET\" = \"[10.0.0.0/8]\"\n"
     );
 }
+
+/// Writes a capture with a datagram that has `payload`, and one that has not.
+fn capture(path: &Path, payload: &[u8]) {
+    use millrace_types::Mac;
+    use pcap_file::pcap::{PcapPacket, PcapWriter};
+    let mut writer = PcapWriter::new(std::fs::File::create(path).unwrap()).unwrap();
+    for (number, payload) in [payload, b"harmless"].into_iter().enumerate() {
+        let frame = millrace_wire::Builder::ethernet(Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2]))
+            .ipv4([10, 0, 0, 1], [10, 0, 0, 2])
+            .udp(1000, 2000)
+            .payload(payload)
+            .build();
+        let time = std::time::Duration::new(1_500_000_000 + number as u64, 250_000);
+        let size = frame.len() as u32;
+        writer.write_packet(&PcapPacket::new(time, size, &frame)).unwrap();
+    }
+}
+
+#[test]
+fn read_prints_alerts_and_writes_events_and_the_frames_that_raised_them() {
+    let folder = tempfile::tempdir().unwrap();
+    capture(&folder.path().join("a.pcap"), b"some evil bytes");
+    let rules = "alert udp any any -> any 2000 (msg:\"evil\"; content:\"evil\"; classtype:bad; metadata:tag x, tag y; sid:7; rev:3;)\n";
+    std::fs::write(folder.path().join("a.rules"), rules).unwrap();
+    let classes = "config classification: bad,Something bad,2\n";
+    std::fs::write(folder.path().join("classification.config"), classes).unwrap();
+    let files = ["--rules", "a.rules", "--rules", "classification.config"];
+    let output = ips(folder.path(), &[&["read", "a.pcap"], &files[..]].concat());
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text, "packet 1 [1:7:3] evil 10.0.0.1 1000 -> 10.0.0.2 2000\n");
+
+    let more = [
+        "--eve",
+        "out.json",
+        "--alert-capture",
+        "alerts.pcapng",
+        "--packets",
+        "--mode",
+        "ips",
+    ];
+    let output = ips(
+        folder.path(),
+        &[&["read", "a.pcap"], &files[..], &more[..]].concat(),
+    );
+    assert!(output.status.success());
+    let lines = std::fs::read_to_string(folder.path().join("out.json")).unwrap();
+    let events: Vec<serde_json::Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let kinds: Vec<&str> = events
+        .iter()
+        .map(|event| event["event_type"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["alert", "flow", "stats"]);
+    let alert = &events[0];
+    assert_eq!(alert["timestamp"], "2017-07-14T02:40:00.000250+0000");
+    assert_eq!(
+        (&alert["src_ip"], &alert["dest_port"]),
+        (&"10.0.0.1".into(), &2000.into())
+    );
+    assert_eq!(alert["pcap_filename"], "a.pcap");
+    assert_eq!(alert["alert"]["category"], "Something bad");
+    assert_eq!(alert["alert"]["severity"], 2);
+    assert_eq!(alert["alert"]["metadata"]["tag"], serde_json::json!(["x", "y"]));
+    assert!(alert["packet"].as_str().unwrap().len() > 60);
+    assert_eq!(events[1]["flow"]["pkts_toserver"], 2);
+    assert_eq!(events[1]["flow"]["alerted"], true);
+    let alerts = std::fs::read(folder.path().join("alerts.pcapng")).unwrap();
+    let mut reader = pcap_file::pcapng::PcapNgReader::new(&alerts[..]).unwrap();
+    let mut comments = Vec::new();
+    while let Some(block) = reader.next_block() {
+        if let pcap_file::pcapng::Block::EnhancedPacket(packet) = block.unwrap() {
+            comments.push(format!("{:?}", packet.options));
+        }
+    }
+    assert_eq!(comments.len(), 1);
+    assert!(comments[0].contains("[1:7:3]"), "{comments:?}");
+}
+
+#[test]
+fn read_drops_frames_in_the_path_and_names_captures_that_are_none() {
+    let folder = tempfile::tempdir().unwrap();
+    capture(&folder.path().join("a.pcap"), b"some evil bytes");
+    std::fs::write(folder.path().join("b.pcap"), b"not a capture at all").unwrap();
+    let rules = "drop udp any any -> any any (msg:\"evil\"; content:\"evil\"; sid:7;)\n";
+    std::fs::write(folder.path().join("a.rules"), rules).unwrap();
+    let arguments = [
+        "read", "a.pcap", "b.pcap", "--rules", "a.rules", "--mode", "ips", "--eve", "-",
+    ];
+    let output = ips(folder.path(), &arguments);
+    assert!(!output.status.success());
+    let events = String::from_utf8(output.stdout).unwrap();
+    assert!(events.contains("\"action\":\"blocked\""), "{events}");
+    // A rule on the payload of a datagram drops the datagram, not its flow.
+    assert_eq!(events.matches("\"event_type\":\"drop\"").count(), 1, "{events}");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("b.pcap: after 0 frames"), "{errors}");
+    assert!(errors.contains("1 frames dropped"), "{errors}");
+}

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod calendar;
 mod causes;
 mod mac;
 mod nsh;

@@ -6,9 +6,10 @@ use millrace_wire::IpProto;
 use crate::app::Expectations;
 use crate::defragment::{DefragmentCounters, Defragmenter, Outcome};
 use crate::detect::{Detector, Inspection, Ruleset};
-use crate::event::Events;
+use crate::event::{Events, FlowEnd};
 use crate::flow::{Direction, Flow, FlowCounters, FlowIndex, FlowState, FlowTable, FlowVerdict, Tuple};
 use crate::hash::Seed;
+use crate::history;
 use crate::packet::tunnel;
 use crate::packet::{Context, LinkType, Network, Packet, Undecoded, network};
 use crate::settings::{Mode, Settings};
@@ -124,7 +125,7 @@ impl Engine {
         } = frame;
         self.counters.frames += 1;
         if let Some(flow) = self.flows.expire(time, EXPIRY_BUDGET) {
-            self.end(rules, flow, time, out);
+            self.end(rules, flow, time, FlowEnd::Timeout, out);
         }
         let context = Context {
             number,
@@ -148,7 +149,7 @@ impl Engine {
     /// Ends the flows that are idle at `now`, each with a last inspection.
     pub fn expire(&mut self, rules: &Ruleset, now: Time, out: &mut Events) {
         while let Some(flow) = self.flows.expire(now, self.settings.flows) {
-            self.end(rules, flow, now, out);
+            self.end(rules, flow, now, FlowEnd::Timeout, out);
         }
     }
 
@@ -156,7 +157,7 @@ impl Engine {
     pub fn finish(&mut self, rules: &Ruleset, out: &mut Events) {
         for flow in self.flows.drain() {
             let now = flow.last;
-            self.end(rules, flow, now, out);
+            self.end(rules, flow, now, FlowEnd::Shutdown, out);
         }
         self.defragmenter.clear();
         self.detector.clear();
@@ -351,6 +352,11 @@ impl Engine {
                 }
             },
         };
+        if self.settings.records
+            && let Ok(packet) = Packet::decode(bytes, network, context)
+        {
+            history::report_drop(&flow, &packet, verdict, out);
+        }
         self.flows.put(index, flow);
         verdict
     }
@@ -378,14 +384,14 @@ impl Engine {
                 return Some((index, flow));
             }
             self.flows.remove(index);
-            self.end(rules, flow, packet.time, out);
+            self.end(rules, flow, packet.time, FlowEnd::Timeout, out);
         }
         if is_quoted {
             return None;
         }
         let (index, evicted) = self.flows.insert(tuple, packet.time);
         if let Some(flow) = evicted {
-            self.end(rules, flow, packet.time, out);
+            self.end(rules, flow, packet.time, FlowEnd::Evicted, out);
         }
         let mut flow = self.flows.take(index)?;
         flow.app.settings = match self.settings.mode {
@@ -466,6 +472,7 @@ impl Engine {
         direction: Direction,
         out: &mut Events,
     ) -> Verdict {
+        let events = out.list.len();
         let flushes = core::mem::take(&mut flow.app.flushes_raw[direction.index()]);
         let mut action = self.inspect_once(rules, packet, flow, direction, flushes, out);
         // Data behind a hole become inspectable when those before it are inspected.
@@ -488,8 +495,13 @@ impl Engine {
         for expectation in flow.app.expected.drain(..) {
             self.expectations.add(expectation);
         }
+        let verdict = self.apply(action, flow);
+        if self.settings.records {
+            history::complete_alerts(&mut out.list[events..], flow, direction);
+            history::report_complete(flow, packet, out);
+        }
         flow.app.retire();
-        self.apply(action, flow)
+        verdict
     }
 
     /// Evaluates the rules once.
@@ -550,7 +562,7 @@ impl Engine {
     }
 
     /// Ends a flow: all data that are left are parsed and inspected.
-    fn end(&mut self, rules: &Ruleset, mut flow: Box<Flow>, now: Time, out: &mut Events) {
+    fn end(&mut self, rules: &Ruleset, mut flow: Box<Flow>, now: Time, reason: FlowEnd, out: &mut Events) {
         let (app, key) = (&mut flow.app, flow.key);
         if let Some(session) = &mut flow.tcp {
             self.segment_bytes -= core::mem::take(&mut session.charged);
@@ -562,15 +574,21 @@ impl Engine {
                 session.end(direction, |chunk| app.stream(&key, chunk));
             }
         }
-        if flow.tcp.is_none() || flow.verdict != FlowVerdict::None {
-            return;
+        if flow.tcp.is_some() && flow.verdict == FlowVerdict::None {
+            for direction in Direction::BOTH {
+                let events = out.list.len();
+                let packet = Packet {
+                    is_encrypted: flow.app.is_encrypted,
+                    ..Packet::pseudo(&flow.key, direction, now)
+                };
+                self.inspect_once(rules, &packet, &mut flow, direction, true, out);
+                if self.settings.records {
+                    history::complete_alerts(&mut out.list[events..], &mut flow, direction);
+                }
+            }
         }
-        for direction in Direction::BOTH {
-            let packet = Packet {
-                is_encrypted: flow.app.is_encrypted,
-                ..Packet::pseudo(&flow.key, direction, now)
-            };
-            self.inspect_once(rules, &packet, &mut flow, direction, true, out);
+        if self.settings.records {
+            history::report_end(&flow, now, reason, out);
         }
     }
 }

@@ -4,8 +4,11 @@ use core::net::IpAddr;
 
 use millrace_types::Time;
 
-use crate::app::AppProtocol;
-use crate::verdict::Action;
+use crate::app::file::{FileHashes, FileState};
+use crate::app::record::Record;
+use crate::app::{AppEvent, AppProtocol};
+use crate::flow::{Direction, DirectionCounters, FlowKey, FlowState, FlowVerdict};
+use crate::verdict::{Action, DropReason};
 
 /// The packet and flow of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,13 +48,107 @@ pub struct Alert {
     pub app: Option<AppProtocol>,
     /// Number of the transaction in the flow.
     pub transaction: Option<u64>,
+    /// Flow and transaction, if [`Settings::records`](crate::Settings::records) is set.
+    pub context: Option<Box<AlertContext>>,
 }
 
-/// A record that leaves the engine.
+/// The flow and the transaction of an alert.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AlertContext {
+    /// The flow so far.
+    pub flow: FlowSummary,
+    /// The direction of the packet.
+    pub direction: Direction,
+    /// The fields of the transaction.
+    pub record: Record,
+    /// The files of the transaction.
+    pub files: Vec<FileSummary>,
+}
+
+/// The state of a flow at the time of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowSummary {
+    /// Number of the flow.
+    pub id: u64,
+    /// The endpoints.
+    pub key: FlowKey,
+    /// Time of the first packet.
+    pub start: Time,
+    /// Time of the last packet.
+    pub last: Time,
+    /// The state.
+    pub state: FlowState,
+    /// Packets and bytes, by [`Direction::index`].
+    pub counters: [DirectionCounters; 2],
+    /// Application protocol.
+    pub app: Option<AppProtocol>,
+    /// The decision about the flow.
+    pub verdict: FlowVerdict,
+    /// True if a rule raised an alert.
+    pub is_alerted: bool,
+}
+
+/// A file of a transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileSummary {
+    /// The direction in which it was sent.
+    pub direction: Direction,
+    /// Its name; empty if none was sent.
+    pub name: Vec<u8>,
+    /// Bytes that were seen.
+    pub size: u64,
+    /// The state.
+    pub state: FileState,
+    /// True if bytes in the middle are lost.
+    pub has_gaps: bool,
+    /// Kind by the first bytes.
+    pub magic: Option<&'static str>,
+    /// Hashes, if they were computed and all bytes were seen.
+    pub hashes: Option<FileHashes>,
+}
+
+/// A transaction that is complete, or whose flow ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TransactionEvent {
+    /// The packet that completed it, with the endpoints of the flow.
+    pub subject: Subject,
+    /// Number in the flow.
+    pub id: u64,
+    /// The protocol.
+    pub app: AppProtocol,
+    /// Its fields.
+    pub record: Record,
+    /// Its files.
+    pub files: Vec<FileSummary>,
+    /// Its anomalies.
+    pub anomalies: Vec<AppEvent>,
+}
+
+/// The reason why a flow ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlowEnd {
+    /// It was idle, or its endpoints began another connection.
+    Timeout,
+    /// The table had no room for it.
+    Evicted,
+    /// The engine ended.
+    Shutdown,
+}
+
+/// A record that leaves the engine. All but alerts are written only if [`Settings::records`](crate::Settings::records) is
+/// set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A rule matched.
     Alert(Alert),
+    /// A transaction ended.
+    Transaction(Box<TransactionEvent>),
+    /// A flow ended.
+    Flow(Box<FlowSummary>, FlowEnd),
+    /// A packet is not forwarded.
+    Drop(Subject, DropReason),
+    /// The parser found anomalies that belong to no transaction.
+    Anomaly(Subject, AppProtocol, Vec<AppEvent>),
 }
 
 /// The events of a packet, in order, until the caller takes them.

@@ -19,6 +19,7 @@ mod engine;
 pub mod event;
 pub mod flow;
 mod hash;
+mod history;
 pub mod packet;
 pub mod pieces;
 pub mod settings;

@@ -64,6 +64,8 @@ pub struct Settings {
     pub fragment_bytes: usize,
     /// Detection.
     pub detect: DetectSettings,
+    /// True if transactions, flows and dropped packets become events, and alerts carry their flow and transaction.
+    pub records: bool,
     /// Time for which fragments of a packet wait for the rest.
     pub fragment_timeout: Duration,
 }
@@ -91,6 +93,7 @@ impl Default for Settings {
             segment_bytes: 128 << 20,
             fragment_bytes: 4 << 20,
             detect: DetectSettings::default(),
+            records: false,
             fragment_timeout: Duration::from_secs(60),
         }
     }

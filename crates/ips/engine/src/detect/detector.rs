@@ -535,6 +535,7 @@ impl Detector {
                 action,
                 app: flow.and_then(|flow| flow.app.protocol),
                 transaction: found.transaction,
+                context: None,
             }));
         }
         matches.clear();

@@ -102,6 +102,8 @@ pub struct Flow {
     pub counters: [DirectionCounters; 2],
     /// The decision about the flow.
     pub verdict: FlowVerdict,
+    /// True if a rule raised an alert, as far as records are kept.
+    pub is_alerted: bool,
     /// Application protocol, parser and transactions.
     pub app: AppState,
     /// State of detection: flowbits, counters, alerts that are raised once.
@@ -122,6 +124,7 @@ impl Flow {
             was_established: false,
             counters: Default::default(),
             verdict: FlowVerdict::None,
+            is_alerted: false,
             app: AppState::default(),
             detect: detect::FlowState::default(),
             tcp: None,

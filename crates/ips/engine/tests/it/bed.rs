@@ -113,7 +113,12 @@ impl TestBed {
     /// Returns the rules that matched.
     pub(crate) fn sids(&self) -> BTreeSet<u32> {
         let list = &self.events.list;
-        list.iter().map(|Event::Alert(alert)| alert.sid).collect()
+        list.iter()
+            .filter_map(|event| match event {
+                Event::Alert(alert) => Some(alert.sid),
+                _ => None,
+            })
+            .collect()
     }
 
     /// Returns true if the rule [`ATTACK`] matched.

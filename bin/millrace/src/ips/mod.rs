@@ -1,22 +1,23 @@
 //! `millrace ips`: rule files are checked, explained and imported on this machine, without the daemon.
 
+mod load;
+mod read;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use millrace_ips_rules::explain::explain;
-use millrace_ips_rules::files;
 use millrace_ips_rules::suricata_yaml::SuricataYaml;
-use millrace_ips_rules::{Refusal, RuleSet, Variables};
+use millrace_ips_rules::{Refusal, RuleSet};
 use serde::Serialize;
 
-use crate::cli::{Ips, RuleArgs};
+use crate::cli::Ips;
 use crate::output::Session;
 
-/// The deepest chain of files that include each other.
-const INCLUDE_DEPTH: usize = 8;
+use load::load;
 
 pub(crate) fn run(session: &Session, command: &Ips) -> Result<ExitCode> {
     match command {
@@ -26,17 +27,18 @@ pub(crate) fn run(session: &Session, command: &Ips) -> Result<ExitCode> {
             strict,
             most,
         } => {
-            let report = Report::new(&load(rules, files)?);
+            let report = Report::new(&load(rules, files)?.set);
             session.print(&report, |report| report.text(*most))?;
             if *strict && report.refused > 0 {
                 return Ok(ExitCode::FAILURE);
             }
         }
         Ips::Explain { sid, rules, files } => {
-            let set = load(rules, files)?;
+            let set = load(rules, files)?.set;
             let explanation = Explanation::new(&set, *sid)?;
             session.print(&explanation, Explanation::text)?;
         }
+        Ips::Read(args) => read::run(session, args)?,
         Ips::Import { file } => {
             let text =
                 std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -45,66 +47,6 @@ pub(crate) fn run(session: &Session, command: &Ips) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Reads the files, and those that they include.
-fn load(args: &RuleArgs, paths: &[PathBuf]) -> Result<RuleSet> {
-    let mut loading = Loading {
-        args,
-        variables: Variables::usual(),
-        set: RuleSet::default(),
-    };
-    loading.apply_arguments()?;
-    for path in paths {
-        loading.file(path, 0)?;
-    }
-    Ok(loading.set)
-}
-
-/// A rule set while its files are read.
-struct Loading<'a> {
-    args: &'a RuleArgs,
-    variables: Variables,
-    set: RuleSet,
-}
-
-impl Loading<'_> {
-    /// Sets the variables of the command line, which precede those of files.
-    fn apply_arguments(&mut self) -> Result<()> {
-        for text in &self.args.variables {
-            let split = text.split_once('=');
-            let (name, value) =
-                split.ok_or_else(|| anyhow!("--set {text}: expected NAME=VALUE, as in HOME_NET=any"))?;
-            let name = name.trim_start_matches('$');
-            self.variables
-                .set(name, value)
-                .with_context(|| format!("--set {text}"))?;
-        }
-        Ok(())
-    }
-
-    fn file(&mut self, path: &Path, depth: usize) -> Result<()> {
-        let name = path.display().to_string();
-        if depth > INCLUDE_DEPTH {
-            bail!(
-                "{name}: files include each other more than {INCLUDE_DEPTH} deep; expected no circle of includes"
-            );
-        }
-        let text = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
-        let mut file = files::parse(self.args.syntax, &name, &text);
-        for (variable, value) in &file.variables {
-            self.variables
-                .set(variable, value)
-                .with_context(|| format!("{name}: the variable {variable}"))?;
-        }
-        self.apply_arguments()?;
-        let includes = std::mem::take(&mut file.includes);
-        self.set.add(&name, file, &self.variables);
-        for include in includes {
-            self.file(&path.with_file_name(include), depth + 1)?;
-        }
-        Ok(())
-    }
 }
 
 /// The result of a check.

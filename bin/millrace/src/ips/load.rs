@@ -1,0 +1,80 @@
+//! Rule files and their tables, as the command line names them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use millrace_ips_rules::files::{self, Class, Threshold};
+use millrace_ips_rules::{RuleSet, Variables};
+
+use crate::cli::RuleArgs;
+
+/// The deepest chain of files that include each other.
+const INCLUDE_DEPTH: usize = 8;
+
+/// Reads the files, and those that they include.
+pub(super) fn load<'a>(args: &'a RuleArgs, paths: &[PathBuf]) -> Result<Loading<'a>> {
+    let mut loading = Loading {
+        args,
+        variables: Variables::usual(),
+        set: RuleSet::default(),
+        classes: BTreeMap::new(),
+        thresholds: Vec::new(),
+    };
+    loading.apply_arguments()?;
+    for path in paths {
+        loading.file(path, 0)?;
+    }
+    Ok(loading)
+}
+
+/// A rule set with its tables.
+pub(super) struct Loading<'a> {
+    args: &'a RuleArgs,
+    pub(super) variables: Variables,
+    pub(super) set: RuleSet,
+    /// Classes by name.
+    pub(super) classes: BTreeMap<String, Class>,
+    pub(super) thresholds: Vec<Threshold>,
+}
+
+impl Loading<'_> {
+    /// Sets the variables of the command line, which precede those of files.
+    fn apply_arguments(&mut self) -> Result<()> {
+        for text in &self.args.variables {
+            let split = text.split_once('=');
+            let (name, value) =
+                split.ok_or_else(|| anyhow!("--set {text}: expected NAME=VALUE, as in HOME_NET=any"))?;
+            let name = name.trim_start_matches('$');
+            self.variables
+                .set(name, value)
+                .with_context(|| format!("--set {text}"))?;
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, path: &Path, depth: usize) -> Result<()> {
+        let name = path.display().to_string();
+        if depth > INCLUDE_DEPTH {
+            bail!(
+                "{name}: files include each other more than {INCLUDE_DEPTH} deep; expected no circle of includes"
+            );
+        }
+        let text = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
+        let mut file = files::parse(self.args.syntax, &name, &text);
+        for (variable, value) in &file.variables {
+            self.variables
+                .set(variable, value)
+                .with_context(|| format!("{name}: the variable {variable}"))?;
+        }
+        self.apply_arguments()?;
+        let includes = std::mem::take(&mut file.includes);
+        self.classes.append(&mut file.classes);
+        self.thresholds.append(&mut file.thresholds);
+        self.set.add(&name, file, &self.variables);
+        for include in includes {
+            self.file(&path.with_file_name(include), depth + 1)?;
+        }
+        Ok(())
+    }
+}

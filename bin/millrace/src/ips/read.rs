@@ -1,0 +1,330 @@
+//! `millrace ips read`: captures through the engine, events out.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use millrace_ips_engine::detect::{CompileSettings, Ruleset, compile};
+use millrace_ips_engine::event::Alert;
+use millrace_ips_engine::{Engine, Event, Events, Mode, Settings};
+use millrace_ips_eve::{Layout, RuleTables, Statistics, Version, Writer};
+use millrace_ips_offline::{CaptureError, CaptureSummary, CapturedFrame, read};
+use millrace_types::Time;
+use pcap_file::DataLink;
+use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
+use pcap_file::pcapng::{PcapNgBlock, PcapNgWriter};
+use serde::Serialize;
+
+use super::load::load;
+use crate::cli::{ReadArgs, ReadMode, ReadRecords};
+use crate::output::Session;
+
+/// The result of a run.
+#[derive(Debug, Default, Serialize)]
+struct Summary {
+    rules: usize,
+    refused: usize,
+    captures: usize,
+    frames: u64,
+    bytes: u64,
+    alerts: u64,
+    dropped: u64,
+    /// Seconds in the engine.
+    seconds: f64,
+    megabits_per_second: f64,
+    /// Captures that could not be read, or not to their end.
+    failures: Vec<String>,
+}
+
+impl Summary {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for failure in &self.failures {
+            text += &format!("{failure}\n");
+        }
+        text + &format!(
+            "{} rules ({} refused; `millrace ips check` names them), {} captures, {} frames, {} alerts, {} frames dropped; \
+             {:.3} s in the engine, {:.0} Mbit/s\n",
+            self.rules,
+            self.refused,
+            self.captures,
+            self.frames,
+            self.alerts,
+            self.dropped,
+            self.seconds,
+            self.megabits_per_second
+        )
+    }
+
+    fn add(&mut self, capture: &CaptureSummary) {
+        self.frames += capture.frames;
+        self.bytes += capture.bytes;
+        self.dropped += capture.dropped;
+        self.seconds += capture.engine.as_secs_f64();
+    }
+}
+
+/// The destinations of events.
+struct Outputs {
+    writer: Writer,
+    /// Lines of EVE; `None` if alerts are printed as text.
+    eve: Option<Box<dyn Write>>,
+    capture: Option<AlertCapture>,
+    rules: Vec<((u32, u32), String)>,
+    last: Time,
+    alerts: u64,
+    flows: u64,
+    line: Vec<u8>,
+    failure: Option<anyhow::Error>,
+}
+
+pub(super) fn run(session: &Session, args: &ReadArgs) -> Result<()> {
+    let loaded = load(&args.rules, &args.files)?;
+    let compile_settings = CompileSettings {
+        variables: loaded.variables.clone(),
+        classes: loaded.classes.clone(),
+        thresholds: loaded.thresholds.clone(),
+        ..CompileSettings::default()
+    };
+    let (ruleset, refusals) = compile(&loaded.set, &compile_settings);
+    let mut summary = Summary {
+        rules: ruleset.rules.len(),
+        refused: loaded.set.refusals().len() + refusals.len(),
+        ..Summary::default()
+    };
+    if ruleset.rules.is_empty() {
+        bail!("no rule loads; `millrace ips check` says why");
+    }
+    let writes_records = args.eve.is_some() && args.records == ReadRecords::All;
+    let settings = Settings {
+        mode: match args.mode {
+            ReadMode::Ids => Mode::Ids,
+            ReadMode::Ips => Mode::Ips,
+        },
+        checks_checksums: args.checksums,
+        records: args.eve.is_some(),
+        ..Settings::default()
+    };
+    let mut outputs = Outputs::new(args, &ruleset, RuleTables::new(&loaded.set, &loaded.classes))?;
+    // One engine for all captures, so that its memory is allocated once. The seed is fixed: a run repeats exactly.
+    let mut engine = Engine::new(settings, [1, 2]);
+    for path in &args.captures {
+        outputs.writer.set_capture(&path.display().to_string());
+        let result = read(path, &mut engine, &ruleset, |events, frame| {
+            outputs.take(events, frame, writes_records);
+        });
+        outputs.check()?;
+        match result {
+            Ok(capture) => summary.add(&capture),
+            Err(error @ CaptureError::Open { .. }) => return Err(error.into()),
+            Err(error) => summary.failures.push(error.to_string()),
+        }
+        summary.captures += 1;
+    }
+    summary.alerts = outputs.alerts;
+    if writes_records {
+        outputs.statistics(&engine, &summary)?;
+    }
+    outputs.flush()?;
+    if summary.seconds > 0.0 {
+        summary.megabits_per_second = summary.bytes as f64 * 8e-6 / summary.seconds;
+    }
+    match session.json() && args.eve.as_deref() != Some(Path::new("-")) {
+        true => session.print(&summary, Summary::text)?,
+        false => io::stderr().write_all(summary.text().as_bytes())?,
+    }
+    match summary.failures.is_empty() {
+        true => Ok(()),
+        false => bail!("{} captures were not read to their end", summary.failures.len()),
+    }
+}
+
+impl Outputs {
+    fn new(args: &ReadArgs, ruleset: &Ruleset, tables: RuleTables) -> Result<Outputs> {
+        let layout = Layout {
+            version: match args.eve_version {
+                8 => Version::Eight,
+                _ => Version::Seven,
+            },
+            packets: args.packets,
+        };
+        let create =
+            |path: &Path| File::create(path).with_context(|| format!("cannot write {}", path.display()));
+        let eve: Option<Box<dyn Write>> = match args.eve.as_deref() {
+            None => None,
+            Some(path) if path == Path::new("-") => Some(Box::new(BufWriter::new(io::stdout()))),
+            Some(path) => Some(Box::new(BufWriter::new(create(path)?))),
+        };
+        let capture = match args.alert_capture.as_deref() {
+            None => None,
+            Some(path) => Some(AlertCapture::new(create(path)?)?),
+        };
+        let mut rules: Vec<_> = ruleset
+            .rules
+            .iter()
+            .map(|rule| ((rule.gid, rule.sid), rule.msg.to_string()))
+            .collect();
+        rules.sort_unstable();
+        Ok(Outputs {
+            writer: Writer::new(layout, tables),
+            eve,
+            capture,
+            rules,
+            last: Time::ZERO,
+            alerts: 0,
+            flows: 0,
+            line: Vec::new(),
+            failure: None,
+        })
+    }
+
+    /// Writes the events of a frame. Errors are kept for [`Outputs::check`].
+    fn take(&mut self, events: &Events, frame: Option<&CapturedFrame>, writes_records: bool) {
+        if self.failure.is_none()
+            && let Err(error) = self.write(events, frame, writes_records)
+        {
+            self.failure = Some(error);
+        }
+    }
+
+    /// Returns the first error.
+    fn check(&mut self) -> Result<()> {
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    fn write(&mut self, events: &Events, frame: Option<&CapturedFrame>, writes_records: bool) -> Result<()> {
+        if let Some(frame) = frame {
+            self.last = self.last.max(frame.time);
+        }
+        let mut raised = Vec::new();
+        for event in &events.list {
+            match event {
+                Event::Alert(alert) => {
+                    self.alerts += 1;
+                    raised.push((alert.gid, alert.sid, alert.rev));
+                }
+                Event::Flow(..) => self.flows += 1,
+                _ => {}
+            }
+            match (&mut self.eve, event) {
+                (Some(eve), event) if writes_records || matches!(event, Event::Alert(_)) => {
+                    self.line.clear();
+                    let bytes = frame.map(|frame| (frame.bytes.as_slice(), frame.link));
+                    self.writer.write(event, bytes, &mut self.line);
+                    eve.write_all(&self.line).context("cannot write events")?;
+                }
+                (None, Event::Alert(alert)) => {
+                    let message = self.message(alert);
+                    writeln!(io::stdout(), "{}", sentence(alert, message))?;
+                }
+                _ => {}
+            }
+        }
+        if let (Some(capture), Some(frame)) = (&mut self.capture, frame)
+            && !raised.is_empty()
+        {
+            capture.write(frame, &raised)?;
+        }
+        Ok(())
+    }
+
+    fn message(&self, alert: &Alert) -> &str {
+        let found = self
+            .rules
+            .binary_search_by_key(&(alert.gid, alert.sid), |(rule, _)| *rule);
+        found.ok().map_or("", |at| self.rules[at].1.as_str())
+    }
+
+    fn statistics(&mut self, engine: &Engine, summary: &Summary) -> Result<()> {
+        let statistics = Statistics {
+            uptime: summary.seconds as u64,
+            engine: *engine.counters(),
+            bytes: summary.bytes,
+            flows: engine.flow_counters().created,
+            alerts: self.alerts,
+        };
+        self.line.clear();
+        self.writer
+            .write_statistics(self.last, &statistics, &mut self.line);
+        match &mut self.eve {
+            Some(eve) => eve.write_all(&self.line).context("cannot write events"),
+            None => Ok(()),
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if let Some(eve) = &mut self.eve {
+            eve.flush().context("cannot write events")?;
+        }
+        match &mut self.capture {
+            Some(capture) => capture
+                .writer
+                .get_mut()
+                .flush()
+                .context("cannot write the alert capture"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns an alert as a line for people.
+fn sentence(alert: &Alert, message: &str) -> String {
+    let subject = &alert.subject;
+    let (source, destination) = subject.ports.unwrap_or_default();
+    format!(
+        "packet {} [{}:{}:{}] {message} {} {source} -> {} {destination}",
+        subject.packet, alert.gid, alert.sid, alert.rev, subject.src, subject.dst
+    )
+}
+
+/// A pcapng file of the frames that raised alerts.
+struct AlertCapture {
+    writer: PcapNgWriter<BufWriter<File>>,
+    /// The link types of the interfaces that the file has so far.
+    links: Vec<u32>,
+}
+
+impl AlertCapture {
+    fn new(file: File) -> Result<AlertCapture> {
+        let writer = PcapNgWriter::new(BufWriter::new(file)).context("cannot write the alert capture")?;
+        Ok(AlertCapture {
+            writer,
+            links: Vec::new(),
+        })
+    }
+
+    fn write(&mut self, frame: &CapturedFrame, rules: &[(u32, u32, u32)]) -> Result<()> {
+        let interface = match self.links.iter().position(|link| *link == frame.link) {
+            Some(interface) => interface,
+            None => {
+                let block = InterfaceDescriptionBlock {
+                    linktype: DataLink::from(frame.link),
+                    snaplen: 0,
+                    // Times are in nanoseconds.
+                    options: vec![InterfaceDescriptionOption::IfTsResol(9)],
+                };
+                self.writer.write_block(&block.into_block())?;
+                self.links.push(frame.link);
+                self.links.len() - 1
+            }
+        };
+        let words: Vec<String> = rules
+            .iter()
+            .map(|(gid, sid, rev)| format!("[{gid}:{sid}:{rev}]"))
+            .collect();
+        let block = EnhancedPacketBlock {
+            interface_id: interface as u32,
+            timestamp: Duration::from_nanos(frame.time.nanos()),
+            original_len: frame.wire_size,
+            data: frame.bytes.as_slice().into(),
+            options: vec![EnhancedPacketOption::Comment(words.join(" ").into())],
+        };
+        self.writer.write_block(&block.into_block())?;
+        Ok(())
+    }
+}

@@ -1,0 +1,128 @@
+//! Events about flows and transactions, from the state that the engine keeps.
+
+use millrace_types::Time;
+
+use crate::app::Transaction;
+use crate::app::file::File;
+use crate::event::{
+    AlertContext, Event, Events, FileSummary, FlowEnd, FlowSummary, Subject, TransactionEvent,
+};
+use crate::flow::{Direction, Flow};
+use crate::packet::Packet;
+use crate::verdict::{DropReason, Verdict};
+
+impl FlowSummary {
+    /// Returns the state of a flow.
+    pub(crate) fn of(flow: &Flow) -> FlowSummary {
+        FlowSummary {
+            id: flow.id,
+            key: flow.key,
+            start: flow.start,
+            last: flow.last,
+            state: flow.state,
+            counters: flow.counters,
+            app: flow.app.protocol,
+            verdict: flow.verdict,
+            is_alerted: flow.is_alerted,
+        }
+    }
+}
+
+impl FileSummary {
+    fn of(file: &File) -> FileSummary {
+        FileSummary {
+            direction: file.direction,
+            name: file.name.clone(),
+            size: file.size,
+            state: file.state,
+            has_gaps: file.has_gaps,
+            magic: file.magic,
+            hashes: file.hashes.clone(),
+        }
+    }
+}
+
+/// Returns a subject with the endpoints of a flow, from client to server.
+fn subject(flow: &Flow, packet: u64, time: Time) -> Subject {
+    Subject {
+        packet,
+        time,
+        flow: flow.id,
+        src: flow.key.client,
+        dst: flow.key.server,
+        ports: Some((flow.key.client_port, flow.key.server_port)),
+        protocol: flow.key.protocol,
+    }
+}
+
+/// Adds flow and transaction to the alerts of a packet.
+pub(crate) fn complete_alerts(alerts: &mut [Event], flow: &mut Flow, direction: Direction) {
+    for event in alerts {
+        let Event::Alert(alert) = event else { continue };
+        flow.is_alerted = true;
+        let list = &flow.app.transactions.list;
+        let transaction = alert
+            .transaction
+            .and_then(|id| list.iter().find(|transaction| transaction.id == id));
+        alert.context = Some(Box::new(AlertContext {
+            flow: FlowSummary::of(flow),
+            direction,
+            record: transaction.map_or_else(Default::default, |transaction| transaction.record.clone()),
+            files: transaction.map_or_else(Vec::new, |transaction| {
+                transaction.files.iter().map(FileSummary::of).collect()
+            }),
+        }));
+    }
+}
+
+/// Reports the transactions that will be forgotten: those that are complete and inspected.
+pub(crate) fn report_complete(flow: &Flow, packet: &Packet<'_>, out: &mut Events) {
+    let is_over =
+        |transaction: &&Transaction| transaction.is_complete() && transaction.is_inspected == [true; 2];
+    for transaction in flow.app.transactions.list.iter().filter(is_over) {
+        report(transaction, subject(flow, packet.number, packet.time), out);
+    }
+}
+
+/// Reports a packet of a flow that is not forwarded.
+pub(crate) fn report_drop(flow: &Flow, packet: &Packet<'_>, verdict: Verdict, out: &mut Events) {
+    let reason = match verdict {
+        Verdict::Pass | Verdict::Rewritten => return,
+        Verdict::Drop(reason) => reason,
+        Verdict::Reject { .. } => DropReason::Rule,
+    };
+    let subject = Subject {
+        packet: packet.number,
+        time: packet.time,
+        flow: flow.id,
+        src: packet.src,
+        dst: packet.dst,
+        ports: packet.ports,
+        protocol: packet.protocol,
+    };
+    out.push(Event::Drop(subject, reason));
+}
+
+/// Reports what is left of a flow, and its end.
+pub(crate) fn report_end(flow: &Flow, now: Time, reason: FlowEnd, out: &mut Events) {
+    let subject = subject(flow, 0, now);
+    for transaction in &flow.app.transactions.list {
+        report(transaction, subject, out);
+    }
+    let anomalies = &flow.app.transactions.events;
+    if let Some(app) = flow.app.protocol.filter(|_| !anomalies.is_empty()) {
+        out.push(Event::Anomaly(subject, app, anomalies.clone()));
+    }
+    out.push(Event::Flow(Box::new(FlowSummary::of(flow)), reason));
+}
+
+fn report(transaction: &Transaction, subject: Subject, out: &mut Events) {
+    out.push(Event::Transaction(Box::new(TransactionEvent {
+        subject,
+        id: transaction.id,
+        app: transaction.app,
+        record: transaction.record.clone(),
+        files: transaction.files.iter().map(FileSummary::of).collect(),
+        anomalies: transaction.events.clone(),
+    })));
+}

@@ -1,0 +1,234 @@
+//! Fields of application protocols.
+
+use millrace_ips_engine::app::record::{
+    DnsRecord, DnsResource, FtpRecord, HttpRecord, Record, SmbRecord, SmtpRecord, SshRecord, TlsRecord,
+};
+
+use crate::dns;
+use crate::object::Object;
+use crate::text::{hex, text};
+use crate::timestamp;
+use crate::{Layout, Version};
+
+/// Writes the object of a protocol into an alert or a record, if the protocol has fields.
+pub(crate) fn record(out: &mut Object<'_>, record: &Record, layout: &Layout) {
+    match record {
+        Record::None => {}
+        Record::Http(fields) => {
+            out.object("http", |out| http(out, fields));
+        }
+        Record::Dns(fields) => {
+            out.object("dns", |out| dns_message(out, fields, layout));
+        }
+        Record::Tls(fields) => {
+            out.object("tls", |out| tls(out, fields));
+        }
+        Record::Smtp(fields) => {
+            out.object("smtp", |out| smtp(out, fields));
+            if has_mail(fields) {
+                out.object("email", |out| email(out, fields));
+            }
+        }
+        Record::Ftp(fields) => {
+            out.object("ftp", |out| ftp(out, fields));
+        }
+        Record::Ssh(fields) => {
+            out.object("ssh", |out| ssh(out, fields));
+        }
+        Record::Smb(fields) => {
+            out.object("smb", |out| smb(out, fields));
+        }
+    }
+}
+
+fn http(out: &mut Object<'_>, fields: &HttpRecord) {
+    out.unless_empty("hostname", &fields.hostname);
+    if let Some(port) = fields.port {
+        out.field("http_port", port);
+    }
+    out.unless_empty("url", &fields.url)
+        .optional("http_user_agent", fields.user_agent.as_ref())
+        .optional("xff", fields.forwarded_for.as_ref())
+        .optional("http_content_type", fields.content_type.as_ref());
+    if let Some(range) = &fields.content_range {
+        out.object("content_range", |out| {
+            out.bytes("raw", range);
+        });
+    }
+    out.optional("http_refer", fields.referer.as_ref())
+        .unless_empty("http_method", &fields.method)
+        .unless_empty("protocol", &fields.protocol);
+    if let Some(status) = fields.status {
+        out.field("status", status);
+    }
+    out.optional("redirect", fields.redirect.as_ref())
+        .field("length", fields.length);
+    if fields.request_length > 0 {
+        out.field("request_body_len", fields.request_length);
+    }
+}
+
+fn dns_message(out: &mut Object<'_>, fields: &DnsRecord, layout: &Layout) {
+    let version = match (layout.version, fields.is_answer) {
+        (Version::Eight, _) => Some(3),
+        (Version::Seven, true) => Some(2),
+        (Version::Seven, false) => None,
+    };
+    if let Some(version) = version {
+        out.field("version", version);
+    }
+    let kind = match (layout.version, fields.is_answer) {
+        (Version::Eight, false) => "request",
+        (Version::Eight, true) => "response",
+        (Version::Seven, false) => "query",
+        (Version::Seven, true) => "answer",
+    };
+    out.field("type", kind).field("id", fields.id);
+    let has = |bit: u16| fields.flags & bit != 0;
+    if fields.is_answer || layout.version == Version::Eight {
+        out.field("flags", format!("{:x}", fields.flags));
+        for (name, bit) in dns::FLAGS {
+            if has(bit) {
+                out.field(name, true);
+            }
+        }
+    }
+    out.field("opcode", fields.flags >> 11 & 15);
+    match layout.version {
+        Version::Eight => {
+            out.array("queries", &fields.questions, |out, (name, kind, _)| {
+                out.bytes("rrname", name).field("rrtype", dns::type_name(*kind));
+            });
+        }
+        Version::Seven => {
+            if let Some((name, kind, _)) = fields.questions.first() {
+                out.bytes("rrname", name).field("rrtype", dns::type_name(*kind));
+            }
+        }
+    }
+    if !fields.is_answer {
+        return;
+    }
+    out.field("rcode", dns::rcode_name(fields.flags & 15));
+    for (name, resources) in [
+        ("answers", &fields.answers),
+        ("authorities", &fields.authorities),
+        ("additionals", &fields.additionals),
+    ] {
+        if !resources.is_empty() {
+            out.array(name, resources, dns_resource);
+        }
+    }
+}
+
+fn dns_resource(out: &mut Object<'_>, resource: &DnsResource) {
+    out.bytes("rrname", &resource.name)
+        .field("rrtype", dns::type_name(resource.kind))
+        .field("ttl", resource.ttl)
+        .unless_empty("rdata", &resource.data);
+}
+
+fn tls(out: &mut Object<'_>, fields: &TlsRecord) {
+    out.optional("subject", fields.subject.as_ref())
+        .optional("issuerdn", fields.issuer.as_ref())
+        .optional("serial", fields.serial.as_ref())
+        .optional("fingerprint", fields.fingerprint.as_ref())
+        .optional("sni", fields.sni.as_ref());
+    if fields.is_resumed {
+        out.field("session_resumed", true);
+    }
+    let version = match fields.version {
+        0 => "UNDETERMINED".to_owned(),
+        0x0002 => "SSLv2".to_owned(),
+        0x0300 => "SSLv3".to_owned(),
+        0x0301 => "TLSv1".to_owned(),
+        0x0302 => "TLS 1.1".to_owned(),
+        0x0303 => "TLS 1.2".to_owned(),
+        0x0304 => "TLS 1.3".to_owned(),
+        other => format!("0x{other:04x}"),
+    };
+    out.field("version", version);
+    for (name, time) in [("notbefore", fields.not_before), ("notafter", fields.not_after)] {
+        if let Some(time) = time {
+            out.field(name, timestamp::seconds(time));
+        }
+    }
+    for (name, fingerprint) in [("ja3", &fields.ja3), ("ja3s", &fields.ja3s)] {
+        if let Some((string, hash)) = fingerprint {
+            out.object(name, |out| {
+                out.bytes("hash", hash).bytes("string", string);
+            });
+        }
+    }
+    out.optional("ja4", fields.ja4.as_ref())
+        .texts("subjectaltname", &fields.alternative_names)
+        .texts("client_alpns", &fields.client_alpns)
+        .texts("server_alpns", &fields.server_alpns);
+}
+
+fn smtp(out: &mut Object<'_>, fields: &SmtpRecord) {
+    out.optional("helo", fields.helo.as_ref())
+        .optional("mail_from", fields.mail_from.as_ref())
+        .texts("rcpt_to", &fields.rcpt_to);
+}
+
+fn has_mail(fields: &SmtpRecord) -> bool {
+    fields.from.is_some()
+        || fields.subject.is_some()
+        || fields.message_id.is_some()
+        || !fields.to.is_empty()
+        || !fields.attachments.is_empty()
+        || !fields.urls.is_empty()
+}
+
+fn email(out: &mut Object<'_>, fields: &SmtpRecord) {
+    out.optional("from", fields.from.as_ref())
+        .texts("to", &fields.to)
+        .optional("subject", fields.subject.as_ref())
+        .optional("date", fields.date.as_ref())
+        .optional("message_id", fields.message_id.as_ref())
+        .texts("attachment", &fields.attachments)
+        .texts("url", &fields.urls);
+}
+
+fn ftp(out: &mut Object<'_>, fields: &FtpRecord) {
+    out.unless_empty("command", &fields.command)
+        .unless_empty("command_data", &fields.argument)
+        .texts("completion_code", &fields.completion_codes)
+        .texts("reply", &fields.replies);
+    if let Some(port) = fields.dynamic_port {
+        out.field("dynamic_port", port);
+    }
+}
+
+fn ssh(out: &mut Object<'_>, fields: &SshRecord) {
+    for (name, end) in [("client", &fields.client), ("server", &fields.server)] {
+        if let Some((protocol, software)) = end {
+            out.object(name, |out| {
+                out.bytes("proto_version", protocol)
+                    .bytes("software_version", software);
+            });
+        }
+    }
+}
+
+fn smb(out: &mut Object<'_>, fields: &SmbRecord) {
+    out.unless_empty("dialect", &fields.dialect)
+        .unless_empty("command", &fields.command);
+    if let Some(status) = fields.status {
+        out.field("status_code", format!("0x{status:x}"));
+    }
+    out.field("session_id", fields.session_id)
+        .field("tree_id", fields.tree_id)
+        .optional("filename", fields.filename.as_ref())
+        .optional("share", fields.share.as_ref());
+    if let Some((interface, operation)) = &fields.dcerpc {
+        let interface = match core::str::from_utf8(interface) {
+            Ok(_) => text(interface).into_owned(),
+            Err(_) => hex(interface),
+        };
+        out.object("dcerpc", |out| {
+            out.field("interface", interface).field("opnum", *operation);
+        });
+    }
+}

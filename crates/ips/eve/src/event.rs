@@ -1,0 +1,410 @@
+//! Objects of events.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use millrace_ips_engine::app::file::FileState;
+use millrace_ips_engine::app::record::Record;
+use millrace_ips_engine::app::{AppEvent, AppProtocol};
+use millrace_ips_engine::event::{Alert, FileSummary, FlowEnd, FlowSummary, Subject, TransactionEvent};
+use millrace_ips_engine::flow::{FlowState, FlowVerdict};
+use millrace_ips_engine::verdict::DropReason;
+use millrace_ips_engine::{Action, Counters, Event};
+use millrace_types::Time;
+
+use crate::community_id::community_id;
+use crate::object::Object;
+use crate::text::hex;
+use crate::timestamp::timestamp;
+use crate::{Layout, RuleTables, app};
+
+/// Counters at the end of a run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Statistics {
+    /// Seconds since the start.
+    pub uptime: u64,
+    /// Counters of the engine.
+    pub engine: Counters,
+    /// Bytes of all frames.
+    pub bytes: u64,
+    /// Flows that began.
+    pub flows: u64,
+    /// Alerts.
+    pub alerts: u64,
+}
+
+/// Writes events as lines of JSON.
+#[derive(Debug, Clone, Default)]
+pub struct Writer {
+    layout: Layout,
+    rules: RuleTables,
+    /// The name of the capture; empty for live traffic.
+    capture: String,
+}
+
+impl Writer {
+    /// Returns a writer for the events of a rule set.
+    pub fn new(layout: Layout, rules: RuleTables) -> Writer {
+        Writer {
+            layout,
+            rules,
+            capture: String::new(),
+        }
+    }
+
+    /// Sets the name of the capture that the next events are from.
+    pub fn set_capture(&mut self, name: &str) {
+        name.clone_into(&mut self.capture);
+    }
+
+    /// Writes an event at the end of `out`: one line, or one for each file beside that of a transaction. `frame` has the
+    /// bytes of the packet, and its link type.
+    pub fn write(&self, event: &Event, frame: Option<(&[u8], u32)>, out: &mut Vec<u8>) {
+        match event {
+            Event::Alert(alert) => self.alert(alert, frame, out),
+            Event::Transaction(transaction) => self.transaction(transaction, out),
+            Event::Flow(flow, end) => self.flow(flow, *end, out),
+            Event::Drop(subject, reason) => self.dropped(subject, *reason, out),
+            Event::Anomaly(subject, protocol, events) => {
+                self.anomalies(subject, *protocol, None, events, out);
+            }
+        }
+    }
+
+    /// Writes the counters at the end of `out`, as a line.
+    pub fn write_statistics(&self, now: Time, statistics: &Statistics, out: &mut Vec<u8>) {
+        let engine = &statistics.engine;
+        let mut line = Object::begin(out);
+        line.field("timestamp", timestamp(now))
+            .field("event_type", "stats")
+            .object("stats", |out| {
+                out.field("uptime", statistics.uptime)
+                    .object("decoder", |out| {
+                        out.field("pkts", engine.frames)
+                            .field("bytes", statistics.bytes)
+                            .field("invalid", engine.invalid);
+                    })
+                    .object("flow", |out| {
+                        out.field("total", statistics.flows);
+                    })
+                    .object("tcp", |out| {
+                        out.field("sessions", engine.tcp.sessions)
+                            .field("reassembly_gap", engine.tcp.gaps)
+                            .field("overlap_diff_data", engine.tcp.conflicts);
+                    })
+                    .object("ips", |out| {
+                        out.field("accepted", engine.frames - engine.dropped)
+                            .field("blocked", engine.dropped)
+                            .field("replaced", engine.rewritten);
+                    })
+                    .object("detect", |out| {
+                        out.field("alert", statistics.alerts);
+                    });
+            });
+        line.end_line();
+    }
+
+    /// Begins a line with the fields that all events have.
+    fn begin<'a>(&self, subject: &Subject, kind: &str, out: &'a mut Vec<u8>) -> Object<'a> {
+        let mut line = Object::begin(out);
+        line.field("timestamp", timestamp(subject.time));
+        if subject.flow != 0 {
+            line.field("flow_id", subject.flow);
+        }
+        if subject.packet != 0 {
+            line.field("pcap_cnt", subject.packet);
+        }
+        line.field("event_type", kind)
+            .field("src_ip", subject.src.to_string());
+        if let Some((source, _)) = subject.ports.filter(|_| has_ports(subject.protocol)) {
+            line.field("src_port", source);
+        }
+        line.field("dest_ip", subject.dst.to_string());
+        if let Some((_, destination)) = subject.ports.filter(|_| has_ports(subject.protocol)) {
+            line.field("dest_port", destination);
+        }
+        line.field("proto", protocol_name(subject.protocol));
+        line.field(
+            "ip_v",
+            match subject.src.is_ipv4() {
+                true => 4,
+                false => 6,
+            },
+        );
+        let (source, destination) = subject.ports.unwrap_or_default();
+        let ends = ((subject.src, source), (subject.dst, destination));
+        if let Some(id) = community_id(ends.0, ends.1, subject.protocol) {
+            line.field("community_id", id);
+        }
+        line
+    }
+
+    /// Ends a line.
+    fn end(&self, mut line: Object<'_>) {
+        if !self.capture.is_empty() {
+            line.field("pcap_filename", &self.capture);
+        }
+        line.end_line();
+    }
+
+    fn alert(&self, alert: &Alert, frame: Option<(&[u8], u32)>, out: &mut Vec<u8>) {
+        let mut line = self.begin(&alert.subject, "alert", out);
+        if let Some(transaction) = alert.transaction {
+            line.field("tx_id", transaction);
+        }
+        let is_blocked = blocks(alert.action);
+        let default = Default::default();
+        let texts = self.rules.find(alert.gid, alert.sid).unwrap_or(&default);
+        line.object("alert", |out| {
+            out.field("action", if is_blocked { "blocked" } else { "allowed" })
+                .field("gid", alert.gid)
+                .field("signature_id", alert.sid)
+                .field("rev", alert.rev)
+                .field("signature", &texts.message)
+                .field("category", &texts.category)
+                .field("severity", texts.severity);
+            if !texts.metadata.is_empty() {
+                out.field("metadata", &texts.metadata);
+            }
+        });
+        line.object("verdict", |out| {
+            out.field("action", if is_blocked { "drop" } else { "alert" });
+            let reject: &[&str] = match alert.action {
+                Action::RejectSource => &["source"],
+                Action::RejectDestination => &["destination"],
+                Action::RejectBoth => &["source", "destination"],
+                _ => &[],
+            };
+            if !reject.is_empty() {
+                out.field("reject-target", reject.join(","))
+                    .field("reject", ["tcp-reset", "icmp-prohib"]);
+            }
+        });
+        if let Some(app) = alert.app {
+            line.field("app_proto", app.name());
+        }
+        if let Some(context) = &alert.context {
+            app::record(&mut line, &context.record, &self.layout);
+            if !context.files.is_empty() {
+                line.array("files", &context.files, file);
+            }
+            line.field(
+                "direction",
+                match context.direction.index() {
+                    0 => "to_server",
+                    _ => "to_client",
+                },
+            );
+            line.object("flow", |out| {
+                counters(out, &context.flow);
+                out.field("start", timestamp(context.flow.start))
+                    .field("src_ip", context.flow.key.client.to_string())
+                    .field("dest_ip", context.flow.key.server.to_string());
+                if has_ports(context.flow.key.protocol) {
+                    out.field("src_port", context.flow.key.client_port)
+                        .field("dest_port", context.flow.key.server_port);
+                }
+            });
+        }
+        if let Some((bytes, link)) = frame.filter(|_| self.layout.packets) {
+            line.field("packet", STANDARD.encode(bytes))
+                .object("packet_info", |out| {
+                    out.field("linktype", link);
+                });
+        }
+        self.end(line);
+    }
+
+    fn transaction(&self, transaction: &TransactionEvent, out: &mut Vec<u8>) {
+        let subject = &transaction.subject;
+        let is_logged = !matches!(transaction.record, Record::None);
+        if is_logged {
+            let mut line = self.begin(subject, event_type(transaction.app), out);
+            line.field("tx_id", transaction.id);
+            app::record(&mut line, &transaction.record, &self.layout);
+            self.end(line);
+        }
+        for summary in &transaction.files {
+            let mut line = self.begin(subject, "fileinfo", out);
+            app::record(&mut line, &transaction.record, &self.layout);
+            line.field("app_proto", transaction.app.name())
+                .object("fileinfo", |out| file(out, summary));
+            self.end(line);
+        }
+        self.anomalies(
+            subject,
+            transaction.app,
+            Some(transaction.id),
+            &transaction.anomalies,
+            out,
+        );
+    }
+
+    fn anomalies(
+        &self,
+        subject: &Subject,
+        protocol: AppProtocol,
+        transaction: Option<u64>,
+        events: &[AppEvent],
+        out: &mut Vec<u8>,
+    ) {
+        for event in events {
+            let mut line = self.begin(subject, "anomaly", out);
+            if let Some(transaction) = transaction {
+                line.field("tx_id", transaction);
+            }
+            let name = event.split_once('.').map_or(*event, |(_, name)| name);
+            line.object("anomaly", |out| {
+                out.field("app_proto", protocol.name())
+                    .field("type", "applayer")
+                    .field("event", name.to_ascii_uppercase())
+                    .field("layer", "proto_parser");
+            });
+            self.end(line);
+        }
+    }
+
+    fn flow(&self, flow: &FlowSummary, end: FlowEnd, out: &mut Vec<u8>) {
+        let subject = Subject {
+            packet: 0,
+            time: flow.last,
+            flow: flow.id,
+            src: flow.key.client,
+            dst: flow.key.server,
+            ports: Some((flow.key.client_port, flow.key.server_port)),
+            protocol: flow.key.protocol,
+        };
+        let mut line = self.begin(&subject, "flow", out);
+        if let Some(app) = flow.app {
+            line.field("app_proto", app.name());
+        }
+        line.object("flow", |out| {
+            counters(out, flow);
+            out.field("start", timestamp(flow.start))
+                .field("end", timestamp(flow.last))
+                .field(
+                    "age",
+                    flow.last.nanos().saturating_sub(flow.start.nanos()) / 1_000_000_000,
+                )
+                .field(
+                    "state",
+                    match flow.state {
+                        FlowState::New => "new",
+                        FlowState::Established => "established",
+                        FlowState::Closed => "closed",
+                    },
+                )
+                .field(
+                    "reason",
+                    match end {
+                        FlowEnd::Timeout => "timeout",
+                        FlowEnd::Evicted => "forced",
+                        FlowEnd::Shutdown => "shutdown",
+                    },
+                )
+                .field("alerted", flow.is_alerted);
+            match flow.verdict {
+                FlowVerdict::None => {}
+                FlowVerdict::Drop => {
+                    out.field("action", "drop");
+                }
+                FlowVerdict::Pass => {
+                    out.field("action", "pass");
+                }
+                FlowVerdict::Bypass => {
+                    out.field("bypass", "local");
+                }
+            }
+        });
+        self.end(line);
+    }
+
+    fn dropped(&self, subject: &Subject, reason: DropReason, out: &mut Vec<u8>) {
+        let mut line = self.begin(subject, "drop", out);
+        line.object("drop", |out| {
+            out.field(
+                "reason",
+                match reason {
+                    DropReason::Rule => "rules",
+                    DropReason::Flow => "flow drop",
+                    DropReason::Normalizer => "stream error",
+                    DropReason::Memory => "stream memcap",
+                },
+            );
+        });
+        self.end(line);
+    }
+}
+
+/// Returns whether an action blocks the packet.
+fn blocks(action: Action) -> bool {
+    match action {
+        Action::None | Action::PassPacket | Action::PassFlow => false,
+        Action::DropPacket
+        | Action::DropFlow
+        | Action::RejectSource
+        | Action::RejectDestination
+        | Action::RejectBoth => true,
+    }
+}
+
+/// Writes the packets and bytes of a flow.
+fn counters(out: &mut Object<'_>, flow: &FlowSummary) {
+    let [to_server, to_client] = flow.counters;
+    out.field("pkts_toserver", to_server.packets)
+        .field("pkts_toclient", to_client.packets)
+        .field("bytes_toserver", to_server.bytes)
+        .field("bytes_toclient", to_client.bytes);
+}
+
+/// Writes a file.
+fn file(out: &mut Object<'_>, file: &FileSummary) {
+    out.bytes("filename", &file.name);
+    if let Some(magic) = file.magic {
+        out.field("magic", magic);
+    }
+    out.field("gaps", file.has_gaps).field(
+        "state",
+        match file.state {
+            FileState::Open => "UNKNOWN",
+            FileState::Closed => "CLOSED",
+            FileState::Truncated => "TRUNCATED",
+        },
+    );
+    if let Some(hashes) = &file.hashes {
+        out.field("md5", hex(&hashes.md5))
+            .field("sha1", hex(&hashes.sha1))
+            .field("sha256", hex(&hashes.sha256));
+    }
+    out.field("stored", false).field("size", file.size);
+}
+
+/// Returns the type of the record of a protocol.
+fn event_type(protocol: AppProtocol) -> &'static str {
+    match protocol {
+        AppProtocol::Dcerpc => "dcerpc",
+        AppProtocol::FtpData => "ftp_data",
+        other => other.name(),
+    }
+}
+
+fn has_ports(protocol: u8) -> bool {
+    matches!(protocol, 6 | 17 | 132)
+}
+
+/// Returns the name of an IP protocol, or its number in three digits.
+fn protocol_name(number: u8) -> String {
+    let name = match number {
+        1 => "ICMP",
+        2 => "IGMP",
+        6 => "TCP",
+        17 => "UDP",
+        41 => "IPv6",
+        47 => "GRE",
+        50 => "ESP",
+        58 => "IPv6-ICMP",
+        89 => "OSPF",
+        132 => "SCTP",
+        other => return format!("{other:03}"),
+    };
+    name.to_owned()
+}

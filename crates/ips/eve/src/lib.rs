@@ -1,0 +1,37 @@
+//! Events of the engine as EVE JSON: one object for each event and line, with the field names and types that Suricata
+//! documents, so that readers of EVE take them.
+//!
+//! A [`Writer`] keeps nothing between events. Bytes that are not UTF-8 are written as `\xHH` in every field.
+
+#![forbid(unsafe_code)]
+
+mod app;
+mod community_id;
+mod dns;
+mod event;
+mod object;
+mod tables;
+mod text;
+mod timestamp;
+
+pub use event::{Statistics, Writer};
+pub use tables::RuleTables;
+
+/// The version of Suricata whose layout is written, where versions differ (DNS).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Version {
+    /// Suricata 7: DNS version 2, a question in each object.
+    #[default]
+    Seven,
+    /// Suricata 8: DNS version 3, with all questions in an array.
+    Eight,
+}
+
+/// What is written, and how.
+#[derive(Debug, Clone, Default)]
+pub struct Layout {
+    /// The version of the layout.
+    pub version: Version,
+    /// True if the packet of an alert is written, in Base64.
+    pub packets: bool,
+}

@@ -1,0 +1,76 @@
+//! Texts of rules that alerts show: message, class, metadata.
+
+use std::collections::{BTreeMap, HashMap};
+
+use millrace_ips_rules::RuleSet;
+use millrace_ips_rules::files::Class;
+use millrace_ips_rules::options::RuleOption;
+
+/// The texts of a rule.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RuleTexts {
+    pub(crate) message: String,
+    pub(crate) category: String,
+    pub(crate) severity: u32,
+    /// Values by key.
+    pub(crate) metadata: BTreeMap<String, Vec<String>>,
+}
+
+/// The texts of the rules of a set, by generator and number.
+#[derive(Debug, Clone, Default)]
+pub struct RuleTables {
+    texts: HashMap<(u32, u32), RuleTexts>,
+}
+
+/// The priority of a rule without class and priority.
+const PRIORITY: u32 = 3;
+
+impl RuleTables {
+    /// Returns the texts of a set. A rule whose class is in `classes` has its description and priority.
+    pub fn new(set: &RuleSet, classes: &BTreeMap<String, Class>) -> RuleTables {
+        let texts = set.rules().iter().map(|loaded| {
+            let rule = &loaded.parsed.rule;
+            let mut texts = RuleTexts {
+                message: rule.msg().unwrap_or_default().to_owned(),
+                severity: PRIORITY,
+                ..RuleTexts::default()
+            };
+            let mut priority = None;
+            for option in &rule.options {
+                match option {
+                    RuleOption::Classtype(name) => match classes.get(name) {
+                        Some(class) => {
+                            texts.category.clone_from(&class.description);
+                            texts.severity = class.priority;
+                        }
+                        None => texts.category.clone_from(name),
+                    },
+                    RuleOption::Priority(number) => priority = Some(*number),
+                    RuleOption::Metadata(pairs) => add_metadata(&mut texts.metadata, pairs),
+                    _ => {}
+                }
+            }
+            texts.severity = priority.unwrap_or(texts.severity);
+            ((rule.gid(), rule.sid().unwrap_or_default()), texts)
+        });
+        RuleTables {
+            texts: texts.collect(),
+        }
+    }
+
+    pub(crate) fn find(&self, gid: u32, sid: u32) -> Option<&RuleTexts> {
+        self.texts.get(&(gid, sid))
+    }
+}
+
+/// Adds pairs of key and value, which a blank separates.
+fn add_metadata(metadata: &mut BTreeMap<String, Vec<String>>, pairs: &[String]) {
+    for pair in pairs {
+        let (key, value) = pair.split_once(' ').unwrap_or((pair, ""));
+        let values = metadata.entry(key.trim().to_owned()).or_default();
+        let value = value.trim().to_owned();
+        if !values.contains(&value) {
+            values.push(value);
+        }
+    }
+}

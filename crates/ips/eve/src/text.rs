@@ -1,0 +1,38 @@
+//! Bytes as text: valid UTF-8 stays, any other byte becomes `\xHH`.
+
+use core::fmt::Write;
+use std::borrow::Cow;
+
+/// Returns bytes as text, the same way for every field. Control characters stay, and JSON escapes them.
+pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = core::str::from_utf8(bytes) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(bytes.len() + 16);
+    for chunk in bytes.utf8_chunks() {
+        out.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            // A string takes all text.
+            let _written = write!(out, "\\x{byte:02X}");
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Returns bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_bytes_outside_of_utf8_are_escaped() {
+        assert_eq!(text(b"plain"), "plain");
+        assert_eq!(text("gr\u{fc}n".as_bytes()), "gr\u{fc}n");
+        assert_eq!(text(b"a\xffb\xc3"), "a\\xFFb\\xC3");
+        assert_eq!(text(b"tab\t\0"), "tab\t\0");
+    }
+}

@@ -1,0 +1,86 @@
+//! Captures through the engine: files in, events out.
+//!
+//! Each capture begins without flows and ends with a last inspection of what is left of them. The time of the engine is
+//! that of the packets.
+
+#![forbid(unsafe_code)]
+
+mod capture;
+
+pub use capture::{CaptureError, CaptureReader, CapturedFrame};
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use millrace_ips_engine::detect::Ruleset;
+use millrace_ips_engine::{Engine, Events, Frame, LinkType, Verdict};
+
+/// The frames of a capture, counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CaptureSummary {
+    /// Frames.
+    pub frames: u64,
+    /// Bytes of the frames.
+    pub bytes: u64,
+    /// Frames that are not forwarded in mode `ips`.
+    pub dropped: u64,
+    /// Time in the engine.
+    pub engine: Duration,
+}
+
+/// Passes the frames of a capture through an engine. `each` gets the events of each frame that has some, with the frame as
+/// it came; and without a frame those of flows that end with the capture.
+///
+/// # Errors
+/// [`CaptureError`] for a file that cannot be opened or is no capture. A capture that ends in the middle of a packet is
+/// read up to there, and the error comes after the events.
+pub fn read(
+    path: &Path,
+    engine: &mut Engine,
+    rules: &Ruleset,
+    mut each: impl FnMut(&Events, Option<&CapturedFrame>),
+) -> Result<CaptureSummary, CaptureError> {
+    let mut reader = CaptureReader::open(path)?;
+    let mut summary = CaptureSummary::default();
+    let mut events = Events::default();
+    let mut bytes = Vec::new();
+    let mut failure = None;
+    loop {
+        let captured = match reader.next_frame() {
+            Ok(Some(captured)) => captured,
+            Ok(None) => break,
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
+        };
+        bytes.clear();
+        bytes.extend_from_slice(&captured.bytes);
+        summary.frames += 1;
+        summary.bytes += bytes.len() as u64;
+        let frame = Frame {
+            bytes: &mut bytes,
+            link: LinkType(captured.link),
+            time: captured.time,
+            number: summary.frames,
+        };
+        let start = Instant::now();
+        let verdict = engine.frame(rules, frame, &mut events);
+        summary.engine += start.elapsed();
+        summary.dropped += u64::from(matches!(verdict, Verdict::Drop(_) | Verdict::Reject { .. }));
+        if !events.list.is_empty() {
+            each(&events, Some(&captured));
+            events.list.clear();
+        }
+    }
+    let start = Instant::now();
+    engine.finish(rules, &mut events);
+    summary.engine += start.elapsed();
+    if !events.list.is_empty() {
+        each(&events, None);
+    }
+    match failure {
+        Some(error) => Err(error),
+        None => Ok(summary),
+    }
+}
