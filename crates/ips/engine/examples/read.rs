@@ -93,7 +93,6 @@ fn main() -> Result<(), Failure> {
             engine.finish(&ruleset, &mut events);
             seconds += start.elapsed().as_secs_f64();
             for event in &events.list {
-                #[allow(irrefutable_let_patterns, reason = "there may be other events")]
                 let Event::Alert(alert) = event else { continue };
                 let subject = &alert.subject;
                 let (source, destination) = subject.ports.unwrap_or_default();

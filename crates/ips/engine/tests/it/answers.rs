@@ -74,7 +74,6 @@ fn read(rules: &Ruleset, mode: Mode, path: &Path, found: &mut BTreeSet<String>) 
     }
     engine.finish(rules, &mut events);
     for event in &events.list {
-        #[allow(irrefutable_let_patterns, reason = "there may be other events")]
         let Event::Alert(alert) = event else { continue };
         let subject = &alert.subject;
         let (source, destination) = subject.ports.unwrap_or_default();

@@ -117,7 +117,6 @@ pub(crate) fn alerts(rules: &Ruleset, frames: &[Vec<u8>], mode: Mode) -> Vec<u32
         .iter()
         .filter_map(|event| match event {
             Event::Alert(alert) => Some(alert.sid),
-            #[allow(unreachable_patterns, reason = "there may be other events")]
             _ => None,
         })
         .collect();
