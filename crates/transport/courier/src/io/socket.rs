@@ -1,5 +1,4 @@
-//! UDP sockets of the kernel: datagrams of one size in one call each way (UDP_SEGMENT, UDP_GRO), several such bursts in one
-//! receive call (recvmmsg).
+//! UDP sockets of the kernel: datagrams of one size in one call each way (UDP_SEGMENT, UDP_GRO).
 
 use super::{Burst, DatagramIo};
 use nix::errno::Errno;
