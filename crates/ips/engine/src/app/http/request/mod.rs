@@ -1,15 +1,23 @@
-//! The requests of a connection.
+//! The requests of a connection: the parser of the client's bytes, up to the headers of a request.
+
+mod body;
+mod publish;
+mod request_line;
 
 use millrace_ips_rules::buffers::Buffer;
 
 use super::body::Body;
-use super::headers::{Headers, content_length, line};
+use super::headers::{Headers, line};
 use super::uri::Uri;
 use super::{HEADERS_SIZE, LINE_SIZE, Method, Pairing, Step, Waiting, update_record};
 use crate::app::AppProtocol;
 use crate::app::AppSettings;
-use crate::app::transaction::{AppEvent, Progress, Transaction, Transactions};
+use crate::app::transaction::{AppEvent, Progress, Transactions};
 use crate::flow::Direction;
+use publish::{is_valid_host, publish_headers};
+use request_line::{METHODS, RequestLine, is_space, trimmed};
+
+pub(super) use request_line::{chunk_size, is_http_11};
 
 const SIDE: Direction = Direction::ToServer;
 
@@ -18,38 +26,6 @@ const HTTP_09_JUNK: usize = 16;
 
 /// Bytes that wait for the answer to CONNECT.
 const TUNNEL_WAIT: usize = 64 << 10;
-
-/// Methods that begin a request behind another one (RFC 9110, RFC 3253, RFC 4918).
-const METHODS: &[&[u8]] = &[
-    b"GET",
-    b"HEAD",
-    b"PUT",
-    b"POST",
-    b"DELETE",
-    b"CONNECT",
-    b"OPTIONS",
-    b"TRACE",
-    b"PATCH",
-    b"PROPFIND",
-    b"PROPPATCH",
-    b"MKCOL",
-    b"COPY",
-    b"MOVE",
-    b"LOCK",
-    b"UNLOCK",
-    b"VERSION-CONTROL",
-    b"CHECKOUT",
-    b"UNCHECKOUT",
-    b"CHECKIN",
-    b"UPDATE",
-    b"LABEL",
-    b"REPORT",
-    b"MKWORKSPACE",
-    b"MKACTIVITY",
-    b"BASELINE-CONTROL",
-    b"MERGE",
-    b"INVALID",
-];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum State {
@@ -83,92 +59,6 @@ pub(super) struct RequestSide {
     headers: Headers,
     line: RequestLine,
     body: Option<Body>,
-}
-
-/// The parts of a request line.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct RequestLine {
-    method: Vec<u8>,
-    uri: Option<Vec<u8>>,
-    protocol: Option<Vec<u8>>,
-    has_odd_delimiter: bool,
-    has_odd_uri: bool,
-    has_leading_space: bool,
-}
-
-/// Returns true for white space between the parts of a request line.
-fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0x0b | 0x0c)
-}
-
-/// Removes white space from both ends.
-fn trimmed(text: &[u8]) -> &[u8] {
-    let start = text
-        .iter()
-        .position(|&byte| !is_space(byte))
-        .unwrap_or(text.len());
-    let end = text
-        .iter()
-        .rposition(|&byte| !is_space(byte))
-        .map_or(start, |last| last + 1);
-    &text[start..end]
-}
-
-/// Splits at the first byte of a kind.
-fn split(text: &[u8], at: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
-    match text.iter().position(|&byte| at(byte)) {
-        Some(index) => (trimmed(&text[..index]), trimmed(&text[index + 1..])),
-        None => (trimmed(text), &[]),
-    }
-}
-
-impl RequestLine {
-    fn parse(text: &[u8]) -> RequestLine {
-        let start = text
-            .iter()
-            .position(|&byte| !is_space(byte))
-            .unwrap_or(text.len());
-        let body = &text[start..];
-        let method_size = body.iter().position(|&byte| is_space(byte)).unwrap_or(body.len());
-        let rest = &body[method_size..];
-        let delimiter = rest.iter().take_while(|&&byte| is_space(byte)).count();
-        let mut line = RequestLine {
-            method: body[..method_size].to_vec(),
-            has_leading_space: start > 0,
-            has_odd_delimiter: rest[..delimiter].iter().any(|&byte| byte != b' '),
-            ..RequestLine::default()
-        };
-        let rest = trimmed(rest);
-        if rest.is_empty() {
-            return line;
-        }
-        let (mut uri, mut protocol) = split(rest, |byte| byte == b' ');
-        if uri.iter().any(|&byte| is_space(byte)) {
-            line.has_odd_uri = true;
-            if uri.len() == rest.len() {
-                (uri, protocol) = split(rest, is_space);
-            }
-        }
-        line.uri = Some(uri.to_vec());
-        line.protocol = (!protocol.is_empty()).then(|| protocol.to_vec());
-        line
-    }
-}
-
-/// Returns true if a protocol text means HTTP/1.1.
-pub(super) fn is_http_11(protocol: &[u8]) -> bool {
-    protocol.to_ascii_uppercase().starts_with(b"HTTP") && protocol.ends_with(b"1.1")
-}
-
-/// Returns the size of a chunk in its line, or `None` if the line is not valid; and whether it has extensions.
-pub(super) fn chunk_size(text: &[u8]) -> Option<(u64, bool)> {
-    let text = trimmed(text);
-    let digits = text.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
-    let number = core::str::from_utf8(&text[..digits]).ok()?;
-    let size = u64::from_str_radix(number, 16)
-        .ok()
-        .filter(|&size| size <= i32::MAX as u64)?;
-    Some((size, text[digits..].contains(&b';')))
 }
 
 impl RequestSide {
@@ -519,137 +409,6 @@ impl RequestSide {
         self.decide_body(out, settings);
     }
 
-    fn publish_host(&self, transaction: &mut Transaction) {
-        let uri = self.line.uri.as_deref().unwrap_or_default();
-        let is_connect = self.line.method == b"CONNECT";
-        let of_uri = if is_connect {
-            Uri::parse_host(uri)
-        } else {
-            Uri::parse(uri)
-        };
-        let header = self.headers.value(b"host");
-        let of_header = header.map(Uri::parse_host);
-        let header_host = of_header.as_ref().and_then(|host| host.host);
-        match (of_uri.host, header_host) {
-            (None, None) if self.line.protocol.as_deref().is_some_and(is_http_11) && header.is_none() => {
-                transaction.raise("http.missing_host_header");
-            }
-            (Some(uri), Some(header)) if !uri.eq_ignore_ascii_case(header) => {
-                transaction.raise("http.host_header_ambiguous");
-            }
-            _ => {}
-        }
-        if header_host.is_some_and(|host| !is_valid_host(host)) || (header.is_some() && header_host.is_none())
-        {
-            transaction.raise("http.header_host_invalid");
-        }
-        let port = of_uri.port.or(of_header.as_ref().and_then(|host| host.port));
-        let port = port.and_then(|port| core::str::from_utf8(port).ok()?.parse().ok());
-        if let Some(host) = of_uri.host.or(header_host) {
-            let mut normal = host.to_ascii_lowercase();
-            while normal.last() == Some(&b'.') {
-                normal.pop();
-            }
-            transaction.publish(Buffer::HttpHost, SIDE, normal.as_slice());
-            update_record(transaction, |record| record.hostname = normal);
-        }
-        if let Some(raw) = of_uri.host.or(header) {
-            transaction.publish(Buffer::HttpHostRaw, SIDE, raw);
-        }
-        update_record(transaction, |record| record.port = port);
-    }
-
-    fn decide_body(&mut self, out: &mut Transactions, settings: &AppSettings) {
-        let Some(transaction) = self.transaction.and_then(|id| out.by_id(id)) else {
-            return;
-        };
-        if self.line.method == b"CONNECT" {
-            self.state = State::Connect;
-            self.complete(out);
-            return;
-        }
-        let length = self.headers.find(b"content-length");
-        let mut state = State::Line;
-        if let Some(coding) = self.headers.value(b"transfer-encoding") {
-            if coding
-                .to_ascii_lowercase()
-                .windows(7)
-                .any(|window| window == b"chunked")
-            {
-                if length.is_some() || !self.line.protocol.as_deref().is_some_and(is_http_11) {
-                    transaction.raise("http.invalid_transfer_encoding_value_in_request");
-                }
-                state = State::ChunkSize;
-            } else {
-                transaction.raise("http.invalid_transfer_encoding_value_in_request");
-            }
-        } else if let Some(header) = length {
-            if header.is_repeated || header.is_folded {
-                transaction.raise("http.invalid_content_length_field_in_request");
-            }
-            match content_length(&header.value) {
-                Some(0) => {}
-                Some(size) => state = State::Sized(size),
-                None => transaction.raise("http.invalid_content_length_field_in_request"),
-            }
-        }
-        self.state = state;
-        if state == State::Line {
-            self.complete(out);
-            return;
-        }
-        let normal = transaction.buffer(Buffer::HttpUri, SIDE).unwrap_or_default();
-        let path = normal.split(|&byte| byte == b'?').next().unwrap_or_default();
-        let name = path
-            .rsplit(|&byte| byte == b'/')
-            .next()
-            .unwrap_or_default()
-            .to_vec();
-        transaction.advance(SIDE, Progress::Body);
-        self.body = Some(Body::open(transaction, SIDE, &self.headers, &name, settings));
-    }
-
-    fn write_body(&mut self, bytes: &[u8], out: &mut Transactions, settings: &AppSettings) {
-        if let Some((body, transaction)) = self
-            .body
-            .as_mut()
-            .zip(self.transaction.and_then(|id| out.by_id(id)))
-        {
-            body.write(transaction, bytes, settings);
-        }
-    }
-
-    fn close_body(&mut self, out: &mut Transactions, is_complete: bool) {
-        let Some(mut body) = self.body.take() else { return };
-        if let Some(transaction) = self.transaction.and_then(|id| out.by_id(id)) {
-            body.close(transaction, is_complete);
-            update_record(transaction, |record| record.request_length = body.length);
-        }
-    }
-
-    /// Ends a request with its body.
-    fn finish(&mut self, out: &mut Transactions) {
-        self.close_body(out, true);
-        self.complete(out);
-        self.state = State::Line;
-    }
-
-    fn complete(&mut self, out: &mut Transactions) {
-        self.is_open = false;
-        if let Some(transaction) = self.transaction.and_then(|id| out.by_id(id)) {
-            transaction.advance(SIDE, Progress::Complete);
-        }
-    }
-
-    /// Ends a request whose body the server does not want.
-    fn refuse_body(&mut self, out: &mut Transactions) {
-        if matches!(self.state, State::Sized(_) | State::ChunkSize)
-            && self.body.as_ref().is_some_and(|body| body.length == 0)
-        {
-            self.finish(out);
-        }
-    }
-
     /// Decides from the first line behind CONNECT whether the tunnel carries HTTP.
     fn probe_tunnel(&mut self, data: &[u8], pairing: &mut Pairing) -> Step {
         if data.is_empty() {
@@ -667,56 +426,4 @@ impl RequestSide {
         pairing.is_tunnel = true;
         Step::NeedMore
     }
-}
-
-/// Publishes what consists of the headers of a request.
-fn publish_headers(transaction: &mut Transaction, headers: &Headers) {
-    let lines = headers.lines(b"cookie");
-    transaction.replace(Buffer::HttpHeader, SIDE, lines);
-    transaction.replace(Buffer::HttpHeaderNames, SIDE, headers.names());
-    let mut start = transaction
-        .buffer(Buffer::HttpRequestLine, SIDE)
-        .unwrap_or_default()
-        .to_vec();
-    start.extend_from_slice(b"\r\n");
-    start.extend_from_slice(&headers.lines(b""));
-    start.extend_from_slice(b"\r\n");
-    transaction.replace(Buffer::HttpStart, SIDE, start);
-    for (name, buffer) in [
-        (&b"user-agent"[..], Buffer::HttpUserAgent),
-        (b"referer", Buffer::HttpReferer),
-        (b"accept", Buffer::HttpAccept),
-        (b"accept-encoding", Buffer::HttpAcceptEnc),
-        (b"accept-language", Buffer::HttpAcceptLang),
-        (b"connection", Buffer::HttpConnection),
-        (b"content-length", Buffer::HttpContentLen),
-        (b"content-type", Buffer::HttpContentType),
-        (b"cookie", Buffer::HttpCookie),
-        (b"cookie", Buffer::HttpCookieRaw),
-    ] {
-        if let Some(value) = headers.value(name) {
-            transaction.replace(buffer, SIDE, value);
-        }
-    }
-    let value = |name: &[u8]| headers.value(name).map(<[u8]>::to_vec);
-    update_record(transaction, |record| {
-        record.user_agent = value(b"user-agent");
-        record.referer = value(b"referer");
-        record.forwarded_for = value(b"x-forwarded-for");
-    });
-}
-
-/// Returns true for host names and addresses of usual form.
-fn is_valid_host(host: &[u8]) -> bool {
-    if let Some(address) = host.strip_prefix(b"[").and_then(|rest| rest.strip_suffix(b"]")) {
-        return core::str::from_utf8(address).is_ok_and(|text| text.parse::<core::net::Ipv6Addr>().is_ok());
-    }
-    let is_label = |label: &[u8]| {
-        (1..=63).contains(&label.len())
-            && label
-                .iter()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte))
-    };
-    let host = host.strip_suffix(b".").unwrap_or(host);
-    host.len() <= 255 && host.split(|&byte| byte == b'.').all(is_label)
 }

@@ -1,0 +1,108 @@
+//! The body of a request: its framing, its bytes and its end.
+
+use millrace_ips_rules::buffers::Buffer;
+
+use super::request_line::is_http_11;
+use super::{RequestSide, SIDE, State};
+use crate::app::AppSettings;
+use crate::app::http::body::Body;
+use crate::app::http::headers::content_length;
+use crate::app::http::update_record;
+use crate::app::transaction::{Progress, Transactions};
+
+impl RequestSide {
+    /// Decides from the headers how the body ends, and opens it.
+    pub(super) fn decide_body(&mut self, out: &mut Transactions, settings: &AppSettings) {
+        let Some(transaction) = self.transaction.and_then(|id| out.by_id(id)) else {
+            return;
+        };
+        if self.line.method == b"CONNECT" {
+            self.state = State::Connect;
+            self.complete(out);
+            return;
+        }
+        let length = self.headers.find(b"content-length");
+        let mut state = State::Line;
+        if let Some(coding) = self.headers.value(b"transfer-encoding") {
+            if coding
+                .to_ascii_lowercase()
+                .windows(7)
+                .any(|window| window == b"chunked")
+            {
+                if length.is_some() || !self.line.protocol.as_deref().is_some_and(is_http_11) {
+                    transaction.raise("http.invalid_transfer_encoding_value_in_request");
+                }
+                state = State::ChunkSize;
+            } else {
+                transaction.raise("http.invalid_transfer_encoding_value_in_request");
+            }
+        } else if let Some(header) = length {
+            if header.is_repeated || header.is_folded {
+                transaction.raise("http.invalid_content_length_field_in_request");
+            }
+            match content_length(&header.value) {
+                Some(0) => {}
+                Some(size) => state = State::Sized(size),
+                None => transaction.raise("http.invalid_content_length_field_in_request"),
+            }
+        }
+        self.state = state;
+        if state == State::Line {
+            self.complete(out);
+            return;
+        }
+        let normal = transaction.buffer(Buffer::HttpUri, SIDE).unwrap_or_default();
+        let path = normal.split(|&byte| byte == b'?').next().unwrap_or_default();
+        let name = path
+            .rsplit(|&byte| byte == b'/')
+            .next()
+            .unwrap_or_default()
+            .to_vec();
+        transaction.advance(SIDE, Progress::Body);
+        self.body = Some(Body::open(transaction, SIDE, &self.headers, &name, settings));
+    }
+
+    /// Passes bytes to the body.
+    pub(super) fn write_body(&mut self, bytes: &[u8], out: &mut Transactions, settings: &AppSettings) {
+        if let Some((body, transaction)) = self
+            .body
+            .as_mut()
+            .zip(self.transaction.and_then(|id| out.by_id(id)))
+        {
+            body.write(transaction, bytes, settings);
+        }
+    }
+
+    /// Closes the body, if one is open.
+    pub(super) fn close_body(&mut self, out: &mut Transactions, is_complete: bool) {
+        let Some(mut body) = self.body.take() else { return };
+        if let Some(transaction) = self.transaction.and_then(|id| out.by_id(id)) {
+            body.close(transaction, is_complete);
+            update_record(transaction, |record| record.request_length = body.length);
+        }
+    }
+
+    /// Ends a request with its body.
+    pub(super) fn finish(&mut self, out: &mut Transactions) {
+        self.close_body(out, true);
+        self.complete(out);
+        self.state = State::Line;
+    }
+
+    /// Marks the request as complete.
+    pub(super) fn complete(&mut self, out: &mut Transactions) {
+        self.is_open = false;
+        if let Some(transaction) = self.transaction.and_then(|id| out.by_id(id)) {
+            transaction.advance(SIDE, Progress::Complete);
+        }
+    }
+
+    /// Ends a request whose body the server does not want.
+    pub(super) fn refuse_body(&mut self, out: &mut Transactions) {
+        if matches!(self.state, State::Sized(_) | State::ChunkSize)
+            && self.body.as_ref().is_some_and(|body| body.length == 0)
+        {
+            self.finish(out);
+        }
+    }
+}

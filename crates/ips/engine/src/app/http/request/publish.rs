@@ -1,0 +1,105 @@
+//! The buffers and the record that consist of the headers of a request.
+
+use millrace_ips_rules::buffers::Buffer;
+
+use super::request_line::is_http_11;
+use super::{RequestSide, SIDE};
+use crate::app::http::headers::Headers;
+use crate::app::http::update_record;
+use crate::app::http::uri::Uri;
+use crate::app::transaction::Transaction;
+
+impl RequestSide {
+    /// Publishes the host of a request, which its URI or its header names.
+    pub(super) fn publish_host(&self, transaction: &mut Transaction) {
+        let uri = self.line.uri.as_deref().unwrap_or_default();
+        let is_connect = self.line.method == b"CONNECT";
+        let of_uri = if is_connect {
+            Uri::parse_host(uri)
+        } else {
+            Uri::parse(uri)
+        };
+        let header = self.headers.value(b"host");
+        let of_header = header.map(Uri::parse_host);
+        let header_host = of_header.as_ref().and_then(|host| host.host);
+        match (of_uri.host, header_host) {
+            (None, None) if self.line.protocol.as_deref().is_some_and(is_http_11) && header.is_none() => {
+                transaction.raise("http.missing_host_header");
+            }
+            (Some(uri), Some(header)) if !uri.eq_ignore_ascii_case(header) => {
+                transaction.raise("http.host_header_ambiguous");
+            }
+            _ => {}
+        }
+        if header_host.is_some_and(|host| !is_valid_host(host)) || (header.is_some() && header_host.is_none())
+        {
+            transaction.raise("http.header_host_invalid");
+        }
+        let port = of_uri.port.or(of_header.as_ref().and_then(|host| host.port));
+        let port = port.and_then(|port| core::str::from_utf8(port).ok()?.parse().ok());
+        if let Some(host) = of_uri.host.or(header_host) {
+            let mut normal = host.to_ascii_lowercase();
+            while normal.last() == Some(&b'.') {
+                normal.pop();
+            }
+            transaction.publish(Buffer::HttpHost, SIDE, normal.as_slice());
+            update_record(transaction, |record| record.hostname = normal);
+        }
+        if let Some(raw) = of_uri.host.or(header) {
+            transaction.publish(Buffer::HttpHostRaw, SIDE, raw);
+        }
+        update_record(transaction, |record| record.port = port);
+    }
+}
+
+/// Publishes what consists of the headers of a request.
+pub(super) fn publish_headers(transaction: &mut Transaction, headers: &Headers) {
+    let lines = headers.lines(b"cookie");
+    transaction.replace(Buffer::HttpHeader, SIDE, lines);
+    transaction.replace(Buffer::HttpHeaderNames, SIDE, headers.names());
+    let mut start = transaction
+        .buffer(Buffer::HttpRequestLine, SIDE)
+        .unwrap_or_default()
+        .to_vec();
+    start.extend_from_slice(b"\r\n");
+    start.extend_from_slice(&headers.lines(b""));
+    start.extend_from_slice(b"\r\n");
+    transaction.replace(Buffer::HttpStart, SIDE, start);
+    for (name, buffer) in [
+        (&b"user-agent"[..], Buffer::HttpUserAgent),
+        (b"referer", Buffer::HttpReferer),
+        (b"accept", Buffer::HttpAccept),
+        (b"accept-encoding", Buffer::HttpAcceptEnc),
+        (b"accept-language", Buffer::HttpAcceptLang),
+        (b"connection", Buffer::HttpConnection),
+        (b"content-length", Buffer::HttpContentLen),
+        (b"content-type", Buffer::HttpContentType),
+        (b"cookie", Buffer::HttpCookie),
+        (b"cookie", Buffer::HttpCookieRaw),
+    ] {
+        if let Some(value) = headers.value(name) {
+            transaction.replace(buffer, SIDE, value);
+        }
+    }
+    let value = |name: &[u8]| headers.value(name).map(<[u8]>::to_vec);
+    update_record(transaction, |record| {
+        record.user_agent = value(b"user-agent");
+        record.referer = value(b"referer");
+        record.forwarded_for = value(b"x-forwarded-for");
+    });
+}
+
+/// Returns true for host names and addresses of usual form.
+pub(super) fn is_valid_host(host: &[u8]) -> bool {
+    if let Some(address) = host.strip_prefix(b"[").and_then(|rest| rest.strip_suffix(b"]")) {
+        return core::str::from_utf8(address).is_ok_and(|text| text.parse::<core::net::Ipv6Addr>().is_ok());
+    }
+    let is_label = |label: &[u8]| {
+        (1..=63).contains(&label.len())
+            && label
+                .iter()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte))
+    };
+    let host = host.strip_suffix(b".").unwrap_or(host);
+    host.len() <= 255 && host.split(|&byte| byte == b'.').all(is_label)
+}
