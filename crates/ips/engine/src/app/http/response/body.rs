@@ -1,0 +1,138 @@
+//! The body of a response: its framing, its bytes and its end.
+
+use super::{ResponseSide, SIDE, State};
+use crate::app::AppSettings;
+use crate::app::http::body::Body;
+use crate::app::http::headers::content_length;
+use crate::app::http::request::is_http_11;
+use crate::app::http::{Method, Pairing, multipart, update_record};
+use crate::app::transaction::{Progress, Transactions};
+
+impl ResponseSide {
+    /// Decides from the status and the headers how the body ends, and opens it.
+    pub(super) fn decide_body(
+        &mut self,
+        pairing: &mut Pairing,
+        out: &mut Transactions,
+        settings: &AppSettings,
+    ) {
+        let Some(current) = &self.current else { return };
+        let Some(transaction) = out.by_id(current.transaction) else {
+            self.state = State::Failed;
+            return;
+        };
+        let status = self.status.unwrap_or(0);
+        let coding = self.headers.value(b"transfer-encoding");
+        let length = self.headers.find(b"content-length");
+        let has_framing = coding.is_some() || length.is_some();
+        if current.method == Method::Connect {
+            let is_accepted = (200..300).contains(&status);
+            if status != 407 || pairing.connect.is_none() {
+                pairing.connect = Some(is_accepted);
+            }
+            if is_accepted {
+                self.finish(out, true);
+                self.state = State::Tunnel;
+                return;
+            }
+        }
+        if status == 101 && !has_framing {
+            self.finish(out, true);
+            pairing.is_tunnel = true;
+            self.state = State::Tunnel;
+            return;
+        }
+        if (400..500).contains(&status) && current.expects_continue {
+            pairing.refuses_body = true;
+        }
+        let has_no_body = current.method == Method::Head
+            || (!has_framing && ((100..200).contains(&status) || status == 204 || status == 304));
+        if has_no_body {
+            self.finish(out, true);
+            return;
+        }
+        let mut state = State::UntilClose;
+        if let Some(value) = coding.filter(|value| contains_chunked(value)) {
+            if !value.eq_ignore_ascii_case(b"chunked") {
+                transaction.raise("http.response_abnormal_transfer_encoding");
+            }
+            if !is_http_11(&self.protocol) {
+                transaction.raise("http.response_chunked_old_proto");
+            }
+            state = State::ChunkSize;
+        } else if let Some(header) = length {
+            match content_length(&header.value) {
+                Some(0) => {
+                    self.finish(out, true);
+                    return;
+                }
+                Some(size) => state = State::Sized(size),
+                None => {
+                    transaction.raise("http.invalid_content_length_field_in_response");
+                    self.fail(out);
+                    return;
+                }
+            }
+        }
+        transaction.advance(SIDE, Progress::Body);
+        self.state = state;
+        self.open_body(out, settings);
+    }
+
+    /// Opens the body.
+    pub(super) fn open_body(&mut self, out: &mut Transactions, settings: &AppSettings) {
+        let Some(current) = &self.current else { return };
+        let Some(transaction) = out.by_id(current.transaction) else {
+            return;
+        };
+        transaction.advance(SIDE, Progress::Body);
+        let disposition = self.headers.value(b"content-disposition");
+        let name = disposition.and_then(|value| multipart::parameter(value, b"filename"));
+        let name = name.unwrap_or_else(|| current.file_name.clone());
+        self.body = Some(Body::open(transaction, SIDE, &self.headers, &name, settings));
+    }
+
+    /// Passes bytes to the body.
+    pub(super) fn write_body(&mut self, bytes: &[u8], out: &mut Transactions, settings: &AppSettings) {
+        let transaction = self
+            .current
+            .as_ref()
+            .and_then(|current| out.by_id(current.transaction));
+        if let Some((body, transaction)) = self.body.as_mut().zip(transaction) {
+            body.write(transaction, bytes, settings);
+        }
+    }
+
+    /// Closes the body, if one is open.
+    pub(super) fn close_body(&mut self, out: &mut Transactions, is_complete: bool) {
+        let Some(mut body) = self.body.take() else { return };
+        if let Some(transaction) = self
+            .current
+            .as_ref()
+            .and_then(|current| out.by_id(current.transaction))
+        {
+            body.close(transaction, is_complete);
+            update_record(transaction, |record| record.length = body.length);
+        }
+    }
+
+    /// Ends a response.
+    pub(super) fn finish(&mut self, out: &mut Transactions, is_complete: bool) {
+        self.close_body(out, is_complete);
+        if let Some(current) = self.current.take() {
+            if let Some(transaction) = out.by_id(current.transaction) {
+                transaction.advance(SIDE, Progress::Complete);
+            }
+            self.previous = Some(current.transaction);
+        }
+        self.state = State::Idle;
+    }
+}
+
+/// Returns true if a Transfer-Encoding value has the coding "chunked".
+fn contains_chunked(value: &[u8]) -> bool {
+    value
+        .to_ascii_lowercase()
+        .windows(7)
+        .any(|window| window == b"chunked")
+}
