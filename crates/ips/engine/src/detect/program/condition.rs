@@ -1,0 +1,115 @@
+//! The conditions of a rule on a packet, a flow and the application layer, which look at no bytes.
+
+use millrace_ips_rules::options::number::{Comparison, NumberField};
+use millrace_ips_rules::options::words::TextField;
+
+use crate::app::AppProtocol;
+use crate::flow::Direction;
+
+/// The side of `stream_size`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The client.
+    Client,
+    /// The server.
+    Server,
+    /// Both.
+    Both,
+    /// One of them.
+    Either,
+}
+
+/// The way in which a set of bits is compared (`flags`, `fragbits`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BitMode {
+    /// These and no others.
+    Exact,
+    /// These, and perhaps others (`+`).
+    All,
+    /// One of these (`*`).
+    Any,
+    /// None of these (`!`).
+    None,
+}
+
+/// A condition on a packet.
+#[derive(Debug, Clone)]
+pub enum PacketTest {
+    /// A field of the headers, or the size of the payload.
+    Number(NumberField, Comparison),
+    /// TCP flags.
+    TcpFlags {
+        /// The way to compare.
+        mode: BitMode,
+        /// The flags.
+        bits: u16,
+        /// Flags that are not looked at.
+        ignored: u16,
+    },
+    /// Bits of the fragment field: reserved 4, don't fragment 2, more fragments 1.
+    FragBits {
+        /// The way to compare.
+        mode: BitMode,
+        /// The bits.
+        bits: u8,
+    },
+    /// The protocol of IP.
+    IpProtocol(Comparison),
+    /// Source and destination address are equal.
+    SameIp,
+    /// Bytes of a direction of the stream.
+    StreamSize {
+        /// The side.
+        side: Side,
+        /// The comparison.
+        comparison: Comparison,
+    },
+}
+
+/// A condition on a flow (`flow`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FlowTest {
+    /// True if there is a condition that needs a flow.
+    pub is_needed: bool,
+    /// Established or not.
+    pub is_established: Option<bool>,
+    /// The direction.
+    pub direction: Option<Direction>,
+    /// Reassembled data only.
+    pub only_stream: bool,
+    /// Packets only.
+    pub no_stream: bool,
+    /// Reassembled fragments only, or none of them.
+    pub is_reassembled: Option<bool>,
+}
+
+/// A condition on the application layer that is not a list of operations.
+#[derive(Debug, Clone)]
+pub enum AppTest {
+    /// The protocol of the flow.
+    Protocol {
+        /// The protocols, of which one is enough.
+        protocols: Vec<AppProtocol>,
+        /// True if it must be another.
+        is_negated: bool,
+    },
+    /// A value of the parser.
+    Field(TextField, String),
+    /// A number of the parser.
+    Number(NumberField, Comparison),
+}
+
+/// Returns true if a number satisfies a comparison.
+#[inline]
+pub fn compare(comparison: Comparison, number: u64) -> bool {
+    match comparison {
+        Comparison::Equal(n) => number == n,
+        Comparison::NotEqual(n) => number != n,
+        Comparison::Less(n) => number < n,
+        Comparison::LessOrEqual(n) => number <= n,
+        Comparison::Greater(n) => number > n,
+        Comparison::GreaterOrEqual(n) => number >= n,
+        Comparison::Between(low, high) => low < number && number < high,
+        Comparison::Within(low, high) => low <= number && number <= high,
+    }
+}

@@ -1,0 +1,162 @@
+//! The compiled form of a rule: conditions on packet, flow and state, and lists of operations over bytes.
+//!
+//! ```text
+//!  Rule ── header: protocols, endpoints, flow          one packet
+//!       ── packet: sizes, header fields
+//!       ── payload: operations                         packet payload, stream window, or both
+//!       ── buffers: [BufferTest: buffer, transforms, operations]     a transaction
+//!       ── state: bits and counters that must be set; rates
+//!       ── effects: bits and counters to set, tag, alert or not
+//! ```
+
+mod condition;
+mod operation;
+mod shared;
+
+use std::sync::Arc;
+
+use millrace_ips_rules::header::Action;
+use millrace_ips_rules::options::state::Rate;
+use millrace_ips_rules::variables::Ranges;
+
+use crate::app::AppProtocol;
+
+pub use condition::{AppTest, BitMode, FlowTest, PacketTest, Side, compare};
+pub use operation::{
+    BufferTest, ContentTest, Endianness, JumpBase, MathOperator, NumberForm, NumberSource, Operand,
+    Operation, PcreTest, TestOperator,
+};
+pub use shared::{BitTable, CounterOperator, CounterTest, CounterValue, Effect, StateTest, ThresholdTest};
+
+/// Number of variables that `byte_extract` and `byte_math` may set in one rule.
+pub const VARIABLES: usize = 16;
+
+/// The type of a rule, as the documentation of Suricata names them: it decides when the rule is evaluated, and whether
+/// its action takes the packet or the flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RuleType {
+    /// Addresses and protocol only: once for each direction of a flow.
+    IpOnly,
+    /// Conditions on single packets.
+    Packet,
+    /// Content that is anchored at the beginning: packets and stream.
+    PacketStream,
+    /// Content in the stream.
+    Stream,
+    /// The protocol of the flow, without its transactions.
+    AppLayer,
+    /// Buffers of transactions.
+    Transaction,
+}
+
+/// The protocols of a header.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ProtocolTest {
+    /// IP protocols; empty for any.
+    pub ip: Vec<u8>,
+    /// 4 or 6; none for both.
+    pub version: Option<u8>,
+    /// Application protocols; empty for any.
+    pub app: Vec<AppProtocol>,
+}
+
+/// One end of a header.
+#[derive(Debug, Clone, Default)]
+pub struct Endpoint {
+    /// The addresses; none for any.
+    pub addresses: Option<Arc<Ranges>>,
+    /// The ports; none for any.
+    pub ports: Option<Arc<Ranges>>,
+}
+
+/// The part of a pattern that the prefilter searches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FastPattern {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// True if ASCII letters match in upper and lower case.
+    pub nocase: bool,
+    /// Index of the buffer test, or none for the payload.
+    pub test: Option<u16>,
+}
+
+/// A compiled rule.
+#[derive(Debug)]
+pub struct Rule {
+    /// Number of the rule.
+    pub sid: u32,
+    /// Generator.
+    pub gid: u32,
+    /// Revision.
+    pub rev: u32,
+    /// Message.
+    pub msg: Arc<str>,
+    /// Class, if there is one.
+    pub class: Option<Arc<str>>,
+    /// Priority; 1 is the highest, 3 the default.
+    pub priority: u32,
+    /// Action.
+    pub action: Action,
+    /// Type.
+    pub kind: RuleType,
+    /// Protocols.
+    pub protocol: ProtocolTest,
+    /// The sender.
+    pub source: Endpoint,
+    /// The receiver.
+    pub destination: Endpoint,
+    /// True if sender and receiver may be exchanged.
+    pub is_bidirectional: bool,
+    /// Conditions on the flow.
+    pub flow: FlowTest,
+    /// Conditions on the packet.
+    pub packet: Vec<PacketTest>,
+    /// True if the payload of packets is inspected.
+    pub on_packets: bool,
+    /// True if stream windows are inspected.
+    pub on_stream: bool,
+    /// Operations over the payload.
+    pub payload: Vec<Operation>,
+    /// Operations over buffers.
+    pub buffers: Vec<BufferTest>,
+    /// Conditions on the application layer.
+    pub app: Vec<AppTest>,
+    /// Conditions on shared state.
+    pub state: Vec<StateTest>,
+    /// Changes of shared state.
+    pub effects: Vec<Effect>,
+    /// Limit on alerts, or detection filter.
+    pub rate: Option<Rate>,
+    /// Thresholds and suppressions of the table.
+    pub thresholds: Vec<ThresholdTest>,
+    /// True if a match raises no alert.
+    pub is_silent: bool,
+    /// Packets to record after the alert.
+    pub tag: Option<Tag>,
+    /// The pattern of the prefilter.
+    pub fast_pattern: Option<FastPattern>,
+    /// Index of the rule in its set of rules before the order of evaluation was made.
+    pub source_index: u32,
+}
+
+/// Packets that are recorded after an alert (`tag`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tag {
+    /// True for the packets of the flow, false for those of the host.
+    pub is_session: bool,
+    /// Number of units.
+    pub count: u32,
+    /// Unit of the count.
+    pub unit: TagUnit,
+}
+
+/// The unit of a tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TagUnit {
+    /// Packets.
+    Packets,
+    /// Seconds.
+    Seconds,
+    /// Bytes.
+    Bytes,
+}

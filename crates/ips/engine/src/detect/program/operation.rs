@@ -1,0 +1,250 @@
+//! The operations of a rule over bytes: of a payload, a stream, or a buffer of a transaction.
+
+use std::sync::Arc;
+
+use memchr::memmem::Finder;
+use millrace_ips_pcre::Regex;
+use millrace_ips_rules::buffers::Buffer;
+use millrace_ips_rules::options::number::Comparison;
+use millrace_ips_rules::options::words::Transform;
+
+/// A number of a rule: known when it is loaded, or read from the traffic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operand {
+    /// A number.
+    Number(i64),
+    /// The variable with this index.
+    Variable(u8),
+}
+
+/// A pattern and the places where it may be.
+#[derive(Debug)]
+pub struct ContentTest {
+    /// The bytes; in lower case if case does not matter.
+    pub pattern: Box<[u8]>,
+    /// The search of the pattern where case matters.
+    pub finder: Option<Box<Finder<'static>>>,
+    /// True if the pattern must not be there.
+    pub is_negated: bool,
+    /// True if ASCII letters match in upper and lower case.
+    pub nocase: bool,
+    /// First byte at which the pattern may begin.
+    pub offset: Option<Operand>,
+    /// Number of bytes from the offset in which the pattern lies.
+    pub depth: Option<Operand>,
+    /// Smallest distance from the end of the last match.
+    pub distance: Option<Operand>,
+    /// Number of bytes from the end of the last match, and the distance, in which the pattern lies.
+    pub within: Option<Operand>,
+    /// True if the pattern ends the buffer.
+    pub endswith: bool,
+}
+
+impl ContentTest {
+    /// Returns true if the place depends on the end of the last match.
+    pub fn is_relative(&self) -> bool {
+        self.distance.is_some() || self.within.is_some()
+    }
+}
+
+/// A regular expression.
+#[derive(Debug)]
+pub struct PcreTest {
+    /// The expression.
+    pub regex: Arc<Regex>,
+    /// True if the expression must not match.
+    pub is_negated: bool,
+    /// True if the subject begins at the end of the last match.
+    pub is_relative: bool,
+}
+
+/// The order of the bytes of a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Endianness {
+    /// The most significant byte is first.
+    Big,
+    /// The least significant byte is first.
+    Little,
+    /// The data representation of the DCE/RPC header decides.
+    Dce,
+}
+
+/// The form of a number in the traffic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NumberForm {
+    /// Bytes.
+    Binary(Endianness),
+    /// Digits in base 8, 10 or 16; base 0 is by prefix, as C does it.
+    Digits(u32),
+}
+
+/// A number in the traffic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NumberSource {
+    /// Number of bytes.
+    pub size: Operand,
+    /// The place of the first byte.
+    pub offset: Operand,
+    /// True if the place counts from the end of the last match.
+    pub is_relative: bool,
+    /// The form.
+    pub form: NumberForm,
+    /// Bits that are kept, and shifted to the right until the lowest is one of them; 0 keeps all.
+    pub bitmask: u64,
+}
+
+/// An operator of `byte_test`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TestOperator {
+    /// Less.
+    Less,
+    /// Greater.
+    Greater,
+    /// Equal.
+    Equal,
+    /// Less or equal.
+    LessOrEqual,
+    /// Greater or equal.
+    GreaterOrEqual,
+    /// A common bit.
+    And,
+    /// A different bit.
+    Xor,
+}
+
+/// An operator of `byte_math`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MathOperator {
+    /// Sum.
+    Add,
+    /// Difference.
+    Subtract,
+    /// Product.
+    Multiply,
+    /// Quotient.
+    Divide,
+    /// Shift to the left.
+    ShiftLeft,
+    /// Shift to the right.
+    ShiftRight,
+}
+
+/// The place from which `byte_jump` counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JumpBase {
+    /// The end of the number.
+    Number,
+    /// The first byte.
+    Beginning,
+    /// The end of the bytes.
+    End,
+}
+
+/// An operation over bytes, with a cursor that is the end of the last match.
+#[derive(Debug)]
+pub enum Operation {
+    /// Search a pattern; the cursor moves to its end.
+    Content(ContentTest),
+    /// Search an expression; the cursor moves to the end of the match.
+    Pcre(PcreTest),
+    /// Compare a number.
+    ByteTest {
+        /// The number.
+        source: NumberSource,
+        /// The operator.
+        operator: TestOperator,
+        /// True if the comparison must fail.
+        is_negated: bool,
+        /// The value.
+        value: Operand,
+    },
+    /// Move the cursor by a number.
+    ByteJump {
+        /// The number.
+        source: NumberSource,
+        /// Factor of the number.
+        multiplier: u64,
+        /// Size to whose multiple the number is rounded up; 0 or 1 rounds nothing.
+        align: u64,
+        /// The place from which the number counts.
+        base: JumpBase,
+        /// Bytes that are added after the jump.
+        post_offset: Operand,
+    },
+    /// Store a number.
+    ByteExtract {
+        /// The number.
+        source: NumberSource,
+        /// Factor of the number.
+        multiplier: u64,
+        /// Size to whose multiple the number is rounded up; 0 or 1 rounds nothing.
+        align: u64,
+        /// Index of the variable.
+        variable: u8,
+    },
+    /// Compute with a number, and store the result.
+    ByteMath {
+        /// The number.
+        source: NumberSource,
+        /// The operator.
+        operator: MathOperator,
+        /// The other value.
+        value: Operand,
+        /// Index of the variable.
+        variable: u8,
+    },
+    /// Test that there is data at a place.
+    IsDataAt {
+        /// The place.
+        position: Operand,
+        /// True if the place counts from the end of the last match.
+        is_relative: bool,
+        /// True if there must be none.
+        is_negated: bool,
+    },
+    /// Compare the number of bytes.
+    Size(Comparison),
+    /// Compare the number of bytes behind the cursor.
+    RemainingSize(Comparison),
+    /// Decode Base64, and apply operations to the result.
+    Base64 {
+        /// Largest number of bytes to decode; none for all.
+        bytes: Option<u32>,
+        /// Offset of the first byte.
+        offset: u32,
+        /// True if the offset counts from the end of the last match.
+        is_relative: bool,
+        /// The operations.
+        then: Vec<Operation>,
+    },
+}
+
+impl Operation {
+    /// Returns true if the operation depends on the end of the last match.
+    pub fn is_relative(&self) -> bool {
+        match self {
+            Operation::Content(content) => content.is_relative(),
+            Operation::Pcre(pcre) => pcre.is_relative,
+            Operation::ByteTest { source, .. }
+            | Operation::ByteJump { source, .. }
+            | Operation::ByteExtract { source, .. }
+            | Operation::ByteMath { source, .. } => source.is_relative,
+            Operation::IsDataAt { is_relative, .. } | Operation::Base64 { is_relative, .. } => *is_relative,
+            Operation::Size(_) => false,
+            Operation::RemainingSize(_) => true,
+        }
+    }
+}
+
+/// Operations over a buffer of a transaction. They match if they match an instance of it.
+#[derive(Debug)]
+pub struct BufferTest {
+    /// The buffer.
+    pub buffer: Buffer,
+    /// Changes of the bytes before the operations.
+    pub transforms: Vec<Transform>,
+    /// The operations.
+    pub operations: Vec<Operation>,
+    /// Index of the hook, which is a buffer with transforms.
+    pub hook: u16,
+}

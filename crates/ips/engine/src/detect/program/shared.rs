@@ -1,0 +1,125 @@
+//! The state that rules share: conditions on bits and counters, changes of them, and thresholds.
+
+use std::sync::Arc;
+
+use millrace_ips_rules::header::Action;
+use millrace_ips_rules::options::state::{Rate, Track};
+use millrace_ips_rules::variables::Ranges;
+
+/// The table of a bit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BitTable {
+    /// The flow.
+    Flow,
+    /// The source address.
+    Source,
+    /// The destination address.
+    Destination,
+    /// The pair of addresses.
+    Pair,
+}
+
+/// A condition on bits or counters that rules share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StateTest {
+    /// Bits are set.
+    Bits {
+        /// The table.
+        table: BitTable,
+        /// The bits.
+        bits: Vec<u32>,
+        /// True if all are meant, false if any is.
+        is_all: bool,
+        /// True if they must not be set.
+        is_negated: bool,
+    },
+    /// A counter compares with a value.
+    Counter {
+        /// The counter.
+        counter: u32,
+        /// The comparison.
+        test: CounterTest,
+    },
+}
+
+/// The value of a counter operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CounterValue {
+    /// A number.
+    Number(u32),
+    /// Another counter.
+    Counter(u32),
+}
+
+/// A comparison of a counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CounterTest {
+    /// The counter exists or not.
+    IsSet(bool),
+    /// Equal.
+    Equal(CounterValue),
+    /// Not equal.
+    NotEqual(CounterValue),
+    /// Less.
+    Less(CounterValue),
+    /// Less or equal.
+    LessOrEqual(CounterValue),
+    /// Greater.
+    Greater(CounterValue),
+    /// Greater or equal.
+    GreaterOrEqual(CounterValue),
+}
+
+/// A change of shared state by a rule that matched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Bits are set, unset or inverted.
+    Bits {
+        /// The table.
+        table: BitTable,
+        /// The bits.
+        bits: Vec<u32>,
+        /// The new value; none inverts.
+        value: Option<bool>,
+        /// Time after which a bit of an address expires, in seconds; 0 is never.
+        expire: u32,
+    },
+    /// A counter is set or changed.
+    Counter {
+        /// The counter.
+        counter: u32,
+        /// The operator: `=`, `+` or `-`.
+        operator: CounterOperator,
+        /// The value.
+        value: CounterValue,
+    },
+}
+
+/// A change of a counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CounterOperator {
+    /// Set.
+    Set,
+    /// Add.
+    Add,
+    /// Subtract.
+    Subtract,
+}
+
+/// A row of the threshold table, for a rule.
+#[derive(Debug, Clone)]
+pub enum ThresholdTest {
+    /// No alerts, from all or from the given addresses.
+    Suppress(Option<(Track, Arc<Ranges>)>),
+    /// A limit on the number of alerts.
+    Limit(Rate),
+    /// Another action while a rate is exceeded.
+    RateFilter {
+        /// The rate.
+        rate: Rate,
+        /// The other action.
+        new_action: Action,
+        /// Time for which the other action stays, in seconds.
+        timeout: u32,
+    },
+}
