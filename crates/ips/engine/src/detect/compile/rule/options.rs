@@ -1,66 +1,26 @@
-//! Compilation of one rule.
+//! The options of a rule, added to the rule under construction.
 
 use std::sync::Arc;
 
 use memchr::memmem::Finder;
 use millrace_ips_pcre::{Flags, Regex};
-use millrace_ips_rules::address::{Spec, Value};
+use millrace_ips_rules::Reason;
 use millrace_ips_rules::buffers::Buffer;
-use millrace_ips_rules::files::ThresholdEffect;
-use millrace_ips_rules::header::{self, Endpoints, Protocol};
 use millrace_ips_rules::options::RuleOption;
 use millrace_ips_rules::options::content::{Content, Pcre};
 use millrace_ips_rules::options::number::{Comparison, NumberField};
 use millrace_ips_rules::options::state::FlowState;
 use millrace_ips_rules::options::words::TextField;
-use millrace_ips_rules::set::Loaded;
-use millrace_ips_rules::variables::Ranges;
-use millrace_ips_rules::{Position, Reason, Refusal};
 
-use super::super::program::{
-    AppTest, BufferTest, ContentTest, Effect, Endpoint, FlowTest, Operand, Operation, PacketTest, PcreTest,
-    Rule, RuleType, StateTest, Tag, ThresholdTest,
-};
-use super::fast_pattern::{self, Candidate};
-use super::words::{self, Shared};
-use super::{CompileSettings, Hook, Interner, bytes, protocols};
+use super::{Builder, List};
+use crate::detect::compile::fast_pattern::Candidate;
+use crate::detect::compile::words::{self, Shared};
+use crate::detect::compile::{bytes, protocols};
+use crate::detect::program::{AppTest, BufferTest, ContentTest, Operand, Operation, PacketTest, PcreTest};
 use crate::flow::Direction;
 
-/// Largest number of buffer tests of a rule: partial matches are kept as bits of a word.
-pub(crate) const BUFFER_TESTS: usize = 32;
-/// Priority of a rule without class and priority.
-const PRIORITY: u32 = 3;
-
-/// The list that operations are added to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum List {
-    Payload,
-    Buffer(usize),
-}
-
-/// A rule under construction.
-struct Builder<'a> {
-    interner: &'a mut Interner,
-    names: bytes::Names,
-    list: List,
-    /// True after `base64_data`: operations belong to the last Base64 decoding of the list.
-    is_decoded: bool,
-    payload: Vec<Operation>,
-    buffers: Vec<BufferTest>,
-    candidates: Vec<Candidate>,
-    packet: Vec<PacketTest>,
-    flow: FlowTest,
-    app: Vec<AppTest>,
-    state: Vec<StateTest>,
-    effects: Vec<Effect>,
-    is_silent: bool,
-    tag: Option<Tag>,
-    /// True if a content of the payload is anchored at its beginning.
-    is_anchored: bool,
-}
-
 /// Returns the keyword of an option, for refusals.
-fn keyword(option: &RuleOption) -> String {
+pub(super) fn keyword(option: &RuleOption) -> String {
     match option {
         RuleOption::Content(_) => "content".to_owned(),
         RuleOption::Buffer(buffer, _) => buffer
@@ -82,162 +42,6 @@ fn keyword(option: &RuleOption) -> String {
         RuleOption::Text(field, _) => field.keyword().to_owned(),
         _ => "rule".to_owned(),
     }
-}
-
-/// Compiles a rule.
-pub(super) fn compile(
-    loaded: &Loaded,
-    source_index: u32,
-    settings: &CompileSettings,
-    interner: &mut Interner,
-) -> Result<Rule, Box<Refusal>> {
-    let parsed = &loaded.parsed;
-    let rule = &parsed.rule;
-    let refuse = |index: Option<usize>, option: String, reason| {
-        let start = Position {
-            line: parsed.line,
-            column: 1,
-        };
-        Box::new(Refusal {
-            file: loaded.file.clone(),
-            position: index
-                .and_then(|at| parsed.positions.get(at).copied())
-                .unwrap_or(start),
-            sid: rule.sid(),
-            option,
-            reason,
-        })
-    };
-    let whole = |reason| refuse(None, "rule".to_owned(), reason);
-    let mut builder = Builder {
-        interner,
-        names: bytes::Names::default(),
-        list: List::Payload,
-        is_decoded: false,
-        payload: Vec::new(),
-        buffers: Vec::new(),
-        candidates: Vec::new(),
-        packet: Vec::new(),
-        flow: FlowTest::default(),
-        app: Vec::new(),
-        state: Vec::new(),
-        effects: Vec::new(),
-        is_silent: false,
-        tag: None,
-        is_anchored: false,
-    };
-    for (index, option) in rule.options.iter().enumerate() {
-        builder
-            .option(option)
-            .map_err(|reason| refuse(Some(index), keyword(option), reason))?;
-    }
-    let mut protocol = protocols::header(rule.header.protocol);
-    if protocol.app.is_empty() {
-        let of_buffers = |test: &BufferTest| protocols::of_buffer(test.buffer);
-        // A buffer of one protocol says more than one of files.
-        let fewest = builder.buffers.iter().map(of_buffers).min_by_key(|all| all.len());
-        protocol.app = fewest.unwrap_or_default().to_vec();
-    }
-    let common =
-        protocols::common_direction(builder.buffers.iter().map(|test| test.buffer)).map_err(whole)?;
-    if let (Some(common), Some(asked)) = (common, builder.flow.direction)
-        && common != asked
-    {
-        return Err(whole(Reason::Invalid {
-            problem: "buffers of one direction with flow of the other".to_owned(),
-            expected: "to_server with buffers of requests, to_client with those of responses",
-        }));
-    }
-    builder.assign_hooks().map_err(whole)?;
-    let ends = match &rule.header.endpoints {
-        Some(ends) => endpoints(ends, settings, builder.interner).map_err(whole)?,
-        None => [Endpoint::default(), Endpoint::default()],
-    };
-    let [source, destination] = ends;
-    let is_bidirectional = rule
-        .header
-        .endpoints
-        .as_ref()
-        .is_some_and(|ends| ends.direction == header::Direction::Both);
-    let (on_packets, on_stream) = builder.targets(rule.header.protocol, &protocol.app);
-    // The buffers of a transaction rule decide when it is evaluated, so that its pattern is one of theirs.
-    if builder
-        .candidates
-        .iter()
-        .any(|it| it.test.is_some() && !it.content.is_negated)
-    {
-        builder.candidates.retain(|it| it.test.is_some());
-    }
-    let fast_pattern = fast_pattern::choose(&builder.candidates);
-    let class = rule.options.iter().find_map(|option| match option {
-        RuleOption::Classtype(class) => Some(class.as_str()),
-        _ => None,
-    });
-    let priority = rule.options.iter().find_map(|option| match option {
-        RuleOption::Priority(priority) => Some(*priority),
-        _ => None,
-    });
-    let class_priority = class
-        .and_then(|class| settings.classes.get(class))
-        .map(|class| class.priority);
-    let rate = rule.options.iter().find_map(|option| match option {
-        RuleOption::Rate(rate) => Some(*rate),
-        _ => None,
-    });
-    let thresholds = thresholds(rule.gid(), rule.sid().unwrap_or_default(), settings).map_err(whole)?;
-    let has_ports = source.ports.is_some() || destination.ports.is_some();
-    let is_free = builder.payload.is_empty()
-        && builder.packet.is_empty()
-        && builder.state.is_empty()
-        && builder.flow == FlowTest::default()
-        && !has_ports;
-    let kind = if !builder.buffers.is_empty() || builder.app.iter().any(is_of_transaction) {
-        RuleType::Transaction
-    } else if !builder.payload.is_empty() && on_stream && on_packets {
-        RuleType::PacketStream
-    } else if !builder.payload.is_empty() && on_stream {
-        RuleType::Stream
-    } else if !protocol.app.is_empty() || !builder.app.is_empty() {
-        RuleType::AppLayer
-    } else if is_free {
-        RuleType::IpOnly
-    } else {
-        RuleType::Packet
-    };
-    Ok(Rule {
-        sid: rule.sid().unwrap_or_default(),
-        gid: rule.gid(),
-        rev: rule.rev(),
-        msg: rule.msg().unwrap_or_default().into(),
-        class: class.map(Into::into),
-        priority: priority.or(class_priority).unwrap_or(PRIORITY),
-        action: rule.header.action,
-        kind,
-        protocol,
-        source,
-        destination,
-        is_bidirectional,
-        flow: builder.flow,
-        packet: builder.packet,
-        on_packets,
-        on_stream,
-        payload: builder.payload,
-        buffers: builder.buffers,
-        app: builder.app,
-        state: builder.state,
-        effects: builder.effects,
-        rate,
-        thresholds,
-        is_silent: builder.is_silent,
-        tag: builder.tag,
-        fast_pattern,
-        source_index,
-    })
-}
-
-/// Returns true if a condition is on a transaction and not on the flow.
-fn is_of_transaction(test: &AppTest) -> bool {
-    !matches!(test, AppTest::Protocol { .. })
 }
 
 impl Builder<'_> {
@@ -284,7 +88,8 @@ impl Builder<'_> {
         operations.push(operation);
     }
 
-    fn option(&mut self, option: &RuleOption) -> Result<(), Reason> {
+    /// Adds an option.
+    pub(super) fn option(&mut self, option: &RuleOption) -> Result<(), Reason> {
         match option {
             RuleOption::Content(content) => self.content(content)?,
             RuleOption::Pcre(pcre) => self.pcre(pcre)?,
@@ -537,40 +342,6 @@ impl Builder<'_> {
         }
         Ok(())
     }
-
-    /// Gives each buffer test the number of its buffer with transforms.
-    fn assign_hooks(&mut self) -> Result<(), Reason> {
-        if self.buffers.len() > BUFFER_TESTS {
-            return Err(Reason::Limit {
-                unit: "buffers in a rule",
-                limit: BUFFER_TESTS,
-            });
-        }
-        for test in &mut self.buffers {
-            test.hook = self.interner.hook(Hook {
-                buffer: test.buffer,
-                transforms: test.transforms.clone(),
-            });
-        }
-        Ok(())
-    }
-
-    /// Returns where the payload is inspected: in packets, and in the stream.
-    fn targets(&self, protocol: Protocol, app: &[crate::app::AppProtocol]) -> (bool, bool) {
-        let is_stream_protocol = matches!(
-            protocol,
-            Protocol::Ip | Protocol::Ipv4 | Protocol::Ipv6 | Protocol::Tcp
-        ) || !app.is_empty();
-        match protocol {
-            Protocol::TcpPacket => (true, false),
-            Protocol::TcpStream => (false, true),
-            _ if !is_stream_protocol => (true, false),
-            _ if !self.packet.is_empty() || self.flow.no_stream => (true, false),
-            _ if self.flow.only_stream => (false, true),
-            _ if self.payload.is_empty() => (true, false),
-            _ => (self.is_anchored, true),
-        }
-    }
 }
 
 fn negation(text: &str) -> (bool, &str) {
@@ -578,83 +349,4 @@ fn negation(text: &str) -> (bool, &str) {
         Some(rest) => (true, rest.trim()),
         None => (false, text.trim()),
     }
-}
-
-/// Compiles the endpoints of a header.
-fn endpoints(
-    ends: &Endpoints,
-    settings: &CompileSettings,
-    interner: &mut Interner,
-) -> Result<[Endpoint; 2], Reason> {
-    let variables = &settings.variables;
-    let mut addresses = |spec| {
-        shared(&mut interner.ranges, "address", spec, |spec| {
-            variables.resolve_addresses(spec)
-        })
-    };
-    let (source, destination) = (addresses(&ends.source)?, addresses(&ends.destination)?);
-    let mut ports = |spec| {
-        shared(&mut interner.ranges, "port", spec, |spec| {
-            variables.resolve_ports(spec)
-        })
-    };
-    Ok([
-        Endpoint {
-            addresses: source,
-            ports: ports(&ends.source_ports)?,
-        },
-        Endpoint {
-            addresses: destination,
-            ports: ports(&ends.destination_ports)?,
-        },
-    ])
-}
-
-/// Returns the ranges of a set, which rules with the same set share; none if it is everything.
-fn shared<T: Value>(
-    known: &mut std::collections::HashMap<String, Option<Arc<Ranges>>>,
-    kind: &str,
-    spec: &Spec<T>,
-    resolve: impl Fn(&Spec<T>) -> Result<Ranges, Reason>,
-) -> Result<Option<Arc<Ranges>>, Reason> {
-    if *spec == Spec::Any {
-        return Ok(None);
-    }
-    let key = format!("{kind} {spec}");
-    if let Some(ranges) = known.get(&key) {
-        return Ok(ranges.clone());
-    }
-    let ranges = resolve(spec)?;
-    let everything = resolve(&Spec::Any)?;
-    let ranges = (ranges != everything).then(|| Arc::new(ranges));
-    known.insert(key, ranges.clone());
-    Ok(ranges)
-}
-
-/// Compiles the rows of the threshold table that name the rule.
-fn thresholds(gid: u32, sid: u32, settings: &CompileSettings) -> Result<Vec<ThresholdTest>, Reason> {
-    let mut tests = Vec::new();
-    for row in &settings.thresholds {
-        if (row.gid != 0 && row.gid != gid) || (row.sid != 0 && row.sid != sid) {
-            continue;
-        }
-        tests.push(match &row.effect {
-            ThresholdEffect::Suppress(None) => ThresholdTest::Suppress(None),
-            ThresholdEffect::Suppress(Some((track, addresses))) => {
-                let ranges = settings.variables.resolve_addresses(addresses)?;
-                ThresholdTest::Suppress(Some((*track, Arc::new(ranges))))
-            }
-            ThresholdEffect::Limit(rate) => ThresholdTest::Limit(*rate),
-            ThresholdEffect::RateFilter {
-                rate,
-                new_action,
-                timeout,
-            } => ThresholdTest::RateFilter {
-                rate: *rate,
-                new_action: *new_action,
-                timeout: *timeout,
-            },
-        });
-    }
-    Ok(tests)
 }
