@@ -1,0 +1,142 @@
+//! The rules that matched: their filters, their changes of state, their actions and alerts.
+
+use millrace_ips_rules::header::Action as RuleAction;
+
+use super::{Detector, Match};
+use crate::detect::compile::Ruleset;
+use crate::detect::program::{Rule, RuleType};
+use crate::detect::rate;
+use crate::detect::state::{self, FlowBits};
+use crate::event::{self, Alert, Event, Events};
+use crate::flow::{Direction, Flow};
+use crate::packet::Packet;
+use crate::verdict::Action;
+
+impl Detector {
+    /// Notes a rule whose conditions are satisfied: its filter, its changes of state, its alert.
+    pub(super) fn record(
+        &mut self,
+        index: u32,
+        rule: &Rule,
+        packet: &Packet<'_>,
+        mut flow: Option<&mut Flow>,
+        transaction: Option<u64>,
+    ) {
+        if let Some(rate) = &rule.rate
+            && rate.kind.is_none()
+        {
+            let subject = rate::Subject {
+                rule: index,
+                packet,
+                flow: flow.as_deref().map_or(0, |flow| flow.id),
+            };
+            if !self.rates.passes_filter(subject, rate) {
+                return;
+            }
+        }
+        for effect in &rule.effects {
+            let bits: Option<&mut FlowBits> = flow.as_deref_mut().map(|flow| &mut flow.detect.bits);
+            state::apply(effect, packet, bits, &mut self.addresses);
+        }
+        if rule.kind == RuleType::AppLayer
+            && let Some(flow) = flow
+        {
+            let direction = match packet.src == flow.key.client && flow.key.client != flow.key.server {
+                true => Direction::ToServer,
+                false => Direction::ToClient,
+            };
+            flow.detect.raised[direction.index()].push(index);
+        }
+        self.matches.push(Match {
+            rule: index,
+            transaction,
+        });
+    }
+
+    /// Applies actions and thresholds to the matches, in the order of the rules, and raises the alerts.
+    pub(super) fn finish(
+        &mut self,
+        rules: &Ruleset,
+        packet: &Packet<'_>,
+        flow: Option<&Flow>,
+        out: &mut Events,
+    ) -> Action {
+        let mut matches = std::mem::take(&mut self.matches);
+        matches.sort_by_key(|found| found.rule);
+        let mut decision = Action::None;
+        let mut alerts = 0;
+        let subject = subject(packet, flow);
+        for found in &matches {
+            let Some(rule) = rules.rules.get(found.rule as usize) else {
+                continue;
+            };
+            let rate = rate::Subject {
+                rule: found.rule,
+                packet,
+                flow: subject.flow,
+            };
+            let outcome = self.rates.apply(rate, rule.rate.as_ref(), &rule.thresholds);
+            let action = match outcome {
+                rate::Outcome::Alert(Some(action)) => action,
+                _ => rule.action,
+            };
+            let action = effect(action, rule, flow.is_some());
+            if matches!(action, Action::PassPacket | Action::PassFlow) {
+                decision = decision.max(action);
+                break;
+            }
+            decision = decision.max(action);
+            if rule.is_silent || rule.action == RuleAction::Sdrop || outcome == rate::Outcome::Silent {
+                continue;
+            }
+            if alerts >= self.alerts {
+                self.counters.alerts_lost += 1;
+                continue;
+            }
+            alerts += 1;
+            self.counters.alerts += 1;
+            out.push(Event::Alert(Alert {
+                subject,
+                sid: rule.sid,
+                gid: rule.gid,
+                rev: rule.rev,
+                rule: found.rule,
+                action,
+                app: flow.and_then(|flow| flow.app.protocol),
+                transaction: found.transaction,
+                context: None,
+            }));
+        }
+        matches.clear();
+        self.matches = matches;
+        decision
+    }
+}
+
+/// Returns the effect of an action: on the packet or on its flow, by the type of the rule.
+fn effect(action: RuleAction, rule: &Rule, has_flow: bool) -> Action {
+    let is_flow = has_flow && rule.kind != RuleType::Packet;
+    match action {
+        RuleAction::Alert | RuleAction::Log => Action::None,
+        RuleAction::Pass if is_flow => Action::PassFlow,
+        RuleAction::Pass => Action::PassPacket,
+        RuleAction::Drop | RuleAction::Sdrop if is_flow => Action::DropFlow,
+        RuleAction::Drop | RuleAction::Sdrop => Action::DropPacket,
+        RuleAction::Reject => Action::RejectSource,
+        RuleAction::RejectDst => Action::RejectDestination,
+        RuleAction::RejectBoth => Action::RejectBoth,
+    }
+}
+
+/// Returns the subject of events about a packet.
+fn subject(packet: &Packet<'_>, flow: Option<&Flow>) -> event::Subject {
+    event::Subject {
+        packet: packet.number,
+        time: packet.time,
+        flow: flow.map_or(0, |flow| flow.id),
+        src: packet.src,
+        dst: packet.dst,
+        ports: packet.ports,
+        protocol: packet.protocol,
+    }
+}

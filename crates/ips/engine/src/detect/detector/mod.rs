@@ -1,0 +1,275 @@
+//! The evaluation of a rule set on one packet, with the conditions that all types of rules have.
+
+mod decision;
+mod packets;
+mod transactions;
+
+use std::collections::HashMap;
+
+use millrace_ips_pcre as pcre;
+
+use super::compile::Ruleset;
+use super::evaluate::{self, Limit, Scratch, Subject};
+use super::program::{AppTest, PacketTest, Rule, RuleType};
+use super::rate::Rates;
+use super::state::{self, AddressBits};
+use super::{Inspection, conditions};
+use crate::app::AppProtocol;
+use crate::event::Events;
+use crate::flow::{Direction, Flow};
+use crate::packet::Packet;
+use crate::tcp::StreamWindow;
+use crate::verdict::Action;
+
+/// Largest number of alerts of a packet, as in the default configuration of Suricata.
+const ALERTS: usize = 15;
+
+/// A set of rules that is emptied without touching all of it.
+#[derive(Debug, Default)]
+pub(super) struct Candidates {
+    marks: Vec<u32>,
+    epoch: u32,
+    list: Vec<u32>,
+}
+
+impl Candidates {
+    /// Empties the set.
+    pub(super) fn begin(&mut self) {
+        self.list.clear();
+        self.epoch = self.epoch.wrapping_add(1);
+        if self.epoch == 0 {
+            self.marks.fill(0);
+            self.epoch = 1;
+        }
+    }
+
+    /// Adds a rule.
+    #[inline]
+    pub(super) fn add(&mut self, rule: u32) {
+        let at = rule as usize;
+        if at >= self.marks.len() {
+            self.marks.resize(at + 1, 0);
+        }
+        if self.marks[at] != self.epoch {
+            self.marks[at] = self.epoch;
+            self.list.push(rule);
+        }
+    }
+
+    /// Removes and returns the rules.
+    pub(super) fn take(&mut self) -> impl Iterator<Item = u32> + '_ {
+        self.list.drain(..)
+    }
+}
+
+/// Counters of detection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Rules that were evaluated.
+    pub evaluations: u64,
+    /// Alerts that were raised.
+    pub alerts: u64,
+    /// Alerts of packets that had too many.
+    pub alerts_lost: u64,
+    /// Evaluations that ended at the budget of steps.
+    pub step_limits: u64,
+    /// Evaluations that ended at a limit of an expression.
+    pub pcre_limits: u64,
+    /// Candidates of transactions that were lost for want of room.
+    pub candidates_lost: u64,
+}
+
+/// A rule that matched the packet.
+#[derive(Debug, Clone, Copy)]
+struct Match {
+    rule: u32,
+    transaction: Option<u64>,
+}
+
+/// State of detection of a lane: scratch memory, thresholds, bits of hosts and address pairs.
+#[derive(Debug)]
+pub struct Detector {
+    scratch: Scratch,
+    /// Largest number of alerts of a packet.
+    alerts: usize,
+    /// Candidates, and the bytes of a transformed buffer.
+    memory: (Candidates, Vec<u8>),
+    addresses: AddressBits,
+    rates: Rates,
+    matches: Vec<Match>,
+    counters: Counters,
+    /// Number of limits that each rule exceeded.
+    limits: HashMap<u32, u64>,
+}
+
+impl Default for Detector {
+    fn default() -> Detector {
+        Detector::new(DetectSettings::default())
+    }
+}
+
+/// Settings of detection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DetectSettings {
+    /// Limits of regular expressions.
+    pub pcre: pcre::Limits,
+    /// The result of an evaluation that exceeds a limit: a match or none. Either is counted.
+    pub limit_matches: bool,
+    /// Largest number of alerts of a packet; those of the first rules stay.
+    pub alerts: usize,
+}
+
+impl Default for DetectSettings {
+    fn default() -> DetectSettings {
+        DetectSettings {
+            pcre: pcre::Limits::default(),
+            limit_matches: false,
+            alerts: ALERTS,
+        }
+    }
+}
+
+/// The parts of an inspection that do not change.
+#[derive(Clone, Copy)]
+struct Context<'a> {
+    packet: &'a Packet<'a>,
+    direction: Direction,
+    stream: Option<StreamWindow<'a>>,
+}
+
+impl Detector {
+    /// Returns a detector without state.
+    pub fn new(settings: DetectSettings) -> Detector {
+        Detector {
+            scratch: Scratch::new(settings.pcre, settings.limit_matches),
+            alerts: settings.alerts,
+            memory: Default::default(),
+            addresses: AddressBits::default(),
+            rates: Rates::default(),
+            matches: Vec::new(),
+            counters: Counters::default(),
+            limits: HashMap::new(),
+        }
+    }
+
+    /// Returns the counters.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Returns how often a rule, by its index, exceeded a limit.
+    pub fn limits(&self, rule: u32) -> u64 {
+        self.limits.get(&rule).copied().unwrap_or(0)
+    }
+
+    /// Forgets the bits of addresses and the counters of thresholds, as between two captures.
+    pub fn clear(&mut self) {
+        self.addresses.clear();
+        self.rates.clear();
+    }
+
+    /// Evaluates the rules on a packet, the new stream data, and the transactions of the flow.
+    pub fn inspect(&mut self, rules: &Ruleset, what: Inspection<'_>, out: &mut Events) -> Action {
+        let Inspection {
+            packet,
+            mut flow,
+            direction,
+            stream,
+            now: _,
+        } = what;
+        let context = Context {
+            packet,
+            direction,
+            stream,
+        };
+        self.matches.clear();
+        self.ip_only(rules, context, flow.as_deref());
+        self.packet_rules(rules, context, flow.as_deref_mut());
+        if let Some(flow) = flow.as_deref_mut() {
+            self.transactions(rules, context, flow);
+        }
+        if self.matches.is_empty() {
+            return Action::None;
+        }
+        self.finish(rules, packet, flow.as_deref(), out)
+    }
+
+    /// Returns true if the conditions that all types of rules have are satisfied. `app` is the protocol of the transaction, or of the flow: a flow changes it with CONNECT or STARTTLS.
+    fn common(
+        &self,
+        rule: &Rule,
+        context: Context<'_>,
+        flow: Option<&Flow>,
+        app: Option<AppProtocol>,
+    ) -> bool {
+        let Context {
+            packet, direction, ..
+        } = context;
+        let is_app = rule.protocol.app.is_empty() || app.is_some_and(|app| rule.protocol.app.contains(&app));
+        is_app
+            && conditions::header(rule, packet)
+            && conditions::flow(rule, packet, flow, direction)
+            && (!packet.is_pseudo || rule.packet.iter().all(is_of_stream))
+            && rule
+                .packet
+                .iter()
+                .all(|test| conditions::packet(test, packet, flow))
+            && rule.app.iter().all(|test| match test {
+                AppTest::Protocol {
+                    protocols,
+                    is_negated,
+                } => app.is_some_and(|app| protocols.contains(&app) != *is_negated),
+                // The others are of transactions.
+                AppTest::Field(..) | AppTest::Number(..) => true,
+            })
+            && rule
+                .state
+                .iter()
+                .all(|test| state::is_true(test, packet, flow.map(|flow| &flow.detect.bits), &self.addresses))
+    }
+
+    /// Returns true if the payload of the packet or the stream matches the rule.
+    fn payload(&mut self, rule: &Rule, context: Context<'_>, flow: Option<&Flow>) -> bool {
+        let Context { packet, stream, .. } = context;
+        if rule.payload.is_empty() {
+            return !packet.is_pseudo || rule.kind == RuleType::Transaction;
+        }
+        let is_in_stream = flow.is_some_and(|flow| flow.tcp.is_some());
+        if rule.on_stream
+            && let Some(window) = stream
+        {
+            let subject = Subject {
+                bytes: window.bytes,
+                offset: window.offset,
+                is_complete: window.is_end,
+            };
+            if evaluate::matches(&rule.payload, &subject, &mut self.scratch) {
+                return true;
+            }
+        }
+        let on_packet = rule.on_packets || rule.on_stream && !is_in_stream;
+        on_packet
+            && !packet.is_pseudo
+            && !packet.hides_payload()
+            && !packet.payload.is_empty()
+            && evaluate::matches(&rule.payload, &Subject::whole(packet.payload), &mut self.scratch)
+    }
+
+    /// Counts a limit that the evaluation of a rule exceeded.
+    fn note_limit(&mut self, index: u32) {
+        match self.scratch.limit.take() {
+            None => return,
+            Some(Limit::Steps) => self.counters.step_limits += 1,
+            Some(Limit::Pcre) => self.counters.pcre_limits += 1,
+        }
+        *self.limits.entry(index).or_default() += 1;
+    }
+}
+
+/// Returns true if a condition holds for a stream, with or without a packet.
+fn is_of_stream(test: &PacketTest) -> bool {
+    matches!(
+        test,
+        PacketTest::StreamSize { .. } | PacketTest::SameIp | PacketTest::IpProtocol(_)
+    )
+}

@@ -1,0 +1,118 @@
+//! The rules over addresses, packets and streams.
+
+use super::{Candidates, Context, Detector};
+use crate::detect::compile::Ruleset;
+use crate::detect::prefilter::{Class, Group};
+use crate::detect::program::{Rule, RuleType};
+use crate::detect::{PENDING, conditions};
+use crate::flow::Flow;
+use crate::tcp::StreamWindow;
+
+impl Detector {
+    /// Evaluates the rules that have no condition but the header, at the first packet of each direction.
+    pub(super) fn ip_only(&mut self, rules: &Ruleset, context: Context<'_>, flow: Option<&Flow>) {
+        let is_due = flow.is_none_or(|flow| flow.is_first(context.direction));
+        if context.packet.is_pseudo || !is_due {
+            return;
+        }
+        for &index in &rules.prefilter.ip_only {
+            let Some(rule) = rules.rules.get(index as usize) else {
+                continue;
+            };
+            if conditions::header(rule, context.packet) {
+                self.record(index, rule, context.packet, None, None);
+            }
+        }
+    }
+
+    /// Evaluates the rules over packets and streams.
+    pub(super) fn packet_rules(
+        &mut self,
+        rules: &Ruleset,
+        context: Context<'_>,
+        mut flow: Option<&mut Flow>,
+    ) {
+        let Context {
+            packet,
+            direction,
+            stream,
+        } = context;
+        let prefilter = &rules.prefilter;
+        let candidates = &mut self.memory.0;
+        candidates.begin();
+        if !packet.is_pseudo {
+            let group = &prefilter.packets[Class::of(packet.protocol) as usize];
+            group.always.iter().for_each(|rule| candidates.add(*rule));
+            if !packet.payload.is_empty() && !packet.hides_payload() {
+                group.scan(packet.payload, &mut |rule| candidates.add(rule));
+            }
+        }
+        if let Some(window) = stream {
+            let group = &prefilter.stream;
+            group.always.iter().for_each(|rule| candidates.add(*rule));
+            let pending = flow
+                .as_deref_mut()
+                .map(|flow| &mut flow.detect.pending[direction.index()]);
+            scan_stream(group, &window, pending, candidates);
+        }
+        candidates.list.sort_unstable();
+        let list = std::mem::take(&mut candidates.list);
+        for &index in &list {
+            let Some(rule) = rules.rules.get(index as usize) else {
+                continue;
+            };
+            if self.packet_rule(index, rule, context, flow.as_deref()) {
+                self.record(index, rule, packet, flow.as_deref_mut(), None);
+            }
+        }
+        self.memory.0.list = list;
+    }
+
+    /// Returns true if a rule over packets and streams matches.
+    fn packet_rule(&mut self, index: u32, rule: &Rule, context: Context<'_>, flow: Option<&Flow>) -> bool {
+        let app = flow.and_then(|flow| flow.app.protocol);
+        if !self.common(rule, context, flow, app) {
+            return false;
+        }
+        if rule.kind == RuleType::AppLayer
+            && rule.payload.is_empty()
+            && let Some(flow) = flow
+            && flow.detect.raised[context.direction.index()].contains(&index)
+        {
+            return false;
+        }
+        self.counters.evaluations += 1;
+        self.scratch.begin();
+        let is_match = self.payload(rule, context, flow);
+        self.note_limit(index);
+        is_match
+    }
+}
+
+/// Scans a stream window, and adds the rules of hits in it and in the windows before that lie in it.
+fn scan_stream(
+    group: &Group,
+    window: &StreamWindow<'_>,
+    pending: Option<&mut Vec<(u32, u64)>>,
+    candidates: &mut Candidates,
+) {
+    let from = window
+        .new_from
+        .saturating_sub(group.look_back())
+        .min(window.bytes.len());
+    let Some(pending) = pending.filter(|pending| pending.len() < PENDING) else {
+        group.scan(window.bytes, &mut |rule| candidates.add(rule));
+        return;
+    };
+    pending.retain(|(_, offset)| *offset > window.offset);
+    pending.iter().for_each(|(rule, _)| candidates.add(*rule));
+    let end = window.offset + window.bytes.len() as u64;
+    group.scan(&window.bytes[from..], &mut |rule| {
+        candidates.add(rule);
+        match pending.iter().position(|(known, _)| *known == rule) {
+            Some(at) => pending[at].1 = end,
+            None if pending.len() < PENDING => pending.push((rule, end)),
+            None => {}
+        }
+    });
+}

@@ -1,0 +1,118 @@
+//! The rules over the transactions of a flow.
+
+use super::{Context, Detector};
+use crate::app::{Progress, Transaction};
+use crate::detect::compile::Ruleset;
+use crate::detect::fields;
+use crate::detect::program::{AppTest, Rule};
+use crate::detect::transaction::{self, Candidate};
+use crate::flow::Flow;
+
+impl Detector {
+    /// Evaluates the rules over the transactions of a flow.
+    pub(super) fn transactions(&mut self, rules: &Ruleset, context: Context<'_>, flow: &mut Flow) {
+        let direction = context.direction;
+        let mut transactions = std::mem::take(&mut flow.app.transactions);
+        for transaction in &mut transactions.list {
+            if transaction.is_inspected[direction.index()]
+                || transaction.progress[direction.index()] == Progress::Idle
+            {
+                continue;
+            }
+            self.transaction(rules, context, flow, transaction);
+            transaction.is_inspected[direction.index()] =
+                transaction.progress[direction.index()] == Progress::Complete;
+        }
+        flow.app.transactions = transactions;
+    }
+
+    /// Evaluates the rules whose candidates wait with a transaction, and those that its new bytes add.
+    fn transaction(
+        &mut self,
+        rules: &Ruleset,
+        context: Context<'_>,
+        flow: &mut Flow,
+        transaction: &mut Transaction,
+    ) {
+        let direction = context.direction;
+        let app = transaction.app;
+        let Some((hooks, always)) = rules.prefilter.transaction(app, direction) else {
+            return;
+        };
+        let mut state = std::mem::take(&mut transaction.detect.directions[direction.index()]);
+        if !std::mem::replace(&mut state.has_always, true) {
+            always.iter().for_each(|rule| state.add(*rule));
+        }
+        for &index in hooks {
+            let at = usize::from(index);
+            if let (Some(hook), Some(group)) = (rules.hooks.get(at), rules.prefilter.hooks.get(at)) {
+                state.scan(index, hook, group, transaction, direction, &mut self.memory);
+            }
+        }
+        state.candidates.sort_unstable_by_key(|candidate| candidate.rule);
+        for candidate in state.candidates.iter_mut().filter(|candidate| !candidate.is_done) {
+            let Some(rule) = rules.rules.get(candidate.rule as usize) else {
+                continue;
+            };
+            if self.transaction_rule(rule, candidate, context, flow, transaction) {
+                candidate.is_done = true;
+                self.record(
+                    candidate.rule,
+                    rule,
+                    context.packet,
+                    Some(flow),
+                    Some(transaction.id),
+                );
+            }
+        }
+        self.counters.candidates_lost += std::mem::take(&mut state.lost);
+        transaction.detect.directions[direction.index()] = state;
+    }
+
+    /// Returns true if a rule matches a transaction; buffers that matched before count.
+    fn transaction_rule(
+        &mut self,
+        rule: &Rule,
+        candidate: &mut Candidate,
+        context: Context<'_>,
+        flow: &Flow,
+        transaction: &Transaction,
+    ) -> bool {
+        if !self.common(rule, context, Some(flow), Some(transaction.app)) {
+            return false;
+        }
+        let fields = rule.app.iter().all(|test| match test {
+            AppTest::Protocol { .. } => true,
+            AppTest::Field(field, value) => fields::has(*field, value, transaction, context.direction),
+            AppTest::Number(field, comparison) => {
+                fields::has_number(*field, *comparison, transaction, context.direction)
+            }
+        });
+        if !fields {
+            return false;
+        }
+        self.counters.evaluations += 1;
+        self.scratch.begin();
+        let mut all = true;
+        for (at, test) in rule.buffers.iter().enumerate() {
+            if candidate.matched >> at & 1 != 0 {
+                continue;
+            }
+            let is_match = transaction::matches(
+                test,
+                transaction,
+                context.direction,
+                &mut self.scratch,
+                &mut self.memory.1,
+            );
+            self.note_limit(candidate.rule);
+            match is_match {
+                true => candidate.matched |= 1 << at,
+                false => all = false,
+            }
+        }
+        let is_match = all && self.payload(rule, context, Some(flow));
+        self.note_limit(candidate.rule);
+        is_match
+    }
+}
