@@ -1,0 +1,176 @@
+//! The flows of an engine: a packet in its flow, and the end of a flow.
+
+use millrace_types::Time;
+
+use super::Engine;
+use crate::detect::Ruleset;
+use crate::event::{Events, FlowEnd};
+use crate::flow::{Direction, Flow, FlowIndex, FlowState, FlowVerdict, Tuple};
+use crate::history;
+use crate::packet::{Context, Network, Packet};
+use crate::settings::Mode;
+use crate::verdict::{DropReason, Verdict};
+
+impl Engine {
+    /// Inspects a packet of a flow.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the bytes are decoded again after a change"
+    )]
+    pub(super) fn in_flow(
+        &mut self,
+        rules: &Ruleset,
+        bytes: &mut [u8],
+        network: Network,
+        context: Context,
+        tuple: Tuple,
+        is_quoted: bool,
+        out: &mut Events,
+    ) -> Verdict {
+        let Ok(packet) = Packet::decode(bytes, network, context) else {
+            return Verdict::Pass;
+        };
+        let Some((index, mut flow)) = self.flow_of(rules, &packet, &tuple, is_quoted, out) else {
+            return self.without_flow(rules, &packet, out);
+        };
+        let mut is_from_client = tuple.is_from_client(&flow.key) != is_quoted;
+        if !is_from_client && flow.tcp.is_none() && packet.tcp.is_some_and(|tcp| tcp.is_syn()) {
+            // The other end's packets came first without a handshake; the client is the end that sends the SYN.
+            flow.turn();
+            is_from_client = true;
+        }
+        let direction = if is_from_client {
+            Direction::ToServer
+        } else {
+            Direction::ToClient
+        };
+        flow.last = packet.time;
+        let counters = &mut flow.counters[direction.index()];
+        counters.packets += 1;
+        counters.bytes += packet.ip.bytes.len() as u64;
+        // What follows the packet after which data are encrypted is not inspected.
+        let is_encrypted = flow.app.is_encrypted;
+        let packet = Packet {
+            is_encrypted,
+            ..packet
+        };
+        let verdict = match flow.verdict {
+            FlowVerdict::Drop => {
+                self.counters.dropped_flow += 1;
+                self.inline(Verdict::Drop(DropReason::Flow))
+            }
+            FlowVerdict::Pass | FlowVerdict::Bypass => Verdict::Pass,
+            FlowVerdict::None if is_quoted => self.inspect(rules, &packet, &mut flow, direction, out),
+            FlowVerdict::None => match self.transport(&packet, &mut flow, direction) {
+                Err(problem) => {
+                    let drops = self.tcp.normalizer.drops(problem);
+                    if drops && self.settings.mode == Mode::Ips {
+                        Verdict::Drop(DropReason::Normalizer)
+                    } else {
+                        self.inspect(rules, &packet, &mut flow, direction, out)
+                    }
+                }
+                Ok(None) => self.inspect(rules, &packet, &mut flow, direction, out),
+                Ok(Some((edits, place))) => {
+                    edits.apply(&place, bytes);
+                    match Packet::decode(bytes, network, context) {
+                        Ok(packet) => {
+                            let packet = Packet {
+                                is_encrypted,
+                                ..packet
+                            };
+                            let verdict = self.inspect(rules, &packet, &mut flow, direction, out);
+                            verdict.max(Verdict::Rewritten)
+                        }
+                        Err(reason) => self.undecoded(reason),
+                    }
+                }
+            },
+        };
+        if self.settings.records
+            && let Ok(packet) = Packet::decode(bytes, network, context)
+        {
+            history::report_drop(&flow, &packet, verdict, out);
+        }
+        self.flows.put(index, flow);
+        verdict
+    }
+
+    /// Returns the flow of a packet, taken out of the table; a new one if it has none yet. A packet that only quotes
+    /// another one begins no flow.
+    fn flow_of(
+        &mut self,
+        rules: &Ruleset,
+        packet: &Packet<'_>,
+        tuple: &Tuple,
+        is_quoted: bool,
+        out: &mut Events,
+    ) -> Option<(FlowIndex, Box<Flow>)> {
+        if let Some(index) = self.flows.find(tuple)
+            && let Some(flow) = self.flows.take(index)
+        {
+            let is_syn = packet.tcp.is_some_and(|tcp| tcp.is_syn());
+            let is_over = self.flows.is_idle(&flow, packet.time)
+                || is_syn
+                    && !is_quoted
+                    && flow.state == FlowState::Closed
+                    && flow.verdict != FlowVerdict::Drop;
+            if !is_over {
+                return Some((index, flow));
+            }
+            self.flows.remove(index);
+            self.end(rules, flow, packet.time, FlowEnd::Timeout, out);
+        }
+        if is_quoted {
+            return None;
+        }
+        let (index, evicted) = self.flows.insert(tuple, packet.time);
+        if let Some(flow) = evicted {
+            self.end(rules, flow, packet.time, FlowEnd::Evicted, out);
+        }
+        let mut flow = self.flows.take(index)?;
+        flow.app.settings = match self.settings.mode {
+            Mode::Ids => self.settings.app,
+            Mode::Ips => self.settings.app.inline(),
+        };
+        Some((index, flow))
+    }
+
+    /// Ends a flow: all data that are left are parsed and inspected.
+    pub(super) fn end(
+        &mut self,
+        rules: &Ruleset,
+        mut flow: Box<Flow>,
+        now: Time,
+        reason: FlowEnd,
+        out: &mut Events,
+    ) {
+        let (app, key) = (&mut flow.app, flow.key);
+        if let Some(session) = &mut flow.tcp {
+            self.segment_bytes -= core::mem::take(&mut session.charged);
+            for direction in Direction::BOTH {
+                let counters = &mut self.counters.tcp;
+                session.deliver(direction, &self.tcp, true, counters, |chunk| {
+                    app.stream(&key, chunk);
+                });
+                session.end(direction, |chunk| app.stream(&key, chunk));
+            }
+        }
+        if flow.tcp.is_some() && flow.verdict == FlowVerdict::None {
+            for direction in Direction::BOTH {
+                let events = out.list.len();
+                let packet = Packet {
+                    is_encrypted: flow.app.is_encrypted,
+                    ..Packet::pseudo(&flow.key, direction, now)
+                };
+                self.inspect_once(rules, &packet, &mut flow, direction, true, out);
+                if self.settings.records {
+                    history::complete_alerts(&mut out.list[events..], &mut flow, direction);
+                }
+            }
+        }
+        if self.settings.records {
+            history::report_end(&flow, now, reason, out);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The inspection of a packet of a flow with the stream data that wait, and the decision that follows.
+
+use super::Engine;
+use crate::detect::{Inspection, Ruleset};
+use crate::event::Events;
+use crate::flow::{Direction, Flow, FlowVerdict};
+use crate::history;
+use crate::packet::Packet;
+use crate::settings::Mode;
+use crate::verdict::{Action, DropReason, Verdict};
+
+impl Engine {
+    /// Evaluates the rules on a packet, and on the stream data that wait in its direction.
+    pub(super) fn inspect(
+        &mut self,
+        rules: &Ruleset,
+        packet: &Packet<'_>,
+        flow: &mut Flow,
+        direction: Direction,
+        out: &mut Events,
+    ) -> Verdict {
+        let events = out.list.len();
+        let flushes = core::mem::take(&mut flow.app.flushes_raw[direction.index()]);
+        let mut action = self.inspect_once(rules, packet, flow, direction, flushes, out);
+        // Data behind a hole become inspectable when those before it are inspected.
+        let pseudo = pseudo(packet);
+        while flow
+            .tcp
+            .as_ref()
+            .is_some_and(|session| session.waits_behind_hole(direction))
+        {
+            let (app, key) = (&mut flow.app, &flow.key);
+            if let Some(session) = &mut flow.tcp {
+                let counters = &mut self.counters.tcp;
+                session.deliver(direction, &self.tcp, false, counters, |chunk| {
+                    app.stream(key, chunk);
+                });
+            }
+            action = action.max(self.inspect_once(rules, &pseudo, flow, direction, true, out));
+        }
+        self.charge(flow);
+        for expectation in flow.app.expected.drain(..) {
+            self.expectations.add(expectation);
+        }
+        let verdict = self.apply(action, flow);
+        if self.settings.records {
+            history::complete_alerts(&mut out.list[events..], flow, direction);
+            history::report_complete(flow, packet, out);
+        }
+        flow.app.retire();
+        verdict
+    }
+
+    /// Evaluates the rules once.
+    pub(super) fn inspect_once(
+        &mut self,
+        rules: &Ruleset,
+        packet: &Packet<'_>,
+        flow: &mut Flow,
+        direction: Direction,
+        flushes: bool,
+        out: &mut Events,
+    ) -> Action {
+        let lent = flow
+            .tcp
+            .as_mut()
+            .and_then(|session| session.lend(direction, &self.tcp, flushes));
+        let window = lent.as_ref().map(|lent| lent.window());
+        let inspection = Inspection {
+            packet,
+            flow: Some(&mut *flow),
+            direction,
+            stream: window.filter(|_| !packet.is_encrypted),
+            now: packet.time,
+        };
+        let action = self.detector.inspect(rules, inspection, out);
+        if let Some(session) = &mut flow.tcp
+            && let Some(lent) = lent
+        {
+            session.give_back(direction, lent, self.settings.mode);
+        }
+        action
+    }
+
+    /// Applies the action of rules to the flow and returns the decision about the packet.
+    fn apply(&self, action: Action, flow: &mut Flow) -> Verdict {
+        match action {
+            Action::None | Action::PassPacket => return Verdict::Pass,
+            Action::PassFlow => {
+                flow.verdict = FlowVerdict::Pass;
+                return Verdict::Pass;
+            }
+            Action::DropPacket => {}
+            Action::DropFlow | Action::RejectSource | Action::RejectDestination | Action::RejectBoth => {
+                if self.settings.mode == Mode::Ips {
+                    flow.verdict = FlowVerdict::Drop;
+                }
+            }
+        }
+        self.inline(rejection(action))
+    }
+}
+
+/// Returns the decision for an action that drops.
+pub(super) fn rejection(action: Action) -> Verdict {
+    let reject = |source, destination| Verdict::Reject { source, destination };
+    match action {
+        Action::RejectSource => reject(true, false),
+        Action::RejectDestination => reject(false, true),
+        Action::RejectBoth => reject(true, true),
+        _ => Verdict::Drop(DropReason::Rule),
+    }
+}
+
+/// Returns a packet without payload in the place of `packet`.
+fn pseudo<'a>(packet: &Packet<'a>) -> Packet<'a> {
+    Packet {
+        payload: &[],
+        is_pseudo: true,
+        ..*packet
+    }
+}

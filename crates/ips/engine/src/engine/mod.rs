@@ -1,0 +1,282 @@
+//! The order of one packet through the engine.
+
+mod flows;
+mod inspect;
+mod transport;
+
+use millrace_types::Time;
+
+use crate::app::Expectations;
+use crate::defragment::{DefragmentCounters, Defragmenter, Outcome};
+use crate::detect::{Detector, Inspection, Ruleset};
+use crate::event::{Events, FlowEnd};
+use crate::flow::{Direction, FlowCounters, FlowTable, Tuple};
+use crate::hash::Seed;
+use crate::packet::tunnel;
+use crate::packet::{Context, LinkType, Network, Packet, Undecoded, network};
+use crate::settings::{Mode, Settings};
+use crate::tcp::TcpSettings;
+use crate::tcp::normalize::TcpCounters;
+use crate::verdict::{Action, DropReason, Verdict};
+use inspect::rejection;
+
+/// Slots of the flow table that are searched for idle flows with each frame.
+const EXPIRY_BUDGET: usize = 16;
+
+/// A frame as it arrives.
+#[derive(Debug)]
+pub struct Frame<'a> {
+    /// The bytes, which the normaliser may change in mode `ips`.
+    pub bytes: &'a mut [u8],
+    /// The link layer.
+    pub link: LinkType,
+    /// Time of arrival.
+    pub time: Time,
+    /// Number of the frame, from 1.
+    pub number: u64,
+}
+
+/// Counters of an engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Frames.
+    pub frames: u64,
+    /// Packets that were decoded: one for each IP header.
+    pub packets: u64,
+    /// Frames and packets that were not decoded because they carry something other than IP.
+    pub not_ip: u64,
+    /// Frames and packets with invalid headers.
+    pub invalid: u64,
+    /// Packets in line with a low TTL or a source route.
+    pub refused: u64,
+    /// Frames that were dropped.
+    pub dropped: u64,
+    /// Frames that were changed.
+    pub rewritten: u64,
+    /// Packets that were dropped because a rule dropped their flow before.
+    pub dropped_flow: u64,
+    /// TCP.
+    pub tcp: TcpCounters,
+}
+
+/// One lane of intrusion prevention.
+#[derive(Debug)]
+pub struct Engine {
+    settings: Settings,
+    tcp: TcpSettings,
+    detector: Detector,
+    expectations: Expectations,
+    defragmenter: Defragmenter,
+    flows: FlowTable,
+    counters: Counters,
+    /// Memory of all TCP streams in bytes.
+    segment_bytes: usize,
+}
+
+impl Engine {
+    /// Returns an engine without flows. `seed` keys the hash of the flow table.
+    pub fn new(settings: Settings, seed: [u64; 2]) -> Engine {
+        Engine {
+            tcp: settings.tcp(),
+            detector: Detector::new(settings.detect),
+            expectations: Expectations::default(),
+            defragmenter: Defragmenter::new(settings.defragment(), Seed(seed)),
+            flows: FlowTable::new(settings.flows, settings.timeouts, Seed(seed)),
+            counters: Counters::default(),
+            segment_bytes: 0,
+            settings,
+        }
+    }
+
+    /// Returns the settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Returns the counters.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Returns the counters of defragmentation.
+    pub fn defragment_counters(&self) -> &DefragmentCounters {
+        &self.defragmenter.counters
+    }
+
+    /// Returns the counters of the flow table.
+    pub fn flow_counters(&self) -> &FlowCounters {
+        &self.flows.counters
+    }
+
+    /// Returns the number of flows.
+    pub fn flows(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Returns the memory of streams and fragments in bytes.
+    pub fn memory(&self) -> usize {
+        self.segment_bytes + self.defragmenter.memory()
+    }
+
+    /// Inspects a frame and returns the decision about it.
+    pub fn frame(&mut self, rules: &Ruleset, frame: Frame<'_>, out: &mut Events) -> Verdict {
+        let Frame {
+            bytes,
+            link,
+            time,
+            number,
+        } = frame;
+        self.counters.frames += 1;
+        if let Some(flow) = self.flows.expire(time, EXPIRY_BUDGET) {
+            self.end(rules, flow, time, FlowEnd::Timeout, out);
+        }
+        let context = Context {
+            number,
+            time,
+            tunnel_depth: 0,
+            is_reassembled: false,
+            is_tunnel: false,
+        };
+        let verdict = match network(link, bytes) {
+            Ok(network) => self.packet(rules, bytes, network, context, out),
+            Err(reason) => self.undecoded(reason),
+        };
+        match verdict {
+            Verdict::Pass => {}
+            Verdict::Rewritten => self.counters.rewritten += 1,
+            Verdict::Drop(_) | Verdict::Reject { .. } => self.counters.dropped += 1,
+        }
+        verdict
+    }
+
+    /// Ends the flows that are idle at `now`, each with a last inspection.
+    pub fn expire(&mut self, rules: &Ruleset, now: Time, out: &mut Events) {
+        while let Some(flow) = self.flows.expire(now, self.settings.flows) {
+            self.end(rules, flow, now, FlowEnd::Timeout, out);
+        }
+    }
+
+    /// Ends all flows, each with a last inspection, and forgets all state of the capture.
+    pub fn finish(&mut self, rules: &Ruleset, out: &mut Events) {
+        for flow in self.flows.drain() {
+            let now = flow.last;
+            self.end(rules, flow, now, FlowEnd::Shutdown, out);
+        }
+        self.defragmenter.clear();
+        self.detector.clear();
+        self.expectations.clear();
+    }
+
+    /// Counts a frame or packet that is not decoded.
+    fn undecoded(&mut self, reason: Undecoded) -> Verdict {
+        match reason {
+            Undecoded::UnknownLink | Undecoded::NotIp => {
+                self.counters.not_ip += 1;
+                Verdict::Pass
+            }
+            Undecoded::TruncatedLink
+            | Undecoded::TooDeep
+            | Undecoded::InvalidIp
+            | Undecoded::InvalidTransport => {
+                self.counters.invalid += 1;
+                self.inline(Verdict::Drop(DropReason::Normalizer))
+            }
+        }
+    }
+
+    /// Returns `verdict` in mode `ips`; beside the path nothing is dropped.
+    fn inline(&self, verdict: Verdict) -> Verdict {
+        match self.settings.mode {
+            Mode::Ips => verdict,
+            Mode::Ids => Verdict::Pass,
+        }
+    }
+
+    /// Inspects a packet of a frame, and the packets inside it.
+    fn packet(
+        &mut self,
+        rules: &Ruleset,
+        bytes: &mut [u8],
+        network: Network,
+        context: Context,
+        out: &mut Events,
+    ) -> Verdict {
+        let packet = match Packet::decode(bytes, network, context) {
+            Ok(packet) => packet,
+            Err(reason) => return self.undecoded(reason),
+        };
+        self.counters.packets += 1;
+        if self.settings.mode == Mode::Ips && self.is_refused(&packet) {
+            self.counters.refused += 1;
+            return Verdict::Drop(DropReason::Normalizer);
+        }
+        let (is_fragment, vlans) = (packet.is_fragment, network.vlans);
+        let can_descend = context.tunnel_depth < self.settings.tunnel_depth;
+        let context = Context {
+            is_tunnel: can_descend && tunnel::inside(bytes, &packet, &self.settings.tunnels).is_some(),
+            ..context
+        };
+        let mut verdict = match Tuple::of(&packet) {
+            Some((tuple, is_quoted)) => self.in_flow(rules, bytes, network, context, tuple, is_quoted, out),
+            None => self.without_flow(rules, &packet, out),
+        };
+        let Ok(packet) = Packet::decode(bytes, network, context) else {
+            return verdict;
+        };
+        if context.tunnel_depth >= self.settings.tunnel_depth {
+            return verdict;
+        }
+        if is_fragment {
+            let mut whole = match self.defragmenter.add(&packet) {
+                Outcome::Waiting => return verdict,
+                Outcome::Whole(whole) => whole.to_vec(),
+                Outcome::Refused(_) => {
+                    return verdict.max(self.inline(Verdict::Drop(DropReason::Normalizer)));
+                }
+            };
+            let context = Context {
+                is_reassembled: true,
+                is_tunnel: false,
+                ..context
+            };
+            let network = Network {
+                offset: 0,
+                version: None,
+                vlans,
+            };
+            let inner = self.packet(rules, &mut whole, network, context, out);
+            // The fragments went before; dropping the last one is enough.
+            return verdict.max(inner.without_rewriting());
+        }
+        if let Some(network) = tunnel::inside(bytes, &packet, &self.settings.tunnels) {
+            let context = Context {
+                tunnel_depth: context.tunnel_depth + 1,
+                is_tunnel: false,
+                ..context
+            };
+            verdict = verdict.max(self.packet(rules, bytes, network, context, out));
+        }
+        verdict
+    }
+
+    /// Returns true if a packet is dropped in line because of its IP header.
+    fn is_refused(&self, packet: &Packet<'_>) -> bool {
+        packet.ip.ttl < self.settings.minimum_ttl
+            || self.settings.drops_source_routes && packet.has_source_route()
+    }
+
+    /// Inspects a packet that belongs to no flow.
+    fn without_flow(&mut self, rules: &Ruleset, packet: &Packet<'_>, out: &mut Events) -> Verdict {
+        let inspection = Inspection {
+            packet,
+            flow: None,
+            direction: Direction::ToServer,
+            stream: None,
+            now: packet.time,
+        };
+        match self.detector.inspect(rules, inspection, out) {
+            Action::None | Action::PassPacket | Action::PassFlow => Verdict::Pass,
+            action => self.inline(rejection(action)),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The transport of a flow: a packet's segment or datagram, up to the parser.
+
+use millrace_wire::IpProto;
+
+use super::Engine;
+use crate::flow::{Direction, Flow, FlowState};
+use crate::packet::Packet;
+use crate::tcp::normalize::{Edits, Place};
+use crate::tcp::{Session, TcpProblem};
+
+impl Engine {
+    /// Applies a packet to the transport of its flow, and passes data that became inspectable to the parser. Returns the
+    /// changes that the normaliser asks for.
+    pub(super) fn transport(
+        &mut self,
+        packet: &Packet<'_>,
+        flow: &mut Flow,
+        direction: Direction,
+    ) -> Result<Option<(Edits, Place)>, TcpProblem> {
+        let Some(tcp) = &packet.tcp else {
+            if flow.is_two_way() {
+                flow.state = FlowState::Established;
+                flow.was_established = true;
+            }
+            if packet.protocol == IpProto::UDP.0 && !packet.payload.is_empty() && !packet.is_tunnel {
+                flow.app.datagram(&flow.key, direction, packet.payload);
+            }
+            return Ok(None);
+        };
+        let counters = &mut self.counters.tcp;
+        if flow.tcp.is_none() {
+            let Some(session) = Session::begin(tcp, &self.tcp) else {
+                counters.problems[TcpProblem::Midstream as usize] += 1;
+                return Err(TcpProblem::Midstream);
+            };
+            counters.sessions += 1;
+            flow.tcp = Some(Box::new(session));
+        }
+        let Some(session) = &mut flow.tcp else {
+            return Ok(None);
+        };
+        let is_full = self.segment_bytes + packet.payload.len() > self.settings.segment_bytes;
+        let result = if is_full && !packet.payload.is_empty() {
+            Err(TcpProblem::Memory)
+        } else if self.settings.checks_checksums && !packet.checksum_is_right() {
+            Err(TcpProblem::Checksum)
+        } else {
+            session.segment(packet, tcp, direction, &self.tcp, counters)
+        };
+        let accepted = match result {
+            Ok(accepted) => accepted,
+            Err(problem) => {
+                counters.problems[problem as usize] += 1;
+                return Err(problem);
+            }
+        };
+        let (app, key) = (&mut flow.app, &flow.key);
+        for direction in Direction::BOTH {
+            session.deliver(direction, &self.tcp, false, counters, |chunk| {
+                app.stream(key, chunk);
+            });
+        }
+        flow.state = session.state();
+        flow.was_established |= flow.state == FlowState::Established;
+        self.segment_bytes = self.segment_bytes + session.memory() - session.charged;
+        session.charged = session.memory();
+        if accepted.edits.is_empty() {
+            return Ok(None);
+        }
+        accepted.edits.count(&mut self.counters.tcp);
+        Ok(Place::of(packet).map(|place| (accepted.edits, place)))
+    }
+
+    /// Charges the memory of a flow's streams to the pool.
+    pub(super) fn charge(&mut self, flow: &mut Flow) {
+        if let Some(session) = &mut flow.tcp {
+            self.segment_bytes = self.segment_bytes + session.memory() - session.charged;
+            session.charged = session.memory();
+        }
+    }
+}
