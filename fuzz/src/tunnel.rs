@@ -1,6 +1,6 @@
 //! Outer headers of tunnels, and IP fragments.
 
-use millrace_pipeline::{Assembled, Assembler, Piece};
+use millrace_pipeline::{Assembled, Assembler, FragmentView};
 use millrace_types::{Duration, PortNo, Time};
 use millrace_wire::tunnel::{Outer, TunnelKind, entropy};
 use millrace_wire::{Depth, Fragment, Frame, Layers, Packet, checksum, ethernet, nsh};
@@ -57,11 +57,12 @@ pub(crate) fn fragments(bytes: &[u8]) {
         let (frame, after) = more.split_at(size);
         rest = after;
         now = now + Duration::from_secs(u64::from(how >> 2));
-        let Some(Ok(piece)) = Piece::find(frame, size) else {
+        let Some(Ok(fragment)) = FragmentView::find(frame, size) else {
             continue;
         };
         assembler.frame().extend_from_slice(frame);
-        if let Assembled::Whole(whole) = assembler.add(&piece, PortNo::from_raw(1 + u32::from(how & 3)), now)
+        if let Assembled::Whole(whole) =
+            assembler.add(&fragment, PortNo::from_raw(1 + u32::from(how & 3)), now)
         {
             let layers = Layers::parse(whole, Depth::L3);
             assert_eq!(layers.fragment(), Fragment::Whole);

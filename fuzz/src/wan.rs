@@ -2,7 +2,8 @@
 
 use millrace_types::Time;
 use millrace_wan_emulator::{
-    DirectionConfig, NoSources, PathConfig, Plan, Scenario, Seed, Toward, heap_memory, netem, tables, too_big,
+    DirectionConfig, DirectionId, NoSources, PathConfig, Plan, Scenario, Seed, heap_memory, netem, tables,
+    too_big,
 };
 
 /// Reads the bytes as settings, as the grammar of netem, and as a scenario; the first line says which.
@@ -129,7 +130,7 @@ pub(crate) fn frames(bytes: &[u8]) {
             memory,
             ..config.clone()
         };
-        Plan::new(&config, Seed::new(9), Toward::Forward, &NoSources)
+        Plan::new(&config, Seed::new(9), DirectionId::Forward, &NoSources)
     };
     let Ok(plan) = plan(None).or_else(|_| plan(Some("4MiB"))) else {
         return;

@@ -3,6 +3,8 @@
     run.py [--out FILE] [--every N] [--bound SECONDS] [--seconds S] [--peer] [--device tap|kernel|af_packet] [PATTERN...]
 
 A PATTERN is part of a path below os-ken's folder of patterns (`match`, `action/17`, `meter`); the default is all of them.
+With `--out FILE` each result is appended to FILE at once, and cases that passed there are not run again: an interrupted run
+is resumed, and failed cases are repeated, by the same command.
 """
 
 import argparse
@@ -47,6 +49,12 @@ def group_of(result):
     return pathlib.Path(result["file"]).relative_to(patterns()).parts[0]
 
 
+def load(path):
+    """Returns the newest result of each case in a file of an earlier run, by (file, index)."""
+    lines = path.read_text().splitlines() if path and path.exists() else []
+    return {(result["file"], result["index"]): result for result in map(json.loads, lines)}
+
+
 def summary(chosen, results):
     """Prints the score and the failures, by pattern."""
     passed = sum(result["passed"] for result in results)
@@ -71,7 +79,7 @@ def summary(chosen, results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pattern", nargs="*")
-    parser.add_argument("--out", type=pathlib.Path, help="where the results go, as JSON lines")
+    parser.add_argument("--out", type=pathlib.Path, help="results as JSON lines; cases that passed there are not run again")
     parser.add_argument("--every", type=int, default=1, help="only every N-th case")
     parser.add_argument("--bound", type=float, default=3600, help="seconds that it may take")
     parser.add_argument("--peer", action="store_true", help="Open vSwitch in the place of millraced")
@@ -82,17 +90,27 @@ def main():
         os.environ["CONFORMANCE_SECONDS"] = asked.seconds
     testbed.enter_namespace()
     chosen = cases(asked.pattern)[:: asked.every]
+    before = load(asked.out)
+    due = [(path, index) for path, index in chosen if not before.get((str(path), index), {}).get("passed")]
+    if len(due) < len(chosen):
+        print(f"{len(chosen) - len(due)} cases passed before; {len(due)} are run")
 
     def progress(result):
         print("." if result["passed"] else "F", end="", flush=True)
+        if asked.out:
+            with asked.out.open("a") as out:
+                out.write(json.dumps(result) + "\n")
 
+    if not due:
+        print(summary(chosen, [before[str(path), index] for path, index in chosen]))
+        return
     with tempfile.TemporaryDirectory(prefix="conformance-") as folder, testbed.Testbed(folder, asked.peer, asked.device) as bed:
-        results = bed.run_cases(plan_of(chosen), asked.bound, progress)
-        if not results:
+        new = bed.run_cases(plan_of(due), asked.bound, progress)
+        if not new:
             print((pathlib.Path(folder) / "tester.log").read_text(), file=sys.stderr)
+    known = before | {(result["file"], result["index"]): result for result in new}
+    results = [known[str(path), index] for path, index in chosen if (str(path), index) in known]
     print("\n" + summary(chosen, results))
-    if asked.out:
-        asked.out.write_text("".join(json.dumps(result) + "\n" for result in results))
     sys.exit(sum(result["passed"] for result in results) != len(chosen))
 
 

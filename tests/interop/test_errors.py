@@ -52,21 +52,21 @@ def refused(folder, text, *options, before=(), program=TARGET / "millraced"):
 
 
 def problems(switch, *, count):
-    """Returns subject, message and remedy of the problems in `show status --json`, once there are `count`."""
+    """Returns subject, message and next step of the problems in `show status --json`, once there are `count`."""
     def settled():
         status = switch.rest.get(f"{switch.url}/status", timeout=5).json()
-        return status["running_revision"] == status["wanted_revision"] and status
+        return status["running_revision"] == status["desired_revision"] and status
 
     status = wait_for("the configuration is applied", settled)
     assert status["state"] == ("degraded" if count else "settled"), status
     assert len(status["problems"]) == count, status
     for problem in status["problems"]:
         assert problem["subject"] and problem["message"], problem
-        assert problem["remedy"] and "tried again every" not in problem["remedy"], problem
+        assert problem["next_step"] and "tried again every" not in problem["next_step"], problem
     text = switch.cli("show", "status")
     for problem in status["problems"]:
-        assert problem["message"] in text and f"to fix it: {problem['remedy']}" in text
-    return {problem["subject"]: (problem["message"], problem["remedy"]) for problem in status["problems"]}
+        assert problem["message"] in text and f"to fix it: {problem['next_step']}" in text
+    return {problem["subject"]: (problem["message"], problem["next_step"]) for problem in status["problems"]}
 
 
 @pytest.fixture
@@ -199,10 +199,10 @@ def test_an_openflow_port_in_use_is_a_problem_that_ends_when_the_port_is_free(tm
         other.bind(("127.0.0.1", switch.openflow_port))
         other.listen()
         with switch:
-            [(subject, (message, remedy))] = problems(switch, count=1).items()
+            [(subject, (message, next_step))] = problems(switch, count=1).items()
             assert subject == f"bridge br0, listener ptcp:{switch.openflow_port}:127.0.0.1"
             assert "Address already in use" in message
-            assert f"ss -ltnp 'sport = {switch.openflow_port}'" in remedy and "choose another port" in remedy
+            assert f"ss -ltnp 'sport = {switch.openflow_port}'" in next_step and "choose another port" in next_step
             ports = switch.rest.get(f"{switch.url}/bridges/br0/ports", timeout=5).json()
             assert [port["link"] for port in ports] == ["up", "up"], "the others keep running"
             other.close()
@@ -229,14 +229,14 @@ def test_devices_that_cannot_be_opened_without_dpdk_are_problems_and_the_others_
     ]
     with Millrace(tmp_path / "millrace", ports=ports) as switch:
         found = problems(switch, count=4)
-        message, remedy = found["bridge br0, port p1"]
-        assert "needs DPDK" in message and "without --no-dpdk" in remedy
-        message, remedy = found["bridge br0, port p2"]
-        assert f"{tmp_path}/none.pcap: No such file" in message and "capture file" in remedy
-        message, remedy = found["bridge br0, port p3"]
-        assert str(other) in message and "pcap file of Ethernet frames" in remedy
-        message, remedy = found["bridge br0, port p4"]
-        assert "/proc/none/x.pcap" in message and "may write" in remedy
+        message, next_step = found["bridge br0, port p1"]
+        assert "needs DPDK" in message and "without --no-dpdk" in next_step
+        message, next_step = found["bridge br0, port p2"]
+        assert f"{tmp_path}/none.pcap: No such file" in message and "capture file" in next_step
+        message, next_step = found["bridge br0, port p3"]
+        assert str(other) in message and "pcap file of Ethernet frames" in next_step
+        message, next_step = found["bridge br0, port p4"]
+        assert "/proc/none/x.pcap" in message and "may write" in next_step
         ports = switch.rest.get(f"{switch.url}/bridges/br0/ports", timeout=5).json()
         assert [port["link"] for port in ports] == ["missing"] * 4 + ["up"] * 2
         assert "missing" in switch.cli("show", "ports")
@@ -255,18 +255,18 @@ def test_devices_that_dpdk_cannot_open_are_problems_and_the_others_run(tmp_path)
     ]
     with Millrace(tmp_path, ports=ports, system="memory_mib = 64", dpdk=True) as switch:
         found = problems(switch, count=6)
-        message, remedy = found["bridge br0, port p1"]
-        assert 'there is no network interface "mr-nowhere"' in message and "ip link" in remedy
-        message, remedy = found["bridge br0, port p2"]
-        assert 'no driver is called "net_af_paket"' in message and "net_af_packet" in remedy
-        message, remedy = found["bridge br0, port p3"]
-        assert "net_null3,sise=3" in message and "options" in remedy
-        message, remedy = found["bridge br0, port p4"]
-        assert "no PCI device has the address 0000:ff:1f.7" in message and "lspci -D" in remedy
-        message, remedy = found["bridge br0, port p5"]
-        assert "/none/x.pcap" in message and "path" in remedy
-        message, remedy = found["bridge br0, port p6"]
-        assert "framesz=nonsense" in message and "options" in remedy
+        message, next_step = found["bridge br0, port p1"]
+        assert 'there is no network interface "mr-nowhere"' in message and "ip link" in next_step
+        message, next_step = found["bridge br0, port p2"]
+        assert 'no driver is called "net_af_paket"' in message and "net_af_packet" in next_step
+        message, next_step = found["bridge br0, port p3"]
+        assert "net_null3,sise=3" in message and "options" in next_step
+        message, next_step = found["bridge br0, port p4"]
+        assert "no PCI device has the address 0000:ff:1f.7" in message and "lspci -D" in next_step
+        message, next_step = found["bridge br0, port p5"]
+        assert "/none/x.pcap" in message and "path" in next_step
+        message, next_step = found["bridge br0, port p6"]
+        assert "framesz=nonsense" in message and "options" in next_step
         ports = switch.rest.get(f"{switch.url}/bridges/br0/ports", timeout=5).json()
         assert ports[6]["link"] == "up" and {port["link"] for port in ports[:6]} == {"missing"}
 
@@ -301,9 +301,9 @@ def test_without_root_the_switch_runs_on_dpdk_and_a_device_without_permission_is
     )
     switch.command = [*DROPPED, open_folder / "millraced", *switch.command[1:]]
     with switch:
-        [(subject, (message, remedy))] = problems(switch, count=1).items()
+        [(subject, (message, next_step))] = problems(switch, count=1).items()
         assert subject == "bridge br0, port p1"
-        assert "permi" in message and "root" in remedy and "CAP_NET_RAW" in remedy
+        assert "permi" in message and "root" in next_step and "CAP_NET_RAW" in next_step
         ports = switch.rest.get(f"{switch.url}/bridges/br0/ports", timeout=5).json()
         assert [port["link"] for port in ports] == ["missing", "up"]
 

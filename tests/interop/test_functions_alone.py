@@ -125,7 +125,7 @@ def test_a_function_ends_with_a_killed_switch_and_finds_the_next_one(tmp_path):
         with functions(folder, tmp_path) as both:
             switch.stop(9)
             for function in both:
-                assert "the switch is gone" in function.ended()
+                assert "the switch has closed the connection" in function.ended()
                 # The restarted function waits for the switch.
                 function.start()
             switch.start()

@@ -186,7 +186,7 @@ def test_what_is_no_interface_is_said_with_the_next_step(tmp_path):
     with Millrace(tmp_path / "m", ports=[(1, "kernel:mr-nowhere")]) as switch:
         status = switch.rest.get(f"{switch.url}/status", timeout=5).json()
         (problem,) = status["problems"]
-        assert "no interface `mr-nowhere`" in problem["message"] and "ip -br link" in problem["remedy"], problem
+        assert "no interface `mr-nowhere`" in problem["message"] and "ip -br link" in problem["next_step"], problem
 
 
 def test_cap_net_raw_is_enough_and_without_it_the_switch_says_so(tmp_path):
@@ -197,4 +197,4 @@ def test_cap_net_raw_is_enough_and_without_it_the_switch_says_so(tmp_path):
             with switch:
                 problems = switch.rest.get(f"{switch.url}/status", timeout=5).json()["problems"]
                 assert bool(problems) == troubled, problems
-                assert all("CAP_NET_RAW" in problem["message"] + problem["remedy"] for problem in problems), problems
+                assert all("CAP_NET_RAW" in problem["message"] + problem["next_step"] for problem in problems), problems

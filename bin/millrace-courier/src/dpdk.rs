@@ -43,7 +43,7 @@ impl Environment {
 
     /// Starts EAL and opens a UDP port on a device.
     pub(crate) fn open(&self, via: &Via, devargs: &str, port: u16) -> Result<Box<dyn DatagramIo>, String> {
-        let text = |error: &(dyn std::error::Error + 'static)| millrace_types::Causes(error).to_string();
+        let text = |error: &(dyn std::error::Error + 'static)| millrace_types::ErrorChain(error).to_string();
         let devargs = devargs.parse().map_err(|error| text(&error))?;
         let eal = Eal::init(&EalConfig {
             memory_mib: self.memory,

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser, Subcommand};
 use millrace_transfer_commands::{CommandError, OpenDpdk, Receive, Send, receive, send};
-use millrace_types::Causes;
+use millrace_types::ErrorChain;
 use tracing_subscriber::EnvFilter;
 
 /// Send and receive files over sockets, memif ports and DPDK devices.
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     match run(&options) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("millrace-courier: {}", Causes(error.as_ref()));
+            eprintln!("millrace-courier: {}", ErrorChain(error.as_ref()));
             ExitCode::FAILURE
         }
     }

@@ -18,7 +18,7 @@ use millrace_builtin::CATALOGUE;
 use millrace_loader::{ANY_LIBRARY, ANY_LOADERS, WASM};
 use millrace_nf::shm::{FunctionEnd, PacketMemory};
 use millrace_nf::{Catalogue, Description, Function, Kind, Limits, Settings, Setup};
-use millrace_types::Causes;
+use millrace_types::ErrorChain;
 use nix::unistd::getppid;
 use sandbox::{CodeGeneration, PacketSource};
 
@@ -89,7 +89,7 @@ fn main() -> ExitCode {
     match without_environment().and_then(|()| run(&options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("millrace-nf: {}", Causes(error.as_ref()));
+            eprintln!("millrace-nf: {}", ErrorChain(error.as_ref()));
             ExitCode::FAILURE
         }
     }

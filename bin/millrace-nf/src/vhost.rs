@@ -86,7 +86,7 @@ impl Process {
             if round.ticks {
                 function.tick(round.now);
                 if !self.driver.is_connected() {
-                    bail!("the switch is gone");
+                    bail!("the switch has closed the connection");
                 }
             }
             let found = self.burst(function, round.now)?;

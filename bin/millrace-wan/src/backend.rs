@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use millrace_datapath::io::{DeviceSpec, HeapBackend};
 use millrace_model::Device;
-use millrace_wan_control::args::Between;
+use millrace_wan_control::args::BetweenArgs;
 
 /// Packet buffers without DPDK: a burst or two for each side, since frames on their way are in the path's memory.
 const FRAMES: usize = 1024;
@@ -14,7 +14,7 @@ const FRAMES: usize = 1024;
 const FRAME_SIZE: usize = 9728;
 
 /// Forwards until SIGINT or SIGTERM.
-pub(crate) fn run(between: &Between) -> Result<()> {
+pub(crate) fn run(between: &BetweenArgs) -> Result<()> {
     let interfaces = [interface(&between.a)?, interface(&between.b)?];
     if interfaces[0] == interfaces[1] {
         bail!("{} is both ends of the path: expected two interfaces", between.a);
@@ -55,7 +55,7 @@ fn interface(text: &str) -> Result<DeviceSpec> {
 }
 
 #[cfg(not(feature = "dpdk"))]
-fn with_dpdk(_: &Between, _: &[DeviceSpec; 2]) -> Result<()> {
+fn with_dpdk(_: &BetweenArgs, _: &[DeviceSpec; 2]) -> Result<()> {
     bail!(
         "this millrace-wan was built without DPDK: use interfaces of the kernel, or build it with the feature dpdk"
     )
@@ -63,7 +63,7 @@ fn with_dpdk(_: &Between, _: &[DeviceSpec; 2]) -> Result<()> {
 
 /// Starts EAL, runs the path on it, and releases EAL's resources of the machine.
 #[cfg(feature = "dpdk")]
-fn with_dpdk(between: &Between, interfaces: &[DeviceSpec; 2]) -> Result<()> {
+fn with_dpdk(between: &BetweenArgs, interfaces: &[DeviceSpec; 2]) -> Result<()> {
     use millrace_datapath::io::dpdk::DpdkBackend;
     use millrace_dpdk::{CoreId, Eal, EalConfig};
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use millrace_datapath::io::Device;
 use millrace_datapath::io::wan::{PathSpec, Wans};
-use millrace_wan_control::args::Between;
+use millrace_wan_control::args::BetweenArgs;
 use millrace_wan_control::{Change, DirectionStatus, InterfaceStatus, PathStatus, Reply, Request, Settings};
 use millrace_wan_emulator::Scenario;
 
@@ -36,7 +36,7 @@ pub(crate) struct Control {
 
 impl Control {
     pub(crate) fn new(
-        between: &Between,
+        between: &BetweenArgs,
         settings: Settings,
         scenario: Option<Scenario>,
         wans: Arc<Wans>,

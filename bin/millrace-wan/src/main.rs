@@ -15,8 +15,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser, Subcommand};
-use millrace_types::Causes;
-use millrace_wan_control::args::Between;
+use millrace_types::ErrorChain;
+use millrace_wan_control::args::BetweenArgs;
 use tracing_subscriber::EnvFilter;
 
 /// Emulate a wide-area path: rate, queue, loss, delay, reordering, duplication and corruption.
@@ -41,7 +41,7 @@ struct Options {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Forward between two interfaces through an emulated path
-    Between(Box<Between>),
+    Between(Box<BetweenArgs>),
 }
 
 fn main() -> ExitCode {
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("millrace-wan: {}", Causes(error.as_ref()));
+            eprintln!("millrace-wan: {}", ErrorChain(error.as_ref()));
             ExitCode::FAILURE
         }
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, mpsc};
 use anyhow::{Context, Result, anyhow};
 use millrace_datapath::io::wan::PathSpec;
 use millrace_datapath::io::{Backend, Device, DeviceOptions, DeviceSpec, Opened};
-use millrace_wan_control::args::Between;
+use millrace_wan_control::args::BetweenArgs;
 use millrace_wan_emulator::Scenario;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{SigSet, Signal};
@@ -23,7 +23,7 @@ const CORES_FOR_TWO: usize = 4;
 /// Forwards between two interfaces until SIGINT or SIGTERM.
 pub(crate) fn run<B: Backend>(
     backend: &Arc<B>,
-    between: &Between,
+    between: &BetweenArgs,
     interfaces: &[DeviceSpec; 2],
 ) -> Result<()> {
     // Before any other thread is started: they inherit the mask.
@@ -109,7 +109,7 @@ fn open<B: Backend>(backend: &B, specs: &[DeviceSpec; 2]) -> Result<[Opened<B::P
 
 /// Returns the sides of each thread: one thread where cores are scarce, as two that share a core would keep each other
 /// from it when a frame is due.
-fn shares<P>(mut sides: Vec<Side<P>>, between: &Between) -> Vec<Vec<Side<P>>> {
+fn shares<P>(mut sides: Vec<Side<P>>, between: &BetweenArgs) -> Vec<Vec<Side<P>>> {
     let usable = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
     let threads = match between.cores.len() {
         0 if usable >= CORES_FOR_TWO => 2,

@@ -2,10 +2,10 @@
 
 use millrace_api::client::{Client, ClientError};
 
-use crate::cli::OfBridge;
+use crate::cli::BridgeSelection;
 
 /// Returns the names of the selected bridges.
-pub(crate) fn bridge_names(client: &Client, of: &OfBridge) -> Result<Vec<String>, ClientError> {
+pub(crate) fn bridge_names(client: &Client, of: &BridgeSelection) -> Result<Vec<String>, ClientError> {
     match &of.bridge {
         Some(name) => Ok(vec![name.clone()]),
         None => Ok(client.bridges()?.into_iter().map(|bridge| bridge.name).collect()),

@@ -11,7 +11,7 @@ use millrace_api::view::{Change, Committed, Revision, Status, format_utc};
 use millrace_model::Config;
 use serde::Serialize;
 
-use crate::cli::{Apply, Confirm, Diff, DiffFrom, Rollback, Wait, Why};
+use crate::cli::{Apply, CommentArg, Confirm, Diff, DiffFrom, Rollback, Wait};
 use crate::output::{Session, author, say};
 use crate::show::{origin, problems};
 
@@ -21,7 +21,7 @@ const NOT_RUNNING: u8 = 4;
 /// The interval of status requests while a change is waited for.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
-fn options(why: &Why) -> ChangeOptions {
+fn options(why: &CommentArg) -> ChangeOptions {
     ChangeOptions {
         author: author(),
         comment: why.comment.clone(),

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::bridges::bridge_names;
 use crate::chain_edit::change_chain;
-use crate::cli::{ChainCommand, HopName, Nf, OfBridge, Plan};
+use crate::cli::{BridgeSelection, ChainCommand, HopName, Nf, Plan};
 use crate::output::{Session, say};
 use crate::table::Table;
 
@@ -52,7 +52,7 @@ struct OnBridge {
     chains: Vec<Chain>,
 }
 
-fn all(client: &Client, of: &OfBridge) -> Result<Vec<OnBridge>> {
+fn all(client: &Client, of: &BridgeSelection) -> Result<Vec<OnBridge>> {
     let names = bridge_names(client, of)?.into_iter();
     names
         .map(|bridge| {
@@ -62,7 +62,7 @@ fn all(client: &Client, of: &OfBridge) -> Result<Vec<OnBridge>> {
         .collect()
 }
 
-fn print(session: &Session, of: &OfBridge, table: fn(&[OnBridge]) -> String) -> Result<()> {
+fn print(session: &Session, of: &BridgeSelection, table: fn(&[OnBridge]) -> String) -> Result<()> {
     let client = session.client()?;
     session.print(&all(client, of)?, |list| table(list))
 }

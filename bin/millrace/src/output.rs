@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use millrace_api::client::{Client, ClientError};
-use millrace_types::Causes;
+use millrace_types::ErrorChain;
 use serde::Serialize;
 
 use crate::cli::Global;
@@ -111,16 +111,16 @@ pub(crate) fn author() -> String {
 /// A failure, in the form that the user sees.
 pub(crate) struct Failure {
     message: String,
-    remedy: Option<String>,
+    next_step: Option<String>,
     code: u8,
 }
 
 impl Failure {
     /// Returns the failure for an error. A closed pipe at the output is not a failure.
     pub(crate) fn from_error(error: &anyhow::Error) -> Failure {
-        let failure = |message: String, remedy: Option<String>, code| Failure {
+        let failure = |message: String, next_step: Option<String>, code| Failure {
             message,
-            remedy,
+            next_step,
             code,
         };
         let is_closed_pipe = |error: &(dyn std::error::Error + 'static)| {
@@ -131,24 +131,24 @@ impl Failure {
         if error.chain().any(is_closed_pipe) {
             return failure(String::new(), None, 0);
         }
-        let message = Causes(error.as_ref()).to_string();
+        let message = ErrorChain(error.as_ref()).to_string();
         match error.downcast_ref::<ClientError>() {
             Some(ClientError::Unreachable { .. }) => {
-                let remedy = "start the daemon with `sudo millraced --config FILE` (or, after `make install`, `sudo systemctl start millraced`); \
+                let next_step = "start the daemon with `sudo millraced --config FILE` (or, after `make install`, `sudo systemctl start millraced`); \
                     if it has another address, give that with --api URL or MILLRACE_API";
-                failure(message, Some(remedy.to_owned()), UNREACHABLE)
+                failure(message, Some(next_step.to_owned()), UNREACHABLE)
             }
             Some(ClientError::Denied { .. }) => {
-                let remedy = "run it as one of them, as in `sudo millrace …`; docs/security.md says how others get \
+                let next_step = "run it as one of them, as in `sudo millrace …`; docs/security.md says how others get \
                     access over TCP with a token";
-                failure(message, Some(remedy.to_owned()), 1)
+                failure(message, Some(next_step.to_owned()), 1)
             }
             Some(ClientError::NotMillrace { .. }) => {
-                let remedy = "another program responds there; give the address of millraced with --api URL or MILLRACE_API";
-                failure(message, Some(remedy.to_owned()), UNREACHABLE)
+                let next_step = "another program responds there; give the address of millraced with --api URL or MILLRACE_API";
+                failure(message, Some(next_step.to_owned()), UNREACHABLE)
             }
             Some(ClientError::Problem(problem)) => {
-                failure(message, problem.remedy.as_deref().map(str::to_owned), 1)
+                failure(message, problem.next_step.as_deref().map(str::to_owned), 1)
             }
             _ => failure(message, None, 1),
         }
@@ -160,8 +160,8 @@ impl Failure {
         if !self.message.is_empty() {
             text = format!("millrace: {}\n", self.message);
         }
-        if let Some(remedy) = &self.remedy {
-            text += &format!("  to fix it: {remedy}\n");
+        if let Some(next_step) = &self.next_step {
+            text += &format!("  to fix it: {next_step}\n");
         }
         // If standard error is closed, too, only the exit status remains.
         let _ = io::stderr().write_all(text.as_bytes());

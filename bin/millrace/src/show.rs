@@ -17,7 +17,7 @@ use millrace_model::Config;
 use serde::Serialize;
 
 use crate::bridges::bridge_names;
-use crate::cli::{OfBridge, Show};
+use crate::cli::{BridgeSelection, Show};
 use crate::output::{Session, say};
 use crate::table::Table;
 
@@ -54,7 +54,7 @@ pub(crate) fn run(session: &Session, args: &Show) -> Result<()> {
 /// Prints one table for each bridge, with a heading if there are several; JSON is an object by bridge.
 fn per_bridge<T: Serialize, D: Display>(
     session: &Session,
-    of: &OfBridge,
+    of: &BridgeSelection,
     ask: impl Fn(&Client, &str) -> Result<Vec<T>, ClientError>,
     table: impl Fn(&[T]) -> D,
 ) -> Result<()> {

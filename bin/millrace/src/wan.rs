@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use millrace_api::client::ChangeOptions;
 use millrace_lab::find_program;
 use millrace_model::Config;
-use millrace_wan_control::args::Between;
+use millrace_wan_control::args::BetweenArgs;
 use millrace_wan_control::{
     Change, Delay, DirectionStatus, PathStatus, Reply, Request, SocketError, ask, sockets,
 };
@@ -41,7 +41,7 @@ pub(crate) fn run(session: &Session, what: &Wan) -> Result<ExitCode> {
 }
 
 /// Checks the settings, and replaces this process with the emulator.
-fn start(between: &Between) -> Result<()> {
+fn start(between: &BetweenArgs) -> Result<()> {
     between.settings().directions()?;
     let program = find_program(PROGRAM).ok_or_else(|| {
         anyhow!("{PROGRAM} was not found beside this program, in the sbin beside its folder or in $PATH: build it (`make build`)")
@@ -377,7 +377,7 @@ fn rates(before: &[PathStatus], now: &[PathStatus], seconds: f64) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use millrace_wan_emulator::{NoSources, Plan, Seed, Toward, heap_memory};
+    use millrace_wan_emulator::{DirectionId, NoSources, Plan, Seed, heap_memory};
 
     use super::*;
 
@@ -394,7 +394,7 @@ mod tests {
             ..millrace_wan_control::Settings::default()
         };
         for (name, config) in ["a_to_b", "b_to_a"].into_iter().zip(config.directions().unwrap()) {
-            let plan = Plan::new(&config, Seed::new(1), Toward::Forward, &NoSources).unwrap();
+            let plan = Plan::new(&config, Seed::new(1), DirectionId::Forward, &NoSources).unwrap();
             let memory = heap_memory(plan.memory_size());
             let halves = plan.start(memory, millrace_types::Time::ZERO).unwrap();
             let status = DirectionStatus::new(name, &config, &halves.controller.stats(), &[]);

@@ -13,7 +13,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwins
 use serde::Serialize;
 
 use crate::bridges::bridge_names;
-use crate::cli::{OfBridge, Watch};
+use crate::cli::{BridgeSelection, Watch};
 use crate::human::{bps, port, short};
 use crate::output::{Session, say};
 use crate::show::{dropped, workers};
@@ -36,7 +36,7 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn read(&mut self, client: &Client, of: &OfBridge) -> Result<Reading> {
+    fn read(&mut self, client: &Client, of: &BridgeSelection) -> Result<Reading> {
         let mut ports = Vec::new();
         for bridge in bridge_names(client, of)? {
             ports.extend(client.ports(&bridge)?);

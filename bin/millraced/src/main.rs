@@ -20,7 +20,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use millrace_model::{Config, ConfigErrors};
-use millrace_types::Causes;
+use millrace_types::ErrorChain;
 
 use log::{Filter, Log};
 use machine::Machine;
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // The error goes to standard error and not to the log, for the caller that started the daemon.
-            eprintln!("millraced: {}", Causes(error.as_ref()));
+            eprintln!("millraced: {}", ErrorChain(error.as_ref()));
             ExitCode::FAILURE
         }
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use millrace_agent::Switch;
-use millrace_api::server::{Bound, Settings};
+use millrace_api::server::{BoundServer, Settings};
 use millrace_api::view;
 use millrace_datapath::io::Backend;
 use millrace_datapath::{Datapath, Idle, Spread, Workers};
@@ -82,7 +82,7 @@ async fn serve<B: Backend>(switch: Arc<Switch<B>>, start: &Start, live: Arc<Live
         false => None,
         true => {
             let settings = Settings::from_config(&config.api, start.state_dir())?;
-            Some(Bound::bind(settings, live, store.clone()).await?)
+            Some(BoundServer::bind(settings, live, store.clone()).await?)
         }
     };
     start.commit_start()?;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::switch::{environment, shared_memory};
-use crate::testbed::kills::Beside;
+use crate::testbed::kills::Bystander;
 use crate::testbed::{BOUND, TestBed, frame};
 use millrace_builtin::CATALOGUE;
 use millrace_chain::{Class, HopPlan, OnFailure};
@@ -58,7 +58,7 @@ fn suffer<B: Backend>(backend: &Arc<B>, memory: impl Fn(&str) -> MemoryPeer<B::P
             1,
             hops,
         );
-        let mut beside = Beside::<B>::new(
+        let mut beside = Bystander::<B>::new(
             &mut testbed,
             &memory,
             environment(CATALOGUE.with_loaders(LOADERS), 1),

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use crate::library::library;
 use crate::switch::environment;
-use crate::testbed::kills::Beside;
+use crate::testbed::kills::Bystander;
 use crate::testbed::{BOUND, TestBed, frame, no, sequence};
 use millrace_builtin::CATALOGUE;
 use millrace_chain::{Chain, ChainPlan, Class, HopPlan, HopState, Limit, OnFailure};
@@ -152,7 +152,7 @@ fn a_function_that_eats_memory_is_killed_by_its_own_limit_and_backs_off_and_nobo
     let began = Instant::now();
     let memory = |name: &str| backend.memory(name);
     let loading = environment(CATALOGUE.with_loaders(LOADERS), 1);
-    let mut other = Beside::<HeapBackend>::new(&mut testbed, memory, loading, Class::Isolated);
+    let mut other = Bystander::<HeapBackend>::new(&mut testbed, memory, loading, Class::Isolated);
     testbed.wait("it to be killed four times", |testbed| {
         feed(&ports);
         other.exchange();

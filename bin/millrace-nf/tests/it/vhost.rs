@@ -155,7 +155,10 @@ fn a_function_waits_for_its_switch_and_ends_with_it() {
     assert_eq!(exchange(&mut switch, &[datagram(1, 1)], 1).len(), 1);
     drop(switch);
     let (status, said) = process.ended();
-    assert!(!status.success() && said.contains("the switch is gone"), "{said}");
+    assert!(
+        !status.success() && said.contains("the switch has closed the connection"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@ use clap::Args;
 
 /// The comment of a change.
 #[derive(Debug, Args)]
-pub(crate) struct Why {
+pub(crate) struct CommentArg {
     /// Comment, stored with the revision
     #[arg(long, short = 'm', value_name = "TEXT", default_value = "")]
     pub(crate) comment: String,
@@ -42,7 +42,7 @@ pub(crate) struct Apply {
     #[command(flatten)]
     pub(crate) wait: Wait,
     #[command(flatten)]
-    pub(crate) why: Why,
+    pub(crate) why: CommentArg,
 }
 
 #[derive(Debug, Args)]
@@ -53,7 +53,7 @@ pub(crate) struct Confirm {
     #[arg(long)]
     pub(crate) cancel: bool,
     #[command(flatten)]
-    pub(crate) why: Why,
+    pub(crate) why: CommentArg,
 }
 
 /// One side of a comparison.
@@ -101,5 +101,5 @@ pub(crate) struct Rollback {
     #[command(flatten)]
     pub(crate) wait: Wait,
     #[command(flatten)]
-    pub(crate) why: Why,
+    pub(crate) why: CommentArg,
 }

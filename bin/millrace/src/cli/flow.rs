@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 #[derive(Debug, Subcommand)]
 #[command(after_help = "\
 Entries are state, not configuration, and belong to nobody: a connected controller sees them in statistics and \
-monitors and may change or remove them; they stay when controllers connect and disconnect, and are gone when \
+monitors and may change or remove them; they stay when controllers connect and disconnect, and are lost when \
 millraced restarts. A cookie tells them apart from those of controllers.")]
 pub(crate) enum Flow {
     /// Add entries; one with the same table, match and priority is replaced

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::select::{HopName, OfBridge};
+use super::select::{BridgeSelection, HopName};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Nf {
     /// List the functions that run, with their state
-    List(OfBridge),
+    List(BridgeSelection),
     /// Show the counters of functions and hops
-    Stats(OfBridge),
+    Stats(BridgeSelection),
     /// List the built-in functions with their settings
     Functions,
     /// Run a function over a capture file, or as a hop of a chain
@@ -92,7 +92,7 @@ pub(crate) enum ChainCommand {
 #[derive(Debug, Args)]
 pub(crate) struct Plan {
     #[command(flatten)]
-    pub(crate) of: OfBridge,
+    pub(crate) of: BridgeSelection,
     /// The rate on the wire
     #[arg(long, value_name = "RATE", default_value = "10Gbps")]
     pub(crate) rate: millrace_types::BitRate,

@@ -16,13 +16,13 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
-pub(crate) use change::{Apply, Confirm, Diff, DiffFrom, Rollback, Wait, Why};
+pub(crate) use change::{Apply, CommentArg, Confirm, Diff, DiffFrom, Rollback, Wait};
 pub(crate) use flow::{Flow, FlowTexts, PortCommand};
 pub(crate) use functions::{ChainCommand, Nf, Plan, Run, RunClass};
 pub(crate) use ips::{Ips, ReadArgs, ReadMode, ReadRecords, RuleArgs};
 pub(crate) use lab::Lab;
 pub(crate) use packets::{Capture, Trace};
-pub(crate) use select::{HopName, OfBridge};
+pub(crate) use select::{BridgeSelection, HopName};
 pub(crate) use show::{FlowSort, Flows, Show, Watch};
 pub(crate) use wan::{Wan, WanName};
 

@@ -4,7 +4,7 @@ use clap::Args;
 
 /// The selection of one bridge, or of all.
 #[derive(Debug, Args)]
-pub(crate) struct OfBridge {
+pub(crate) struct BridgeSelection {
     /// Only this bridge
     pub(crate) bridge: Option<String>,
 }

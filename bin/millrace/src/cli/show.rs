@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::select::OfBridge;
+use super::select::BridgeSelection;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Show {
@@ -11,21 +11,21 @@ pub(crate) enum Show {
     /// Bridges with their forwarding mode and sizes
     Bridges,
     /// Ports with their counters and rates
-    Ports(OfBridge),
+    Ports(BridgeSelection),
     /// Flow entries
     Flows(Flows),
     /// Flow tables and their classifiers
-    Tables(OfBridge),
+    Tables(BridgeSelection),
     /// Groups and their buckets
-    Groups(OfBridge),
+    Groups(BridgeSelection),
     /// Meters and their bands
-    Meters(OfBridge),
+    Meters(BridgeSelection),
     /// Egress queues of ports: rates, priorities, packets sent, dropped and queued
-    Queues(OfBridge),
+    Queues(BridgeSelection),
     /// Policers of ports: rates, and packets by color
-    Policers(OfBridge),
+    Policers(BridgeSelection),
     /// Controllers and the state of their connections
-    Controllers(OfBridge),
+    Controllers(BridgeSelection),
     /// Workers: their load and the queues that they poll
     Workers,
     /// Dropped packets by reason
@@ -35,7 +35,7 @@ pub(crate) enum Show {
         all: bool,
     },
     /// MAC addresses that the bridges learned
-    Macs(OfBridge),
+    Macs(BridgeSelection),
     /// The configuration, as a file that `apply` takes
     Config {
         /// Show this revision; the newest unless given
@@ -60,7 +60,7 @@ pub(crate) enum Show {
     millrace show flows --cookie 0x2a00/0xff00")]
 pub(crate) struct Flows {
     #[command(flatten)]
-    pub(crate) of: OfBridge,
+    pub(crate) of: BridgeSelection,
     /// Only of this table
     #[arg(long, value_name = "TABLE")]
     pub(crate) table: Option<u8>,
@@ -100,7 +100,7 @@ pub(crate) enum FlowSort {
 #[derive(Debug, Args)]
 pub(crate) struct Watch {
     #[command(flatten)]
-    pub(crate) of: OfBridge,
+    pub(crate) of: BridgeSelection,
     /// Seconds between two readings
     #[arg(long, short, value_name = "SECONDS", default_value_t = 1.0)]
     pub(crate) interval: f64,

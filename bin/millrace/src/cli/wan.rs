@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use millrace_wan_control::args::{Between, DirectionArgs};
+use millrace_wan_control::args::{BetweenArgs, DirectionArgs};
 
 /// Emulated paths.
 #[derive(Debug, Subcommand)]
@@ -15,7 +15,7 @@ pub(crate) enum Wan {
         millrace wan between eth1 eth2 --preset geo --rate 20Mbps --b-to-a \"rate=2Mbps\"\n  \
         millrace wan between eth1 eth2 --netem \"delay 100ms 10ms loss gemodel 1% 10%\" --memory 256MiB"
     )]
-    Between(Box<Between>),
+    Between(Box<BetweenArgs>),
     /// Show paths: settings, frames by outcome, and delays asked and realised
     Show(WanName),
     /// Show rates and outcomes of paths, live

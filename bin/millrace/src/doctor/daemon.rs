@@ -2,7 +2,7 @@
 
 use millrace_api::client::ClientError;
 use millrace_api::view::Reconciliation;
-use millrace_types::Causes;
+use millrace_types::ErrorChain;
 
 use super::finding::Finding;
 use crate::output::Session;
@@ -17,14 +17,14 @@ pub(super) fn answers(session: &Session) -> Finding {
             SUBJECT,
             format!(
                 "{} responds, revision {} runs",
-                version.version, status.wanted_revision
+                version.version, status.desired_revision
             ),
         ),
         Ok((version, status)) => {
             let problem = |problem: &millrace_api::view::StatusProblem| {
                 format!(
                     "{}: {} (to fix it: {})",
-                    problem.subject, problem.message, problem.remedy
+                    problem.subject, problem.message, problem.next_step
                 )
             };
             let problems: Vec<String> = status.problems.iter().map(problem).collect();
@@ -32,12 +32,12 @@ pub(super) fn answers(session: &Session) -> Finding {
                 "{} responds, but does not run completely as configured",
                 version.version
             );
-            let remedy = if problems.is_empty() {
+            let next_step = if problems.is_empty() {
                 "a change is being applied: run `millrace doctor` again".to_owned()
             } else {
                 problems.join("\n")
             };
-            Finding::note(SUBJECT, found, remedy)
+            Finding::note(SUBJECT, found, next_step)
         }
         Err(error) if matches!(error.downcast_ref(), Some(ClientError::Unreachable { .. })) => Finding::note(
             SUBJECT,
@@ -46,7 +46,7 @@ pub(super) fn answers(session: &Session) -> Finding {
         ),
         Err(error) => Finding::note(
             SUBJECT,
-            Causes(error.as_ref()).to_string(),
+            ErrorChain(error.as_ref()).to_string(),
             "see --api, --token-file and --ca in `millrace --help`",
         ),
     }

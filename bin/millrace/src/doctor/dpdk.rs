@@ -121,7 +121,7 @@ mod tests {
         let (_dir, old) = machine(&[("usr/lib/x86_64-linux-gnu/librte_eal.so.20.0", "")]);
         assert_eq!(libraries(&old).verdict, Verdict::Bad);
         let (_dir, none) = machine(&[]);
-        assert!(libraries(&none).remedy.unwrap().contains("apt-get install"));
+        assert!(libraries(&none).next_step.unwrap().contains("apt-get install"));
     }
 
     #[test]

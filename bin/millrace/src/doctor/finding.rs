@@ -24,7 +24,7 @@ pub(super) struct Finding {
     pub(super) found: String,
     /// The consequence, and the command that corrects it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) remedy: Option<String>,
+    pub(super) next_step: Option<String>,
 }
 
 impl Finding {
@@ -33,29 +33,33 @@ impl Finding {
             subject,
             verdict: Verdict::Good,
             found: found.into(),
-            remedy: None,
+            next_step: None,
         }
     }
 
     pub(super) fn note(
         subject: &'static str,
         found: impl Into<String>,
-        remedy: impl Into<String>,
+        next_step: impl Into<String>,
     ) -> Finding {
         Finding {
             subject,
             verdict: Verdict::Note,
             found: found.into(),
-            remedy: Some(remedy.into()),
+            next_step: Some(next_step.into()),
         }
     }
 
-    pub(super) fn bad(subject: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
+    pub(super) fn bad(
+        subject: &'static str,
+        found: impl Into<String>,
+        next_step: impl Into<String>,
+    ) -> Finding {
         Finding {
             subject,
             verdict: Verdict::Bad,
             found: found.into(),
-            remedy: Some(remedy.into()),
+            next_step: Some(next_step.into()),
         }
     }
 }

@@ -68,8 +68,8 @@ fn text(findings: &[Finding]) -> String {
             Verdict::Bad => "BAD ",
         };
         text += &format!("{mark}  {:<14} {}\n", finding.subject, finding.found);
-        if let Some(remedy) = &finding.remedy {
-            for line in remedy.lines() {
+        if let Some(next_step) = &finding.next_step {
+            for line in next_step.lines() {
                 text += &format!("{:21}{line}\n", "");
             }
         }
@@ -97,11 +97,11 @@ mod tests {
     use machine::tests::machine;
 
     #[test]
-    fn every_finding_that_is_not_good_names_a_remedy_even_on_an_empty_machine() {
+    fn every_finding_that_is_not_good_names_a_next_step_even_on_an_empty_machine() {
         let (_dir, machine) = machine(&[]);
         for finding in examine(&machine, None) {
             assert_eq!(
-                finding.remedy.is_none(),
+                finding.next_step.is_none(),
                 finding.verdict == Verdict::Good,
                 "{finding:?}"
             );

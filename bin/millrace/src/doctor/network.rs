@@ -15,12 +15,12 @@ pub(super) fn af_xdp(machine: &Machine) -> Finding {
         parts.next().flatten().unwrap_or(0),
         parts.next().flatten().unwrap_or(0),
     );
-    let remedy = "kernel:INTERFACE works on every interface";
+    let next_step = "kernel:INTERFACE works on every interface";
     if version < AF_XDP_KERNEL {
         return Finding::note(
             "af_xdp",
             format!("kernel {} is too old", release.trim()),
-            format!("expected 5.4 or later; {remedy}"),
+            format!("expected 5.4 or later; {next_step}"),
         );
     }
     // The kernel lists the socket families that it supports here.
@@ -34,7 +34,7 @@ pub(super) fn af_xdp(machine: &Machine) -> Finding {
         Finding::note(
             "af_xdp",
             "this kernel is built without AF_XDP",
-            format!("a kernel with CONFIG_XDP_SOCKETS has it; {remedy}"),
+            format!("a kernel with CONFIG_XDP_SOCKETS has it; {next_step}"),
         )
     }
 }
@@ -202,7 +202,7 @@ mod tests {
         let (_dir, new) = machine(&[release("6.1.0-18-amd64\n"), protocols]);
         assert_eq!(af_xdp(&new), Finding::good("af_xdp", "kernel 6.1.0-18-amd64"));
         let (_dir, without) = machine(&[release("6.1.0\n")]);
-        assert!(af_xdp(&without).remedy.unwrap().contains("CONFIG_XDP_SOCKETS"));
+        assert!(af_xdp(&without).next_step.unwrap().contains("CONFIG_XDP_SOCKETS"));
         let (_dir, old) = machine(&[release("4.19.0\n"), protocols]);
         assert_eq!(af_xdp(&old).verdict, Verdict::Note);
     }
@@ -217,7 +217,12 @@ mod tests {
         ]);
         let finding = nics(&kernel);
         assert_eq!(finding.found, "0000:01:00.0 (ixgbe)");
-        assert!(finding.remedy.unwrap().ends_with("--bind=vfio-pci 0000:01:00.0"));
+        assert!(
+            finding
+                .next_step
+                .unwrap()
+                .ends_with("--bind=vfio-pci 0000:01:00.0")
+        );
     }
 
     #[test]
@@ -253,7 +258,7 @@ mod tests {
         assert_eq!(finding.found, "missing: tcpdump, ovs-ofctl, dpdk-testpmd");
         assert!(
             finding
-                .remedy
+                .next_step
                 .unwrap()
                 .ends_with("apt-get install tcpdump openvswitch-common dpdk")
         );

@@ -107,10 +107,10 @@ mod tests {
             let port = port(device);
             let interface = affected(&machine, &port).unwrap();
             let finding = finding(&[advice_on(&port, &interface)]).unwrap();
-            let remedy = finding.remedy.unwrap();
+            let next_step = finding.next_step.unwrap();
             assert!(
-                remedy.contains("kernel:veth1") && remedy.contains("ethtool -K"),
-                "{remedy}"
+                next_step.contains("kernel:veth1") && next_step.contains("ethtool -K"),
+                "{next_step}"
             );
         }
         for device in [

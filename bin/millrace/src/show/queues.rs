@@ -37,17 +37,17 @@ pub(super) fn table(list: &[EgressQueue]) -> Table {
 
 /// A policer and its port.
 #[derive(Serialize)]
-pub(super) struct Policed {
+pub(super) struct PortPolicer {
     port: String,
     policer: Policer,
 }
 
 /// Returns the policers of a bridge.
-pub(super) fn policed(client: &Client, bridge: &str) -> Result<Vec<Policed>, ClientError> {
+pub(super) fn policed(client: &Client, bridge: &str) -> Result<Vec<PortPolicer>, ClientError> {
     let ports = client.ports(bridge)?.into_iter();
     let policed = ports.filter_map(|port| {
         let policer = port.policer?;
-        Some(Policed {
+        Some(PortPolicer {
             port: port.name,
             policer,
         })
@@ -56,7 +56,7 @@ pub(super) fn policed(client: &Client, bridge: &str) -> Result<Vec<Policed>, Cli
 }
 
 /// Returns a row for each policer.
-pub(super) fn policers(list: &[Policed]) -> Table {
+pub(super) fn policers(list: &[PortPolicer]) -> Table {
     let headings = [
         "PORT",
         "TYPE",
@@ -70,7 +70,7 @@ pub(super) fn policers(list: &[Policed]) -> Table {
         "",
     ];
     let mut table = Table::new(&headings, "no port has a policer");
-    for Policed { port, policer } in list {
+    for PortPolicer { port, policer } in list {
         let rate = |bps: u64| BitRate::from_bps(bps).to_string();
         let packets = |colored: &Colored| colored.packets.to_string();
         table.row([

@@ -53,7 +53,7 @@ impl Status {
             },
             format!(
                 "configuration: revision {} desired, {} running, {}",
-                status.wanted_revision,
+                status.desired_revision,
                 or_dash(status.running_revision),
                 match status.state {
                     view::Reconciliation::Settled => "settled",
@@ -83,7 +83,7 @@ impl Status {
 fn problem(problem: &view::StatusProblem) -> String {
     format!(
         "! {}: {}\n  to fix it: {}",
-        problem.subject, problem.message, problem.remedy
+        problem.subject, problem.message, problem.next_step
     )
 }
 

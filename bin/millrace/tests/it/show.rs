@@ -80,9 +80,9 @@ fn the_doctor_says_what_the_daemon_says() {
     let daemon = findings.last().unwrap();
     assert_eq!(daemon["subject"], "millraced");
     assert!(
-        daemon["remedy"]
+        daemon["next_step"]
             .as_str()
-            .is_some_and(|remedy| remedy.contains("connect the other end")),
+            .is_some_and(|next_step| next_step.contains("connect the other end")),
         "{daemon}"
     );
     let is_bad = findings.iter().any(|finding| finding["verdict"] == "bad");

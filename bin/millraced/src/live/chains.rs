@@ -123,7 +123,7 @@ pub(super) fn restart<B: Backend>(
         }
         Err(error) => Err(LiveError::Unavailable {
             message: error.to_string(),
-            remedy: "correct its settings; until then the running functions are not changed".to_owned(),
+            next_step: "correct its settings; until then the running functions are not changed".to_owned(),
         }),
     }
 }

@@ -119,7 +119,7 @@ pub(super) fn reset<B: Backend>(
         .map(|reset| reset as u64)
         .map_err(|error| LiveError::Unavailable {
             message: error.to_string(),
-            remedy: "reset fewer entries at a time: give a match or a cookie".to_owned(),
+            next_step: "reset fewer entries at a time: give a match or a cookie".to_owned(),
         })
 }
 

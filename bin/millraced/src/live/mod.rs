@@ -168,20 +168,21 @@ impl<B: Backend> Live for LiveSwitch<B> {
         };
         let problem = |problem: millrace_agent::Problem| {
             // A reason ends with a sentence that gives the next step.
-            let (message, remedy) = match problem.reason.split_once("To fix it: ") {
-                Some((message, remedy)) => {
-                    (message.trim_end_matches([' ', '.']).to_owned(), remedy.to_owned())
-                }
+            let (message, next_step) = match problem.reason.split_once("To fix it: ") {
+                Some((message, next_step)) => (
+                    message.trim_end_matches([' ', '.']).to_owned(),
+                    next_step.to_owned(),
+                ),
                 None => (problem.reason, "it is tried again every 5 s".to_owned()),
             };
             view::StatusProblem {
                 subject: problem.object,
                 message,
-                remedy,
+                next_step,
             }
         };
         view::Status {
-            wanted_revision: wanted,
+            desired_revision: wanted,
             running_revision: status.revision,
             state,
             problems: status.problems.into_iter().map(problem).collect(),

@@ -385,7 +385,7 @@ pub(super) fn capture<B: Backend>(
     if !started {
         return Err(LiveError::Unavailable {
             message: format!("bridge {bridge} has {CAPTURES_MAX} captures, which is the most"),
-            remedy: "end one of them".to_owned(),
+            next_step: "end one of them".to_owned(),
         });
     }
     Ok(captured)

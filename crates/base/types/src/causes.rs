@@ -5,9 +5,9 @@ use core::fmt;
 
 /// Joins an error and its causes into one line. A cause that the error's own text already contains is not repeated.
 #[derive(Clone, Copy, Debug)]
-pub struct Causes<'a>(pub &'a (dyn Error + 'static));
+pub struct ErrorChain<'a>(pub &'a (dyn Error + 'static));
 
-impl fmt::Display for Causes<'_> {
+impl fmt::Display for ErrorChain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut told = self.0.to_string();
         let mut next = self.0.source();
@@ -47,7 +47,7 @@ mod tests {
         for text in texts.iter().rev() {
             error = Some(Told(text, error.map(Box::new)));
         }
-        error.map_or_else(String::new, |error| Causes(&error).to_string())
+        error.map_or_else(String::new, |error| ErrorChain(&error).to_string())
     }
 
     #[test]

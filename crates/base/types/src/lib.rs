@@ -18,7 +18,7 @@ mod time;
 mod tunnel;
 mod vlan;
 
-pub use causes::Causes;
+pub use causes::ErrorChain;
 pub use mac::{Mac, MacParseError};
 pub use nsh::{ServicePath, ServicePathError};
 pub use openflow::{

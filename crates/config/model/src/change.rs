@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use crate::schema::Applies;
+use crate::schema::TakesEffect;
 use crate::toml_writer::inline_json;
 
 /// The kind of a change.
@@ -45,14 +45,14 @@ impl Change {
         kind: ChangeKind,
         old: Option<Json>,
         new: Option<Json>,
-        applies: Applies,
+        applies: TakesEffect,
     ) -> Change {
         Change {
             path: path.to_owned(),
             kind,
             old,
             new,
-            restart: applies == Applies::Restart,
+            restart: applies == TakesEffect::Restart,
         }
     }
 

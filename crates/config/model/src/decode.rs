@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use crate::change::{Change, ChangeKind};
 use crate::error::{Path, Problem};
 use crate::node::{Node, Table, Value, shorten};
-use crate::schema::{Applies, Shape};
+use crate::schema::{Shape, TakesEffect};
 
 /// The amount of a configuration to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(crate) enum Detail {
 
 /// An error before its location in the text is known.
 #[derive(Debug, Clone)]
-pub(crate) struct Issue {
+pub(crate) struct UnlocatedError {
     pub(crate) path: Path,
     pub(crate) problem: Problem,
 }
@@ -30,14 +30,14 @@ pub(crate) struct Issue {
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     pub(crate) path: Path,
-    pub(crate) issues: Vec<Issue>,
+    pub(crate) issues: Vec<UnlocatedError>,
     /// The paths of list items that could not be decoded; later checks ignore consequences of their absence.
     pub(crate) dropped: Vec<Path>,
 }
 
 impl Decoder {
     pub(crate) fn problem(&mut self, problem: Problem) {
-        self.issues.push(Issue {
+        self.issues.push(UnlocatedError {
             path: self.path.clone(),
             problem,
         });
@@ -66,7 +66,7 @@ impl Decoder {
             .filter(|entry| !known.contains(&entry.key.as_str()))
         {
             let suggestion = nearest(&entry.key, known.iter().copied()).map(str::to_owned);
-            self.issues.push(Issue {
+            self.issues.push(UnlocatedError {
                 path: self.path.key(&entry.key),
                 problem: Problem::UnknownKey {
                     key: shorten(&entry.key),
@@ -117,7 +117,7 @@ pub(crate) trait Field: Sized + PartialEq {
     }
 
     /// Appends the changes from `old` to `self` at `path` (a path of names, not of indices).
-    fn diff(&self, old: &Self, path: &str, applies: Applies, out: &mut Vec<Change>) {
+    fn diff(&self, old: &Self, path: &str, applies: TakesEffect, out: &mut Vec<Change>) {
         if self != old {
             let json = |value: &Self| value.encode(Detail::Sparse).map(|node| node.to_json());
             out.push(Change::new(
@@ -194,7 +194,7 @@ impl<T: Field> Field for Vec<T> {
     }
 
     /// Matches items by identity; a list of plain values changes as a whole.
-    fn diff(&self, old: &Vec<T>, path: &str, applies: Applies, out: &mut Vec<Change>) {
+    fn diff(&self, old: &Vec<T>, path: &str, applies: TakesEffect, out: &mut Vec<Change>) {
         let json = |value: &T| value.encode(Detail::Sparse).map(|node| node.to_json());
         let named = |items: &[T]| -> Option<Vec<String>> { items.iter().map(T::identity).collect() };
         let (Some(new_names), Some(old_names)) = (named(self), named(old)) else {

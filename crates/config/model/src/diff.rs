@@ -4,11 +4,11 @@
 use crate::change::Change;
 use crate::config::Config;
 use crate::decode::Field as _;
-use crate::schema::Applies;
+use crate::schema::TakesEffect;
 
 /// Returns the changes from `old` to `new`, in the order of the schema; empty if the configurations are equivalent.
 pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
     let mut changes = Vec::new();
-    new.diff(old, "", Applies::Live, &mut changes);
+    new.diff(old, "", TakesEffect::Live, &mut changes);
     changes
 }

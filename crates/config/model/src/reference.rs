@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::config::Config;
-use crate::schema::{Applies, Key, Section, Shape};
+use crate::schema::{Key, Section, Shape, TakesEffect};
 use crate::toml_writer::inline_json;
 
 const HEAD: &str = "\
@@ -108,7 +108,7 @@ fn table(key: &Key, outer: &str, level: usize, out: &mut String) {
         "#".repeat(level),
         prose(section.doc)
     );
-    if section.applies == Applies::Restart {
+    if section.applies == TakesEffect::Restart {
         out.push_str("Changes of this table take effect at the next start of the daemon.\n\n");
     }
     keys(&section, out);

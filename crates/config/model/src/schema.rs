@@ -73,7 +73,7 @@ impl Shape {
 
 /// The time at which a change of a key takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Applies {
+pub enum TakesEffect {
     /// When the revision is committed.
     Live,
     /// At the next start of the daemon.
@@ -109,5 +109,5 @@ pub struct Section {
     /// The key whose bare value is accepted in place of the whole table.
     pub shorthand: Option<&'static str>,
     /// The time at which changes take effect.
-    pub applies: Applies,
+    pub applies: TakesEffect,
 }

@@ -134,7 +134,7 @@ macro_rules! section {
                 $crate::section::some!($( self.$identity.to_string() )?)
             }
 
-            fn diff(&self, old: &$Name, path: &str, _: $crate::schema::Applies, out: &mut Vec<$crate::change::Change>) {
+            fn diff(&self, old: &$Name, path: &str, _: $crate::schema::TakesEffect, out: &mut Vec<$crate::change::Change>) {
                 let applies = $crate::section::applies!($applies);
                 $( $crate::decode::Field::diff(
                     &self.$rfield, &old.$rfield,
@@ -174,10 +174,10 @@ pub(crate) use some;
 
 macro_rules! applies {
     (live) => {
-        $crate::schema::Applies::Live
+        $crate::schema::TakesEffect::Live
     };
     (restart) => {
-        $crate::schema::Applies::Restart
+        $crate::schema::TakesEffect::Restart
     };
 }
 pub(crate) use applies;

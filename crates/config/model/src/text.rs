@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use toml::de::DeTable;
 
 use crate::config::Config;
-use crate::decode::{Decoder, Detail, Field, Issue};
+use crate::decode::{Decoder, Detail, Field, UnlocatedError};
 use crate::error::{ConfigError, ConfigErrors, Location, Path, Problem, Step};
 use crate::node::{Node, Value};
 use crate::toml_writer::document;
@@ -64,7 +64,7 @@ impl Config {
             };
             return Err(ConfigErrors::new(syntax.into_iter().map(error).collect()));
         }
-        let errors = issues.into_iter().map(|Issue { path, problem }| {
+        let errors = issues.into_iter().map(|UnlocatedError { path, problem }| {
             let at = locate(&root, &path, matches!(problem, Problem::UnknownKey { .. }));
             ConfigError {
                 location: Some(lines.location(at.start)),
@@ -146,10 +146,10 @@ pub(crate) fn section_from_json<T: Field>(json: &Json) -> Result<T, ConfigErrors
     finish(value, without_location(decoder.issues))
 }
 
-fn without_location(issues: Vec<Issue>) -> Vec<ConfigError> {
+fn without_location(issues: Vec<UnlocatedError>) -> Vec<ConfigError> {
     issues
         .into_iter()
-        .map(|Issue { path, problem }| ConfigError {
+        .map(|UnlocatedError { path, problem }| ConfigError {
             location: None,
             path,
             problem,
@@ -159,7 +159,7 @@ fn without_location(issues: Vec<Issue>) -> Vec<ConfigError> {
 
 /// Returns the configuration and its errors: errors of single values first, then violations between values as far as
 /// they can be determined.
-fn decode_root(root: &Node) -> (Option<Config>, Vec<Issue>) {
+fn decode_root(root: &Node) -> (Option<Config>, Vec<UnlocatedError>) {
     let (config, mut issues, dropped) = decode_values(root);
     if let Some(config) = &config {
         issues.extend(validate::check_functions(config, &issues, &dropped));
@@ -169,7 +169,7 @@ fn decode_root(root: &Node) -> (Option<Config>, Vec<Issue>) {
 
 /// Returns the same as [`decode_root`] without the check of function settings, and the paths of list items that could
 /// not be decoded.
-fn decode_values(root: &Node) -> (Option<Config>, Vec<Issue>, Vec<Path>) {
+fn decode_values(root: &Node) -> (Option<Config>, Vec<UnlocatedError>, Vec<Path>) {
     let mut decoder = Decoder::default();
     let config = Config::decode(&mut decoder, root);
     let mut issues = std::mem::take(&mut decoder.issues);

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 
 use crate::bridge::Bridge;
 use crate::config::Config;
-use crate::decode::Issue;
+use crate::decode::UnlocatedError;
 use crate::device::Device;
 use crate::error::{Path, Problem};
 use crate::target::ListenTarget;
@@ -30,7 +30,11 @@ const CONTROLLERS_MAX: usize = 8;
 /// Returns the violations of constraints between values. `decoded` are the errors of single values, and `dropped` the
 /// paths of list items that are absent because of them; a violation that may only follow from one of those is not
 /// reported.
-pub(crate) fn cross_check(config: &Config, decoded: &[Issue], dropped: &[Path]) -> Vec<Issue> {
+pub(crate) fn cross_check(
+    config: &Config,
+    decoded: &[UnlocatedError],
+    dropped: &[Path],
+) -> Vec<UnlocatedError> {
     let mut checks = Checks::default();
     checks.system(config);
     checks.api(config);
@@ -378,7 +382,7 @@ impl Checks {
                     value: address.to_string(),
                     first: first.clone(),
                 };
-                self.issues.push(Issue {
+                self.issues.push(UnlocatedError {
                     path: path.clone(),
                     problem,
                 });

@@ -11,7 +11,7 @@ use millrace_datapath::io::Backend;
 use millrace_model as model;
 use tokio::runtime::Handle;
 
-use crate::channel::{Board, ChannelStatus, Connector};
+use crate::channel::{ChannelStatus, ChannelTable, Connector};
 use crate::control::{BridgeHandle, HopProblem, RunningBridge};
 use crate::wans;
 
@@ -46,7 +46,7 @@ struct Member<B: Backend> {
 /// Access to a bridge for readers.
 struct Entry<B: Backend> {
     handle: BridgeHandle<B>,
-    channels: Arc<Board>,
+    channels: Arc<ChannelTable>,
 }
 
 /// All bridges of a process.
@@ -157,10 +157,10 @@ impl<B: Backend> Switch<B> {
 
     /// Returns the connections and listeners of a bridge.
     pub fn channels(&self, name: &str) -> Option<Vec<ChannelStatus>> {
-        let board = lock(&self.directory)
+        let channel_table = lock(&self.directory)
             .get(name)
             .map(|entry| Arc::clone(&entry.channels))?;
-        Some(board.read())
+        Some(channel_table.read())
     }
 
     /// Ends all bridges.
@@ -184,7 +184,7 @@ impl<B: Backend> Switch<B> {
         tracing::info!(bridge = %wanted.name, dpid = %wanted.datapath_id(), "bridge added");
         let entry = Entry {
             handle: bridge.handle().clone(),
-            channels: Arc::clone(connector.board()),
+            channels: Arc::clone(connector.channel_table()),
         };
         lock(&self.directory).insert(wanted.name.to_string(), entry);
         Ok(Member {

@@ -11,7 +11,7 @@ use millrace_types::{Duration, Mac, Time};
 use millrace_wire::rewrite;
 
 use millrace_nf::flow::{FlowId, FlowPacket};
-use millrace_nf::table::{Keyed, Table};
+use millrace_nf::table::{KeyedHash, Table};
 
 pub(crate) const KIND: Kind = Kind {
     name: "lb",
@@ -49,8 +49,8 @@ const SWEEP: usize = 1024;
 fn maglev(servers: &[Mac]) -> Box<[u16]> {
     // The key is not secret, so that all switches with the same servers have the same table.
     let preference = |mac: &Mac| {
-        let offset = Keyed::new(0x6d61_676c).of(&mac.0) as usize % LOOKUP_LEN;
-        let skip = Keyed::new(0x6576_7631).of(&mac.0) as usize % (LOOKUP_LEN - 1) + 1;
+        let offset = KeyedHash::new(0x6d61_676c).of(&mac.0) as usize % LOOKUP_LEN;
+        let skip = KeyedHash::new(0x6576_7631).of(&mac.0) as usize % (LOOKUP_LEN - 1) + 1;
         (offset, skip)
     };
     let preferences: Vec<(usize, usize)> = servers.iter().map(preference).collect();
@@ -80,7 +80,7 @@ struct Balancer {
     address: [u8; 16],
     servers: Box<[Mac]>,
     lookup: Box<[u16]>,
-    hash: Keyed,
+    hash: KeyedHash,
     connections: Table<FlowId, u16>,
     idle: Duration,
     counters: Counters,
@@ -117,7 +117,7 @@ impl Balancer {
             },
             lookup: maglev(&servers),
             servers,
-            hash: Keyed::new(0x6861_7368),
+            hash: KeyedHash::new(0x6861_7368),
             connections: Table::new(
                 setup.table_len(settings.within("connections", 65_536, 8..=16_777_216)?),
                 setup.seed,

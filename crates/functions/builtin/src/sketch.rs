@@ -2,7 +2,7 @@
 //!
 //! The estimate of a sender is never too low. With a probability of 1 - e^-4 it is too high by at most e/1024 of all bytes.
 
-use millrace_nf::table::Keyed;
+use millrace_nf::table::KeyedHash;
 
 /// Rows, each with a hash of its own. The estimate exceeds its bound with a probability of e^-4, 1 in 55.
 const ROWS: usize = 4;
@@ -22,7 +22,7 @@ pub(crate) struct Talker {
 #[derive(Debug)]
 pub(crate) struct Sketch {
     rows: Box<[[u64; COLUMNS]; ROWS]>,
-    hash: Keyed,
+    hash: KeyedHash,
     top: [Talker; TOP],
 }
 
@@ -30,7 +30,7 @@ impl Sketch {
     pub(crate) fn new(seed: u64) -> Sketch {
         Sketch {
             rows: Box::new([[0; COLUMNS]; ROWS]),
-            hash: Keyed::new(seed),
+            hash: KeyedHash::new(seed),
             top: [Talker::default(); TOP],
         }
     }

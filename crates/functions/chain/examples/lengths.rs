@@ -15,7 +15,7 @@ use std::time::Instant;
 use millrace_builtin::CATALOGUE;
 use millrace_chain::{Chain, ChainPlan, Class, Environment, HopPlan, nf_program};
 use millrace_datapath::io::{Burst, TxQueue};
-use millrace_datapath::service::{Outlet, Service};
+use millrace_datapath::service::{Service, ServiceOutput};
 use millrace_loader::LOADERS;
 use millrace_pipeline::DropReason;
 use millrace_types::{PortNo, Time};
@@ -28,7 +28,7 @@ struct Count {
     dropped: u64,
 }
 
-impl Outlet<Frame> for Count {
+impl ServiceOutput<Frame> for Count {
     fn receive(&mut self, _: PortNo, burst: &mut Burst<Frame>) {
         self.out += burst.len() as u64;
         burst.clear();

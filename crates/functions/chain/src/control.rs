@@ -214,7 +214,7 @@ impl<P: Packet + 'static> Chain<P> {
     /// several times a second.
     pub fn tick(&mut self, now: Time) {
         for lane in &self.lanes {
-            while lane.leftovers.try_recv().is_ok() {}
+            while lane.retired.try_recv().is_ok() {}
         }
         self.read_reports();
         for record in &mut self.records {

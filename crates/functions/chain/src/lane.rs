@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 
 use arrayvec::ArrayVec;
 use millrace_datapath::io::Burst;
-use millrace_datapath::service::{Outlet, Polled, Service};
+use millrace_datapath::service::{PollResult, Service, ServiceOutput};
 use millrace_datapath::spread::FlowHash;
 use millrace_datapath::spread::ring::Receiver;
 use millrace_flow::classify::BURST;
@@ -67,7 +67,7 @@ pub(crate) enum Change<P> {
 }
 
 /// Objects that a lane no longer needs. The control side drops them, because that takes time.
-pub(crate) enum Leftover<P> {
+pub(crate) enum Retired<P> {
     Hops(#[allow(dead_code, reason = "to be dropped")] (Vec<Hop<P>>, Vec<Group<P>>)),
     Instance(#[allow(dead_code, reason = "to be dropped")] Instance<P>),
 }
@@ -76,7 +76,7 @@ pub(crate) enum Leftover<P> {
 pub(crate) struct LaneHandle<P> {
     pub(crate) changes: mpsc::Sender<Change<P>>,
     pub(crate) wanted: Arc<AtomicBool>,
-    pub(crate) leftovers: mpsc::Receiver<Leftover<P>>,
+    pub(crate) retired: mpsc::Receiver<Retired<P>>,
     /// The number of changes sent.
     pub(crate) sent: u64,
     /// The number of changes that have taken effect.
@@ -106,7 +106,7 @@ pub(crate) struct Lane<P> {
     changes: mpsc::Receiver<Change<P>>,
     wanted: Arc<AtomicBool>,
     pending: Option<Change<P>>,
-    leftovers: mpsc::Sender<Leftover<P>>,
+    retired: mpsc::Sender<Retired<P>>,
     done: Arc<core::sync::atomic::AtomicU64>,
     burst: Box<Burst<P>>,
     effects: Box<BurstEffects<P>>,
@@ -116,7 +116,7 @@ pub(crate) struct Lane<P> {
 /// Returns a lane without hops, and its handle.
 pub(crate) fn lane<P>(hash: FlowHash) -> (Lane<P>, LaneHandle<P>) {
     let (changes, inbox) = mpsc::channel();
-    let (leftovers, bin) = mpsc::channel();
+    let (retired, bin) = mpsc::channel();
     let wanted = Arc::new(AtomicBool::new(false));
     let done = Arc::default();
     let lane = Lane {
@@ -128,7 +128,7 @@ pub(crate) fn lane<P>(hash: FlowHash) -> (Lane<P>, LaneHandle<P>) {
         changes: inbox,
         wanted: Arc::clone(&wanted),
         pending: None,
-        leftovers,
+        retired,
         done: Arc::clone(&done),
         burst: Box::new(Burst::new()),
         effects: Box::new(BurstEffects::new()),
@@ -137,7 +137,7 @@ pub(crate) fn lane<P>(hash: FlowHash) -> (Lane<P>, LaneHandle<P>) {
     let handle = LaneHandle {
         changes,
         wanted,
-        leftovers: bin,
+        retired: bin,
         sent: 0,
         done,
     };
@@ -145,8 +145,8 @@ pub(crate) fn lane<P>(hash: FlowHash) -> (Lane<P>, LaneHandle<P>) {
 }
 
 impl<P: Packet> Service<P> for Lane<P> {
-    fn poll(&mut self, now: Time, outlet: &mut dyn Outlet<P>) -> Polled {
-        let mut polled = Polled::default();
+    fn poll(&mut self, now: Time, outlet: &mut dyn ServiceOutput<P>) -> PollResult {
+        let mut polled = PollResult::default();
         if now >= self.next_tick {
             self.next_tick = now + TICK;
             self.tick(now);
@@ -179,7 +179,13 @@ impl<P: Packet> Service<P> for Lane<P> {
 impl<P: Packet> Lane<P> {
     /// Passes a burst from each ring of a port through the chain, if all hops have room for it.
     #[inline]
-    fn receive_from(&mut self, number: usize, now: Time, outlet: &mut dyn Outlet<P>, polled: &mut Polled) {
+    fn receive_from(
+        &mut self,
+        number: usize,
+        now: Time,
+        outlet: &mut dyn ServiceOutput<P>,
+        polled: &mut PollResult,
+    ) {
         let input = &mut self.inputs[number];
         let (direction, position) = match input.entry {
             Entry::End(direction) => (direction, 0),
@@ -237,7 +243,7 @@ impl<P: Packet> Lane<P> {
     /// Passes packets that functions sent through the hops that follow the sender's, in order. They stay while processes have
     /// no room for them.
     #[cold]
-    fn forward_sent(&mut self, now: Time, outlet: &mut dyn Outlet<P>) {
+    fn forward_sent(&mut self, now: Time, outlet: &mut dyn ServiceOutput<P>) {
         let has_processes = self.hops.iter().any(Hop::is_remote);
         while !self.effects.sent.is_empty() {
             if has_processes && in_flight(&self.hops, &self.groups) >= IN_FLIGHT_MAX {
@@ -267,7 +273,7 @@ impl<P: Packet> Lane<P> {
 
     /// Continues with packets that processes have returned, from the last hop to the first, so that a burst passes one hop
     /// for each poll and finds room there. Returns the number of packets that processes still have.
-    fn take_back(&mut self, now: Time, outlet: &mut dyn Outlet<P>, polled: &mut Polled) -> usize {
+    fn take_back(&mut self, now: Time, outlet: &mut dyn ServiceOutput<P>, polled: &mut PollResult) -> usize {
         for instance in self.hops.iter().flat_map(|hop| &hop.instances) {
             if let Runner::Remote(remote) = &instance.runner {
                 remote.expect_done();
@@ -296,8 +302,8 @@ impl<P: Packet> Lane<P> {
         &mut self,
         group: usize,
         now: Time,
-        outlet: &mut dyn Outlet<P>,
-        polled: &mut Polled,
+        outlet: &mut dyn ServiceOutput<P>,
+        polled: &mut PollResult,
     ) {
         for number in 0..self.groups[group].instances() {
             for _ in 0..BURSTS_PER_POLL {
@@ -329,8 +335,8 @@ impl<P: Packet> Lane<P> {
         at: usize,
         instance: usize,
         now: Time,
-        outlet: &mut dyn Outlet<P>,
-        polled: &mut Polled,
+        outlet: &mut dyn ServiceOutput<P>,
+        polled: &mut PollResult,
     ) {
         let mut verdicts = ArrayVec::<_, BURST>::new();
         let mut returns = 0;
@@ -438,7 +444,7 @@ impl<P: Packet> Lane<P> {
             }
             if let Some(change) = self.pending.take() {
                 let leftover = self.apply(change);
-                let _control_gone = self.leftovers.send(leftover);
+                let _control_gone = self.retired.send(leftover);
                 self.done.fetch_add(1, Ordering::Release);
             }
         }
@@ -458,13 +464,13 @@ impl<P: Packet> Lane<P> {
     }
 
     /// Applies a change. Returns the objects that it replaced.
-    fn apply(&mut self, change: Change<P>) -> Leftover<P> {
+    fn apply(&mut self, change: Change<P>) -> Retired<P> {
         match change {
             Change::Replace { hop, instance, with } => {
                 let hop = self.hops.iter_mut().find(|held| held.id == hop);
                 match hop.and_then(|hop| hop.instances.get_mut(instance)) {
-                    Some(old) => Leftover::Instance(core::mem::replace(old, with)),
-                    None => Leftover::Instance(with),
+                    Some(old) => Retired::Instance(core::mem::replace(old, with)),
+                    None => Retired::Instance(with),
                 }
             }
             Change::Edit {
@@ -496,7 +502,7 @@ impl<P: Packet> Lane<P> {
                 self.inputs.retain(|input| !closed.contains(&input.port));
                 self.inputs.extend(opened);
                 self.exits = exits;
-                Leftover::Hops(old)
+                Retired::Hops(old)
             }
         }
     }

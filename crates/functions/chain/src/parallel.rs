@@ -86,14 +86,14 @@ impl<P> Queue<P> {
 
 /// The oldest packets of a queue, which all hops have answered or never will.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Answered {
+pub(crate) struct CompletedPackets {
     run: Run,
     len: usize,
     /// The hops whose process ended without an answer.
     gone: Members,
 }
 
-impl Answered {
+impl CompletedPackets {
     /// Returns the direction of the packets.
     pub(crate) fn direction(&self) -> Direction {
         self.run.direction
@@ -112,7 +112,7 @@ pub(crate) struct Group<P> {
     len: usize,
     /// One queue for each instance.
     queues: Vec<Queue<P>>,
-    /// The verdicts of each hop on the packets of the last [`Answered`]; empty if all are *next*.
+    /// The verdicts of each hop on the packets of the last [`CompletedPackets`]; empty if all are *next*.
     verdicts: Vec<ArrayVec<Verdict, BURST>>,
 }
 
@@ -157,7 +157,12 @@ impl<P> Group<P> {
 impl<P: Packet> Group<P> {
     /// Returns the oldest packets of a queue if they can continue.
     #[inline]
-    pub(crate) fn answered(&mut self, number: usize, hops: &mut [Hop<P>], now: Time) -> Option<Answered> {
+    pub(crate) fn answered(
+        &mut self,
+        number: usize,
+        hops: &mut [Hop<P>],
+        now: Time,
+    ) -> Option<CompletedPackets> {
         let (run, run_len) = *self.queues[number].runs.front()?;
         let (mut len, mut gone, mut waits) = (run_len.min(BURST), 0, false);
         for (member, hop) in hops[self.hops()].iter_mut().enumerate() {
@@ -189,7 +194,7 @@ impl<P: Packet> Group<P> {
         if waits {
             return None;
         }
-        let mut answered = Answered { run, len, gone };
+        let mut answered = CompletedPackets { run, len, gone };
         let (asked, members) = (run.asked & !gone, self.hops());
         for (member, (hop, verdicts)) in hops[members].iter_mut().zip(&mut self.verdicts).enumerate() {
             verdicts.clear();
@@ -358,8 +363,14 @@ impl<P: Packet> Traversal<'_, P> {
     }
 
     /// Continues with packets that all hops of a group have answered. `burst` is empty.
-    pub(crate) fn gather(&mut self, group: usize, number: usize, answered: &Answered, burst: &mut Burst<P>) {
-        let Answered { run, len, gone } = *answered;
+    pub(crate) fn gather(
+        &mut self,
+        group: usize,
+        number: usize,
+        answered: &CompletedPackets,
+        burst: &mut Burst<P>,
+    ) {
+        let CompletedPackets { run, len, gone } = *answered;
         let first = self.groups[group].first;
         let last = self.groups[group].last_position(run.direction, self.hops.len());
         self.groups[group].queues[number].take(len, burst);

@@ -28,7 +28,7 @@ use millrace_types::{Duration, Time};
 use millrace_wire::Packet;
 
 pub(crate) use describe::describe;
-use memory::{Part, merged, shared_memory};
+use memory::{MappedRange, merged, shared_memory};
 use output::last_words;
 use users::UserId;
 pub use users::{UserIds, use_user_ids};
@@ -112,7 +112,7 @@ pub(crate) fn start<P: Packet>(
         .args(["--nice", &nice(plan.weight).to_string()])
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
-    for Part { start, end, offset } in shared.iter().flatten() {
+    for MappedRange { start, end, offset } in shared.iter().flatten() {
         // A process that may trace this one can open the file (proc(5)). `millrace-nf` opens it before it drops that right.
         let file = format!("/proc/{}/map_files/{start:x}-{end:x}", std::process::id());
         let text = format!("{start}:{}:{offset}:{file}", end - start);

@@ -5,7 +5,7 @@
 
 use arrayvec::ArrayVec;
 use millrace_datapath::io::Burst;
-use millrace_datapath::service::Outlet;
+use millrace_datapath::service::ServiceOutput;
 use millrace_datapath::spread::FlowHash;
 use millrace_flow::classify::BURST;
 use millrace_nf::{Buffer, Context, Direction, ShunAction, Verdict};
@@ -43,7 +43,7 @@ pub(crate) struct Traversal<'a, P> {
     /// The port at which packets of this direction leave.
     pub(crate) exit: PortNo,
     pub(crate) hash: &'a FlowHash,
-    pub(crate) outlet: &'a mut dyn Outlet<P>,
+    pub(crate) outlet: &'a mut dyn ServiceOutput<P>,
     pub(crate) effects: &'a mut BurstEffects<P>,
     /// Functions may send packets. They may not in reaction to packets that functions sent, so that packets do not multiply.
     pub(crate) accepts_sent: bool,

@@ -18,7 +18,7 @@ use core::fmt;
 
 use thiserror::Error;
 
-use crate::kind::{Access, Kind, Make};
+use crate::kind::{Access, Constructor, Kind};
 
 /// The first line: the version of the interface between functions and switches.
 const VERSION: &str = "millrace-nf 1";
@@ -200,7 +200,7 @@ impl Description {
     }
 
     /// Returns the kind with a constructor. Its memory is never freed, like that of built-in kinds.
-    pub fn into_kind(self, make: Box<Make>) -> &'static Kind {
+    pub fn into_kind(self, make: Box<Constructor>) -> &'static Kind {
         let leak = |text: String| -> &'static str { text.leak() };
         let settings = self.settings.into_iter();
         let settings: Vec<_> = settings.map(|(key, about)| (leak(key), leak(about))).collect();

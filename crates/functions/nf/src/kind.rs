@@ -130,7 +130,7 @@ pub enum MakeError {
 }
 
 /// The constructor of a function.
-pub type Make = dyn Fn(&Setup) -> Result<Box<dyn Function>, SettingError> + Sync;
+pub type Constructor = dyn Fn(&Setup) -> Result<Box<dyn Function>, SettingError> + Sync;
 
 /// A kind of function.
 #[derive(Clone, Copy)]
@@ -157,7 +157,7 @@ pub struct Kind {
     /// The size of its longest report in bytes; zero if it has none.
     pub report: usize,
     /// The constructor.
-    pub make: &'static Make,
+    pub make: &'static Constructor,
 }
 
 impl fmt::Debug for Kind {

@@ -45,7 +45,7 @@ pub use counters::Counters;
 pub use describe::{Description, DescriptionError};
 pub use effects::{Effects, SENT_MAX, SENT_SIZE_MAX, Shun, ShunAction, ShunnedFlow};
 pub use function::{Buffer, Context, Direction, Function, Verdict, give_up, reason_of};
-pub use kind::{Access, Catalogue, Kind, Limits, Loader, Make, MakeError, Setup};
+pub use kind::{Access, Catalogue, Constructor, Kind, Limits, Loader, MakeError, Setup};
 pub use outbox::Outbox;
 #[cfg(unix)]
 pub use rounds::{Round, Rounds};

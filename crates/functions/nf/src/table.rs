@@ -12,12 +12,12 @@ const WAYS: usize = 8;
 
 /// A hash function with a secret key, so that nobody else can choose keys that collide. It folds words by multiplication.
 #[derive(Clone, Copy, Debug)]
-pub struct Keyed(u64);
+pub struct KeyedHash(u64);
 
-impl Keyed {
+impl KeyedHash {
     /// Returns the hash function of a secret seed.
-    pub fn new(seed: u64) -> Keyed {
-        Keyed(seed)
+    pub fn new(seed: u64) -> KeyedHash {
+        KeyedHash(seed)
     }
 
     /// Returns the hash of a value.
@@ -64,7 +64,7 @@ struct Entry<K, V> {
 #[derive(Debug)]
 pub struct Table<K, V> {
     entries: Box<[Option<Entry<K, V>>]>,
-    hash: Keyed,
+    hash: KeyedHash,
     len: usize,
     /// The ageing cursor: the set at which the next scan for old entries continues.
     sweep: usize,
@@ -80,7 +80,7 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
         };
         Table {
             entries: (0..entries).map(|_| None).collect(),
-            hash: Keyed::new(seed),
+            hash: KeyedHash::new(seed),
             len: 0,
             sweep: 0,
         }

@@ -64,7 +64,7 @@ pub(crate) struct LinkSettings {
 }
 
 /// The result of [`Wiring::finish`]; hosts and switches in file order.
-pub(crate) struct Wired {
+pub(crate) struct LinkedHosts {
     pub(crate) interfaces: Vec<Vec<Interface>>,
     pub(crate) ports: Vec<Vec<SwitchPort>>,
     pub(crate) links: Vec<Link>,
@@ -200,9 +200,9 @@ impl Wiring {
         mut self,
         plans: &[HostPlan],
         machine: impl Fn(usize) -> Option<&'g Guest>,
-    ) -> Result<Wired, LocatedProblem> {
+    ) -> Result<LinkedHosts, LocatedProblem> {
         let mut macs = Macs::new(plans, &self.hosts)?;
-        let mut wired = Wired {
+        let mut wired = LinkedHosts {
             interfaces: plans.iter().map(|_| Vec::new()).collect(),
             ports: self.switches.iter().map(|_| Vec::new()).collect(),
             links: Vec::with_capacity(self.links.len()),
@@ -284,7 +284,7 @@ impl Wiring {
         mtu: u32,
         plans: &[HostPlan],
         macs: &mut Macs,
-        wired: &mut Wired,
+        wired: &mut LinkedHosts,
     ) -> End {
         let node = self.name(end.node).to_owned();
         match end.node {

@@ -97,7 +97,7 @@ const NAMES: &[(&str, Stage)] = &[
     ("millrace_pipeline::processor", Stage::Actions),
     ("millrace_pipeline::", Stage::Actions),
     ("worker::", Stage::Poll),
-    ("idle::Sleeper", Stage::Poll),
+    ("idle::IdleBackoff", Stage::Poll),
     ("millrace_agent", Stage::Control),
     ("millrace_api", Stage::Control),
     ("millrace_openflow", Stage::Control),

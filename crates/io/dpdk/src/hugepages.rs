@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn no_message_lacks_a_remedy() {
+    fn no_message_lacks_a_next_step() {
         let refused = || io::Error::from(io::ErrorKind::PermissionDenied);
         for error in [
             HugePagesError::Unsupported,

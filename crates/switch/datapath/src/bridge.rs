@@ -19,7 +19,7 @@ use thiserror::Error;
 
 use self::port::BridgePort;
 use crate::capture::{CaptureFilter, Captures};
-use crate::events::{Events, Tapped};
+use crate::events::{CapturedPacket, Events};
 use crate::io::Backend;
 use crate::pipeline::BridgePipeline;
 use crate::publish::{READERS_MAX, Replica, Writer};
@@ -224,8 +224,8 @@ impl<B: Backend> Bridge<B> {
     }
 
     /// Returns the next packet for a capture or a live trace.
-    pub fn next_tapped(&self) -> Option<Tapped<B::Packet>> {
-        self.events.pop_tapped()
+    pub fn next_captured(&self) -> Option<CapturedPacket<B::Packet>> {
+        self.events.pop_captured()
     }
 
     /// Returns the number of packets that the capture of this number selected and lost since the last call: the queue to
@@ -234,7 +234,7 @@ impl<B: Backend> Bridge<B> {
         self.events.take_capture_losses(number)
     }
 
-    /// Replaces the captures of this bridge by these filters, each with the number of its bit in [`Tapped::captures`],
+    /// Replaces the captures of this bridge by these filters, each with the number of its bit in [`CapturedPacket::captures`],
     /// below [`CAPTURES_MAX`](crate::CAPTURES_MAX). When this returns, every worker copies the packets that these
     /// select, and no others.
     pub fn set_captures(&mut self, filters: impl IntoIterator<Item = (u8, CaptureFilter)>) {

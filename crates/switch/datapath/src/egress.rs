@@ -5,7 +5,7 @@ use millrace_pipeline::{Counters, DropReason, Egress, Learn, PacketInInfo};
 use millrace_types::{PortNo, QueueId, Time};
 use millrace_wire::Packet;
 
-use crate::events::{Direction, Events, Tapped};
+use crate::events::{CapturedPacket, Direction, Events};
 use crate::handoff::Destination;
 use crate::io::Burst;
 use crate::segmentation::{each_segment, has_gso};
@@ -164,7 +164,7 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
 
     fn traced(&mut self, trace: u64, in_port: PortNo, packet: P) {
         let direction = Direction::Traced(trace);
-        self.events.push_tapped(Tapped {
+        self.events.push_captured(CapturedPacket {
             port: in_port,
             direction,
             captures: 0,

@@ -37,7 +37,7 @@ pub enum Direction {
 
 /// A copy of a packet for a capture or a trace.
 #[derive(Debug)]
-pub struct Tapped<P> {
+pub struct CapturedPacket<P> {
     /// The port at which the packet was received or sent.
     pub port: PortNo,
     /// The direction in which it passed.
@@ -55,7 +55,7 @@ pub(crate) struct Events<P> {
     packet_ins: ArrayQueue<(PacketInInfo, P)>,
     learns: ArrayQueue<Learn>,
     neighbours: ArrayQueue<(PortNo, P)>,
-    tapped: ArrayQueue<Tapped<P>>,
+    captured: ArrayQueue<CapturedPacket<P>>,
     /// Packets that each capture selected and lost, by number, since they were last read.
     capture_losses: [AtomicU64; CAPTURES_MAX],
     /// The thread to unpark.
@@ -68,7 +68,7 @@ impl<P: Packet> Events<P> {
             packet_ins: ArrayQueue::new(PACKET_INS_LEN),
             learns: ArrayQueue::new(LEARNS_LEN),
             neighbours: ArrayQueue::new(NEIGHBOURS_LEN),
-            tapped: ArrayQueue::new(TAPPED_LEN),
+            captured: ArrayQueue::new(TAPPED_LEN),
             capture_losses: [const { AtomicU64::new(0) }; CAPTURES_MAX],
             control,
         })
@@ -96,10 +96,10 @@ impl<P: Packet> Events<P> {
     }
 
     /// Queues a copy. If the queue is full, its captures lose it, which is counted for each.
-    pub(crate) fn push_tapped(&self, tapped: Tapped<P>) {
-        match self.tapped.push(tapped) {
+    pub(crate) fn push_captured(&self, captured: CapturedPacket<P>) {
+        match self.captured.push(captured) {
             Ok(()) => self.control.unpark(),
-            Err(tapped) => self.count_losses(tapped.captures),
+            Err(captured) => self.count_losses(captured.captures),
         }
     }
 
@@ -132,7 +132,7 @@ impl<P: Packet> Events<P> {
             return;
         }
         match packet.try_clone() {
-            Some(packet) => self.push_tapped(Tapped {
+            Some(packet) => self.push_captured(CapturedPacket {
                 port,
                 direction,
                 captures,
@@ -155,8 +155,8 @@ impl<P: Packet> Events<P> {
         self.learns.pop()
     }
 
-    pub(crate) fn pop_tapped(&self) -> Option<Tapped<P>> {
-        self.tapped.pop()
+    pub(crate) fn pop_captured(&self) -> Option<CapturedPacket<P>> {
+        self.captured.pop()
     }
 }
 
@@ -170,7 +170,7 @@ mod tests {
     fn copies_that_find_the_queue_full_are_counted_for_the_captures_that_wanted_them() {
         let events = Events::new(std::thread::current());
         let push = |captures| {
-            events.push_tapped(Tapped {
+            events.push_captured(CapturedPacket {
                 port: PortNo::from_raw(1),
                 direction: Direction::Rx,
                 captures,
@@ -194,7 +194,7 @@ mod tests {
             0,
             "what was read is not counted again"
         );
-        assert!(events.pop_tapped().is_some());
+        assert!(events.pop_captured().is_some());
         push(0b100);
         assert_eq!(events.take_capture_losses(2), 0, "there was room");
     }

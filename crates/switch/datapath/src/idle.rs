@@ -37,15 +37,15 @@ pub(crate) fn until_due(sleep: Duration, due_in: Duration) -> Option<Duration> {
 
 /// Counts empty polls and computes the duration of sleeps.
 #[derive(Debug)]
-pub(crate) struct Sleeper {
+pub(crate) struct IdleBackoff {
     idle: Idle,
     empty_polls: u32,
     next: Duration,
 }
 
-impl Sleeper {
-    pub(crate) fn new(idle: Idle) -> Sleeper {
-        Sleeper {
+impl IdleBackoff {
+    pub(crate) fn new(idle: Idle) -> IdleBackoff {
+        IdleBackoff {
             idle,
             empty_polls: 0,
             next: SLEEP_MIN,
@@ -75,17 +75,17 @@ mod tests {
 
     #[test]
     fn sleeps_grow_to_their_bound_and_a_packet_ends_them() {
-        let mut sleeper = Sleeper::new(Idle::Adaptive);
+        let mut backoff = IdleBackoff::new(Idle::Adaptive);
         for _ in 1..POLLS {
-            assert_eq!(sleeper.after_poll(false), None);
+            assert_eq!(backoff.after_poll(false), None);
         }
-        assert_eq!(sleeper.after_poll(false), Some(SLEEP_MIN));
+        assert_eq!(backoff.after_poll(false), Some(SLEEP_MIN));
         for _ in 0..20 {
-            sleeper.after_poll(false);
+            backoff.after_poll(false);
         }
-        assert_eq!(sleeper.after_poll(false), Some(SLEEP_MAX));
-        assert_eq!(sleeper.after_poll(true), None);
-        assert_eq!(sleeper.after_poll(false), None);
+        assert_eq!(backoff.after_poll(false), Some(SLEEP_MAX));
+        assert_eq!(backoff.after_poll(true), None);
+        assert_eq!(backoff.after_poll(false), None);
     }
 
     #[test]
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_busy_worker_never_sleeps() {
-        let mut sleeper = Sleeper::new(Idle::Busy);
-        assert!((0..10 * POLLS).all(|_| sleeper.after_poll(false).is_none()));
+        let mut backoff = IdleBackoff::new(Idle::Busy);
+        assert!((0..10 * POLLS).all(|_| backoff.after_poll(false).is_none()));
     }
 }

@@ -37,7 +37,7 @@ pub use bridge::{AddPortError, Bridge, BridgeError, BridgeSetup};
 pub use capture::{CAPTURES_MAX, CaptureFilter};
 pub use counters::{PortStats, WorkerStats};
 pub use datapath::{Datapath, StartError, Workers, usable_cores};
-pub use events::{Direction, Tapped};
+pub use events::{CapturedPacket, Direction};
 pub use idle::{Idle, POLL_BEFORE_DUE, SLEEP_MAX};
 pub use spread::Spread;
 pub use stepper::Stepper;

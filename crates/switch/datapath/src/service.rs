@@ -15,7 +15,7 @@ pub struct ServiceId(pub(crate) u64);
 
 /// The result of one call of a service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Polled {
+pub struct PollResult {
     /// Number of packets that the service handled.
     pub found: usize,
     /// True if packets are in flight, so that the worker should poll again soon.
@@ -26,11 +26,11 @@ pub struct Polled {
 /// state, logs nothing and never waits.
 pub trait Service<P>: Send {
     /// Does the work that is due now, for a few bursts at most.
-    fn poll(&mut self, now: Time, outlet: &mut dyn Outlet<P>) -> Polled;
+    fn poll(&mut self, now: Time, outlet: &mut dyn ServiceOutput<P>) -> PollResult;
 }
 
 /// The destination of a service's packets. Every call leaves the burst empty.
-pub trait Outlet<P> {
+pub trait ServiceOutput<P> {
     /// Receives packets at a logical port: the tables of the bridge decide about them.
     fn receive(&mut self, in_port: PortNo, burst: &mut Burst<P>);
 
@@ -42,14 +42,14 @@ pub trait Outlet<P> {
 }
 
 /// The outlet of a worker.
-pub(crate) struct WorkerOutlet<'a, P> {
+pub(crate) struct WorkerOutput<'a, P> {
     pub(crate) pipeline: &'a mut BridgePipeline<P>,
     pub(crate) now: Time,
     /// Number of packets that the service passed to the tables.
     pub(crate) processed: usize,
 }
 
-impl<P: Packet> Outlet<P> for WorkerOutlet<'_, P> {
+impl<P: Packet> ServiceOutput<P> for WorkerOutput<'_, P> {
     fn receive(&mut self, in_port: PortNo, burst: &mut Burst<P>) {
         if burst.is_empty() {
             return;

@@ -7,12 +7,12 @@ use millrace_flow::FlowKey;
 use millrace_flow::classify::{Adaptive, Classifier, Simd};
 
 mod support;
-use support::{Case, Dice, Shape};
+use support::{Case, Rng, Shape};
 
 const BURST: usize = 32;
 
 fn cases() -> Vec<Case> {
-    let dice = &mut Dice(1);
+    let dice = &mut Rng(1);
     vec![
         support::one(),
         support::exact(10_000, dice),

@@ -13,10 +13,10 @@ use millrace_flow::classify::{Adaptive, Classifier};
 
 mod support;
 use support::traffic::{self, BURST, Traffic};
-use support::{Case, Dice, Shape};
+use support::{Case, Rng, Shape};
 
 /// A function that returns a case.
-type Maker = Box<dyn Fn(&mut Dice) -> Case>;
+type Maker = Box<dyn Fn(&mut Rng) -> Case>;
 
 const RUNS: usize = 15;
 
@@ -25,7 +25,7 @@ fn main() {
         .skip(1)
         .filter(|arg| !arg.starts_with('-'))
         .collect();
-    let dice = &mut Dice(1);
+    let dice = &mut Rng(1);
     let makers: Vec<(&str, Maker)> = vec![
         ("one", Box::new(|_| support::one())),
         ("exact-16", Box::new(|dice| support::exact(16, dice))),
@@ -78,7 +78,7 @@ fn main() {
     }
 }
 
-fn measure(case: &Case, dice: &mut Dice) {
+fn measure(case: &Case, dice: &mut Rng) {
     let mut table = Adaptive::new(42);
     let mut slowest = 0.0f64;
     let begin = Instant::now();

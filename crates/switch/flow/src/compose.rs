@@ -18,7 +18,7 @@ use thiserror::Error;
 use crate::field::Field;
 use crate::key::Layer;
 use crate::matching::Match;
-use crate::text::{Draft, Span, TextError, TextProblem, bounded};
+use crate::text::{ParsedMatch, Span, TextError, TextProblem, bounded};
 
 /// Size in bytes of the shortest frame that Ethernet allows, without the frame check sequence (IEEE 802.3, section
 /// 4A.4.2).
@@ -60,7 +60,7 @@ impl FromStr for PacketText {
     /// Parses the items of a [`Match`], and `mpls_ttl` and `size`.
     fn from_str(text: &str) -> Result<PacketText, TextError> {
         let mut packet = PacketText::default();
-        let mut draft = Draft::default();
+        let mut draft = ParsedMatch::default();
         for item in Span::new(text).items()? {
             let (name, value) = item.split(&['=']).unwrap_or((item, item));
             let twice = match name.text() {

@@ -37,10 +37,10 @@ pub(crate) const fn rank(action: &Action) -> u8 {
 ///
 /// The actions themselves are elsewhere: most packets have none, and emptying a set costs one store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Present(u64);
+pub(crate) struct ActionRanks(u64);
 
-impl Present {
-    pub(crate) const NONE: Present = Present(0);
+impl ActionRanks {
+    pub(crate) const NONE: ActionRanks = ActionRanks(0);
 
     #[inline]
     pub(crate) fn is_empty(self) -> bool {
@@ -48,7 +48,7 @@ impl Present {
     }
 }
 
-/// The actions of one set by rank. Those whose rank is not [`Present`] are stale.
+/// The actions of one set by rank. Those whose rank is not in [`ActionRanks`] are stale.
 pub(crate) type ByRank = [Action; RANKS];
 
 /// The initial value of a [`ByRank`].
@@ -56,7 +56,7 @@ pub(crate) const NO_ACTIONS: ByRank = [Action::PopVlan; RANKS];
 
 /// Adds an action, which replaces one of its kind.
 #[inline]
-pub(crate) fn write(present: &mut Present, actions: &mut ByRank, action: Action) {
+pub(crate) fn write(present: &mut ActionRanks, actions: &mut ByRank, action: Action) {
     let rank = rank(&action);
     present.0 |= 1 << rank;
     actions[usize::from(rank)] = action;
@@ -64,7 +64,7 @@ pub(crate) fn write(present: &mut Present, actions: &mut ByRank, action: Action)
 
 /// Returns the actions in the order of execution. A group makes outputs ineffective.
 #[inline]
-pub(crate) fn in_order(present: Present, actions: &ByRank) -> ArrayVec<Action, RANKS> {
+pub(crate) fn in_order(present: ActionRanks, actions: &ByRank) -> ArrayVec<Action, RANKS> {
     let mut list = ArrayVec::new();
     let mut left = present.0;
     if left & 1 << (AFTER_SET_FIELD + 3) != 0 {
@@ -85,7 +85,7 @@ mod tests {
     use millrace_wire::EtherType;
 
     fn drained(actions: &[Action]) -> Vec<Action> {
-        let (mut present, mut by_rank) = (Present::NONE, NO_ACTIONS);
+        let (mut present, mut by_rank) = (ActionRanks::NONE, NO_ACTIONS);
         for action in actions {
             write(&mut present, &mut by_rank, *action);
         }

@@ -14,8 +14,8 @@ use millrace_wire::rewrite::HeaderRewrite;
 
 use crate::action_summary::{ActionSummary, Kind};
 use crate::fdb::Fdb;
-use crate::group::{GroupMap, ReadyGroup, SelectHash};
-use crate::meter::{MeterMap, ReadyMeter};
+use crate::group::{CompiledGroup, GroupMap, SelectHash};
+use crate::meter::{CompiledMeter, MeterMap};
 use crate::port::PortMap;
 use crate::processor::traversal;
 use crate::rewrite::Rewrites;
@@ -398,19 +398,19 @@ impl Forwarding {
 
     /// Returns a group.
     #[inline]
-    pub fn group(&self, id: GroupId) -> Option<&ReadyGroup> {
+    pub fn group(&self, id: GroupId) -> Option<&CompiledGroup> {
         self.groups.group(id)
     }
 
     /// Returns a meter.
     #[inline]
-    pub fn meter(&self, id: MeterId) -> Option<&ReadyMeter> {
+    pub fn meter(&self, id: MeterId) -> Option<&CompiledMeter> {
         self.meters.meter(id)
     }
 
     /// Returns the meter that packet-ins pass.
     #[inline]
-    pub(crate) fn controller_meter(&self) -> Option<&ReadyMeter> {
+    pub(crate) fn controller_meter(&self) -> Option<&CompiledMeter> {
         self.meters.controller()
     }
 

@@ -47,11 +47,13 @@ pub use entry::{FlowEntry, FlowEntryParts, FlowFlags};
 pub use fdb::{FdbEntry, FdbKey};
 pub use flow_cache_policy::FlowCachePolicy;
 pub use forwarding::Forwarding;
-pub use fragments::{Assembled, Assembler, FragmentMode, Piece, PieceError};
-pub use group::{Group, GroupKind, ReadyGroup};
-pub use meter::{Band, BandKind, Meter, MeterFlags, ReadyMeter};
+pub use fragments::{Assembled, Assembler, FragmentError, FragmentMode, FragmentView};
+pub use group::{CompiledGroup, Group, GroupKind};
+pub use meter::{Band, BandKind, CompiledMeter, Meter, MeterFlags};
 pub use op::Op;
-pub use police::{Color, ColorCount, Marks, Policer, PolicerCounters, PolicerPlan, PolicerRates, Treatment};
+pub use police::{
+    Color, ColorAction, ColorCount, Marks, Policer, PolicerCounters, PolicerPlan, PolicerRates,
+};
 pub use port::{Port, PortConfig, PortState, VidSet, VlanMode};
 pub use processor::explain::{Explanation, Step, explain};
 pub use processor::{Origin, Processor};

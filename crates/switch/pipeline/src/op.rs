@@ -8,8 +8,8 @@ use millrace_flow::classify::Slot;
 use millrace_types::{GroupId, MeterId, PortNo, TableId};
 
 use crate::{
-    FdbEntry, FdbKey, FlowCachePolicy, FlowEntry, FragmentMode, LiveTrace, Port, ReadyGroup, ReadyMeter,
-    Tunnels,
+    CompiledGroup, CompiledMeter, FdbEntry, FdbKey, FlowCachePolicy, FlowEntry, FragmentMode, LiveTrace,
+    Port, Tunnels,
 };
 
 /// One change to a [`Forwarding`](crate::Forwarding).
@@ -42,11 +42,11 @@ pub enum Op {
     /// Removes a port.
     RemovePort(PortNo),
     /// Adds or changes a group.
-    Group(Arc<ReadyGroup>),
+    Group(Arc<CompiledGroup>),
     /// Removes a group.
     RemoveGroup(GroupId),
     /// Adds or changes a meter.
-    Meter(Arc<ReadyMeter>),
+    Meter(Arc<CompiledMeter>),
     /// Removes a meter.
     RemoveMeter(MeterId),
     /// Adds a MAC address, or moves it to another port.

@@ -7,7 +7,7 @@
 
 use millrace_types::Time;
 use millrace_wan_emulator::{
-    ByteSize, DirectionConfig, Interval, NoSources, Plan, Seed, Toward, heap_memory,
+    ByteSize, DirectionConfig, DirectionId, Interval, NoSources, Plan, Seed, heap_memory,
 };
 
 /// The keys of a path and their texts.
@@ -77,7 +77,7 @@ fn measure(settings: Settings, size: usize, gap: u64) -> f64 {
         let record = (16 + size as u64).next_multiple_of(16);
         config.memory = Some(ByteSize(record * delay.nanos() / gap * 2 + (4 << 20)));
     }
-    let plan = Plan::new(&config, Seed::new(1), Toward::Forward, &NoSources).unwrap();
+    let plan = Plan::new(&config, Seed::new(1), DirectionId::Forward, &NoSources).unwrap();
     let memory = heap_memory(plan.memory_size());
     let mut halves = plan.start(memory, Time::ZERO).unwrap();
     let (sender, receiver) = (&mut halves.sender, &mut halves.receiver);

@@ -32,8 +32,8 @@ pub mod too_big;
 
 pub use config::{
     Background, Bypass, ClassConfig, ConfigError, Correlation, Corrupt, CorruptAction, DelayConfig, Depth,
-    DirectionConfig, Distribution, Duplicate, Errors, FourState, Framing, GilbertElliott, Jitter, Key, Loss,
-    LossConfig, Order, Outage, OverMtu, PathConfig, Queue, Rate, Red, Reorder, Shift, Toward,
+    DirectionConfig, DirectionId, Distribution, Duplicate, Errors, FourState, Framing, GilbertElliott,
+    Jitter, Key, Loss, LossConfig, Order, Outage, OverMtu, PathConfig, Queue, Rate, Red, Reorder, Shift,
 };
 pub use controller::Controller;
 pub use histogram::HistogramSnapshot;

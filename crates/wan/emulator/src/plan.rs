@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millrace_types::Time;
 
-use crate::config::{DirectionConfig, Toward};
+use crate::config::{DirectionConfig, DirectionId};
 use crate::controller::{Controller, Mailbox};
 use crate::icmp_errors::{IcmpErrors, icmp_errors};
 use crate::memory::{PlanError, WITHOUT_DELAY, memory_needed};
@@ -22,7 +22,7 @@ use crate::text::ByteSize;
 pub struct Plan {
     model: DirectionModel,
     seed: Seed,
-    toward: Toward,
+    toward: DirectionId,
     memory_size: usize,
 }
 
@@ -46,7 +46,7 @@ impl Plan {
     pub fn new(
         config: &DirectionConfig,
         seed: Seed,
-        toward: Toward,
+        toward: DirectionId,
         sources: &dyn Sources,
     ) -> Result<Plan, PlanError> {
         let model = DirectionModel::compile(config, sources)?;

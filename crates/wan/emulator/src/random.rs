@@ -7,7 +7,7 @@
 
 use millrace_types::split_mix::{GAMMA, mix};
 
-use crate::config::Toward;
+use crate::config::DirectionId;
 
 /// The number from which all draws of an emulator follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -21,10 +21,10 @@ impl Seed {
 
     /// Returns the seed of a direction.
     #[must_use]
-    pub const fn direction(self, toward: Toward) -> Seed {
+    pub const fn direction(self, toward: DirectionId) -> Seed {
         self.derive(match toward {
-            Toward::Forward => 0x0f0f,
-            Toward::Backward => 0xb0b0,
+            DirectionId::Forward => 0x0f0f,
+            DirectionId::Backward => 0xb0b0,
         })
     }
 
@@ -113,7 +113,7 @@ mod tests {
             Stream::new(seed, Stage::Delay),
             Stream::new(seed, Stage::Reorder),
             Stream::new(seed.class(1), Stage::Delay),
-            Stream::new(seed.direction(Toward::Backward), Stage::Delay),
+            Stream::new(seed.direction(DirectionId::Backward), Stage::Delay),
             Stream::new(Seed::new(8), Stage::Delay),
         ];
         let first: std::collections::BTreeSet<_> = streams.iter().map(|stream| stream.bits(0)).collect();

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::config::{ConfigError, PathConfig, Toward};
+use crate::config::{ConfigError, DirectionId, PathConfig};
 use crate::text::Interval;
 
 /// The largest number of steps.
@@ -33,7 +33,7 @@ pub struct Step {
     /// The time from the start.
     pub at: Duration,
     /// The direction; both if there is none.
-    pub toward: Option<Toward>,
+    pub toward: Option<DirectionId>,
     /// The key of [`PathConfig`].
     pub key: String,
     /// The value, `none` to remove the setting.
@@ -111,7 +111,7 @@ impl Scenario {
 
     /// Returns the steps of a direction up to a time after the start, in order, with those of repetitions; for whoever
     /// starts late.
-    pub fn until(&self, toward: Toward, time: Duration) -> impl Iterator<Item = &Step> {
+    pub fn until(&self, toward: DirectionId, time: Duration) -> impl Iterator<Item = &Step> {
         let within = match self.repeat {
             Some(repeat) if time >= repeat => Duration::MAX,
             _ => time,
@@ -124,8 +124,8 @@ impl Scenario {
 
 fn step(at: Duration, change: &[&str]) -> Result<Step, String> {
     let (toward, change) = match change.split_first() {
-        Some((&"forward", rest)) => (Some(Toward::Forward), rest),
-        Some((&"backward", rest)) => (Some(Toward::Backward), rest),
+        Some((&"forward", rest)) => (Some(DirectionId::Forward), rest),
+        Some((&"backward", rest)) => (Some(DirectionId::Backward), rest),
         _ => (None, change),
     };
     let Some((key, value)) = change.split_first().filter(|(_, value)| !value.is_empty()) else {
@@ -144,7 +144,7 @@ fn step(at: Duration, change: &[&str]) -> Result<Step, String> {
 
 impl Step {
     /// Returns true if the step changes this direction.
-    pub fn concerns(&self, toward: Toward) -> bool {
+    pub fn concerns(&self, toward: DirectionId) -> bool {
         self.toward.is_none_or(|own| own == toward)
     }
 
@@ -169,7 +169,7 @@ mod tests {
         .unwrap();
         assert_eq!(scenario.repeat, Some(Duration::from_secs(60)));
         let mut path = PathConfig::default();
-        for step in scenario.until(Toward::Forward, Duration::from_secs(15)) {
+        for step in scenario.until(DirectionId::Forward, Duration::from_secs(15)) {
             step.apply(&mut path).unwrap();
         }
         assert_eq!(
@@ -177,11 +177,15 @@ mod tests {
             ("1%".to_owned(), "0ns".to_owned())
         );
         assert_eq!(
-            scenario.until(Toward::Backward, Duration::from_secs(30)).count(),
+            scenario
+                .until(DirectionId::Backward, Duration::from_secs(30))
+                .count(),
             2
         );
         assert_eq!(
-            scenario.until(Toward::Forward, Duration::from_secs(61)).count(),
+            scenario
+                .until(DirectionId::Forward, Duration::from_secs(61))
+                .count(),
             3
         );
     }

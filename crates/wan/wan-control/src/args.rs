@@ -92,16 +92,16 @@ pub struct DirectionArgs {
     pub both: PathArgs,
     /// Settings of frames from the first interface to the second only: "delay=70ms loss=1%"
     #[arg(long, value_name = "SETTINGS", value_parser = pairs)]
-    pub a_to_b: Option<Pairs>,
+    pub a_to_b: Option<SettingsText>,
     /// Settings of frames from the second interface to the first only
     #[arg(long, value_name = "SETTINGS", value_parser = pairs)]
-    pub b_to_a: Option<Pairs>,
+    pub b_to_a: Option<SettingsText>,
 }
 
 impl DirectionArgs {
     /// Returns the settings that were given.
     pub fn change(&self) -> Change {
-        let of = |pairs: &Option<Pairs>| pairs.clone().map(|pairs| pairs.0).unwrap_or_default();
+        let of = |pairs: &Option<SettingsText>| pairs.clone().map(|pairs| pairs.0).unwrap_or_default();
         Change {
             both: self.both.settings(),
             a_to_b: of(&self.a_to_b),
@@ -112,10 +112,10 @@ impl DirectionArgs {
 
 /// Settings of one direction, as one text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pairs(Vec<Setting>);
+pub struct SettingsText(Vec<Setting>);
 
 /// Parses `key=text key=text`.
-fn pairs(text: &str) -> Result<Pairs, String> {
+fn pairs(text: &str) -> Result<SettingsText, String> {
     let pair = |word: &str| {
         word.split_once('=')
             .filter(|(key, text)| !key.is_empty() && !text.is_empty())
@@ -127,12 +127,12 @@ fn pairs(text: &str) -> Result<Pairs, String> {
     text.split_whitespace()
         .map(pair)
         .collect::<Result<_, _>>()
-        .map(Pairs)
+        .map(SettingsText)
 }
 
 /// A path between two interfaces.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
-pub struct Between {
+pub struct BetweenArgs {
     /// The first interface, end a: eth1, or DPDK devargs such as net_af_xdp0,iface=eth1
     pub a: String,
     /// The second interface, end b
@@ -160,7 +160,7 @@ pub struct Between {
     pub poll: bool,
 }
 
-impl Between {
+impl BetweenArgs {
     /// Returns the settings of the path.
     pub fn settings(&self) -> Settings {
         let Change { both, a_to_b, b_to_a } = self.settings.change();
@@ -222,10 +222,10 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Cli {
         #[command(flatten)]
-        between: Between,
+        between: BetweenArgs,
     }
 
-    fn parse(words: &[&str]) -> Result<Between, clap::Error> {
+    fn parse(words: &[&str]) -> Result<BetweenArgs, clap::Error> {
         Cli::try_parse_from([&["wan"], words].concat()).map(|cli| cli.between)
     }
 

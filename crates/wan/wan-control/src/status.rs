@@ -213,7 +213,7 @@ fn settings(path: &PathConfig) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use millrace_types::Time;
-    use millrace_wan_emulator::{NoSources, Plan, Seed, Toward, heap_memory};
+    use millrace_wan_emulator::{DirectionId, NoSources, Plan, Seed, heap_memory};
 
     use super::*;
 
@@ -225,7 +225,7 @@ mod tests {
         config.path.set("loss", "1%;every:100").unwrap();
         config.path.set("over-mtu", "too-big").unwrap();
         config.memory = Some("4MiB".parse().unwrap());
-        let plan = Plan::new(&config, Seed::new(1), Toward::Forward, &NoSources).unwrap();
+        let plan = Plan::new(&config, Seed::new(1), DirectionId::Forward, &NoSources).unwrap();
         let memory = heap_memory(plan.memory_size());
         let halves = plan.start(memory, Time::ZERO).unwrap();
         let stats = halves.controller.stats();

@@ -10,7 +10,7 @@ use millrace_wire::{
 };
 use proptest::prelude::*;
 
-use crate::recipe::{self, Inside, Ip4, Recipe, Transport};
+use crate::recipe::{self, InnerPacket, Ip4, Recipe, Transport};
 
 /// Words for which one's complement arithmetic has two zeros, and other words.
 fn word() -> impl Strategy<Value = u16> {
@@ -114,7 +114,7 @@ fn plain() -> impl Strategy<Value = Recipe> {
             dst: Mac([2, 0, 0, 0, 0, 2]),
             src: Mac([2, 0, 0, 0, 0, 1]),
             tags,
-            inside: Inside::Ipv4(Ip4 {
+            inside: InnerPacket::Ipv4(Ip4 {
                 src,
                 dst,
                 dscp: Dscp::from_low_bits(class >> 2),

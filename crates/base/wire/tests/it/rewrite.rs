@@ -5,7 +5,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::recipe::{Inside, Ip4, Ip6, Recipe, Transport, recipe};
+use crate::recipe::{InnerPacket, Ip4, Ip6, Recipe, Transport, recipe};
 use millrace_types::{Mac, Pcp, Vid};
 use millrace_wire::rewrite::{self, Ttl};
 use millrace_wire::{
@@ -139,17 +139,17 @@ impl Edit {
             (Edit::EthSrc(mac), _) => recipe.src = *mac,
             (Edit::Vid(vid), _) => return recipe.tags.first_mut().map(|tag| tag.1 = *vid).is_some(),
             (Edit::Pcp(pcp), _) => return recipe.tags.first_mut().map(|tag| tag.2 = *pcp).is_some(),
-            (Edit::Isid(new), Inside::Pbb(isid, ..)) => *isid = *new,
-            (Edit::Label(label), Inside::Mpls(entries, _)) => entries[0].0 = *label,
-            (Edit::Tc(tc), Inside::Mpls(entries, _)) => entries[0].1 = *tc,
-            (Edit::MplsTtl(ttl), Inside::Mpls(entries, _)) => entries[0].2 = *ttl,
-            (Edit::ArpOp(op), Inside::Arp(arp)) => arp.op = *op,
-            (Edit::ArpSpa(address), Inside::Arp(arp)) => arp.spa = *address,
-            (Edit::ArpTpa(address), Inside::Arp(arp)) => arp.tpa = *address,
-            (Edit::ArpSha(mac), Inside::Arp(arp)) => arp.sha = *mac,
-            (Edit::ArpTha(mac), Inside::Arp(arp)) => arp.tha = *mac,
-            (_, Inside::Ipv4(ip)) => return self.change_ipv4(ip),
-            (_, Inside::Ipv6(ip)) => return self.change_ipv6(ip),
+            (Edit::Isid(new), InnerPacket::Pbb(isid, ..)) => *isid = *new,
+            (Edit::Label(label), InnerPacket::Mpls(entries, _)) => entries[0].0 = *label,
+            (Edit::Tc(tc), InnerPacket::Mpls(entries, _)) => entries[0].1 = *tc,
+            (Edit::MplsTtl(ttl), InnerPacket::Mpls(entries, _)) => entries[0].2 = *ttl,
+            (Edit::ArpOp(op), InnerPacket::Arp(arp)) => arp.op = *op,
+            (Edit::ArpSpa(address), InnerPacket::Arp(arp)) => arp.spa = *address,
+            (Edit::ArpTpa(address), InnerPacket::Arp(arp)) => arp.tpa = *address,
+            (Edit::ArpSha(mac), InnerPacket::Arp(arp)) => arp.sha = *mac,
+            (Edit::ArpTha(mac), InnerPacket::Arp(arp)) => arp.tha = *mac,
+            (_, InnerPacket::Ipv4(ip)) => return self.change_ipv4(ip),
+            (_, InnerPacket::Ipv6(ip)) => return self.change_ipv6(ip),
             _ => return false,
         }
         true
@@ -205,11 +205,13 @@ impl Edit {
 /// that only resembles one.
 fn transport_is_known(recipe: &Recipe, layers: &Layers) -> bool {
     match &recipe.inside {
-        Inside::Ipv4(Ip4 { transport, .. }) | Inside::Ipv6(Ip6 { transport, .. }) => match transport {
-            Transport::Other(..) => layers.l4() == L4::None && layers.fragment() != Fragment::Later,
-            Transport::Nd(_) if layers.l3() == L3::Ipv4 => true,
-            _ => layers.l4() != L4::None,
-        },
+        InnerPacket::Ipv4(Ip4 { transport, .. }) | InnerPacket::Ipv6(Ip6 { transport, .. }) => {
+            match transport {
+                Transport::Other(..) => layers.l4() == L4::None && layers.fragment() != Fragment::Later,
+                Transport::Nd(_) if layers.l3() == L3::Ipv4 => true,
+                _ => layers.l4() != L4::None,
+            }
+        }
         _ => true,
     }
 }
@@ -244,7 +246,7 @@ proptest! {
         } else {
             // The recipe does not know the meaning of the bytes with the field: a payload that happens to be a header,
             // an ICMPv6 message that happens to be neighbour discovery, or the type of one that was built as such.
-            let is_payload = matches!(recipe.inside, Inside::Other(..));
+            let is_payload = matches!(recipe.inside, InnerPacket::Other(..));
             prop_assert!(is_payload || layers.l4() == L4::Icmpv6 && edit.is_of_transport());
         }
     }

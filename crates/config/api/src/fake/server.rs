@@ -13,7 +13,7 @@ use millrace_store::{Note, Proposal, Store, UnixTime};
 use tokio::sync::oneshot;
 
 use super::switch::FakeSwitch;
-use crate::server::{Bound, Limits, Settings, StartError, Tcp};
+use crate::server::{BoundServer, Limits, Settings, StartError, Tcp};
 
 /// The configuration of revision 1 in the store of a [`FakeServer`].
 pub const CONFIG: &str = r#"
@@ -85,7 +85,7 @@ impl FakeServer {
             .enable_all()
             .build();
         let runtime = runtime.map_err(|error| text(&error))?;
-        let bound: Result<Bound, StartError> = runtime.block_on(Bound::bind(
+        let bound: Result<BoundServer, StartError> = runtime.block_on(BoundServer::bind(
             settings,
             Arc::new(FakeSwitch::with_store(store.clone())),
             store.clone(),

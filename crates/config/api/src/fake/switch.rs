@@ -199,7 +199,7 @@ impl Live for FakeSwitch {
             running => running,
         };
         view::Status {
-            wanted_revision: wanted,
+            desired_revision: wanted,
             running_revision: Some(running),
             state: if running == wanted {
                 view::Reconciliation::Degraded
@@ -209,7 +209,7 @@ impl Live for FakeSwitch {
             problems: vec![view::StatusProblem {
                 subject: "/bridge/br0/port/h2".to_owned(),
                 message: "the link is down".to_owned(),
-                remedy: "connect the other end".to_owned(),
+                next_step: "connect the other end".to_owned(),
             }],
             restart_needed_for: Vec::new(),
         }

@@ -131,7 +131,7 @@ impl App {
             let detail = format!(
                 "{LONG_REQUESTS_MAX} captures, live traces and event streams are open: expected no more"
             );
-            Problem::new(ProblemKind::Busy, detail).with_remedy("end one of them, or try again later")
+            Problem::new(ProblemKind::Busy, detail).with_next_step("end one of them, or try again later")
         })
     }
 

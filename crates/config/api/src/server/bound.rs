@@ -17,7 +17,7 @@ use super::tls::Tls;
 use super::{router, sample, socket};
 
 /// A server that owns its socket and its address, and does not accept connections yet.
-pub struct Bound {
+pub struct BoundServer {
     unix: socket::Listener,
     tcp: Option<(TcpListener, SocketAddr, Option<Tls>)>,
     app: App,
@@ -25,12 +25,16 @@ pub struct Bound {
     close: watch::Sender<bool>,
 }
 
-impl Bound {
+impl BoundServer {
     /// Binds the Unix socket and the TCP address.
     ///
     /// # Errors
     /// [`StartError`].
-    pub async fn bind(settings: Settings, live: Arc<dyn Live>, store: Store) -> Result<Bound, StartError> {
+    pub async fn bind(
+        settings: Settings,
+        live: Arc<dyn Live>,
+        store: Store,
+    ) -> Result<BoundServer, StartError> {
         let Settings { socket, tcp, limits } = settings;
         let (mut token, mut bound) = (None, None);
         if let Some(tcp) = tcp {
@@ -47,7 +51,7 @@ impl Bound {
         let unix =
             socket::Listener::bind(&socket).map_err(|source| StartError::Socket { path: socket, source })?;
         let (close, closing) = watch::channel(false);
-        Ok(Bound {
+        Ok(BoundServer {
             unix,
             tcp: bound,
             app: App::new(live, store, token, router::document(), closing),
@@ -75,7 +79,7 @@ impl Bound {
     ///
     /// Meanwhile it rolls back revisions whose confirmation is overdue and samples the counters, once a second.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) {
-        let Bound {
+        let BoundServer {
             unix,
             tcp,
             app,

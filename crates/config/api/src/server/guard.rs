@@ -104,9 +104,9 @@ fn authorize(token: Option<&Token>, path: &str, headers: &HeaderMap) -> Result<A
         Some(_) if matches!(path, "/health" | "/ready") => Ok(Access::Probe),
         Some(_) => {
             let detail = "expected the header `Authorization: Bearer TOKEN` with the token of this switch";
-            let remedy = "give the token in MILLRACE_TOKEN or with --token-file; it is the first line of the file that \
+            let next_step = "give the token in MILLRACE_TOKEN or with --token-file; it is the first line of the file that \
                 api.token_file names, or of api-token in the state directory";
-            Err(Problem::new(ProblemKind::Unauthorized, detail).with_remedy(remedy))
+            Err(Problem::new(ProblemKind::Unauthorized, detail).with_next_step(next_step))
         }
     }
 }

@@ -227,7 +227,7 @@ pub enum LiveError {
         /// The cause.
         message: String,
         /// The next step for the operator.
-        remedy: String,
+        next_step: String,
     },
 }
 

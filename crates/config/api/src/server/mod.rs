@@ -46,7 +46,7 @@ mod tls;
 mod token;
 mod write_timeout;
 
-pub use bound::Bound;
+pub use bound::BoundServer;
 #[cfg(feature = "fake")]
 pub(crate) use bound::service;
 pub use limits::{BODY_LIMIT, Limits};

@@ -37,7 +37,7 @@ async fn no_slot(request: Request) -> Problem {
         "too many connections: expected at most {connections_per_peer} of one user or address, and {connections} in total"
     );
     Problem::new(ProblemKind::Busy, detail)
-        .with_remedy("close some of them, or try again later; /health and /ready respond meanwhile")
+        .with_next_step("close some of them, or try again later; /health and /ready respond meanwhile")
 }
 
 async fn close(mut response: Response) -> Response {

@@ -8,7 +8,7 @@ use millrace_model::ConfigErrors;
 use millrace_store::{CommitError, ConfirmError, ReadError, StorageError};
 
 use super::live::LiveError;
-use crate::view::{Mistake, Problem, ProblemKind};
+use crate::view::{InvalidValue, Problem, ProblemKind};
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
@@ -41,8 +41,8 @@ impl From<LiveError> for Problem {
             | LiveError::NoTable { .. }
             | LiveError::NoHop { .. } => Problem::new(ProblemKind::NotFound, detail),
             LiveError::LogFilter { .. } => Problem::new(ProblemKind::Invalid, detail),
-            LiveError::Unavailable { remedy, .. } => {
-                Problem::new(ProblemKind::Unavailable, detail).with_remedy(remedy)
+            LiveError::Unavailable { next_step, .. } => {
+                Problem::new(ProblemKind::Unavailable, detail).with_next_step(next_step)
             }
         }
     }
@@ -53,7 +53,7 @@ impl From<ConfigErrors> for Problem {
         let mut problem = Problem::new(ProblemKind::Invalid, errors.to_string());
         problem.errors = errors
             .iter()
-            .map(|error| Mistake {
+            .map(|error| InvalidValue {
                 pointer: error.path.pointer(),
                 code: error.problem.code().to_owned(),
                 detail: error.problem.to_string(),
@@ -86,7 +86,7 @@ impl From<CommitError> for Problem {
             CommitError::Storage(error) => error.into(),
             CommitError::DeadlinePassed { .. } => Problem::new(ProblemKind::Invalid, error.to_string()),
             CommitError::Unconfirmed { .. } => Problem::new(ProblemKind::Conflict, error.to_string())
-                .with_remedy(
+                .with_next_step(
                     "confirm it with `millrace confirm`, or roll it back with `millrace confirm --cancel`",
                 ),
             error => Problem::new(ProblemKind::Conflict, error.to_string()),
@@ -109,7 +109,7 @@ pub(super) fn flow_refused(index: usize, code: &str, detail: String) -> Problem 
         ProblemKind::Invalid,
         format!("flow {}: {detail}; nothing was changed", index + 1),
     );
-    problem.errors.push(Mistake {
+    problem.errors.push(InvalidValue {
         pointer: format!("/flows/{index}"),
         code: code.to_owned(),
         detail,

@@ -98,14 +98,14 @@ pub(super) fn router(app: App) -> Router {
 async fn not_found(uri: Uri) -> Problem {
     let path: String = uri.path().chars().take(128).collect();
     Problem::new(ProblemKind::NotFound, format!("no resource at {path}"))
-        .with_remedy("see /docs for the list of resources")
+        .with_next_step("see /docs for the list of resources")
 }
 
 async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
     let path: String = uri.path().chars().take(128).collect();
     let detail = format!("{path} does not support {method}");
     Problem::new(ProblemKind::MethodNotAllowed, detail)
-        .with_remedy("see /docs for the methods of each resource")
+        .with_next_step("see /docs for the methods of each resource")
 }
 
 async fn limit_time(request: Request, next: Next) -> Response {

@@ -37,7 +37,7 @@ pub use millrace_wan_control::{
     InterfaceStatus as WanInterface, PathStatus as WanPath,
 };
 pub use port::{AdminState, Colored, Counters, LinkState, MacEntry, Policer, Port, Rates};
-pub use problem::{Mistake, Problem, ProblemKind};
+pub use problem::{InvalidValue, Problem, ProblemKind};
 pub use queue::EgressQueue;
 pub use switch::{
     Bridge, Controller, ControllerState, Dpdk, Drop, Forwarding, Health, Log, LogChange, Queue, Ready,

@@ -165,16 +165,16 @@ pub struct Problem {
     /// The next step, if `detail` does not imply it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "server", schema(value_type = Option<String>))]
-    pub remedy: Option<Box<str>>,
+    pub next_step: Option<Box<str>>,
     /// All errors of an invalid configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub errors: Vec<Mistake>,
+    pub errors: Vec<InvalidValue>,
 }
 
 /// An error in a configuration or a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
-pub struct Mistake {
+pub struct InvalidValue {
     /// The location of the value, as a JSON pointer (RFC 6901).
     pub pointer: String,
     /// The kind of error: `unknown-key`, `out-of-range`…
@@ -192,15 +192,15 @@ impl Problem {
             title: title.into(),
             status,
             detail: detail.into(),
-            remedy: None,
+            next_step: None,
             errors: Vec::new(),
         }
     }
 
     /// Returns the problem with a next step.
     #[must_use]
-    pub fn with_remedy(mut self, remedy: impl Into<Box<str>>) -> Problem {
-        self.remedy = Some(remedy.into());
+    pub fn with_next_step(mut self, next_step: impl Into<Box<str>>) -> Problem {
+        self.next_step = Some(next_step.into());
         self
     }
 

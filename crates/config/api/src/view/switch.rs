@@ -88,7 +88,7 @@ pub struct StatusProblem {
     /// The cause.
     pub message: String,
     /// The next step for the operator.
-    pub remedy: String,
+    pub next_step: String,
 }
 
 /// The desired revision, the running one, and the problems between them.
@@ -96,7 +96,7 @@ pub struct StatusProblem {
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Status {
     /// The newest revision of the configuration.
-    pub wanted_revision: u64,
+    pub desired_revision: u64,
     /// The revision that the data plane last reached; `null` before the first.
     #[serde(default)]
     pub running_revision: Option<u64>,

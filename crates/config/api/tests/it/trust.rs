@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::wire::{Stream, ask, ask_with, connect};
 use millrace_api::client::{Client, ClientError};
 use millrace_api::fake::{FakeServer, FakeSwitch};
-use millrace_api::server::{Bound, Limits, Settings, SocketError, StartError, Tcp, Tls, Token};
+use millrace_api::server::{BoundServer, Limits, Settings, SocketError, StartError, Tcp, Tls, Token};
 use millrace_store::{Store, UnixTime};
 use proptest::prelude::*;
 
@@ -138,7 +138,7 @@ async fn an_address_that_others_reach_needs_a_certificate_and_nothing_is_taken_t
             tcp: Some(over_tcp(address, None)),
             ..Settings::for_socket(directory.path().join(socket))
         };
-        Bound::bind(settings, Arc::new(FakeSwitch::default()), store.clone()).await
+        BoundServer::bind(settings, Arc::new(FakeSwitch::default()), store.clone()).await
     };
     let loopback = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
     let open = bind("a", SocketAddr::from(([0, 0, 0, 0], 0))).await;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use crate::decode::Issue;
+use crate::decode::UnlocatedError;
 use crate::error::{Path, Problem, Step};
 
 /// The values seen so far, each with the path of its first use.
@@ -20,7 +20,13 @@ impl<T: Eq + Hash> Unique<T> {
         }
     }
 
-    pub(super) fn check(&mut self, value: T, text: &impl ToString, path: Path, issues: &mut Vec<Issue>) {
+    pub(super) fn check(
+        &mut self,
+        value: T,
+        text: &impl ToString,
+        path: Path,
+        issues: &mut Vec<UnlocatedError>,
+    ) {
         match self.seen.get(&value) {
             Some(first) => {
                 let problem = Problem::Duplicate {
@@ -28,7 +34,7 @@ impl<T: Eq + Hash> Unique<T> {
                     value: text.to_string(),
                     first: first.clone(),
                 };
-                issues.push(Issue { path, problem });
+                issues.push(UnlocatedError { path, problem });
             }
             None => {
                 self.seen.insert(value, path);
@@ -40,12 +46,12 @@ impl<T: Eq + Hash> Unique<T> {
 /// The errors found so far.
 #[derive(Default)]
 pub(super) struct Checks {
-    pub(super) issues: Vec<Issue>,
+    pub(super) issues: Vec<UnlocatedError>,
 }
 
 impl Checks {
     pub(super) fn conflict(&mut self, path: Path, message: String) {
-        self.issues.push(Issue {
+        self.issues.push(UnlocatedError {
             path,
             problem: Problem::Conflict { message },
         });

@@ -9,14 +9,14 @@ use super::walk::bridges;
 use crate::chain::Hop;
 use crate::choice::HopClass;
 use crate::config::Config;
-use crate::decode::{Issue, nearest};
+use crate::decode::{UnlocatedError, nearest};
 use crate::error::{Path, Problem};
 
 /// The setting that needs the file system or the network, to which a function in a process has no access.
 const EXPORT: &str = "export";
 
 /// Returns the errors of hops, except for hops with settings that could not be decoded.
-pub(crate) fn check(config: &Config, decoded: &[Issue], dropped: &[Path]) -> Vec<Issue> {
+pub(crate) fn check(config: &Config, decoded: &[UnlocatedError], dropped: &[Path]) -> Vec<UnlocatedError> {
     let mut issues = Vec::new();
     for (bridge, path) in bridges(config) {
         for (index, chain) in bridge.chains.iter().enumerate() {
@@ -33,8 +33,8 @@ pub(crate) fn check(config: &Config, decoded: &[Issue], dropped: &[Path]) -> Vec
     issues
 }
 
-fn check_hop(hop: &Hop, path: &Path) -> Vec<Issue> {
-    let issue = |path: Path, message: String, suggestion: Option<&str>| Issue {
+fn check_hop(hop: &Hop, path: &Path) -> Vec<UnlocatedError> {
+    let issue = |path: Path, message: String, suggestion: Option<&str>| UnlocatedError {
         path,
         problem: Problem::Malformed {
             message,
@@ -48,7 +48,7 @@ fn check_hop(hop: &Hop, path: &Path) -> Vec<Issue> {
         let class = hop.class;
         let message = format!("`{EXPORT}` does not work from a process: expected class inline, not {class}");
         let problem = Problem::Conflict { message };
-        issues.push(Issue {
+        issues.push(UnlocatedError {
             path: list.index(index),
             problem,
         });

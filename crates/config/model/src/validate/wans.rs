@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_wan_emulator::{NoSources, Plan, PlanError, Seed, Toward};
+use millrace_wan_emulator::{DirectionId, NoSources, Plan, PlanError, Seed};
 
 use super::checks::{Checks, Unique};
 use super::walk::all_ports;
@@ -63,7 +63,7 @@ impl Checks {
         };
         for (number, (config, toward)) in directions
             .iter()
-            .zip([Toward::Forward, Toward::Backward])
+            .zip([DirectionId::Forward, DirectionId::Backward])
             .enumerate()
         {
             let problem = match Plan::new(config, Seed::new(0), toward, &NoSources) {

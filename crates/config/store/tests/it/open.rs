@@ -110,7 +110,7 @@ fn of_many_that_make_a_store_at_once_one_gets_it_and_none_finds_it_broken() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_written_is_refused_with_a_remedy() {
+fn a_directory_that_cannot_be_written_is_refused_with_a_next_step() {
     // This directory cannot be created, even by root.
     let error = Store::open(std::path::Path::new("/sys/millrace"), NOW).unwrap_err();
     assert!(matches!(error, OpenError::Permission { .. }), "{error}");

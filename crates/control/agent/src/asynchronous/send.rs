@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use millrace_openflow::{Message, encode};
 use millrace_types::Xid;
 
-use crate::controllers::{Connected, Controllers, outbox_limit};
+use crate::controllers::{ControllerSession, Controllers, outbox_limit};
 
 /// The xid of asynchronous messages.
 pub(super) const ASYNCHRONOUS: Xid = Xid(0);
@@ -17,7 +17,11 @@ pub(super) fn encoded(message: &Message) -> Option<Vec<u8>> {
 }
 
 /// Sends a message to the controllers that want it.
-pub(super) fn report(controllers: &Controllers, message: &Message, is_wanted: impl Fn(&Connected) -> bool) {
+pub(super) fn report(
+    controllers: &Controllers,
+    message: &Message,
+    is_wanted: impl Fn(&ControllerSession) -> bool,
+) {
     let mut bytes = None;
     for connected in controllers.iter().filter(|connected| is_wanted(connected)) {
         let Some(bytes) = bytes.get_or_insert_with(|| encoded(message)) else {

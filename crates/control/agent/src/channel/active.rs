@@ -13,7 +13,7 @@ use super::auxiliary::{AuxiliaryContext, keep_auxiliaries};
 use super::backoff::Backoff;
 use super::connect::{explain, in_time, random};
 use super::session::{SessionConfig, serve, settings};
-use super::status::{Board, ChannelKind, ChannelState};
+use super::status::{ChannelKind, ChannelState, ChannelTable};
 use super::stream::Stream;
 use super::tls::TlsFiles;
 use crate::control::BridgeHandle;
@@ -24,10 +24,10 @@ pub(super) async fn keep_connected<B: Backend>(
     wanted: model::Controller,
     tls: Arc<TlsFiles>,
     bridge: BridgeHandle<B>,
-    board: Arc<Board>,
+    channel_table: Arc<ChannelTable>,
 ) {
     let target = wanted.target.to_string();
-    let line = board.line(target.clone(), ChannelKind::Active, ChannelState::Connecting);
+    let line = channel_table.line(target.clone(), ChannelKind::Active, ChannelState::Connecting);
     let config = SessionConfig {
         settings: settings(wanted.echo_interval_s),
         is_configured: true,
@@ -57,7 +57,7 @@ pub(super) async fn keep_connected<B: Backend>(
                             main,
                             ends,
                         };
-                        keep_auxiliaries(context, &bridge, &board).await;
+                        keep_auxiliaries(context, &bridge, &channel_table).await;
                     }
                     core::future::pending().await
                 };
@@ -77,7 +77,7 @@ pub(super) async fn keep_connected<B: Backend>(
         };
         // Attempts in a row that fail for the same reason are logged once.
         if logged.as_ref() != Some(&problem) {
-            tracing::warn!(bridge = %board.bridge(), %target, reason = %problem, "cannot connect to the controller");
+            tracing::warn!(bridge = %channel_table.bridge(), %target, reason = %problem, "cannot connect to the controller");
             logged = Some(problem.clone());
         }
         line.set_error(Some(problem));

@@ -103,7 +103,7 @@ pub(super) struct Pending {
 
 /// A connected controller. Dropping it ends its count.
 #[derive(Debug)]
-pub(super) struct Established(Admission);
+pub(super) struct ControllerPermit(Admission);
 
 /// Resolves when a pending connection is to be closed for another one.
 #[derive(Debug)]
@@ -186,7 +186,7 @@ impl Pending {
     ///
     /// # Errors
     /// [`TooManyControllers`] if the listener has as many as it serves.
-    pub(super) fn establish(self) -> Result<Established, TooManyControllers> {
+    pub(super) fn establish(self) -> Result<ControllerPermit, TooManyControllers> {
         let admission = self.admission.clone();
         let limit = admission.limits.controllers;
         let mut state = admission.state();
@@ -195,7 +195,7 @@ impl Pending {
         }
         state.controllers += 1;
         drop(state);
-        Ok(Established(admission))
+        Ok(ControllerPermit(admission))
     }
 }
 
@@ -206,7 +206,7 @@ impl Drop for Pending {
     }
 }
 
-impl Drop for Established {
+impl Drop for ControllerPermit {
     fn drop(&mut self) {
         self.0.state().controllers -= 1;
     }

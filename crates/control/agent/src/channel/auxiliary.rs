@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use super::backoff::Backoff;
 use super::connect::{explain, in_time, random};
 use super::session::{SessionConfig, serve};
-use super::status::{Board, ChannelKind, ChannelState};
+use super::status::{ChannelKind, ChannelState, ChannelTable};
 use super::stream::Stream;
 use super::tls::TlsFiles;
 use crate::control::BridgeHandle;
@@ -38,7 +38,7 @@ pub(super) struct AuxiliaryContext<'a> {
 pub(super) async fn keep_auxiliaries<B: Backend>(
     context: AuxiliaryContext<'_>,
     bridge: &BridgeHandle<B>,
-    board: &Arc<Board>,
+    channel_table: &Arc<ChannelTable>,
 ) {
     // The set is dropped with this future, and aborts its tasks.
     let mut kept = JoinSet::new();
@@ -62,7 +62,7 @@ pub(super) async fn keep_auxiliaries<B: Backend>(
             ends: context.ends,
             number,
         };
-        kept.spawn(connection.keep(bridge.clone(), Arc::clone(board)));
+        kept.spawn(connection.keep(bridge.clone(), Arc::clone(channel_table)));
     }
     while kept.join_next().await.is_some() {}
 }
@@ -78,12 +78,12 @@ struct AuxiliaryConnection {
 
 impl AuxiliaryConnection {
     /// Keeps the connection open. Never returns.
-    async fn keep<B: Backend>(self, bridge: BridgeHandle<B>, board: Arc<Board>) {
+    async fn keep<B: Backend>(self, bridge: BridgeHandle<B>, channel_table: Arc<ChannelTable>) {
         let target = match self.wanted.auxiliary_transport {
             AuxiliaryTransport::Main => format!("{} auxiliary {}", self.wanted.target, self.number),
             AuxiliaryTransport::Udp => format!("udp:{} auxiliary {}", self.ends.1, self.number),
         };
-        let line = board.line(target.clone(), ChannelKind::Auxiliary, ChannelState::Connecting);
+        let line = channel_table.line(target.clone(), ChannelKind::Auxiliary, ChannelState::Connecting);
         line.set_address(Some(self.ends.1));
         let mut backoff = Backoff::new(Duration::from_secs(self.wanted.max_backoff_s.get().into()));
         loop {

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::active::keep_connected;
 use super::passive::{bind, listen};
-use super::status::Board;
+use super::status::ChannelTable;
 use super::tls::TlsFiles;
 use crate::control::BridgeHandle;
 
@@ -30,7 +30,7 @@ impl<T> Drop for Running<T> {
 pub struct Connector<B: Backend> {
     bridge: BridgeHandle<B>,
     runtime: Handle,
-    board: Arc<Board>,
+    channel_table: Arc<ChannelTable>,
     tls: Arc<TlsFiles>,
     active: Vec<Running<model::Controller>>,
     listeners: Vec<Running<model::Listener>>,
@@ -42,7 +42,7 @@ impl<B: Backend> Connector<B> {
         Connector {
             bridge,
             runtime,
-            board: Arc::new(Board::new(name)),
+            channel_table: Arc::new(ChannelTable::new(name)),
             tls: Arc::default(),
             active: Vec::new(),
             listeners: Vec::new(),
@@ -74,7 +74,7 @@ impl<B: Backend> Connector<B> {
                     wanted.clone(),
                     Arc::clone(&self.tls),
                     self.bridge.clone(),
-                    Arc::clone(&self.board),
+                    Arc::clone(&self.channel_table),
                 );
                 self.active.push(Running {
                     wanted: wanted.clone(),
@@ -97,7 +97,7 @@ impl<B: Backend> Connector<B> {
                         wanted.clone(),
                         Arc::clone(&self.tls),
                         self.bridge.clone(),
-                        Arc::clone(&self.board),
+                        Arc::clone(&self.channel_table),
                     );
                     self.listeners.push(Running {
                         wanted: wanted.clone(),
@@ -111,7 +111,7 @@ impl<B: Backend> Connector<B> {
     }
 
     /// Returns the states of all channels.
-    pub fn board(&self) -> &Arc<Board> {
-        &self.board
+    pub fn channel_table(&self) -> &Arc<ChannelTable> {
+        &self.channel_table
     }
 }

@@ -23,4 +23,4 @@ mod stream;
 mod tls;
 
 pub use connector::Connector;
-pub use status::{Board, ChannelKind, ChannelState, ChannelStatus};
+pub use status::{ChannelKind, ChannelState, ChannelStatus, ChannelTable};

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::admission::{Admission, Limits, Pending};
 use super::session::{SessionConfig, SessionEnd, serve, settings};
-use super::status::{Board, ChannelKind, ChannelState};
+use super::status::{ChannelKind, ChannelState, ChannelTable};
 use super::stream::{Listener, Stream};
 use super::tls::TlsFiles;
 use crate::control::BridgeHandle;
@@ -76,10 +76,10 @@ pub(super) async fn listen<B: Backend>(
     wanted: model::Listener,
     tls: Arc<TlsFiles>,
     bridge: BridgeHandle<B>,
-    board: Arc<Board>,
+    channel_table: Arc<ChannelTable>,
 ) {
     let target = wanted.target.to_string();
-    let line = board.line(target.clone(), ChannelKind::Listener, ChannelState::Listening);
+    let line = channel_table.line(target.clone(), ChannelKind::Listener, ChannelState::Listening);
     line.set_address(listener.address());
     let config = SessionConfig {
         settings: settings(wanted.echo_interval_s),
@@ -88,7 +88,7 @@ pub(super) async fn listen<B: Backend>(
         // Only the switch opens auxiliary connections (OpenFlow 1.3.5, section 6.3.5).
         auxiliary: None,
     };
-    let admission = Admission::new(Limits::DEFAULT, board.bridge(), &target);
+    let admission = Admission::new(Limits::DEFAULT, channel_table.bridge(), &target);
     let mut sessions = JoinSet::new();
     loop {
         tokio::select! {
@@ -96,7 +96,7 @@ pub(super) async fn listen<B: Backend>(
                 Ok(stream) => {
                     let (pending, eviction) = admission.begin(stream.peer_address());
                     let tls = wanted.target.is_tls().then(|| Arc::clone(&tls));
-                    let status = (target.clone(), Arc::clone(&board));
+                    let status = (target.clone(), Arc::clone(&channel_table));
                     let serving = serve_one(stream, tls, config, status, bridge.clone(), pending);
                     sessions.spawn(async move {
                         tokio::select! {
@@ -107,13 +107,13 @@ pub(super) async fn listen<B: Backend>(
                 }
                 // An error such as EMFILE passes with time; accepting again at once would spin.
                 Err(error) => {
-                    tracing::warn!(bridge = %board.bridge(), %target, %error, "cannot accept a controller");
+                    tracing::warn!(bridge = %channel_table.bridge(), %target, %error, "cannot accept a controller");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             },
             Some(done) = sessions.join_next() => {
                 if let Ok(Err(reason)) = done {
-                    tracing::warn!(bridge = %board.bridge(), %target, %reason, "controller refused");
+                    tracing::warn!(bridge = %channel_table.bridge(), %target, %reason, "controller refused");
                     line.set_error(Some(reason));
                 }
             }
@@ -129,12 +129,12 @@ async fn serve_one<B: Backend>(
     stream: Stream,
     tls: Option<Arc<TlsFiles>>,
     config: SessionConfig,
-    (target, board): (String, Arc<Board>),
+    (target, channel_table): (String, Arc<ChannelTable>),
     bridge: BridgeHandle<B>,
     pending: Pending,
 ) -> Result<(), String> {
     let address = stream.peer_address();
-    let line = board.line(target.clone(), ChannelKind::Accepted, ChannelState::Connecting);
+    let line = channel_table.line(target.clone(), ChannelKind::Accepted, ChannelState::Connecting);
     line.set_address(address);
     let stream = match (stream, tls) {
         (Stream::Tcp(tcp), Some(tls)) => {
@@ -153,7 +153,7 @@ async fn serve_one<B: Backend>(
     }
     if !outcome.was_ready {
         let address = address.map(tracing::field::display);
-        tracing::debug!(bridge = %board.bridge(), %target, address, reason = %outcome.end, "handshake failed");
+        tracing::debug!(bridge = %channel_table.bridge(), %target, address, reason = %outcome.end, "handshake failed");
     }
     Ok(())
 }

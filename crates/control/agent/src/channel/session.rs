@@ -18,12 +18,12 @@ use tokio::io::Interest;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::admission::{Established, Pending, TooManyControllers};
-use super::status::{BoardLine, ChannelState};
+use super::admission::{ControllerPermit, Pending, TooManyControllers};
+use super::status::{ChannelEntry, ChannelState};
 use super::stream::Stream;
 use crate::control::{BridgeHandle, TaskError};
 use crate::controllers::{AuxiliaryOf, ConnectionId, NewConnection, OutboxReader, PacketInLimit, outbox};
-use crate::handlers::{self, Work};
+use crate::handlers::{self, PendingRequests};
 
 /// Requests that are decoded ahead of the control thread.
 const BACKLOG_LEN: usize = 4096;
@@ -138,7 +138,7 @@ struct Session<'a, B: Backend> {
     stream: Stream,
     bridge: BridgeHandle<B>,
     config: SessionConfig,
-    line: &'a BoardLine,
+    line: &'a ChannelEntry,
     epoch: Instant,
     connection: Connection,
     backlog: VecDeque<Request>,
@@ -153,7 +153,7 @@ struct Session<'a, B: Backend> {
     log: Option<ConnectionLog>,
     /// For a connection that a listener accepted: its count among the pending ones, and then among controllers.
     pending: Option<Pending>,
-    _established: Option<Established>,
+    _established: Option<ControllerPermit>,
     /// The reason of the end, and the deadline for the last messages.
     closed: Option<(CloseReason, Instant)>,
     buffer: Vec<u8>,
@@ -166,7 +166,7 @@ pub(super) async fn serve<B: Backend>(
     stream: Stream,
     bridge: BridgeHandle<B>,
     config: SessionConfig,
-    line: &BoardLine,
+    line: &ChannelEntry,
     ready: Option<oneshot::Sender<ConnectionId>>,
     pending: Option<Pending>,
 ) -> SessionOutcome {
@@ -226,7 +226,7 @@ impl<B: Backend> Session<'_, B> {
 
     /// Serves the connection. Returns only its end.
     async fn run(&mut self, id: ConnectionId) -> Result<core::convert::Infallible, SessionEnd> {
-        let mut remaining: Option<Work> = None;
+        let mut remaining: Option<PendingRequests> = None;
         let mut running = None;
         loop {
             self.take_events().await?;
@@ -294,9 +294,9 @@ impl<B: Backend> Session<'_, B> {
         }
     }
 
-    fn take_backlog(&mut self) -> Work {
+    fn take_backlog(&mut self) -> PendingRequests {
         self.backlog_size = 0;
-        Work::new(core::mem::take(&mut self.backlog))
+        PendingRequests::new(core::mem::take(&mut self.backlog))
     }
 
     fn has_room(&self) -> bool {

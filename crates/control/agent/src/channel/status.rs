@@ -9,7 +9,7 @@ use std::time::Instant;
 use millrace_openflow::roles::Role;
 use millrace_types::{Duration, Time};
 
-use crate::controllers::{LogLimit, Tally};
+use crate::controllers::{ChannelCounters, LogLimit};
 
 /// The side that opened a channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,11 +72,11 @@ struct Line {
     changed: Instant,
     address: Option<SocketAddr>,
     last_error: Option<String>,
-    tally: Arc<Tally>,
+    tally: Arc<ChannelCounters>,
 }
 
 /// The states of all channels of a bridge, which their tasks write.
-pub struct Board {
+pub struct ChannelTable {
     bridge: String,
     began: Instant,
     /// Limits the log lines about requests that cannot be decoded.
@@ -84,9 +84,9 @@ pub struct Board {
     lines: Mutex<(u64, BTreeMap<u64, Line>)>,
 }
 
-impl Board {
-    pub(super) fn new(bridge: String) -> Board {
-        Board {
+impl ChannelTable {
+    pub(super) fn new(bridge: String) -> ChannelTable {
+        ChannelTable {
             bridge,
             began: Instant::now(),
             refusals: Mutex::default(),
@@ -109,8 +109,8 @@ impl Board {
         target: String,
         kind: ChannelKind,
         state: ChannelState,
-    ) -> BoardLine {
-        let tally = Arc::new(Tally::default());
+    ) -> ChannelEntry {
+        let tally = Arc::new(ChannelCounters::default());
         let line = Line {
             target,
             kind,
@@ -124,8 +124,8 @@ impl Board {
         lines.0 += 1;
         let key = lines.0;
         lines.1.insert(key, line);
-        BoardLine {
-            board: Arc::clone(self),
+        ChannelEntry {
+            channel_table: Arc::clone(self),
             key,
             tally,
         }
@@ -151,31 +151,31 @@ impl Board {
 }
 
 /// The entry of one channel on the board.
-pub(crate) struct BoardLine {
-    board: Arc<Board>,
+pub(crate) struct ChannelEntry {
+    channel_table: Arc<ChannelTable>,
     key: u64,
-    tally: Arc<Tally>,
+    tally: Arc<ChannelCounters>,
 }
 
-impl BoardLine {
+impl ChannelEntry {
     pub(super) fn bridge(&self) -> &str {
-        &self.board.bridge
+        &self.channel_table.bridge
     }
 
     /// Returns the number of lines suppressed since the last admitted one if a refused request may be logged now, and
     /// `None` if it may not.
     pub(super) fn admits_refusal(&self) -> Option<u64> {
-        let now = Time::ZERO + self.board.began.elapsed();
-        let limit = self.board.refusals.lock();
+        let now = Time::ZERO + self.channel_table.began.elapsed();
+        let limit = self.channel_table.refusals.lock();
         limit.unwrap_or_else(PoisonError::into_inner).admit(now)
     }
 
-    pub(crate) fn tally(&self) -> &Arc<Tally> {
+    pub(crate) fn tally(&self) -> &Arc<ChannelCounters> {
         &self.tally
     }
 
     fn change(&self, change: impl FnOnce(&mut Line)) {
-        if let Some(line) = self.board.lines().1.get_mut(&self.key) {
+        if let Some(line) = self.channel_table.lines().1.get_mut(&self.key) {
             change(line);
         }
     }
@@ -196,8 +196,8 @@ impl BoardLine {
     }
 }
 
-impl Drop for BoardLine {
+impl Drop for ChannelEntry {
     fn drop(&mut self) {
-        self.board.lines().1.remove(&self.key);
+        self.channel_table.lines().1.remove(&self.key);
     }
 }

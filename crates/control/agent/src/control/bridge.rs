@@ -10,7 +10,7 @@ use millrace_pipeline::{Control, ControlConfig, Op, TunnelCounts};
 use millrace_types::{PortNo, TableId, Time};
 
 use super::chains::Chains;
-use super::hops::HopBoard;
+use super::hops::HopProblems;
 use super::neighbours::Neighbours;
 use super::settings::{fdb_config, flow_cache, fragments, select_fields, table_limits};
 use super::taps::Taps;
@@ -49,7 +49,7 @@ pub struct BridgeControl<B: Backend> {
     /// The running chains of network functions.
     pub(super) chains: Chains<B>,
     /// The chains' hops that do not work, for readers that do not wait for the control thread.
-    pub(super) hops: Arc<HopBoard>,
+    pub(super) hops: Arc<HopProblems>,
     /// The ports whose counters were reset.
     pub(super) baselines: BTreeMap<PortNo, Baseline>,
     /// The workers' counters of logical ports.
@@ -66,7 +66,7 @@ impl<B: Backend> BridgeControl<B> {
         datapath: &Datapath<B>,
         config: model::Bridge,
         seed: u64,
-        hops: Arc<HopBoard>,
+        hops: Arc<HopProblems>,
     ) -> Result<Self, BridgeError> {
         let mut tables = Control::new(ControlConfig {
             tables: config.tables.get(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_datapath::io::Backend;
-use millrace_datapath::{CAPTURES_MAX, Direction, Tapped};
+use millrace_datapath::{CAPTURES_MAX, CapturedPacket, Direction};
 use millrace_flow::Match;
 use millrace_pipeline::{Explanation, LiveTrace, Origin};
 use millrace_types::{Duration, Time};
@@ -72,11 +72,11 @@ impl<B: Backend> BridgeControl<B> {
     }
 
     /// Delivers a copied packet to captures or to its live trace.
-    pub(super) fn deliver_tapped(&mut self, tapped: &Tapped<B::Packet>) {
-        match tapped.direction {
-            Direction::Traced(id) => self.finish_trace(id, tapped),
-            Direction::Rx => self.deliver_to_captures(tapped, true),
-            Direction::Tx => self.deliver_to_captures(tapped, false),
+    pub(super) fn deliver_captured(&mut self, captured: &CapturedPacket<B::Packet>) {
+        match captured.direction {
+            Direction::Traced(id) => self.finish_trace(id, captured),
+            Direction::Rx => self.deliver_to_captures(captured, true),
+            Direction::Tx => self.deliver_to_captures(captured, false),
         }
     }
 
@@ -85,32 +85,32 @@ impl<B: Backend> BridgeControl<B> {
         millrace_pipeline::explain(self.datapath.forwarding(), origin, frame, self.datapath.now())
     }
 
-    fn finish_trace(&mut self, id: u64, tapped: &Tapped<B::Packet>) {
+    fn finish_trace(&mut self, id: u64, captured: &CapturedPacket<B::Packet>) {
         let Some(at) = self.taps.traces.iter().position(|trace| trace.id == id) else {
             return;
         };
         let trace = self.taps.traces.swap_remove(at);
         let mut bytes = Vec::new();
-        tapped.packet.copy_to(&mut bytes, usize::MAX);
-        let explanation = self.explain(tapped.port, &bytes);
+        captured.packet.copy_to(&mut bytes, usize::MAX);
+        let explanation = self.explain(captured.port, &bytes);
         self.tables.disarm_trace(id, &mut self.ops);
         // The receiver may have given up.
         let _dropped = trace.outcome.send(TraceOutcome {
-            in_port: tapped.port,
+            in_port: captured.port,
             bytes,
             explanation,
         });
     }
 
-    fn deliver_to_captures(&mut self, tapped: &Tapped<B::Packet>, received: bool) {
+    fn deliver_to_captures(&mut self, captured: &CapturedPacket<B::Packet>, received: bool) {
         for (number, capture) in &mut self.taps.captures {
-            if tapped.captures >> number & 1 == 1 {
+            if captured.captures >> number & 1 == 1 {
                 let mut bytes = Vec::new();
-                tapped.packet.copy_to(&mut bytes, capture.snap_size);
-                let size = tapped.packet.len();
+                captured.packet.copy_to(&mut bytes, capture.snap_size);
+                let size = captured.packet.len();
                 let captured = Captured {
-                    time: tapped.time,
-                    port: tapped.port,
+                    time: captured.time,
+                    port: captured.port,
                     received,
                     size,
                     bytes,

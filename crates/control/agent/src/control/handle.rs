@@ -8,7 +8,7 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 
 use super::bridge::BridgeControl;
-use super::hops::{HopBoard, HopProblem};
+use super::hops::{HopProblem, HopProblems};
 
 /// Tasks that may be queued for a control thread.
 pub(super) const TASKS_LEN: usize = 4096;
@@ -31,7 +31,7 @@ pub enum TaskError {
 pub struct BridgeHandle<B: Backend> {
     pub(super) tasks: mpsc::SyncSender<Task<B>>,
     pub(super) thread: Thread,
-    pub(super) hops: Arc<HopBoard>,
+    pub(super) hops: Arc<HopProblems>,
 }
 
 impl<B: Backend> Clone for BridgeHandle<B> {

@@ -15,9 +15,9 @@ pub struct HopProblem {
 
 /// The hops of one bridge that do not work.
 #[derive(Debug, Default)]
-pub struct HopBoard(Mutex<Vec<HopProblem>>);
+pub struct HopProblems(Mutex<Vec<HopProblem>>);
 
-impl HopBoard {
+impl HopProblems {
     fn lock(&self) -> MutexGuard<'_, Vec<HopProblem>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -45,7 +45,7 @@ pub use crate::port::PortStatus;
 pub use bridge::BridgeControl;
 pub use chain_trace::{ChainTrace, ChainTraceEnd, TracedHop};
 pub use handle::{BridgeHandle, TaskError};
-pub use hops::{HopBoard, HopProblem};
+pub use hops::{HopProblem, HopProblems};
 pub use operator::RefusedFlowMod;
 pub use ports::PortProblem;
 pub use taps::{CaptureRequest, CaptureSink, Captured, TraceOutcome};

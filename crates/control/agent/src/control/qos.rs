@@ -2,7 +2,7 @@
 
 use millrace_datapath::schedule::{PortPlan, QueuePlan};
 use millrace_model as model;
-use millrace_pipeline::{Marks, Policer, PolicerPlan, PolicerRates, Treatment};
+use millrace_pipeline::{ColorAction, Marks, Policer, PolicerPlan, PolicerRates};
 use millrace_types::{BitRate, Pcp};
 use millrace_wire::{Dscp, Tc};
 
@@ -57,14 +57,14 @@ pub(super) fn policer_of(port: &model::Port) -> Option<PolicerPlan> {
         rates,
         color_aware: given.color_aware,
         overhead: port.frame_overhead.get(),
-        treatments: [&given.green, &given.yellow, &given.red].map(treatment_of),
+        color_actions: [&given.green, &given.yellow, &given.red].map(treatment_of),
     })
 }
 
-fn treatment_of(action: &model::ColorAction) -> Treatment {
+fn treatment_of(action: &model::ColorAction) -> ColorAction {
     match action.action {
-        model::ColorVerdict::Drop => Treatment::Drop,
-        model::ColorVerdict::Pass => Treatment::Pass(Marks {
+        model::ColorVerdict::Drop => ColorAction::Drop,
+        model::ColorVerdict::Pass => ColorAction::Pass(Marks {
             dscp: action.dscp.map(|dscp| Dscp::from_low_bits(dscp.get())),
             pcp: action.pcp.and_then(|pcp| Pcp::new(pcp.get()).ok()),
             mpls_tc: action.mpls_tc.map(|tc| Tc::from_low_bits(tc.get())),

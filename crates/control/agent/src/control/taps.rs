@@ -64,7 +64,7 @@ pub(super) struct WaitingTrace {
 /// The captures and live traces of a bridge.
 #[derive(Default)]
 pub(super) struct Taps {
-    /// Captures by the number of their bit in [`millrace_datapath::Tapped::captures`].
+    /// Captures by the number of their bit in [`millrace_datapath::CapturedPacket::captures`].
     pub(super) captures: BTreeMap<u8, CaptureRequest>,
     /// The number for the next capture, if it is free. Numbers rotate, so that queued packets of an ended capture are not
     /// delivered to a new one.

@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use super::bridge::BridgeControl;
 use super::handle::{BridgeHandle, TASKS_LEN, Task};
-use super::hops::HopBoard;
+use super::hops::HopProblems;
 use crate::asynchronous::{packet_in, resume_flow_updates};
 
 /// Tasks that run before workers' events are polled again.
@@ -96,7 +96,7 @@ impl<B: Backend> RunningBridge<B> {
     ) -> Result<RunningBridge<B>, StartBridgeError> {
         let name = config.name.to_string();
         let stop = Arc::new(AtomicBool::new(false));
-        let hops = Arc::<HopBoard>::default();
+        let hops = Arc::<HopProblems>::default();
         let (tasks, queue) = mpsc::sync_channel(TASKS_LEN);
         let thread = {
             let (datapath, config, stop) = (Arc::clone(datapath), config.clone(), Arc::clone(&stop));
@@ -209,8 +209,8 @@ fn handle_events<B: Backend>(bridge: &mut BridgeControl<B>) -> bool {
     busy |= drain(
         bridge,
         TAPPED_BATCH,
-        |bridge| bridge.datapath.next_tapped(),
-        |bridge, tapped| bridge.deliver_tapped(&tapped),
+        |bridge| bridge.datapath.next_captured(),
+        |bridge, captured| bridge.deliver_captured(&captured),
     );
     busy
 }

@@ -8,7 +8,7 @@ use millrace_types::Time;
 use super::bundles::Bundles;
 use super::id::{AuxiliaryId, ConnectionId};
 use super::outbox::Outbox;
-use super::tally::Tally;
+use super::tally::ChannelCounters;
 use super::token_bucket::TokenBucket;
 
 /// A limit of packet-ins.
@@ -37,12 +37,12 @@ pub(crate) struct NewConnection {
     /// `None` for a main connection.
     pub(crate) auxiliary: Option<AuxiliaryOf>,
     pub(crate) outbox: Outbox,
-    pub(crate) tally: Arc<Tally>,
+    pub(crate) tally: Arc<ChannelCounters>,
     pub(crate) limit: Option<PacketInLimit>,
 }
 
 /// A connected controller.
-pub(crate) struct Connected {
+pub(crate) struct ControllerSession {
     /// The main connection.
     pub(crate) id: ConnectionId,
     /// True if the switch opened the connection, as the configuration asks.
@@ -52,7 +52,7 @@ pub(crate) struct Connected {
     /// Role and settings, which all connections of the controller share.
     pub(crate) peer: Peer,
     pub(crate) outbox: Outbox,
-    pub(crate) tally: Arc<Tally>,
+    pub(crate) tally: Arc<ChannelCounters>,
     pub(super) bundles: Bundles,
     limit: Option<PacketInLimit>,
     bucket: TokenBucket,
@@ -64,14 +64,14 @@ pub(super) struct Auxiliary {
     pub(super) id: ConnectionId,
     pub(super) number: AuxiliaryId,
     pub(super) outbox: Outbox,
-    pub(super) tally: Arc<Tally>,
+    pub(super) tally: Arc<ChannelCounters>,
     pub(super) bundles: Bundles,
 }
 
-impl Connected {
+impl ControllerSession {
     /// Returns a controller with only a main connection.
-    pub(super) fn new(new: NewConnection, miss_send_len: u16) -> Connected {
-        Connected {
+    pub(super) fn new(new: NewConnection, miss_send_len: u16) -> ControllerSession {
+        ControllerSession {
             id: new.id,
             is_configured: new.is_configured,
             address: new.address,
@@ -103,7 +103,7 @@ impl Connected {
     }
 
     /// Returns the connection that carries packet-ins of flows with this hash.
-    pub(crate) fn packet_in_connection(&self, hash: u64) -> (&Outbox, &Tally) {
+    pub(crate) fn packet_in_connection(&self, hash: u64) -> (&Outbox, &ChannelCounters) {
         let len = self.auxiliaries.len() as u128;
         // The product's high word maps the hash onto 0..len by its high bits, which are mixed best.
         let index = ((u128::from(hash) * len) >> 64) as usize;

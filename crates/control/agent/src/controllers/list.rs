@@ -6,7 +6,7 @@ use millrace_types::Time;
 
 use super::buffers::Buffers;
 use super::bundles::Bundles;
-use super::connected::{Auxiliary, Connected, NewConnection};
+use super::connected::{Auxiliary, ControllerSession, NewConnection};
 use super::id::{AuxiliaryId, ConnectionId};
 use super::log_limit::LogLimit;
 use super::monitors::Monitors;
@@ -16,7 +16,7 @@ use super::token_bucket::TokenBucket;
 /// The connected controllers of a bridge, owned by its control thread.
 #[derive(Default)]
 pub(crate) struct Controllers {
-    connected: Vec<Connected>,
+    connected: Vec<ControllerSession>,
     pub(crate) roles: RoleArbiter<ConnectionId>,
     pub(crate) buffers: Buffers,
     pub(crate) monitors: Monitors,
@@ -38,7 +38,7 @@ impl Controllers {
     }
 
     /// Returns the controller to which a main or auxiliary connection belongs.
-    pub(crate) fn connected(&mut self, id: ConnectionId) -> Option<&mut Connected> {
+    pub(crate) fn connected(&mut self, id: ConnectionId) -> Option<&mut ControllerSession> {
         self.connected.iter_mut().find(|connected| connected.has(id))
     }
 
@@ -68,7 +68,7 @@ impl Controllers {
 
     /// Returns the size of the messages in the bundles of all connections, in bytes.
     pub(crate) fn bundled_size(&self) -> usize {
-        let of_one = |connected: &Connected| {
+        let of_one = |connected: &ControllerSession| {
             let auxiliaries = connected.auxiliaries.iter();
             connected.bundles.size()
                 + auxiliaries
@@ -83,11 +83,11 @@ impl Controllers {
         auxiliaries.find(|auxiliary| auxiliary.id == id)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Connected> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &ControllerSession> {
         self.connected.iter()
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Connected> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut ControllerSession> {
         self.connected.iter_mut()
     }
 
@@ -100,7 +100,7 @@ impl Controllers {
     /// Adds a connection. Returns false if it is auxiliary to a main connection that is closed.
     pub(crate) fn add(&mut self, new: NewConnection, miss_send_len: u16) -> bool {
         let Some(auxiliary) = new.auxiliary else {
-            self.connected.push(Connected::new(new, miss_send_len));
+            self.connected.push(ControllerSession::new(new, miss_send_len));
             return true;
         };
         let mut connected = self.connected.iter_mut();

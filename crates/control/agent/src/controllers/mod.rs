@@ -16,10 +16,10 @@ mod token_bucket;
 
 pub(crate) use buffers::{BUFFERS_LEN, BufferedPacket};
 pub(crate) use bundles::{Bundle, Change, Staged};
-pub(crate) use connected::{AuxiliaryOf, Connected, NewConnection, PacketInLimit};
+pub(crate) use connected::{AuxiliaryOf, ControllerSession, NewConnection, PacketInLimit};
 pub(crate) use id::{AuxiliaryId, ConnectionId};
 pub(crate) use list::Controllers;
 pub(crate) use log_limit::LogLimit;
 pub(crate) use monitors::{Monitor, MonitorSet};
 pub(crate) use outbox::{Outbox, OutboxReader, outbox, outbox_limit};
-pub(crate) use tally::Tally;
+pub(crate) use tally::ChannelCounters;

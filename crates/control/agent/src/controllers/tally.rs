@@ -6,7 +6,7 @@ use millrace_openflow::roles::Role;
 
 /// Counters that the task of a connection and the control thread share.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct ChannelCounters {
     pub(crate) messages_in: AtomicU64,
     pub(crate) messages_out: AtomicU64,
     pub(crate) dropped: AtomicU64,
@@ -14,7 +14,7 @@ pub(crate) struct Tally {
     role: AtomicU64,
 }
 
-impl Tally {
+impl ChannelCounters {
     pub(crate) fn set_role(&self, role: Option<Role>) {
         let raw = role.map_or(0, |role| u64::from(role.raw()));
         self.role.store(raw, Ordering::Relaxed);

@@ -23,15 +23,15 @@ const REPLIES_SIZE: usize = 256 * 1024;
 const REQUESTS_LEN: usize = 1024;
 
 /// Requests of a connection that wait for execution.
-pub(crate) struct Work {
+pub(crate) struct PendingRequests {
     requests: VecDeque<Request>,
     /// A multipart reply that is being written in steps.
-    listing: Option<flows::Listing>,
+    listing: Option<flows::FlowScan>,
 }
 
-impl Work {
-    pub(crate) fn new(requests: VecDeque<Request>) -> Work {
-        Work {
+impl PendingRequests {
+    pub(crate) fn new(requests: VecDeque<Request>) -> PendingRequests {
+        PendingRequests {
             requests,
             listing: None,
         }
@@ -42,8 +42,8 @@ impl Work {
 pub(crate) fn execute<B: Backend>(
     bridge: &mut BridgeControl<B>,
     id: ConnectionId,
-    mut work: Work,
-) -> Option<Work> {
+    mut work: PendingRequests,
+) -> Option<PendingRequests> {
     let mut replies = Replies::new(bridge.controllers.outbox(id)?);
     for _ in 0..REQUESTS_LEN {
         if let Some(listing) = work.listing.take() {
@@ -71,7 +71,7 @@ fn execute_one<B: Backend>(
     id: ConnectionId,
     mut request: Request,
     replies: &mut Replies,
-) -> Option<flows::Listing> {
+) -> Option<flows::FlowScan> {
     let admitted = bridge
         .controllers
         .connected(id)
@@ -107,7 +107,7 @@ fn execute_other<B: Backend>(
     id: ConnectionId,
     request: &mut Request,
     replies: &mut Replies,
-) -> Result<Option<flows::Listing>, ErrorCode> {
+) -> Result<Option<flows::FlowScan>, ErrorCode> {
     let xid = request.xid;
     let outcome = match &mut request.message {
         Message::PacketOut(packet) => packets::packet_out(bridge, packet),
@@ -142,11 +142,11 @@ fn execute_other<B: Backend>(
         }
         Message::Experimenter(body) => Err(unknown_experimenter(body)),
         Message::MultipartRequest(multipart) => match &multipart.body {
-            RequestBody::Flow(asked) => return flows::Listing::flows(bridge, asked, xid).map(Some),
-            RequestBody::Aggregate(asked) => return flows::Listing::aggregate(bridge, asked, xid).map(Some),
+            RequestBody::Flow(asked) => return flows::FlowScan::flows(bridge, asked, xid).map(Some),
+            RequestBody::Aggregate(asked) => return flows::FlowScan::aggregate(bridge, asked, xid).map(Some),
             RequestBody::Experimenter(body) if is_onf(body, flow_monitor::FLOW_MONITOR) => {
                 let initial = monitor::begin(bridge, id, &body.data)?;
-                return Ok(Some(flows::Listing::initial(initial, xid)));
+                return Ok(Some(flows::FlowScan::initial(initial, xid)));
             }
             body => queries::multipart(bridge, body, xid, replies),
         },

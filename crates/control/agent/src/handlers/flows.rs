@@ -113,7 +113,7 @@ fn filter<B: Backend>(
 }
 
 /// A listing of flow entries, which is written in steps.
-pub(super) struct Listing {
+pub(super) struct FlowScan {
     filter: pipeline::FlowFilter,
     cursor: pipeline::Cursor,
     kind: Kind,
@@ -126,14 +126,14 @@ enum Kind {
     Aggregate(Xid, pipeline::Aggregate),
 }
 
-impl Listing {
+impl FlowScan {
     /// Begins the reply to a flow statistics request.
     pub(super) fn flows<B: Backend>(
         bridge: &BridgeControl<B>,
         asked: &FlowStatsRequest,
         xid: Xid,
-    ) -> Result<Listing, ErrorCode> {
-        Ok(Listing {
+    ) -> Result<FlowScan, ErrorCode> {
+        Ok(FlowScan {
             filter: filter(bridge, asked)?,
             cursor: pipeline::Cursor::default(),
             kind: Kind::Flows(segments::<FlowStats>(xid)),
@@ -141,8 +141,8 @@ impl Listing {
     }
 
     /// Begins the reply to a request for monitors.
-    pub(super) fn initial(initial: InitialUpdates, xid: Xid) -> Listing {
-        Listing {
+    pub(super) fn initial(initial: InitialUpdates, xid: Xid) -> FlowScan {
+        FlowScan {
             filter: pipeline::FlowFilter::all(),
             cursor: pipeline::Cursor::default(),
             kind: Kind::Initial(SegmentWriter::flow_updates(xid), initial),
@@ -154,8 +154,8 @@ impl Listing {
         bridge: &BridgeControl<B>,
         asked: &FlowStatsRequest,
         xid: Xid,
-    ) -> Result<Listing, ErrorCode> {
-        Ok(Listing {
+    ) -> Result<FlowScan, ErrorCode> {
+        Ok(FlowScan {
             filter: filter(bridge, asked)?,
             cursor: pipeline::Cursor::default(),
             kind: Kind::Aggregate(xid, pipeline::Aggregate::default()),
@@ -167,7 +167,7 @@ impl Listing {
         mut self,
         bridge: &BridgeControl<B>,
         out: &mut Vec<u8>,
-    ) -> Option<Listing> {
+    ) -> Option<FlowScan> {
         let now = bridge.datapath.now();
         let next = match &mut self.kind {
             Kind::Flows(writer) => {

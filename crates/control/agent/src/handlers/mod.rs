@@ -1,6 +1,6 @@
 //! Execution of OpenFlow requests on a bridge. All of it runs on the control thread.
 //!
-//! The requests of a connection arrive as [`Work`] and are executed in order. Work with long replies is interrupted and
+//! The requests of a connection arrive as [`PendingRequests`] and are executed in order. Work with long replies is interrupted and
 //! given back, and the connection submits it again when the replies so far are written: a controller that lists a
 //! million flow entries neither delays others nor fills memory.
 
@@ -19,5 +19,5 @@ mod replies;
 mod session;
 mod tables;
 
-pub(crate) use execute::{Work, execute};
+pub(crate) use execute::{PendingRequests, execute};
 pub(crate) use session::{connected, disconnected};

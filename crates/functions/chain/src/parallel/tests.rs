@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use millrace_datapath::service::Outlet;
+use millrace_datapath::service::ServiceOutput;
 use millrace_datapath::spread::FlowHash;
 use millrace_nf::Context;
 use millrace_pipeline::DropReason;
@@ -123,7 +123,7 @@ impl Remote<Frame> for Fake {
 #[derive(Default)]
 struct Went(Vec<(u32, u32)>);
 
-impl Outlet<Frame> for Went {
+impl ServiceOutput<Frame> for Went {
     fn receive(&mut self, in_port: PortNo, burst: &mut Burst<Frame>) {
         self.0
             .extend(burst.drain(..).map(|packet| (in_port.raw(), number(&packet))));

@@ -9,7 +9,7 @@ use std::io;
 use std::ops::Range;
 
 /// Memory of this process that another one can map: a line of `/proc/self/maps`.
-pub(super) struct Part {
+pub(super) struct MappedRange {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) offset: u64,
@@ -19,10 +19,10 @@ pub(super) struct Part {
 ///
 /// # Errors
 /// A message with the next step, if there is no such mapping or another process could not map it.
-pub(super) fn shared_memory(areas: &[Range<u64>]) -> io::Result<Vec<Part>> {
+pub(super) fn shared_memory(areas: &[Range<u64>]) -> io::Result<Vec<MappedRange>> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
-    let parts: Vec<Part> = maps.lines().filter_map(|line| part_of(line, areas)).collect();
-    let Some(Part { start, end, .. }) = parts.first() else {
+    let parts: Vec<MappedRange> = maps.lines().filter_map(|line| part_of(line, areas)).collect();
+    let Some(MappedRange { start, end, .. }) = parts.first() else {
         return Err(io::Error::other(
             "class ring needs packets in DPDK's memory: start millraced with DPDK, or use class isolated",
         ));
@@ -41,7 +41,7 @@ pub(super) fn shared_memory(areas: &[Range<u64>]) -> io::Result<Vec<Part>> {
 
 /// Merges adjacent ranges. Each huge page is a mapping; hundreds of them become a few ranges, so that the check of a
 /// packet's address is fast.
-pub(super) fn merged(parts: &[Part]) -> Vec<(u64, u64)> {
+pub(super) fn merged(parts: &[MappedRange]) -> Vec<(u64, u64)> {
     let mut areas: Vec<(u64, u64)> = Vec::new();
     for part in parts {
         match areas.last_mut() {
@@ -54,12 +54,12 @@ pub(super) fn merged(parts: &[Part]) -> Vec<(u64, u64)> {
 
 /// Parses a mapping, `START-END rw-s OFFSET DEV INODE PATH` with numbers in hex (proc(5)). Returns `None` unless it is
 /// shared, writable, and at least partly in one of the areas.
-fn part_of(line: &str, areas: &[Range<u64>]) -> Option<Part> {
+fn part_of(line: &str, areas: &[Range<u64>]) -> Option<MappedRange> {
     let mut words = line.split_whitespace();
     let (start, end) = words.next()?.split_once('-')?;
     let is_shared = words.next()? == "rw-s";
     let hex = |text: &str| u64::from_str_radix(text, 16).ok();
-    let part = Part {
+    let part = MappedRange {
         start: hex(start)?,
         end: hex(end)?,
         offset: hex(words.next()?)?,
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn adjacent_huge_pages_are_one_area() {
-        let part = |start: u64, end: u64| Part {
+        let part = |start: u64, end: u64| MappedRange {
             start,
             end,
             offset: 0,

@@ -44,7 +44,7 @@ const RATE_MIN: f64 = 1e-3;
 
 /// The result of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Found {
+pub struct SearchResult {
     /// The offered load of the best trial that passed, in packets per second; 0 if none did.
     pub rate: f64,
     /// The number of trials.
@@ -58,8 +58,12 @@ impl Search {
     ///
     /// # Errors
     /// The error of `trial`.
-    pub fn run<E>(self, most: f64, mut trial: impl FnMut(f64) -> Result<Trial, E>) -> Result<Found, E> {
-        let mut found = Found {
+    pub fn run<E>(
+        self,
+        most: f64,
+        mut trial: impl FnMut(f64) -> Result<Trial, E>,
+    ) -> Result<SearchResult, E> {
+        let mut found = SearchResult {
             rate: 0.0,
             trials: 0,
             generator_limited: false,
@@ -104,7 +108,7 @@ impl Search {
 mod tests {
     use super::*;
 
-    fn run(search: Search, most: f64, mut trial: impl FnMut(f64) -> Trial) -> Found {
+    fn run(search: Search, most: f64, mut trial: impl FnMut(f64) -> Trial) -> SearchResult {
         search.run(most, |rate| Ok::<_, ()>(trial(rate))).unwrap()
     }
 

@@ -21,7 +21,7 @@ use thiserror::Error;
 use crate::workload::Sink;
 use millrace_process::ProcessError;
 pub use ofctl::PortCounters;
-pub use rate::{Sample, Settling, sample, settle};
+pub use rate::{Sample, WarmUpRates, sample, settle};
 
 /// The time limit for the start of a system.
 const START: Duration = Duration::from_secs(60);

@@ -45,14 +45,14 @@ pub fn sample(running: &mut dyn Forwarding, window: Duration, workers: usize) ->
 
 /// The rates of a system while it settled.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Settling {
+pub struct WarmUpRates {
     /// The duration of a slice.
     pub slice: Duration,
     /// Packets per second in each slice, in order of time.
     pub rates: Vec<f64>,
 }
 
-impl Settling {
+impl WarmUpRates {
     /// Returns the duration of all slices in seconds.
     pub fn seconds(&self) -> f64 {
         self.slice.as_secs_f64() * self.rates.len() as f64
@@ -63,7 +63,7 @@ impl Settling {
 ///
 /// # Errors
 /// As [`Forwarding::rate`].
-pub fn settle(running: &mut dyn Forwarding, warm_up: WarmUp) -> Result<Settling, PeerError> {
+pub fn settle(running: &mut dyn Forwarding, warm_up: WarmUp) -> Result<WarmUpRates, PeerError> {
     let start = Instant::now();
     let slice = if warm_up.max > SETTLES_SOON {
         Duration::from_secs(1)
@@ -77,7 +77,7 @@ pub fn settle(running: &mut dyn Forwarding, warm_up: WarmUp) -> Result<Settling,
             break;
         }
     }
-    Ok(Settling { slice, rates })
+    Ok(WarmUpRates { slice, rates })
 }
 
 /// Returns true if the last three rates differ by less than 3 %.

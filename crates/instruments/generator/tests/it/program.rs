@@ -213,7 +213,7 @@ fn wrong_lines_are_answered_and_change_nothing() {
 }
 
 #[test]
-fn a_device_that_does_not_exist_is_an_error_with_a_remedy() {
+fn a_device_that_does_not_exist_is_an_error_with_a_next_step() {
     let output = Command::new(env!("CARGO_BIN_EXE_millrace-generator"))
         .args(["--huge-pages", "off", "--tx", "net_nothing0"])
         .stdin(Stdio::null())

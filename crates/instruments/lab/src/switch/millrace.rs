@@ -199,7 +199,7 @@ struct Status {
 struct StatusProblem {
     subject: String,
     message: String,
-    remedy: String,
+    next_step: String,
 }
 
 /// Returns the problems of the daemon behind `api`; `None` while it does not answer, or still applies its
@@ -212,7 +212,7 @@ fn problems(api: &Path) -> Option<Vec<String>> {
     }
     let status: Status = serde_json::from_str(body).ok()?;
     let line =
-        |problem: StatusProblem| format!("{}: {} ({})", problem.subject, problem.message, problem.remedy);
+        |problem: StatusProblem| format!("{}: {} ({})", problem.subject, problem.message, problem.next_step);
     (status.state != "working").then(|| status.problems.into_iter().map(line).collect())
 }
 

@@ -22,7 +22,7 @@ pub use self::error::SimulateError;
 use self::error::failed;
 pub use self::model::{Geometry, LIMITS, Model};
 pub use self::text::text;
-pub use self::text::{LINES, Line};
+pub use self::text::{ComparisonRow, LINES};
 use millrace_process::{Running, command_line, is_installed, version};
 
 /// The number of times that each flow passes before counting: the cache of traversals stores a flow at the fifth

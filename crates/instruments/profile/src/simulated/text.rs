@@ -11,10 +11,10 @@ const NAME: usize = 30;
 const COLUMN: usize = 18;
 
 /// A row of the comparison: its name, the events that it counts, and the events that these are a share of.
-pub type Line = (&'static str, fn(Events) -> u64, Option<fn(Events) -> u64>);
+pub type ComparisonRow = (&'static str, fn(Events) -> u64, Option<fn(Events) -> u64>);
 
 /// The rows of the comparison, each per packet.
-pub const LINES: [Line; 13] = [
+pub const LINES: [ComparisonRow; 13] = [
     ("instructions", |events| events.instructions, None),
     ("data reads", |events| events.data_reads, None),
     ("data writes", |events| events.data_writes, None),

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_dpdk_would_misread_is_refused_with_a_remedy() {
+    fn what_dpdk_would_misread_is_refused_with_a_next_step() {
         for bad in [
             "",
             ",a=b",

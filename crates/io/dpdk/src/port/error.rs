@@ -181,7 +181,7 @@ pub enum StartError {
     #[error(transparent)]
     Attach(AttachError),
     /// The driver failed.
-    #[error("port {port} does not start, at \"{step}\": {detail}. To fix it: {}", remedy(.port, *.errno))]
+    #[error("port {port} does not start, at \"{step}\": {detail}. To fix it: {}", next_step(.port, *.errno))]
     Device {
         /// The port.
         port: String,
@@ -194,7 +194,7 @@ pub enum StartError {
     },
 }
 
-fn remedy(port: &str, errno: Errno) -> &'static str {
+fn next_step(port: &str, errno: Errno) -> &'static str {
     use nix::errno::Errno as E;
     if port.starts_with("net_af_xdp") {
         // The driver returns the same error for each of these causes.

@@ -6,7 +6,7 @@ use crate::eal_once::eal;
 use millrace_dpdk::{Mempool, MempoolConfig, MempoolError};
 
 #[test]
-fn a_pool_larger_than_memory_is_refused_with_a_remedy_and_takes_nothing() {
+fn a_pool_larger_than_memory_is_refused_with_a_next_step_and_takes_nothing() {
     millrace_testing::own_process!();
     let huge = MempoolConfig {
         buffers: 10_000_000,

@@ -150,7 +150,7 @@ fn a_packet_that_does_not_fit_gives_its_segments_back() {
 }
 
 #[test]
-fn impossible_pools_are_refused_with_a_remedy() {
+fn impossible_pools_are_refused_with_a_next_step() {
     let usual = MempoolConfig::new("refused", 1023);
     let refused = [
         Mempool::new(
@@ -392,7 +392,7 @@ fn a_channel_carries_a_million_packets_between_two_threads() {
 }
 
 #[test]
-fn impossible_rings_are_refused_with_a_remedy() {
+fn impossible_rings_are_refused_with_a_next_step() {
     for outcome in [
         Ring::new(eal(), "", 8),
         Ring::new(eal(), "odd", 100),

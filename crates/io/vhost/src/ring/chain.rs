@@ -29,7 +29,7 @@ pub(super) struct Descriptor {
 impl Descriptor {
     /// Returns true if the descriptor is a whole chain, in the direction of this queue.
     #[inline(always)]
-    pub(super) fn is_alone(&self, use_of: Use) -> bool {
+    pub(super) fn is_alone(&self, use_of: BufferAccess) -> bool {
         self.flags & (NEXT | WRITE | INDIRECT) == use_of as u16
     }
 }
@@ -37,7 +37,7 @@ impl Descriptor {
 /// The direction of a queue: the device reads or writes its buffers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
-pub(super) enum Use {
+pub(super) enum BufferAccess {
     Read = 0,
     Write = WRITE,
 }
@@ -56,7 +56,7 @@ pub(super) struct Chain {
 
 /// The buffers of one or more chains, consumed from the front.
 pub(super) struct ChainBuffers<'a> {
-    use_of: Use,
+    use_of: BufferAccess,
     slices: ArrayVec<GuestSlice<'a>, CHAIN_MAX>,
     /// The index of the first buffer that is not consumed.
     at: usize,
@@ -65,7 +65,7 @@ pub(super) struct ChainBuffers<'a> {
 }
 
 impl<'a> ChainBuffers<'a> {
-    pub(super) fn new(use_of: Use) -> ChainBuffers<'a> {
+    pub(super) fn new(use_of: BufferAccess) -> ChainBuffers<'a> {
         ChainBuffers {
             use_of,
             slices: ArrayVec::new(),
@@ -76,7 +76,7 @@ impl<'a> ChainBuffers<'a> {
 
     /// Returns the buffers of a device-readable chain of one buffer.
     pub(super) fn of(slice: GuestSlice<'a>) -> ChainBuffers<'a> {
-        let mut buffers = ChainBuffers::new(Use::Read);
+        let mut buffers = ChainBuffers::new(BufferAccess::Read);
         buffers.size = slice.size();
         buffers.slices.push(slice);
         buffers
@@ -85,7 +85,7 @@ impl<'a> ChainBuffers<'a> {
     /// Appends the buffer of a descriptor.
     pub(super) fn add(&mut self, view: &'a View, descriptor: Descriptor) -> Result<(), ProtocolViolation> {
         let is_written = descriptor.flags & WRITE != 0;
-        if is_written != (self.use_of == Use::Write) {
+        if is_written != (self.use_of == BufferAccess::Write) {
             let word = |is_written| {
                 if is_written {
                     "device-writable"

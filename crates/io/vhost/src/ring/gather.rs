@@ -3,7 +3,7 @@
 use arrayvec::ArrayVec;
 
 use super::Queue;
-use super::chain::{Chain, Use};
+use super::chain::{BufferAccess, Chain};
 use crate::ProtocolViolation;
 use crate::memory::{GuestSlice, View};
 
@@ -24,7 +24,7 @@ enum Next<'a> {
 /// The direction of a queue, and the size of the virtio-net header in bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Gather {
-    pub(super) use_of: Use,
+    pub(super) use_of: BufferAccess,
     pub(super) header: usize,
 }
 
@@ -71,11 +71,11 @@ impl Gather {
             return Ok(Next::Odd(chain));
         }
         match self.use_of {
-            Use::Read => {
+            BufferAccess::Read => {
                 slice.prefetch(0);
                 slice.prefetch(self.header);
             }
-            Use::Write => {
+            BufferAccess::Write => {
                 if slice.is_apart(self.header) {
                     // The buffer may already hold the right header, so the line is only read.
                     slice.prefetch(0);

@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 use millrace_wire::Packet;
 use millrace_wire::virtio_net::{Header, LONG};
 
-use super::chain::{Chain, ChainBuffers, Use};
+use super::chain::{BufferAccess, Chain, ChainBuffers};
 use super::gather::{Gather, PlainChain};
 use super::header;
 use super::{Queue, Ring, Setup};
@@ -124,7 +124,7 @@ impl Rules {
         // A dropped frame counts, too, so that a burst has a bounded cost.
         let mut left = burst.remaining_capacity();
         let wanted = Gather {
-            use_of: Use::Read,
+            use_of: BufferAccess::Read,
             header: self.header,
         };
         while left > 0 && !received.is_short {
@@ -218,7 +218,7 @@ impl Rules {
         empty: &mut impl FnMut(usize, &mut ArrayVec<P, N>),
         received: &mut Received,
     ) -> Result<(), ProtocolViolation> {
-        let mut buffers = ChainBuffers::new(Use::Read);
+        let mut buffers = ChainBuffers::new(BufferAccess::Read);
         queue.walk(&mut chain, view, &mut buffers)?;
         if buffers.size < self.header {
             return Err(ProtocolViolation::Short {

@@ -5,7 +5,7 @@ use millrace_wire::Packet;
 use millrace_wire::segment::GsoLayout;
 use millrace_wire::virtio_net::{Header, LONG};
 
-use super::chain::{Chain, ChainBuffers, Use};
+use super::chain::{BufferAccess, Chain, ChainBuffers};
 use super::gather::{Gather, PlainChain};
 use super::header;
 use super::{CHAIN_MAX, Queue, Ring, Setup};
@@ -123,7 +123,7 @@ impl Rules {
     ) -> Result<Sent, ProtocolViolation> {
         let mut sent = Sent::default();
         let wanted = Gather {
-            use_of: Use::Write,
+            use_of: BufferAccess::Write,
             header: self.header,
         };
         while sent.packets < burst.len() {
@@ -195,7 +195,7 @@ impl Rules {
         }
         let is_mergeable = self.features.contains(Features::MRG_RXBUF);
         let size = self.header + packet.len();
-        let mut buffers = ChainBuffers::new(Use::Write);
+        let mut buffers = ChainBuffers::new(BufferAccess::Write);
         let mut chains = ArrayVec::<(Chain, usize), CHAIN_MAX>::new();
         let (mut room, mut slots) = (0, 0);
         while room < size {

@@ -7,7 +7,7 @@ use millrace_types::{PortNo, QueueId, Time};
 
 use super::Bridge;
 use super::port::BridgePort;
-use crate::events::{Direction, Events, Tapped};
+use crate::events::{CapturedPacket, Direction, Events};
 use crate::handoff::Destination;
 use crate::io::Backend;
 use crate::worker::WorkerHandle;
@@ -77,7 +77,7 @@ impl<P: millrace_wire::Packet> Egress<P> for ControlEgress<'_, P> {
 
     fn traced(&mut self, trace: u64, in_port: PortNo, packet: P) {
         let direction = Direction::Traced(trace);
-        self.events.push_tapped(Tapped {
+        self.events.push_captured(CapturedPacket {
             port: in_port,
             direction,
             captures: 0,

@@ -12,7 +12,7 @@ use millrace_dpdk::{
 
 use super::allocate::Empty;
 use super::dpdk_device::{DEFAULT_MTU, DpdkDevice};
-use super::nodes::Nodes;
+use super::nodes::NumaPools;
 use super::vhost;
 use super::vnic::{VnicKind, VnicSpec};
 use super::wan::Wans;
@@ -24,7 +24,7 @@ use super::{
 /// Opens NICs and DPDK's virtual devices, and those that need no driver.
 pub struct DpdkBackend {
     eal: Eal,
-    pools: Nodes<Mempool>,
+    pools: NumaPools<Mempool>,
     /// The secret key of RSS.
     rss_word: u16,
     /// Pools of single ports by devargs, and pools that several ports share by name.
@@ -42,7 +42,7 @@ impl DpdkBackend {
         let pool = Mempool::new(eal, &MempoolConfig::new("packets", buffers))?;
         Ok(DpdkBackend {
             eal,
-            pools: Nodes::of_this_machine(pool),
+            pools: NumaPools::of_this_machine(pool),
             rss_word: RandomState::new().hash_one(0) as u16 | 1,
             own_pools: Mutex::default(),
             own_pools_made: AtomicU32::new(0),
@@ -214,7 +214,7 @@ fn unsupported(device: String) -> OpenError {
     OpenError::Unsupported {
         device,
         reason: "no driver supports this type of device".to_owned(),
-        remedy: "use a PCI address, devargs, or a kernel, memory, link, tap, pcap or virtual device"
+        next_step: "use a PCI address, devargs, or a kernel, memory, link, tap, pcap or virtual device"
             .to_owned(),
     }
 }

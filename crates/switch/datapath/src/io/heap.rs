@@ -87,7 +87,7 @@ impl Backend for HeapBackend {
             Err(OpenError::Unsupported {
                 device: spec.to_string(),
                 reason: "this needs DPDK, and the switch runs without it".to_owned(),
-                remedy: "start millraced without --no-dpdk, or use a device that needs no DPDK: kernel, tap, vhost, memif, pcap, \
+                next_step: "start millraced without --no-dpdk, or use a device that needs no DPDK: kernel, tap, vhost, memif, pcap, \
                          link or memory"
                     .to_owned(),
             })

@@ -46,7 +46,7 @@ impl<P: Send + 'static> Cable<P> {
         let end = [0, 1].into_iter().find(free).ok_or_else(|| OpenError::Busy {
             device: spec.to_string(),
             reason: "a link has two ends and both have a port".to_owned(),
-            remedy: "give the third port a link name of its own".to_owned(),
+            next_step: "give the third port a link name of its own".to_owned(),
         })?;
         let (back, out) = (Arc::clone(&self.0[end]), Arc::clone(&self.0[1 - end]));
         Ok(Opened {

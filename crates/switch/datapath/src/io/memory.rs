@@ -137,7 +137,7 @@ pub(super) fn open<P: Packet + 'static>(
         return Err(OpenError::Busy {
             device: spec.to_string(),
             reason: "another port has this device".to_owned(),
-            remedy: "give each port a memory device of its own".to_owned(),
+            next_step: "give each port a memory device of its own".to_owned(),
         });
     }
     let wire = || Arc::clone(&peer.wire);

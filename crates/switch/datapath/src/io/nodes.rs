@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 /// The pools, by node.
-pub(super) struct Nodes<P> {
+pub(super) struct NumaPools<P> {
     /// The pool for devices without a node, and on machines with one node.
     home: P,
     /// True if the machine has several nodes.
@@ -13,11 +13,11 @@ pub(super) struct Nodes<P> {
     others: Mutex<BTreeMap<u16, P>>,
 }
 
-impl<P: Copy> Nodes<P> {
+impl<P: Copy> NumaPools<P> {
     /// Returns the pools of a machine. `home` is an existing pool, and `online` the kernel's list of the machine's
     /// nodes (`0`, `0-1`).
-    pub(super) fn new(home: P, online: &str) -> Nodes<P> {
-        Nodes {
+    pub(super) fn new(home: P, online: &str) -> NumaPools<P> {
+        NumaPools {
             home,
             are_several: online.trim().contains(['-', ',']),
             others: Mutex::default(),
@@ -25,9 +25,9 @@ impl<P: Copy> Nodes<P> {
     }
 
     /// Returns the pools of this machine.
-    pub(super) fn of_this_machine(home: P) -> Nodes<P> {
+    pub(super) fn of_this_machine(home: P) -> NumaPools<P> {
         let online = std::fs::read_to_string("/sys/devices/system/node/online");
-        Nodes::new(home, &online.unwrap_or_default())
+        NumaPools::new(home, &online.unwrap_or_default())
     }
 
     pub(super) fn home(&self) -> P {
@@ -64,14 +64,14 @@ mod tests {
 
     #[test]
     fn a_machine_with_one_node_has_one_pool() {
-        let nodes = Nodes::new(1, "0\n");
+        let nodes = NumaPools::new(1, "0\n");
         assert_eq!(nodes.near(Some(0), make), 1);
         assert_eq!(nodes.near(None, make), 1);
     }
 
     #[test]
     fn each_node_has_a_pool_which_is_made_once() {
-        let nodes = Nodes::new(1, "0-1\n");
+        let nodes = NumaPools::new(1, "0-1\n");
         assert_eq!(
             [Some(0), Some(1), None].map(|node| nodes.near(node, make)),
             [100, 101, 1]
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_node_without_memory_borrows() {
-        let nodes = Nodes::new(1, "0,2");
+        let nodes = NumaPools::new(1, "0,2");
         assert_eq!(nodes.near(Some(2), |_| Err::<u32, _>("no memory")), 1);
     }
 }

@@ -26,10 +26,10 @@ pub(super) fn open<P: Packet + 'static>(
     repeat: bool,
     allocate: &Allocate<P>,
 ) -> Result<Opened<P>, OpenError> {
-    let failed = |path: &Path, reason: String, remedy: &str| OpenError::Failed {
+    let failed = |path: &Path, reason: String, next_step: &str| OpenError::Failed {
         device: spec.to_string(),
         reason: format!("{}: {reason}", path.display()),
-        remedy: remedy.to_owned(),
+        next_step: next_step.to_owned(),
     };
     let frames = match rx {
         None => Vec::new(),
@@ -37,7 +37,7 @@ pub(super) fn open<P: Packet + 'static>(
             let file = File::open(path).map_err(|error| OpenError::Missing {
                 device: spec.to_string(),
                 reason: format!("{}: {error}", path.display()),
-                remedy: "name a capture file that this process may read".to_owned(),
+                next_step: "name a capture file that this process may read".to_owned(),
             })?;
             read_all(BufReader::new(file))
                 .map_err(|reason| failed(path, reason, "name a pcap file of Ethernet frames"))?

@@ -13,11 +13,11 @@ use super::vnic::VnicSpec;
 use super::{DeviceStats, OpenError};
 
 /// Wakes a control thread. Only this process has the eventfd, so a write never blocks.
-pub(super) struct Wake(OwnedFd);
+pub(super) struct WakeEvent(OwnedFd);
 
-impl Wake {
-    pub(super) fn new() -> rustix::io::Result<Wake> {
-        eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(Wake)
+impl WakeEvent {
+    pub(super) fn new() -> rustix::io::Result<WakeEvent> {
+        eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(WakeEvent)
     }
 
     pub(super) fn wake(&self) {
@@ -30,7 +30,7 @@ impl Wake {
     }
 }
 
-impl AsFd for Wake {
+impl AsFd for WakeEvent {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -103,6 +103,6 @@ pub(super) fn failed(device: &dyn core::fmt::Display, error: &dyn core::fmt::Dis
     OpenError::Failed {
         device: device.to_string(),
         reason: error.to_string(),
-        remedy: "raise the limits of file descriptors and threads (ulimit -n -u)".to_owned(),
+        next_step: "raise the limits of file descriptors and threads (ulimit -n -u)".to_owned(),
     }
 }

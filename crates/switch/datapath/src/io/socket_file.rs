@@ -54,7 +54,7 @@ impl SocketFile {
         let refused = |what: &str, error: io::Error| OpenError::Failed {
             device: path.display().to_string(),
             reason: format!("the kernel refuses to set {what} of the socket file: {error}"),
-            remedy: "run millraced as root, or set no owner and no group".to_owned(),
+            next_step: "run millraced as root, or set no owner and no group".to_owned(),
         };
         if owner.is_some() || group.is_some() {
             let here = nix::fcntl::AT_FDCWD;
@@ -89,14 +89,14 @@ fn check_folder(path: &Path) -> Result<(), OpenError> {
     let found = fs::metadata(folder).map_err(|error| OpenError::Missing {
         device: device(),
         reason: format!("the folder {}: {error}", folder.display()),
-        remedy: "create it, with access for those who may connect".to_owned(),
+        next_step: "create it, with access for those who may connect".to_owned(),
     })?;
     let mode = found.permissions().mode();
     if mode & 0o002 != 0 && mode & 0o1000 == 0 {
         return Err(OpenError::Failed {
             device: device(),
             reason: format!("everyone may write to the folder {}", folder.display()),
-            remedy: "use a folder that only those may write to who may connect".to_owned(),
+            next_step: "use a folder that only those may write to who may connect".to_owned(),
         });
     }
     Ok(())
@@ -111,7 +111,7 @@ fn remove_stale(path: &Path) -> Result<(), OpenError> {
             return Err(OpenError::Failed {
                 device: device(),
                 reason: error.to_string(),
-                remedy: "check the path of the socket".to_owned(),
+                next_step: "check the path of the socket".to_owned(),
             });
         }
         Ok(found) => found,
@@ -120,7 +120,7 @@ fn remove_stale(path: &Path) -> Result<(), OpenError> {
         return Err(OpenError::Failed {
             device: device(),
             reason: "there is a file of this name that is no socket, and it is not removed".to_owned(),
-            remedy: "name another path, or remove the file".to_owned(),
+            next_step: "name another path, or remove the file".to_owned(),
         });
     }
     match is_served(path) {
@@ -130,7 +130,7 @@ fn remove_stale(path: &Path) -> Result<(), OpenError> {
             return Err(OpenError::Busy {
                 device: device(),
                 reason: "another process listens at this socket".to_owned(),
-                remedy: "end that process, or name another path".to_owned(),
+                next_step: "end that process, or name another path".to_owned(),
             });
         }
     }
@@ -138,7 +138,7 @@ fn remove_stale(path: &Path) -> Result<(), OpenError> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(OpenError::Failed {
             device: device(),
             reason: format!("the socket file of a process that ended cannot be removed: {error}"),
-            remedy: "remove it".to_owned(),
+            next_step: "remove it".to_owned(),
         }),
         _ => Ok(()),
     }
@@ -170,7 +170,7 @@ pub(super) fn expect_peer(path: &Path) -> Result<(), OpenError> {
     Err(OpenError::Missing {
         device: path.display().to_string(),
         reason,
-        remedy: "start the peer, which creates the socket; the switch keeps looking for it".to_owned(),
+        next_step: "start the peer, which creates the socket; the switch keeps looking for it".to_owned(),
     })
 }
 
@@ -182,7 +182,7 @@ fn with_private_umask<T: Send>(
     let failed = |reason: String| OpenError::Failed {
         device: path.display().to_string(),
         reason,
-        remedy: "see the log; the socket file is only created on a thread of its own".to_owned(),
+        next_step: "see the log; the socket file is only created on a thread of its own".to_owned(),
     };
     let subscriber = tracing::dispatcher::get_default(Clone::clone);
     std::thread::scope(|scope| {
@@ -224,7 +224,7 @@ fn no_account(path: &Path, what: &str, name: &str) -> OpenError {
     OpenError::Missing {
         device: path.display().to_string(),
         reason: format!("the {what} {name}"),
-        remedy: format!("name a {what} of this machine, or its number"),
+        next_step: format!("name a {what} of this machine, or its number"),
     }
 }
 

@@ -74,7 +74,7 @@ pub(super) fn open<P: Packet + 'static>(
     let failed = |error: std::io::Error| OpenError::Failed {
         device: spec.to_string(),
         reason: error.to_string(),
-        remedy: "read the kernel's messages: ip -d link show, dmesg".to_owned(),
+        next_step: "read the kernel's messages: ip -d link show, dmesg".to_owned(),
     };
     kernel::set_mtu(name, options.mtu).map_err(failed)?;
     let pipes = Arc::new(Pipes {
@@ -120,12 +120,12 @@ fn refused(spec: &DeviceSpec, name: &str, error: &std::io::Error) -> OpenError {
         Some(libc::EBUSY | libc::EINVAL | libc::EEXIST) => OpenError::Busy {
             device,
             reason: format!("the kernel refuses a tap device of this name: {error}"),
-            remedy: format!("see its user (ip -d link show {name}), or choose another name"),
+            next_step: format!("see its user (ip -d link show {name}), or choose another name"),
         },
         Some(libc::EPERM | libc::EACCES) => OpenError::Failed {
             device,
             reason: format!("{error}: this process may not create interfaces"),
-            remedy: format!(
+            next_step: format!(
                 "start millraced with CAP_NET_ADMIN, or create the interface for it: \
                  ip tuntap add dev {name} mode tap user USER"
             ),
@@ -133,13 +133,13 @@ fn refused(spec: &DeviceSpec, name: &str, error: &std::io::Error) -> OpenError {
         Some(libc::ENOENT | libc::ENXIO | libc::ENODEV) => OpenError::Unsupported {
             device,
             reason: format!("/dev/net/tun: {error}"),
-            remedy: "load the kernel's module: modprobe tun; give a container the device /dev/net/tun"
+            next_step: "load the kernel's module: modprobe tun; give a container the device /dev/net/tun"
                 .to_owned(),
         },
         _ => OpenError::Failed {
             device,
             reason: error.to_string(),
-            remedy: "read the kernel's messages: dmesg".to_owned(),
+            next_step: "read the kernel's messages: dmesg".to_owned(),
         },
     }
 }

@@ -63,10 +63,10 @@ use millrace_wire::Packet;
 
 use crate::counters::WorkerCounters;
 use crate::handoff::Inbox;
-use crate::idle::{Idle, Sleeper, until_due};
+use crate::idle::{Idle, IdleBackoff, until_due};
 use crate::io::Burst;
 use crate::pipeline::BridgePipeline;
-use crate::service::{Service, ServiceId, WorkerOutlet};
+use crate::service::{Service, ServiceId, WorkerOutput};
 use crate::spread::links::Links;
 use crate::tx_port::{Flushed, earlier};
 
@@ -117,7 +117,7 @@ impl Round {
 impl<P: Packet + 'static> Worker<P> {
     /// Runs rounds until [`Command::Stop`]; the body of the worker's thread.
     pub(crate) fn run(mut self) {
-        let mut sleeper = Sleeper::new(self.idle);
+        let mut backoff = IdleBackoff::new(self.idle);
         let mut burst = Box::new(Burst::new());
         let mut before = self.now();
         loop {
@@ -136,7 +136,7 @@ impl<P: Packet + 'static> Worker<P> {
                 core::hint::spin_loop();
             }
             before = after;
-            let sleep = sleeper.after_poll(round.found != 0 || round.is_behind);
+            let sleep = backoff.after_poll(round.found != 0 || round.is_behind);
             if let Some(sleep) = sleep.and_then(|sleep| self.until_due(sleep)) {
                 let until_eligible = round.eligible_at.map(|at| at.since(after));
                 std::thread::sleep(until_eligible.map_or(sleep, |bound| sleep.min(bound)));
@@ -252,7 +252,7 @@ fn call_services<P: Packet>(
     round: &mut Round,
 ) {
     for (_, service) in services {
-        let mut outlet = WorkerOutlet {
+        let mut outlet = WorkerOutput {
             pipeline,
             now,
             processed: 0,

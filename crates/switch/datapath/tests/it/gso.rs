@@ -19,8 +19,8 @@ use millrace_datapath::schedule::{PortPlan, QueuePlan};
 use millrace_datapath::{Bridge, BridgeSetup, Datapath, Idle, Spread, Workers};
 use millrace_flow::{Action, Field, Instructions, Match, SetField};
 use millrace_pipeline::{
-    Control, ControlConfig, DropReason, FlowMod, FlowModCommand, Marks, Op, PolicerPlan, PolicerRates, Port,
-    Treatment,
+    ColorAction, Control, ControlConfig, DropReason, FlowMod, FlowModCommand, Marks, Op, PolicerPlan,
+    PolicerRates, Port,
 };
 use millrace_types::{BitRate, Mac, PortNo, Priority, QueueId, TableId, Time};
 use millrace_wire::segment::GsoLayout;
@@ -307,10 +307,10 @@ fn a_policer_measures_segments() {
         },
         color_aware: false,
         overhead: 0,
-        treatments: [
-            Treatment::Pass(Marks::default()),
-            Treatment::Drop,
-            Treatment::Drop,
+        color_actions: [
+            ColorAction::Pass(Marks::default()),
+            ColorAction::Drop,
+            ColorAction::Drop,
         ],
     };
     assert!(testbed.bridge.police(port(1), Some(&plan)));

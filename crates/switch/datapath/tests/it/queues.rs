@@ -15,8 +15,8 @@ use millrace_datapath::schedule::{PortPlan, QueuePlan};
 use millrace_datapath::{Bridge, BridgeSetup, Datapath, Idle, Spread, Workers};
 use millrace_flow::{Action, Field, Instructions, Match};
 use millrace_pipeline::{
-    Control, ControlConfig, DropReason, FlowMod, FlowModCommand, Marks, Op, PolicerPlan, PolicerRates, Port,
-    Treatment,
+    ColorAction, Control, ControlConfig, DropReason, FlowMod, FlowModCommand, Marks, Op, PolicerPlan,
+    PolicerRates, Port,
 };
 use millrace_types::{BitRate, Pcp, PortNo, Priority, QueueId, TableId, Time};
 use millrace_wire::{Frame, Packet};
@@ -228,10 +228,10 @@ fn what_comes_too_fast_is_dropped_by_name_or_marked_and_counted_by_color() {
         rates,
         color_aware: false,
         overhead: 24,
-        treatments: [
-            Treatment::Pass(Marks::default()),
-            Treatment::Pass(marks),
-            Treatment::Drop,
+        color_actions: [
+            ColorAction::Pass(Marks::default()),
+            ColorAction::Pass(marks),
+            ColorAction::Drop,
         ],
     };
     assert!(testbed.bridge.police(port(1), Some(&plan)) && !testbed.bridge.police(port(9), None));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::lost::lost;
 use millrace_datapath::io::{DeviceOptions, DeviceSpec, HeapBackend, MemoryPeer};
-use millrace_datapath::service::{Outlet, Polled, Service};
+use millrace_datapath::service::{PollResult, Service, ServiceOutput};
 use millrace_datapath::spread::BUCKETS;
 use millrace_datapath::{Bridge, BridgeSetup, Datapath, Idle, Spread, WorkerStats, Workers};
 use millrace_flow::{Action, Field, Instructions, Match};
@@ -291,9 +291,9 @@ fn a_full_ring_drops_under_its_name_and_the_rest_stays_in_order() {
 struct Neighbour;
 
 impl Service<Frame> for Neighbour {
-    fn poll(&mut self, _: Time, _: &mut dyn Outlet<Frame>) -> Polled {
+    fn poll(&mut self, _: Time, _: &mut dyn ServiceOutput<Frame>) -> PollResult {
         std::thread::sleep(Duration::from_millis(5));
-        Polled::default()
+        PollResult::default()
     }
 }
 

@@ -11,7 +11,9 @@
 //! highest rank first. A rule that covers its node hides all lower ones. Trees are searched in the order of their
 //! highest priorities. There are no updates: the paper rebuilds.
 
-use crate::rule::{ADDRESSES, FIELDS, Irregular, Packet, Published, Range, Rule5, WHOLE, limit, values};
+use crate::rule::{
+    ADDRESSES, FIELDS, NonPrefixRules, Packet, PublishedClassifier, Range, Rule5, WHOLE, limit, values,
+};
 
 /// The maximum number of rules of a leaf ("binth").
 const LEAF_MAX: usize = 8;
@@ -63,7 +65,7 @@ pub(crate) struct CutSplit {
     held: Vec<u32>,
     /// The trees' limits and roots, highest limit first.
     trees: Vec<(u64, u32)>,
-    irregular: Irregular,
+    irregular: NonPrefixRules,
 }
 
 /// The state of the construction of a tree.
@@ -104,7 +106,7 @@ impl CutSplit {
             trees.push((limit(plain[*first as usize].priority()), root));
         }
         trees.sort_by_key(|(limit, _)| core::cmp::Reverse(*limit));
-        let mut remainder = Irregular::default();
+        let mut remainder = NonPrefixRules::default();
         irregular.iter().for_each(|rule| remainder.insert(rule));
         builder.nodes.shrink_to_fit();
         builder.held.shrink_to_fit();
@@ -257,7 +259,7 @@ impl Builder {
     }
 }
 
-impl Published for CutSplit {
+impl PublishedClassifier for CutSplit {
     #[inline(always)]
     fn lookup(&self, packet: Packet) -> u64 {
         let values = values(packet);

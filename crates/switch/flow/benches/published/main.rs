@@ -43,9 +43,9 @@ mod tables;
 mod tuple_merge;
 mod tuple_space;
 
-use rule::{Published, Rule5, packet};
+use rule::{PublishedClassifier, Rule5, packet};
 use support::traffic::{self, BURST, Traffic};
-use support::{Case, Dice, Shape};
+use support::{Case, Rng, Shape};
 
 const ROUNDS: usize = 9;
 
@@ -61,7 +61,7 @@ trait Contender {
     fn remove(&mut self, rule: &Rule, slot: Slot) -> bool;
 }
 
-impl<P: Published> Contender for P {
+impl<P: PublishedClassifier> Contender for P {
     fn lookup_burst(&self, keys: &[FlowKey], verdicts: &mut [Option<Slot>]) {
         for (verdict, key) in verdicts.iter_mut().zip(keys) {
             let rank = self.lookup(packet(key)) as u32;
@@ -70,19 +70,19 @@ impl<P: Published> Contender for P {
     }
 
     fn heap_size(&self) -> usize {
-        Published::heap_size(self)
+        PublishedClassifier::heap_size(self)
     }
 
     fn structure(&self) -> String {
-        Published::structure(self)
+        PublishedClassifier::structure(self)
     }
 
     fn insert(&mut self, rule: &Rule, slot: Slot) -> bool {
-        Published::insert(self, &Rule5::new(rule, slot))
+        PublishedClassifier::insert(self, &Rule5::new(rule, slot))
     }
 
     fn remove(&mut self, rule: &Rule, slot: Slot) -> bool {
-        Published::remove(self, &Rule5::new(rule, slot))
+        PublishedClassifier::remove(self, &Rule5::new(rule, slot))
     }
 }
 
@@ -159,7 +159,7 @@ const CONTENDERS: [(&str, Build); 7] = [
 /// Matching packets, near misses, and random packets.
 type Packets = [Vec<FlowKey>; 3];
 
-fn packets(case: &Case, dice: &mut Dice) -> Packets {
+fn packets(case: &Case, dice: &mut Rng) -> Packets {
     [
         case.keys.clone(),
         traffic::near_misses(case, dice),
@@ -200,7 +200,7 @@ fn median(mut figures: Vec<f64>) -> f64 {
 
 /// Returns the nanoseconds per rule to remove one in ten rules, and to insert them again; `None` if the contender has
 /// no updates.
-fn updates(contender: &mut dyn Contender, case: &Case, dice: &mut Dice) -> Option<[f64; 2]> {
+fn updates(contender: &mut dyn Contender, case: &Case, dice: &mut Rng) -> Option<[f64; 2]> {
     let mut chosen = support::shuffled((0..case.rules.len()).collect(), dice);
     chosen.truncate(case.rules.len() / 10);
     let each = |update: &mut dyn FnMut(&Rule, Slot) -> bool| {
@@ -213,7 +213,7 @@ fn updates(contender: &mut dyn Contender, case: &Case, dice: &mut Dice) -> Optio
     Some([each(&mut |rule, slot| contender.insert(rule, slot))?, remove])
 }
 
-fn measure(case: &Case, dice: &mut Dice) {
+fn measure(case: &Case, dice: &mut Rng) {
     let packets = packets(case, dice);
     let mut built: Vec<(&str, Box<dyn Contender>, f64)> = Vec::new();
     for (name, build) in CONTENDERS {
@@ -276,7 +276,7 @@ fn measure(case: &Case, dice: &mut Dice) {
 /// Compares every algorithm's verdicts and updates with a linear search, on small sets in which some masks are not
 /// prefixes.
 fn compare(shape: Shape) {
-    let dice = &mut Dice(7);
+    let dice = &mut Rng(7);
     let mut case = support::classbench(shape, 1500, dice);
     for rule in case.rules.iter_mut().step_by(9) {
         for (word, holes) in [(6, 1 << 42 | 1 << 9), (5, 1 << 35)] {
@@ -341,7 +341,7 @@ fn main() {
         for shape in SHAPES {
             let name = format!("{shape:?}-{count}").to_lowercase();
             if filter.is_empty() || filter.iter().any(|wanted| name.contains(wanted.as_str())) {
-                let dice = &mut Dice(1);
+                let dice = &mut Rng(1);
                 measure(&support::classbench(shape, count, dice), dice);
             }
         }

@@ -8,7 +8,7 @@
 //! next training.
 
 use crate::rq_rmi::RqRmi;
-use crate::rule::{FIELDS, Packet, Published, Range, Rule5, values};
+use crate::rule::{FIELDS, Packet, PublishedClassifier, Range, Rule5, values};
 use crate::tuple_merge::TupleMerge;
 
 /// The maximum number of iSets.
@@ -92,7 +92,7 @@ impl NuevoMatch {
     }
 }
 
-impl Published for NuevoMatch {
+impl PublishedClassifier for NuevoMatch {
     #[inline(always)]
     fn lookup(&self, packet: Packet) -> u64 {
         let values = values(packet);

@@ -14,7 +14,7 @@
 //!   a range, a binary search without branches, and a rule that is alone in its branch directly below (path
 //!   compression). The cost is in updates, which move the rest of one array.
 
-use crate::rule::{FIELDS, Irregular, Packet, Priorities, Published, Range, Rule5, values};
+use crate::rule::{FIELDS, NonPrefixRules, Packet, Priorities, PublishedClassifier, Range, Rule5, values};
 use crate::sortable::{field_order, partition};
 
 /// The number of rules from which on a set keeps its order of fields.
@@ -238,14 +238,14 @@ impl Set {
 pub(crate) struct PartitionSort {
     /// The sets, highest limit first.
     sets: Vec<Set>,
-    irregular: Irregular,
+    irregular: NonPrefixRules,
 }
 
 impl PartitionSort {
     pub(crate) fn new(rules: &[Rule5]) -> PartitionSort {
         let mut made = PartitionSort {
             sets: Vec::new(),
-            irregular: Irregular::default(),
+            irregular: NonPrefixRules::default(),
         };
         let (mut plain, mut ranges) = (Vec::new(), Vec::new());
         for rule in rules {
@@ -277,7 +277,7 @@ impl PartitionSort {
     }
 }
 
-impl Published for PartitionSort {
+impl PublishedClassifier for PartitionSort {
     #[inline(always)]
     fn lookup(&self, packet: Packet) -> u64 {
         let values = values(packet);

@@ -133,7 +133,7 @@ pub(crate) fn values(packet: Packet) -> [u32; FIELDS] {
 }
 
 /// The interface of the published algorithms.
-pub(crate) trait Published {
+pub(crate) trait PublishedClassifier {
     /// Returns the greater of `best` and the rank of the rule that wins.
     fn lookup(&self, packet: Packet) -> u64;
 
@@ -152,9 +152,9 @@ pub(crate) trait Published {
 /// Rules with masks that are not prefixes, which algorithms of ranges cannot hold: compared one after the other,
 /// highest rank first.
 #[derive(Default)]
-pub(crate) struct Irregular(Vec<Rule5>);
+pub(crate) struct NonPrefixRules(Vec<Rule5>);
 
-impl Irregular {
+impl NonPrefixRules {
     pub(crate) fn lookup(&self, packet: Packet, best: u64) -> u64 {
         let better = self.0.iter().take_while(|rule| rule.rank > best);
         better

@@ -9,7 +9,7 @@
 //!
 //! Masks that are not prefixes need no special treatment, because the algorithm compares submasks.
 
-use crate::rule::{ADDRESSES, FIELDS, Packet, Published, Rule5, field_bits};
+use crate::rule::{ADDRESSES, FIELDS, Packet, PublishedClassifier, Rule5, field_bits};
 use crate::tables::{Tables, is_subset};
 
 /// The maximum number of rules with equal hashes.
@@ -107,7 +107,7 @@ fn relax(mut mask: Packet) -> Packet {
     mask
 }
 
-impl Published for TupleMerge {
+impl PublishedClassifier for TupleMerge {
     #[inline(always)]
     fn lookup(&self, packet: Packet) -> u64 {
         self.0.lookup(packet, 0)

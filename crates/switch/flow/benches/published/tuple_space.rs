@@ -5,7 +5,7 @@
 //! Staged lookup and the tries of address prefixes are not implemented; Open vSwitch has them chiefly so that cached
 //! megaflows match fewer bits.
 
-use crate::rule::{Packet, Published, Rule5};
+use crate::rule::{Packet, PublishedClassifier, Rule5};
 use crate::tables::Tables;
 
 pub(crate) struct TupleSpace(Tables);
@@ -20,7 +20,7 @@ impl TupleSpace {
     }
 }
 
-impl Published for TupleSpace {
+impl PublishedClassifier for TupleSpace {
     #[inline(always)]
     fn lookup(&self, packet: Packet) -> u64 {
         self.0.lookup(packet, 0)

@@ -13,9 +13,9 @@ use millrace_flow::{Field, FlowKey, FlowMask, Rule};
 use millrace_types::Priority;
 
 /// A generator of random numbers from a seed (SplitMix64).
-pub struct Dice(pub u64);
+pub struct Rng(pub u64);
 
-impl Dice {
+impl Rng {
     pub fn next(&mut self) -> u64 {
         millrace_types::split_mix::next(&mut self.0)
     }
@@ -91,7 +91,7 @@ fn five_tuple(key: &FlowKey, prefixes: (u32, u32), ports: (u32, u32), proto: u32
 }
 
 /// Returns a packet with random addresses and ports.
-pub fn random_packet(dice: &mut Dice) -> FlowKey {
+pub fn random_packet(dice: &mut Rng) -> FlowKey {
     packet(
         [6, 17][dice.below(2) as usize],
         dice.below(1 << 32),
@@ -110,7 +110,7 @@ pub fn one() -> Case {
 }
 
 /// Returns `count` exact 5-tuples.
-pub fn exact(count: usize, dice: &mut Dice) -> Case {
+pub fn exact(count: usize, dice: &mut Rng) -> Case {
     let keys: Vec<FlowKey> = (0..count).map(|_| random_packet(dice)).collect();
     let rules = keys
         .iter()
@@ -125,7 +125,7 @@ pub fn exact(count: usize, dice: &mut Dice) -> Case {
 
 /// Returns `count` rules with 32 masks: eight pairs of prefix lengths, each with either, both or none of the ports.
 /// Each mask has its own priority.
-pub fn masks32(count: usize, dice: &mut Dice) -> Case {
+pub fn masks32(count: usize, dice: &mut Rng) -> Case {
     const PREFIXES: [(u32, u32); 8] = [
         (32, 32),
         (32, 24),
@@ -163,7 +163,7 @@ pub enum Shape {
 }
 
 /// Returns `count` rules that resemble those of ClassBench.
-pub fn classbench(shape: Shape, count: usize, dice: &mut Dice) -> Case {
+pub fn classbench(shape: Shape, count: usize, dice: &mut Rng) -> Case {
     // Prefixes derive from a few hundred sites, so that they share leading bits and nest.
     let sites: Vec<u64> = (0..200).map(|_| dice.below(1 << 32)).collect();
     let (lengths, none): (&[u64; 33], [u64; 2]) = match shape {
@@ -240,7 +240,7 @@ pub fn as_written(mut case: Case) -> Case {
 
 /// Returns `count` IPv4 routes with the prefix lengths of a default-free table; longer prefixes have higher
 /// priorities.
-pub fn routes(count: usize, dice: &mut Dice) -> Case {
+pub fn routes(count: usize, dice: &mut Rng) -> Case {
     let (mut rules, mut keys) = (Vec::new(), Vec::new());
     for _ in 0..count {
         let key = random_packet(dice);
@@ -256,7 +256,7 @@ pub fn routes(count: usize, dice: &mut Dice) -> Case {
 }
 
 /// Returns `count` IPv6 routes, /32 to /64.
-pub fn routes6(count: usize, dice: &mut Dice) -> Case {
+pub fn routes6(count: usize, dice: &mut Rng) -> Case {
     let (mut rules, mut keys) = (Vec::new(), Vec::new());
     for _ in 0..count {
         let address =
@@ -344,7 +344,7 @@ const fn lengths(some: &[(usize, u64)]) -> [u64; 33] {
 }
 
 /// Returns the items in random order (Fisher and Yates).
-pub fn shuffled<T>(mut items: Vec<T>, dice: &mut Dice) -> Vec<T> {
+pub fn shuffled<T>(mut items: Vec<T>, dice: &mut Rng) -> Vec<T> {
     for last in (1..items.len()).rev() {
         items.swap(last, dice.below(last as u64 + 1) as usize);
     }

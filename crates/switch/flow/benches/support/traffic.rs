@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use millrace_flow::FlowKey;
 
-use super::{Case, Dice, random_packet};
+use super::{Case, Rng, random_packet};
 
 /// The number of keys that are looked up at once.
 pub const BURST: usize = 32;
@@ -55,13 +55,13 @@ impl Traffic {
 }
 
 /// Returns random 5-tuples.
-pub fn random(dice: &mut Dice) -> Vec<FlowKey> {
+pub fn random(dice: &mut Rng) -> Vec<FlowKey> {
     (0..1 << 12).map(|_| random_packet(dice)).collect()
 }
 
 /// Returns the packets of an attacker who knows the rules: keys of rules with one compared bit inverted, so that as
 /// many tuples as possible have candidates, and none of them matches.
-pub fn near_misses(case: &Case, dice: &mut Dice) -> Vec<FlowKey> {
+pub fn near_misses(case: &Case, dice: &mut Rng) -> Vec<FlowKey> {
     let mut keys: Vec<FlowKey> = Vec::new();
     for _ in 0..1 << 14 {
         let rule = &case.rules[dice.below(case.rules.len() as u64) as usize];

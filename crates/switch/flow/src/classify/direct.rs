@@ -7,7 +7,7 @@
 use super::BURST;
 use super::columns::{Burst, Columns, Projection};
 use super::masks::MaskId;
-use super::vectors::{Compare, Few, Many, Most};
+use super::vectors::{Compare, Vectors64, Vectors512, Vectors1024};
 
 /// The number of packets that are compared at once.
 const WIDE: usize = 8;
@@ -30,7 +30,7 @@ const ALIKE: usize = 8;
 
 /// The number of rules that a plan may leave to be compared if bit vectors suit their masks.
 pub(super) const MANY_PLANNED: usize = 448;
-const MANY: usize = Most::CAPACITY;
+const MANY: usize = Vectors1024::CAPACITY;
 
 /// The maximum number of key pieces that rules of bit vectors compare.
 const PIECES_MAX: usize = 48;
@@ -42,25 +42,29 @@ const TUPLE: usize = 12;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Method {
     Scalar,
-    Few,
-    Many,
-    Most,
+    Vectors64,
+    Vectors512,
+    Vectors1024,
 }
 
 impl Method {
     /// Returns the fastest method for `rules` rules that compare these bits, and its cost in scalar rule compares.
     /// (ADR 3 has the measurements.)
     fn fastest(rules: usize, mask: &Columns) -> (Method, usize) {
-        let pieces = Many::pieces(mask);
+        let pieces = Vectors512::pieces(mask);
         let vectors = [
-            (Method::Few, Few::CAPACITY, Few::pieces(mask) + 4),
-            (Method::Many, Many::CAPACITY, pieces * 5 / 4 + 6),
-            (Method::Most, Most::CAPACITY, pieces * 5 / 2 + 6),
+            (
+                Method::Vectors64,
+                Vectors64::CAPACITY,
+                Vectors64::pieces(mask) + 4,
+            ),
+            (Method::Vectors512, Vectors512::CAPACITY, pieces * 5 / 4 + 6),
+            (Method::Vectors1024, Vectors1024::CAPACITY, pieces * 5 / 2 + 6),
         ];
         let vectors = vectors
             .into_iter()
             .filter(|(method, capacity, _)| {
-                rules <= *capacity && (*method == Method::Few || pieces <= PIECES_MAX)
+                rules <= *capacity && (*method == Method::Vectors64 || pieces <= PIECES_MAX)
             })
             .map(|(method, _, cost)| (method, cost));
         vectors.fold((Method::Scalar, rules), |best, method| {
@@ -71,7 +75,7 @@ impl Method {
 
 /// Returns true if bit vectors suit many rules that compare these bits.
 fn suits_vectors(mask: &Columns) -> bool {
-    Many::pieces(mask) <= PIECES_MAX
+    Vectors512::pieces(mask) <= PIECES_MAX
 }
 
 /// Returns the number of rules comparing these bits that a plan may leave to be compared.
@@ -100,18 +104,18 @@ pub(super) struct Direct {
 /// Bit vectors over all rules.
 #[derive(Clone, Debug)]
 enum BitVectors {
-    Few(Box<Few>),
-    Many(Box<Many>),
-    Most(Box<Most>),
+    Vectors64(Box<Vectors64>),
+    Vectors512(Box<Vectors512>),
+    Vectors1024(Box<Vectors1024>),
 }
 
 /// Calls the same method of each variant.
 macro_rules! each {
     ($self:expr, $vectors:ident => $call:expr) => {
         match $self {
-            BitVectors::Few($vectors) => $call,
-            BitVectors::Many($vectors) => $call,
-            BitVectors::Most($vectors) => $call,
+            BitVectors::Vectors64($vectors) => $call,
+            BitVectors::Vectors512($vectors) => $call,
+            BitVectors::Vectors1024($vectors) => $call,
         }
     };
 }
@@ -136,7 +140,7 @@ impl Direct {
 
     /// Returns true if there are more rules than any plan leaves, and a lookup takes twice as long.
     pub(super) fn is_overfull(&self) -> bool {
-        self.len() > Many::CAPACITY
+        self.len() > Vectors512::CAPACITY
     }
 
     /// Returns the cost of a lookup, in tuples.
@@ -200,9 +204,9 @@ impl Direct {
         let rules = self.lines.iter().map(|line| (&*line.compares, line.rank));
         self.vectors = match wanted {
             Method::Scalar => None,
-            Method::Few => Some(BitVectors::Few(Box::new(Few::new(rules)))),
-            Method::Many => Some(BitVectors::Many(Box::new(Many::new(rules)))),
-            Method::Most => Some(BitVectors::Most(Box::new(Most::new(rules)))),
+            Method::Vectors64 => Some(BitVectors::Vectors64(Box::new(Vectors64::new(rules)))),
+            Method::Vectors512 => Some(BitVectors::Vectors512(Box::new(Vectors512::new(rules)))),
+            Method::Vectors1024 => Some(BitVectors::Vectors1024(Box::new(Vectors1024::new(rules)))),
         };
     }
 
@@ -210,9 +214,9 @@ impl Direct {
     fn method(&self) -> Method {
         match &self.vectors {
             None => Method::Scalar,
-            Some(BitVectors::Few(_)) => Method::Few,
-            Some(BitVectors::Many(_)) => Method::Many,
-            Some(BitVectors::Most(_)) => Method::Most,
+            Some(BitVectors::Vectors64(_)) => Method::Vectors64,
+            Some(BitVectors::Vectors512(_)) => Method::Vectors512,
+            Some(BitVectors::Vectors1024(_)) => Method::Vectors1024,
         }
     }
 
@@ -375,7 +379,12 @@ mod tests {
                 direct.method()
             );
         }
-        let all = [Method::Scalar, Method::Few, Method::Many, Method::Most];
+        let all = [
+            Method::Scalar,
+            Method::Vectors64,
+            Method::Vectors512,
+            Method::Vectors1024,
+        ];
         assert!(cfg!(miri) || methods.into_iter().eq(all));
     }
 }

@@ -18,9 +18,9 @@ const _: fn() = || {
 };
 
 /// A generator of small random numbers from a seed.
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn roll(&mut self, sides: u64) -> u64 {
         (split_mix(&mut self.0) >> 16) % sides
     }
@@ -43,7 +43,7 @@ struct World {
 }
 
 impl World {
-    fn random(dice: &mut Dice) -> World {
+    fn random(dice: &mut Rng) -> World {
         const SETS: [&[Field]; 6] = {
             use Field::*;
             [
@@ -66,7 +66,7 @@ impl World {
         }
     }
 
-    fn value(&self, field: Field, dice: &mut Dice) -> u128 {
+    fn value(&self, field: Field, dice: &mut Rng) -> u128 {
         let number = u128::from(dice.roll(self.values));
         // The values are spread over the width of the field, and over the high bits first for addresses.
         let spread = number.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
@@ -77,7 +77,7 @@ impl World {
         }
     }
 
-    fn rule(&self, dice: &mut Dice) -> Rule {
+    fn rule(&self, dice: &mut Rng) -> Rule {
         let (mut key, mut mask) = (FlowKey::default(), FlowMask::default());
         let all = self.longest || dice.roll(3) > 0;
         for field in &self.fields {
@@ -106,7 +106,7 @@ impl World {
         }
     }
 
-    fn packet(&self, rules: &[Rule], dice: &mut Dice) -> FlowKey {
+    fn packet(&self, rules: &[Rule], dice: &mut Rng) -> FlowKey {
         let mut key = FlowKey::default();
         for field in &self.fields {
             key.put(*field, self.value(*field, dice));
@@ -171,7 +171,7 @@ impl Pair {
         }
     }
 
-    fn check(&self, world: &World, dice: &mut Dice) {
+    fn check(&self, world: &World, dice: &mut Rng) {
         let rules: Vec<Rule> = self.rules.values().take(200).cloned().collect();
         let keys: Vec<FlowKey> = (0..200).map(|_| world.packet(&rules, dice)).collect();
         let len = 1 + dice.roll(BURST as u64) as usize;
@@ -204,8 +204,8 @@ impl Pair {
 }
 
 /// Returns classifiers with random rules of one shape.
-fn filled(world: &World, count: usize, seed: u64) -> (Pair, Dice) {
-    let (mut pair, mut dice) = (Pair::new(seed), Dice(seed));
+fn filled(world: &World, count: usize, seed: u64) -> (Pair, Rng) {
+    let (mut pair, mut dice) = (Pair::new(seed), Rng(seed));
     while pair.fast.len() < count {
         let rule = world.rule(&mut dice);
         pair.insert(&rule);
@@ -237,7 +237,7 @@ fn route(address: u128, len: u16) -> Rule {
 
 #[test]
 fn a_longer_route_is_found_though_none_looked_at_the_second_half_of_addresses() {
-    let (mut pair, mut dice) = (Pair::new(5), Dice(5));
+    let (mut pair, mut dice) = (Pair::new(5), Rng(5));
     for number in 0..2000_u128 {
         let address = 0x2001 << 112 | u128::from(dice.roll(1 << 48)) << 64 | number;
         pair.insert(&route(address, 32 + 4 * dice.roll(9) as u16));
@@ -262,7 +262,7 @@ fn the_structure_follows_the_rules() {
     assert_eq!(pair.fast.kind(), Kind::Direct { rules: 3 });
     let mut rules: Vec<Rule> = pair.rules.values().cloned().collect();
     for _ in 0..500 {
-        rules.push(exact.rule(&mut Dice(dice.0 + rules.len() as u64)));
+        rules.push(exact.rule(&mut Rng(dice.0 + rules.len() as u64)));
         pair.insert(&rules[rules.len() - 1]);
     }
     assert_eq!(pair.fast.kind(), Kind::ExactHash);
@@ -317,10 +317,10 @@ fn the_structure_follows_the_rules() {
 }
 
 /// Returns an access list of 3,000 rules, from the general to the specific, and the dice that made it.
-fn access_list() -> (World, Vec<Rule>, Dice) {
+fn access_list() -> (World, Vec<Rule>, Rng) {
     use Field::*;
     let list = world(&[EthType, IpProto, Ipv4Src, Ipv4Dst, TcpDst], true, true);
-    let mut dice = Dice(5);
+    let mut dice = Rng(5);
     let mut rules: Vec<Rule> = (0..3000).map(|_| list.rule(&mut dice)).collect();
     rules.sort_by_key(|rule| rule.priority);
     (list, rules, dice)
@@ -456,7 +456,7 @@ fn rules_in_any_regular_pattern_spread_evenly() {
 #[test]
 fn every_set_of_vector_instructions_gives_the_same_verdicts() {
     for seed in 0..12 {
-        let mut dice = Dice(seed);
+        let mut dice = Rng(seed);
         let world = World::random(&mut dice);
         let rules: Vec<Rule> = (0..200).map(|_| world.rule(&mut dice)).collect();
         let keys: Vec<FlowKey> = (0..200).map(|_| world.packet(&rules, &mut dice)).collect();
@@ -480,7 +480,7 @@ fn every_set_of_vector_instructions_gives_the_same_verdicts() {
 #[test]
 fn updates_one_by_one_equal_a_classifier_made_anew() {
     for seed in 0..6 {
-        let mut dice = Dice(seed);
+        let mut dice = Rng(seed);
         let world = World::random(&mut dice);
         let mut pair = Pair::new(seed);
         for _ in 0..400 {
@@ -515,7 +515,7 @@ proptest! {
 
     #[test]
     fn the_adaptive_classifier_equals_the_linear_scan_through_any_updates(seed: u64) {
-        let mut dice = Dice(seed);
+        let mut dice = Rng(seed);
         let world = World::random(&mut dice);
         let mut pair = Pair::new(seed);
         let most = [4, 12, 60, 700][dice.roll(4) as usize];

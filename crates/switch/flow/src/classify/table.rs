@@ -190,7 +190,7 @@ impl Segment {
         }
     }
 
-    fn clear(&mut self, hash: u64, at: At) {
+    fn clear(&mut self, hash: u64, at: EntryPosition) {
         let tag = tag(hash);
         let mut group = self.home(hash);
         while group != at.group {
@@ -222,7 +222,7 @@ impl Segment {
 
 /// The position of an entry, until the next update.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct At {
+pub(super) struct EntryPosition {
     segment: usize,
     group: usize,
     lane: usize,
@@ -284,7 +284,7 @@ impl Table {
     }
 
     /// Calls `found` with the entries whose hash may be `hash` until it returns true.
-    pub(super) fn find(&self, hash: u64, mut found: impl FnMut(&[u64]) -> bool) -> Option<At> {
+    pub(super) fn find(&self, hash: u64, mut found: impl FnMut(&[u64]) -> bool) -> Option<EntryPosition> {
         let id = usize::from(self.directory[self.directory_index(hash)]);
         let segment = &self.segments[id];
         let (tag, mut group) = (tag(hash), segment.home(hash));
@@ -294,7 +294,7 @@ impl Table {
                 let lane = lane(candidates);
                 let at = (group * LANES + lane) * self.shape.stride;
                 if found(&segment.entries[at..at + self.shape.stride]) {
-                    return Some(At {
+                    return Some(EntryPosition {
                         segment: id,
                         group,
                         lane,
@@ -311,7 +311,7 @@ impl Table {
     }
 
     /// Changes the first word of an entry, on which its hash must not depend, and the class of its hint.
-    pub(super) fn set_first(&mut self, at: At, first: u64, class: u8) {
+    pub(super) fn set_first(&mut self, at: EntryPosition, first: u64, class: u8) {
         let segment = &mut self.segments[at.segment];
         segment.entries[(at.group * LANES + at.lane) * self.shape.stride] = first;
         if let Some(hints) = segment.hints.get_mut(at.group) {
@@ -335,7 +335,7 @@ impl Table {
     }
 
     /// Removes an entry.
-    pub(super) fn remove(&mut self, hash: u64, at: At, digest: impl Fn(&[u64]) -> (u64, Hint)) {
+    pub(super) fn remove(&mut self, hash: u64, at: EntryPosition, digest: impl Fn(&[u64]) -> (u64, Hint)) {
         let index = self.directory_index(hash);
         let id = usize::from(self.directory[index]);
         self.segments[id].clear(hash, at);

@@ -5,8 +5,8 @@
 //! for each rule that this value matches. The conjunction of the vectors of all pieces is the set of rules that match
 //! the packet. The rules are sorted, so the first of the set is the best.
 //!
-//! The vectors of a 5-tuple fit, or nearly fit, the first-level cache: [`Few`] has 64 rules and pieces of eight bits,
-//! [`Many`] has 512 rules (one cache line) and pieces of four bits, [`Most`] has 1,024 rules and pieces of four bits.
+//! The vectors of a 5-tuple fit, or nearly fit, the first-level cache: [`Vectors64`] has 64 rules and pieces of eight bits,
+//! [`Vectors512`] has 512 rules (one cache line) and pieces of four bits, [`Vectors1024`] has 1,024 rules and pieces of four bits.
 //!
 //! A lookup takes the same time for all packets and all rules, so no traffic can slow it down.
 
@@ -14,13 +14,13 @@ use super::BURST;
 use super::columns::{Burst, Columns};
 
 /// Bit vectors for up to 64 rules.
-pub(super) type Few = Vectors<1, 256>;
+pub(super) type Vectors64 = Vectors<1, 256>;
 
 /// Bit vectors for up to 512 rules.
-pub(super) type Many = Vectors<8, 16>;
+pub(super) type Vectors512 = Vectors<8, 16>;
 
 /// Bit vectors for up to 1,024 rules.
-pub(super) type Most = Vectors<16, 16>;
+pub(super) type Vectors1024 = Vectors<16, 16>;
 
 /// One column of a rule: position in the burst, mask, key.
 pub(super) type Compare = (u8, u64, u64);

@@ -5,7 +5,7 @@ use millrace_types::{Cookie, GroupId, PortNo, Priority, TableId};
 use super::action;
 use super::cookie::CookieMatch;
 use super::error::{TextError, TextProblem};
-use super::matching::Draft;
+use super::matching::ParsedMatch;
 use super::scan::Span;
 use super::value;
 use crate::action::Instructions;
@@ -57,7 +57,7 @@ impl Items {
         let whole = Span::new(text);
         let mut items = Items::default();
         let mut seen = Vec::new();
-        let mut draft = Draft::default();
+        let mut draft = ParsedMatch::default();
         let mut actions = None;
         for item in whole.items()? {
             let (name, value) = item.split(&['=']).unwrap_or((item, item));

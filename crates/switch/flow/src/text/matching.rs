@@ -126,13 +126,13 @@ fn names() -> impl Iterator<Item = &'static str> {
 
 /// The items of a match that is being parsed; the fields are sorted by OXM number at the end.
 #[derive(Default)]
-pub(crate) struct Draft<'a> {
+pub(crate) struct ParsedMatch<'a> {
     given: Vec<(MatchField, Span<'a>)>,
     /// Values of shared names, whose field is known at the end.
     shared: Vec<(&'static [Field], Span<'a>, Span<'a>)>,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> ParsedMatch<'a> {
     /// Adds one item.
     ///
     /// # Errors
@@ -255,7 +255,7 @@ impl FromStr for Match {
     /// Parses items such as `in_port=1,tcp,nw_src=10.0.0.0/8,tp_dst=80`, separated by commas or blanks. The fields of
     /// the result are in the order of OXM numbers, in which each follows its prerequisites.
     fn from_str(text: &str) -> Result<Match, TextError> {
-        let mut draft = Draft::default();
+        let mut draft = ParsedMatch::default();
         for item in Span::new(text).items()? {
             draft.take(item)?;
         }

@@ -35,6 +35,6 @@ pub use error::{TextError, TextProblem};
 pub use flow::FlowText;
 pub use flow_mod::{FlowCommand, FlowModText};
 
-pub(crate) use matching::Draft;
+pub(crate) use matching::ParsedMatch;
 pub(crate) use scan::Span;
 pub(crate) use value::bounded;

@@ -14,7 +14,7 @@ use super::request::RemovedReason;
 use super::validate;
 use super::writer::Control;
 use crate::counters::EntryCount;
-use crate::group::{Group, GroupKind, ReadyGroup};
+use crate::group::{CompiledGroup, Group, GroupKind};
 use crate::{FlowEntry, Op};
 
 /// Groups at most.
@@ -83,7 +83,7 @@ impl Control {
                 let all: Vec<GroupId> = self
                     .groups
                     .from(GroupId(0))
-                    .map(|held| held.ready.group().id)
+                    .map(|held| held.compiled.group().id)
                     .collect();
                 for id in &all {
                     self.remove_group(*id, ops);
@@ -120,24 +120,24 @@ impl Control {
         }
         // A modified group keeps its counters; its buckets start with zero.
         let (slot, created) = match &held {
-            Some(held) => (held.ready.slot(), held.created),
+            Some(held) => (held.compiled.slot(), held.created),
             None => (self.allocate_counters(), now),
         };
         let buckets: Vec<Slot> = group.buckets.iter().map(|_| self.allocate_counters()).collect();
-        let before = held.as_ref().map(|held| &*held.ready);
-        let ready = Arc::new(ReadyGroup::new(group.clone(), slot, buckets, before));
+        let before = held.as_ref().map(|held| &*held.compiled);
+        let compiled = Arc::new(CompiledGroup::new(group.clone(), slot, buckets, before));
         self.removed_counters
             .extend(before.into_iter().flat_map(bucket_slots));
-        ops.push(Op::Group(Arc::clone(&ready)));
-        self.groups.set(group.id, Some(GroupRecord { ready, created }));
+        ops.push(Op::Group(Arc::clone(&compiled)));
+        self.groups.set(group.id, Some(GroupRecord { compiled, created }));
         self.note(|| Undo::Group(group.id, held.map(Box::new)));
         Ok(())
     }
 
     fn remove_group(&mut self, id: GroupId, ops: &mut Vec<Op>) {
         if let Some(held) = self.groups.set(id, None) {
-            self.removed_counters.extend(bucket_slots(&held.ready));
-            self.removed_counters.push(held.ready.slot());
+            self.removed_counters.extend(bucket_slots(&held.compiled));
+            self.removed_counters.push(held.compiled.slot());
             ops.push(Op::RemoveGroup(id));
             self.note(|| Undo::Group(id, Some(Box::new(held))));
         }
@@ -145,11 +145,11 @@ impl Control {
 
     /// Restores the state of a group before its latest change.
     pub(super) fn undo_group(&mut self, id: GroupId, before: Option<GroupRecord>) {
-        let kept = before.as_ref().map(|held| held.ready.slot());
+        let kept = before.as_ref().map(|held| held.compiled.slot());
         if let Some(held) = self.groups.set(id, before) {
-            self.free.extend(bucket_slots(&held.ready));
+            self.free.extend(bucket_slots(&held.compiled));
             self.free
-                .extend(Some(held.ready.slot()).filter(|slot| Some(*slot) != kept));
+                .extend(Some(held.compiled.slot()).filter(|slot| Some(*slot) != kept));
         }
     }
 
@@ -241,7 +241,7 @@ impl Control {
 
     /// Returns all groups, ordered by number.
     pub fn groups(&self) -> impl Iterator<Item = &Group> {
-        self.groups.from(GroupId(0)).map(|held| held.ready.group())
+        self.groups.from(GroupId(0)).map(|held| held.compiled.group())
     }
 
     /// Calls `visit` for a group and its counters, or for all groups for [`GroupId::ALL`].
@@ -259,22 +259,24 @@ impl Control {
         let one = self.groups.find(id).into_iter();
         let all = self.groups.from(GroupId(0)).filter(|_| id == GroupId::ALL);
         for held in one.chain(all) {
-            let (ready, id) = (&held.ready, held.ready.group().id);
+            let (compiled, id) = (&held.compiled, held.compiled.group().id);
             let forwarders = u32::try_from(self.groups.forwarders(id)).unwrap_or(u32::MAX);
             visit(GroupStat {
-                group: ready.group(),
+                group: compiled.group(),
                 references: users
                     .get(&id)
                     .map_or(0, |users| *users)
                     .saturating_add(forwarders),
-                count: self.banks.entry(ready.slot()),
+                count: self.banks.entry(compiled.slot()),
                 duration: now.since(held.created),
-                buckets: bucket_slots(ready).map(|slot| self.banks.entry(slot)).collect(),
+                buckets: bucket_slots(compiled)
+                    .map(|slot| self.banks.entry(slot))
+                    .collect(),
             });
         }
     }
 }
 
-fn bucket_slots(ready: &ReadyGroup) -> impl Iterator<Item = Slot> + '_ {
-    ready.buckets().iter().map(|bucket| bucket.slot)
+fn bucket_slots(compiled: &CompiledGroup) -> impl Iterator<Item = Slot> + '_ {
+    compiled.buckets().iter().map(|bucket| bucket.slot)
 }

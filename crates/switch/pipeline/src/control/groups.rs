@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use millrace_types::{GroupId, Time};
 
-use crate::group::{Group, ReadyGroup};
+use crate::group::{CompiledGroup, Group};
 
 /// A group of the bridge.
 #[derive(Clone, Debug)]
 pub(super) struct GroupRecord {
-    pub(super) ready: Arc<ReadyGroup>,
+    pub(super) compiled: Arc<CompiledGroup>,
     pub(super) created: Time,
 }
 
@@ -42,14 +42,14 @@ impl Groups {
 
     /// Sets or removes the group with this number. Returns the former one.
     pub(super) fn set(&mut self, id: GroupId, held: Option<GroupRecord>) -> Option<GroupRecord> {
-        for target in held.iter().flat_map(|held| held.ready.group().targets()) {
+        for target in held.iter().flat_map(|held| held.compiled.group().targets()) {
             *self.forwarders.entry(target).or_default() += 1;
         }
         let before = match held {
             Some(held) => self.groups.insert(id, held),
             None => self.groups.remove(&id),
         };
-        for target in before.iter().flat_map(|held| held.ready.group().targets()) {
+        for target in before.iter().flat_map(|held| held.compiled.group().targets()) {
             if let Some(count) = self.forwarders.get_mut(&target) {
                 *count -= 1;
                 if *count == 0 {
@@ -76,7 +76,7 @@ impl Groups {
             if seen.insert(id)
                 && let Some(held) = self.groups.get(&id)
             {
-                waiting.extend(held.ready.group().targets());
+                waiting.extend(held.compiled.group().targets());
             }
         }
         false

@@ -12,7 +12,7 @@ use super::meters::MeterRecord;
 use super::request::RemovedReason;
 use super::writer::Control;
 use crate::counters::EntryCount;
-use crate::meter::{Meter, MeterFlags, ReadyMeter};
+use crate::meter::{CompiledMeter, Meter, MeterFlags};
 use crate::{FlowEntry, Op};
 
 /// A meter_mod (`ofp_meter_mod_command`).
@@ -110,23 +110,23 @@ impl Control {
         }
         // A modified meter keeps its counters; its bands start with zero.
         let (slot, created) = match &held {
-            Some(held) => (held.ready.slot(), held.created),
+            Some(held) => (held.compiled.slot(), held.created),
             None => (self.allocate_counters(), now),
         };
         let bands: Vec<Slot> = meter.bands.iter().map(|_| self.allocate_counters()).collect();
-        let ready = Arc::new(ReadyMeter::new(meter.clone(), slot, bands, now));
+        let compiled = Arc::new(CompiledMeter::new(meter.clone(), slot, bands, now));
         self.removed_counters
-            .extend(held.iter().flat_map(|held| band_slots(&held.ready)));
-        ops.push(Op::Meter(Arc::clone(&ready)));
-        self.meters.insert(meter.id, MeterRecord { ready, created });
+            .extend(held.iter().flat_map(|held| band_slots(&held.compiled)));
+        ops.push(Op::Meter(Arc::clone(&compiled)));
+        self.meters.insert(meter.id, MeterRecord { compiled, created });
         self.note(|| Undo::Meter(meter.id, held.map(Box::new)));
         Ok(())
     }
 
     fn remove_meter(&mut self, id: MeterId, ops: &mut Vec<Op>) {
         if let Some(held) = self.meters.remove(&id) {
-            self.removed_counters.extend(band_slots(&held.ready));
-            self.removed_counters.push(held.ready.slot());
+            self.removed_counters.extend(band_slots(&held.compiled));
+            self.removed_counters.push(held.compiled.slot());
             ops.push(Op::RemoveMeter(id));
             self.note(|| Undo::Meter(id, Some(Box::new(held))));
         }
@@ -134,15 +134,15 @@ impl Control {
 
     /// Restores the state of a meter before its latest change.
     pub(super) fn undo_meter(&mut self, id: MeterId, before: Option<MeterRecord>) {
-        let kept = before.as_ref().map(|held| held.ready.slot());
+        let kept = before.as_ref().map(|held| held.compiled.slot());
         let held = match before {
             Some(before) => self.meters.insert(id, before),
             None => self.meters.remove(&id),
         };
         if let Some(held) = held {
-            self.free.extend(band_slots(&held.ready));
+            self.free.extend(band_slots(&held.compiled));
             self.free
-                .extend(Some(held.ready.slot()).filter(|slot| Some(*slot) != kept));
+                .extend(Some(held.compiled.slot()).filter(|slot| Some(*slot) != kept));
         }
     }
 
@@ -163,12 +163,12 @@ impl Control {
 
     /// Returns a meter.
     pub fn meter(&self, id: MeterId) -> Option<&Meter> {
-        self.meters.get(&id).map(|held| held.ready.meter())
+        self.meters.get(&id).map(|held| held.compiled.meter())
     }
 
     /// Returns all meters, ordered by number.
     pub fn meters(&self) -> impl Iterator<Item = &Meter> {
-        self.meters.values().map(|held| held.ready.meter())
+        self.meters.values().map(|held| held.compiled.meter())
     }
 
     /// Calls `visit` for a meter and its counters, or for all meters for [`MeterId::ALL`].
@@ -180,11 +180,11 @@ impl Control {
         let is_selected = |one: MeterId| id == MeterId::ALL || one == id;
         for (id, held) in self.meters.iter().filter(|(one, _)| is_selected(**one)) {
             visit(MeterStat {
-                meter: held.ready.meter(),
+                meter: held.compiled.meter(),
                 flows: users.get(id).copied().unwrap_or_default(),
-                count: self.banks.entry(held.ready.slot()),
+                count: self.banks.entry(held.compiled.slot()),
                 duration: now.since(held.created),
-                bands: band_slots(&held.ready)
+                bands: band_slots(&held.compiled)
                     .map(|slot| self.banks.entry(slot))
                     .collect(),
             });
@@ -214,6 +214,6 @@ fn check_meter(meter: &Meter) -> Result<(), MeterModError> {
     Ok(())
 }
 
-fn band_slots(ready: &ReadyMeter) -> impl Iterator<Item = Slot> + '_ {
-    ready.bands().iter().map(|band| band.slot)
+fn band_slots(compiled: &CompiledMeter) -> impl Iterator<Item = Slot> + '_ {
+    compiled.bands().iter().map(|band| band.slot)
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use millrace_types::Time;
 
-use crate::meter::ReadyMeter;
+use crate::meter::CompiledMeter;
 
 /// A meter of the bridge.
 #[derive(Clone, Debug)]
 pub(super) struct MeterRecord {
-    pub(super) ready: Arc<ReadyMeter>,
+    pub(super) compiled: Arc<CompiledMeter>,
     pub(super) created: Time,
 }

@@ -110,10 +110,10 @@ impl Control {
             apply(Op::Port(Arc::new(port.clone())));
         }
         for meter in self.meters.values() {
-            apply(Op::Meter(Arc::clone(&meter.ready)));
+            apply(Op::Meter(Arc::clone(&meter.compiled)));
         }
         for group in self.groups.from(GroupId(0)) {
-            apply(Op::Group(Arc::clone(&group.ready)));
+            apply(Op::Group(Arc::clone(&group.compiled)));
         }
         for entry in self.fdb.iter() {
             apply(Op::Learn(Arc::clone(entry)));

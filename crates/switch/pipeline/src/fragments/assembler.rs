@@ -8,7 +8,7 @@
 use millrace_types::{Duration, PortNo, Time};
 use millrace_wire::{Depth, Fragment, Layers};
 
-use super::piece::{HEADERS_MAX, Identity, Piece};
+use super::view::{FragmentView, HEADERS_MAX, Identity};
 use crate::DropReason;
 
 /// The time for all fragments of a packet (RFC 8200, section 4.5; RFC 1122, section 3.3.2, for IPv4).
@@ -46,7 +46,7 @@ struct Incomplete {
     /// The end of the data with the highest offset.
     end: usize,
     /// The first fragment and its headers, once it is there.
-    first: Option<Piece>,
+    first: Option<FragmentView>,
     headers: [u8; HEADERS_MAX],
     /// The ECN fields of the fragments, one bit for each of the four values.
     ecns: u8,
@@ -136,14 +136,14 @@ impl Assembler {
         )
     }
 
-    /// Adds the fragment `piece`, which is in [`Assembler::frame`] and came in at a port.
-    pub fn add(&mut self, piece: &Piece, in_port: PortNo, now: Time) -> Assembled<'_> {
-        let at = self.index_of(piece, in_port, now);
+    /// Adds a fragment, which is in [`Assembler::frame`] and was received at a port.
+    pub fn add(&mut self, fragment: &FragmentView, in_port: PortNo, now: Time) -> Assembled<'_> {
+        let at = self.index_of(fragment, in_port, now);
         let is_spoiled = self.packets.get(at).is_some_and(|packet| packet.is_spoiled);
         let (at, outcome) = if is_spoiled {
             (at, Step::Spoiled)
         } else {
-            self.take(at, piece)
+            self.take(at, fragment)
         };
         match outcome {
             Step::Kept => Assembled::Kept,
@@ -176,7 +176,7 @@ impl Assembler {
     }
 
     /// Returns the index of the packet that the fragment belongs to, which may be new.
-    fn index_of(&mut self, piece: &Piece, in_port: PortNo, now: Time) -> usize {
+    fn index_of(&mut self, fragment: &FragmentView, in_port: PortNo, now: Time) -> usize {
         let mut at = 0;
         while let Some(tag) = self.tags.get(at) {
             if now.since(tag.since) > LIFE {
@@ -186,14 +186,14 @@ impl Assembler {
                 at += 1;
             }
         }
-        let hash = piece.identity.hash();
-        self.find(hash, &piece.identity, in_port).unwrap_or_else(|| {
+        let hash = fragment.identity.hash();
+        self.find(hash, &fragment.identity, in_port).unwrap_or_else(|| {
             if self.packets.len() == PACKETS_LEN {
                 self.evict(usize::MAX);
             }
             self.tags.push(Tag { hash, since: now });
             self.packets.push(Incomplete {
-                identity: piece.identity,
+                identity: fragment.identity,
                 in_port,
                 is_spoiled: false,
                 fragments: 0,
@@ -218,9 +218,9 @@ impl Assembler {
 
     /// Stores a fragment in the packet at an index. Returns the index of the packet after that, too: it changes when
     /// other packets make room.
-    fn take(&mut self, mut at: usize, piece: &Piece) -> (usize, Step) {
-        let step = match self.check(at, piece) {
-            Check::New if self.allocate(&mut at, piece) => self.store(at, piece),
+    fn take(&mut self, mut at: usize, fragment: &FragmentView) -> (usize, Step) {
+        let step = match self.check(at, fragment) {
+            Check::New if self.allocate(&mut at, fragment) => self.store(at, fragment),
             Check::New | Check::NoSuchPacket => Step::Full,
             Check::Repeated => {
                 if let Some(packet) = self.packets.get_mut(at) {
@@ -234,21 +234,21 @@ impl Assembler {
     }
 
     /// Compares a fragment with what the packet at an index has of it, and changes nothing.
-    fn check(&self, at: usize, piece: &Piece) -> Check {
-        let data = self.frame.get(piece.data..piece.data + piece.size);
+    fn check(&self, at: usize, fragment: &FragmentView) -> Check {
+        let data = self.frame.get(fragment.data..fragment.data + fragment.size);
         let (Some(packet), Some(data)) = (self.packets.get(at), data) else {
             return Check::NoSuchPacket;
         };
-        let (begin, end) = (piece.offset, piece.offset + piece.size);
+        let (begin, end) = (fragment.offset, fragment.offset + fragment.size);
         // Only the last fragment says where the packet ends, and no data are behind that.
         let is_contradiction = match packet.total {
-            Some(total) => end > total || piece.is_last && end != total,
-            None => piece.is_last && end < packet.end,
+            Some(total) => end > total || fragment.is_last && end != total,
+            None => fragment.is_last && end < packet.end,
         };
         if is_contradiction || end > CHUNKS_EACH * CHUNK_SIZE {
             return Check::Contradiction;
         }
-        let units = units_of(piece);
+        let units = units_of(fragment);
         let taken = units
             .clone()
             .filter(|unit| packet.units[unit / 64] >> (unit % 64) & 1 != 0)
@@ -264,11 +264,11 @@ impl Assembler {
 
     /// Allocates the chunks that the data of a fragment need. Where none is free, the oldest other packet with data is
     /// forgotten, which may change the index of this one. Returns false if there is no such other packet.
-    fn allocate(&mut self, at: &mut usize, piece: &Piece) -> bool {
+    fn allocate(&mut self, at: &mut usize, fragment: &FragmentView) -> bool {
         let Some(in_port) = self.packets.get(*at).map(|packet| packet.in_port) else {
             return false;
         };
-        let chunks = piece.offset / CHUNK_SIZE..(piece.offset + piece.size).div_ceil(CHUNK_SIZE);
+        let chunks = fragment.offset / CHUNK_SIZE..(fragment.offset + fragment.size).div_ceil(CHUNK_SIZE);
         for chunk in chunks {
             loop {
                 let place = self
@@ -285,7 +285,7 @@ impl Assembler {
                     *place = free;
                 } else if !self.evict(*at) {
                     return false;
-                } else if let Some(moved) = self.find(piece.identity.hash(), &piece.identity, in_port) {
+                } else if let Some(moved) = self.find(fragment.identity.hash(), &fragment.identity, in_port) {
                     *at = moved;
                 } else {
                     return false;
@@ -296,28 +296,28 @@ impl Assembler {
     }
 
     /// Writes the data of a fragment into chunks that are allocated. Returns true if the packet is whole with it.
-    fn store(&mut self, at: usize, piece: &Piece) -> Step {
-        let data = self.frame.get(piece.data..piece.data + piece.size);
+    fn store(&mut self, at: usize, fragment: &FragmentView) -> Step {
+        let data = self.frame.get(fragment.data..fragment.data + fragment.size);
         let (Some(packet), Some(data)) = (self.packets.get_mut(at), data) else {
             return Step::Full;
         };
-        if !packet.write(&mut self.memory, piece.offset, data) {
+        if !packet.write(&mut self.memory, fragment.offset, data) {
             return Step::Full;
         }
-        let end = piece.offset + piece.size;
-        units_of(piece).for_each(|unit| packet.units[unit / 64] |= 1 << (unit % 64));
+        let end = fragment.offset + fragment.size;
+        units_of(fragment).for_each(|unit| packet.units[unit / 64] |= 1 << (unit % 64));
         packet.fragments += 1;
-        packet.have += piece.size;
+        packet.have += fragment.size;
         packet.end = packet.end.max(end);
-        packet.ecns |= 1 << piece.ecn;
-        if piece.is_last {
+        packet.ecns |= 1 << fragment.ecn;
+        if fragment.is_last {
             packet.total = Some(end);
         }
-        if piece.offset == 0
-            && let Some(headers) = self.frame.get(..piece.data)
+        if fragment.offset == 0
+            && let Some(headers) = self.frame.get(..fragment.data)
         {
-            packet.first = Some(*piece);
-            packet.headers[..piece.data].copy_from_slice(headers);
+            packet.first = Some(*fragment);
+            packet.headers[..fragment.data].copy_from_slice(headers);
         }
         if packet.total == Some(packet.have) {
             Step::Whole
@@ -428,8 +428,8 @@ enum Check {
 }
 
 /// Returns the units of eight bytes that the data of a fragment fill.
-fn units_of(piece: &Piece) -> core::ops::Range<usize> {
-    piece.offset / 8..(piece.offset + piece.size).div_ceil(8)
+fn units_of(fragment: &FragmentView) -> core::ops::Range<usize> {
+    fragment.offset / 8..(fragment.offset + fragment.size).div_ceil(8)
 }
 
 impl Incomplete {

@@ -5,10 +5,10 @@
 //! hold no buffers.
 
 mod assembler;
-mod piece;
+mod view;
 
 pub use assembler::{Assembled, Assembler};
-pub use piece::{Piece, PieceError};
+pub use view::{FragmentError, FragmentView};
 
 /// The treatment of fragments (`OFPC_FRAG_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -5,7 +5,7 @@ use millrace_types::{GroupId, PortNo};
 
 use millrace_flow::Bucket;
 
-use super::{ReadyGroup, Shared};
+use super::{CompiledGroup, Shared};
 use crate::Port;
 use crate::port::PortMap;
 
@@ -19,7 +19,7 @@ pub(crate) struct GroupMap {
 
 #[derive(Clone, Debug)]
 struct GroupSlot {
-    ready: Shared,
+    compiled: Shared,
     /// True if a bucket is live. Kept up to date only while a bucket watches a group.
     is_live: bool,
 }
@@ -35,22 +35,22 @@ impl GroupMap {
     #[inline]
     fn slot(&self, id: GroupId) -> Option<&GroupSlot> {
         self.groups
-            .find(Self::hash(id), |slot| slot.ready.group().id == id)
+            .find(Self::hash(id), |slot| slot.compiled.group().id == id)
     }
 
     /// Returns a group.
     #[inline]
-    pub(crate) fn group(&self, id: GroupId) -> Option<&ReadyGroup> {
-        self.slot(id).map(|slot| &*slot.ready)
+    pub(crate) fn group(&self, id: GroupId) -> Option<&CompiledGroup> {
+        self.slot(id).map(|slot| &*slot.compiled)
     }
 
     /// Adds or replaces a group.
-    pub(crate) fn insert(&mut self, ready: Shared, ports: &PortMap) {
-        self.take(ready.group().id);
-        self.watchers += usize::from(watches_groups(&ready));
-        let hash = |slot: &GroupSlot| Self::hash(slot.ready.group().id);
+    pub(crate) fn insert(&mut self, compiled: Shared, ports: &PortMap) {
+        self.take(compiled.group().id);
+        self.watchers += usize::from(watches_groups(&compiled));
+        let hash = |slot: &GroupSlot| Self::hash(slot.compiled.group().id);
         let slot = GroupSlot {
-            ready,
+            compiled,
             is_live: false,
         };
         self.groups.insert_unique(hash(&slot), slot, hash);
@@ -63,10 +63,10 @@ impl GroupMap {
     }
 
     fn take(&mut self, id: GroupId) {
-        let is_it = |slot: &GroupSlot| slot.ready.group().id == id;
+        let is_it = |slot: &GroupSlot| slot.compiled.group().id == id;
         if let Ok(found) = self.groups.find_entry(Self::hash(id), is_it) {
             let (slot, _) = found.remove();
-            self.watchers -= usize::from(watches_groups(&slot.ready));
+            self.watchers -= usize::from(watches_groups(&slot.compiled));
         }
     }
 
@@ -82,8 +82,8 @@ impl GroupMap {
             let risen: Vec<GroupId> = self
                 .groups
                 .iter()
-                .filter(|slot| !slot.is_live && self.has_live_bucket(&slot.ready, ports))
-                .map(|slot| slot.ready.group().id)
+                .filter(|slot| !slot.is_live && self.has_live_bucket(&slot.compiled, ports))
+                .map(|slot| slot.compiled.group().id)
                 .collect();
             if risen.is_empty() {
                 return;
@@ -91,7 +91,7 @@ impl GroupMap {
             for id in risen {
                 if let Some(slot) = self
                     .groups
-                    .find_mut(Self::hash(id), |slot| slot.ready.group().id == id)
+                    .find_mut(Self::hash(id), |slot| slot.compiled.group().id == id)
                 {
                     slot.is_live = true;
                 }
@@ -99,8 +99,8 @@ impl GroupMap {
         }
     }
 
-    fn has_live_bucket(&self, ready: &ReadyGroup, ports: &PortMap) -> bool {
-        let mut buckets = ready.group().buckets.iter();
+    fn has_live_bucket(&self, compiled: &CompiledGroup, ports: &PortMap) -> bool {
+        let mut buckets = compiled.group().buckets.iter();
         buckets.any(|bucket| self.is_live(bucket, ports))
     }
 
@@ -118,7 +118,7 @@ impl GroupMap {
     }
 }
 
-fn watches_groups(ready: &ReadyGroup) -> bool {
-    let mut buckets = ready.group().buckets.iter();
+fn watches_groups(compiled: &CompiledGroup) -> bool {
+    let mut buckets = compiled.group().buckets.iter();
     buckets.any(|bucket| bucket.watch_group != GroupId::ANY)
 }

@@ -1,13 +1,13 @@
 //! Groups (OpenFlow 1.3.5, sections 5.6 and 7.3.4.2).
 //!
-//! A group has two forms. A [`Group`] is what a controller has sent, and reads back as it was given. A [`ReadyGroup`]
+//! A group has two forms. A [`Group`] is what a controller has sent, and reads back as it was given. A [`CompiledGroup`]
 //! is made of it once, on the control side, and has what a worker needs: the actions of each bucket in the order of
-//! execution, the slots of the counters, and for a select group its [`Shares`]. Readers' copies find it by number in
+//! execution, the slots of the counters, and for a select group its [`BucketCells`]. Readers' copies find it by number in
 //! their [`GroupMap`].
 
+mod cells;
 mod hash;
 mod map;
-mod shares;
 
 use core::fmt;
 use core::hash::{Hash, Hasher};
@@ -18,11 +18,11 @@ use millrace_flow::{Action, Bucket};
 use millrace_types::GroupId;
 use siphasher::sip::SipHasher13;
 
-use crate::action_set::{self, NO_ACTIONS, Present};
+use crate::action_set::{self, ActionRanks, NO_ACTIONS};
 
+pub(crate) use cells::BucketCells;
 pub(crate) use hash::SelectHash;
 pub(crate) use map::GroupMap;
-pub(crate) use shares::Shares;
 
 /// The type of a group (`ofp_group_type`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -84,7 +84,7 @@ impl Group {
 
 /// A bucket in the form for workers.
 #[derive(Debug)]
-pub(crate) struct ReadyBucket {
+pub(crate) struct CompiledBucket {
     /// The actions in the order of execution, one of each kind.
     pub(crate) actions: Box<[Action]>,
     /// The slot of its counters.
@@ -93,39 +93,39 @@ pub(crate) struct ReadyBucket {
 
 /// A group in the form for workers.
 #[derive(Debug)]
-pub struct ReadyGroup {
+pub struct CompiledGroup {
     group: Group,
     slot: Slot,
-    buckets: Box<[ReadyBucket]>,
-    shares: Option<Shares>,
+    buckets: Box<[CompiledBucket]>,
+    cells: Option<BucketCells>,
 }
 
-impl ReadyGroup {
+impl CompiledGroup {
     /// Prepares a group with the slot of its counters and those of its buckets. The shares of a select group change
     /// as little from those of `before` as possible.
     pub(crate) fn new(
         group: Group,
         slot: Slot,
         bucket_slots: impl IntoIterator<Item = Slot>,
-        before: Option<&ReadyGroup>,
-    ) -> ReadyGroup {
-        let ready = |(bucket, slot): (&Bucket, Slot)| ReadyBucket {
+        before: Option<&CompiledGroup>,
+    ) -> CompiledGroup {
+        let compiled = |(bucket, slot): (&Bucket, Slot)| CompiledBucket {
             actions: as_set(&bucket.actions),
             slot,
         };
-        let shares = (group.kind == GroupKind::Select).then(|| {
+        let cells = (group.kind == GroupKind::Select).then(|| {
             let identities = identities(&group);
             let weights = group.buckets.iter().map(|bucket| bucket.weight);
-            Shares::new(
+            BucketCells::new(
                 identities.into_iter().zip(weights),
-                before.and_then(|held| held.shares.as_ref()),
+                before.and_then(|held| held.cells.as_ref()),
             )
         });
-        ReadyGroup {
-            buckets: group.buckets.iter().zip(bucket_slots).map(ready).collect(),
+        CompiledGroup {
+            buckets: group.buckets.iter().zip(bucket_slots).map(compiled).collect(),
             group,
             slot,
-            shares,
+            cells,
         }
     }
 
@@ -138,18 +138,18 @@ impl ReadyGroup {
         self.slot
     }
 
-    pub(crate) fn buckets(&self) -> &[ReadyBucket] {
+    pub(crate) fn buckets(&self) -> &[CompiledBucket] {
         &self.buckets
     }
 
-    pub(crate) fn shares(&self) -> Option<&Shares> {
-        self.shares.as_ref()
+    pub(crate) fn cells(&self) -> Option<&BucketCells> {
+        self.cells.as_ref()
     }
 }
 
 /// Returns actions in the order of an action set, where a later one replaces an earlier one of its kind.
 fn as_set(actions: &[Action]) -> Box<[Action]> {
-    let (mut present, mut by_rank) = (Present::NONE, NO_ACTIONS);
+    let (mut present, mut by_rank) = (ActionRanks::NONE, NO_ACTIONS);
     for action in actions {
         action_set::write(&mut present, &mut by_rank, *action);
     }
@@ -173,4 +173,4 @@ fn identities(group: &Group) -> Vec<u64> {
 }
 
 /// A group in a readers' copy.
-pub(crate) type Shared = Arc<ReadyGroup>;
+pub(crate) type Shared = Arc<CompiledGroup>;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use millrace_types::MeterId;
 
-use super::ReadyMeter;
+use super::CompiledMeter;
 
 /// The meters of a readers' copy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MeterMap {
-    meters: HashTable<Arc<ReadyMeter>>,
+    meters: HashTable<Arc<CompiledMeter>>,
     /// The meter of packet-ins, which is also among the others.
-    controller: Option<Arc<ReadyMeter>>,
+    controller: Option<Arc<CompiledMeter>>,
 }
 
 impl MeterMap {
@@ -24,7 +24,7 @@ impl MeterMap {
     }
 
     #[inline]
-    pub(crate) fn meter(&self, id: MeterId) -> Option<&ReadyMeter> {
+    pub(crate) fn meter(&self, id: MeterId) -> Option<&CompiledMeter> {
         self.meters
             .find(Self::hash(id), |held| held.meter().id == id)
             .map(|held| &**held)
@@ -32,18 +32,19 @@ impl MeterMap {
 
     /// Returns the meter that packet-ins pass (`OFPM_CONTROLLER`).
     #[inline]
-    pub(crate) fn controller(&self) -> Option<&ReadyMeter> {
+    pub(crate) fn controller(&self) -> Option<&CompiledMeter> {
         self.controller.as_deref()
     }
 
     /// Adds or replaces a meter.
-    pub(crate) fn insert(&mut self, ready: &Arc<ReadyMeter>) {
-        let id = ready.meter().id;
+    pub(crate) fn insert(&mut self, compiled: &Arc<CompiledMeter>) {
+        let id = compiled.meter().id;
         self.remove(id);
-        let hash = |held: &Arc<ReadyMeter>| Self::hash(held.meter().id);
-        self.meters.insert_unique(Self::hash(id), Arc::clone(ready), hash);
+        let hash = |held: &Arc<CompiledMeter>| Self::hash(held.meter().id);
+        self.meters
+            .insert_unique(Self::hash(id), Arc::clone(compiled), hash);
         if id == MeterId::CONTROLLER {
-            self.controller = Some(Arc::clone(ready));
+            self.controller = Some(Arc::clone(compiled));
         }
     }
 

@@ -1,6 +1,6 @@
 //! Meters (OpenFlow 1.3.5, sections 5.7 and 7.3.4.4).
 //!
-//! Like groups, meters have two forms: a [`Meter`] is what a controller has sent, a [`ReadyMeter`] what workers need.
+//! Like groups, meters have two forms: a [`Meter`] is what a controller has sent, a [`CompiledMeter`] what workers need.
 //! All workers and both readers' copies share one, with the state of its bands.
 
 mod config;
@@ -12,38 +12,38 @@ use millrace_types::Time;
 
 pub use config::{Band, BandKind, Meter, MeterFlags};
 pub(crate) use map::MeterMap;
-pub(crate) use rate::Gate;
+pub(crate) use rate::Gcra;
 
 /// A band in the form for workers.
 #[derive(Debug)]
-pub(crate) struct ReadyBand {
-    gate: Gate,
+pub(crate) struct CompiledBand {
+    gcra: Gcra,
     /// The slot of its counters.
     pub(crate) slot: Slot,
 }
 
 /// A meter in the form for workers.
 #[derive(Debug)]
-pub struct ReadyMeter {
+pub struct CompiledMeter {
     meter: Meter,
     slot: Slot,
-    bands: Box<[ReadyBand]>,
+    bands: Box<[CompiledBand]>,
 }
 
-impl ReadyMeter {
+impl CompiledMeter {
     /// Prepares a meter with the slot of its counters and those of its bands.
     pub(crate) fn new(
         meter: Meter,
         slot: Slot,
         band_slots: impl IntoIterator<Item = Slot>,
         now: Time,
-    ) -> ReadyMeter {
-        let ready = |(band, slot): (&Band, Slot)| ReadyBand {
-            gate: Gate::new(meter.flags, band, now),
+    ) -> CompiledMeter {
+        let compiled = |(band, slot): (&Band, Slot)| CompiledBand {
+            gcra: Gcra::new(meter.flags, band, now),
             slot,
         };
-        ReadyMeter {
-            bands: meter.bands.iter().zip(band_slots).map(ready).collect(),
+        CompiledMeter {
+            bands: meter.bands.iter().zip(band_slots).map(compiled).collect(),
             meter,
             slot,
         }
@@ -58,7 +58,7 @@ impl ReadyMeter {
         self.slot
     }
 
-    pub(crate) fn bands(&self) -> &[ReadyBand] {
+    pub(crate) fn bands(&self) -> &[CompiledBand] {
         &self.bands
     }
 
@@ -68,8 +68,8 @@ impl ReadyMeter {
     #[inline]
     pub(crate) fn measure(&self, packets: usize, size: usize, now: Time, is_real: bool) -> Option<usize> {
         let mut exceeded: Option<usize> = None;
-        for (at, (ready, band)) in self.bands.iter().zip(&self.meter.bands).enumerate() {
-            if !ready.gate.passes(packets, size, now, is_real)
+        for (at, (compiled, band)) in self.bands.iter().zip(&self.meter.bands).enumerate() {
+            if !compiled.gcra.passes(packets, size, now, is_real)
                 && exceeded.is_none_or(|held| self.meter.bands[held].rate < band.rate)
             {
                 exceeded = Some(at);

@@ -33,46 +33,46 @@ const STALE: i64 = 2 * BURST_MAX as i64;
 
 /// A conformance test for a rate.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct Gcra {
     /// The duration of a byte in [`UNITS_PER_NS`] with [`FRACTION`] bits; of a packet, if packets are counted.
-    length: u64,
+    time_per_unit: u64,
     counts_packets: bool,
     /// The burst tolerance.
     tolerance: i64,
     /// The theoretical arrival time. It may wrap.
-    ahead_until: AtomicU64,
+    theoretical_arrival_time: AtomicU64,
 }
 
-impl Gate {
+impl Gcra {
     /// Returns the test of a band, whose rate is not zero, with a full burst.
-    pub(super) fn new(flags: MeterFlags, band: &Band, now: Time) -> Gate {
+    pub(super) fn new(flags: MeterFlags, band: &Band, now: Time) -> Gcra {
         let counts_packets = flags.contains(MeterFlags::PKTPS);
         let rate = u128::from(band.rate.max(1));
         // A kilobit is 125 bytes.
         let parts = if counts_packets { 1 } else { 125 };
-        let length = (UNITS_PER_SECOND << FRACTION) / (rate * parts);
+        let time_per_unit = (UNITS_PER_SECOND << FRACTION) / (rate * parts);
         let tolerance = if flags.contains(MeterFlags::BURST) && band.burst_size > 0 {
             (u128::from(band.burst_size) * UNITS_PER_SECOND / rate).min(BURST_MAX) as i64
         } else {
             BURST_DEFAULT as i64
         };
-        Gate {
-            length: length as u64,
+        Gcra {
+            time_per_unit: time_per_unit as u64,
             counts_packets,
             tolerance,
-            ahead_until: AtomicU64::new(units(now)),
+            theoretical_arrival_time: AtomicU64::new(units(now)),
         }
     }
 
     /// Returns a test for bytes, with a full burst of so many.
-    pub(crate) fn of_bytes(rate: BitRate, burst: u64, now: Time) -> Gate {
+    pub(crate) fn of_bytes(rate: BitRate, burst: u64, now: Time) -> Gcra {
         let rate = u128::from(rate.bps().max(1));
         let tolerance = u128::from(burst) * 8 * UNITS_PER_SECOND / rate;
-        Gate {
-            length: ((UNITS_PER_SECOND << FRACTION) * 8 / rate) as u64,
+        Gcra {
+            time_per_unit: ((UNITS_PER_SECOND << FRACTION) * 8 / rate) as u64,
             counts_packets: false,
             tolerance: tolerance.min(BURST_MAX) as i64,
-            ahead_until: AtomicU64::new(units(now)),
+            theoretical_arrival_time: AtomicU64::new(units(now)),
         }
     }
 
@@ -86,7 +86,7 @@ impl Gate {
     #[inline]
     fn takes_together(&self, packets: usize, size: usize) -> u64 {
         let amount = if self.counts_packets { packets } else { size };
-        ((amount as u128 * u128::from(self.length)) >> FRACTION) as u64
+        ((amount as u128 * u128::from(self.time_per_unit)) >> FRACTION) as u64
     }
 
     /// Returns true if a packet, which counts as so many, conforms to the rate. If it does and `is_real`, it is
@@ -112,12 +112,12 @@ impl Gate {
     #[inline]
     pub(crate) fn idle(&self, now: Time) -> u64 {
         let now = units(now);
-        let until = self.ahead_until.load(Ordering::Relaxed);
+        let until = self.theoretical_arrival_time.load(Ordering::Relaxed);
         let idle = now.wrapping_sub(until) as i64;
         // Only one of several concurrent callers gets the result.
         let is_told = idle > 0
             && self
-                .ahead_until
+                .theoretical_arrival_time
                 .compare_exchange(until, now, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok();
         if is_told { idle as u64 } else { 0 }
@@ -127,7 +127,7 @@ impl Gate {
     #[inline]
     fn advance(&self, takes: u64, tolerance: i64, now: Time, is_real: bool) -> bool {
         let now = units(now);
-        let mut until = self.ahead_until.load(Ordering::Relaxed);
+        let mut until = self.theoretical_arrival_time.load(Ordering::Relaxed);
         loop {
             let ahead = until.wrapping_sub(now) as i64;
             if ahead > tolerance && ahead < STALE {
@@ -139,10 +139,12 @@ impl Gate {
             let from = if (0..STALE).contains(&ahead) { until } else { now };
             let next = from.wrapping_add(takes);
             // The store publishes nothing else.
-            match self
-                .ahead_until
-                .compare_exchange_weak(until, next, Ordering::Relaxed, Ordering::Relaxed)
-            {
+            match self.theoretical_arrival_time.compare_exchange_weak(
+                until,
+                next,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return true,
                 Err(other) => until = other,
             }
@@ -161,42 +163,42 @@ mod tests {
     use crate::meter::BandKind;
     use millrace_types::Duration;
 
-    fn gate(flags: u16, rate: u32, burst_size: u32) -> Gate {
+    fn gcra(flags: u16, rate: u32, burst_size: u32) -> Gcra {
         let band = Band {
             rate,
             burst_size,
             kind: BandKind::Drop,
         };
-        Gate::new(MeterFlags(flags), &band, Time::from_secs(7))
+        Gcra::new(MeterFlags(flags), &band, Time::from_secs(7))
     }
 
     /// Returns how many of the packets that come at an even pace conform.
-    fn passed(gate: &Gate, size: usize, gap_ns: u64, seconds: u64) -> u64 {
+    fn passed(gcra: &Gcra, size: usize, gap_ns: u64, seconds: u64) -> u64 {
         let start = Time::from_secs(7);
         let len = seconds * 1_000_000_000 / gap_ns;
         let at = |n| start + Duration::from_nanos(n * gap_ns);
-        (0..len).filter(|n| gate.passes(1, size, at(*n), true)).count() as u64
+        (0..len).filter(|n| gcra.passes(1, size, at(*n), true)).count() as u64
     }
 
     #[test]
     fn a_rate_above_that_of_the_packets_passes_all() {
         // 64 bytes every microsecond are 512 Mbit/s.
-        assert_eq!(passed(&gate(1, 512_000, 0), 64, 1000, 1), 1_000_000);
-        assert_eq!(passed(&gate(2, 1_000_000, 0), 64, 1000, 1), 1_000_000);
+        assert_eq!(passed(&gcra(1, 512_000, 0), 64, 1000, 1), 1_000_000);
+        assert_eq!(passed(&gcra(2, 1_000_000, 0), 64, 1000, 1), 1_000_000);
     }
 
     #[test]
     fn a_burst_passes_at_once_and_then_the_rate() {
-        let gate = gate(MeterFlags::PKTPS.0 | MeterFlags::BURST.0, 1000, 50);
+        let gcra = gcra(MeterFlags::PKTPS.0 | MeterFlags::BURST.0, 1000, 50);
         let start = Time::from_secs(7);
-        let at_once = (0..1000).filter(|_| gate.passes(1, 64, start, true)).count();
+        let at_once = (0..1000).filter(|_| gcra.passes(1, 64, start, true)).count();
         assert_eq!(at_once, 51);
         let later = start + Duration::from_millis(20);
-        assert_eq!((0..1000).filter(|_| gate.passes(1, 64, later, true)).count(), 20);
+        assert_eq!((0..1000).filter(|_| gcra.passes(1, 64, later, true)).count(), 20);
         // Tokens beyond the burst are lost.
         let much_later = later + Duration::from_secs(1_000_000);
         assert_eq!(
-            (0..1000).filter(|_| gate.passes(1, 64, much_later, true)).count(),
+            (0..1000).filter(|_| gcra.passes(1, 64, much_later, true)).count(),
             51
         );
     }
@@ -204,28 +206,28 @@ mod tests {
     #[test]
     fn a_packet_larger_than_the_burst_is_not_starved() {
         // 9,000 bytes are 72 kbit; the bucket holds one.
-        let gate = gate(MeterFlags::KBPS.0 | MeterFlags::BURST.0, 7200, 1);
-        let count = passed(&gate, 9000, 1_000_000, 5);
+        let gcra = gcra(MeterFlags::KBPS.0 | MeterFlags::BURST.0, 7200, 1);
+        let count = passed(&gcra, 9000, 1_000_000, 5);
         assert!((495..=505).contains(&count), "{count}: expected 100 a second");
     }
 
     #[test]
     fn a_packet_that_counts_as_many_takes_their_time() {
-        let gate = gate(MeterFlags::PKTPS.0 | MeterFlags::BURST.0, 1000, 90);
+        let gcra = gcra(MeterFlags::PKTPS.0 | MeterFlags::BURST.0, 1000, 90);
         let now = Time::from_secs(7);
         // The second packet begins within the burst, and the third does not.
-        let passed = (0..5).filter(|_| gate.passes(46, 65_000, now, true)).count();
+        let passed = (0..5).filter(|_| gcra.passes(46, 65_000, now, true)).count();
         assert_eq!(passed, 2);
-        assert!(!gate.passes(1, 64, now, true));
+        assert!(!gcra.passes(1, 64, now, true));
     }
 
     #[test]
     fn workers_at_once_pass_no_more_than_one_alone() {
-        let gate = gate(MeterFlags::PKTPS.0 | MeterFlags::BURST.0, 1000, 5000);
+        let gcra = gcra(MeterFlags::PKTPS.0 | MeterFlags::BURST.0, 1000, 5000);
         let now = Time::from_secs(7);
         let passed: usize = std::thread::scope(|scope| {
             let workers: Vec<_> = (0..4)
-                .map(|_| scope.spawn(|| (0..10_000).filter(|_| gate.passes(1, 64, now, true)).count()))
+                .map(|_| scope.spawn(|| (0..10_000).filter(|_| gcra.passes(1, 64, now, true)).count()))
                 .collect();
             workers.into_iter().map(|worker| worker.join().unwrap()).sum()
         });
@@ -234,19 +236,19 @@ mod tests {
 
     #[test]
     fn looking_does_not_count() {
-        let gate = gate(2, 1, 0);
+        let gcra = gcra(2, 1, 0);
         let now = Time::from_secs(7);
-        assert!((0..10).all(|_| gate.passes(1, 64, now, false)));
-        assert!(gate.passes(1, 64, now, true) && !gate.passes(1, 64, now, false));
+        assert!((0..10).all(|_| gcra.passes(1, 64, now, false)));
+        assert!(gcra.passes(1, 64, now, true) && !gcra.passes(1, 64, now, false));
     }
 
     #[test]
     fn a_gate_that_was_idle_for_years_passes_its_burst() {
-        let gate = gate(2, 1000, 0);
+        let gcra = gcra(2, 1000, 0);
         for years in 1..20 {
             let now = Time::from_secs(years * 31_536_000);
             assert_eq!(
-                (0..100).filter(|_| gate.passes(1, 64, now, true)).count(),
+                (0..100).filter(|_| gcra.passes(1, 64, now, true)).count(),
                 21,
                 "after {years} years"
             );
@@ -262,7 +264,7 @@ mod tests {
             (1_000_000, 1500),
             (5_000_000, 1500),
         ] {
-            let gate = gate(1, rate_kbps, 0);
+            let gcra = gcra(1, rate_kbps, 0);
             let start = Time::from_secs(7);
             // 1.3 times the rate, in bursts of up to 32 packets, from either worker in turn; the clock of one is behind.
             let gap_ns = size * 8_000_000 / u64::from(rate_kbps) * 10 / 13;
@@ -272,7 +274,7 @@ mod tests {
                 let now = start + Duration::from_nanos(nanos - (turn % 2 * 1_000).min(nanos));
                 bytes += size
                     * (0..together)
-                        .filter(|_| gate.passes(1, size as usize, now, true))
+                        .filter(|_| gcra.passes(1, size as usize, now, true))
                         .count() as u64;
                 nanos += together * gap_ns;
                 turn += 1;
@@ -285,12 +287,12 @@ mod tests {
     #[test]
     fn the_highest_rates_are_exact() {
         for (rate_kbps, size, gap_ns) in [(100_000_000, 64, 4), (1_000_000_000, 1500, 10)] {
-            let gate = gate(1, rate_kbps, 0);
+            let gcra = gcra(1, rate_kbps, 0);
             let start = Time::from_secs(7);
             let at = |n: u64| start + Duration::from_nanos(n * gap_ns);
             // A tenth of a second, and a burst of a fiftieth.
             let count = (0..100_000_000 / gap_ns)
-                .filter(|n| gate.passes(1, size, at(*n), true))
+                .filter(|n| gcra.passes(1, size, at(*n), true))
                 .count() as f64;
             let exact = f64::from(rate_kbps) * 1000.0 * 0.12 / (8.0 * size as f64);
             assert!(

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_types::{BitRate, Time};
 
-use crate::meter::Gate;
+use crate::meter::Gcra;
 
 /// The color of a packet, by its conformance.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -57,9 +57,9 @@ pub enum PolicerRates {
 /// The state of a marker.
 #[derive(Debug)]
 pub(super) enum Buckets {
-    SingleRate { committed: Gate, excess: Overflow },
-    TwoRate { committed: Gate, peak: Gate },
-    TwoRateExcess { committed: Gate, excess: Gate },
+    SingleRate { committed: Gcra, excess: Overflow },
+    TwoRate { committed: Gcra, peak: Gcra },
+    TwoRateExcess { committed: Gcra, excess: Gcra },
 }
 
 impl Buckets {
@@ -67,17 +67,17 @@ impl Buckets {
     pub(super) fn new(rates: &PolicerRates, now: Time) -> Buckets {
         match *rates {
             PolicerRates::SingleRate { cir, cbs, ebs } => {
-                let committed = Gate::of_bytes(cir, cbs, now);
+                let committed = Gcra::of_bytes(cir, cbs, now);
                 let excess = Overflow::new(committed.takes(usize::try_from(ebs).unwrap_or(usize::MAX)));
                 Buckets::SingleRate { committed, excess }
             }
             PolicerRates::TwoRate { cir, cbs, pir, pbs } => Buckets::TwoRate {
-                committed: Gate::of_bytes(cir, cbs, now),
-                peak: Gate::of_bytes(pir, pbs, now),
+                committed: Gcra::of_bytes(cir, cbs, now),
+                peak: Gcra::of_bytes(pir, pbs, now),
             },
             PolicerRates::TwoRateExcess { cir, cbs, eir, ebs } => Buckets::TwoRateExcess {
-                committed: Gate::of_bytes(cir, cbs, now),
-                excess: Gate::of_bytes(eir, ebs, now),
+                committed: Gcra::of_bytes(cir, cbs, now),
+                excess: Gcra::of_bytes(eir, ebs, now),
             },
         }
     }

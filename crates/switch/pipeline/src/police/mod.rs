@@ -24,7 +24,7 @@ pub(crate) use mark::{drop_precedence, dscp};
 
 /// The treatment of packets of a color.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Treatment {
+pub enum ColorAction {
     /// They are dropped.
     Drop,
     /// They pass, with these marks.
@@ -41,7 +41,7 @@ pub struct PolicerPlan {
     /// The bytes that each packet counts for beyond those of its frame from the Ethernet header on.
     pub overhead: u8,
     /// The treatment of green, yellow and red packets.
-    pub treatments: [Treatment; 3],
+    pub color_actions: [ColorAction; 3],
 }
 
 /// The counters of one color.
@@ -115,14 +115,14 @@ impl Policer {
             let color = self.color(size, before, now) as usize;
             counts[color].packets += 1;
             counts[color].bytes += size as u64;
-            match &self.plan.treatments[color] {
-                Treatment::Pass(marks) => {
+            match &self.plan.color_actions[color] {
+                ColorAction::Pass(marks) => {
                     marks.set(&mut packet);
                     passed.push(packet);
                 }
                 // Both have room for a burst.
-                Treatment::Drop if !dropped.is_full() => dropped.push(packet),
-                Treatment::Drop => {}
+                ColorAction::Drop if !dropped.is_full() => dropped.push(packet),
+                ColorAction::Drop => {}
             }
         }
         *burst = passed;
@@ -175,7 +175,11 @@ mod tests {
             rates,
             color_aware: false,
             overhead: 0,
-            treatments: [Treatment::Pass(green), Treatment::Pass(yellow), Treatment::Drop],
+            color_actions: [
+                ColorAction::Pass(green),
+                ColorAction::Pass(yellow),
+                ColorAction::Drop,
+            ],
         };
         let policer = Policer::new(plan, Time::ZERO);
         let counters = PolicerCounters::default();
@@ -198,12 +202,12 @@ mod tests {
             pir: BitRate::from_bps(16_000_000),
             pbs: 10_000,
         };
-        let pass = Treatment::Pass(Marks::default());
+        let pass = ColorAction::Pass(Marks::default());
         let plan = PolicerPlan {
             rates,
             color_aware: true,
             overhead: 0,
-            treatments: [pass; 3],
+            color_actions: [pass; 3],
         };
         let policer = Policer::new(plan, Time::ZERO);
         let counters = PolicerCounters::default();

@@ -44,11 +44,11 @@ impl<F: Copy + PartialEq, P> Batch<F, P> {
 }
 
 /// Ports that collect packets at the same time.
-pub(crate) const EXITS: usize = 4;
+pub(crate) const PORT_BATCHES: usize = 4;
 
-/// The treatment of packets that a port does not send as they are.
+/// The reason why a port does not send packets as they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Block {
+pub(crate) enum OutputRestriction {
     /// They are dropped for this reason.
     Drop(DropReason),
     /// They are encapsulated.
@@ -56,39 +56,44 @@ pub(crate) enum Block {
 }
 
 /// The packets that leave by one port. They are sent when there are as many as a burst, when the burst is over, or
-/// when another port needs the exit. Two ports that take packets in turn thus get two runs.
-pub(crate) struct Exit<P> {
+/// when another port needs the batch. Two ports that receive packets alternately thus get two runs.
+pub(crate) struct PortBatch<P> {
     /// The port, while it sends packets as they are and without a queue; [`PortNo::ANY`] otherwise, which no packet
     /// is output to.
     open: PortNo,
     pub(crate) port: PortNo,
     pub(crate) queue: Option<QueueId>,
-    /// The treatment of packets that are not sent as they are; `None` where they are.
-    pub(crate) block: Option<Block>,
+    /// The reason why packets are not sent as they are; `None` if they are.
+    pub(crate) restriction: Option<OutputRestriction>,
     pub(crate) packets: ArrayVec<P, BURST>,
 }
 
-impl<P> Exit<P> {
-    /// Returns an exit without a port.
+impl<P> PortBatch<P> {
+    /// Returns a batch without a port.
     #[inline(always)]
-    pub(crate) fn none() -> Exit<P> {
-        Exit {
+    pub(crate) fn none() -> PortBatch<P> {
+        PortBatch {
             open: PortNo::ANY,
             port: PortNo::ANY,
             queue: None,
-            block: Some(Block::Drop(DropReason::NoSuchPort)),
+            restriction: Some(OutputRestriction::Drop(DropReason::NoSuchPort)),
             packets: ArrayVec::new(),
         }
     }
 
-    /// Assigns a port to the exit.
-    pub(crate) fn turn_to(&mut self, port: PortNo, queue: Option<QueueId>, block: Option<Block>) {
-        let is_open = queue.is_none() && block.is_none();
+    /// Assigns the batch to a port.
+    pub(crate) fn assign(
+        &mut self,
+        port: PortNo,
+        queue: Option<QueueId>,
+        restriction: Option<OutputRestriction>,
+    ) {
+        let is_open = queue.is_none() && restriction.is_none();
         self.open = if is_open { port } else { PortNo::ANY };
-        (self.port, self.queue, self.block) = (port, queue, block);
+        (self.port, self.queue, self.restriction) = (port, queue, restriction);
     }
 
-    /// Returns true if the exit belongs to this ordinary port, which sends packets as they are and without a queue.
+    /// Returns true if the batch belongs to this ordinary port, which sends packets as they are and without a queue.
     #[inline(always)]
     pub(crate) fn is_open_for(&self, port: PortNo) -> bool {
         self.open == port
@@ -103,8 +108,8 @@ impl<P> Exit<P> {
     }
 }
 
-/// Returns the index of the exit that a port uses.
+/// Returns the index of the batch that a port uses.
 #[inline(always)]
-pub(crate) const fn place(port: PortNo) -> usize {
-    port.raw() as usize % EXITS
+pub(crate) const fn batch_index(port: PortNo) -> usize {
+    port.raw() as usize % PORT_BATCHES
 }

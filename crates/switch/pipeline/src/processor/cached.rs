@@ -11,8 +11,8 @@ use millrace_wire::Packet;
 
 use super::header::Effect;
 use super::observe::Observer;
+use super::packet_source::PacketSource;
 use super::run::Run;
-use super::supply::Supply;
 use super::traversal::Traversal;
 use crate::action_summary::{Kind, Kinds};
 use crate::counters::EntryCell;
@@ -91,8 +91,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
         for (i, packet) in burst.drain(..).enumerate() {
             match ports[i] {
-                Some(port) => self.exit(i, packet, port),
-                None => self.drop(Supply::Move(packet), DropReason::NoOutput),
+                Some(port) => self.enqueue(i, packet, port),
+                None => self.drop(PacketSource::Move(packet), DropReason::NoOutput),
             }
         }
     }
@@ -146,11 +146,11 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.count_traversal(traversal, cell, &packet);
         self.traversals.took(shape);
         if sum.summary.kind() == Kind::Drop {
-            return self.drop(Supply::Move(packet), DropReason::NoOutput);
+            return self.drop(PacketSource::Move(packet), DropReason::NoOutput);
         }
         sum.apply(packet.head_mut());
         match sum.change_tags(&mut packet) {
-            Effect::Done => self.exit(i, packet, sum.summary.port()),
+            Effect::Done => self.enqueue(i, packet, sum.summary.port()),
             effect => self.stopped(i, packet, effect),
         }
     }

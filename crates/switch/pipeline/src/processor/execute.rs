@@ -6,9 +6,9 @@ use millrace_wire::Packet;
 
 use super::header::{Effect, Headers};
 use super::observe::Observer;
+use super::packet_source::PacketSource;
 use super::run::Run;
-use super::supply::Supply;
-use crate::action_set::{self, Present};
+use crate::action_set::{self, ActionRanks};
 use crate::action_summary::ActionSummary;
 use crate::{DropReason, Egress, FlowEntry, PacketInReason};
 
@@ -27,7 +27,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.need_key(i, &packet);
         match slot.and_then(|slot| self.fwd.entry(slot)) {
             Some(entry) => self.change(i, packet, entry),
-            None => self.drop(Supply::Move(packet), DropReason::NoOutput),
+            None => self.drop(PacketSource::Move(packet), DropReason::NoOutput),
         }
     }
 
@@ -48,15 +48,15 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                 }
             }
         }
-        self.exit(i, packet, *port);
+        self.enqueue(i, packet, *port);
     }
 
     /// Makes this the entry that acts on packet `i` of the burst.
     fn act_for(&mut self, i: usize, entry: &FlowEntry) {
-        let walk = self.walk(i);
-        walk.table = entry.table();
-        walk.cookie = entry.cookie();
-        walk.in_table_miss = entry.is_table_miss();
+        let state = self.state(i);
+        state.table = entry.table();
+        state.cookie = entry.cookie();
+        state.in_table_miss = entry.is_table_miss();
     }
 
     /// Executes the instructions of an entry in the order of OpenFlow 1.3.5, section 5.9. Returns the packet if it
@@ -75,18 +75,18 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         if let Some(meter) = entry.meter() {
             packet = self.meter(i, packet, meter)?;
         }
-        let walk = &mut self.scratch.walks[i];
+        let state = &mut self.scratch.states[i];
         if entry.clears_actions() {
-            walk.set = Present::NONE;
+            state.set = ActionRanks::NONE;
         }
         let goes_on =
-            entry.goto_table().is_some() || !entry.write_actions().is_empty() || !walk.set.is_empty();
+            entry.goto_table().is_some() || !entry.write_actions().is_empty() || !state.set.is_empty();
         if !entry.apply_actions().is_empty() {
             packet = self.execute(i, packet, entry.apply_actions(), goes_on, false)?;
         }
-        let (walk, set) = (&mut self.scratch.walks[i], &mut self.scratch.sets[i]);
+        let (state, set) = (&mut self.scratch.states[i], &mut self.scratch.sets[i]);
         for action in entry.write_actions() {
-            action_set::write(&mut walk.set, set, *action);
+            action_set::write(&mut state.set, set, *action);
         }
         let key = &mut self.scratch.keys[i];
         if let Some((value, mask)) = entry.write_metadata() {
@@ -95,16 +95,16 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
         if let Some(table) = entry.goto_table() {
             if let Some(depth) = self.fwd.depth() {
-                walk.headers.refresh_key(&packet, key, depth);
+                state.headers.refresh_key(&packet, key, depth);
             }
-            let is_plain = walk.set.is_empty() && walk.queue.is_none() && !walk.sent;
+            let is_plain = state.set.is_empty() && state.queue.is_none() && !state.sent;
             if !is_known {
                 self.scratch.plain = self.scratch.plain & !(1 << i) | u64::from(is_plain) << i;
                 self.scratch.wait(i, table);
             }
             return Some(packet);
         }
-        let actions = action_set::in_order(walk.set, set);
+        let actions = action_set::in_order(state.set, set);
         self.execute(i, packet, &actions, false, true);
         None
     }
@@ -130,25 +130,25 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             self.observer.action(action, from_set);
             match *action {
                 Action::Output { port, max_len } => {
-                    self.scratch.walks[i].sent = true;
+                    self.scratch.states[i].sent = true;
                     if Some(at) == last {
-                        self.output(i, Supply::Move(packet), port, max_len);
+                        self.output(i, PacketSource::Move(packet), port, max_len);
                         return None;
                     }
-                    self.output(i, Supply::Copy(&packet), port, max_len);
+                    self.output(i, PacketSource::Copy(&packet), port, max_len);
                 }
                 Action::Group(group) => {
-                    self.scratch.walks[i].sent = true;
+                    self.scratch.states[i].sent = true;
                     if Some(at) == last {
-                        self.group(i, Supply::Move(packet), group);
+                        self.group(i, PacketSource::Move(packet), group);
                         return None;
                     }
-                    self.group(i, Supply::Copy(&packet), group);
+                    self.group(i, PacketSource::Copy(&packet), group);
                 }
-                Action::SetQueue(queue) => self.scratch.walks[i].queue = Some(queue),
+                Action::SetQueue(queue) => self.scratch.states[i].queue = Some(queue),
                 _ => {
-                    let (walk, key) = (&mut self.scratch.walks[i], &mut self.scratch.keys[i]);
-                    match walk.headers.execute(&mut packet, key, action) {
+                    let (state, key) = (&mut self.scratch.states[i], &mut self.scratch.keys[i]);
+                    match state.headers.execute(&mut packet, key, action) {
                         Effect::Done => self.observer.packet(&packet),
                         effect => {
                             self.stopped(i, packet, effect);
@@ -161,11 +161,11 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         if goes_on {
             return Some(packet);
         }
-        if self.scratch.walks[i].sent {
+        if self.scratch.states[i].sent {
             // Copies were output, and nothing is left to do.
             drop(packet);
         } else {
-            self.drop(Supply::Move(packet), DropReason::NoOutput);
+            self.drop(PacketSource::Move(packet), DropReason::NoOutput);
         }
         None
     }
@@ -175,10 +175,17 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     pub(crate) fn stopped(&mut self, i: usize, packet: P, effect: Effect) {
         match effect {
             Effect::TtlExpired if self.fwd.invalid_ttl_to_controller() => {
-                self.packet_in(i, Supply::Move(packet), PacketInReason::InvalidTtl, u16::MAX);
+                self.packet_in(
+                    i,
+                    PacketSource::Move(packet),
+                    PacketInReason::InvalidTtl,
+                    u16::MAX,
+                );
             }
-            Effect::TtlExpired => self.drop(Supply::Move(packet), DropReason::InvalidTtl),
-            Effect::NoHeadroom | Effect::Done => self.drop(Supply::Move(packet), DropReason::NoHeadroom),
+            Effect::TtlExpired => self.drop(PacketSource::Move(packet), DropReason::InvalidTtl),
+            Effect::NoHeadroom | Effect::Done => {
+                self.drop(PacketSource::Move(packet), DropReason::NoHeadroom)
+            }
         }
     }
 }

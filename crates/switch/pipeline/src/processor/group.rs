@@ -5,9 +5,9 @@ use millrace_types::GroupId;
 use millrace_wire::{Depth, Packet};
 
 use super::observe::Observer;
+use super::packet_source::PacketSource;
 use super::run::Run;
-use super::supply::Supply;
-use crate::group::{Group, GroupKind, ReadyGroup};
+use crate::group::{CompiledGroup, Group, GroupKind};
 use crate::{DropReason, Egress};
 
 /// The most buckets that one group action of a flow entry executes, with those of the groups that groups send to:
@@ -18,52 +18,52 @@ const NESTING_MAX: u32 = 16;
 
 impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     /// Processes packet `i` of the burst, or a copy, through a group. The state of the packet is then restored.
-    pub(crate) fn group(&mut self, i: usize, supply: Supply<'_, P>, id: GroupId) {
+    pub(crate) fn group(&mut self, i: usize, source: PacketSource<'_, P>, id: GroupId) {
         let before = self.budget;
         if before.nesting == 0 {
             self.budget.buckets = BUCKETS_MAX;
         } else if before.nesting == NESTING_MAX {
-            return self.drop(supply, DropReason::GroupLimit);
+            return self.drop(source, DropReason::GroupLimit);
         }
         self.budget.nesting += 1;
-        self.enter(i, supply, id);
+        self.enter(i, source, id);
         self.budget.nesting = before.nesting;
     }
 
-    fn enter(&mut self, i: usize, supply: Supply<'_, P>, id: GroupId) {
+    fn enter(&mut self, i: usize, source: PacketSource<'_, P>, id: GroupId) {
         let fwd = self.fwd;
-        let Some(ready) = fwd.group(id) else {
-            return self.drop(supply, DropReason::NoGroup);
+        let Some(compiled) = fwd.group(id) else {
+            return self.drop(source, DropReason::NoGroup);
         };
-        let size = supply.packet().len() as u64;
-        self.counters.count_entry(ready.slot(), 1, size, self.now);
-        if ready.group().kind == GroupKind::All {
-            return self.all(i, supply, ready);
+        let size = source.packet().len() as u64;
+        self.counters.count_entry(compiled.slot(), 1, size, self.now);
+        if compiled.group().kind == GroupKind::All {
+            return self.all(i, source, compiled);
         }
-        match self.choose(i, supply.packet(), ready) {
-            Some(bucket) => self.bucket(i, supply.take(), ready, bucket),
-            None => self.drop(supply, DropReason::NoLiveBucket),
+        match self.choose(i, source.packet(), compiled) {
+            Some(bucket) => self.bucket(i, source.take(), compiled, bucket),
+            None => self.drop(source, DropReason::NoLiveBucket),
         }
     }
 
     /// Executes every bucket on a copy, and the last one on the packet itself.
-    fn all(&mut self, i: usize, supply: Supply<'_, P>, ready: &ReadyGroup) {
-        let Some(last) = ready.buckets().len().checked_sub(1) else {
-            return self.drop(supply, DropReason::NoLiveBucket);
+    fn all(&mut self, i: usize, source: PacketSource<'_, P>, compiled: &CompiledGroup) {
+        let Some(last) = compiled.buckets().len().checked_sub(1) else {
+            return self.drop(source, DropReason::NoLiveBucket);
         };
         for bucket in 0..last {
             if self.budget.buckets == 0 {
                 break;
             }
-            self.bucket(i, supply.packet().try_clone(), ready, bucket);
+            self.bucket(i, source.packet().try_clone(), compiled, bucket);
         }
-        self.bucket(i, supply.take(), ready, last);
+        self.bucket(i, source.take(), compiled, last);
     }
 
     /// Returns the bucket that the group selects for a packet.
-    fn choose(&mut self, i: usize, packet: &P, ready: &ReadyGroup) -> Option<usize> {
+    fn choose(&mut self, i: usize, packet: &P, compiled: &CompiledGroup) -> Option<usize> {
         let (groups, ports) = (self.fwd.groups(), self.fwd.port_map());
-        let group: &Group = ready.group();
+        let group: &Group = compiled.group();
         let is_live = |at: usize| {
             group
                 .buckets
@@ -74,14 +74,14 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
             GroupKind::FastFailover => (0..group.buckets.len()).find(|at| is_live(*at)),
             GroupKind::Select => {
                 let hash = self.flow_hash(i, packet);
-                ready.shares()?.choose(hash, is_live)
+                compiled.cells()?.choose(hash, is_live)
             }
             GroupKind::Indirect | GroupKind::All => Some(0),
         }
     }
 
     fn flow_hash(&mut self, i: usize, packet: &P) -> u64 {
-        let headers = &mut self.scratch.walks[i].headers;
+        let headers = &mut self.scratch.states[i].headers;
         let hash = self.fwd.select_hash();
         if !headers.changed && self.fwd.depth().is_some_and(|depth| depth >= Depth::L4) {
             return hash.of(&self.scratch.keys[i]);
@@ -94,22 +94,22 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     }
 
     /// Executes the actions of a bucket on a packet of its own.
-    fn bucket(&mut self, i: usize, packet: Option<P>, ready: &ReadyGroup, at: usize) {
-        let (Some(packet), Some(bucket)) = (packet, ready.buckets().get(at)) else {
+    fn bucket(&mut self, i: usize, packet: Option<P>, compiled: &CompiledGroup, at: usize) {
+        let (Some(packet), Some(bucket)) = (packet, compiled.buckets().get(at)) else {
             return self.count_drop(DropReason::NoBuffer);
         };
         let Some(left) = self.budget.buckets.checked_sub(1) else {
-            return self.drop(Supply::Move(packet), DropReason::GroupLimit);
+            return self.drop(PacketSource::Move(packet), DropReason::GroupLimit);
         };
         self.budget.buckets = left;
         self.counters
             .count_entry(bucket.slot, 1, packet.len() as u64, self.now);
-        self.observer.bucket(ready.group(), at);
-        let before = self.scratch.walks[i];
+        self.observer.bucket(compiled.group(), at);
+        let before = self.scratch.states[i];
         let tunnel_id = self.scratch.keys[i].field(Field::TunnelId);
-        self.scratch.walks[i].sent = false;
+        self.scratch.states[i].sent = false;
         self.execute(i, packet, &bucket.actions, false, false);
-        self.scratch.walks[i] = before;
+        self.scratch.states[i] = before;
         // Actions change no other part of the key.
         self.scratch.keys[i].set_field(Field::TunnelId, tunnel_id);
     }

@@ -10,7 +10,7 @@ use millrace_flow::FlowKey;
 use millrace_flow::classify::{Adaptive, BURST, CacheIndex};
 use millrace_wire::{Depth, Packet};
 
-use super::found::Found;
+use super::lookup_results::LookupResults;
 use super::observe::Observer;
 use super::run::Run;
 use super::scratch::Scratch;
@@ -82,7 +82,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         &mut self,
         table: &Adaptive,
         burst: &ArrayVec<P, BURST>,
-        found: &mut Found<'a>,
+        found: &mut LookupResults<'a>,
     ) {
         let origin = self.origin.key();
         self.read_columns(table.looks_at_links(), burst, &origin);

@@ -6,7 +6,7 @@ use millrace_flow::classify::{Adaptive, BURST, Classifier, Slot, prefetch};
 use millrace_types::TableId;
 use millrace_wire::Packet;
 
-use super::found::Found;
+use super::lookup_results::LookupResults;
 use super::observe::Observer;
 use super::run::Run;
 use crate::Egress;
@@ -36,8 +36,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     /// Finds the summaries of the slots, and prefetches what the packets need of their entries, so that the cache
     /// misses of a burst overlap.
     #[inline(always)]
-    pub(crate) fn bring_near(&self, found: &mut Found<'a>, len: usize) {
-        let Found {
+    pub(crate) fn bring_near(&self, found: &mut LookupResults<'a>, len: usize) {
+        let LookupResults {
             slots,
             summaries,
             cells,
@@ -74,7 +74,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     }
 
     #[inline(never)]
-    fn bring_entries_near(&self, found: &Found<'a>, len: usize) {
+    fn bring_entries_near(&self, found: &LookupResults<'a>, len: usize) {
         let slots = || {
             let pairs = found.slots[..len].iter().zip(&found.summaries);
             let needed = pairs.filter(|(_, summary)| summary.needs_entry());
@@ -88,7 +88,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
 
     /// Counts a packet for its entry. Returns 1 if it counts as matched, else 0.
     #[inline(always)]
-    pub(crate) fn count(&self, packet: &P, found: &Found<'a>, at: usize) -> u64 {
+    pub(crate) fn count(&self, packet: &P, found: &LookupResults<'a>, at: usize) -> u64 {
         found.cells[at].count(1, packet.len() as u64, self.now);
         found.summaries[at].is_match().into()
     }

@@ -5,9 +5,9 @@ use millrace_wire::rewrite;
 use millrace_wire::{Dscp, Packet};
 
 use super::observe::Observer;
+use super::packet_source::PacketSource;
 use super::run::Run;
-use super::supply::Supply;
-use crate::meter::{BandKind, ReadyMeter};
+use crate::meter::{BandKind, CompiledMeter};
 use crate::police::{drop_precedence, dscp};
 use crate::{DropReason, Egress};
 
@@ -16,31 +16,32 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     #[inline(never)]
     pub(crate) fn meter(&mut self, i: usize, packet: P, id: MeterId) -> Option<P> {
         match self.fwd.meter(id) {
-            Some(ready) => self.pass(i, packet, ready),
+            Some(compiled) => self.pass(i, packet, compiled),
             // The control side deletes entries together with their meter.
             None => Some(packet),
         }
     }
 
     /// Passes a packet through a meter. Returns the packet, unless a band dropped it.
-    pub(crate) fn pass(&mut self, i: usize, mut packet: P, ready: &ReadyMeter) -> Option<P> {
+    pub(crate) fn pass(&mut self, i: usize, mut packet: P, compiled: &CompiledMeter) -> Option<P> {
         let size = packet.len();
-        self.counters.count_entry(ready.slot(), 1, size as u64, self.now);
+        self.counters
+            .count_entry(compiled.slot(), 1, size as u64, self.now);
         // A packet that will be segmented counts as its segments.
         let packets = packet
             .segment_size()
             .map_or(1, |segment| size.div_ceil(usize::from(segment.get())));
-        let applied = ready.measure(packets, size, self.now, O::IS_REAL);
-        self.observer.meter(ready.meter(), applied);
+        let applied = compiled.measure(packets, size, self.now, O::IS_REAL);
+        self.observer.meter(compiled.meter(), applied);
         let Some(at) = applied else {
             return Some(packet);
         };
-        if let Some(band) = ready.bands().get(at) {
+        if let Some(band) = compiled.bands().get(at) {
             self.counters.count_entry(band.slot, 1, size as u64, self.now);
         }
-        match ready.meter().bands.get(at)?.kind {
+        match compiled.meter().bands.get(at)?.kind {
             BandKind::Drop => {
-                self.drop(Supply::Move(packet), DropReason::Meter);
+                self.drop(PacketSource::Move(packet), DropReason::Meter);
                 None
             }
             BandKind::DscpRemark { prec_level } => {
@@ -51,7 +52,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     }
 
     fn remark(&mut self, i: usize, packet: &mut P, levels: u8) {
-        let headers = &mut self.scratch.walks[i].headers;
+        let headers = &mut self.scratch.states[i].headers;
         let layers = headers.layers(packet);
         let head = packet.head_mut();
         if let Some(dscp) = dscp(head, &layers).and_then(|dscp| remarked(dscp, levels)) {

@@ -5,20 +5,20 @@ mod budget;
 mod cached;
 mod execute;
 pub(crate) mod explain;
-mod found;
 mod fragments;
 mod governor;
 mod group;
 mod header;
 mod keys;
 mod lookup;
+mod lookup_results;
 mod meter;
 mod observe;
 mod origin;
 mod output;
+mod packet_source;
 mod run;
 mod scratch;
-mod supply;
 pub(crate) mod traversal;
 mod traversal_cache;
 mod tunnel;
@@ -31,9 +31,9 @@ use millrace_flow::classify::BURST;
 use millrace_types::Time;
 use millrace_wire::Packet;
 
-use self::batch::{Batch, Exit};
+use self::batch::{Batch, PortBatch};
 use self::budget::Budget;
-use self::observe::{Observer, Silent};
+use self::observe::{NoObserver, Observer};
 pub use self::origin::Origin;
 use self::run::Run;
 use self::scratch::Scratch;
@@ -78,7 +78,7 @@ impl Processor {
         now: Time,
         egress: &mut E,
     ) {
-        self.run(fwd, origin.into(), now, egress, &mut Silent)
+        self.run(fwd, origin.into(), now, egress, &mut NoObserver)
             .burst(burst);
     }
 
@@ -93,7 +93,7 @@ impl Processor {
         now: Time,
         egress: &mut E,
     ) {
-        self.run(fwd, origin.into(), now, egress, &mut Silent)
+        self.run(fwd, origin.into(), now, egress, &mut NoObserver)
             .packet_out(packet, actions);
     }
 
@@ -120,7 +120,12 @@ impl Processor {
             to_tables: None,
             // Written out, so that each is made in place: `array::from_fn` copies each three times, with its room for
             // a burst.
-            exits: [Exit::none(), Exit::none(), Exit::none(), Exit::none()],
+            port_batches: [
+                PortBatch::none(),
+                PortBatch::none(),
+                PortBatch::none(),
+                PortBatch::none(),
+            ],
             budget: Budget::default(),
             dropped: Batch::new(DropReason::NoOutput),
         }

@@ -1,4 +1,4 @@
-//! Observation of a packet in the pipeline, for `millrace trace`. Workers use [`Silent`], which compiles to nothing.
+//! Observation of a packet in the pipeline, for `millrace trace`. Workers use [`NoObserver`], which compiles to nothing.
 
 use millrace_flow::Action;
 use millrace_types::{PortNo, TableId};
@@ -49,9 +49,9 @@ pub(crate) trait Observer<P> {
 }
 
 /// The observer that ignores everything.
-pub(crate) struct Silent;
+pub(crate) struct NoObserver;
 
-impl<P> Observer<P> for Silent {
+impl<P> Observer<P> for NoObserver {
     const IS_REAL: bool = true;
     const IS_WATCHING: bool = false;
 }

@@ -5,11 +5,11 @@ use millrace_flow::classify::BURST;
 use millrace_types::{PortNo, QueueId};
 use millrace_wire::{Packet, rewrite};
 
-use super::batch::{self, Block, Exit};
+use super::batch::{self, OutputRestriction, PortBatch};
 use super::header::{self, Effect};
 use super::observe::Observer;
+use super::packet_source::PacketSource;
 use super::run::Run;
-use super::supply::Supply;
 use crate::{DropReason, Egress, FdbKey, Learn, PacketInInfo, PacketInReason, Port, PortConfig};
 
 use millrace_flow::Field;
@@ -18,27 +18,27 @@ use millrace_wire::{EtherType, ethernet, vlan};
 
 impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     /// Executes an output action for packet `i` of the burst.
-    pub(crate) fn output(&mut self, i: usize, supply: Supply<'_, P>, port: PortNo, max_len: u16) {
+    pub(crate) fn output(&mut self, i: usize, source: PacketSource<'_, P>, port: PortNo, max_len: u16) {
         match port {
-            PortNo::IN_PORT => self.send(i, supply, self.origin.in_port),
-            PortNo::CONTROLLER => self.controller(i, supply, max_len),
-            PortNo::NORMAL => self.normal(i, supply),
-            PortNo::ALL => self.flood(i, supply, PortConfig::default()),
-            PortNo::FLOOD => self.flood(i, supply, PortConfig::NO_FLOOD),
-            PortNo::TABLE => self.submit(supply),
-            port if port == self.origin.in_port => self.drop(supply, DropReason::OutputToInPort),
-            port => self.send(i, supply, port),
+            PortNo::IN_PORT => self.send(i, source, self.origin.in_port),
+            PortNo::CONTROLLER => self.controller(i, source, max_len),
+            PortNo::NORMAL => self.normal(i, source),
+            PortNo::ALL => self.flood(i, source, PortConfig::default()),
+            PortNo::FLOOD => self.flood(i, source, PortConfig::NO_FLOOD),
+            PortNo::TABLE => self.submit(source),
+            port if port == self.origin.in_port => self.drop(source, DropReason::OutputToInPort),
+            port => self.send(i, source, port),
         }
     }
 
-    fn submit(&mut self, supply: Supply<'_, P>) {
+    fn submit(&mut self, source: PacketSource<'_, P>) {
         let Some(tables) = &mut self.to_tables else {
-            return self.drop(supply, DropReason::BadTable);
+            return self.drop(source, DropReason::BadTable);
         };
-        match supply.take() {
+        match source.take() {
             Some(packet) => {
                 if let Err(full) = tables.try_push(packet) {
-                    self.drop(Supply::Move(full.element()), DropReason::BadTable);
+                    self.drop(PacketSource::Move(full.element()), DropReason::BadTable);
                 }
             }
             None => self.count_drop(DropReason::NoBuffer),
@@ -46,20 +46,20 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     }
 
     /// Sends a packet out of one port, or drops it if the port cannot send now.
-    pub(crate) fn send(&mut self, i: usize, supply: Supply<'_, P>, port: PortNo) {
+    pub(crate) fn send(&mut self, i: usize, source: PacketSource<'_, P>, port: PortNo) {
         match self.egress_block(port) {
-            Some(reason) => self.drop(supply, reason),
-            None => self.transmit(i, supply, port),
+            Some(reason) => self.drop(source, reason),
+            None => self.transmit(i, source, port),
         }
     }
 
-    fn transmit(&mut self, i: usize, supply: Supply<'_, P>, port: PortNo) {
+    fn transmit(&mut self, i: usize, source: PacketSource<'_, P>, port: PortNo) {
         let queue = self.queue(i);
-        match supply.take() {
+        match source.take() {
             None => self.count_drop(DropReason::NoBuffer),
             Some(packet) => match self.tunnel(port) {
                 None => self.leave(port, queue, packet),
-                Some(ready) => self.encapsulate(ready, self.tunnel_id(i), queue, packet),
+                Some(compiled) => self.encapsulate(compiled, self.tunnel_id(i), queue, packet),
             },
         }
     }
@@ -71,35 +71,37 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
             // An observer sees this step before the next.
             return self.egress.transmit(port, queue, packet);
         }
-        let (egress, exit) = self.exit_to(port, queue);
-        exit.packets.push(packet);
-        if exit.packets.is_full() {
-            exit.flush(egress);
+        let (egress, batch) = self.batch_for(port, queue);
+        batch.packets.push(packet);
+        if batch.packets.is_full() {
+            batch.flush(egress);
         }
     }
 
-    /// Returns the exit of a port, which has room for a packet.
+    /// Returns the batch of a port, which has room for a packet.
     #[inline(always)]
-    pub(crate) fn exit_to(&mut self, port: PortNo, queue: Option<QueueId>) -> (&mut E, &mut Exit<P>) {
-        let at = batch::place(port);
-        if self.exits[at].port != port || self.exits[at].queue != queue {
+    pub(crate) fn batch_for(&mut self, port: PortNo, queue: Option<QueueId>) -> (&mut E, &mut PortBatch<P>) {
+        let at = batch::batch_index(port);
+        if self.port_batches[at].port != port || self.port_batches[at].queue != queue {
             self.change_exit(at, port, queue);
         }
-        (&mut *self.egress, &mut self.exits[at])
+        (&mut *self.egress, &mut self.port_batches[at])
     }
 
     #[inline(never)]
     fn change_exit(&mut self, at: usize, port: PortNo, queue: Option<QueueId>) {
         let to_in_port = (port == self.origin.in_port).then_some(DropReason::OutputToInPort);
-        let block = to_in_port.or_else(|| self.egress_block(port)).map(Block::Drop);
-        let block = block.or_else(|| self.tunnel(port).map(|_| Block::Tunnel));
-        let exit = &mut self.exits[at];
-        exit.flush(&mut *self.egress);
-        exit.turn_to(port, queue, block);
+        let restriction = to_in_port
+            .or_else(|| self.egress_block(port))
+            .map(OutputRestriction::Drop);
+        let restriction = restriction.or_else(|| self.tunnel(port).map(|_| OutputRestriction::Tunnel));
+        let batch = &mut self.port_batches[at];
+        batch.flush(&mut *self.egress);
+        batch.assign(port, queue, restriction);
     }
 
     fn queue(&self, i: usize) -> Option<QueueId> {
-        self.scratch.walks[i].queue
+        self.scratch.states[i].queue
     }
 
     /// Returns the reason to drop what is output to a port, if it cannot send.
@@ -111,9 +113,9 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         }
     }
 
-    fn controller(&mut self, i: usize, supply: Supply<'_, P>, max_len: u16) {
-        let walk = &self.scratch.walks[i];
-        let reason = if walk.in_table_miss {
+    fn controller(&mut self, i: usize, source: PacketSource<'_, P>, max_len: u16) {
+        let state = &self.scratch.states[i];
+        let reason = if state.in_table_miss {
             PacketInReason::NoMatch
         } else {
             PacketInReason::Action
@@ -122,30 +124,30 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
             && let Some(port) = self.fwd.port(self.origin.in_port)
             && port.config.has(PortConfig::NO_PACKET_IN)
         {
-            return self.drop(supply, DropReason::PortNoPacketIn);
+            return self.drop(source, DropReason::PortNoPacketIn);
         }
-        self.packet_in(i, supply, reason, max_len);
+        self.packet_in(i, source, reason, max_len);
     }
 
     pub(crate) fn packet_in(
         &mut self,
         i: usize,
-        supply: Supply<'_, P>,
+        source: PacketSource<'_, P>,
         reason: PacketInReason,
         max_len: u16,
     ) {
-        let (walk, key) = (&self.scratch.walks[i], &self.scratch.keys[i]);
+        let (state, key) = (&self.scratch.states[i], &self.scratch.keys[i]);
         let info = PacketInInfo {
             reason,
-            table: walk.table,
-            cookie: walk.cookie,
+            table: state.table,
+            cookie: state.cookie,
             max_len,
             in_port: self.origin.in_port,
             in_phy_port: self.origin.in_phy_port,
             metadata: key.field(Field::Metadata) as u64,
             tunnel_id: key.field(Field::TunnelId) as u64,
         };
-        let Some(packet) = supply.take() else {
+        let Some(packet) = source.take() else {
             return self.count_drop(DropReason::NoBuffer);
         };
         let packet = match self.fwd.controller_meter() {
@@ -158,9 +160,11 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     }
 
     /// Drops a packet, or nothing where only a copy would have been sent, and counts the reason.
-    pub(crate) fn drop(&mut self, supply: Supply<'_, P>, reason: DropReason) {
+    pub(crate) fn drop(&mut self, source: PacketSource<'_, P>, reason: DropReason) {
         self.count_drop(reason);
-        let Supply::Move(packet) = supply else { return };
+        let PacketSource::Move(packet) = source else {
+            return;
+        };
         if O::IS_WATCHING {
             self.egress.dropped(reason, packet);
         } else {
@@ -181,7 +185,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     /// Hands on all runs of packets.
     pub(crate) fn flush(&mut self) {
         let egress = &mut *self.egress;
-        self.exits.iter_mut().for_each(|exit| exit.flush(egress));
+        self.port_batches.iter_mut().for_each(|batch| batch.flush(egress));
         self.dropped
             .flush(|reason, run| egress.dropped_burst(reason, run));
     }
@@ -192,15 +196,15 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     }
 
     /// Sends out of all ports that are up, except the ingress port and those with a bit of `except`.
-    fn flood(&mut self, i: usize, supply: Supply<'_, P>, except: PortConfig) {
-        self.spread(i, supply, except, |_| true, |_, _| Effect::Done);
+    fn flood(&mut self, i: usize, source: PacketSource<'_, P>, except: PortConfig) {
+        self.spread(i, source, except, |_| true, |_, _| Effect::Done);
     }
 
     /// Sends out of several ports, each of which gets the packet as `adapt` makes it. All but the last get copies.
     fn spread(
         &mut self,
         i: usize,
-        supply: Supply<'_, P>,
+        source: PacketSource<'_, P>,
         except: PortConfig,
         wanted: impl Fn(&Port) -> bool,
         adapt: impl Fn(&mut P, &Port) -> Effect,
@@ -213,13 +217,13 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
                 && wanted(port)
         });
         let Some(mut target) = targets.next() else {
-            return self.drop(supply, DropReason::NoFloodPort);
+            return self.drop(source, DropReason::NoFloodPort);
         };
         for next in targets {
-            self.adapted(i, supply.packet().try_clone(), target, &adapt);
+            self.adapted(i, source.packet().try_clone(), target, &adapt);
             target = next;
         }
-        self.adapted(i, supply.take(), target, &adapt);
+        self.adapted(i, source.take(), target, &adapt);
     }
 
     fn adapted(&mut self, i: usize, packet: Option<P>, port: &Port, adapt: impl Fn(&mut P, &Port) -> Effect) {
@@ -227,18 +231,18 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
             return self.count_drop(DropReason::NoBuffer);
         };
         match adapt(&mut packet, port) {
-            Effect::Done => self.transmit(i, Supply::Move(packet), port.number),
+            Effect::Done => self.transmit(i, PacketSource::Move(packet), port.number),
             Effect::NoHeadroom | Effect::TtlExpired => {
-                self.drop(Supply::Move(packet), DropReason::NoHeadroom);
+                self.drop(PacketSource::Move(packet), DropReason::NoHeadroom);
             }
         }
     }
 
     /// Forwards as a learning bridge with VLANs (IEEE 802.1Q).
-    pub(crate) fn normal(&mut self, i: usize, supply: Supply<'_, P>) {
-        let head = supply.packet().head();
+    pub(crate) fn normal(&mut self, i: usize, source: PacketSource<'_, P>) {
+        let head = source.packet().head();
         let Some(header) = head.first_chunk::<{ ethernet::SIZE }>() else {
-            return self.drop(supply, DropReason::TooShort);
+            return self.drop(source, DropReason::TooShort);
         };
         let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, ..] = *header;
         let (dst, src) = (Mac([d0, d1, d2, d3, d4, d5]), Mac([s0, s1, s2, s3, s4, s5]));
@@ -249,10 +253,10 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
             None => Some(tag.unwrap_or_default()),
         };
         let Some(vid) = vid else {
-            return self.drop(supply, DropReason::NormalVlan);
+            return self.drop(source, DropReason::NormalVlan);
         };
         if dst.is_reserved_link_local() {
-            return self.drop(supply, DropReason::NormalReserved);
+            return self.drop(source, DropReason::NormalReserved);
         }
         if O::IS_REAL && in_port.is_some() {
             self.learn(FdbKey { vid, mac: src });
@@ -268,15 +272,15 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         let adapt = |packet: &mut P, port: &Port| retag(packet, tag, vid, port);
         match target {
             Some(port) if port.number == self.origin.in_port => {
-                self.drop(supply, DropReason::NormalSamePort);
+                self.drop(source, DropReason::NormalSamePort);
             }
             Some(port) => match port.egress_block() {
-                Some(reason) => self.drop(supply, reason),
-                None => self.adapted(i, supply.take(), port, adapt),
+                Some(reason) => self.drop(source, reason),
+                None => self.adapted(i, source.take(), port, adapt),
             },
             None => {
                 let carries = |port: &Port| port.vlan.carries(vid);
-                self.spread(i, supply, PortConfig::NO_FLOOD, carries, adapt);
+                self.spread(i, source, PortConfig::NO_FLOOD, carries, adapt);
             }
         }
     }
@@ -311,13 +315,13 @@ fn retag<P: Packet>(packet: &mut P, tag: Option<Vid>, vid: Vid, port: &Port) -> 
         (None, true) => header::push_tag(packet, EtherType::VLAN, vid.raw()),
         (Some(tag), true) if tag != vid => {
             // A priority tag gets the VLAN and keeps its priority.
-            if let Some(place) = packet
+            if let Some(tci_bytes) = packet
                 .head_mut()
                 .get_mut(ethernet::SIZE..)
                 .and_then(<[u8]>::first_chunk_mut::<2>)
             {
-                let tci = u16::from_be_bytes(*place) & (0xe000 | vlan::DEI) | vid.raw();
-                *place = tci.to_be_bytes();
+                let tci = u16::from_be_bytes(*tci_bytes) & (0xe000 | vlan::DEI) | vid.raw();
+                *tci_bytes = tci.to_be_bytes();
             }
             Effect::Done
         }

@@ -1,9 +1,9 @@
 //! The execution of one burst.
 //!
 //! ```text
-//! burst -> port, fragments, tunnels -> cached traversals -> table 0 -> ... -> table n -> exits
+//! burst -> port, fragments, tunnels -> cached traversals -> table 0 -> ... -> table n -> ports
 //!                                        |  hits             |  done            |
-//!                                        +---------------------------------------+--> actions -> exits
+//!                                        +---------------------------------------+--> actions -> ports
 //! ```
 //! The packets of a burst are looked up together, table by table. Packets that are done leave at once; the others
 //! wait at their next table in order of arrival. Gotos only go forward, so each table is visited once for each burst,
@@ -15,13 +15,13 @@ use millrace_flow::classify::{ALL, BURST, Classifier, Slot};
 use millrace_types::{PortNo, TableId, Time};
 use millrace_wire::Packet;
 
-use super::batch::{self, Batch, Block, EXITS, Exit};
+use super::batch::{self, Batch, OutputRestriction, PORT_BATCHES, PortBatch};
 use super::budget::Budget;
-use super::found::Found;
+use super::lookup_results::LookupResults;
 use super::observe::Observer;
 use super::origin::Origin;
-use super::scratch::{Scratch, Walk};
-use super::supply::Supply;
+use super::packet_source::PacketSource;
+use super::scratch::{PacketState, Scratch};
 use super::traversal_cache::TraversalCache;
 use crate::action_summary::{ActionSummary, Kind};
 use crate::{Assembler, Counters, DropReason, Egress, FdbKey, Forwarding, FragmentMode};
@@ -47,7 +47,7 @@ pub(crate) struct Run<'a, P, E, O> {
     /// The bucket executions that are left for the groups of the packet.
     pub(crate) budget: Budget,
     /// Packets that leave and packets that are dropped; both are empty after a burst and after a packet-out.
-    pub(crate) exits: [Exit<P>; EXITS],
+    pub(crate) port_batches: [PortBatch<P>; PORT_BATCHES],
     pub(crate) dropped: Batch<DropReason, P>,
 }
 
@@ -90,7 +90,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                 _ => {}
             }
             self.scratch.keys[..len].fill(key);
-            found = Found::nothing(self.counters);
+            found = LookupResults::nothing(self.counters);
             found.slots[..len].fill(slot);
             found.summaries[..len].fill(summary);
         } else {
@@ -107,7 +107,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                 }
             }
             len = burst.len();
-            found = Found::nothing(self.counters);
+            found = LookupResults::nothing(self.counters);
             if by_columns {
                 self.look_up_columns(table, burst, &mut found);
             } else {
@@ -141,9 +141,9 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         match to_in_port.or_else(|| self.egress_block(port)) {
             None => match self.tunnel(port) {
                 None => self.egress.transmit_burst(port, None, burst),
-                Some(ready) => {
+                Some(compiled) => {
                     for packet in burst.drain(..) {
-                        self.encapsulate(ready, self.origin.tunnel_id, None, packet);
+                        self.encapsulate(compiled, self.origin.tunnel_id, None, packet);
                     }
                     self.flush();
                 }
@@ -152,7 +152,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
     }
 
-    fn first_table(&mut self, burst: &mut ArrayVec<P, BURST>, found: &Found<'a>, is_counted: bool) {
+    fn first_table(&mut self, burst: &mut ArrayVec<P, BURST>, found: &LookupResults<'a>, is_counted: bool) {
         let (len, mut matches) = (burst.len(), 0);
         (self.scratch.fresh, self.scratch.plain) = (u64::MAX, u64::MAX);
         if !is_counted && found.kinds.all_leave() && self.traversals.noted == 0 && !O::IS_WATCHING {
@@ -184,7 +184,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
 
     /// Executes [`Kind::Output`] for the whole burst.
     #[inline(always)]
-    fn all_leave(&mut self, burst: &mut ArrayVec<P, BURST>, found: &Found<'a>) {
+    fn all_leave(&mut self, burst: &mut ArrayVec<P, BURST>, found: &LookupResults<'a>) {
         let (len, mut matches) = (burst.len(), 0);
         let mut ports = 0;
         let first = found.summaries[0].port();
@@ -198,18 +198,18 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
         self.count_table(TableId(0), len, matches);
         if ports == 0 {
-            // Packets that wait at the exits came earlier.
+            // Packets in the batches of ports came earlier.
             self.flush();
             return self.send_burst(burst, first);
         }
         for (i, packet) in burst.drain(..).enumerate() {
-            self.exit(i, packet, found.summaries[i].port());
+            self.enqueue(i, packet, found.summaries[i].port());
         }
     }
 
     /// Executes [`Kind::Output`] and [`Kind::Rewrite`] for the whole burst.
     #[inline(never)]
-    fn all_leave_rewritten(&mut self, burst: &mut ArrayVec<P, BURST>, found: &Found<'a>) {
+    fn all_leave_rewritten(&mut self, burst: &mut ArrayVec<P, BURST>, found: &LookupResults<'a>) {
         let (len, mut matches) = (burst.len(), 0);
         // Packets that their rewrite does not take, one bit each.
         let mut left = 0_u64;
@@ -232,7 +232,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             if left >> i & 1 != 0 {
                 self.change_at(i, packet, found.slots[i]);
             } else {
-                self.exit(i, packet, found.summaries[i].port());
+                self.enqueue(i, packet, found.summaries[i].port());
             }
         }
     }
@@ -245,7 +245,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                 select.push(left.trailing_zeros() as u8);
                 left &= left - 1;
             }
-            let (mut found, len) = (Found::nothing(self.counters), select.len());
+            let (mut found, len) = (LookupResults::nothing(self.counters), select.len());
             if let Some(table) = self.fwd.table(number) {
                 table.lookup_burst(&self.scratch.keys, &select, &mut found.slots[..len]);
             }
@@ -286,19 +286,19 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                     if summary.rewrites() {
                         summary.rewrite(packet.head_mut());
                     }
-                    self.exit(i, packet, summary.port());
+                    self.enqueue(i, packet, summary.port());
                     return None;
                 }
                 Kind::Rewrite if is_plain => {
                     if self.rewrite(summary, &mut packet) {
-                        self.exit(i, packet, summary.port());
+                        self.enqueue(i, packet, summary.port());
                     } else {
                         self.change_at(i, packet, slot);
                     }
                     return None;
                 }
                 Kind::Drop if is_plain => {
-                    self.drop(Supply::Move(packet), DropReason::NoOutput);
+                    self.drop(PacketSource::Move(packet), DropReason::NoOutput);
                     return None;
                 }
                 _ => {}
@@ -322,60 +322,60 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
     }
 
-    /// Returns the walk of packet `i` of the burst.
+    /// Returns the state of packet `i` of the burst.
     #[inline]
-    pub(super) fn walk(&mut self, i: usize) -> &mut Walk {
-        let walk = &mut self.scratch.walks[i];
+    pub(super) fn state(&mut self, i: usize) -> &mut PacketState {
+        let state = &mut self.scratch.states[i];
         if self.scratch.fresh & 1 << i != 0 {
             self.scratch.fresh &= !(1 << i);
-            *walk = Walk::START;
+            *state = PacketState::START;
         }
-        walk
+        state
     }
 
     /// Outputs a packet to an ordinary port, as its last action.
     #[inline(always)]
-    pub(crate) fn exit(&mut self, i: usize, packet: P, port: PortNo) {
-        let at = batch::place(port);
-        if !self.exits[at].is_open_for(port) {
-            let (_, exit) = self.exit_to(port, None);
-            if let Some(block) = exit.block {
-                return self.blocked(i, packet, port, block);
+    pub(crate) fn enqueue(&mut self, i: usize, packet: P, port: PortNo) {
+        let at = batch::batch_index(port);
+        if !self.port_batches[at].is_open_for(port) {
+            let (_, batch) = self.batch_for(port, None);
+            if let Some(restriction) = batch.restriction {
+                return self.blocked(i, packet, port, restriction);
             }
         }
-        let exit = &mut self.exits[at];
-        exit.packets.push(packet);
-        if exit.packets.is_full() {
-            exit.flush(&mut *self.egress);
+        let batch = &mut self.port_batches[at];
+        batch.packets.push(packet);
+        if batch.packets.is_full() {
+            batch.flush(&mut *self.egress);
         }
     }
 
     #[inline(never)]
-    fn blocked(&mut self, i: usize, packet: P, port: PortNo, block: Block) {
-        match block {
-            Block::Drop(reason) => self.drop(Supply::Move(packet), reason),
-            Block::Tunnel => self.tunnel_to(i, packet, port),
+    fn blocked(&mut self, i: usize, packet: P, port: PortNo, restriction: OutputRestriction) {
+        match restriction {
+            OutputRestriction::Drop(reason) => self.drop(PacketSource::Move(packet), reason),
+            OutputRestriction::Tunnel => self.tunnel_to(i, packet, port),
         }
     }
 
     #[inline(never)]
     fn missed(&mut self, i: usize, packet: P, table: TableId) {
-        let walk = self.walk(i);
-        walk.table = table;
-        walk.in_table_miss = true;
+        let state = self.state(i);
+        state.table = table;
+        state.in_table_miss = true;
         if self.fwd.is_standalone() {
-            self.normal(i, Supply::Move(packet));
+            self.normal(i, PacketSource::Move(packet));
         } else {
-            self.drop(Supply::Move(packet), DropReason::TableMiss);
+            self.drop(PacketSource::Move(packet), DropReason::TableMiss);
         }
     }
 
     /// Executes the actions of a packet-out, and then processes what they output to TABLE.
     pub(crate) fn packet_out(&mut self, packet: P, actions: &[Action]) {
         self.scratch.fresh = u64::MAX;
-        self.walk(0);
+        self.state(0);
         self.scratch.keys[0] = self.origin.key();
-        self.scratch.walks[0].headers.changed = true;
+        self.scratch.states[0].headers.changed = true;
         self.to_tables = Some(ArrayVec::new());
         self.execute(0, packet, actions, false, false);
         self.flush();

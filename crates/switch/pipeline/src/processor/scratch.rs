@@ -5,11 +5,11 @@ use millrace_flow::classify::{BURST, HeaderColumns};
 use millrace_types::{Cookie, QueueId, TableId};
 
 use super::header::Headers;
-use crate::action_set::{ByRank, NO_ACTIONS, Present};
+use crate::action_set::{ActionRanks, ByRank, NO_ACTIONS};
 
 /// The state of a packet on its way through the tables, besides its key.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Walk {
+pub(crate) struct PacketState {
     pub(crate) headers: Headers,
     pub(crate) queue: Option<QueueId>,
     /// Table and cookie of the entry that is executed.
@@ -18,11 +18,11 @@ pub(crate) struct Walk {
     pub(crate) in_table_miss: bool,
     /// True if some action has output the packet.
     pub(super) sent: bool,
-    pub(super) set: Present,
+    pub(super) set: ActionRanks,
 }
 
-impl Walk {
-    pub(super) const START: Walk = Walk {
+impl PacketState {
+    pub(super) const START: PacketState = PacketState {
         headers: Headers::UNKNOWN,
         queue: None,
         table: TableId(0),
@@ -30,7 +30,7 @@ impl Walk {
         cookie: Cookie(u64::MAX),
         in_table_miss: false,
         sent: false,
-        set: Present::NONE,
+        set: ActionRanks::NONE,
     };
 }
 
@@ -38,13 +38,13 @@ impl Walk {
 #[derive(Debug)]
 pub(crate) struct Scratch {
     pub(crate) keys: [FlowKey; BURST],
-    pub(crate) walks: [Walk; BURST],
+    pub(crate) states: [PacketState; BURST],
     pub(super) sets: [ByRank; BURST],
     /// By table, the packets that wait at it, one bit each.
     waiting: [u64; 256],
     /// The tables at which some packet waits, one bit each.
     busy: [u64; 4],
-    /// Packets whose walk is [`Walk::START`], whatever the array holds; one bit each.
+    /// Packets whose state is [`PacketState::START`], whatever the array holds; one bit each.
     pub(crate) fresh: u64,
     /// Packets with an empty action set and without a queue that were not output yet, one bit each: their action
     /// summary is all that is left to execute.
@@ -61,7 +61,7 @@ impl Scratch {
     pub(crate) fn new() -> Box<Scratch> {
         Box::new(Scratch {
             keys: [FlowKey::default(); BURST],
-            walks: [Walk::START; BURST],
+            states: [PacketState::START; BURST],
             sets: [NO_ACTIONS; BURST],
             waiting: [0; 256],
             busy: [0; 4],

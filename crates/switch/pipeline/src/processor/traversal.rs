@@ -54,7 +54,7 @@ const DEPENDS: u8 = 1 << 7;
 
 /// The steps of a traversal, one bit each, at which a packet counts with another size than it had on arrival.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Lengths {
+pub(crate) struct SizeChanges {
     /// It has a tag that an earlier step pushed.
     longer: u32,
     /// An earlier step popped its tag.
@@ -66,7 +66,7 @@ const TAGS_SHIFT: u32 = 30;
 
 /// The combined actions of the entries of a traversal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Sum {
+pub(crate) struct CombinedActions {
     /// The kind is [`Kind::Output`], [`Kind::Drop`] or [`Kind::Rewrite`].
     pub(crate) summary: ActionSummary,
     vid: u16,
@@ -97,7 +97,7 @@ pub(crate) const EPOCHS: u64 = 1 << (u64::BITS - EPOCH_SHIFT);
 impl<'a> Traversal<'a> {
     /// Returns the words of a traversal of these entries, whose tables are those of `shape` in its `epoch`.
     pub(crate) fn encode(
-        (sum, lengths): &(Sum, Lengths),
+        (sum, lengths): &(CombinedActions, SizeChanges),
         (shape, epoch): (u8, u64),
         slots: &[Slot],
     ) -> [u64; KEPT_MAX] {
@@ -119,8 +119,8 @@ impl<'a> Traversal<'a> {
 
     /// Returns the combined actions.
     #[inline(always)]
-    pub(crate) fn sum(self) -> Sum {
-        Sum {
+    pub(crate) fn sum(self) -> CombinedActions {
+        CombinedActions {
             summary: ActionSummary::from_words([self.0[0], self.0[1]]),
             vid: (self.0[2] >> VID_SHIFT) as u16 & 0xfff,
             flags: self.flags(),
@@ -208,17 +208,17 @@ impl<'a> Traversal<'a> {
     }
 }
 
-impl Sum {
+impl CombinedActions {
     /// Returns the combined actions of entries that a packet meets in this order; `None` if the traversal cannot be
     /// cached.
-    pub(crate) fn of(entries: &[&FlowEntry]) -> Option<(Sum, Lengths)> {
-        let mut sum = Sum {
+    pub(crate) fn of(entries: &[&FlowEntry]) -> Option<(CombinedActions, SizeChanges)> {
+        let mut sum = CombinedActions {
             summary: ActionSummary::drop(),
             vid: 0,
             flags: 0,
         };
         let mut written = None;
-        let (mut tags, mut lengths) = (Tags::AsTheyCame, Lengths::default());
+        let (mut tags, mut lengths) = (Tags::AsTheyCame, SizeChanges::default());
         let (last, before) = entries.split_last()?;
         for (step, entry) in before.iter().enumerate() {
             entry.goto_table()?;
@@ -258,14 +258,16 @@ impl Sum {
 
     /// Returns these combined actions with those of the last entry, which has this summary: where that is a
     /// [`Kind::Rewrite`] and the earlier entries have no actions, the rewrite is all there is to do.
-    pub(crate) fn with_last(self, entries: &[&FlowEntry], summary: ActionSummary) -> Sum {
+    pub(crate) fn with_last(self, entries: &[&FlowEntry], summary: ActionSummary) -> CombinedActions {
         let is_idle = |entry: &&FlowEntry| entry.actions().is_empty() && entry.meter().is_none();
         match entries.split_last() {
-            Some((_, before)) if summary.kind() == Kind::Rewrite && before.iter().all(is_idle) => Sum {
-                summary,
-                vid: 0,
-                flags: 0,
-            },
+            Some((_, before)) if summary.kind() == Kind::Rewrite && before.iter().all(is_idle) => {
+                CombinedActions {
+                    summary,
+                    vid: 0,
+                    flags: 0,
+                }
+            }
             _ => self,
         }
     }
@@ -327,7 +329,7 @@ impl Sum {
         }
     }
 
-    /// Applies the combined actions to a packet, except for the output and for [`Sum::change_tags`], which follows.
+    /// Applies the combined actions to a packet, except for the output and for [`CombinedActions::change_tags`], which follows.
     /// If a TTL is decremented, [`ttl`] has found it.
     #[inline(always)]
     pub(crate) fn apply(&self, head: &mut [u8]) {
@@ -466,7 +468,7 @@ mod tests {
     use millrace_types::TableId;
 
     /// Returns the combined actions of entries that apply these actions, each but the last with a goto.
-    fn sum(steps: &[&[Action]]) -> Option<(Sum, Lengths)> {
+    fn sum(steps: &[&[Action]]) -> Option<(CombinedActions, SizeChanges)> {
         let entries: Vec<FlowEntry> = (1..)
             .zip(steps)
             .map(|(next, actions)| {
@@ -480,7 +482,7 @@ mod tests {
                 })
             })
             .collect();
-        Sum::of(&entries.iter().collect::<Vec<_>>())
+        CombinedActions::of(&entries.iter().collect::<Vec<_>>())
     }
 
     const PUSH: Action = Action::PushVlan(EtherType::VLAN);

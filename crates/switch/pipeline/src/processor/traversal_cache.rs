@@ -11,7 +11,7 @@ use millrace_types::TableId;
 use millrace_wire::Packet;
 
 use super::governor::{self, Governor};
-use super::traversal::{self, EPOCHS, STEPS_MAX, Sum, Traversal};
+use super::traversal::{self, CombinedActions, EPOCHS, STEPS_MAX, Traversal};
 use crate::{Counters, FlowCachePolicy, Forwarding};
 
 /// The most shapes.
@@ -245,7 +245,7 @@ impl TraversalCache {
             if !note.is_lost
                 && note.slots.len() <= traversal::steps(form.kept())
                 && let Some(entries) = entries.collect::<Option<ArrayVec<_, STEPS_MAX>>>()
-                && let Some((sum, lengths)) = Sum::of(&entries)
+                && let Some((sum, lengths)) = CombinedActions::of(&entries)
                 && let Some(last) = note.slots.last()
                 && let sum = sum.with_last(&entries, *fwd.summary(*last))
                 && sum.is_for(note.has_one_tag)

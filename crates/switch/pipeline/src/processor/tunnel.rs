@@ -7,18 +7,18 @@ use millrace_types::{PortNo, QueueId};
 use millrace_wire::Packet;
 use millrace_wire::segment::GsoLayout;
 
-use super::batch::Exit;
+use super::batch::PortBatch;
 use super::observe::Observer;
 use super::origin::Origin;
+use super::packet_source::PacketSource;
 use super::run::Run;
-use super::supply::Supply;
-use crate::tunnel::{Decapsulation, Ready, decapsulate, encapsulate};
+use crate::tunnel::{CompiledTunnel, Decapsulation, decapsulate, encapsulate};
 use crate::{DropReason, Egress};
 
 impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     /// Returns the tunnel of a logical port.
     #[inline]
-    pub(crate) fn tunnel(&self, port: PortNo) -> Option<&'a Ready> {
+    pub(crate) fn tunnel(&self, port: PortNo) -> Option<&'a CompiledTunnel> {
         self.fwd.tunnels()?.find(port)
     }
 
@@ -31,35 +31,47 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     /// segments what is encapsulated.
     #[cold]
     #[inline(never)]
-    pub(crate) fn encapsulate(&mut self, ready: &Ready, tunnel_id: u64, queue: Option<QueueId>, packet: P) {
+    pub(crate) fn encapsulate(
+        &mut self,
+        tunnel: &CompiledTunnel,
+        tunnel_id: u64,
+        queue: Option<QueueId>,
+        packet: P,
+    ) {
         if packet.segment_size().is_none() {
-            return self.enclose_one(ready, tunnel_id, queue, packet);
+            return self.enclose_one(tunnel, tunnel_id, queue, packet);
         }
         let Some(gso) = GsoLayout::of(&packet) else {
-            return self.drop(Supply::Move(packet), DropReason::NotSegmentable);
+            return self.drop(PacketSource::Move(packet), DropReason::NotSegmentable);
         };
         for number in 0..gso.count() {
             let Some(segment) = gso.segment(&packet, number) else {
-                return self.drop(Supply::Move(packet), DropReason::NoBuffer);
+                return self.drop(PacketSource::Move(packet), DropReason::NoBuffer);
             };
-            self.enclose_one(ready, tunnel_id, queue, segment);
+            self.enclose_one(tunnel, tunnel_id, queue, segment);
         }
     }
 
-    fn enclose_one(&mut self, ready: &Ready, tunnel_id: u64, queue: Option<QueueId>, mut packet: P) {
-        let (underlay, size) = (ready.underlay, packet.len());
+    fn enclose_one(
+        &mut self,
+        tunnel: &CompiledTunnel,
+        tunnel_id: u64,
+        queue: Option<QueueId>,
+        mut packet: P,
+    ) {
+        let (underlay, size) = (tunnel.underlay, packet.len());
         let outcome = match self.egress_block(underlay) {
             Some(reason) => Err(reason),
-            None => encapsulate(&mut packet, ready, tunnel_id),
+            None => encapsulate(&mut packet, tunnel, tunnel_id),
         };
         match outcome {
             Ok(()) => {
                 if O::IS_REAL {
-                    ready.counts.sent(size);
+                    tunnel.counts.sent(size);
                 }
                 self.leave(underlay, queue, packet);
             }
-            Err(reason) => self.drop(Supply::Move(packet), reason),
+            Err(reason) => self.drop(PacketSource::Move(packet), reason),
         }
     }
 
@@ -67,8 +79,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     #[cold]
     #[inline(never)]
     pub(crate) fn tunnel_to(&mut self, i: usize, packet: P, port: PortNo) {
-        if let Some(ready) = self.tunnel(port) {
-            self.encapsulate(ready, self.tunnel_id(i), None, packet);
+        if let Some(tunnel) = self.tunnel(port) {
+            self.encapsulate(tunnel, self.tunnel_id(i), None, packet);
         }
     }
 
@@ -81,38 +93,38 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         let underlay = self.origin.in_port;
         let mut others = ArrayVec::new();
         let mut run = ArrayVec::new();
-        let mut of: Option<(&Ready, u64)> = None;
+        let mut of: Option<(&CompiledTunnel, u64)> = None;
         for mut packet in burst.drain(..) {
             match decapsulate(&mut packet, tunnels, underlay) {
                 Decapsulation::Other => others.push(packet),
                 Decapsulation::Neighbour => self.egress.neighbour(underlay, packet),
-                Decapsulation::Drop(reason) => self.drop(Supply::Move(packet), reason),
-                Decapsulation::Packet(ready, tunnel_id) => {
+                Decapsulation::Drop(reason) => self.drop(PacketSource::Move(packet), reason),
+                Decapsulation::Packet(tunnel, tunnel_id) => {
                     if let Some((before, id)) = of
-                        && (id != tunnel_id || before.port != ready.port)
+                        && (id != tunnel_id || before.port != tunnel.port)
                     {
                         self.come_in(before, id, &mut run);
                     }
-                    of = Some((ready, tunnel_id));
+                    of = Some((tunnel, tunnel_id));
                     run.push(packet);
                 }
             }
         }
-        if let Some((ready, tunnel_id)) = of {
-            self.come_in(ready, tunnel_id, &mut run);
+        if let Some((tunnel, tunnel_id)) = of {
+            self.come_in(tunnel, tunnel_id, &mut run);
         }
         *burst = others;
         self.flush();
     }
 
     /// Processes decapsulated packets as packets of a tunnel's port.
-    fn come_in(&mut self, ready: &Ready, tunnel_id: u64, run: &mut ArrayVec<P, BURST>) {
+    fn come_in(&mut self, tunnel: &CompiledTunnel, tunnel_id: u64, run: &mut ArrayVec<P, BURST>) {
         if O::IS_REAL {
             let bytes = run.iter().map(Packet::len).sum();
-            ready.counts.received(run.len(), bytes);
+            tunnel.counts.received(run.len(), bytes);
         }
         let origin = Origin {
-            in_port: ready.port,
+            in_port: tunnel.port,
             in_phy_port: self.origin.in_port,
             tunnel_id,
             metadata: 0,
@@ -128,7 +140,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     /// State that is kept from packet to packet depends on the ingress port, which is another now.
     fn forget_ingress(&mut self) {
         self.flush();
-        self.exits = core::array::from_fn(|_| Exit::none());
+        self.port_batches = core::array::from_fn(|_| PortBatch::none());
         self.learned = None;
     }
 }

@@ -1,6 +1,6 @@
 //! The outcome of decapsulation.
 
-use super::Ready;
+use super::CompiledTunnel;
 use crate::DropReason;
 
 /// The result of the decapsulation of a packet from an underlay.
@@ -8,7 +8,7 @@ pub(crate) enum Decapsulation<'t> {
     /// The packet belongs to no tunnel: it is a packet of the underlay like others.
     Other,
     /// The packet is decapsulated and comes in at this tunnel, with this tunnel_id.
-    Packet(&'t Ready, u64),
+    Packet(&'t CompiledTunnel, u64),
     /// The packet asks for, or announces, an address of the link: for the control side.
     Neighbour,
     /// The packet is addressed to us and is dropped.

@@ -8,7 +8,7 @@ use millrace_wire::{Depth, EtherType, IpProto, L3, Layers, Packet, checksum, eth
 
 use super::decapsulation::Decapsulation;
 use super::table::Tunnels;
-use super::{Encapsulation, Ready, TunnelKey, nsh};
+use super::{CompiledTunnel, Encapsulation, TunnelKey, nsh};
 use crate::DropReason;
 
 /// The ECN fields CE and Not-ECT (RFC 3168, section 5).
@@ -21,10 +21,10 @@ const NOT_CAPABLE: u8 = 0;
 /// The reason why it cannot be; the packet may have been changed.
 pub(crate) fn encapsulate<P: Packet>(
     packet: &mut P,
-    ready: &Ready,
+    tunnel: &CompiledTunnel,
     tunnel_id: u64,
 ) -> Result<(), DropReason> {
-    let (tunnel, envelope) = match &ready.encapsulation {
+    let (tunnel, envelope) = match &tunnel.encapsulation {
         Encapsulation::Ip(tunnel, Some(envelope)) => (tunnel, envelope),
         Encapsulation::Ip(_, None) => return Err(DropReason::TunnelUnresolved),
         Encapsulation::Nsh(port) => return nsh::encapsulate(packet, port, tunnel_id),
@@ -110,7 +110,7 @@ pub(crate) fn decapsulate<'t, P: Packet>(
     if !tunnels.is_local(underlay, outer.dst) {
         return Decapsulation::Other;
     }
-    let Some((ready, local_mac)) = tunnels.of_envelope(underlay, &outer) else {
+    let Some((tunnel, local_mac)) = tunnels.of_envelope(underlay, &outer) else {
         return Decapsulation::Drop(DropReason::TunnelUnknown);
     };
     if !checksum_is_right(packet, &outer) {
@@ -133,7 +133,7 @@ pub(crate) fn decapsulate<'t, P: Packet>(
     if !take_congestion_along(packet, outer.ecn) {
         return Decapsulation::Drop(DropReason::TunnelCongested);
     }
-    Decapsulation::Packet(ready, outer.key.unwrap_or_default().into())
+    Decapsulation::Packet(tunnel, outer.key.unwrap_or_default().into())
 }
 
 /// Combines the ECN fields of both headers (RFC 6040, section 4.2). Returns false if the packet must be dropped.

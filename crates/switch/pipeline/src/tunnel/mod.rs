@@ -141,7 +141,7 @@ pub(crate) enum Encapsulation {
 
 /// A logical port as workers use it.
 #[derive(Clone, Debug)]
-pub(crate) struct Ready {
+pub(crate) struct CompiledTunnel {
     pub(crate) port: PortNo,
     pub(crate) underlay: PortNo,
     pub(crate) encapsulation: Encapsulation,

@@ -89,10 +89,10 @@ pub(super) fn decapsulate<'t, P: Packet>(
     if path.index() == 0 {
         return Some(Decapsulation::Drop(DropReason::NshIndex));
     }
-    let Some(ready) = tunnels.of_path(underlay, path) else {
+    let Some(compiled) = tunnels.of_path(underlay, path) else {
         return Some(Decapsulation::Drop(DropReason::NshUnknown));
     };
     packet.trim_front(size);
     let tunnel_id = u64::from(ttl) << 32 | u64::from(path.header());
-    Some(Decapsulation::Packet(ready, tunnel_id))
+    Some(Decapsulation::Packet(compiled, tunnel_id))
 }

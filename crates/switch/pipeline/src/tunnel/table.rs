@@ -7,7 +7,7 @@ use std::sync::Arc;
 use millrace_types::{Mac, PortNo, ServicePath};
 use millrace_wire::tunnel::{Outer, OuterFields, OuterHeaders, TunnelKind};
 
-use super::{Encapsulation, Logical, NshPath, NshPort, Ready, Tunnel, TunnelCounts, TunnelKey};
+use super::{CompiledTunnel, Encapsulation, Logical, NshPath, NshPort, Tunnel, TunnelCounts, TunnelKey};
 
 /// The key of an envelope.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -36,8 +36,8 @@ struct Underlay {
 /// The tunnels of a bridge.
 #[derive(Clone, Debug, Default)]
 pub struct Tunnels {
-    ready: Vec<Ready>,
-    /// The index of each in `ready`, in order of ports.
+    compiled: Vec<CompiledTunnel>,
+    /// The index of each in `compiled`, in order of ports.
     by_port: Vec<(PortNo, usize)>,
     ends: HashMap<End, usize>,
     /// By underlay and index on a service path, or any.
@@ -48,8 +48,8 @@ pub struct Tunnels {
 /// The tunnels as they were given: whatever follows from them is equal if they are.
 impl PartialEq for Tunnels {
     fn eq(&self, other: &Tunnels) -> bool {
-        let both = || self.ready.iter().zip(&other.ready);
-        self.ready.len() == other.ready.len()
+        let both = || self.compiled.iter().zip(&other.compiled);
+        self.compiled.len() == other.compiled.len()
             && both().all(|(one, other)| {
                 one.encapsulation == other.encapsulation && Arc::ptr_eq(&one.counts, &other.counts)
             })
@@ -92,7 +92,7 @@ impl Tunnels {
             remote: tunnel.remote,
             key: tunnel.key,
         };
-        self.ends.insert(end, self.ready.len());
+        self.ends.insert(end, self.compiled.len());
         let underlay = self.underlay_mut(tunnel.underlay, tunnel.local_mac);
         if !underlay.locals.contains(&tunnel.local) {
             underlay.locals.push(tunnel.local);
@@ -108,7 +108,8 @@ impl Tunnels {
     fn add_nsh(&mut self, port: NshPort, counts: Arc<TunnelCounts>) {
         self.underlay_mut(port.underlay, port.local_mac).has_paths = true;
         if port.takes != NshPath::None {
-            self.paths.insert((port.underlay, port.takes), self.ready.len());
+            self.paths
+                .insert((port.underlay, port.takes), self.compiled.len());
         }
         self.push(port.port, port.underlay, Encapsulation::Nsh(port), counts);
     }
@@ -120,8 +121,8 @@ impl Tunnels {
         encapsulation: Encapsulation,
         counts: Arc<TunnelCounts>,
     ) {
-        self.by_port.push((port, self.ready.len()));
-        self.ready.push(Ready {
+        self.by_port.push((port, self.compiled.len()));
+        self.compiled.push(CompiledTunnel {
             port,
             underlay,
             encapsulation,
@@ -147,14 +148,14 @@ impl Tunnels {
 
     /// Returns true if there is no tunnel.
     pub fn is_empty(&self) -> bool {
-        self.ready.is_empty()
+        self.compiled.is_empty()
     }
 
     /// Returns the tunnel of a logical port.
     #[inline]
-    pub(crate) fn find(&self, port: PortNo) -> Option<&Ready> {
+    pub(crate) fn find(&self, port: PortNo) -> Option<&CompiledTunnel> {
         let at = self.by_port.binary_search_by_key(&port, |(port, _)| *port).ok()?;
-        self.ready.get(self.by_port.get(at)?.1)
+        self.compiled.get(self.by_port.get(at)?.1)
     }
 
     /// Returns true if encapsulated packets come in at a port.
@@ -191,16 +192,16 @@ impl Tunnels {
     }
 
     /// Returns the port that takes packets at this index of a service path.
-    pub(crate) fn of_path(&self, underlay: PortNo, path: ServicePath) -> Option<&Ready> {
+    pub(crate) fn of_path(&self, underlay: PortNo, path: ServicePath) -> Option<&CompiledTunnel> {
         let at = self
             .paths
             .get(&(underlay, NshPath::Fixed(path)))
             .or_else(|| self.paths.get(&(underlay, NshPath::Flow)))?;
-        self.ready.get(*at)
+        self.compiled.get(*at)
     }
 
     /// Returns the tunnel that an envelope belongs to, and the local MAC address on its underlay's link.
-    pub(crate) fn of_envelope(&self, underlay: PortNo, outer: &Outer) -> Option<(&Ready, Mac)> {
+    pub(crate) fn of_envelope(&self, underlay: PortNo, outer: &Outer) -> Option<(&CompiledTunnel, Mac)> {
         let key = outer.key.map_or(TunnelKey::None, TunnelKey::Fixed);
         let end = End {
             underlay,
@@ -215,6 +216,6 @@ impl Tunnels {
             ..end
         };
         let at = self.ends.get(&end).or_else(|| self.ends.get(&any))?;
-        Some((self.ready.get(*at)?, self.underlay(underlay)?.mac))
+        Some((self.compiled.get(*at)?, self.underlay(underlay)?.mac))
     }
 }

@@ -87,11 +87,11 @@ impl DirectionConfig {
 
 /// One of the two directions, which draw different numbers from one seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Toward {
+pub enum DirectionId {
     /// From the first end to the second.
     Forward,
     /// Back.
     Backward,
 }
 
-words!(Toward, "a direction", "forward" => Forward, "backward" => Backward);
+words!(DirectionId, "a direction", "forward" => Forward, "backward" => Backward);

@@ -14,7 +14,7 @@ use crate::text::Grammar;
 
 pub use damage::{Corrupt, CorruptAction, Duplicate, Errors, Reorder, Shift};
 pub use delay::{Correlation, DelayConfig, Distribution, Jitter, Order};
-pub use direction::{Bypass, ClassConfig, DirectionConfig, Toward};
+pub use direction::{Bypass, ClassConfig, DirectionConfig, DirectionId};
 pub use loss::{FourState, GilbertElliott, Loss, LossConfig, Outage};
 pub use rate::{Background, Depth, Framing, OverMtu, Queue, Rate, Red};
 

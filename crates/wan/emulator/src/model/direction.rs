@@ -5,7 +5,7 @@ use millrace_wire::{Depth, EtherType, L4, Layers};
 
 use super::outcome::{Outcome, Outcomes, Release};
 use super::path::{Path, PathModel};
-use crate::config::{Bypass, ConfigError, DirectionConfig, Toward};
+use crate::config::{Bypass, ConfigError, DirectionConfig, DirectionId};
 use crate::random::Seed;
 use crate::sources::Sources;
 
@@ -71,7 +71,7 @@ impl Direction {
     pub fn new(
         config: &DirectionConfig,
         seed: Seed,
-        toward: Toward,
+        toward: DirectionId,
         sources: &dyn Sources,
     ) -> Result<Direction, ConfigError> {
         let model = DirectionModel::compile(config, sources)?;
@@ -79,7 +79,7 @@ impl Direction {
     }
 
     /// Returns a direction of a model; `start` is the time at which its schedules and traces begin.
-    pub fn with_model(model: DirectionModel, seed: Seed, toward: Toward, start: Time) -> Direction {
+    pub fn with_model(model: DirectionModel, seed: Seed, toward: DirectionId, start: Time) -> Direction {
         let seed = seed.direction(toward);
         let paths = model.paths.into_iter().enumerate();
         Direction {

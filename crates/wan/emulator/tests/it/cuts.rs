@@ -3,7 +3,7 @@
 
 use millrace_types::Time;
 use millrace_wan_emulator::{
-    DirectionConfig, Halves, NoSources, Outcome, Path, PathConfig, Plan, Seed, Toward, heap_memory,
+    DirectionConfig, DirectionId, Halves, NoSources, Outcome, Path, PathConfig, Plan, Seed, heap_memory,
 };
 use proptest::prelude::*;
 
@@ -64,7 +64,7 @@ fn run(
         path: config.clone(),
         ..DirectionConfig::default()
     };
-    let plan = Plan::new(&direction, Seed::new(3), Toward::Forward, &NoSources).unwrap();
+    let plan = Plan::new(&direction, Seed::new(3), DirectionId::Forward, &NoSources).unwrap();
     let memory = heap_memory(plan.memory_size());
     let Halves {
         mut sender,
@@ -104,7 +104,7 @@ fn run(
 
 /// Returns what the model alone says, in the order of (release, offer).
 fn expected(config: &PathConfig, traffic: &[(u64, Vec<u8>)]) -> Vec<(Time, Vec<u8>)> {
-    let seed = Seed::new(3).direction(Toward::Forward).class(0);
+    let seed = Seed::new(3).direction(DirectionId::Forward).class(0);
     let mut path = Path::new(config, seed, &NoSources).unwrap();
     let mut released = Vec::new();
     for (arrival, frame) in traffic {

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use millrace_types::Time;
 use millrace_wan_emulator::{
-    Bypass, ClassConfig, Controller, DirectionConfig, DropReason, NoSources, Plan, PlanError, Receiver, Seed,
-    Sender, Toward, heap_memory,
+    Bypass, ClassConfig, Controller, DirectionConfig, DirectionId, DropReason, NoSources, Plan, PlanError,
+    Receiver, Seed, Sender, heap_memory,
 };
 
 use crate::{config, nanos};
@@ -21,7 +21,7 @@ fn direction(settings: &[(&str, &str)], memory: Option<&str>) -> DirectionConfig
 }
 
 fn start(config: &DirectionConfig) -> (Sender<Memory>, Receiver<Memory>, Controller) {
-    let plan = Plan::new(config, Seed::new(1), Toward::Forward, &NoSources).unwrap();
+    let plan = Plan::new(config, Seed::new(1), DirectionId::Forward, &NoSources).unwrap();
     let memory = heap_memory(plan.memory_size());
     let halves = plan.start(memory, Time::ZERO).unwrap();
     (halves.sender, halves.receiver, halves.controller)
@@ -33,7 +33,7 @@ fn memory_that_is_short_is_an_error_with_the_bytes_needed() {
     let plan = Plan::new(
         &direction(&delay, None),
         Seed::new(1),
-        Toward::Forward,
+        DirectionId::Forward,
         &NoSources,
     )
     .unwrap();
@@ -43,7 +43,7 @@ fn memory_that_is_short_is_an_error_with_the_bytes_needed() {
     let error = Plan::new(
         &direction(&delay, Some("20MB")),
         Seed::new(1),
-        Toward::Forward,
+        DirectionId::Forward,
         &NoSources,
     )
     .unwrap_err();
@@ -58,7 +58,7 @@ fn memory_that_is_short_is_an_error_with_the_bytes_needed() {
     let plan = Plan::new(
         &direction(&delay, None),
         Seed::new(1),
-        Toward::Forward,
+        DirectionId::Forward,
         &NoSources,
     )
     .unwrap();
@@ -69,7 +69,7 @@ fn memory_that_is_short_is_an_error_with_the_bytes_needed() {
     let error = Plan::new(
         &direction(&[("delay", "1ms")], None),
         Seed::new(1),
-        Toward::Forward,
+        DirectionId::Forward,
         &NoSources,
     )
     .unwrap_err();
@@ -78,7 +78,7 @@ fn memory_that_is_short_is_an_error_with_the_bytes_needed() {
         Plan::new(
             &direction(&[("loss", "1%")], None),
             Seed::new(1),
-            Toward::Forward,
+            DirectionId::Forward,
             &NoSources
         )
         .is_ok()

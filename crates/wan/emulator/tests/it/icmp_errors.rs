@@ -2,7 +2,8 @@
 
 use millrace_types::{Mac, Time};
 use millrace_wan_emulator::{
-    ClassConfig, DirectionConfig, DropReason, Halves, IcmpErrors, NoSources, Plan, Seed, Toward, heap_memory,
+    ClassConfig, DirectionConfig, DirectionId, DropReason, Halves, IcmpErrors, NoSources, Plan, Seed,
+    heap_memory,
 };
 use millrace_wire::{Builder, icmpv4, ipv4};
 
@@ -33,7 +34,7 @@ fn too_big(mtu: &str) -> DirectionConfig {
 }
 
 fn start(config: &DirectionConfig) -> Halves<Box<[std::sync::atomic::AtomicU64]>> {
-    let plan = Plan::new(config, Seed::new(1), Toward::Forward, &NoSources).unwrap();
+    let plan = Plan::new(config, Seed::new(1), DirectionId::Forward, &NoSources).unwrap();
     let memory = heap_memory(plan.memory_size());
     plan.start(memory, Time::ZERO).unwrap()
 }

@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use millrace_wan_emulator::{DirectionConfig, Halves, NoSources, Plan, Seed, Toward, heap_memory};
+use millrace_wan_emulator::{DirectionConfig, DirectionId, Halves, NoSources, Plan, Seed, heap_memory};
 
 use crate::{config, nanos};
 
@@ -74,7 +74,7 @@ fn neither_half_allocates_whatever_the_path_does() {
     let plan = Plan::new(
         &settings("10ms", "500packets,red"),
         Seed::new(1),
-        Toward::Forward,
+        DirectionId::Forward,
         &NoSources,
     )
     .unwrap();

@@ -19,18 +19,18 @@ pub struct Recipe {
     pub src: Mac,
     /// TPID, identifier, priority.
     pub tags: Vec<(EtherType, u16, u8)>,
-    pub inside: Inside,
+    pub inside: InnerPacket,
     pub padding: usize,
 }
 
 #[derive(Clone, Debug)]
-pub enum Inside {
+pub enum InnerPacket {
     Arp(arp::Repr),
     Ipv4(Ip4),
     Ipv6(Ip6),
     /// Label, traffic class and TTL of each entry; then the payload.
-    Mpls(Vec<(u32, u8, u8)>, Box<Inside>),
-    Pbb(u32, Mac, Mac, Box<Inside>),
+    Mpls(Vec<(u32, u8, u8)>, Box<InnerPacket>),
+    Pbb(u32, Mac, Mac, Box<InnerPacket>),
     Other(EtherType, Vec<u8>),
 }
 
@@ -101,11 +101,11 @@ impl Recipe {
     }
 }
 
-impl Inside {
+impl InnerPacket {
     fn build<'a>(&'a self, builder: Builder<'a>) -> Builder<'a> {
         match self {
-            Inside::Arp(repr) => builder.arp(*repr),
-            Inside::Ipv4(ip) => {
+            InnerPacket::Arp(repr) => builder.arp(*repr),
+            InnerPacket::Ipv4(ip) => {
                 let (proto, data) = ip.transport.raw();
                 let builder = builder.ipv4_with(ipv4::Repr {
                     src: ip.src,
@@ -123,7 +123,7 @@ impl Inside {
                 });
                 ip.transport.build(builder, 4).payload(data)
             }
-            Inside::Ipv6(ip) => {
+            InnerPacket::Ipv6(ip) => {
                 let (proto, data) = ip.transport.raw();
                 let mut builder = builder.ipv6_with(ipv6::Repr {
                     src: ip.src,
@@ -140,14 +140,14 @@ impl Inside {
                 }
                 ip.transport.build(builder, 6).payload(data)
             }
-            Inside::Mpls(entries, inside) => {
+            InnerPacket::Mpls(entries, inside) => {
                 let builder = entries.iter().fold(builder, |builder, (label, tc, ttl)| {
                     builder.mpls(*label, *tc, *ttl)
                 });
                 inside.build(builder)
             }
-            Inside::Pbb(isid, dst, src, inside) => inside.build(builder.pbb(*isid, *dst, *src)),
-            Inside::Other(ether_type, data) => builder.ether_type(*ether_type).payload(data),
+            InnerPacket::Pbb(isid, dst, src, inside) => inside.build(builder.pbb(*isid, *dst, *src)),
+            InnerPacket::Other(ether_type, data) => builder.ether_type(*ether_type).payload(data),
         }
     }
 }
@@ -327,11 +327,14 @@ pub fn ip6() -> impl Strategy<Value = Ip6> {
         )
 }
 
-fn ip() -> impl Strategy<Value = Inside> {
-    prop_oneof![ip4().prop_map(Inside::Ipv4), ip6().prop_map(Inside::Ipv6)]
+fn ip() -> impl Strategy<Value = InnerPacket> {
+    prop_oneof![
+        ip4().prop_map(InnerPacket::Ipv4),
+        ip6().prop_map(InnerPacket::Ipv6)
+    ]
 }
 
-fn other() -> impl Strategy<Value = Inside> {
+fn other() -> impl Strategy<Value = InnerPacket> {
     let ether_type = prop_oneof![
         Just(EtherType(0x0027)),
         Just(EtherType::VLAN),
@@ -342,13 +345,13 @@ fn other() -> impl Strategy<Value = Inside> {
     ];
     let snap = vec![0xaa, 0xaa, 3, 0, 0, 0, 8, 0];
     let bytes = prop_oneof![data(), data().prop_map(move |data| [snap.clone(), data].concat())];
-    (ether_type, bytes).prop_map(|(ether_type, bytes)| Inside::Other(ether_type, bytes))
+    (ether_type, bytes).prop_map(|(ether_type, bytes)| InnerPacket::Other(ether_type, bytes))
 }
 
-pub fn inside() -> impl Strategy<Value = Inside> {
+pub fn inside() -> impl Strategy<Value = InnerPacket> {
     let arp = (any::<u16>(), mac(), any::<[u8; 4]>(), mac(), any::<[u8; 4]>()).prop_map(
         |(op, sha, spa, tha, tpa)| {
-            Inside::Arp(arp::Repr {
+            InnerPacket::Arp(arp::Repr {
                 op,
                 sha,
                 spa: spa.into(),
@@ -358,9 +361,9 @@ pub fn inside() -> impl Strategy<Value = Inside> {
         },
     );
     let mpls = (vec(any::<(u32, u8, u8)>(), 1..4), prop_oneof![ip(), other()])
-        .prop_map(|(entries, inside)| Inside::Mpls(entries, Box::new(inside)));
+        .prop_map(|(entries, inside)| InnerPacket::Mpls(entries, Box::new(inside)));
     let pbb = (any::<u32>(), mac(), mac(), ip())
-        .prop_map(|(isid, dst, src, inside)| Inside::Pbb(isid, dst, src, Box::new(inside)));
+        .prop_map(|(isid, dst, src, inside)| InnerPacket::Pbb(isid, dst, src, Box::new(inside)));
     prop_oneof![1 => arp, 8 => ip(), 2 => mpls, 1 => pbb, 2 => other()]
 }
 

@@ -162,7 +162,8 @@ fn stale(head: &Snapshot) -> Problem {
         "the configuration is at revision {}: expected the one in If-Match",
         head.revision.number
     );
-    Problem::new(ProblemKind::Stale, detail).with_remedy("read the configuration again and repeat the change")
+    Problem::new(ProblemKind::Stale, detail)
+        .with_next_step("read the configuration again and repeat the change")
 }
 
 /// Read the configuration
@@ -189,9 +190,11 @@ pub(crate) async fn replace(
 ) -> Result<Response, Problem> {
     if !headers.contains_key(header::IF_MATCH) {
         let detail = "a PUT of the whole configuration may undo changes of others: expected If-Match";
-        return Err(Problem::new(ProblemKind::ConditionRequired, detail).with_remedy(
-            "send the ETag of the configuration that you changed, or `*` to replace any revision",
-        ));
+        return Err(
+            Problem::new(ProblemKind::ConditionRequired, detail).with_next_step(
+                "send the ETag of the configuration that you changed, or `*` to replace any revision",
+            ),
+        );
     }
     let config = Config::from_json(&config)?;
     change(&app, peer, &headers, &params, move |_| Ok(config.clone())).await

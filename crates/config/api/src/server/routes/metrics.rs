@@ -105,10 +105,10 @@ fn process(out: &mut String, live: &dyn Live) {
     .sample(&[], u8::from(ready.ready));
     Family::gauge(
         out,
-        "millrace_config_wanted_revision",
+        "millrace_config_desired_revision",
         "The newest revision of the configuration.",
     )
-    .sample(&[], status.wanted_revision);
+    .sample(&[], status.desired_revision);
     Family::gauge(
         out,
         "millrace_config_running_revision",

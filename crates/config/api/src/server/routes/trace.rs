@@ -96,7 +96,7 @@ fn packet(request: &TraceRequest, ports: &[Port]) -> Result<(TracePacket, Option
     };
     let Some(in_port) = described.in_port().or(first) else {
         let detail = "the bridge has no port that could receive a packet".to_owned();
-        return Err(Problem::new(ProblemKind::Conflict, detail).with_remedy("add a port, or give in_port"));
+        return Err(Problem::new(ProblemKind::Conflict, detail).with_next_step("add a port, or give in_port"));
     };
     if in_port != PortNo::CONTROLLER && !ports.iter().any(|port| port.number == in_port.raw()) {
         return Err(LiveError::NoPort {

@@ -125,7 +125,7 @@ fn secret(sequence: u32) -> Vec<u8> {
 }
 
 /// The second chain. No process of it is killed, and no packet of it may be lost or delayed for long.
-pub(crate) struct Beside<B: Backend> {
+pub(crate) struct Bystander<B: Backend> {
     chain: Chain<B::Packet>,
     three: MemoryPeer<B::Packet>,
     four: MemoryPeer<B::Packet>,
@@ -135,13 +135,13 @@ pub(crate) struct Beside<B: Backend> {
     longest: Duration,
 }
 
-impl<B: Backend> Beside<B> {
+impl<B: Backend> Bystander<B> {
     pub(crate) fn new(
         testbed: &mut TestBed<B>,
         memory: impl Fn(&str) -> MemoryPeer<B::Packet>,
         environment: Environment,
         class: Class,
-    ) -> Beside<B> {
+    ) -> Bystander<B> {
         let mut plan = ChainPlan::new("beside", no(200), no(201));
         plan.hops = vec![HopPlan::new("here", "macswap"), HopPlan::new("there", "macswap")];
         plan.hops[1].class = class;
@@ -152,7 +152,7 @@ impl<B: Backend> Beside<B> {
         for (from, to) in [(3, 200), (201, 4)] {
             testbed.output(from, to);
         }
-        Beside {
+        Bystander {
             chain,
             three,
             four,
@@ -224,7 +224,7 @@ pub(crate) fn kill_at_random<B: Backend>(
     mut kill: impl FnMut(u32),
 ) -> Duration {
     let times = times();
-    let mut beside = Beside::<B>::new(testbed, memory, environment, class);
+    let mut beside = Bystander::<B>::new(testbed, memory, environment, class);
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     let mut load = Load {
         sent: 0,

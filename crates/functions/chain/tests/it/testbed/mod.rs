@@ -326,7 +326,7 @@ impl Function for Guard {
 const LONG: millrace_types::Duration = millrace_types::Duration::from_secs(3600);
 const SHORT: millrace_types::Duration = millrace_types::Duration::from_millis(50);
 
-const fn kind(name: &'static str, make: &'static millrace_nf::Make) -> Kind {
+const fn kind(name: &'static str, make: &'static millrace_nf::Constructor) -> Kind {
     Kind {
         name,
         about: "for tests",

@@ -3,7 +3,7 @@
 
 /// The result of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct SearchResult {
     /// The largest number that passed; 0 if none did.
     pub(super) largest: usize,
     /// True if the largest allowed number passed, so that larger ones may pass, too.
@@ -20,7 +20,7 @@ pub(super) fn largest<E>(
     bound: usize,
     retries: usize,
     mut trial: impl FnMut(usize) -> Result<bool, E>,
-) -> Result<Found, E> {
+) -> Result<SearchResult, E> {
     // All numbers up to `low` pass, and none from `high` on.
     let (mut low, mut high) = (0, bound + 1);
     let (mut next, mut step) = (start.clamp(1, bound), 1);
@@ -46,7 +46,7 @@ pub(super) fn largest<E>(
         };
         step *= 2;
     }
-    Ok(Found {
+    Ok(SearchResult {
         largest: low,
         is_bound: low == bound,
     })
@@ -56,7 +56,7 @@ pub(super) fn largest<E>(
 mod tests {
     use super::*;
 
-    fn run(start: usize, bound: usize, capacity: usize) -> (Found, usize) {
+    fn run(start: usize, bound: usize, capacity: usize) -> (SearchResult, usize) {
         let mut trials = 0;
         let found = largest(start, bound, 0, |len| {
             trials += 1;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::figure;
 use crate::generate::Scheduling;
-use crate::generate::search::{Found, Search, Trial};
+use crate::generate::search::{Search, SearchResult, Trial};
 use crate::generate::test_bed::{OfferedLoad, TestBed};
 use crate::peer::Peer;
 use crate::record::Record;
@@ -97,7 +97,7 @@ pub(crate) fn limit(
     peer: &dyn Peer,
     (case, purpose): (&str, &str),
     search: Search,
-) -> Result<Found, RoundError> {
+) -> Result<SearchResult, RoundError> {
     let estimate = test_bed.offer(None, ESTIMATE_WINDOW)?;
     let length = run.length.window;
     search.run(estimate.end.rx_pps * HEADROOM, |rate| {

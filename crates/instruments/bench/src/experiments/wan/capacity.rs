@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use millrace_process::{pin_current_thread, resident_memory};
 use millrace_types::Time;
-use millrace_wan_emulator::{DirectionConfig, Halves, NoSources, Plan, Seed, Toward, heap_memory};
+use millrace_wan_emulator::{DirectionConfig, DirectionId, Halves, NoSources, Plan, Seed, heap_memory};
 
 use super::error::WanBenchError;
 use super::recorder::{Case, Recorder, case};
@@ -62,7 +62,7 @@ fn pass_here(offered: &Offered<'_>) -> Result<Passed, WanBenchError> {
         config.path.set(key, text)?;
     }
     config.memory = offered.memory.and_then(|text| text.parse().ok());
-    let plan = Plan::new(&config, Seed::new(1), Toward::Forward, &NoSources)?;
+    let plan = Plan::new(&config, Seed::new(1), DirectionId::Forward, &NoSources)?;
     let memory = heap_memory(plan.memory_size());
     let Halves {
         mut sender,

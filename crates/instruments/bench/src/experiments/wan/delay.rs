@@ -7,7 +7,7 @@ use std::time::Duration;
 use millrace_report::stats::quantile;
 use millrace_types::Time;
 use millrace_wan_emulator::{
-    DirectionConfig, NoSources, Outcome, Path as Model, Plan, Seed, Toward, heap_memory,
+    DirectionConfig, DirectionId, NoSources, Outcome, Path as Model, Plan, Seed, heap_memory,
 };
 
 use super::error::WanBenchError;
@@ -80,12 +80,12 @@ fn error(transits: &Transits, asked_ns: i64, baseline_ns: f64, record: DelayErro
 }
 
 /// A system whose delay can be set.
-pub(super) trait Delaying {
+pub(super) trait AdjustableDelay {
     fn name(&self) -> &'static str;
     fn set_delay(&mut self, test_bed: &mut TestBed, ms: u32) -> Result<(), WanBenchError>;
 }
 
-impl Delaying for Emulator {
+impl AdjustableDelay for Emulator {
     fn name(&self) -> &'static str {
         "millrace-wan"
     }
@@ -98,7 +98,7 @@ impl Delaying for Emulator {
 /// The kernel's netem behind a bridge, with a queue that is long enough.
 struct Netem;
 
-impl Delaying for Netem {
+impl AdjustableDelay for Netem {
     fn name(&self) -> &'static str {
         "netem"
     }
@@ -121,7 +121,7 @@ pub(super) struct Offer<'a> {
 pub(super) fn measure(
     recorder: &mut Recorder<'_>,
     test_bed: &mut TestBed,
-    system: &mut dyn Delaying,
+    system: &mut dyn AdjustableDelay,
     round: usize,
     offer: Offer<'_>,
     delays_ms: &[u32],
@@ -217,7 +217,7 @@ pub(super) fn measure(
 fn measure_all(
     recorder: &mut Recorder<'_>,
     test_bed: &mut TestBed,
-    system: &mut dyn Delaying,
+    system: &mut dyn AdjustableDelay,
     round: usize,
 ) -> Result<(), WanBenchError> {
     for frame in FRAMES {
@@ -285,7 +285,7 @@ pub(super) fn in_virtual_time(recorder: &mut Recorder<'_>) -> Result<(), WanBenc
             ..DirectionConfig::default()
         };
         direction.memory = "256MiB".parse().ok();
-        let plan = Plan::new(&direction, Seed::new(1), Toward::Forward, &NoSources)?;
+        let plan = Plan::new(&direction, Seed::new(1), DirectionId::Forward, &NoSources)?;
         let memory = heap_memory(plan.memory_size());
         let mut halves = plan.start(memory, Time::ZERO)?;
         let (sender, receiver) = (&mut halves.sender, &mut halves.receiver);

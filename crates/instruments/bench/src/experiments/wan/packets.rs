@@ -42,7 +42,7 @@ const QUANTUM: Duration = Duration::from_micros(100);
 
 /// An interface in a network namespace.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct NamespacedInterface {
     /// The path of the namespace.
     pub(super) namespace: PathBuf,
     pub(super) interface: &'static str,
@@ -85,7 +85,7 @@ pub(super) fn within<T: Send>(
     })
 }
 
-impl Place {
+impl NamespacedInterface {
     fn failed(&self, doing: &'static str) -> impl Fn(Errno) -> WanBenchError {
         let namespace = self.namespace.display().to_string();
         let interface = self.interface.to_owned();
@@ -125,11 +125,11 @@ impl Place {
 /// A capture of all frames that arrive at an interface.
 pub(super) struct Capture {
     socket: OwnedFd,
-    place: Place,
+    place: NamespacedInterface,
 }
 
 impl Capture {
-    pub(super) fn open(place: &Place) -> Result<Capture, WanBenchError> {
+    pub(super) fn open(place: &NamespacedInterface) -> Result<Capture, WanBenchError> {
         let socket = place.open()?;
         setsockopt(&socket, RcvBufForce, &BUFFER).map_err(place.failed("SO_RCVBUFFORCE"))?;
         setsockopt(&socket, ReceiveTimestampns, &true).map_err(place.failed("SO_TIMESTAMPNS"))?;
@@ -201,11 +201,11 @@ fn number(bytes: &[u8], run: u32) -> Option<u64> {
 /// A sender of numbered frames.
 pub(super) struct Sender {
     socket: OwnedFd,
-    place: Place,
+    place: NamespacedInterface,
 }
 
 impl Sender {
-    pub(super) fn open(place: &Place) -> Result<Sender, WanBenchError> {
+    pub(super) fn open(place: &NamespacedInterface) -> Result<Sender, WanBenchError> {
         let socket = place.open()?;
         setsockopt(&socket, SndBufForce, &BUFFER).map_err(place.failed("SO_SNDBUFFORCE"))?;
         Ok(Sender {

@@ -24,7 +24,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use super::error::{WanBenchError, file};
-use super::packets::{Capture, Load, Place, Sender, Stamp};
+use super::packets::{Capture, Load, NamespacedInterface, Sender, Stamp};
 
 /// The time limit until an emulator answers, and of its replies.
 const READY: Duration = Duration::from_secs(10);
@@ -92,8 +92,8 @@ impl TestBed {
         Path::new("/run/netns").join(format!("mr-{}-{node}", self.lab.name()))
     }
 
-    fn place(&self, node: &str) -> Place {
-        Place {
+    fn place(&self, node: &str) -> NamespacedInterface {
+        NamespacedInterface {
             namespace: self.namespace(node),
             interface: "eth0",
         }

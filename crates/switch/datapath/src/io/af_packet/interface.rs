@@ -9,7 +9,7 @@ use millrace_types::Mac;
 use millrace_wire::virtio_net::Accepted;
 
 use crate::io::kernel::{self, InterfaceState};
-use crate::io::peer::{Counters, Wake};
+use crate::io::peer::{Counters, WakeEvent};
 use crate::io::ring_slot::RingSlot;
 use crate::io::{DeviceStats, PortModes};
 
@@ -28,7 +28,7 @@ pub(super) struct Interface {
     mtu: AtomicUsize,
     /// Index of the interface that the queues are attached to, or [`DETACHED`].
     index: AtomicU32,
-    pub(super) wake: Wake,
+    pub(super) wake: WakeEvent,
 }
 
 impl Interface {
@@ -42,7 +42,7 @@ impl Interface {
             drops: Mutex::default(),
             mtu: AtomicUsize::new(0),
             index: AtomicU32::new(DETACHED),
-            wake: Wake::new()?,
+            wake: WakeEvent::new()?,
         })
     }
 
@@ -161,9 +161,9 @@ pub(super) struct Connection {
 /// Reads the connection of an interface. Speed and modes are read only when the link changes, since some drivers ask
 /// their firmware for them.
 #[derive(Default)]
-pub(super) struct Network(Cell<Option<Connection>>);
+pub(super) struct LinkReader(Cell<Option<Connection>>);
 
-impl Network {
+impl LinkReader {
     pub(super) fn connection(&self, interface: &Interface) -> Connection {
         let known = self.0.get().unwrap_or_default();
         let state = interface.look();

@@ -18,9 +18,9 @@ use std::sync::Arc;
 use millrace_af_packet::{OpenError as Reason, QUEUES_MAX};
 use millrace_wire::Packet;
 
-use self::interface::{Interface, Network};
+use self::interface::{Interface, LinkReader};
 use self::queue::{Rx, Tx};
-use self::watch::Watch;
+use self::watch::LinkMonitor;
 use super::allocate::Empty;
 use super::peer::failed;
 use super::{
@@ -46,7 +46,7 @@ pub(super) fn open<P: Packet + 'static>(
     interface
         .attach_first()
         .map_err(|reason| refused(spec, name, &reason))?;
-    let watch = Watch::start(&interface).map_err(|error| failed(spec, &error))?;
+    let watch = LinkMonitor::start(&interface).map_err(|error| failed(spec, &error))?;
     if usize::from(options.mtu) > interface.mtu() {
         let (wanted, mtu) = (options.mtu, interface.mtu());
         tracing::warn!(
@@ -63,7 +63,7 @@ pub(super) fn open<P: Packet + 'static>(
         rx: rx.collect(),
         tx: tx.collect(),
         device: Box::new(AfPacket {
-            network: Network::default(),
+            network: LinkReader::default(),
             _watch: watch,
             interface,
         }),
@@ -77,35 +77,36 @@ fn refused(spec: &DeviceSpec, name: &str, reason: &Reason) -> OpenError {
         Reason::Missing { .. } => OpenError::Missing {
             device,
             reason: text,
-            remedy: format!(
+            next_step: format!(
                 "name an existing one (ip -br link), or move it into this network namespace: ip link set {name} netns PID"
             ),
         },
         Reason::Permission => OpenError::Failed {
             device,
             reason: text,
-            remedy: "start millraced with CAP_NET_RAW, by systemd (AmbientCapabilities=CAP_NET_RAW) or \
+            next_step: "start millraced with CAP_NET_RAW, by systemd (AmbientCapabilities=CAP_NET_RAW) or \
                      setcap cap_net_raw+ep"
                 .to_owned(),
         },
         Reason::NotEthernet { .. } => OpenError::Unsupported {
             device,
             reason: text,
-            remedy: "name an interface with link/ether (ip -br link)".to_owned(),
+            next_step: "name an interface with link/ether (ip -br link)".to_owned(),
         },
         Reason::Refused { .. } => OpenError::Failed {
             device,
             reason: text,
-            remedy: "free memory (a queue takes 8 MiB of the kernel's) or set fewer `queues`, and see dmesg"
-                .to_owned(),
+            next_step:
+                "free memory (a queue takes 8 MiB of the kernel's) or set fewer `queues`, and see dmesg"
+                    .to_owned(),
         },
     }
 }
 
 struct AfPacket {
-    network: Network,
+    network: LinkReader,
     /// Ends its thread when dropped.
-    _watch: Watch,
+    _watch: LinkMonitor,
     interface: Arc<Interface>,
 }
 

@@ -20,14 +20,14 @@ const LINKS: u32 = 1;
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The thread. Dropping this ends the thread and closes the queues.
-pub(super) struct Watch {
+pub(super) struct LinkMonitor {
     interface: Arc<Interface>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Watch {
-    pub(super) fn start(interface: &Arc<Interface>) -> std::io::Result<Watch> {
+impl LinkMonitor {
+    pub(super) fn start(interface: &Arc<Interface>) -> std::io::Result<LinkMonitor> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         // NETLINK_ROUTE is protocol 0.
         let events = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
@@ -43,7 +43,7 @@ impl Watch {
                 }
             }
         })?;
-        Ok(Watch {
+        Ok(LinkMonitor {
             interface: Arc::clone(interface),
             stop,
             thread: Some(thread),
@@ -65,7 +65,7 @@ fn wait(events: &OwnedFd, interface: &Interface, is_settled: bool) {
     while !matches!(recv(events, &mut bytes, RecvFlags::DONTWAIT), Err(Errno::AGAIN)) {}
 }
 
-impl Drop for Watch {
+impl Drop for LinkMonitor {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         self.interface.wake.wake();

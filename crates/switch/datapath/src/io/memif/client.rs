@@ -17,7 +17,7 @@ use thiserror::Error;
 use super::interface::Interface;
 use super::server::PROGRAM;
 use crate::io::OpenError;
-use crate::io::peer::{Wake, failed};
+use crate::io::peer::{WakeEvent, failed};
 
 /// Interval between attempts to connect.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(500);
@@ -28,7 +28,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The reason why a connection ended.
 #[derive(Debug, Error)]
-enum End {
+enum EndReason {
     #[error("the port is closed")]
     Stopped,
     #[error("the peer closed the connection")]
@@ -39,11 +39,11 @@ enum End {
     System(#[from] rustix::io::Errno),
 }
 
-impl From<ConnectionError> for End {
-    fn from(error: ConnectionError) -> End {
+impl From<ConnectionError> for EndReason {
+    fn from(error: ConnectionError) -> EndReason {
         match error {
-            ConnectionError::Closed => End::PeerClosed,
-            error => End::Rejected(error.to_string()),
+            ConnectionError::Closed => EndReason::PeerClosed,
+            error => EndReason::Rejected(error.to_string()),
         }
     }
 }
@@ -51,7 +51,7 @@ impl From<ConnectionError> for End {
 /// A client, which connects until this is dropped.
 pub(super) struct Client {
     stop: Arc<AtomicBool>,
-    wake: Arc<Wake>,
+    wake: Arc<WakeEvent>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -59,7 +59,7 @@ impl Client {
     pub(super) fn start(
         path: &Path,
         interface: &Arc<Interface>,
-        wake: Arc<Wake>,
+        wake: Arc<WakeEvent>,
     ) -> Result<Client, OpenError> {
         let stop = Arc::new(AtomicBool::new(false));
         let client = ClientThread {
@@ -94,7 +94,7 @@ impl Drop for Client {
 struct ClientThread {
     path: PathBuf,
     interface: Arc<Interface>,
-    wake: Arc<Wake>,
+    wake: Arc<WakeEvent>,
     stop: Arc<AtomicBool>,
 }
 
@@ -126,11 +126,11 @@ impl ClientThread {
             }
             if let Err(end) = end {
                 match &end {
-                    End::PeerClosed => {}
-                    End::Stopped => {
+                    EndReason::PeerClosed => {}
+                    EndReason::Stopped => {
                         let _not_reading = connection.send(&Message::disconnect(&end), None);
                     }
-                    End::Rejected(_) | End::System(_) => {
+                    EndReason::Rejected(_) | EndReason::System(_) => {
                         let _not_reading = connection.send(&Message::disconnect(&end), None);
                         self.interface.log_closed(&end);
                     }
@@ -173,21 +173,21 @@ impl ClientThread {
     }
 
     /// Handles a connection from the first message to the last. Returns the reason of its end.
-    fn run_session(&self, connection: &Connection) -> Result<(), End> {
+    fn run_session(&self, connection: &Connection) -> Result<(), EndReason> {
         let interface = &self.interface;
         let mut session = Session::new(interface.id, PROGRAM, &interface.name, interface.client_config());
         let since = Instant::now();
         let mut shared = None;
         loop {
             if self.stop.load(Ordering::Acquire) {
-                return Err(End::Stopped);
+                return Err(EndReason::Stopped);
             }
             if session.is_connected() {
                 if let Some(violation) = interface.violation() {
-                    return Err(End::Rejected(violation.to_string()));
+                    return Err(EndReason::Rejected(violation.to_string()));
                 }
             } else if since.elapsed() > CONNECT_TIMEOUT {
-                return Err(End::Rejected(MessageError::TooSlow.to_string()));
+                return Err(EndReason::Rejected(MessageError::TooSlow.to_string()));
             }
             interface.collect();
             interface.notifier.ensure_thread(&interface.id.to_string());
@@ -201,9 +201,9 @@ impl ClientThread {
             }
             match session
                 .receive(&message)
-                .map_err(|error| End::Rejected(error.to_string()))?
+                .map_err(|error| EndReason::Rejected(error.to_string()))?
             {
-                Step::Gone => return Err(End::PeerClosed),
+                Step::Gone => return Err(EndReason::PeerClosed),
                 Step::Begin(layout, message) => {
                     let (rings, memory) = Rings::create(&layout)?;
                     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;

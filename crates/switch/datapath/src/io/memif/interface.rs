@@ -12,7 +12,7 @@ use millrace_memif::server::Limits;
 
 use super::ring_mailbox::{ConnectedRing, RingMailbox};
 use crate::io::notifier::Notifier;
-use crate::io::peer::{CloseLog, Counters, Wake};
+use crate::io::peer::{CloseLog, Counters, WakeEvent};
 use crate::io::vnic::VnicSpec;
 
 /// Binary logarithm of the number of descriptors of rings that the switch creates.
@@ -39,12 +39,12 @@ pub(super) struct Interface {
     /// Protocol violations that workers found, each with the number of its connection.
     violations: ArrayQueue<(u64, ProtocolViolation)>,
     /// Wakes the control thread of the interface.
-    wake: Arc<Wake>,
+    wake: Arc<WakeEvent>,
     close_log: CloseLog,
 }
 
 impl Interface {
-    pub(super) fn new(spec: &VnicSpec, id: u32, queues: u16, mtu: u16, wake: Arc<Wake>) -> Interface {
+    pub(super) fn new(spec: &VnicSpec, id: u32, queues: u16, mtu: u16, wake: Arc<WakeEvent>) -> Interface {
         Interface {
             name: spec.to_string(),
             id,

@@ -32,7 +32,7 @@ use self::interface::Interface;
 use self::queue::{Rx, Tx};
 use self::server::Server;
 use super::allocate::Empty;
-use super::peer::{Wake, failed, mac_of};
+use super::peer::{WakeEvent, failed, mac_of};
 use super::vnic::{SocketAccess, VnicSpec};
 use super::{Device, DeviceInfo, DeviceOptions, DeviceStats, OpenError, Opened, PortModes, RxQueue, TxQueue};
 
@@ -72,18 +72,18 @@ impl Sockets {
         };
         let (interface, end) = match &spec.access {
             None => {
-                let wake = Arc::new(Wake::new().map_err(|error| failed(spec, &error))?);
+                let wake = Arc::new(WakeEvent::new().map_err(|error| failed(spec, &error))?);
                 let interface = Interface::new(spec, id, queues, options.mtu, Arc::clone(&wake));
                 let interface = Arc::new(interface);
                 let client = Client::start(&spec.path, &interface, wake)?;
-                (interface, End::Client(client))
+                (interface, EndReason::Client(client))
             }
             Some(access) => {
                 let server = self.server(&spec.path, access)?;
                 let interface = Interface::new(spec, id, queues, options.mtu, server.wake());
                 let interface = Arc::new(interface);
                 server.add(&interface)?;
-                (interface, End::Server(server))
+                (interface, EndReason::Server(server))
             }
         };
         let rx = (0..queues).map(|queue| {
@@ -118,7 +118,7 @@ impl Sockets {
 }
 
 /// The thread that handles the connections of an interface.
-enum End {
+enum EndReason {
     Server(Arc<Server>),
     /// Ends its thread when dropped.
     Client(#[expect(dead_code, reason = "held for its end")] Client),
@@ -129,7 +129,7 @@ struct Memif {
     mtu: u16,
     rx_queues: u16,
     interface: Arc<Interface>,
-    end: End,
+    end: EndReason,
 }
 
 impl Device for Memif {
@@ -158,7 +158,7 @@ impl Device for Memif {
 
 impl Drop for Memif {
     fn drop(&mut self) {
-        if let End::Server(server) = &self.end {
+        if let EndReason::Server(server) = &self.end {
             server.remove(&self.interface);
         }
         self.interface.notifier.close();

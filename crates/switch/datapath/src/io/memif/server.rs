@@ -22,7 +22,7 @@ use rustix::net::{
 };
 
 use super::interface::Interface;
-use crate::io::peer::{Wake, failed};
+use crate::io::peer::{WakeEvent, failed};
 use crate::io::socket_file::SocketFile;
 use crate::io::{OpenError, vnic::SocketAccess};
 
@@ -41,7 +41,7 @@ type Interfaces = Mutex<BTreeMap<u32, Arc<Interface>>>;
 
 struct Shared {
     interfaces: Interfaces,
-    wake: Arc<Wake>,
+    wake: Arc<WakeEvent>,
     stop: AtomicBool,
     unsealed: UnsealedPolicy,
 }
@@ -64,7 +64,7 @@ impl Server {
         let (file, listener) = SocketFile::make(path, access, || {
             listener(path).map_err(|error| failed(&device, &error))
         })?;
-        let wake = Arc::new(Wake::new().map_err(|error| failed(&device, &error))?);
+        let wake = Arc::new(WakeEvent::new().map_err(|error| failed(&device, &error))?);
         let shared = Arc::new(Shared {
             interfaces: Mutex::default(),
             wake,
@@ -90,7 +90,7 @@ impl Server {
         })
     }
 
-    pub(super) fn wake(&self) -> Arc<Wake> {
+    pub(super) fn wake(&self) -> Arc<WakeEvent> {
         Arc::clone(&self.shared.wake)
     }
 
@@ -101,7 +101,7 @@ impl Server {
             return Err(OpenError::Busy {
                 device: interface.name.clone(),
                 reason: format!("another port is interface {} of {}", interface.id, self.path),
-                remedy: "give each port of a socket an id of its own".to_owned(),
+                next_step: "give each port of a socket an id of its own".to_owned(),
             });
         }
         interfaces.insert(interface.id, Arc::clone(interface));
@@ -148,7 +148,7 @@ struct Peer {
 }
 
 /// The reason why a client's connection ends.
-enum End {
+enum EndReason {
     /// The client has closed it.
     PeerClosed,
     /// The server closes it, with this reason.
@@ -157,17 +157,17 @@ enum End {
     Closed,
 }
 
-impl From<MessageError> for End {
-    fn from(error: MessageError) -> End {
-        End::Rejected(error.to_string())
+impl From<MessageError> for EndReason {
+    fn from(error: MessageError) -> EndReason {
+        EndReason::Rejected(error.to_string())
     }
 }
 
-impl From<ConnectionError> for End {
-    fn from(error: ConnectionError) -> End {
+impl From<ConnectionError> for EndReason {
+    fn from(error: ConnectionError) -> EndReason {
         match error {
-            ConnectionError::Closed => End::PeerClosed,
-            error => End::Rejected(error.to_string()),
+            ConnectionError::Closed => EndReason::PeerClosed,
+            error => EndReason::Rejected(error.to_string()),
         }
     }
 }
@@ -206,7 +206,7 @@ impl ServerThread {
             }
         }
         while !self.peers.is_empty() {
-            self.close(0, End::Closed);
+            self.close(0, EndReason::Closed);
         }
     }
 
@@ -284,7 +284,12 @@ impl ServerThread {
     }
 
     /// Handles the messages of a client, and checks if it may stay.
-    fn serve(&mut self, at: usize, is_readable: bool, interfaces: &[Arc<Interface>]) -> Result<(), End> {
+    fn serve(
+        &mut self,
+        at: usize,
+        is_readable: bool,
+        interfaces: &[Arc<Interface>],
+    ) -> Result<(), EndReason> {
         let taken: Vec<u32> = self
             .peers
             .iter()
@@ -295,11 +300,11 @@ impl ServerThread {
         };
         if let Some(interface) = &peer.interface {
             if !interfaces.iter().any(|known| Arc::ptr_eq(known, interface)) {
-                return Err(End::Closed);
+                return Err(EndReason::Closed);
             }
             if let Some(memory) = &peer.memory {
                 if let Some(violation) = interface.violation() {
-                    return Err(End::Rejected(violation.to_string()));
+                    return Err(EndReason::Rejected(violation.to_string()));
                 }
                 memory.check()?;
             }
@@ -318,7 +323,7 @@ impl ServerThread {
     }
 
     /// Ends a client's connection. Returns true if it was connected.
-    fn close(&mut self, at: usize, end: End) -> bool {
+    fn close(&mut self, at: usize, end: EndReason) -> bool {
         let peer = self.peers.remove(at);
         let was_connected = peer.memory.is_some();
         if was_connected && let Some(interface) = &peer.interface {
@@ -327,13 +332,13 @@ impl ServerThread {
         }
         // A peer that does not read does not get the message.
         match end {
-            End::PeerClosed => {}
-            End::Closed => {
+            EndReason::PeerClosed => {}
+            EndReason::Closed => {
                 let _not_reading = peer
                     .connection
                     .send(&Message::disconnect(&"the port is closed"), None);
             }
-            End::Rejected(reason) => {
+            EndReason::Rejected(reason) => {
                 let _not_reading = peer.connection.send(&Message::disconnect(&reason), None);
                 match &peer.interface {
                     Some(interface) => interface.log_closed(&reason),
@@ -354,7 +359,7 @@ impl Peer {
         interfaces: &[Arc<Interface>],
         taken: &[u32],
         unsealed: UnsealedPolicy,
-    ) -> Result<bool, End> {
+    ) -> Result<bool, EndReason> {
         let Some((message, file)) = self.connection.receive()? else {
             return Ok(false);
         };
@@ -372,12 +377,12 @@ impl Peer {
             self.interface = chosen;
         }
         match step {
-            Step::Gone => return Err(End::PeerClosed),
+            Step::Gone => return Err(EndReason::PeerClosed),
             Step::Reply(reply) => self.connection.send(&reply, None)?,
             Step::Connect(offer) => {
                 let Some(interface) = &self.interface else {
                     debug_assert!(false, "a session chooses an interface before it connects");
-                    return Err(End::PeerClosed);
+                    return Err(EndReason::PeerClosed);
                 };
                 let program = offer.program;
                 let (rings, interrupts) = Rings::open(*offer, unsealed)?;

@@ -10,7 +10,7 @@ use millrace_vhost::session::RingConfig;
 use millrace_vhost::{Features, MessageError, ProtocolViolation};
 
 use crate::io::notifier::Notifier;
-use crate::io::peer::{CloseLog, Counters, Wake};
+use crate::io::peer::{CloseLog, Counters, WakeEvent};
 use crate::io::ring_slot::RingSlot;
 use crate::io::vnic::VnicSpec;
 
@@ -30,7 +30,7 @@ pub(super) struct Interface {
     /// Protocol violations that workers found in the current connection.
     violations: ArrayQueue<ProtocolViolation>,
     /// Wakes the thread of the port.
-    pub(super) wake: Wake,
+    pub(super) wake: WakeEvent,
     close_log: CloseLog,
 }
 
@@ -46,7 +46,7 @@ impl Interface {
             is_up: AtomicBool::new(false),
             // At most one for each queue.
             violations: ArrayQueue::new(usize::from(pairs) + 1),
-            wake: Wake::new()?,
+            wake: WakeEvent::new()?,
             close_log: CloseLog::default(),
         })
     }

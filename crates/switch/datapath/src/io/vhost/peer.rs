@@ -16,24 +16,24 @@ const MESSAGES_MAX: usize = 64;
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The reason why a connection ends.
-pub(super) enum End {
+pub(super) enum EndReason {
     /// The driver has closed it.
     PeerClosed,
     /// The switch closes it, with this reason.
     Rejected(String),
 }
 
-impl From<MessageError> for End {
-    fn from(error: MessageError) -> End {
-        End::Rejected(error.to_string())
+impl From<MessageError> for EndReason {
+    fn from(error: MessageError) -> EndReason {
+        EndReason::Rejected(error.to_string())
     }
 }
 
-impl From<ConnectionError> for End {
-    fn from(error: ConnectionError) -> End {
+impl From<ConnectionError> for EndReason {
+    fn from(error: ConnectionError) -> EndReason {
         match error {
-            ConnectionError::Closed => End::PeerClosed,
-            error => End::Rejected(error.to_string()),
+            ConnectionError::Closed => EndReason::PeerClosed,
+            error => EndReason::Rejected(error.to_string()),
         }
     }
 }
@@ -110,9 +110,9 @@ impl<'a> Peer<'a> {
     }
 
     /// Returns an error if the connection must be closed.
-    pub(super) fn check(&self) -> Result<(), End> {
+    pub(super) fn check(&self) -> Result<(), EndReason> {
         if let Some(violation) = self.shared.interface.violation() {
-            return Err(End::Rejected(violation.to_string()));
+            return Err(EndReason::Rejected(violation.to_string()));
         }
         if let Some(memory) = &self.shared.memory {
             memory.check()?;
@@ -121,7 +121,7 @@ impl<'a> Peer<'a> {
     }
 
     /// Handles the driver's messages.
-    pub(super) fn receive(&mut self) -> Result<(), End> {
+    pub(super) fn receive(&mut self) -> Result<(), EndReason> {
         for _ in 0..MESSAGES_MAX {
             let Some(received) = self.connection.receive()? else {
                 return Ok(());

@@ -26,7 +26,7 @@ use rustix::net::{
 };
 
 use super::interface::Interface;
-use super::peer::{End, Peer};
+use super::peer::{EndReason, Peer};
 use crate::io::OpenError;
 use crate::io::peer::failed;
 use crate::io::socket_file::SocketFile;
@@ -178,17 +178,19 @@ impl SessionLoop {
     }
 
     /// Logs the end of a connection, and waits before the next one if the switch connects.
-    fn log_end(&self, end: &End) {
+    fn log_end(&self, end: &EndReason) {
         match end {
-            End::PeerClosed => tracing::debug!(device = %self.interface.name, "vhost: peer disconnected"),
-            End::Rejected(reason) => self.interface.log_closed(reason),
+            EndReason::PeerClosed => {
+                tracing::debug!(device = %self.interface.name, "vhost: peer disconnected")
+            }
+            EndReason::Rejected(reason) => self.interface.log_closed(reason),
         }
         if matches!(self.source, Source::Connect(_)) {
             self.pause();
         }
     }
 
-    fn serve(&self, peer: &mut Peer<'_>, events: &Events) -> Result<(), End> {
+    fn serve(&self, peer: &mut Peer<'_>, events: &Events) -> Result<(), EndReason> {
         peer.check()?;
         if events.is_readable {
             peer.receive()?;

@@ -43,12 +43,12 @@ pub(super) fn open<P: Packet + 'static>(
         registry::EndError::Unknown => OpenError::Missing {
             device: spec.to_string(),
             reason: format!("there is no emulated path `{name}`"),
-            remedy: format!("add [[wan]] with name = \"{name}\" to the configuration"),
+            next_step: format!("add [[wan]] with name = \"{name}\" to the configuration"),
         },
         registry::EndError::Taken => OpenError::Busy {
             device: spec.to_string(),
             reason: "this end of the path has a port".to_owned(),
-            remedy: "use the other end, or a path of its own".to_owned(),
+            next_step: "use the other end, or a path of its own".to_owned(),
         },
     })?;
     let epoch = wans.epoch();

@@ -10,7 +10,7 @@ use millrace_wan_emulator::{Frame, IcmpErrors, Receiver, Sender};
 use millrace_wire::segment::GsoLayout;
 use millrace_wire::{Depth, Layers, Packet};
 
-use super::registry::{End, FRAME_MAX, Lent, Ring};
+use super::registry::{BorrowedHalf, End, FRAME_MAX, Ring};
 use crate::io::allocate::Empty;
 use crate::io::{Burst, RxQueue, TxQueue};
 
@@ -26,7 +26,7 @@ fn count(counter: &AtomicU64, add: u64) {
 
 /// Packets into the path.
 pub(super) struct Tx {
-    sender: Lent<Sender<Ring>>,
+    sender: BorrowedHalf<Sender<Ring>>,
     end: Arc<End>,
     /// The rules of the classes after the default one; the first that matches decides.
     classes: Box<[Rule]>,
@@ -36,7 +36,12 @@ pub(super) struct Tx {
 }
 
 impl Tx {
-    pub(super) fn new(sender: Lent<Sender<Ring>>, end: Arc<End>, classes: Box<[Rule]>, epoch: Instant) -> Tx {
+    pub(super) fn new(
+        sender: BorrowedHalf<Sender<Ring>>,
+        end: Arc<End>,
+        classes: Box<[Rule]>,
+        epoch: Instant,
+    ) -> Tx {
         Tx {
             sender,
             end,
@@ -126,8 +131,8 @@ impl<P: Packet> TxQueue<P> for Tx {
 
 /// The frames that leave an end: those of the other end, and ICMP errors that answer frames of this one.
 pub(super) struct OutOfPath {
-    pub(super) receiver: Lent<Receiver<Ring>>,
-    pub(super) icmp_errors: Lent<IcmpErrors>,
+    pub(super) receiver: BorrowedHalf<Receiver<Ring>>,
+    pub(super) icmp_errors: BorrowedHalf<IcmpErrors>,
 }
 
 /// Packets out of the path.

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use millrace_flow::{Match, Rule};
-use millrace_types::{Causes, Priority, Time};
+use millrace_types::{ErrorChain, Priority, Time};
 use millrace_wan_emulator::{
-    ByteSize, Controller, DirectionConfig, Halves, IcmpErrors, Plan, Receiver, Scenario, Seed, Sender, Stats,
-    Step, Toward, heap_memory,
+    ByteSize, Controller, DirectionConfig, DirectionId, Halves, IcmpErrors, Plan, Receiver, Scenario, Seed,
+    Sender, Stats, Step, heap_memory,
 };
 use thiserror::Error;
 
@@ -26,7 +26,10 @@ const MEMORY_MIN: usize = 16 << 20;
 pub(super) type Ring = Box<[AtomicU64]>;
 
 /// The two directions, in the order of the ends that frames enter them at.
-const DIRECTIONS: [(Toward, &str); 2] = [(Toward::Forward, "a_to_b"), (Toward::Backward, "b_to_a")];
+const DIRECTIONS: [(DirectionId, &str); 2] = [
+    (DirectionId::Forward, "a_to_b"),
+    (DirectionId::Backward, "b_to_a"),
+];
 
 /// A path as it is asked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -97,12 +100,12 @@ pub(super) enum EndError {
 }
 
 /// A half of a ring that a queue has, and that comes back when the queue is dropped.
-pub(super) struct Lent<T> {
+pub(super) struct BorrowedHalf<T> {
     half: Option<T>,
     home: Arc<Mutex<Option<T>>>,
 }
 
-impl<T> Lent<T> {
+impl<T> BorrowedHalf<T> {
     /// Returns the half; it is there until the queue is dropped.
     #[inline]
     pub(super) fn get_mut(&mut self) -> Option<&mut T> {
@@ -111,7 +114,7 @@ impl<T> Lent<T> {
 }
 
 /// Queues are dropped by the control side, never by a worker.
-impl<T> Drop for Lent<T> {
+impl<T> Drop for BorrowedHalf<T> {
     fn drop(&mut self) {
         *lock(&self.home) = self.half.take();
     }
@@ -150,9 +153,9 @@ impl End {
 
 /// An end that was just opened.
 pub(super) struct OpenedEnd {
-    pub(super) sender: Lent<Sender<Ring>>,
-    pub(super) receiver: Lent<Receiver<Ring>>,
-    pub(super) icmp_errors: Lent<IcmpErrors>,
+    pub(super) sender: BorrowedHalf<Sender<Ring>>,
+    pub(super) receiver: BorrowedHalf<Receiver<Ring>>,
+    pub(super) icmp_errors: BorrowedHalf<IcmpErrors>,
     pub(super) classes: Box<[Rule]>,
     pub(super) shared: Arc<End>,
 }
@@ -175,7 +178,7 @@ impl Line {
         let rules = rules(config, direction)?;
         let plan = |config: &DirectionConfig| {
             Plan::new(config, Seed::new(seed), toward, &files)
-                .map_err(|error| refuse(Causes(&error).to_string()))
+                .map_err(|error| refuse(ErrorChain(&error).to_string()))
         };
         let mut planned = plan(config)?;
         if config.memory.is_none() && planned.memory_size() < MEMORY_MIN {
@@ -190,7 +193,7 @@ impl Line {
         let memory = heap_memory(plan.memory_size());
         let halves = plan
             .start(memory, now)
-            .map_err(|error| refuse(Causes(&error).to_string()))?;
+            .map_err(|error| refuse(ErrorChain(&error).to_string()))?;
         let Halves {
             sender,
             receiver,
@@ -215,7 +218,7 @@ impl Line {
             .set(config, &files)
             .map_err(|error| PathError::Direction {
                 direction: DIRECTIONS[number].1,
-                reason: Causes(&error).to_string(),
+                reason: ErrorChain(&error).to_string(),
             })?;
         self.current = config.clone();
         Ok(())
@@ -432,8 +435,8 @@ impl Wans {
     }
 }
 
-fn lend<T>(home: &Arc<Mutex<Option<T>>>) -> Lent<T> {
-    Lent {
+fn lend<T>(home: &Arc<Mutex<Option<T>>>) -> BorrowedHalf<T> {
+    BorrowedHalf {
         half: lock(home).take(),
         home: Arc::clone(home),
     }

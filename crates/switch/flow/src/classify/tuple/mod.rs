@@ -15,7 +15,7 @@ use super::columns::{COLUMNS, Columns, Projection};
 use super::hash::{HashKeys, finish, term};
 use super::masks::MaskId;
 use super::priorities::Priorities;
-use super::table::{At, Hint, Table, WINDOWS};
+use super::table::{EntryPosition, Hint, Table, WINDOWS};
 
 /// Position of the mask number in the first word of an entry.
 ///
@@ -251,7 +251,7 @@ impl Tuple {
         crowd
     }
 
-    fn find(&self, mask: MaskId, key: &Columns) -> Option<(u64, At, u64)> {
+    fn find(&self, mask: MaskId, key: &Columns) -> Option<(u64, EntryPosition, u64)> {
         let wanted = self.number(mask)?;
         let hash = self.form.hash_of_key(key);
         let mut rank = 0;

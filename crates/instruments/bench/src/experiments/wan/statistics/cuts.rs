@@ -2,7 +2,7 @@
 
 use millrace_types::Time;
 use millrace_wan_emulator::{
-    Direction, DirectionConfig, Halves, NoSources, Outcome, Plan, Seed, Toward, heap_memory,
+    Direction, DirectionConfig, DirectionId, Halves, NoSources, Outcome, Plan, Seed, heap_memory,
 };
 
 use super::super::error::WanBenchError;
@@ -46,8 +46,8 @@ pub(super) fn run(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
         path: config(&SETTINGS)?,
         ..DirectionConfig::default()
     };
-    let mut model = Direction::new(&direction, Seed::new(SEED), Toward::Forward, &NoSources)?;
-    let plan = Plan::new(&direction, Seed::new(SEED), Toward::Forward, &NoSources)?;
+    let mut model = Direction::new(&direction, Seed::new(SEED), DirectionId::Forward, &NoSources)?;
+    let plan = Plan::new(&direction, Seed::new(SEED), DirectionId::Forward, &NoSources)?;
     let memory = heap_memory(plan.memory_size());
     let Halves {
         mut sender,

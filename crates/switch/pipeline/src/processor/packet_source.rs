@@ -3,24 +3,24 @@
 use millrace_wire::Packet;
 
 /// A packet to send: the packet itself, or a reference from which a copy is made.
-pub(crate) enum Supply<'p, P> {
+pub(crate) enum PacketSource<'p, P> {
     Move(P),
     Copy(&'p P),
 }
 
-impl<P: Packet> Supply<'_, P> {
+impl<P: Packet> PacketSource<'_, P> {
     pub(crate) fn packet(&self) -> &P {
         match self {
-            Supply::Move(packet) => packet,
-            Supply::Copy(packet) => packet,
+            PacketSource::Move(packet) => packet,
+            PacketSource::Copy(packet) => packet,
         }
     }
 
     /// Returns the packet or a copy; `None` when no buffer is free.
     pub(crate) fn take(self) -> Option<P> {
         match self {
-            Supply::Move(packet) => Some(packet),
-            Supply::Copy(packet) => packet.try_clone(),
+            PacketSource::Move(packet) => Some(packet),
+            PacketSource::Copy(packet) => packet.try_clone(),
         }
     }
 }

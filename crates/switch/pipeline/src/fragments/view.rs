@@ -15,7 +15,7 @@ pub(super) const HEADERS_MAX: usize = 256;
 
 /// The defect of a fragment that cannot be reassembled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub enum PieceError {
+pub enum FragmentError {
     /// It has no data.
     #[error("a fragment without data")]
     Empty,
@@ -67,7 +67,7 @@ impl Identity {
 
 /// A fragment in a frame. Offsets count from the beginning of the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Piece {
+pub struct FragmentView {
     pub(super) identity: Identity,
     pub(super) l3: usize,
     /// The offset of the data, where the headers end.
@@ -83,39 +83,39 @@ pub struct Piece {
     pub(super) ecn: u8,
 }
 
-impl Piece {
+impl FragmentView {
     /// Returns the fragment in a frame, whose first `frame.len()` bytes these are; `None` if it is none. A frame is
     /// looked into as [`Layers`] does: behind VLAN tags, not inside MPLS or PBB.
     ///
     /// # Errors
-    /// [`PieceError`].
-    pub fn find(frame: &[u8], size: usize) -> Option<Result<Piece, PieceError>> {
+    /// [`FragmentError`].
+    pub fn find(frame: &[u8], size: usize) -> Option<Result<FragmentView, FragmentError>> {
         let layers = Layers::parse_head(frame, size, Depth::L3);
         if layers.fragment() == Fragment::Whole {
             return None;
         }
         let l3 = layers.l3_offset();
-        let piece = match layers.l3() {
-            L3::Ipv4 => Piece::v4(frame.get(l3..)?, l3)?,
-            L3::Ipv6 => Piece::v6(frame.get(l3..)?, l3)?,
+        let fragment = match layers.l3() {
+            L3::Ipv4 => FragmentView::v4(frame.get(l3..)?, l3)?,
+            L3::Ipv6 => FragmentView::v6(frame.get(l3..)?, l3)?,
             _ => return None,
         };
         let tags = frame.get(12..l3)?.iter().fold(0_u64, |tags, byte| {
             tags.wrapping_mul(0x100_0000_01b3) ^ u64::from(*byte)
         });
         Some(
-            Piece {
+            FragmentView {
                 identity: Identity {
                     tags,
-                    ..piece.identity
+                    ..fragment.identity
                 },
-                ..piece
+                ..fragment
             }
             .checked(),
         )
     }
 
-    fn v4(packet: &[u8], l3: usize) -> Option<Piece> {
+    fn v4(packet: &[u8], l3: usize) -> Option<FragmentView> {
         let header = packet.first_chunk::<{ ipv4::MIN_SIZE }>()?;
         let header_size = usize::from(header[0] & 0xf) * 4;
         let field = u16::from_be_bytes([header[6], header[7]]);
@@ -123,7 +123,7 @@ impl Piece {
         addresses[12..16].copy_from_slice(&header[12..16]);
         addresses[28..].copy_from_slice(&header[16..20]);
         let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
-        Some(Piece {
+        Some(FragmentView {
             identity: Identity {
                 addresses,
                 ident: u16::from_be_bytes([header[4], header[5]]).into(),
@@ -141,7 +141,7 @@ impl Piece {
         })
     }
 
-    fn v6(packet: &[u8], l3: usize) -> Option<Piece> {
+    fn v6(packet: &[u8], l3: usize) -> Option<FragmentView> {
         let header = packet.first_chunk::<IPV6_SIZE>()?;
         let end = IPV6_SIZE + usize::from(u16::from_be_bytes([header[4], header[5]]));
         let (mut announcer, mut at) = (6, IPV6_SIZE);
@@ -161,7 +161,7 @@ impl Piece {
         let data = at + FRAGMENT_HEADER_SIZE;
         let mut addresses = [0; 32];
         addresses.copy_from_slice(&header[8..40]);
-        Some(Piece {
+        Some(FragmentView {
             identity: Identity {
                 addresses,
                 ident: u32::from_be_bytes([fragment[4], fragment[5], fragment[6], fragment[7]]),
@@ -179,21 +179,21 @@ impl Piece {
         })
     }
 
-    fn checked(self) -> Result<Piece, PieceError> {
+    fn checked(self) -> Result<FragmentView, FragmentError> {
         let size = self.size;
         if size == 0 {
-            return Err(PieceError::Empty);
+            return Err(FragmentError::Empty);
         }
         if !self.is_last && !size.is_multiple_of(8) {
-            return Err(PieceError::Odd { size });
+            return Err(FragmentError::Odd { size });
         }
         // The headers of this fragment count, too; its options may be fewer than those of the first.
         let end = self.offset + size;
         if end + self.headers_of_packet() > SIZE_MAX {
-            return Err(PieceError::TooLong { end });
+            return Err(FragmentError::TooLong { end });
         }
         if self.data > HEADERS_MAX {
-            return Err(PieceError::Headers { size: self.data });
+            return Err(FragmentError::Headers { size: self.data });
         }
         Ok(self)
     }

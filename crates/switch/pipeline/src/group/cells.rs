@@ -20,16 +20,19 @@ const TRIES: u32 = 16;
 
 /// The cells of a select group.
 #[derive(Debug)]
-pub(crate) struct Shares {
+pub(crate) struct BucketCells {
     /// The index of a bucket in each cell; a power of two of cells, or none.
     places: Box<[u16]>,
     /// The identity of each bucket, by which it is found again when the group changes.
     identities: Box<[u64]>,
 }
 
-impl Shares {
+impl BucketCells {
     /// Assigns the cells to buckets, given by identity and weight. Buckets without weight get none.
-    pub(crate) fn new(buckets: impl IntoIterator<Item = (u64, u16)>, before: Option<&Shares>) -> Shares {
+    pub(crate) fn new(
+        buckets: impl IntoIterator<Item = (u64, u16)>,
+        before: Option<&BucketCells>,
+    ) -> BucketCells {
         let (identities, weights): (Vec<u64>, Vec<u16>) = buckets.into_iter().unzip();
         let weighty = weights.iter().filter(|weight| **weight > 0).count();
         let before_len = before.map_or(0, |before| before.places.len());
@@ -47,7 +50,7 @@ impl Shares {
             }
             fill(&places, &left)
         };
-        Shares {
+        BucketCells {
             places,
             identities: identities.into(),
         }
@@ -119,7 +122,7 @@ fn quotas(weights: &[u16], len: usize) -> Vec<usize> {
 }
 
 /// Leaves cells with the buckets that had them, as far as their shares allow.
-fn keep(places: &mut [Option<u16>], left: &mut [usize], before: &Shares, identities: &[u64]) {
+fn keep(places: &mut [Option<u16>], left: &mut [usize], before: &BucketCells, identities: &[u64]) {
     let Some(mask) = before.places.len().checked_sub(1) else {
         return;
     };
@@ -154,9 +157,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn counted(shares: &Shares, buckets: usize) -> Vec<usize> {
+    fn counted(cells: &BucketCells, buckets: usize) -> Vec<usize> {
         let mut counts = vec![0; buckets];
-        for place in &shares.places {
+        for place in &cells.places {
             counts[usize::from(*place)] += 1;
         }
         counts
@@ -172,7 +175,7 @@ mod tests {
             weights in prop::collection::vec(1u16..500, 1..40),
             gone in any::<prop::sample::Index>(),
         ) {
-            let all = Shares::new(buckets(&weights), None);
+            let all = BucketCells::new(buckets(&weights), None);
             let total: usize = weights.iter().map(|weight| usize::from(*weight)).sum();
             let len = all.places.len();
             for (weight, places) in weights.iter().zip(counted(&all, weights.len())) {
@@ -182,7 +185,7 @@ mod tests {
             // One bucket goes: its cells are divided, and no other bucket loses one.
             let mut rest = buckets(&weights);
             rest.remove(gone.index(weights.len()));
-            let after = Shares::new(rest.clone(), Some(&all));
+            let after = BucketCells::new(rest.clone(), Some(&all));
             if rest.is_empty() {
                 prop_assert!(after.places.is_empty());
                 return Ok(());
@@ -196,21 +199,21 @@ mod tests {
 
     #[test]
     fn a_bucket_without_weight_gets_nothing_and_a_light_one_something() {
-        let shares = Shares::new(buckets(&[0, 1, 65_535]), None);
-        assert_eq!(counted(&shares, 3), [0, 1, LEN_MIN - 1]);
-        let none = Shares::new(buckets(&[0, 0]), None);
+        let cells = BucketCells::new(buckets(&[0, 1, 65_535]), None);
+        assert_eq!(counted(&cells, 3), [0, 1, LEN_MIN - 1]);
+        let none = BucketCells::new(buckets(&[0, 0]), None);
         assert_eq!(none.choose(5, |_| true), None);
     }
 
     #[test]
     fn flows_of_a_dead_bucket_are_spread_by_weight_and_no_other_moves() {
-        let shares = Shares::new(buckets(&[1, 1, 2]), None);
+        let cells = BucketCells::new(buckets(&[1, 1, 2]), None);
         let mut state = 1u64;
         let mut got = [0u32; 3];
         for _ in 0..40_000 {
             state = next(state).wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let usual = shares.choose(state, |_| true).unwrap();
-            let now = shares.choose(state, |bucket| bucket != 0).unwrap();
+            let usual = cells.choose(state, |_| true).unwrap();
+            let now = cells.choose(state, |bucket| bucket != 0).unwrap();
             assert!(usual == 0 || usual == now);
             if usual == 0 {
                 got[now] += 1;
@@ -223,17 +226,17 @@ mod tests {
 
     #[test]
     fn the_only_live_bucket_is_found_however_light_it_is() {
-        let shares = Shares::new(buckets(&[1, 65_535]), None);
+        let cells = BucketCells::new(buckets(&[1, 65_535]), None);
         for hash in 0..1000 {
-            assert_eq!(shares.choose(hash, |bucket| bucket == 0), Some(0));
+            assert_eq!(cells.choose(hash, |bucket| bucket == 0), Some(0));
         }
-        assert_eq!(shares.choose(7, |_| false), None);
+        assert_eq!(cells.choose(7, |_| false), None);
     }
 
     #[test]
     fn a_bucket_that_comes_takes_only_what_is_its_share() {
-        let before = Shares::new(buckets(&[5, 5, 5]), None);
-        let after = Shares::new(buckets(&[5, 5, 5, 5]), Some(&before));
+        let before = BucketCells::new(buckets(&[5, 5, 5]), None);
+        let after = BucketCells::new(buckets(&[5, 5, 5, 5]), Some(&before));
         let moved = before
             .places
             .iter()

@@ -7,7 +7,7 @@ use crate::action_summary::{ActionSummary, Kinds};
 use crate::counters::EntryCell;
 
 /// The results of a lookup, by packet.
-pub(crate) struct Found<'a> {
+pub(crate) struct LookupResults<'a> {
     pub(crate) slots: [Option<Slot>; BURST],
     pub(crate) summaries: [&'a ActionSummary; BURST],
     pub(crate) cells: [&'a EntryCell; BURST],
@@ -15,11 +15,11 @@ pub(crate) struct Found<'a> {
     pub(crate) kinds: Kinds,
 }
 
-impl<'a> Found<'a> {
+impl<'a> LookupResults<'a> {
     /// Returns the results of a lookup that finds no entry.
     #[inline(always)]
     pub(crate) fn nothing(counters: &'a Counters) -> Self {
-        Found {
+        LookupResults {
             slots: [None; BURST],
             summaries: [&ActionSummary::VACANT; BURST],
             cells: [counters.nowhere(); BURST],
