@@ -128,7 +128,7 @@ fn sources_come_from_a_list_and_receivers_join_while_others_receive() {
     let refused = count.wait_with_output().unwrap();
     assert!(String::from_utf8_lossy(&refused.stderr).contains("no target is given"));
     let [first, second] = [&to, &late].map(|directory| {
-        let own = directory.join("../receiver.key");
+        let own = directory.with_extension("key");
         Program::start(&[
             "receive",
             path(directory),
