@@ -1,0 +1,113 @@
+//! The database of an exchange: objects with revisions, the change journal, the audit chain, and the answers to requests
+//! that a client may retry.
+//!
+//! ```text
+//!                one transaction                    audit chain
+//!   objects ----+                       entry 1 <--- entry 2 <--- entry 3     each entry holds the
+//!   journal ----+---> commit                                        ^         hash of the previous one
+//!   answer  ----+                                                   |
+//!   audit   ----+                                            signature of the head, every minute
+//! ```
+//!
+//! [`Store`] is the interface, [`Sqlite`] the implementation: one file, of mode 0600, in WAL mode with `synchronous=FULL`,
+//! so that a committed transaction survives `kill -9` and a power cut. The exchange's objects are JSON; the store does
+//! not know their types, but the schema holds the constraints on them that must never be violated. Time is an argument
+//! of every call that needs it.
+//!
+//! Only one process may write: opening increments the epoch, and each transaction is refused if the epoch of the
+//! database is no longer the writer's.
+
+#![forbid(unsafe_code)]
+
+mod audit;
+mod canonical;
+mod error;
+mod schema;
+mod sqlite;
+mod transaction;
+
+pub use audit::{
+    AuditEntry, AuditRecord, BrokenChain, ChainSummary, GENESIS, Hash, SignedHead, SigningKey, verify,
+};
+pub use canonical::{CanonicalError, canonical};
+pub use error::{Constraint, StoreError};
+pub use sqlite::Sqlite;
+pub use transaction::{
+    Answer, ChangeRecord, ChangeState, Committed, Contents, IdempotencyKey, JournalRecord, ObjectRow,
+    Revision, Session, StoredAnswer, Transaction, UnixMillis,
+};
+
+/// The database behind an exchange. One thread owns it; each call blocks until the medium has the data.
+pub trait Store: Send {
+    /// Returns all objects, the changes that are not finished, and the counters from which numbering continues.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be read.
+    fn load(&self) -> Result<Contents, StoreError>;
+
+    /// Writes a transaction, all or nothing. After `Ok` it is on the medium.
+    ///
+    /// # Errors
+    /// [`StoreError`]; nothing of the transaction is written then.
+    fn commit(&mut self, transaction: &Transaction, now: UnixMillis) -> Result<Committed, StoreError>;
+
+    /// Returns the answer that was given to the request with this key, if it is less than 24 hours old.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be read.
+    fn answer(&self, key: &IdempotencyKey, now: UnixMillis) -> Result<Option<StoredAnswer>, StoreError>;
+
+    /// Returns up to `limit` entries of the audit chain with serial numbers above `after`, oldest first.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be read.
+    fn audit(&self, after: u64, limit: usize) -> Result<Vec<AuditRecord>, StoreError>;
+
+    /// Signs the newest entry of the audit chain and stores the signature; returns `None` if the head is signed already.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be written.
+    fn sign_head(&mut self, key: &SigningKey, now: UnixMillis) -> Result<Option<SignedHead>, StoreError>;
+
+    /// Returns all signatures of the chain's heads, oldest first.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be read.
+    fn signed_heads(&self) -> Result<Vec<SignedHead>, StoreError>;
+
+    /// Returns up to `limit` changes with identifiers below `before`, newest first, finished ones included.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be read.
+    fn changes(&self, before: u64, limit: usize) -> Result<Vec<ChangeRecord>, StoreError>;
+
+    /// Returns the journal of a change, oldest record first.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be read.
+    fn journal(&self, change: u64) -> Result<Vec<JournalRecord>, StoreError>;
+
+    /// Stores a session under the hash of its token, or replaces it.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be written.
+    fn put_session(&mut self, session: &Session) -> Result<(), StoreError>;
+
+    /// Returns the session with this token hash, unless it has expired.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be read.
+    fn session(&self, token_hash: &str, now: UnixMillis) -> Result<Option<Session>, StoreError>;
+
+    /// Deletes a session; a session that does not exist is no error.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be written.
+    fn delete_session(&mut self, token_hash: &str) -> Result<(), StoreError>;
+
+    /// Deletes answers older than 24 hours and expired sessions.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be written.
+    fn prune(&mut self, now: UnixMillis) -> Result<(), StoreError>;
+}

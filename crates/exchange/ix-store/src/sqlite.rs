@@ -1,0 +1,512 @@
+//! The database as one SQLite file.
+
+use std::fs::{OpenOptions, Permissions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use rusqlite::{Connection, OptionalExtension as _, Row, TransactionBehavior, params};
+use serde_json::Value;
+
+use crate::Store;
+use crate::audit::{AuditRecord, SignedHead, SigningKey};
+use crate::error::StoreError;
+use crate::schema;
+use crate::transaction::{
+    Answer, ChangeRecord, ChangeState, Committed, Contents, IdempotencyKey, JournalRecord, ObjectRow,
+    Revision, Session, StoredAnswer, Transaction, UnixMillis,
+};
+
+/// The time for which an answer is kept: 24 hours.
+const ANSWER_LIFETIME: u64 = 24 * 60 * 60 * 1000;
+
+/// A database in one SQLite file, or in memory.
+#[derive(Debug)]
+pub struct Sqlite {
+    connection: Connection,
+    epoch: u64,
+}
+
+impl Sqlite {
+    /// Opens the database, or creates it with mode 0600, and starts a new epoch.
+    ///
+    /// # Errors
+    /// [`StoreError::Open`] if others than the owner can read the file; [`StoreError::Newer`] for a newer schema.
+    pub fn open(path: &Path) -> Result<Sqlite, StoreError> {
+        let refused = |reason: String| StoreError::Open {
+            path: path.display().to_string(),
+            reason,
+        };
+        match OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
+        {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                let metadata = std::fs::metadata(path).map_err(|error| refused(error.to_string()))?;
+                let mode = metadata.permissions().mode() & 0o777;
+                if mode & 0o077 != 0 {
+                    return Err(refused(format!(
+                        "mode {mode:03o} lets others read it; run chmod 600"
+                    )));
+                }
+            }
+            Err(error) => return Err(refused(error.to_string())),
+        }
+        Sqlite::start(Connection::open(path)?)
+    }
+
+    /// Opens the database to read it, without a new epoch, while an engine may be writing.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the file does not exist or is no database.
+    pub fn open_read_only(path: &Path) -> Result<Sqlite, StoreError> {
+        let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY | rusqlite::OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags).map_err(|error| StoreError::Open {
+            path: path.display().to_string(),
+            reason: error.to_string(),
+        })?;
+        connection.busy_timeout(std::time::Duration::from_secs(5))?;
+        let epoch = connection.query_row("SELECT epoch FROM engine", [], |row| unsigned(row, 0))?;
+        Ok(Sqlite { connection, epoch })
+    }
+
+    /// Returns a database in memory, for tests and simulations.
+    ///
+    /// # Errors
+    /// [`StoreError`] if SQLite has no memory.
+    pub fn in_memory() -> Result<Sqlite, StoreError> {
+        Sqlite::start(Connection::open_in_memory()?)
+    }
+
+    fn start(mut connection: Connection) -> Result<Sqlite, StoreError> {
+        connection.busy_timeout(std::time::Duration::from_secs(5))?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.pragma_update(None, "foreign_keys", true)?;
+        connection.set_prepared_statement_cache_capacity(64);
+        schema::migrate(&mut connection)?;
+        let mut store = Sqlite { connection, epoch: 0 };
+        store.new_epoch()?;
+        Ok(store)
+    }
+
+    /// Starts a new epoch, as another opening of the same file does; used when a simulated engine starts again.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be written.
+    pub fn new_epoch(&mut self) -> Result<(), StoreError> {
+        let sql = "UPDATE engine SET epoch = epoch + 1 RETURNING epoch";
+        self.epoch = self.connection.query_row(sql, [], |row| unsigned(row, 0))?;
+        Ok(())
+    }
+
+    /// Limits the database to a number of pages, as a full disk does.
+    ///
+    /// # Errors
+    /// [`StoreError`] if SQLite refuses the limit.
+    pub fn limit_pages(&mut self, pages: u32) -> Result<(), StoreError> {
+        self.connection
+            .pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))?;
+        Ok(())
+    }
+
+    /// Writes a copy of the database to a new file of mode 0600.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the file exists or cannot be written.
+    pub fn back_up(&self, path: &Path) -> Result<(), StoreError> {
+        let text = path.display().to_string();
+        self.connection.execute("VACUUM INTO ?1", params![text])?;
+        std::fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(|error| StoreError::Open {
+            path: text,
+            reason: error.to_string(),
+        })
+    }
+
+    /// Runs SQLite's own check of the file.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] with the first finding.
+    pub fn check(&self) -> Result<(), StoreError> {
+        let found: String = self
+            .connection
+            .query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
+        if found == "ok" {
+            Ok(())
+        } else {
+            Err(StoreError::Damaged(found))
+        }
+    }
+}
+
+/// Reads an integer that the schema keeps at zero or above.
+fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
+    row.get::<_, i64>(index).map(i64::cast_unsigned)
+}
+
+fn json(text: &str) -> Result<Value, StoreError> {
+    serde_json::from_str(text).map_err(|error| StoreError::Damaged(error.to_string()))
+}
+
+fn state(text: &str) -> Result<ChangeState, StoreError> {
+    text.parse().map_err(StoreError::Damaged)
+}
+
+/// A row of `change` before its texts are parsed: id, state, times, detail.
+type RawChange = (u64, String, u64, u64, String);
+
+fn raw_change(row: &Row<'_>) -> rusqlite::Result<RawChange> {
+    Ok((
+        unsigned(row, 0)?,
+        row.get(1)?,
+        unsigned(row, 2)?,
+        unsigned(row, 3)?,
+        row.get(4)?,
+    ))
+}
+
+fn change((id, name, accepted, updated, detail): RawChange) -> Result<ChangeRecord, StoreError> {
+    let (accepted_at, updated_at) = (UnixMillis(accepted), UnixMillis(updated));
+    Ok(ChangeRecord {
+        id,
+        state: state(&name)?,
+        accepted_at,
+        updated_at,
+        detail: json(&detail)?,
+    })
+}
+
+impl Store for Sqlite {
+    fn load(&self) -> Result<Contents, StoreError> {
+        let sql = "SELECT epoch, revision FROM engine";
+        let (epoch, revision) = self
+            .connection
+            .query_row(sql, [], |row| Ok((unsigned(row, 0)?, unsigned(row, 1)?)))?;
+        let mut statement = self
+            .connection
+            .prepare("SELECT kind, id, revision, body FROM object")?;
+        let rows = statement.query_map([], |row| {
+            Ok((
+                row.get::<_, String>(0)?,
+                row.get::<_, u32>(1)?,
+                unsigned(row, 2)?,
+                row.get::<_, String>(3)?,
+            ))
+        })?;
+        let mut objects = Vec::new();
+        for row in rows {
+            let (kind, id, revision, body) = row?;
+            objects.push(ObjectRow {
+                kind,
+                id,
+                revision: Revision(revision),
+                body: json(&body)?,
+            });
+        }
+        let mut statement = self.connection.prepare(
+            "SELECT id, state, accepted_at, updated_at, detail FROM change
+             WHERE state NOT IN ('cleaned', 'rolled_back') ORDER BY id",
+        )?;
+        let rows = statement.query_map([], raw_change)?;
+        let open_changes = rows.map(|row| change(row?)).collect::<Result<_, _>>()?;
+        let next_change =
+            self.connection
+                .query_row("SELECT coalesce(max(id), 0) + 1 FROM change", [], |row| {
+                    unsigned(row, 0)
+                })?;
+        Ok(Contents {
+            epoch,
+            revision: Revision(revision),
+            objects,
+            open_changes,
+            next_change,
+        })
+    }
+
+    fn commit(&mut self, transaction: &Transaction, now: UnixMillis) -> Result<Committed, StoreError> {
+        let mine = self.epoch;
+        let sql = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let (found, revision, mut serial, mut hash) = sql
+            .prepare_cached("SELECT epoch, revision, audit_serial, audit_hash FROM engine")?
+            .query_row([], |row| {
+                Ok((
+                    unsigned(row, 0)?,
+                    unsigned(row, 1)? + 1,
+                    unsigned(row, 2)?,
+                    row.get::<_, String>(3)?,
+                ))
+            })?;
+        if found != mine {
+            return Err(StoreError::Fenced { found, mine });
+        }
+        // Deletions first, and all replaced objects without their unique keys, so that objects may swap keys.
+        let mut delete = sql.prepare_cached("DELETE FROM object WHERE kind = ?1 AND id = ?2")?;
+        for (kind, id) in &transaction.deletes {
+            delete.execute(params![kind, id])?;
+        }
+        for row in &transaction.puts {
+            delete.execute(params![row.kind, row.id])?;
+        }
+        let mut put = sql.prepare_cached("INSERT INTO object VALUES (?1, ?2, ?3, ?4)")?;
+        for row in &transaction.puts {
+            put.execute(params![
+                row.kind,
+                row.id,
+                revision.cast_signed(),
+                row.body.to_string()
+            ])?;
+        }
+        write_journal(&sql, &transaction.journal)?;
+        let mut append = sql.prepare_cached("INSERT INTO audit VALUES (?1, ?2, ?3)")?;
+        for entry in &transaction.audit {
+            let record = AuditRecord::new(serial + 1, &hash, entry, now)?;
+            append.execute(params![
+                record.serial.cast_signed(),
+                record.body.to_string(),
+                record.hash
+            ])?;
+            (serial, hash) = (record.serial, record.hash);
+        }
+        let mut answer =
+            sql.prepare_cached("INSERT OR REPLACE INTO idempotency VALUES (?1, ?2, ?3, ?4, ?5)")?;
+        for (key, stored) in &transaction.answers {
+            let body = stored.body.to_string();
+            answer.execute(params![
+                key.scope,
+                key.key,
+                stored.request_hash,
+                body,
+                now.0.cast_signed()
+            ])?;
+        }
+        sql.prepare_cached(
+            "UPDATE engine SET revision = ?1, audit_serial = ?2, audit_hash = ?3 WHERE epoch = ?4",
+        )?
+        .execute(params![
+            revision.cast_signed(),
+            serial.cast_signed(),
+            hash,
+            mine.cast_signed()
+        ])?;
+        drop((delete, put, append, answer));
+        sql.commit()?;
+        Ok(Committed {
+            revision: Revision(revision),
+            audit_serial: serial,
+        })
+    }
+
+    fn answer(&self, key: &IdempotencyKey, now: UnixMillis) -> Result<Option<StoredAnswer>, StoreError> {
+        let oldest = now.0.saturating_sub(ANSWER_LIFETIME);
+        let sql = "SELECT request_hash, body, at FROM idempotency WHERE scope = ?1 AND key = ?2 AND at > ?3";
+        let found = self
+            .connection
+            .prepare_cached(sql)?
+            .query_row(params![key.scope, key.key, oldest.cast_signed()], |row| {
+                Ok((
+                    row.get::<_, String>(0)?,
+                    row.get::<_, String>(1)?,
+                    unsigned(row, 2)?,
+                ))
+            })
+            .optional()?;
+        found
+            .map(|(request_hash, body, at)| {
+                let answer = Answer {
+                    request_hash,
+                    body: json(&body)?,
+                };
+                Ok(StoredAnswer {
+                    answer,
+                    at: UnixMillis(at),
+                })
+            })
+            .transpose()
+    }
+
+    fn audit(&self, after: u64, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+        let sql = "SELECT serial, body, hash FROM audit WHERE serial > ?1 ORDER BY serial LIMIT ?2";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = statement.query_map(params![after.cast_signed(), limit], |row| {
+            Ok((
+                unsigned(row, 0)?,
+                row.get::<_, String>(1)?,
+                row.get::<_, String>(2)?,
+            ))
+        })?;
+        rows.map(|row| {
+            let (serial, body, hash) = row?;
+            Ok(AuditRecord {
+                serial,
+                body: json(&body)?,
+                hash,
+            })
+        })
+        .collect()
+    }
+
+    fn sign_head(&mut self, key: &SigningKey, now: UnixMillis) -> Result<Option<SignedHead>, StoreError> {
+        let sql = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let (found, serial, hash) =
+            sql.query_row("SELECT epoch, audit_serial, audit_hash FROM engine", [], |row| {
+                Ok((unsigned(row, 0)?, unsigned(row, 1)?, row.get::<_, String>(2)?))
+            })?;
+        if found != self.epoch {
+            return Err(StoreError::Fenced {
+                found,
+                mine: self.epoch,
+            });
+        }
+        let signed: u64 = sql.query_row("SELECT coalesce(max(serial), 0) FROM audit_head", [], |row| {
+            unsigned(row, 0)
+        })?;
+        if signed == serial {
+            return Ok(None);
+        }
+        let head = key.sign(serial, &hash, now)?;
+        sql.execute(
+            "INSERT INTO audit_head VALUES (?1, ?2, ?3, ?4, ?5)",
+            params![
+                serial.cast_signed(),
+                head.hash,
+                now.0.cast_signed(),
+                head.public_key,
+                head.signature
+            ],
+        )?;
+        sql.commit()?;
+        Ok(Some(head))
+    }
+
+    fn signed_heads(&self) -> Result<Vec<SignedHead>, StoreError> {
+        let sql = "SELECT serial, hash, at, public_key, signature FROM audit_head ORDER BY serial";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let rows = statement.query_map([], |row| {
+            Ok(SignedHead {
+                serial: unsigned(row, 0)?,
+                hash: row.get(1)?,
+                at: UnixMillis(unsigned(row, 2)?),
+                public_key: row.get(3)?,
+                signature: row.get(4)?,
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    fn changes(&self, before: u64, limit: usize) -> Result<Vec<ChangeRecord>, StoreError> {
+        let sql = "SELECT id, state, accepted_at, updated_at, detail FROM change WHERE id < ?1 ORDER BY id DESC LIMIT ?2";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let (before, limit) = (
+            i64::try_from(before).unwrap_or(i64::MAX),
+            i64::try_from(limit).unwrap_or(i64::MAX),
+        );
+        let rows = statement.query_map(params![before, limit], raw_change)?;
+        rows.map(|row| change(row?)).collect()
+    }
+
+    fn journal(&self, change: u64) -> Result<Vec<JournalRecord>, StoreError> {
+        let sql = "SELECT state, at, detail FROM journal WHERE change = ?1 ORDER BY serial";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let rows = statement.query_map(params![change.cast_signed()], |row| {
+            Ok((
+                row.get::<_, String>(0)?,
+                unsigned(row, 1)?,
+                row.get::<_, String>(2)?,
+            ))
+        })?;
+        rows.map(|row| {
+            let (name, at, detail) = row?;
+            Ok(JournalRecord {
+                change,
+                state: state(&name)?,
+                at: UnixMillis(at),
+                detail: json(&detail)?,
+            })
+        })
+        .collect()
+    }
+
+    fn put_session(&mut self, session: &Session) -> Result<(), StoreError> {
+        let (expires, body) = (session.expires.0.cast_signed(), session.body.to_string());
+        let sql = "INSERT OR REPLACE INTO session VALUES (?1, ?2, ?3)";
+        self.connection
+            .prepare_cached(sql)?
+            .execute(params![session.token_hash, expires, body])?;
+        Ok(())
+    }
+
+    fn session(&self, token_hash: &str, now: UnixMillis) -> Result<Option<Session>, StoreError> {
+        let sql = "SELECT expires, body FROM session WHERE token_hash = ?1 AND expires > ?2";
+        let found = self
+            .connection
+            .prepare_cached(sql)?
+            .query_row(params![token_hash, now.0.cast_signed()], |row| {
+                Ok((unsigned(row, 0)?, row.get::<_, String>(1)?))
+            })
+            .optional()?;
+        found
+            .map(|(expires, body)| {
+                let (token_hash, expires) = (token_hash.to_owned(), UnixMillis(expires));
+                Ok(Session {
+                    token_hash,
+                    expires,
+                    body: json(&body)?,
+                })
+            })
+            .transpose()
+    }
+
+    fn delete_session(&mut self, token_hash: &str) -> Result<(), StoreError> {
+        self.connection
+            .execute("DELETE FROM session WHERE token_hash = ?1", params![token_hash])?;
+        Ok(())
+    }
+
+    fn prune(&mut self, now: UnixMillis) -> Result<(), StoreError> {
+        let oldest = now.0.saturating_sub(ANSWER_LIFETIME);
+        self.connection.execute(
+            "DELETE FROM idempotency WHERE at <= ?1",
+            params![oldest.cast_signed()],
+        )?;
+        self.connection.execute(
+            "DELETE FROM session WHERE expires <= ?1",
+            params![now.0.cast_signed()],
+        )?;
+        Ok(())
+    }
+}
+
+/// Writes journal records and brings the changes to their states.
+fn write_journal(sql: &rusqlite::Transaction<'_>, records: &[JournalRecord]) -> Result<(), StoreError> {
+    let mut create = sql.prepare_cached("INSERT INTO change VALUES (?1, ?2, ?3, ?3, ?4)")?;
+    let mut update = sql.prepare_cached("UPDATE change SET state = ?2, updated_at = ?3 WHERE id = ?1")?;
+    let mut append =
+        sql.prepare_cached("INSERT INTO journal (change, state, at, detail) VALUES (?1, ?2, ?3, ?4)")?;
+    let mut exists = sql.prepare_cached("SELECT 1 FROM change WHERE id = ?1")?;
+    for record in records {
+        let (id, name, at) = (
+            record.change.cast_signed(),
+            record.state.name(),
+            record.at.0.cast_signed(),
+        );
+        let detail = record.detail.to_string();
+        if record.state == ChangeState::Accepted && !exists.exists(params![id])? {
+            create.execute(params![id, name, at, detail])?;
+        } else if update.execute(params![id, name, at])? == 0 {
+            return Err(StoreError::Database(format!(
+                "change {} is {name} but was never accepted",
+                record.change
+            )));
+        }
+        append.execute(params![id, name, at, detail])?;
+    }
+    Ok(())
+}

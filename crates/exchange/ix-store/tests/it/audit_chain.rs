@@ -1,0 +1,196 @@
+//! The audit chain: what `verify` finds, and the same by a verifier in Python that was written from the documentation.
+
+use std::path::Path;
+use std::process::Command;
+
+use millrace_ix_store::{
+    AuditEntry, AuditRecord, BrokenChain, SignedHead, SigningKey, Sqlite, Store as _, StoreError,
+    Transaction, UnixMillis, verify,
+};
+use serde_json::json;
+
+use crate::{NOW, entry};
+
+/// Returns a chain of `len` entries with a signature after each tenth, and the public key.
+fn chain(len: u64) -> (Vec<AuditRecord>, Vec<SignedHead>, String) {
+    chain_by("us-1", len)
+}
+
+fn chain_by(actor: &str, len: u64) -> (Vec<AuditRecord>, Vec<SignedHead>, String) {
+    let key = SigningKey::from_pkcs8(&SigningKey::generate().unwrap()).unwrap();
+    let mut store = Sqlite::in_memory().unwrap();
+    for n in 1..=len {
+        let detail =
+            json!({"n": n, "text": "caf\u{e9} \u{1f600} \"quoted\"\n\u{1}", "z": [null, true, -5], "a": {}});
+        let audit = vec![AuditEntry {
+            actor: actor.to_owned(),
+            ..entry("test", detail)
+        }];
+        store
+            .commit(
+                &Transaction {
+                    audit,
+                    ..Transaction::default()
+                },
+                UnixMillis(NOW.0 + n),
+            )
+            .unwrap();
+        if n % 10 == 0 {
+            store.sign_head(&key, UnixMillis(NOW.0 + n)).unwrap();
+        }
+    }
+    (
+        store.audit(0, usize::MAX).unwrap(),
+        store.signed_heads().unwrap(),
+        key.public_key(),
+    )
+}
+
+#[test]
+fn a_chain_as_written_is_valid() {
+    let (records, heads, key) = chain(25);
+    let summary = verify(&records, &heads, Some(&key)).unwrap();
+    assert_eq!((summary.len, summary.signed_up_to), (25, 20));
+    assert_eq!(summary.head, records[24].hash);
+}
+
+#[test]
+fn a_head_is_signed_once() {
+    let key = SigningKey::from_pkcs8(&SigningKey::generate().unwrap()).unwrap();
+    let mut store = Sqlite::in_memory().unwrap();
+    assert_eq!(store.sign_head(&key, NOW).unwrap(), None);
+    store
+        .commit(
+            &Transaction {
+                audit: vec![entry("a", json!({}))],
+                ..Transaction::default()
+            },
+            NOW,
+        )
+        .unwrap();
+    assert!(store.sign_head(&key, NOW).unwrap().is_some());
+    assert_eq!(store.sign_head(&key, NOW).unwrap(), None);
+}
+
+#[test]
+fn a_changed_missing_or_swapped_entry_is_found() {
+    let (records, heads, key) = chain(30);
+    for at in 0..30 {
+        let mut changed = records.clone();
+        changed[at].body["detail"]["n"] = json!(1000);
+        let serial = records[at].serial;
+        assert_eq!(
+            verify(&changed, &heads, Some(&key)),
+            Err(BrokenChain::Contents { serial })
+        );
+        let mut missing = records.clone();
+        missing.remove(at);
+        assert!(
+            verify(&missing, &heads, Some(&key)).is_err(),
+            "entry {serial} is missing"
+        );
+        let mut swapped = records.clone();
+        swapped.swap(at, (at + 1) % 30);
+        assert!(
+            verify(&swapped, &heads, Some(&key)).is_err(),
+            "entry {serial} is swapped"
+        );
+    }
+}
+
+#[test]
+fn a_chain_that_was_written_again_does_not_have_the_signatures() {
+    let (_, heads, key) = chain(20);
+    let (forged, forged_heads, _) = chain_by("us-2", 20);
+    assert_eq!(
+        verify(&forged, &heads, Some(&key)),
+        Err(BrokenChain::Signature {
+            serial: 10,
+            at: NOW.0 + 10
+        })
+    );
+    assert!(verify(&forged, &forged_heads, None).is_ok());
+    assert!(
+        verify(&forged, &forged_heads, Some(&key)).is_err(),
+        "signatures of another key"
+    );
+}
+
+#[test]
+fn entries_cannot_be_deleted_from_the_end_behind_a_signature() {
+    let (records, heads, key) = chain(20);
+    assert!(matches!(
+        verify(&records[..19], &heads, Some(&key)),
+        Err(BrokenChain::Signature { serial: 20, .. })
+    ));
+}
+
+#[test]
+fn a_fraction_in_an_entry_is_refused() {
+    let mut store = Sqlite::in_memory().unwrap();
+    let transaction = Transaction {
+        audit: vec![entry("a", json!({"rate": 0.5}))],
+        ..Transaction::default()
+    };
+    assert!(matches!(
+        store.commit(&transaction, NOW),
+        Err(StoreError::Canonical(_))
+    ));
+    assert!(store.audit(0, 1).unwrap().is_empty());
+}
+
+/// The verifier in Python, which knows nothing but docs/audit-chain.md.
+const VERIFIER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/verify_audit.py");
+
+/// Writes a chain as `millrace-ix audit export` does.
+fn export(path: &Path, records: &[AuditRecord], heads: &[SignedHead]) {
+    let mut lines: Vec<String> = records
+        .iter()
+        .map(|record| json!({"entry": record.body, "hash": record.hash}).to_string())
+        .collect();
+    lines.extend(heads.iter().map(|head| {
+        json!({"signature": head.signature, "public_key": head.public_key, "serial": head.serial, "hash": head.hash, "time": head.at.0})
+            .to_string()
+    }));
+    std::fs::write(path, lines.join("\n")).unwrap();
+}
+
+fn python(path: &Path, key: &str) -> (bool, String) {
+    let output = Command::new("python3")
+        .arg(VERIFIER)
+        .arg(path)
+        .arg(key)
+        .output()
+        .unwrap();
+    (
+        output.status.success(),
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+    )
+}
+
+#[test]
+fn a_verifier_in_python_accepts_the_chain_and_finds_each_kind_of_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.ndjson");
+    let (records, heads, key) = chain(40);
+    export(&path, &records, &heads);
+    let (valid, text) = python(&path, &key);
+    assert!(valid, "{text}");
+    type Damage = fn(&mut Vec<AuditRecord>, &mut Vec<SignedHead>);
+    let damages: [(&str, Damage); 5] = [
+        ("entry 8", |records, _| records[7].body["actor"] = json!("us-2")),
+        ("entry 12", |records, _| drop(records.remove(11))),
+        ("entry 3", |records, _| records.swap(2, 3)),
+        ("entry 40", |records, _| drop(records.pop())),
+        ("signature", |_, heads| {
+            heads[1].signature = heads[0].signature.clone();
+        }),
+    ];
+    for (word, damage) in damages {
+        let (mut records, mut heads) = (records.clone(), heads.clone());
+        damage(&mut records, &mut heads);
+        export(&path, &records, &heads);
+        let (valid, text) = python(&path, &key);
+        assert!(!valid && text.contains(word), "{word}: {text}");
+    }
+}
