@@ -1,6 +1,7 @@
 //! Records that leave the engine.
 
 use core::net::IpAddr;
+use std::borrow::Cow;
 
 use millrace_types::Time;
 
@@ -27,6 +28,34 @@ pub struct Subject {
     pub ports: Option<(u16, u16)>,
     /// IP protocol.
     pub protocol: u8,
+}
+
+/// IP protocols and their names in EVE, which are those of the IANA registry.
+const PROTOCOLS: &[(u8, &str)] = &[
+    (0, "HOPOPT"),
+    (1, "ICMP"),
+    (2, "IGMP"),
+    (6, "TCP"),
+    (17, "UDP"),
+    (41, "IPv6"),
+    (44, "IPv6-Frag"),
+    (47, "GRE"),
+    (50, "ESP"),
+    (58, "IPv6-ICMP"),
+    (88, "EIGRP"),
+    (89, "OSPF"),
+    (103, "PIM"),
+    (132, "SCTP"),
+];
+
+impl Subject {
+    /// Returns the name of the IP protocol; its number in three digits if it has no name.
+    pub fn protocol_name(&self) -> Cow<'static, str> {
+        match PROTOCOLS.iter().find(|(number, _)| *number == self.protocol) {
+            Some((_, name)) => Cow::Borrowed(name),
+            None => Cow::Owned(format!("{:03}", self.protocol)),
+        }
+    }
 }
 
 /// A rule matched.

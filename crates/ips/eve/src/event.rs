@@ -122,7 +122,7 @@ impl Writer {
         if let Some((_, destination)) = subject.ports.filter(|_| has_ports(subject.protocol)) {
             line.field("dest_port", destination);
         }
-        line.field("proto", protocol_name(subject.protocol));
+        line.field("proto", subject.protocol_name().as_ref());
         line.field(
             "ip_v",
             match subject.src.is_ipv4() {
@@ -389,22 +389,4 @@ fn event_type(protocol: AppProtocol) -> &'static str {
 
 fn has_ports(protocol: u8) -> bool {
     matches!(protocol, 6 | 17 | 132)
-}
-
-/// Returns the name of an IP protocol, or its number in three digits.
-fn protocol_name(number: u8) -> String {
-    let name = match number {
-        1 => "ICMP",
-        2 => "IGMP",
-        6 => "TCP",
-        17 => "UDP",
-        41 => "IPv6",
-        47 => "GRE",
-        50 => "ESP",
-        58 => "IPv6-ICMP",
-        89 => "OSPF",
-        132 => "SCTP",
-        other => return format!("{other:03}"),
-    };
-    name.to_owned()
 }

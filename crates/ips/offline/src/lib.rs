@@ -6,8 +6,10 @@
 #![forbid(unsafe_code)]
 
 mod capture;
+mod comparison;
 
 pub use capture::{CaptureError, CaptureReader, CapturedFrame};
+pub use comparison::comparison_line;
 
 use std::path::Path;
 use std::time::{Duration, Instant};

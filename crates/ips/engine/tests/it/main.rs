@@ -7,9 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
-mod answers;
 mod bed;
-mod captures;
 mod detection;
 mod evasions_ip;
 mod evasions_tcp;

@@ -10,9 +10,11 @@
 //! segment boundaries: any segmentation gives the same transactions.
 
 mod body;
+mod chunked;
 mod decompress;
 mod headers;
 pub(in crate::app) mod multipart;
+mod publish;
 mod request;
 mod response;
 #[cfg(test)]

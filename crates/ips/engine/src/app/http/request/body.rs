@@ -6,6 +6,7 @@ use super::request_line::is_http_11;
 use super::{RequestSide, SIDE, State};
 use crate::app::AppSettings;
 use crate::app::http::body::Body;
+use crate::app::http::chunked::Chunked;
 use crate::app::http::headers::content_length;
 use crate::app::http::update_record;
 use crate::app::transaction::{Progress, Transactions};
@@ -32,7 +33,7 @@ impl RequestSide {
                 if length.is_some() || !self.line.protocol.as_deref().is_some_and(is_http_11) {
                     transaction.raise("http.invalid_transfer_encoding_value_in_request");
                 }
-                state = State::ChunkSize;
+                state = State::Chunked(Chunked::Size);
             } else {
                 transaction.raise("http.invalid_transfer_encoding_value_in_request");
             }
@@ -99,7 +100,7 @@ impl RequestSide {
 
     /// Ends a request whose body the server does not want.
     pub(super) fn refuse_body(&mut self, out: &mut Transactions) {
-        if matches!(self.state, State::Sized(_) | State::ChunkSize)
+        if matches!(self.state, State::Sized(_) | State::Chunked(Chunked::Size))
             && self.body.as_ref().is_some_and(|body| body.length == 0)
         {
             self.finish(out);

@@ -7,6 +7,7 @@ mod request_line;
 use millrace_ips_rules::buffers::Buffer;
 
 use super::body::Body;
+use super::chunked::{Chunked, Part};
 use super::headers::{Headers, line};
 use super::uri::Uri;
 use super::{HEADERS_SIZE, LINE_SIZE, Method, Pairing, Step, Waiting, update_record};
@@ -15,9 +16,9 @@ use crate::app::AppSettings;
 use crate::app::transaction::{AppEvent, Progress, Transactions};
 use crate::flow::Direction;
 use publish::{is_valid_host, publish_headers};
-use request_line::{METHODS, RequestLine, is_space, trimmed};
+use request_line::{METHODS, RequestLine, is_space};
 
-pub(super) use request_line::{chunk_size, is_http_11};
+pub(super) use request_line::{is_http_11, trimmed};
 
 const SIDE: Direction = Direction::ToServer;
 
@@ -37,9 +38,7 @@ enum State {
     Headers,
     Trailer,
     Sized(u64),
-    ChunkSize,
-    Chunk(u64),
-    ChunkEnd,
+    Chunked(Chunked),
     /// Behind CONNECT, until the response is known.
     Connect,
     /// Behind the headers of an accepted CONNECT: the first bytes of the tunnel.
@@ -185,49 +184,32 @@ impl RequestSide {
                 }
                 Step::Consumed(size)
             }
-            State::ChunkSize => {
-                let Some((end, next)) = line(data, SIDE, false) else {
-                    return Step::NeedMore;
-                };
-                let text = trimmed(&data[..end]);
-                if text.is_empty() {
-                    return Step::Consumed(next);
-                }
-                match chunk_size(text) {
-                    None => {
-                        self.raise(out, "http.invalid_request_chunk_len");
-                        self.fail(out);
-                    }
-                    Some((size, has_extension)) => {
+            State::Chunked(mut chunked) => {
+                let part = chunked.step(data, SIDE);
+                self.state = State::Chunked(chunked);
+                match part {
+                    Part::NeedMore => Step::NeedMore,
+                    Part::Framing { size, has_extension } => {
                         if has_extension {
                             self.raise(out, "http.request_chunk_extension");
                         }
-                        self.state = if size == 0 {
-                            State::Trailer
-                        } else {
-                            State::Chunk(size)
-                        };
+                        Step::Consumed(size)
+                    }
+                    Part::Data(bytes) => {
+                        self.write_body(bytes, out, settings);
+                        Step::Consumed(bytes.len())
+                    }
+                    Part::Last(size) => {
+                        self.state = State::Trailer;
+                        Step::Consumed(size)
+                    }
+                    Part::Invalid(size) => {
+                        self.raise(out, "http.invalid_request_chunk_len");
+                        self.fail(out);
+                        Step::Consumed(size)
                     }
                 }
-                Step::Consumed(next)
             }
-            State::Chunk(left) => {
-                let size = usize::try_from(left).unwrap_or(usize::MAX).min(data.len());
-                self.write_body(&data[..size], out, settings);
-                self.state = if size as u64 == left {
-                    State::ChunkEnd
-                } else {
-                    State::Chunk(left - size as u64)
-                };
-                Step::Consumed(size)
-            }
-            State::ChunkEnd => match data.iter().position(|&byte| byte == b'\n') {
-                Some(end) => {
-                    self.state = State::ChunkSize;
-                    Step::Consumed(end + 1)
-                }
-                None => Step::NeedMore,
-            },
         }
     }
 

@@ -5,6 +5,7 @@ use millrace_ips_rules::buffers::Buffer;
 use super::request_line::is_http_11;
 use super::{RequestSide, SIDE};
 use crate::app::http::headers::Headers;
+use crate::app::http::publish::MessageHeaders;
 use crate::app::http::update_record;
 use crate::app::http::uri::Uri;
 use crate::app::transaction::Transaction;
@@ -52,21 +53,12 @@ impl RequestSide {
     }
 }
 
-/// Publishes what consists of the headers of a request.
-pub(super) fn publish_headers(transaction: &mut Transaction, headers: &Headers) {
-    let lines = headers.lines(b"cookie");
-    transaction.replace(Buffer::HttpHeader, SIDE, lines);
-    transaction.replace(Buffer::HttpHeaderNames, SIDE, headers.names());
-    let mut start = transaction
-        .buffer(Buffer::HttpRequestLine, SIDE)
-        .unwrap_or_default()
-        .to_vec();
-    start.extend_from_slice(b"\r\n");
-    start.extend_from_slice(&headers.lines(b""));
-    start.extend_from_slice(b"\r\n");
-    transaction.replace(Buffer::HttpStart, SIDE, start);
-    for (name, buffer) in [
-        (&b"user-agent"[..], Buffer::HttpUserAgent),
+const HEADERS: MessageHeaders = MessageHeaders {
+    side: SIDE,
+    first_line: Buffer::HttpRequestLine,
+    cookie: b"cookie",
+    fields: &[
+        (b"user-agent", Buffer::HttpUserAgent),
         (b"referer", Buffer::HttpReferer),
         (b"accept", Buffer::HttpAccept),
         (b"accept-encoding", Buffer::HttpAcceptEnc),
@@ -74,13 +66,12 @@ pub(super) fn publish_headers(transaction: &mut Transaction, headers: &Headers) 
         (b"connection", Buffer::HttpConnection),
         (b"content-length", Buffer::HttpContentLen),
         (b"content-type", Buffer::HttpContentType),
-        (b"cookie", Buffer::HttpCookie),
-        (b"cookie", Buffer::HttpCookieRaw),
-    ] {
-        if let Some(value) = headers.value(name) {
-            transaction.replace(buffer, SIDE, value);
-        }
-    }
+    ],
+};
+
+/// Publishes what consists of the headers of a request.
+pub(super) fn publish_headers(transaction: &mut Transaction, headers: &Headers) {
+    HEADERS.publish(transaction, headers);
     let value = |name: &[u8]| headers.value(name).map(<[u8]>::to_vec);
     update_record(transaction, |record| {
         record.user_agent = value(b"user-agent");

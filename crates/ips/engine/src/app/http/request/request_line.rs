@@ -1,4 +1,4 @@
-//! The first line of a request, and the line of the size of a chunk.
+//! The first line of a request.
 
 /// Methods that begin a request behind another one (RFC 9110, RFC 3253, RFC 4918).
 pub(super) const METHODS: &[&[u8]] = &[
@@ -49,7 +49,7 @@ pub(super) fn is_space(byte: u8) -> bool {
 }
 
 /// Removes white space from both ends.
-pub(super) fn trimmed(text: &[u8]) -> &[u8] {
+pub(in crate::app::http) fn trimmed(text: &[u8]) -> &[u8] {
     let start = text
         .iter()
         .position(|&byte| !is_space(byte))
@@ -105,15 +105,4 @@ impl RequestLine {
 /// Returns true if a protocol text means HTTP/1.1.
 pub(in crate::app::http) fn is_http_11(protocol: &[u8]) -> bool {
     protocol.to_ascii_uppercase().starts_with(b"HTTP") && protocol.ends_with(b"1.1")
-}
-
-/// Returns the size of a chunk in its line, or `None` if the line is not valid; and whether it has extensions.
-pub(in crate::app::http) fn chunk_size(text: &[u8]) -> Option<(u64, bool)> {
-    let text = trimmed(text);
-    let digits = text.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
-    let number = core::str::from_utf8(&text[..digits]).ok()?;
-    let size = u64::from_str_radix(number, 16)
-        .ok()
-        .filter(|&size| size <= i32::MAX as u64)?;
-    Some((size, text[digits..].contains(&b';')))
 }

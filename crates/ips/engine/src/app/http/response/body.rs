@@ -3,6 +3,7 @@
 use super::{ResponseSide, SIDE, State};
 use crate::app::AppSettings;
 use crate::app::http::body::Body;
+use crate::app::http::chunked::Chunked;
 use crate::app::http::headers::content_length;
 use crate::app::http::request::is_http_11;
 use crate::app::http::{Method, Pairing, multipart, update_record};
@@ -59,7 +60,7 @@ impl ResponseSide {
             if !is_http_11(&self.protocol) {
                 transaction.raise("http.response_chunked_old_proto");
             }
-            state = State::ChunkSize;
+            state = State::Chunked(Chunked::Size);
         } else if let Some(header) = length {
             match content_length(&header.value) {
                 Some(0) => {

@@ -7,8 +7,8 @@ mod status_line;
 use millrace_ips_rules::buffers::Buffer;
 
 use super::body::Body;
+use super::chunked::{Chunked, Part};
 use super::headers::{Headers, content_length, line};
-use super::request::chunk_size;
 use super::{HEADERS_SIZE, LINE_SIZE, Method, Pairing, Step, Waiting, update_record};
 use crate::app::AppProtocol;
 use crate::app::AppSettings;
@@ -32,9 +32,7 @@ enum State {
     Trailer,
     Sized(u64),
     UntilClose,
-    ChunkSize,
-    Chunk(u64),
-    ChunkEnd,
+    Chunked(Chunked),
     /// In a line behind the last response that belongs to none.
     Junk,
     /// Behind the headers that open a tunnel or change the protocol.
@@ -216,58 +214,33 @@ impl ResponseSide {
                 self.write_body(data, out, settings);
                 Step::Consumed(data.len())
             }
-            State::ChunkSize => {
-                let Some((end, next)) = line(data, SIDE, false) else {
-                    // A line that does not begin with a digit is no size: the body ends with the stream.
-                    return match data.iter().find(|byte| !byte.is_ascii_whitespace()) {
-                        Some(byte) if !byte.is_ascii_hexdigit() => {
-                            self.raise(out, "http.invalid_response_chunk_len");
-                            self.state = State::UntilClose;
-                            Step::Consumed(0)
-                        }
-                        _ => Step::NeedMore,
-                    };
-                };
-                let text = data[..end].trim_ascii();
-                if text.is_empty() {
-                    return Step::Consumed(next);
-                }
-                match chunk_size(text) {
-                    None => {
-                        self.raise(out, "http.invalid_response_chunk_len");
-                        self.state = State::UntilClose;
-                        return Step::Consumed(0);
-                    }
-                    Some((size, has_extension)) => {
+            State::Chunked(mut chunked) => {
+                let part = chunked.step(data, SIDE);
+                self.state = State::Chunked(chunked);
+                match part {
+                    Part::NeedMore => Step::NeedMore,
+                    Part::Framing { size, has_extension } => {
                         if has_extension {
                             self.raise(out, "http.response_chunk_extension");
                         }
-                        self.state = if size == 0 {
-                            State::Trailer
-                        } else {
-                            State::Chunk(size)
-                        };
+                        Step::Consumed(size)
+                    }
+                    Part::Data(bytes) => {
+                        self.write_body(bytes, out, settings);
+                        Step::Consumed(bytes.len())
+                    }
+                    Part::Last(size) => {
+                        self.state = State::Trailer;
+                        Step::Consumed(size)
+                    }
+                    // The body ends with the stream.
+                    Part::Invalid(_) => {
+                        self.raise(out, "http.invalid_response_chunk_len");
+                        self.state = State::UntilClose;
+                        Step::Consumed(0)
                     }
                 }
-                Step::Consumed(next)
             }
-            State::Chunk(left) => {
-                let size = usize::try_from(left).unwrap_or(usize::MAX).min(data.len());
-                self.write_body(&data[..size], out, settings);
-                self.state = if size as u64 == left {
-                    State::ChunkEnd
-                } else {
-                    State::Chunk(left - size as u64)
-                };
-                Step::Consumed(size)
-            }
-            State::ChunkEnd => match data.iter().position(|&byte| byte == b'\n') {
-                Some(end) => {
-                    self.state = State::ChunkSize;
-                    Step::Consumed(end + 1)
-                }
-                None => Step::NeedMore,
-            },
         }
     }
 

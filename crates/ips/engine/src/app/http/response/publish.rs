@@ -4,34 +4,26 @@ use millrace_ips_rules::buffers::Buffer;
 
 use super::SIDE;
 use crate::app::http::headers::Headers;
+use crate::app::http::publish::MessageHeaders;
 use crate::app::http::update_record;
 use crate::app::transaction::Transaction;
 
-/// Publishes what consists of the headers of a response.
-pub(super) fn publish_headers(transaction: &mut Transaction, headers: &Headers) {
-    transaction.replace(Buffer::HttpHeader, SIDE, headers.lines(b"set-cookie"));
-    transaction.replace(Buffer::HttpHeaderNames, SIDE, headers.names());
-    let mut start = transaction
-        .buffer(Buffer::HttpResponseLine, SIDE)
-        .unwrap_or_default()
-        .to_vec();
-    start.extend_from_slice(b"\r\n");
-    start.extend_from_slice(&headers.lines(b""));
-    start.extend_from_slice(b"\r\n");
-    transaction.replace(Buffer::HttpStart, SIDE, start);
-    for (name, buffer) in [
-        (&b"connection"[..], Buffer::HttpConnection),
+const HEADERS: MessageHeaders = MessageHeaders {
+    side: SIDE,
+    first_line: Buffer::HttpResponseLine,
+    cookie: b"set-cookie",
+    fields: &[
+        (b"connection", Buffer::HttpConnection),
         (b"content-length", Buffer::HttpContentLen),
         (b"content-type", Buffer::HttpContentType),
         (b"location", Buffer::HttpLocation),
         (b"server", Buffer::HttpServer),
-        (b"set-cookie", Buffer::HttpCookie),
-        (b"set-cookie", Buffer::HttpCookieRaw),
-    ] {
-        if let Some(value) = headers.value(name) {
-            transaction.replace(buffer, SIDE, value);
-        }
-    }
+    ],
+};
+
+/// Publishes what consists of the headers of a response.
+pub(super) fn publish_headers(transaction: &mut Transaction, headers: &Headers) {
+    HEADERS.publish(transaction, headers);
     let value = |name: &[u8]| headers.value(name).map(<[u8]>::to_vec);
     update_record(transaction, |record| {
         let without_parameters = |value: Vec<u8>| {

@@ -9,11 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use millrace_ips_engine::detect::{CompileSettings, Ruleset, compile};
-use millrace_ips_engine::{Engine, Event, Events, Frame, LinkType, Mode, Settings};
+use millrace_ips_engine::{Engine, Event, Mode, Settings};
+use millrace_ips_offline::comparison_line;
 use millrace_ips_rules::{RuleSet, Syntax, Variables, files};
-use millrace_types::Time;
-
-use crate::captures::{address, frames, protocol};
 
 /// The share of the answers that must be found, and the share of other alerts that may be there, in percent.
 const FOUND: f64 = 97.5;
@@ -53,42 +51,19 @@ fn compiled(text: &[u8]) -> Ruleset {
 
 /// Adds the alerts on a capture to the set.
 fn read(rules: &Ruleset, mode: Mode, path: &Path, found: &mut BTreeSet<String>) {
-    let word = match mode {
-        Mode::Ids => "ids",
-        Mode::Ips => "ips",
-    };
     let settings = Settings {
         mode,
         ..Settings::default()
     };
     let mut engine = Engine::new(settings, [1, 2]);
-    let mut events = Events::default();
-    for (at, record) in frames(&std::fs::read(path).unwrap()).iter_mut().enumerate() {
-        let frame = Frame {
-            bytes: &mut record.bytes,
-            link: LinkType(record.link),
-            time: Time::from_nanos(record.nanos),
-            number: at as u64 + 1,
-        };
-        engine.frame(rules, frame, &mut events);
-    }
-    engine.finish(rules, &mut events);
-    for event in &events.list {
-        let Event::Alert(alert) = event else { continue };
-        let subject = &alert.subject;
-        let (source, destination) = subject.ports.unwrap_or_default();
-        let mut ends = [
-            (address(subject.src), source),
-            (address(subject.dst), destination),
-        ];
-        ends.sort();
-        let [(first, first_port), (second, second_port)] = ends;
-        found.insert(format!(
-            "{word}\t{}\t{first} {first_port}\t{second} {second_port}\t{}",
-            protocol(subject.protocol),
-            alert.sid
-        ));
-    }
+    // A capture that ends in the middle of a packet is read up to there.
+    let _ = millrace_ips_offline::read(path, &mut engine, rules, |events, _| {
+        for event in &events.list {
+            if let Event::Alert(alert) = event {
+                found.insert(comparison_line(mode, alert));
+            }
+        }
+    });
 }
 
 #[test]

@@ -1,0 +1,149 @@
+//! The chunked transfer coding (RFC 9112, section 7.1), for the bodies of requests and responses.
+//!
+//! ```text
+//!  Size ── line with a size ──▶ Data(left) ── all of it ──▶ DataEnd ── line end ──▶ Size
+//!    └─── size 0 ──▶ trailer
+//! ```
+
+use super::headers::line;
+use super::request::trimmed;
+use crate::flow::Direction;
+
+/// The place in a chunked body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Chunked {
+    /// In the line with the size of a chunk.
+    #[default]
+    Size,
+    /// In the data of a chunk, with the number of bytes that are left.
+    Data(u64),
+    /// Behind the data of a chunk.
+    DataEnd,
+}
+
+/// The result of one step.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Part<'a> {
+    /// More bytes decide.
+    NeedMore,
+    /// Framing of this size.
+    Framing {
+        /// Bytes of it.
+        size: usize,
+        /// True if the chunk has an extension.
+        has_extension: bool,
+    },
+    /// Bytes of the body.
+    Data(&'a [u8]),
+    /// The last chunk, whose line has this size; the trailer follows.
+    Last(usize),
+    /// A line that is no size, and the bytes of it; none if it has no end.
+    Invalid(usize),
+}
+
+impl Chunked {
+    /// Takes the next part of the bytes.
+    pub(super) fn step<'a>(&mut self, data: &'a [u8], side: Direction) -> Part<'a> {
+        let framing = |size| Part::Framing {
+            size,
+            has_extension: false,
+        };
+        match *self {
+            Chunked::Size => {
+                let Some((end, next)) = line(data, side, false) else {
+                    // A line that does not begin with a digit is no size.
+                    return match data.iter().find(|byte| !byte.is_ascii_whitespace()) {
+                        Some(byte) if !byte.is_ascii_hexdigit() => Part::Invalid(0),
+                        _ => Part::NeedMore,
+                    };
+                };
+                let text = trimmed(&data[..end]);
+                if text.is_empty() {
+                    return framing(next);
+                }
+                match chunk_size(text) {
+                    None => Part::Invalid(next),
+                    Some((0, _)) => Part::Last(next),
+                    Some((size, has_extension)) => {
+                        *self = Chunked::Data(size);
+                        Part::Framing {
+                            size: next,
+                            has_extension,
+                        }
+                    }
+                }
+            }
+            Chunked::Data(left) => {
+                let size = usize::try_from(left).unwrap_or(usize::MAX).min(data.len());
+                *self = match size as u64 == left {
+                    true => Chunked::DataEnd,
+                    false => Chunked::Data(left - size as u64),
+                };
+                Part::Data(&data[..size])
+            }
+            Chunked::DataEnd => match data.iter().position(|&byte| byte == b'\n') {
+                Some(end) => {
+                    *self = Chunked::Size;
+                    framing(end + 1)
+                }
+                None => Part::NeedMore,
+            },
+        }
+    }
+}
+
+/// Returns the size of a chunk in its line, or `None` if the line is not valid; and true if it has extensions.
+fn chunk_size(text: &[u8]) -> Option<(u64, bool)> {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let number = core::str::from_utf8(&text[..digits]).ok()?;
+    let size = u64::from_str_radix(number, 16)
+        .ok()
+        .filter(|&size| size <= i32::MAX as u64)?;
+    Some((size, text[digits..].contains(&b';')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the body and the bytes behind its last chunk, if it has one; the input comes in pieces of `size` bytes.
+    fn decode(text: &[u8], size: usize) -> (Vec<u8>, Option<usize>) {
+        let (mut chunked, mut body, mut pending, mut taken) = (Chunked::default(), Vec::new(), Vec::new(), 0);
+        for piece in text.chunks(size) {
+            pending.extend_from_slice(piece);
+            loop {
+                if pending.is_empty() {
+                    break;
+                }
+                let used = match chunked.step(&pending, Direction::ToClient) {
+                    Part::NeedMore | Part::Invalid(_) => break,
+                    Part::Framing { size, .. } => size,
+                    Part::Data(bytes) => {
+                        body.extend_from_slice(bytes);
+                        bytes.len()
+                    }
+                    Part::Last(size) => return (body, Some(taken + size)),
+                };
+                taken += used;
+                pending.drain(..used);
+            }
+        }
+        (body, None)
+    }
+
+    #[test]
+    fn a_body_is_the_same_in_pieces_of_any_size() {
+        let text = b"4;name=value\r\nWiki\r\n5\r\npedia\r\n0\r\n\r\n";
+        for size in 1..=text.len() {
+            assert_eq!(decode(text, size), (b"Wikipedia".to_vec(), Some(33)), "{size}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_no_size_is_invalid_as_soon_as_that_is_known() {
+        let step = |text| Chunked::default().step(text, Direction::ToClient);
+        assert_eq!(step(b"x"), Part::Invalid(0));
+        assert_eq!(step(b"4"), Part::NeedMore);
+        assert_eq!(step(b"fffffffff\r\n"), Part::Invalid(11));
+    }
+}

@@ -1,0 +1,10 @@
+//! Tests of captures, in one program.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod answers;
