@@ -125,11 +125,15 @@ impl Identity {
         })
     }
 
-    /// Returns the identity in a file, which is created with mode 0600 if it does not exist.
+    /// Returns the identity in a file, which is created with mode 0600 if it does not exist. Only one of several concurrent callers
+    /// creates it; the others read it.
     ///
     /// # Errors
     /// If the file cannot be read or written, others may read it, or it holds no key.
     pub fn load_or_create(path: &Path) -> Result<Identity, IdentityError> {
+        if let Some(identity) = Identity::load(path)? {
+            return Ok(identity);
+        }
         let failed = |verb: &'static str| {
             move |error| IdentityError::File {
                 verb,
@@ -137,36 +141,58 @@ impl Identity {
                 error,
             }
         };
-        match fs::metadata(path) {
-            Ok(metadata) => {
-                let mode = metadata.permissions().mode() & 0o777;
-                if mode & 0o077 != 0 {
-                    return Err(IdentityError::Mode {
-                        path: path.to_owned(),
-                        mode,
-                    });
-                }
-                let bytes = fs::read(path).map_err(failed("read"))?;
-                Identity::from_pkcs8(&bytes).ok_or_else(|| IdentityError::Content {
-                    path: path.to_owned(),
-                })
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let identity = Identity::generate()?;
-                if let Some(parent) = path.parent() {
-                    fs::create_dir_all(parent).map_err(failed("create the directory of"))?;
-                }
-                let mut file = fs::OpenOptions::new()
-                    .write(true)
-                    .create_new(true)
-                    .mode(0o600)
-                    .open(path)
-                    .map_err(failed("create"))?;
-                file.write_all(&identity.pkcs8).map_err(failed("write"))?;
-                Ok(identity)
-            }
-            Err(error) => Err(failed("read")(error)),
+        let identity = Identity::generate()?;
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(failed("create the directory of"))?;
         }
+        // The file gets its name when it is complete, and only if nobody else's has it: link(2) replaces nothing.
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push(format!(".{:016x}", u64::from_be_bytes(random()?)));
+        let temporary = PathBuf::from(temporary);
+        let written = identity.write(&temporary).map_err(failed("write"));
+        let linked = written.map(|()| fs::hard_link(&temporary, path));
+        let _ = fs::remove_file(&temporary);
+        match linked? {
+            Ok(()) => Ok(identity),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Identity::load(path)?.ok_or_else(|| failed("read")(io::Error::from(io::ErrorKind::NotFound)))
+            }
+            Err(error) => Err(failed("create")(error)),
+        }
+    }
+
+    /// Returns the identity in a file; `None` if there is no file.
+    fn load(path: &Path) -> Result<Option<Identity>, IdentityError> {
+        let failed = |error| IdentityError::File {
+            verb: "read",
+            path: path.to_owned(),
+            error,
+        };
+        let metadata = match fs::metadata(path) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        let mode = metadata.permissions().mode() & 0o777;
+        if mode & 0o077 != 0 {
+            return Err(IdentityError::Mode {
+                path: path.to_owned(),
+                mode,
+            });
+        }
+        let bytes = fs::read(path).map_err(failed)?;
+        let identity = Identity::from_pkcs8(&bytes).ok_or_else(|| IdentityError::Content {
+            path: path.to_owned(),
+        })?;
+        Ok(Some(identity))
+    }
+
+    /// Writes the key pair to a new file with mode 0600.
+    fn write(&self, path: &Path) -> io::Result<()> {
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
+        file.write_all(&self.pkcs8)?;
+        file.sync_all()
     }
 
     /// Returns the public key.
@@ -215,6 +241,25 @@ mod tests {
         assert_eq!(text.parse(), Ok(first.public_key()));
         assert!(first.public_key().verifies(b"x", &again.sign(b"x")));
         assert!(!first.public_key().verifies(b"y", &again.sign(b"x")));
+    }
+
+    #[test]
+    fn processes_that_start_at_once_get_the_same_identity() {
+        let dir = tempfile::tempdir().unwrap();
+        for round in 0..20 {
+            let path = dir.path().join(format!("{round}/identity"));
+            let start = std::sync::Barrier::new(8);
+            let keys: Vec<PublicKey> = std::thread::scope(|scope| {
+                let load = || {
+                    start.wait();
+                    Identity::load_or_create(&path).unwrap().public_key()
+                };
+                let threads = [(); 8].map(|()| scope.spawn(load));
+                threads.map(|thread| thread.join().unwrap()).to_vec()
+            });
+            assert!(keys.iter().all(|key| *key == keys[0]), "{keys:?}");
+            assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+        }
     }
 
     #[test]
