@@ -13,7 +13,9 @@ use millrace_types::BitRate;
 use std::collections::HashSet;
 use std::fs;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 const SENDER: &str = "10.0.0.1:5000";
 const RECEIVER: &str = "10.0.0.2:7800";
@@ -26,6 +28,38 @@ fn options(megabits: u64) -> SendOptions {
     SendOptions {
         rate: Some(BitRate::from_bps(megabits * 1_000_000)),
         ..SendOptions::default()
+    }
+}
+
+/// A directory to send and one to receive into.
+struct Directories {
+    from: PathBuf,
+    to: PathBuf,
+    _dir: TempDir,
+}
+
+impl Directories {
+    fn new() -> Directories {
+        let dir = tempfile::tempdir().unwrap();
+        let [from, to] = ["from", "to"].map(|name| dir.path().join(name));
+        fs::create_dir(&from).unwrap();
+        fs::create_dir(&to).unwrap();
+        Directories { from, to, _dir: dir }
+    }
+
+    /// Starts a receiver into the directory, at an end of the network.
+    fn receiver(&self, network: &Network, spec: ReceiverSpec) -> ReceiverThread {
+        let store = LocalStore::new(&self.to, PlaceOptions::default());
+        ReceiverThread::start_over(network.end(RECEIVER), Vec::new(), store, spec)
+    }
+
+    /// Returns the contents of the directory as a source.
+    fn source(&self, withdraw_changed: bool) -> LocalSource {
+        let options = ScanOptions {
+            withdraw_changed,
+            ..ScanOptions::default()
+        };
+        LocalSource::scan(&[self.from.join("")], &options).unwrap()
     }
 }
 
@@ -125,10 +159,8 @@ fn replayed_and_spoofed_datagrams_change_nothing_and_earn_nothing() {
 
 #[test]
 fn a_lost_peer_is_dialled_again_and_the_transfer_goes_on() {
-    let dir = tempfile::tempdir().unwrap();
-    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
-    fs::create_dir_all(&from).unwrap();
-    fs::create_dir_all(&to).unwrap();
+    let dirs = Directories::new();
+    let (from, to) = (&dirs.from, &dirs.to);
     fs::write(from.join("large"), content(12 << 20, 5)).unwrap();
     let settings = [("delay", "5ms"), ("rate", "40Mbps")];
     let network = Network::new(&settings);
@@ -136,9 +168,8 @@ fn a_lost_peer_is_dialled_again_and_the_transfer_goes_on() {
         silence: Duration::from_secs(1),
         ..ReceiverSpec::default()
     };
-    let store = LocalStore::new(&to, PlaceOptions::default());
-    let receiver = ReceiverThread::start_over(network.end(RECEIVER), Vec::new(), store, spec);
-    let source = LocalSource::scan(&[from.join("")], &ScanOptions::default()).unwrap();
+    let receiver = dirs.receiver(&network, spec);
+    let source = dirs.source(false);
     let options = SendOptions {
         silence: Duration::from_secs(1),
         ..options(40)
@@ -166,7 +197,7 @@ fn a_lost_peer_is_dialled_again_and_the_transfer_goes_on() {
     assert_eq!(receiver.join(), [Outcome::Delivered]);
     assert!(lost, "the outage outlasts the silence");
     assert!(matches!(&present[..], [0, kept] if *kept > 0), "{present:?}");
-    assert!(tree(&from) == tree(&to));
+    assert!(tree(from) == tree(to));
 }
 
 /// An insider on the path, who holds the content key: the bytes of some packets are wrong, all keys are right.
@@ -213,18 +244,14 @@ impl Source for Forged {
 
 #[test]
 fn bytes_that_an_insider_forged_are_never_committed() {
-    let dir = tempfile::tempdir().unwrap();
-    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
-    fs::create_dir_all(&from).unwrap();
-    fs::create_dir_all(&to).unwrap();
+    let dirs = Directories::new();
+    let (from, to) = (&dirs.from, &dirs.to);
     for index in 0..8 {
         fs::write(from.join(format!("file-{index}")), content(500_000, index + 1)).unwrap();
     }
     let network = Network::new(&[("delay", "2ms")]);
-    let store = LocalStore::new(&to, PlaceOptions::default());
-    let receiver =
-        ReceiverThread::start_over(network.end(RECEIVER), Vec::new(), store, ReceiverSpec::default());
-    let source = LocalSource::scan(&[from.join("")], &ScanOptions::default()).unwrap();
+    let receiver = dirs.receiver(&network, ReceiverSpec::default());
+    let source = dirs.source(false);
     let (done, bytes) = (HashSet::new(), Vec::new());
     let mut source = Forged { source, done, bytes };
     let outcomes = send_over(
@@ -236,7 +263,7 @@ fn bytes_that_an_insider_forged_are_never_committed() {
         None,
         &mut |_| {
             // A file has its name only with the right bytes.
-            for (name, bytes) in tree(&to) {
+            for (name, bytes) in tree(to) {
                 let is_temporary = name.to_string_lossy().starts_with('.');
                 assert!(
                     is_temporary || fs::read(from.join(&name)).unwrap() == bytes,
@@ -252,27 +279,19 @@ fn bytes_that_an_insider_forged_are_never_committed() {
         "{} packets were forged",
         source.done.len()
     );
-    assert!(tree(&from) == tree(&to));
+    assert!(tree(from) == tree(to));
 }
 
 #[test]
 fn a_file_that_changes_while_it_is_sent_is_withdrawn_and_the_others_arrive() {
-    let dir = tempfile::tempdir().unwrap();
-    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
-    fs::create_dir_all(&from).unwrap();
-    fs::create_dir_all(&to).unwrap();
+    let dirs = Directories::new();
+    let (from, to) = (&dirs.from, &dirs.to);
     fs::write(from.join("a"), content(6 << 20, 1)).unwrap();
     fs::write(from.join("b"), content(2 << 20, 2)).unwrap();
     let network = Network::new(&[("delay", "2ms")]);
     for withdraw_changed in [true, false] {
-        let store = LocalStore::new(&to, PlaceOptions::default());
-        let receiver =
-            ReceiverThread::start_over(network.end(RECEIVER), Vec::new(), store, ReceiverSpec::default());
-        let scan = ScanOptions {
-            withdraw_changed,
-            ..ScanOptions::default()
-        };
-        let mut source = LocalSource::scan(&[from.join("")], &scan).unwrap();
+        let receiver = dirs.receiver(&network, ReceiverSpec::default());
+        let mut source = dirs.source(withdraw_changed);
         let mut changed = false;
         let outcomes = send_over(
             network.end(SENDER),
