@@ -21,6 +21,7 @@ pub mod cli;
 pub mod core_latency;
 pub mod experiments;
 pub mod figure;
+mod file_error;
 pub mod gated;
 pub mod generate;
 mod hugepages;

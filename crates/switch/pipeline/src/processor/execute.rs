@@ -184,7 +184,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             }
             Effect::TtlExpired => self.drop(PacketSource::Move(packet), DropReason::InvalidTtl),
             Effect::NoHeadroom | Effect::Done => {
-                self.drop(PacketSource::Move(packet), DropReason::NoHeadroom)
+                self.drop(PacketSource::Move(packet), DropReason::NoHeadroom);
             }
         }
     }

@@ -1,16 +1,13 @@
 //! `millrace bench transport`: the arguments and the output.
 
-use std::fs;
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use millrace_types::BitRate;
 
-use super::error::{TransportBenchError, file};
-use super::{Experiment, Recorder, RowNumber, RunLength, rows};
-use crate::gated::text;
-use crate::record::Log;
+use super::error::TransportBenchError;
+use super::{Experiment, Recorder, RowNumber, RunLength, TransportRecord, rows};
+use crate::gated::recorder::Output;
 
 /// Bulk transfers against the gates of their design (T1 to T15): asked, gate, target, reached.
 ///
@@ -58,9 +55,7 @@ impl TransportArgs {
             RunLength::FULL
         };
         length.rounds = self.rounds.map_or(length.rounds, usize::from);
-        fs::create_dir_all(&self.out).map_err(file(&self.out))?;
-        let path = self.out.join("transport.jsonl");
-        let mut log = Log::create(&path).map_err(file(&path))?;
+        let (output, mut log) = Output::create::<TransportRecord>(&self.out, self.json)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let experiment = Experiment {
             rows: match self.rows.as_slice() {
@@ -74,19 +69,10 @@ impl TransportArgs {
             core: self.core.unwrap_or(cores - 1),
             command: std::env::args().collect::<Vec<_>>().join(" "),
         };
-        let outcome = experiment.run(&mut Recorder {
-            length,
-            log: &mut log,
-            progress: &mut |text: &str| eprintln!("{text}"),
-        });
+        let progress = &mut |text: &str| eprintln!("{text}");
+        let outcome = experiment.run(&mut Recorder::new(length, &mut log, progress));
         // The rows of an interrupted run are printed and written, too.
-        let rows = rows(log.records());
-        let json = format!("{:#}\n", serde_json::json!(rows));
-        let path = self.out.join("transport.json");
-        fs::write(&path, &json).map_err(file(&path))?;
-        let text = if self.json { json } else { text(&rows) };
-        let print = |text: &str| -> io::Result<()> { io::stdout().write_all(text.as_bytes()) };
-        print(&text).map_err(file(Path::new("standard output")))?;
+        output.finish(&rows(log.records()))?;
         outcome
     }
 }

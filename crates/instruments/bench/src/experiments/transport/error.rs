@@ -1,11 +1,10 @@
 //! The errors of the experiment `transport`.
 
-use std::io;
-use std::path::{Path, PathBuf};
-
 use millrace_lab::{RunError, UpError};
 use millrace_process::ProcessError;
 use thiserror::Error;
+
+use crate::file_error::FileError;
 
 /// The error of `millrace bench transport`.
 #[derive(Debug, Error)]
@@ -32,13 +31,8 @@ pub enum TransportBenchError {
         problem: String,
     },
     /// A file cannot be read or written.
-    #[error("{}: {source}", .path.display())]
-    File {
-        /// The path of the file.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
 }
 
 impl TransportBenchError {
@@ -47,11 +41,6 @@ impl TransportBenchError {
         millrace_process::interrupt::requested()
             || matches!(self, TransportBenchError::Process(ProcessError::Interrupted))
     }
-}
-
-pub(super) fn file(path: &Path) -> impl FnOnce(io::Error) -> TransportBenchError + use<> {
-    let path = path.to_owned();
-    move |source| TransportBenchError::File { path, source }
 }
 
 /// Returns the error of a program whose output is not what was expected.

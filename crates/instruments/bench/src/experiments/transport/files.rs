@@ -4,7 +4,8 @@ use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
-use super::error::{TransportBenchError, file};
+use super::error::TransportBenchError;
+use crate::file_error::file;
 use crate::random::Random;
 
 /// Bytes written at a time.
@@ -38,7 +39,7 @@ pub(super) fn write_sparse(path: &Path, size: u64, bytes: u64) -> Result<(), Tra
             .and_then(|_| out.write_all(&block))
             .map_err(file(path))?;
     }
-    out.set_len(size).map_err(file(path))
+    Ok(out.set_len(size).map_err(file(path))?)
 }
 
 /// Writes files of 4 KiB in directories of a thousand.

@@ -101,11 +101,8 @@ mod tests {
             core: 0,
             command: "test".to_owned(),
         };
-        let recorder = &mut Recorder {
-            length: RunLength::QUICK,
-            log: &mut log,
-            progress: &mut |_| {},
-        };
+        let mut progress = |_: &str| {};
+        let recorder = &mut Recorder::new(RunLength::QUICK, &mut log, &mut progress);
         experiment.run(recorder).unwrap();
         let rows = rows(log.records());
         assert_eq!(rows.len(), 6);

@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 
 use millrace_process::{Running, is_installed, pause};
 
-use super::error::{TransportBenchError, file, output};
+use super::error::{TransportBenchError, output};
 use super::files;
 use super::test_bed::{SENDER, TestBed, address, host};
 use super::usage::children_s;
 use crate::experiments::lan::iperf;
+use crate::file_error::file;
 
 /// The port of the SSH server, and of SRT.
 const SSH: u16 = 2222;

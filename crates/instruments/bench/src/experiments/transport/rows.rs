@@ -1,19 +1,13 @@
 //! The rows of the experiment.
 
 use super::record::TransportRecord;
-use crate::gated::{self, Item, Row};
+use crate::gated::Row;
+use crate::gated::recorder::rows_of;
 use crate::record::Record;
 
 /// Returns the rows by number, and those of one number in the order of measurement.
 pub fn rows(records: &[Record]) -> Vec<Row> {
-    let mut rows = gated::rows(records.iter().filter_map(|record| match record {
-        Record::Transport(record) => match record.as_ref() {
-            TransportRecord::Value(value) => Some(Item::Value(value)),
-            TransportRecord::Missing(missing) => Some(Item::Missing(missing)),
-            TransportRecord::Transferred(_) => None,
-        },
-        _ => None,
-    }));
+    let mut rows = rows_of::<TransportRecord>(records);
     rows.sort_by_key(|row| number(&row.case));
     rows
 }

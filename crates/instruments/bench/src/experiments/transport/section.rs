@@ -3,6 +3,7 @@
 use super::record::{Transferred, TransportRecord};
 use super::rows::rows;
 use crate::gated::Row;
+use crate::gated::section::{lead, rows_table};
 use crate::page::source::Source;
 use crate::record::Record;
 use millrace_report::Section;
@@ -39,42 +40,6 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
         html,
         plots,
     })
-}
-
-/// Returns the number of gates that are met in a sentence.
-fn lead(rows: &[Row]) -> String {
-    let judged = rows.iter().filter(|row| !row.gate.is_empty());
-    let met = judged.clone().filter(|row| row.met == Some(true)).count();
-    format!("{met} of {} gates are met.", judged.count())
-}
-
-fn rows_table(rows: &[Row]) -> String {
-    let cells: Vec<Vec<Cell>> = rows
-        .iter()
-        .map(|row| {
-            vec![
-                Cell::head(row.case.as_str()),
-                Cell::text(row.asked.as_str()),
-                Cell::text(row.gate.as_str()),
-                Cell::text(row.target.as_str()),
-                Cell::number(row.reached),
-                Cell::text(row.unit.as_str()),
-                match row.gate.is_empty() {
-                    true => Cell::text(""),
-                    false => Cell::Verdict(row.met),
-                },
-                Cell::text(row.reason.as_deref().unwrap_or_default()),
-            ]
-        })
-        .collect();
-    let headings = [
-        "case", "asked", "gate", "target", "#reached", "unit", "met", "note",
-    ];
-    table(
-        "Asked, gate, target and reached: medians of all rounds",
-        &headings,
-        &cells,
-    )
 }
 
 fn transfers(source: &Source) -> Vec<&Transferred> {

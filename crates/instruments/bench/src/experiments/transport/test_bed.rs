@@ -16,7 +16,8 @@ use millrace_lab::{Lab, Topology, UpOptions};
 use millrace_process::{Running, is_installed, pause, pin_process};
 use tempfile::TempDir;
 
-use super::error::{TransportBenchError, file, output};
+use super::error::{TransportBenchError, output};
+use crate::file_error::file;
 
 /// The number of receivers.
 pub(super) const RECEIVERS: usize = 10;

@@ -3,8 +3,9 @@
 use millrace_transport_simulator::rows::{self, Part, Size};
 
 use super::error::TransportBenchError;
-use super::recorder::{Case, Recorder};
+use super::recorder::Recorder;
 use crate::gated::Gate;
+use crate::gated::recorder::Case;
 
 /// Measures the parts of a row, if it has any in virtual time.
 pub(super) fn measure(recorder: &mut Recorder<'_>, row: u8) -> Result<(), TransportBenchError> {

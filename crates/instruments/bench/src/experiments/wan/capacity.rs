@@ -10,8 +10,9 @@ use millrace_types::Time;
 use millrace_wan_emulator::{DirectionConfig, DirectionId, Halves, NoSources, Plan, Seed, heap_memory};
 
 use super::error::WanBenchError;
-use super::recorder::{Case, Recorder, case};
+use super::recorder::Recorder;
 use crate::gated::Gate;
+use crate::gated::recorder::{Case, case};
 
 /// The number of frames of a burst.
 const BURST: u64 = 32;
@@ -141,7 +142,7 @@ pub(super) fn rates(recorder: &mut Recorder<'_>, core: u32) -> Result<(), WanBen
             let mpps = offered.frames as f64 / passed.elapsed_s / 1e6;
             recorder.value(row, round, mpps)?;
             let lost = case(
-                &format!("{}: dropped", row.name),
+                format!("{}: dropped", row.name),
                 &row.asked,
                 Gate::Exactly(0.0),
                 "frames",
@@ -167,7 +168,7 @@ fn long_fat_path(recorder: &mut Recorder<'_>, core: u32) -> Result<(), WanBenchE
     let asked = format!("10 Gbit/s, 200 ms, {seconds} s");
     let row = |quantity: &str, gate, unit| {
         case(
-            &format!("W2 one core, 1,518 B at 10 Gbit/s: {quantity}"),
+            format!("W2 one core, 1,518 B at 10 Gbit/s: {quantity}"),
             &asked,
             gate,
             unit,
@@ -212,14 +213,14 @@ pub(super) fn memory(recorder: &mut Recorder<'_>, core: u32) -> Result<(), WanBe
         let mib = |bytes: f64| bytes / 1024.0 / 1024.0;
         let asked = format!("{rate} x ({delay_ms} + {queue_ms}) ms");
         let row = case(
-            &format!("W3 resident memory, {name}, {asked}"),
+            format!("W3 resident memory, {name}, {asked}"),
             &asked,
             Gate::AtMost(mib(most)),
             "MiB",
         );
         recorder.value(&row, 0, mib(passed.resident as f64))?;
         let full = case(
-            &format!("W3 frames of {name} on their way, {asked}"),
+            format!("W3 frames of {name} on their way, {asked}"),
             &asked,
             Gate::AtLeast((bytes / on_link * 0.99).floor()),
             "frames",

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use super::error::WanBenchError;
 use super::packets::Load;
-use super::recorder::{Recorder, case};
+use super::recorder::Recorder;
 use super::test_bed::{Captured, TestBed};
 use crate::gated::Gate;
+use crate::gated::recorder::case;
 
 /// The frames of both parts.
 const LOAD: Load = Load {
@@ -68,7 +69,7 @@ pub(super) fn under_traffic(
     let asked = format!("{changes} changes");
     let row = |quantity: &str, gate| {
         case(
-            &format!("W6 changes under traffic: {quantity}"),
+            format!("W6 changes under traffic: {quantity}"),
             &asked,
             gate,
             "frames",

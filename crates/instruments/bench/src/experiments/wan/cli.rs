@@ -1,15 +1,12 @@
 //! `millrace bench wan`: the arguments and the output.
 
-use std::fs;
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 
-use super::error::{WanBenchError, file};
-use super::{Experiment, Part, Recorder, RunLength, rows};
-use crate::gated::text;
-use crate::record::Log;
+use super::error::WanBenchError;
+use super::{Experiment, Part, Recorder, RunLength, WanRecord, rows};
+use crate::gated::recorder::Output;
 
 /// The emulator of wide-area paths against the gates of its design (W1 to W6): asked, realised, met.
 ///
@@ -52,9 +49,7 @@ impl WanArgs {
             RunLength::FULL
         };
         length.rounds = self.rounds.map_or(length.rounds, usize::from);
-        fs::create_dir_all(&self.out).map_err(file(&self.out))?;
-        let path = self.out.join("wan.jsonl");
-        let mut log = Log::create(&path).map_err(file(&path))?;
+        let (output, mut log) = Output::create::<WanRecord>(&self.out, self.json)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let experiment = Experiment {
             parts: match self.parts.as_slice() {
@@ -68,19 +63,10 @@ impl WanArgs {
             core: self.core.unwrap_or(cores - 1),
             command: std::env::args().collect::<Vec<_>>().join(" "),
         };
-        let outcome = experiment.run(&mut Recorder {
-            length,
-            log: &mut log,
-            progress: &mut |text: &str| eprintln!("{text}"),
-        });
+        let progress = &mut |text: &str| eprintln!("{text}");
+        let outcome = experiment.run(&mut Recorder::new(length, &mut log, progress));
         // The rows of an interrupted run are printed and written, too.
-        let rows = rows(log.records());
-        let json = format!("{:#}\n", serde_json::json!(rows));
-        let path = self.out.join("wan.json");
-        fs::write(&path, &json).map_err(file(&path))?;
-        let text = if self.json { json } else { text(&rows) };
-        let print = |text: &str| -> io::Result<()> { io::stdout().write_all(text.as_bytes()) };
-        print(&text).map_err(file(Path::new("standard output")))?;
+        output.finish(&rows(log.records()))?;
         outcome
     }
 }

@@ -13,10 +13,11 @@ use millrace_wan_emulator::{
 use super::error::WanBenchError;
 use super::packets::{Load, Stamp};
 use super::record::{DelayError, WanRecord};
-use super::recorder::{Recorder, case};
+use super::recorder::Recorder;
 use super::settings::path;
 use super::test_bed::{Captured, Emulator, TestBed};
 use crate::gated::Gate;
+use crate::gated::recorder::case;
 
 /// Delays in milliseconds; 0 is the baseline of the others.
 const DELAYS_MS: [u32; 4] = [1, 10, 100, 200];
@@ -180,7 +181,7 @@ pub(super) fn measure(
         let asked_text = format!("{asked} ms");
         let row = |quantity: &str, limit, unit| {
             case(
-                &format!("{} at {asked} ms", name(quantity)),
+                format!("{} at {asked} ms", name(quantity)),
                 &asked_text,
                 gate(limit),
                 unit,
@@ -319,8 +320,8 @@ pub(super) fn in_virtual_time(recorder: &mut Recorder<'_>) -> Result<(), WanBenc
         }
         let row = |quantity: &str, unit| {
             case(
-                &format!("W1 virtual time: {quantity} at {ms} ms"),
-                &format!("{ms} ms"),
+                format!("W1 virtual time: {quantity} at {ms} ms"),
+                format!("{ms} ms"),
                 Gate::Exactly(0.0),
                 unit,
             )
@@ -374,11 +375,8 @@ mod tests {
         }
         let directory = tempfile::tempdir().unwrap();
         let mut log = Log::create(&directory.path().join("wan.jsonl")).unwrap();
-        let mut recorder = Recorder {
-            length: RunLength::QUICK,
-            log: &mut log,
-            progress: &mut |text| eprintln!("{text}"),
-        };
+        let mut progress = |text: &str| eprintln!("{text}");
+        let mut recorder = Recorder::new(RunLength::QUICK, &mut log, &mut progress);
         let mut test_bed = TestBed::up().unwrap();
         let mut emulator = test_bed.emulator(&program, None, &["--memory", "16MiB"]).unwrap();
         let offer = Offer {

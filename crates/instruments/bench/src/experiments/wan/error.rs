@@ -1,7 +1,5 @@
 //! The errors of the experiment `wan`.
 
-use std::io;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use millrace_lab::UpError;
@@ -9,6 +7,8 @@ use millrace_process::ProcessError;
 use millrace_wan_emulator::{ConfigError, PlanError};
 use nix::errno::Errno;
 use thiserror::Error;
+
+use crate::file_error::FileError;
 
 /// The error of `millrace bench wan`.
 #[derive(Debug, Error)]
@@ -55,16 +55,6 @@ pub enum WanBenchError {
         within: Duration,
     },
     /// A file cannot be read or written.
-    #[error("{}: {source}", .path.display())]
-    File {
-        /// The path of the file.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
-}
-
-pub(super) fn file(path: &Path) -> impl FnOnce(io::Error) -> WanBenchError + use<> {
-    let path = path.to_owned();
-    move |source| WanBenchError::File { path, source }
+    #[error(transparent)]
+    File(#[from] FileError),
 }

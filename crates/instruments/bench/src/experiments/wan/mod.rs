@@ -20,7 +20,6 @@ mod packets;
 mod rate;
 mod record;
 mod recorder;
-mod rows;
 pub(crate) mod section;
 mod settings;
 mod statistics;
@@ -31,13 +30,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::ValueEnum;
 
+use crate::gated::Row;
+use crate::gated::recorder::rows_of;
 use crate::machine::Machine;
 use crate::record::Record;
 pub use error::WanBenchError;
-use error::file;
 pub use record::{DelayError, LossRuns, RealisedRate, WanRecord};
 pub use recorder::{Recorder, RunLength};
-pub use rows::rows;
 use test_bed::{TestBed, obstacle};
 
 /// A part of the experiment: one row of the design.
@@ -85,6 +84,11 @@ pub struct Experiment {
     pub command: String,
 }
 
+/// Returns the rows in the order of measurement.
+pub fn rows(records: &[Record]) -> Vec<Row> {
+    rows_of::<WanRecord>(records)
+}
+
 impl Experiment {
     /// Measures all parts. The failure of a part is recorded, and the others continue.
     ///
@@ -116,7 +120,6 @@ impl Experiment {
         let started = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_secs());
-        let path = recorder.log.path().to_owned();
         let records = [
             Record::Run {
                 experiment: "wan".to_owned(),
@@ -140,7 +143,7 @@ impl Experiment {
             },
         ];
         for record in records {
-            recorder.log.add(record).map_err(file(&path))?;
+            recorder.log(record)?;
         }
         Ok(())
     }
@@ -185,8 +188,8 @@ fn recovered(
 ) -> Result<(), WanBenchError> {
     match outcome {
         Ok(()) => Ok(()),
-        Err(error @ (WanBenchError::File { .. } | WanBenchError::Process(_)))
-            if millrace_process::interrupt::requested() || matches!(error, WanBenchError::File { .. }) =>
+        Err(error @ (WanBenchError::File(_) | WanBenchError::Process(_)))
+            if millrace_process::interrupt::requested() || matches!(error, WanBenchError::File(_)) =>
         {
             Err(error)
         }

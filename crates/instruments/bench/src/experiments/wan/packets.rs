@@ -21,7 +21,8 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeSpec;
 
-use super::error::{WanBenchError, file};
+use super::error::WanBenchError;
+use crate::file_error::file;
 
 /// The destination, the source and the EtherType of frames: addresses of no host of a lab, and IEEE Std 802, Local
 /// Experimental EtherType 1.

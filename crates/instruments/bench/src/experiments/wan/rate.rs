@@ -10,10 +10,11 @@ use millrace_wan_emulator::{NoSources, Outcome, Path as Model, Seed};
 use super::error::WanBenchError;
 use super::packets::{Load, Stamp};
 use super::record::{RealisedRate, WanRecord};
-use super::recorder::{Recorder, case};
+use super::recorder::Recorder;
 use super::settings::path as config;
 use super::test_bed::{Captured, TestBed};
 use crate::gated::Gate;
+use crate::gated::recorder::case;
 
 /// Rates in bits per second, with their texts.
 const VIRTUAL: [(&str, f64); 7] = [
@@ -73,7 +74,7 @@ pub(super) fn in_virtual_time(recorder: &mut Recorder<'_>) -> Result<(), WanBenc
             frames: releases.len(),
         }))?;
         let row = case(
-            &format!("W4 rate in virtual time, {text}: error"),
+            format!("W4 rate in virtual time, {text}: error"),
             text,
             Gate::AtMost(VIRTUAL_PERCENT),
             "%",
@@ -103,7 +104,7 @@ fn depths(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
             .filter(|outcome| matches!(outcome, Outcome::Released(_)))
             .count();
         let row = case(
-            &format!("W4 queue depth {queue}: frames of 1,000 B accepted at once"),
+            format!("W4 queue depth {queue}: frames of 1,000 B accepted at once"),
             queue,
             Gate::Exactly(room),
             "frames",

@@ -1,11 +1,12 @@
-//! The length of a run, and where its values go.
+//! The length of a run, and its recorder.
 
 use std::time::Duration;
 
-use super::error::{WanBenchError, file};
+use super::error::WanBenchError;
 use super::record::WanRecord;
-use crate::gated::{Gate, Missing, Value};
-use crate::record::{Log, Record};
+use crate::gated::Item;
+use crate::gated::recorder::{self, GatedRecord};
+use crate::record::Record;
 
 /// The number of rounds and the size of each measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,66 +50,35 @@ impl RunLength {
     };
 }
 
-/// The output of the experiment.
-pub struct Recorder<'a> {
-    /// The run length.
-    pub length: RunLength,
-    /// The log for the records.
-    pub log: &'a mut Log,
-    /// The function that prints progress.
-    pub progress: &'a mut dyn FnMut(&str),
-}
+/// The recorder of the experiment.
+pub type Recorder<'a> = recorder::Recorder<'a, RunLength, WanRecord>;
 
-/// A row, whose values are measured in one round or more.
-#[derive(Debug, Clone)]
-pub(super) struct Case {
-    pub(super) name: String,
-    pub(super) asked: String,
-    pub(super) gate: Gate,
-    pub(super) unit: &'static str,
-}
-
-/// Returns a row.
-pub(super) fn case(name: &str, asked: &str, gate: Gate, unit: &'static str) -> Case {
-    Case {
-        name: name.to_owned(),
-        asked: asked.to_owned(),
-        gate,
-        unit,
+impl From<WanRecord> for Record {
+    fn from(record: WanRecord) -> Self {
+        Record::Wan(Box::new(record))
     }
 }
 
-impl Recorder<'_> {
-    /// Appends a record.
-    pub(super) fn add(&mut self, record: WanRecord) -> Result<(), WanBenchError> {
-        let path = self.log.path().to_owned();
-        self.log.add(Record::Wan(Box::new(record))).map_err(file(&path))
+impl WanRecord {
+    /// Returns the record of the experiment that a record of a run holds.
+    fn of(record: &Record) -> Option<&WanRecord> {
+        match record {
+            Record::Wan(record) => Some(record),
+            _ => None,
+        }
     }
+}
 
-    /// Records and prints the value of a row.
-    pub(super) fn value(&mut self, case: &Case, round: usize, value: f64) -> Result<(), WanBenchError> {
-        let Case {
-            name, asked, unit, ..
-        } = case;
-        (self.progress)(&format!("  {name} ({asked}): {value:.4} {unit}"));
-        self.add(WanRecord::Value(Value {
-            case: name.clone(),
-            round,
-            asked: asked.clone(),
-            gate: case.gate,
-            target: None,
-            value,
-            unit: (*unit).to_owned(),
-        }))
-    }
+impl GatedRecord for WanRecord {
+    const NAME: &'static str = "wan";
 
-    /// Records and prints the reason why a row could not be measured.
-    pub(super) fn missing(&mut self, name: &str, asked: &str, reason: &str) -> Result<(), WanBenchError> {
-        (self.progress)(&format!("  {name} ({asked}): not measured: {reason}"));
-        self.add(WanRecord::Missing(Missing {
-            case: name.to_owned(),
-            asked: asked.to_owned(),
-            reason: reason.to_owned(),
-        }))
+    type Error = WanBenchError;
+
+    fn item(record: &Record) -> Option<Item<'_>> {
+        match WanRecord::of(record)? {
+            WanRecord::Value(value) => Some(Item::Value(value)),
+            WanRecord::Missing(missing) => Some(Item::Missing(missing)),
+            _ => None,
+        }
     }
 }

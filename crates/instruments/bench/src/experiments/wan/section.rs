@@ -1,8 +1,8 @@
 //! The section of the experiment `wan`: the rows, the error of the delay, rates and losses asked and realised.
 
 use super::record::{DelayError, LossRuns, RealisedRate, WanRecord};
-use super::rows::rows;
-use crate::gated::Row;
+use super::rows;
+use crate::gated::section::{lead, rows_table};
 use crate::page::source::Source;
 use crate::record::Record;
 use millrace_report::Section;
@@ -57,39 +57,6 @@ fn records(source: &Source) -> impl Iterator<Item = &WanRecord> {
         Record::Wan(record) => Some(record.as_ref()),
         _ => None,
     })
-}
-
-/// Returns the number of gates that are met in a sentence.
-fn lead(rows: &[Row]) -> String {
-    let judged = rows.iter().filter(|row| !row.gate.is_empty());
-    let met = judged.clone().filter(|row| row.met == Some(true)).count();
-    format!("{met} of {} gates are met.", judged.count())
-}
-
-fn rows_table(rows: &[Row]) -> String {
-    let cells: Vec<Vec<Cell>> = rows
-        .iter()
-        .map(|row| {
-            vec![
-                Cell::head(row.case.as_str()),
-                Cell::text(row.asked.as_str()),
-                Cell::text(row.gate.as_str()),
-                Cell::number(row.reached),
-                Cell::text(row.unit.as_str()),
-                match row.gate.is_empty() {
-                    true => Cell::text(""),
-                    false => Cell::Verdict(row.met),
-                },
-                Cell::text(row.reason.as_deref().unwrap_or_default()),
-            ]
-        })
-        .collect();
-    let headings = ["case", "asked", "gate", "#reached", "unit", "met", "note"];
-    table(
-        "Asked, gate and reached: medians of all rounds",
-        &headings,
-        &cells,
-    )
 }
 
 /// Returns the median over the rounds of a value of runs.

@@ -23,8 +23,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use super::error::{WanBenchError, file};
+use super::error::WanBenchError;
 use super::packets::{Capture, Load, NamespacedInterface, Sender, Stamp};
+use crate::file_error::file;
 
 /// The time limit until an emulator answers, and of its replies.
 const READY: Duration = Duration::from_secs(10);

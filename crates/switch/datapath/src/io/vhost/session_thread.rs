@@ -181,7 +181,7 @@ impl SessionLoop {
     fn log_end(&self, end: &EndReason) {
         match end {
             EndReason::PeerClosed => {
-                tracing::debug!(device = %self.interface.name, "vhost: peer disconnected")
+                tracing::debug!(device = %self.interface.name, "vhost: peer disconnected");
             }
             EndReason::Rejected(reason) => self.interface.log_closed(reason),
         }

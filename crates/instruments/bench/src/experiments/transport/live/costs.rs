@@ -8,10 +8,11 @@ use super::super::arguments::Experiment;
 use super::super::error::{TransportBenchError, output};
 use super::super::files;
 use super::super::peers::{self, Ssh};
-use super::super::recorder::{Recorder, case};
+use super::super::recorder::Recorder;
 use super::super::test_bed::PathSettings;
 use super::{Live, Transfer, ramp_s};
 use crate::gated::Gate;
+use crate::gated::recorder::case;
 use millrace_process::is_installed;
 
 /// The size of the sparse file of row T15, and of its data.

@@ -3,10 +3,11 @@
 use super::super::error::TransportBenchError;
 use super::super::peers::{self, Background, PeerResult};
 use super::super::record::Transferred;
-use super::super::recorder::{Recorder, case};
+use super::super::recorder::Recorder;
 use super::super::test_bed::PathSettings;
 use super::{Live, ramp_s};
 use crate::gated::Gate;
+use crate::gated::recorder::case;
 use millrace_process::is_installed;
 
 /// The grid of loss in percent.
@@ -130,7 +131,7 @@ impl Live {
         path: &PathSettings,
         (system, receivers): (&str, usize),
         result: Result<PeerResult, TransportBenchError>,
-        row: &super::super::recorder::Case,
+        row: &crate::gated::recorder::Case,
         ours: f64,
     ) -> Result<(), TransportBenchError> {
         let result = match result {

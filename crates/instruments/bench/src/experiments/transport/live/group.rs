@@ -1,12 +1,14 @@
 //! Rows T3, T4 and T5: three receivers beside multicast, ten receivers, and one that stops.
 
-use super::super::error::{TransportBenchError, file};
+use super::super::error::TransportBenchError;
 use super::super::files;
 use super::super::peers;
-use super::super::recorder::{Recorder, case};
+use super::super::recorder::Recorder;
 use super::super::test_bed::PathSettings;
 use super::{Live, Transfer, ramp_s};
+use crate::file_error::file;
 use crate::gated::Gate;
+use crate::gated::recorder::case;
 use millrace_process::is_installed;
 use nix::sys::signal::Signal;
 

@@ -187,7 +187,7 @@ impl Live {
         (0..count)
             .map(|index| {
                 let directory = parent.join(format!("r{index}"));
-                std::fs::create_dir_all(&directory).map_err(super::error::file(&directory))?;
+                std::fs::create_dir_all(&directory).map_err(crate::file_error::file(&directory))?;
                 Receiver::start(&self.test_bed, index, &directory, options)
             })
             .collect()
@@ -244,11 +244,8 @@ mod tests {
         let live = Live { test_bed };
         let dir = tempfile::tempdir().unwrap();
         let mut log = Log::create(&dir.path().join("transport.jsonl")).unwrap();
-        let mut recorder = Recorder {
-            length: super::super::RunLength::QUICK,
-            log: &mut log,
-            progress: &mut |_| {},
-        };
+        let mut progress = |_: &str| {};
+        let mut recorder = Recorder::new(super::super::RunLength::QUICK, &mut log, &mut progress);
         let path = PathSettings::new(40.0, 2.0);
         let outcome = live
             .transfer_bytes(&mut recorder, 0, &path, 2, &[], 2_000_000)

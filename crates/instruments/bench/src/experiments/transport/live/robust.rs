@@ -5,15 +5,17 @@ use std::time::Duration;
 use millrace_process::{is_installed, pause};
 use nix::sys::signal::Signal;
 
-use super::super::error::{TransportBenchError, file, output};
+use super::super::error::{TransportBenchError, output};
 use super::super::files;
 use super::super::millrace::verified_bytes;
 use super::super::peers::Ssh;
-use super::super::recorder::{Recorder, case};
+use super::super::recorder::Recorder;
 use super::super::test_bed::{PathSettings, SENDER, address};
 use super::super::usage::peak_memory;
 use super::{Live, Receiver, Transfer};
+use crate::file_error::file;
 use crate::gated::Gate;
+use crate::gated::recorder::case;
 use crate::random::Random;
 
 /// The size of the files of row T10.

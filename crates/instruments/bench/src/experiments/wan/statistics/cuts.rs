@@ -6,9 +6,10 @@ use millrace_wan_emulator::{
 };
 
 use super::super::error::WanBenchError;
-use super::super::recorder::{Recorder, case};
+use super::super::recorder::Recorder;
 use super::super::settings::path as config;
 use crate::gated::Gate;
+use crate::gated::recorder::case;
 use crate::random::Random;
 
 /// Bursts have 1 to this many frames.
@@ -92,7 +93,7 @@ pub(super) fn run(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
         + controller.stats().dropped_in_all().abs_diff(dropped) as usize;
     let row = case(
         "W5 random burst cuts: frames with another outcome",
-        &format!("{cuts} cuts, {number} frames"),
+        format!("{cuts} cuts, {number} frames"),
         Gate::Exactly(0.0),
         "frames",
     );

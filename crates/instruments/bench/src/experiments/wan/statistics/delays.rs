@@ -4,12 +4,13 @@ use millrace_types::Time;
 use millrace_wan_emulator::{NoSources, Outcome, Path, Seed, Sources};
 
 use super::super::error::WanBenchError;
-use super::super::recorder::{Recorder, case};
+use super::super::recorder::Recorder;
 use super::super::settings::path as config;
 use super::judge::{
     KS_CRITICAL, Z_TWO_SIDED, autocorrelation, chi_square, erlang, kolmogorov_smirnov, ljung_box, normal,
 };
 use crate::gated::Gate;
+use crate::gated::recorder::case;
 
 /// The mean and the standard deviation of all distributions in nanoseconds, and their texts.
 const MEAN: f64 = 100e6;
@@ -91,7 +92,7 @@ pub(super) fn distributions(recorder: &mut Recorder<'_>) -> Result<(), WanBenchE
             .collect();
         let statistic = kolmogorov_smirnov(&mut values, distribution);
         let row = case(
-            &format!("W5 distribution {jitter}: Kolmogorov-Smirnov, sqrt(n) D"),
+            format!("W5 distribution {jitter}: Kolmogorov-Smirnov, sqrt(n) D"),
             jitter,
             Gate::AtMost(KS_CRITICAL),
             "",
@@ -120,7 +121,7 @@ fn table(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
     let shares = vec![1.0 / steps.len() as f64; steps.len()];
     let row = |name: &str, gate| {
         case(
-            &format!("W5 distribution 5ms,table:FILE: {name}"),
+            format!("W5 distribution 5ms,table:FILE: {name}"),
             "8 values",
             gate,
             "",
@@ -155,8 +156,8 @@ pub(super) fn correlation(recorder: &mut Recorder<'_>) -> Result<(), WanBenchErr
         let variance = (1.0 + phi * phi) * (1.0 - squared) / (1.0 - phi * phi) - 2.0 * lag as f64 * squared;
         let z = (autocorrelation(&values, lag) - expected) / (variance / n).sqrt();
         let row = case(
-            &format!("W5 half-life 50 ms: autocorrelation after {lag} ms, deviation"),
-            &format!("{expected}"),
+            format!("W5 half-life 50 ms: autocorrelation after {lag} ms, deviation"),
+            format!("{expected}"),
             Gate::AtMost(Z_TWO_SIDED),
             "sigma",
         );
@@ -170,7 +171,7 @@ pub(super) fn independence(recorder: &mut Recorder<'_>) -> Result<(), WanBenchEr
     for (jitter, seed) in [("5ms,normal", 13), ("5ms,uniform", 14)] {
         let values = delays(jitter, seed, recorder.length.frames, &NoSources)?;
         let row = case(
-            &format!("W5 independence of {jitter}: Ljung-Box, 20 lags / critical value"),
+            format!("W5 independence of {jitter}: Ljung-Box, 20 lags / critical value"),
             jitter,
             Gate::AtMost(1.0),
             "",

@@ -5,10 +5,11 @@ use millrace_wan_emulator::{NoSources, Outcome, Path, Seed, Sources};
 
 use super::super::error::WanBenchError;
 use super::super::record::{LossRuns, WanRecord};
-use super::super::recorder::{Recorder, case};
+use super::super::recorder::Recorder;
 use super::super::settings::path as config;
 use super::judge::{KS_CRITICAL, Z_TWO_SIDED, binomial_z, chi_square, erlang, kolmogorov_smirnov};
 use crate::gated::Gate;
+use crate::gated::recorder::case;
 
 /// The number of lengths of runs that are counted one by one.
 const LENGTHS: usize = 10_000;
@@ -107,7 +108,7 @@ pub(super) fn runs(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
         let frames = losses(&[("loss", loss)], recorder.length.frames, 60, &NoSources)?;
         let row = |what: &str| {
             case(
-                &format!("W5 loss {loss}: chi-square of {what} / critical value"),
+                format!("W5 loss {loss}: chi-square of {what} / critical value"),
                 loss,
                 Gate::AtMost(1.0),
                 "",
@@ -158,7 +159,7 @@ pub(super) fn exact(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
             .filter(|(lost, number)| **lost != is_lost(*number))
             .count();
         let row = case(
-            &format!("W5 loss {loss}: frames with another outcome"),
+            format!("W5 loss {loss}: frames with another outcome"),
             loss,
             Gate::Exactly(0.0),
             "frames",
@@ -190,8 +191,8 @@ pub(super) fn shares(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
         let lost = judged.iter().filter(|lost| **lost).count();
         let z = binomial_z(lost as u64, judged.len() as u64, probability);
         let row = case(
-            &format!("W5 loss {loss}, {} B: share, deviation", size + 4),
-            &format!("{:.4} %", probability * 100.0),
+            format!("W5 loss {loss}, {} B: share, deviation", size + 4),
+            format!("{:.4} %", probability * 100.0),
             Gate::AtMost(Z_TWO_SIDED),
             "sigma",
         );
@@ -226,7 +227,7 @@ fn damage(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
             .filter(|number| happened(&path.offer(Time::from_nanos(number * GAP), &frame)))
             .count();
         let row = case(
-            &format!("W5 {key} {text}: share, deviation"),
+            format!("W5 {key} {text}: share, deviation"),
             text,
             Gate::AtMost(Z_TWO_SIDED),
             "sigma",
@@ -252,8 +253,8 @@ pub(super) fn outages(recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> 
             .collect();
         let statistic = kolmogorov_smirnov(&mut lengths, |ms| erlang(1, ms / mean_ms));
         let row = case(
-            &format!("W5 loss {loss}: Kolmogorov-Smirnov of {what}, sqrt(n) D"),
-            &format!("{mean_ms} ms"),
+            format!("W5 loss {loss}: Kolmogorov-Smirnov of {what}, sqrt(n) D"),
+            format!("{mean_ms} ms"),
             Gate::AtMost(KS_CRITICAL),
             "",
         );

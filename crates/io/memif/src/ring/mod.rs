@@ -21,6 +21,8 @@
 //! +----------------+-----------------------------+
 //! ```
 
+mod buffers;
+
 use core::sync::atomic::{Ordering, fence};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -33,71 +35,14 @@ use crate::message::Direction;
 use crate::region::{Buffer, Regions, RingMemory, UnsealedPolicy};
 use crate::server::Offer;
 use crate::{AddRing, CHAIN_MAX};
+use buffers::{Buffers, Cursor};
 
 /// The number that every ring begins with (libmemif, `MEMIF_COOKIE`).
 const COOKIE: u32 = 0x03E3_1F20;
 /// Ring flag: the receiver polls, and needs no interrupt (libmemif, `MEMIF_RING_FLAG_MASK_INT`).
 const POLLED: u16 = 1;
-/// Descriptor flag: the frame continues in the next buffer (libmemif, `MEMIF_DESC_FLAG_NEXT`).
-const NEXT: u64 = 1;
 /// Descriptors that one burst reads at most, so that empty buffers and long chains do not delay other ports.
 pub const WORK_MAX: u16 = 256;
-
-/// One side's position in a ring: its own index, and the limit that the other side's index sets. Indices are counted
-/// modulo 65,536.
-#[derive(Clone, Copy, Debug)]
-struct Cursor {
-    /// The index of the next descriptor to be processed.
-    at: u16,
-    /// The index of the first descriptor that the other side owns.
-    limit: u16,
-    /// The number of descriptors of the ring.
-    len: u16,
-}
-
-impl Cursor {
-    /// Sets the limit, if the other side can have reached it. Returns the number of available descriptors.
-    #[inline]
-    fn advance_limit(&mut self, limit: u16) -> Result<u16, ProtocolViolation> {
-        let room = self.len - self.available();
-        if limit.wrapping_sub(self.limit) > room {
-            return Err(ProtocolViolation::Index {
-                from: self.limit,
-                to: limit,
-                room,
-            });
-        }
-        self.limit = limit;
-        Ok(self.available())
-    }
-
-    /// Returns the number of descriptors that this side owns now.
-    #[inline]
-    fn available(&self) -> u16 {
-        self.limit.wrapping_sub(self.at)
-    }
-}
-
-/// The owner of the buffers: always the client.
-#[derive(Clone, Copy, Debug)]
-enum Buffers {
-    /// The peer, because this side is the server.
-    Peer,
-    /// This side, because it is the client. The buffers are in region 0, one for each descriptor.
-    Own {
-        /// Offset of the first buffer, in bytes.
-        first: u32,
-        /// Size of each buffer, in bytes.
-        size: u32,
-    },
-}
-
-/// A full buffer of a frame.
-struct FullBuffer<'a> {
-    bytes: Buffer<'a>,
-    /// The frame ends here.
-    is_last: bool,
-}
 
 /// The packet buffers that received frames are copied to.
 pub trait Sink {
@@ -273,83 +218,6 @@ impl Receiver {
                 self.buffers.offer(&self.ring, index);
             }
             self.ring.head().store(self.cursor.len, Ordering::Release);
-        }
-    }
-}
-
-impl Buffers {
-    /// Returns the bytes of a full buffer.
-    #[inline]
-    fn full(self, ring: &RingMemory, index: u16) -> Result<FullBuffer<'_>, ProtocolViolation> {
-        let [first, second] = ring.descriptor(index);
-        let word = first.load(Ordering::Relaxed);
-        let length = (word >> 32) as u32;
-        let bytes = match self {
-            Buffers::Peer => {
-                let offset = second.load(Ordering::Relaxed) as u32;
-                ring.memory().buffer((word >> 16) as u16, offset, length)?
-            }
-            Buffers::Own { size, .. } => {
-                if length > size {
-                    return Err(ProtocolViolation::Longer {
-                        size: length,
-                        room: size,
-                    });
-                }
-                ring.memory().buffer(0, self.offset(ring, index), length)?
-            }
-        };
-        Ok(FullBuffer {
-            bytes,
-            is_last: word & NEXT == 0,
-        })
-    }
-
-    /// Returns an empty buffer, and the index of its region.
-    #[inline]
-    fn empty(self, ring: &RingMemory, index: u16) -> Result<(Buffer<'_>, u16), ProtocolViolation> {
-        match self {
-            Buffers::Peer => {
-                let [first, second] = ring.descriptor(index);
-                let word = first.load(Ordering::Relaxed);
-                let offset = second.load(Ordering::Relaxed) as u32;
-                let region = (word >> 16) as u16;
-                let buffer = ring.memory().buffer(region, offset, (word >> 32) as u32)?;
-                Ok((buffer, region))
-            }
-            Buffers::Own { size, .. } => Ok((ring.memory().buffer(0, self.offset(ring, index), size)?, 0)),
-        }
-    }
-
-    /// Writes the descriptor of a buffer that holds `size` bytes.
-    #[inline]
-    fn write_descriptor(self, ring: &RingMemory, index: u16, region: u16, size: usize, is_last: bool) {
-        let [first, second] = ring.descriptor(index);
-        let flags = if is_last { 0 } else { NEXT };
-        let word = flags | u64::from(region) << 16 | (size as u64) << 32;
-        first.store(word, Ordering::Relaxed);
-        if let Buffers::Own { .. } = self {
-            second.store(u64::from(self.offset(ring, index)), Ordering::Relaxed);
-        }
-    }
-
-    /// Writes the descriptor of an own empty buffer.
-    #[inline]
-    fn offer(self, ring: &RingMemory, index: u16) {
-        if let Buffers::Own { size, .. } = self {
-            self.write_descriptor(ring, index, 0, size as usize, true);
-        }
-    }
-
-    /// Returns the offset of an own buffer in region 0, in bytes.
-    #[inline]
-    fn offset(self, ring: &RingMemory, index: u16) -> u32 {
-        match self {
-            Buffers::Peer => 0,
-            // `Layout` keeps all offsets within 32 bits.
-            Buffers::Own { first, size } => {
-                first.wrapping_add(size.wrapping_mul(u32::from(index & (ring.descriptors() - 1))))
-            }
         }
     }
 }

@@ -1,5 +1,8 @@
 //! Rows with gates: asked, gate, target, reached, met. They are a function of the values that were recorded.
 
+pub mod recorder;
+pub(crate) mod section;
+
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};

@@ -1,0 +1,176 @@
+//! The recording of rows with gates: each value goes to the log of the run and to the progress.
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use super::{Gate, Item, Missing, Row, Value, rows, text};
+use crate::file_error::{FileError, file};
+use crate::record::{Log, Record};
+
+/// The records of an experiment whose rows have gates.
+pub trait GatedRecord: From<Value> + From<Missing> + Into<Record> {
+    /// The name of the experiment, and of its files.
+    const NAME: &'static str;
+
+    /// The error of the experiment.
+    type Error: From<FileError>;
+
+    /// Returns the value or the missing row that a record of a run holds, if it is of this experiment.
+    fn item(record: &Record) -> Option<Item<'_>>;
+}
+
+/// A row, whose values are measured in one round or more.
+#[derive(Debug, Clone)]
+pub struct Case {
+    /// The number of the row in the design, and the quantity.
+    pub name: String,
+    /// The setting.
+    pub asked: String,
+    /// The gate.
+    pub gate: Gate,
+    /// The target beyond the gate, if there is one.
+    pub target: Option<f64>,
+    /// The unit of the values.
+    pub unit: &'static str,
+}
+
+/// Returns a row without a target.
+pub fn case(name: impl Into<String>, asked: impl Into<String>, gate: Gate, unit: &'static str) -> Case {
+    Case {
+        name: name.into(),
+        asked: asked.into(),
+        gate,
+        target: None,
+        unit,
+    }
+}
+
+impl Case {
+    /// Returns the row with a target.
+    #[must_use]
+    pub fn target(self, target: f64) -> Case {
+        self.with_target(Some(target))
+    }
+
+    /// Returns the row with a target, if there is one.
+    #[must_use]
+    pub fn with_target(self, target: Option<f64>) -> Case {
+        Case { target, ..self }
+    }
+}
+
+/// The length of a run, its log and its progress. `L` is the length of a run, `R` the records of the experiment.
+pub struct Recorder<'a, L, R> {
+    /// The length of the run.
+    pub length: L,
+    /// The function that prints progress.
+    pub progress: &'a mut dyn FnMut(&str),
+    log: &'a mut Log,
+    records: std::marker::PhantomData<R>,
+}
+
+impl<'a, L, R: GatedRecord> Recorder<'a, L, R> {
+    /// Returns a recorder that appends to `log`.
+    pub fn new(length: L, log: &'a mut Log, progress: &'a mut dyn FnMut(&str)) -> Self {
+        Recorder {
+            length,
+            progress,
+            log,
+            records: std::marker::PhantomData,
+        }
+    }
+
+    /// Appends a record of any kind.
+    ///
+    /// # Errors
+    /// The log cannot be written.
+    pub fn log(&mut self, record: Record) -> Result<(), R::Error> {
+        let path = self.log.path().to_owned();
+        Ok(self.log.add(record).map_err(file(&path))?)
+    }
+
+    /// Appends a record of the experiment.
+    ///
+    /// # Errors
+    /// The log cannot be written.
+    pub fn add(&mut self, record: R) -> Result<(), R::Error> {
+        self.log(record.into())
+    }
+
+    /// Records and prints the value of a row.
+    ///
+    /// # Errors
+    /// The log cannot be written.
+    pub fn value(&mut self, case: &Case, round: usize, value: f64) -> Result<(), R::Error> {
+        let Case {
+            name, asked, unit, ..
+        } = case;
+        (self.progress)(&format!("  {name} ({asked}): {value:.4} {unit}"));
+        self.add(R::from(Value {
+            case: name.clone(),
+            round,
+            asked: asked.clone(),
+            gate: case.gate,
+            target: case.target,
+            value,
+            unit: (*unit).to_owned(),
+        }))
+    }
+
+    /// Records and prints the reason why a row could not be measured.
+    ///
+    /// # Errors
+    /// The log cannot be written.
+    pub fn missing(&mut self, name: &str, asked: &str, reason: &str) -> Result<(), R::Error> {
+        (self.progress)(&format!("  {name} ({asked}): not measured: {reason}"));
+        self.add(R::from(Missing {
+            case: name.to_owned(),
+            asked: asked.to_owned(),
+            reason: reason.to_owned(),
+        }))
+    }
+}
+
+/// Returns the rows of an experiment in the order of measurement.
+pub fn rows_of<R: GatedRecord>(records: &[Record]) -> Vec<Row> {
+    rows(records.iter().filter_map(R::item))
+}
+
+/// The files of a run: `NAME.jsonl` with its records, and `NAME.json` with its rows.
+#[derive(Debug)]
+pub struct Output {
+    folder: PathBuf,
+    name: &'static str,
+    json: bool,
+}
+
+impl Output {
+    /// Creates the folder and the log of a run; `json` selects what [`Output::finish`] prints.
+    ///
+    /// # Errors
+    /// The folder or the file cannot be written.
+    pub fn create<R: GatedRecord>(folder: &Path, json: bool) -> Result<(Output, Log), FileError> {
+        std::fs::create_dir_all(folder).map_err(file(folder))?;
+        let path = folder.join(format!("{}.jsonl", R::NAME));
+        let log = Log::create(&path).map_err(file(&path))?;
+        let output = Output {
+            folder: folder.to_owned(),
+            name: R::NAME,
+            json,
+        };
+        Ok((output, log))
+    }
+
+    /// Writes the rows, and prints them as JSON or as a table.
+    ///
+    /// # Errors
+    /// The file or standard output cannot be written.
+    pub fn finish(&self, rows: &[Row]) -> Result<(), FileError> {
+        let json = format!("{:#}\n", serde_json::json!(rows));
+        let path = self.folder.join(format!("{}.json", self.name));
+        std::fs::write(&path, &json).map_err(file(&path))?;
+        let text = if self.json { json } else { text(rows) };
+        let printed = io::stdout().write_all(text.as_bytes());
+        printed.map_err(file(Path::new("standard output")))
+    }
+}
