@@ -1,8 +1,10 @@
 //! `millrace nf`: the functions of chains. `millrace chain plan`: the workers that chains need.
 
-use anyhow::{Context, Result, anyhow};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
 use millrace_api::client::Client;
-use millrace_api::view::{Chain, ChainHop};
+use millrace_api::view::{Chain, ChainHop, SharedState};
 use millrace_builtin::CATALOGUE;
 use millrace_model::InstanceCount;
 use serde::Serialize;
@@ -26,6 +28,7 @@ pub(crate) fn run(session: &Session, args: &Nf) -> Result<()> {
                 format!("{}/{}: functions restarted\n", restarted.chain, restarted.hop)
             })
         }
+        Nf::Reload { hop, timeout } => reload(session, hop, Duration::from_secs(*timeout)),
         Nf::Scale { hop, instances } => {
             let instances = InstanceCount::new(*instances)?;
             change(session, hop, &format!("scale to {instances}"), |wanted| {
@@ -37,6 +40,36 @@ pub(crate) fn run(session: &Session, args: &Nf) -> Result<()> {
             change(session, hop, why, |wanted| wanted.drained = !undo)
         }
     }
+}
+
+/// The interval at which the state of a hop is read.
+const POLL: Duration = Duration::from_millis(100);
+
+/// Loads the files of a hop again, and waits for the end.
+fn reload(session: &Session, hop: &HopName, timeout: Duration) -> Result<()> {
+    let client = session.client()?;
+    client.reload_hop(&hop.bridge, &hop.chain, &hop.hop)?;
+    let name = format!("{}/{}", hop.chain, hop.hop);
+    let began = Instant::now();
+    let state = loop {
+        let chains = client.chains(&hop.bridge)?;
+        let chain = chains.into_iter().find(|chain| chain.name == hop.chain);
+        let held = chain.and_then(|chain| chain.hops.into_iter().find(|held| held.name == hop.hop));
+        let state = held.and_then(|held| held.shared).unwrap_or_default();
+        if state.state != "loading" {
+            break state;
+        }
+        if began.elapsed() > timeout {
+            bail!("{name}: still loading after {timeout:?}; `millrace nf list` shows the end");
+        }
+        std::thread::sleep(POLL);
+    };
+    if !state.failure.is_empty() {
+        bail!("{name}: {}; what was loaded before stays in use", state.failure);
+    }
+    session.print(&state, |state: &SharedState| {
+        format!("{name}: {}\n", state.summary)
+    })
 }
 
 pub(crate) fn chain(session: &Session, args: &ChainCommand) -> Result<()> {
@@ -110,6 +143,7 @@ fn list(all: &[OnBridge]) -> String {
             failures += &format!("{}/{} failed last with: {}\n", chain.name, hop.name, hop.failure);
         }
         limited += &limits(chain, hop);
+        limited += &shared(chain, hop);
     }
     format!("{table}{limited}{failures}{}", problems(all))
 }
@@ -163,6 +197,25 @@ fn limits(chain: &Chain, hop: &ChainHop) -> String {
     text
 }
 
+/// Returns what the functions of a hop have loaded in a line, or nothing if they load nothing.
+fn shared(chain: &Chain, hop: &ChainHop) -> String {
+    let Some(shared) = &hop.shared else {
+        return String::new();
+    };
+    let summary = match shared.summary.as_str() {
+        "" => "nothing yet",
+        summary => summary,
+    };
+    let failure = match shared.failure.as_str() {
+        "" => String::new(),
+        failure => format!("; the last load failed: {failure}"),
+    };
+    format!(
+        "{}/{} {}: {summary}{failure}\n",
+        chain.name, hop.name, shared.state
+    )
+}
+
 /// Returns the shunned flows and the sent packets of a hop in a line, or nothing if there were none.
 fn effects(chain: &Chain, hop: &ChainHop) -> String {
     let shunned = hop.shunned_flows + hop.shunned_passed + hop.shunned_dropped;
@@ -204,6 +257,7 @@ fn stats(all: &[OnBridge]) -> String {
             hop.depth.to_string(),
         ]);
         more += &limits(chain, hop);
+        more += &shared(chain, hop);
         more += &effects(chain, hop);
         let counters: Vec<String> = hop
             .counters

@@ -152,15 +152,20 @@ fn reconcile<B: Backend>(
     }
 }
 
+/// Waits for the signal that ends the daemon, and opens exported files again on SIGHUP.
 async fn wait_for_signal() -> Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be handled")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be handled")?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    let mut hangup = signal(SignalKind::hangup()).context("SIGHUP cannot be handled")?;
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+            // Files that functions write were rotated.
+            _ = hangup.recv() => millrace_chain::reopen_exports(),
+        }
     }
-    Ok(())
 }
 
 fn workers(settings: &System) -> Workers {

@@ -21,6 +21,14 @@ pub(crate) enum Nf {
     Run(Run),
     /// Restart the functions of a hop; they lose their state
     Restart(HopName),
+    /// Load the files of a hop again, such as its rules, and wait until its functions have them; no packet is lost
+    Reload {
+        #[command(flatten)]
+        hop: HopName,
+        /// Longest time to wait, in seconds
+        #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+        timeout: u64,
+    },
     /// Change the number of functions of a hop; packets of a flow stay in order
     Scale {
         #[command(flatten)]

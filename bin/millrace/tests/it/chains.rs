@@ -63,6 +63,18 @@ fn functions_are_listed_counted_and_explained() {
 }
 
 #[test]
+fn the_files_of_a_hop_are_loaded_again_and_what_it_has_is_shown() {
+    let server = FakeServer::start().unwrap();
+    let (code, text, _) = run(&server, "nf reload br0 edge fw");
+    assert_eq!((code, text.as_str()), (Some(0), "edge/fw: 3 rules\n"));
+    let (_, text, _) = run(&server, "nf list br0");
+    assert!(text.contains("edge/fw loaded: 3 rules\n"), "{text}");
+    let (code, _, error) = run(&server, "nf reload br0 edge nobody");
+    assert_eq!(code, Some(1));
+    assert!(error.contains("has no hop edge/nobody"), "{error}");
+}
+
+#[test]
 fn a_hop_is_restarted_by_name_and_one_that_is_not_there_is_named() {
     let server = FakeServer::start().unwrap();
     let (code, text, _) = run(&server, "nf restart br0 edge fw");

@@ -3,7 +3,7 @@
 use millrace_agent::BridgeControl;
 use millrace_api::server::LiveError;
 use millrace_api::view;
-use millrace_chain::{ChainStats, HopState, HopStats, Limit};
+use millrace_chain::{ChainStats, HopState, HopStats, Limit, SharedStatus};
 use millrace_datapath::io::Backend;
 use millrace_model as model;
 
@@ -67,6 +67,7 @@ fn hop(stats: HopStats) -> view::ChainHop {
         restarts: stats.restarts,
         failure: stats.failure,
         limits: stats.limits.into_iter().map(limit).collect(),
+        shared: stats.shared.map(shared),
         packets: stats.packets,
         bytes: stats.bytes,
         next: stats.next,
@@ -97,6 +98,59 @@ fn limit(limit: Limit) -> view::FunctionLimit {
     }
 }
 
+fn shared(status: SharedStatus) -> view::SharedState {
+    let state = match (status.is_compiling, status.failure.is_empty()) {
+        (true, _) => "loading",
+        (false, true) => "loaded",
+        (false, false) => "failed",
+    };
+    view::SharedState {
+        state: state.to_owned(),
+        summary: status.summary,
+        failure: status.failure,
+        loads: status.compilations,
+    }
+}
+
+/// Loads the files of a hop again.
+pub(super) fn reload<B: Backend>(
+    control: &mut BridgeControl<B>,
+    bridge: &str,
+    chain: &str,
+    hop: &str,
+) -> Result<(), LiveError> {
+    if control.reload_hop(chain, hop) {
+        return Ok(());
+    }
+    let chains = control.chain_stats();
+    let is_hop = chains
+        .iter()
+        .any(|held| held.name == chain && held.hops.iter().any(|held| held.name == hop));
+    Err(match is_hop {
+        true => LiveError::NothingToLoad {
+            bridge: bridge.to_owned(),
+            hop: format!("{chain}/{hop}"),
+        },
+        false => no_hop(chains, bridge, chain, hop),
+    })
+}
+
+/// Returns the error for a hop that the bridge does not have.
+fn no_hop(chains: Vec<ChainStats>, bridge: &str, chain: &str, hop: &str) -> LiveError {
+    let hops = chains.into_iter().flat_map(|chain| {
+        let name = chain.name;
+        chain
+            .hops
+            .into_iter()
+            .map(move |hop| format!("{name}/{}", hop.name))
+    });
+    LiveError::NoHop {
+        bridge: bridge.to_owned(),
+        hop: format!("{chain}/{hop}"),
+        hops: hops.collect(),
+    }
+}
+
 /// Restarts the functions of a hop.
 pub(super) fn restart<B: Backend>(
     control: &mut BridgeControl<B>,
@@ -106,21 +160,7 @@ pub(super) fn restart<B: Backend>(
 ) -> Result<(), LiveError> {
     match control.restart_hop(chain, hop) {
         Ok(true) => Ok(()),
-        Ok(false) => {
-            let chains = control.chain_stats().into_iter();
-            let hops = chains.flat_map(|chain| {
-                let name = chain.name;
-                chain
-                    .hops
-                    .into_iter()
-                    .map(move |hop| format!("{name}/{}", hop.name))
-            });
-            Err(LiveError::NoHop {
-                bridge: bridge.to_owned(),
-                hop: format!("{chain}/{hop}"),
-                hops: hops.collect(),
-            })
-        }
+        Ok(false) => Err(no_hop(control.chain_stats(), bridge, chain, hop)),
         Err(error) => Err(LiveError::Unavailable {
             message: error.to_string(),
             next_step: "correct its settings; until then the running functions are not changed".to_owned(),

@@ -311,6 +311,11 @@ impl<B: Backend> Live for LiveSwitch<B> {
         self.ask(bridge, move |control| chains::restart(control, &of, &chain, &hop))?
     }
 
+    fn reload_hop(&self, bridge: &str, chain: &str, hop: &str) -> Result<(), LiveError> {
+        let (of, chain, hop) = (bridge.to_owned(), chain.to_owned(), hop.to_owned());
+        self.ask(bridge, move |control| chains::reload(control, &of, &chain, &hop))?
+    }
+
     fn queues(&self, bridge: &str) -> Result<Vec<view::EgressQueue>, LiveError> {
         self.ask(bridge, |control| queues::queues(control))
     }

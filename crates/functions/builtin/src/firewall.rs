@@ -48,10 +48,10 @@ pub const KIND: Kind = Kind {
         .or(Access::HEADERS),
     writes: Access::NONE,
     keeps_flows: true,
-    shuns: 0,
     outbox: (0, 0),
     report: 0,
     make: &|setup| Firewall::new(setup).map(|firewall| Box::new(firewall) as Box<dyn Function>),
+    ..Kind::DEFAULT
 };
 
 /// Indices of the counters.

@@ -32,10 +32,10 @@ pub(crate) const KIND: Kind = Kind {
     reads: Access::LINK.or(Access::ADDRESSES).or(Access::PORTS),
     writes: Access::LINK,
     keeps_flows: true,
-    shuns: 0,
     outbox: (0, 0),
     report: 0,
     make: &|setup| Balancer::new(setup).map(|balancer| Box::new(balancer) as Box<dyn Function>),
+    ..Kind::DEFAULT
 };
 
 /// Entries of the lookup table: a prime, and a hundred times the limit of servers.

@@ -11,7 +11,6 @@ pub const KIND: Kind = Kind {
     reads: Access::LINK,
     writes: Access::LINK,
     keeps_flows: false,
-    shuns: 0,
     outbox: (0, 0),
     report: 0,
     make: &|setup| {
@@ -19,6 +18,7 @@ pub const KIND: Kind = Kind {
             counters: setup.counters.clone(),
         }))
     },
+    ..Kind::DEFAULT
 };
 
 struct MacSwap {

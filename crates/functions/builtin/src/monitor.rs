@@ -36,10 +36,10 @@ pub(crate) const KIND: Kind = Kind {
     reads: Access::LINK.or(Access::ADDRESSES).or(Access::PORTS),
     writes: Access::NONE,
     keeps_flows: false,
-    shuns: 0,
     outbox: (256, Exporter::size(RECORDS)),
     report: 4096,
     make: &|setup| Monitor::new(setup).map(|monitor| Box::new(monitor) as Box<dyn Function>),
+    ..Kind::DEFAULT
 };
 
 /// Indices of the counters.

@@ -27,10 +27,10 @@ pub(crate) const KIND: Kind = Kind {
     reads: Access::ADDRESSES.or(Access::PORTS),
     writes: Access::ADDRESSES.or(Access::PORTS),
     keeps_flows: true,
-    shuns: 0,
     outbox: (0, 0),
     report: 0,
     make: &|setup| Nat::new(setup).map(|nat| Box::new(nat) as Box<dyn Function>),
+    ..Kind::DEFAULT
 };
 
 /// Indices of the counters.

@@ -30,10 +30,10 @@ pub(crate) const KIND: Kind = Kind {
     reads: Access::ADDRESSES,
     writes: Access::NONE,
     keeps_flows: true,
-    shuns: 0,
     outbox: (0, 0),
     report: 0,
     make: &|setup| RateLimit::new(setup).map(|limit| Box::new(limit) as Box<dyn Function>),
+    ..Kind::DEFAULT
 };
 
 /// Sets of the table that one tick scans.

@@ -26,10 +26,10 @@ pub(crate) const KIND: Kind = Kind {
         .or(Access::PAYLOAD),
     writes: Access::NONE,
     keeps_flows: false,
-    shuns: 0,
     outbox: (128, MESSAGE_SIZE),
     report: 0,
     make: &|setup| Tap::new(setup).map(|tap| Box::new(tap) as Box<dyn Function>),
+    ..Kind::DEFAULT
 };
 
 /// Block types and options (draft-ietf-opsawg-pcapng).

@@ -1,6 +1,9 @@
 //! The control side of a chain: creates functions, edits lanes, restarts failed functions, reads counters.
 
-use std::path::{Path, PathBuf};
+mod make;
+mod values;
+
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use millrace_datapath::io::Opened;
@@ -13,14 +16,16 @@ use thiserror::Error;
 
 use crate::cgroup;
 use crate::counters::{ChainStats, HopState, HopStats, InstanceCounters, Sampled};
-use crate::hop::{Hop, HopPolicy, Instance, Runner};
-use crate::lane::{Change, Entry, Input, LaneHandle, Slot, lane};
+use crate::hop::Instance;
+use crate::lane::{Change, Entry, Input, LaneHandle, Retired, Slot, lane};
 use crate::parallel::{Group, MEMBERS_MAX};
 use crate::plan::{ChainPlan, Class, HopPlan};
 use crate::port;
-use crate::process::{self, Process};
+use crate::process::Process;
 use crate::restart::Restart;
+use crate::shared::{HopValue, drop_elsewhere};
 use crate::shunned::ShunnedFlows;
+use make::{make_runner, policy};
 
 /// Why a chain cannot be changed. It stays as it was.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -63,6 +68,8 @@ struct HopControl {
     /// By lane, then by instance.
     instances: Vec<Vec<InstanceControl>>,
     restarts: u64,
+    /// The value that the functions share; `None` for kinds without one.
+    value: Option<HopValue>,
 }
 
 /// Logical ports to open and to close after an edit.
@@ -154,7 +161,7 @@ impl<P: Packet + 'static> Chain<P> {
         let mut made = Vec::new();
         for plan in &wanted.hops {
             let held = self.records.iter().find(|record| record.plan.name == plan.name);
-            if let Some(held) = held.filter(|held| held.plan.has_same_function(plan)) {
+            if let Some(held) = held.filter(|held| held.plan.has_same_function(held.kind, plan)) {
                 let keep = || Slot::Keep(held.id, policy(plan));
                 slots.iter_mut().for_each(|slots| slots.push(keep()));
                 continue;
@@ -166,8 +173,7 @@ impl<P: Packet + 'static> Chain<P> {
                     self.made
                 }
             };
-            let restarts = held.map_or(0, |held| held.restarts);
-            let (record, hops) = self.make_hop(id, plan, restarts, now)?;
+            let (record, hops) = self.make_hop(id, plan, held, now)?;
             made.push(record);
             for (slots, hop) in slots.iter_mut().zip(hops) {
                 slots.push(Slot::New(hop));
@@ -176,17 +182,24 @@ impl<P: Packet + 'static> Chain<P> {
         // No step from here on can fail.
         let mut held = core::mem::take(&mut self.records);
         for plan in &wanted.hops {
-            let source = match made.iter().position(|record| record.plan.name == plan.name) {
-                Some(at) => Some(made.swap_remove(at)),
-                None => held
-                    .iter()
-                    .position(|record| record.plan.name == plan.name)
-                    .map(|at| held.swap_remove(at)),
+            let of_plan = |record: &HopControl| record.plan.name == plan.name;
+            let old = held.iter().position(of_plan).map(|at| held.swap_remove(at));
+            let new = made.iter().position(of_plan).map(|at| made.swap_remove(at));
+            let Some(record) = (match (new, old) {
+                (Some(mut new), Some(mut old)) => {
+                    new.take_value(&mut old);
+                    Some(new)
+                }
+                (new, old) => new.or(old),
+            }) else {
+                continue;
             };
-            self.records.extend(source.map(|record| HopControl {
+            let mut record = HopControl {
                 plan: plan.clone(),
                 ..record
-            }));
+            };
+            record.set_value();
+            self.records.push(record);
         }
         self.plan = wanted.clone();
         let (changes, mut inputs) = self.change_ports();
@@ -211,12 +224,17 @@ impl<P: Packet + 'static> Chain<P> {
     }
 
     /// Restarts failed functions whose pause is over, and drops objects that lanes have replaced. The caller calls this
-    /// several times a second.
-    pub fn tick(&mut self, now: Time) {
+    /// several times a second. Returns whether functions got another shared value, which exporters need, too.
+    pub fn tick(&mut self, now: Time) -> bool {
         for lane in &self.lanes {
-            while lane.retired.try_recv().is_ok() {}
+            while let Ok(retired) = lane.retired.try_recv() {
+                if let Retired::Values(values) = retired {
+                    drop_elsewhere(values);
+                }
+            }
         }
         self.read_reports();
+        let has_shared = self.share_values(now);
         for record in &mut self.records {
             let (kind, plan) = (record.kind, &record.plan);
             for (lane, instances) in self.lanes.iter_mut().zip(&mut record.instances) {
@@ -264,6 +282,7 @@ impl<P: Packet + 'static> Chain<P> {
                 }
             }
         }
+        has_shared
     }
 
     /// Replaces the functions of a hop by new ones without state. Returns whether there is such a hop.
@@ -336,6 +355,9 @@ impl<P: Packet + 'static> Chain<P> {
                     sum.1 += value;
                 }
             }
+            if let Some(value) = &record.value {
+                stats.add_shared(value.status());
+            }
             stats
         };
         ChainStats {
@@ -345,15 +367,6 @@ impl<P: Packet + 'static> Chain<P> {
             lanes: self.lanes.len(),
             hops: self.records.iter().enumerate().map(hop).collect(),
         }
-    }
-
-    /// Returns the setups of all functions that export messages, with the names of their hops.
-    pub fn outboxes(&self) -> impl Iterator<Item = (&str, &Setup)> {
-        let speaking = self.records.iter().filter(|record| record.kind.outbox.0 != 0);
-        speaking.flat_map(|record| {
-            let instances = record.instances.iter().flatten();
-            instances.map(|instance| (record.plan.name.as_str(), &instance.setup))
-        })
     }
 
     /// Returns the process ids of the processes that run functions.
@@ -389,71 +402,6 @@ impl<P: Packet + 'static> Chain<P> {
         }
         groups.retain(|(_, len, _)| *len > 1);
         groups
-    }
-
-    /// Makes the functions of a hop, for each lane.
-    /// Creates the functions of a hop. Returns its control side, and the hop of each lane.
-    fn make_hop(
-        &self,
-        id: u32,
-        plan: &HopPlan,
-        restarts: u64,
-        now: Time,
-    ) -> Result<(HopControl, Vec<Hop<P>>), ChainError> {
-        let refuse = |source| ChainError::Make {
-            hop: plan.name.clone(),
-            source,
-        };
-        let kind = match plan.is_loaded_elsewhere() {
-            false => self.catalogue.find(&plan.function),
-            true => process::describe(&self.program, plan).map_err(|reason| MakeError::Load {
-                name: plan.function.clone(),
-                reason,
-            }),
-        };
-        let kind = kind.map_err(refuse)?;
-        let instances = match plan.drained {
-            true => 0,
-            false => plan.instances.max(1),
-        };
-        let (mut controls, mut hops) = (Vec::new(), Vec::new());
-        for _ in &self.lanes {
-            let (mut lane_controls, mut lane_instances) = (Vec::new(), Vec::new());
-            for _ in 0..instances {
-                let mut setup = kind.setup(&plan.settings, self.seed, self.zero_unix_millis);
-                setup.limits = plan.limits;
-                let counters = Arc::<InstanceCounters>::default();
-                let (runner, process) = make_runner(&self.program, kind, plan, &setup)?;
-                lane_instances.push(Instance::new(
-                    runner,
-                    Arc::clone(&counters),
-                    ShunnedFlows::of_hop(kind, plan, self.seed),
-                ));
-                lane_controls.push(InstanceControl {
-                    counters,
-                    setup,
-                    restart: Restart::new(now),
-                    report: String::new(),
-                    failure: String::new(),
-                    process,
-                });
-            }
-            controls.push(lane_controls);
-            hops.push(Hop {
-                id,
-                policy: policy(plan),
-                group: None,
-                instances: lane_instances,
-            });
-        }
-        let record = HopControl {
-            id,
-            plan: plan.clone(),
-            kind,
-            instances: controls,
-            restarts,
-        };
-        Ok((record, hops))
     }
 
     /// Opens and closes logical ports for the plan. Returns them, and the new rings of each lane.
@@ -497,52 +445,5 @@ impl<P: Packet + 'static> Chain<P> {
         }
         self.ports = wanted.into_iter().map(|(port, _, entry)| (port, entry)).collect();
         (PortChanges { opened, closed }, inputs)
-    }
-}
-
-/// Returns the settings of a hop that change without new functions.
-fn policy(plan: &HopPlan) -> HopPolicy {
-    HopPolicy {
-        on_failure: plan.on_failure,
-        steer: plan.number.filter(|_| plan.steer),
-    }
-}
-
-/// Creates a function in the worker or in a process. Returns it with its process, if it has one.
-fn make_runner<P: Packet + 'static>(
-    program: &Path,
-    kind: &'static Kind,
-    plan: &HopPlan,
-    setup: &Setup,
-) -> Result<(Runner<P>, Option<Arc<Process>>), ChainError> {
-    let hop = || plan.name.clone();
-    let make = || {
-        let made = kind.make_function(setup);
-        made.map_err(|source| ChainError::Make { hop: hop(), source })
-    };
-    match plan.class {
-        Class::Inline => Ok((Runner::Inline(make()?), None)),
-        Class::Isolated | Class::Ring if setup.settings.all("export").next().is_some() => {
-            Err(ChainError::Class {
-                hop: hop(),
-                reason: format!(
-                    "`export` does not work from a process: expected class inline, not {}",
-                    plan.class.as_str()
-                ),
-            })
-        }
-        Class::Isolated | Class::Ring => {
-            // Creating a built-in function here shows errors in its settings at once. A loaded function was created by the
-            // process that described it.
-            if !plan.is_loaded_elsewhere() {
-                drop(make()?);
-            }
-            let started = process::start(program, plan, setup);
-            let (isolated, process) = started.map_err(|error| ChainError::Class {
-                hop: hop(),
-                reason: format!("its process cannot be started: {error}"),
-            })?;
-            Ok((Runner::Remote(Box::new(isolated)), Some(process)))
-        }
     }
 }

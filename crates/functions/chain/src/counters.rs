@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use crossbeam_queue::ArrayQueue;
 
 use crate::cgroup::Limit;
+use crate::shared::SharedStatus;
 
 /// A counter with one writer.
 #[derive(Debug, Default)]
@@ -163,6 +164,8 @@ pub struct HopStats {
     pub failure: String,
     /// The limits of each function, and the mechanisms that enforce them.
     pub limits: Vec<Limit>,
+    /// The state of the shared value; `None` for kinds without one.
+    pub shared: Option<SharedStatus>,
     /// Packets that the hop's functions processed.
     pub packets: u64,
     /// Bytes of those packets.
@@ -202,6 +205,20 @@ pub struct HopStats {
 }
 
 impl HopStats {
+    /// Adds the state of the shared value: functions that have none yet do not work as configured.
+    pub(crate) fn add_shared(&mut self, status: SharedStatus) {
+        if !status.is_in_use && self.state == HopState::Up {
+            self.state = match status.failure.is_empty() {
+                true => HopState::Starting,
+                false => HopState::Down,
+            };
+        }
+        if !status.failure.is_empty() {
+            self.failure.clone_from(&status.failure);
+        }
+        self.shared = Some(status);
+    }
+
     pub(crate) fn add(&mut self, counters: &InstanceCounters, sampled: &mut Sampled) {
         self.instances += 1;
         self.state = match (self.state, counters.state()) {

@@ -1,29 +1,52 @@
-//! Sends the messages of functions to the targets of their `export` settings: datagrams to a collector, or bytes to a file.
-//! Each chain has a thread for this, since files and pipes may block.
+//! Sends the messages of functions to the targets of their `export` settings: datagrams to a collector, or bytes to a file or
+//! a Unix socket. Each chain has a thread for this, since files and pipes may block.
+//!
+//! ```text
+//!  Outbox of each function ─▶ Formatter of the hop, if its kind has one ─▶ Sink of the hop
+//! ```
 
-use std::fs::File;
-use std::io::Write;
-use std::net::UdpSocket;
+mod sink;
+
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use millrace_nf::{Outbox, Setup};
+use millrace_nf::{Counters, Formatter, Outbox, SharedValue};
 use millrace_wire::Packet;
 
 use crate::control::Chain;
+use sink::Sink;
 
 /// The interval at which outboxes are emptied.
 const PERIOD: Duration = Duration::from_millis(20);
+/// The interval of reports of formatters, and at which files that were moved are noticed.
+const SECOND: Duration = Duration::from_secs(1);
+/// Bytes that are written at a time.
+const WRITE_SIZE: usize = 256 << 10;
 
-/// An outbox and its target.
-struct Route {
-    outbox: Outbox,
-    to: String,
+/// The number of calls of [`reopen_exports`].
+static REOPENED: AtomicU64 = AtomicU64::new(0);
+
+/// Opens the files of all exporters again, as after their rotation. The daemon calls it on SIGHUP.
+pub fn reopen_exports() {
+    REOPENED.fetch_add(1, Ordering::Release);
 }
 
-enum Sink {
-    Datagrams(UdpSocket),
-    Stream(File),
+/// The functions of a hop, and the target of their messages.
+pub(crate) struct Route {
+    pub(crate) to: String,
+    pub(crate) outboxes: Vec<Outbox>,
+    pub(crate) counters: Vec<Counters>,
+    pub(crate) formatter: Option<Box<dyn Formatter>>,
+    pub(crate) value: Option<SharedValue>,
+}
+
+/// A route whose target is open, unless it cannot be opened.
+struct OpenRoute {
+    route: Route,
+    sink: Sink,
+    /// Formatted bytes that wait to be written.
+    text: Vec<u8>,
 }
 
 /// The exporter of one chain. Its thread runs only if a function exports, and ends when this is dropped.
@@ -41,15 +64,9 @@ impl Exporter {
         }
     }
 
-    /// Exports the messages of a chain's functions from now on.
+    /// Exports the messages of a chain's functions from now on, with the shared values that they have now.
     pub fn export<P: Packet + 'static>(&mut self, chain: &Chain<P>) {
-        let route = |(_, setup): (&str, &Setup)| {
-            Some(Route {
-                outbox: setup.outbox.clone(),
-                to: setup.settings.all("export").next()?.to_owned(),
-            })
-        };
-        let routes: Vec<Route> = chain.outboxes().filter_map(route).collect();
+        let routes = chain.routes();
         if routes.is_empty() && self.routes.is_none() {
             return;
         }
@@ -75,70 +92,95 @@ impl Exporter {
 }
 
 fn run(chain: &str, routes: &mpsc::Receiver<Vec<Route>>) {
-    let mut open: Vec<(Route, Option<Sink>)> = Vec::new();
+    let mut open: Vec<OpenRoute> = Vec::new();
+    let (mut reopened, mut last_second) = (REOPENED.load(Ordering::Acquire), Instant::now());
     loop {
         match routes.recv_timeout(PERIOD) {
             Ok(wanted) => {
-                empty(chain, &mut open);
+                open.iter_mut().for_each(|open| open.empty(chain));
                 // Targets that stay are not opened again.
                 let mut before = core::mem::take(&mut open);
-                for route in wanted {
-                    let held = before.iter().position(|(held, _)| held.to == route.to);
+                open.extend(wanted.into_iter().map(|route| {
+                    let held = before.iter().position(|held| held.route.to == route.to);
                     let sink = match held {
-                        Some(at) => before.swap_remove(at).1,
-                        None => connect(chain, &route.to),
+                        Some(at) => before.swap_remove(at).sink,
+                        None => Sink::open(chain, &route.to),
                     };
-                    open.push((route, sink));
+                    OpenRoute::new(route, sink)
+                }));
+            }
+            Err(RecvTimeoutError::Timeout) => open.iter_mut().for_each(|open| open.empty(chain)),
+            Err(RecvTimeoutError::Disconnected) => {
+                return open.iter_mut().for_each(|open| open.empty(chain));
+            }
+        }
+        let now_reopened = REOPENED.load(Ordering::Acquire);
+        if now_reopened != reopened || last_second.elapsed() >= SECOND {
+            let is_asked = core::mem::replace(&mut reopened, now_reopened) != now_reopened;
+            last_second = Instant::now();
+            for open in &mut open {
+                open.report(chain);
+                open.sink.maintain(chain, is_asked);
+            }
+        }
+    }
+}
+
+impl OpenRoute {
+    fn new(mut route: Route, sink: Sink) -> OpenRoute {
+        if let (Some(formatter), Some(value)) = (&mut route.formatter, &route.value) {
+            formatter.share(value);
+        }
+        OpenRoute {
+            route,
+            sink,
+            text: Vec::new(),
+        }
+    }
+
+    /// Sends all messages that wait.
+    fn empty(&mut self, chain: &str) {
+        let OpenRoute { route, sink, text } = self;
+        let datagrams = sink.is_datagrams();
+        for outbox in &route.outboxes {
+            while outbox.receive(|message| match &mut route.formatter {
+                Some(formatter) => formatter.format(message, text),
+                None => text.extend_from_slice(message),
+            }) {
+                if datagrams || text.len() >= WRITE_SIZE {
+                    sink.write(chain, text);
+                    text.clear();
                 }
             }
-            Err(RecvTimeoutError::Timeout) => empty(chain, &mut open),
-            Err(RecvTimeoutError::Disconnected) => return empty(chain, &mut open),
+        }
+        if !text.is_empty() {
+            sink.write(chain, text);
+            text.clear();
         }
     }
-}
 
-fn empty(chain: &str, open: &mut [(Route, Option<Sink>)]) {
-    for (route, sink) in open {
-        let mut failure = None;
-        while route.outbox.receive(|message| {
-            let sent = match sink {
-                Some(Sink::Datagrams(socket)) => socket.send(message).map(|_| ()),
-                Some(Sink::Stream(file)) => file.write_all(message),
-                None => Ok(()),
-            };
-            failure = failure.take().or(sent.err());
-        }) {}
-        if let Some(error) = failure {
-            tracing::debug!(chain, to = %route.to, %error, "message not exported");
+    /// Sends the periodic report of the formatter.
+    fn report(&mut self, chain: &str) {
+        let Some(formatter) = &mut self.route.formatter else {
+            return;
+        };
+        let mut sums: Vec<(&'static str, u64)> = Vec::new();
+        for counters in &self.route.counters {
+            let values = counters.read();
+            match sums.is_empty() {
+                true => sums = values,
+                false => sums
+                    .iter_mut()
+                    .zip(values)
+                    .for_each(|(sum, (_, value))| sum.1 += value),
+            }
         }
-    }
-}
-
-fn connect(chain: &str, to: &str) -> Option<Sink> {
-    let sink = match to.split_once(':') {
-        Some(("udp", address)) => UdpSocket::bind("[::]:0")
-            .or_else(|_| UdpSocket::bind("0.0.0.0:0"))
-            .and_then(|socket| connect_to(socket, address))
-            .map(Sink::Datagrams),
-        Some(("file", path)) => File::options()
-            .create(true)
-            .append(true)
-            .open(path)
-            .map(Sink::Stream),
-        _ => Err(std::io::Error::other("expected udp:HOST:PORT or file:PATH")),
-    };
-    sink.inspect_err(|error| tracing::warn!(chain, to, %error, "export target cannot be opened"))
-        .ok()
-}
-
-fn connect_to(socket: UdpSocket, address: &str) -> std::io::Result<UdpSocket> {
-    match socket.connect(address) {
-        Ok(()) => Ok(socket),
-        // The address is of the other family.
-        Err(_) => {
-            let socket = UdpSocket::bind("0.0.0.0:0")?;
-            socket.connect(address)?;
-            Ok(socket)
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH);
+        let unix = unix.map_or(0, |unix| unix.as_millis() as u64);
+        formatter.report(unix, &sums, &mut self.text);
+        if !self.text.is_empty() {
+            self.sink.write(chain, &self.text);
+            self.text.clear();
         }
     }
 }

@@ -7,7 +7,9 @@ use std::time::Instant;
 use arrayvec::ArrayVec;
 use millrace_datapath::io::Burst;
 use millrace_flow::classify::BURST;
-use millrace_nf::{Buffer, Context, Direction, Effects, Function, ShunnedFlow, Verdict, reason_of};
+use millrace_nf::{
+    Buffer, Context, Direction, Effects, Function, SharedValue, ShunnedFlow, Verdict, reason_of,
+};
 use millrace_types::{PortNo, Time};
 
 use crate::counters::InstanceCounters;
@@ -199,6 +201,24 @@ impl<P> Instance<P> {
                 // The state of a function that panicked is undefined, so it is not called again.
                 self.fail(reason_of(&*payload));
                 false
+            }
+        }
+    }
+
+    /// Gives an inline function another shared value. Returns the value that it had.
+    #[cold]
+    pub(crate) fn share(&mut self, value: SharedValue) -> Option<SharedValue> {
+        let Runner::Inline(function) = &mut self.runner else {
+            return None;
+        };
+        if self.down {
+            return None;
+        }
+        match catch_unwind(AssertUnwindSafe(|| function.share(value))) {
+            Ok(old) => old,
+            Err(payload) => {
+                self.fail(reason_of(&*payload));
+                None
             }
         }
     }

@@ -9,7 +9,7 @@ use millrace_datapath::service::{PollResult, Service, ServiceOutput};
 use millrace_datapath::spread::FlowHash;
 use millrace_datapath::spread::ring::Receiver;
 use millrace_flow::classify::BURST;
-use millrace_nf::{Context, Direction, Verdict, reason_of};
+use millrace_nf::{Context, Direction, SharedValue, Verdict, reason_of};
 use millrace_types::{Duration, PortNo, Time};
 use millrace_wire::Packet;
 
@@ -64,12 +64,20 @@ pub(crate) enum Change<P> {
         instance: usize,
         with: Instance<P>,
     },
+    /// Gives the functions of a hop another shared value, between two bursts.
+    Share {
+        hop: u32,
+        value: SharedValue,
+        /// Room for the values that the functions return.
+        old: Vec<SharedValue>,
+    },
 }
 
 /// Objects that a lane no longer needs. The control side drops them, because that takes time.
 pub(crate) enum Retired<P> {
     Hops(#[allow(dead_code, reason = "to be dropped")] (Vec<Hop<P>>, Vec<Group<P>>)),
     Instance(#[allow(dead_code, reason = "to be dropped")] Instance<P>),
+    Values(Vec<SharedValue>),
 }
 
 /// The control side's handle of a lane.
@@ -438,6 +446,7 @@ impl<P: Packet> Lane<P> {
                 None => return,
                 Some(Change::Edit { closed, .. }) => in_flight == 0 && self.are_empty(closed),
                 Some(Change::Replace { hop, instance, .. }) => self.is_free(*hop, *instance),
+                Some(Change::Share { .. }) => true,
             };
             if !is_ready {
                 return;
@@ -472,6 +481,15 @@ impl<P: Packet> Lane<P> {
                     Some(old) => Retired::Instance(core::mem::replace(old, with)),
                     None => Retired::Instance(with),
                 }
+            }
+            Change::Share { hop, value, mut old } => {
+                let hop = self.hops.iter_mut().find(|held| held.id == hop);
+                for instance in hop.into_iter().flat_map(|hop| &mut hop.instances) {
+                    old.extend(instance.share(value.clone()));
+                }
+                // The lane's own reference is never the last one: the control side has the value, too.
+                old.push(value);
+                Retired::Values(old)
             }
             Change::Edit {
                 slots,

@@ -28,12 +28,14 @@ mod port;
 mod process;
 mod restart;
 mod sent;
+mod shared;
 mod shunned;
 mod traversal;
 
 pub use cgroup::Limit;
 pub use control::{Chain, ChainError, Environment, PortChanges};
 pub use counters::{ChainStats, HopState, HopStats};
-pub use exporter::Exporter;
+pub use exporter::{Exporter, reopen_exports};
 pub use plan::{ChainPlan, Class, HopPlan, OnFailure};
 pub use process::{UserIds, end_processes, nf_program, use_user_ids};
+pub use shared::SharedStatus;

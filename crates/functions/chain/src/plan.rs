@@ -1,6 +1,6 @@
 //! The desired state of a chain: pure values, built from the configuration.
 
-use millrace_nf::{Limits, Settings};
+use millrace_nf::{Kind, Limits, Settings};
 use millrace_types::PortNo;
 
 /// The class of a hop: how far its function is trusted, and therefore where it runs (ADR 8).
@@ -94,12 +94,17 @@ impl HopPlan {
         self.class != Class::Inline && self.function.contains(':')
     }
 
-    /// Returns whether the functions of this hop can be kept, with their state, for another plan.
-    pub(crate) fn has_same_function(&self, other: &HopPlan) -> bool {
+    /// Returns whether the functions of this hop, which are of a kind, can be kept, with their state, for another plan.
+    pub(crate) fn has_same_function(&self, kind: &Kind, other: &HopPlan) -> bool {
+        let own_settings = |plan: &HopPlan| match kind.shared {
+            // The value for them is replaced in the functions.
+            Some(shared) => shared.others(&plan.settings),
+            None => plan.settings.clone(),
+        };
         self.name == other.name
             && self.function == other.function
             && self.class == other.class
-            && self.settings == other.settings
+            && own_settings(self) == own_settings(other)
             && self.limits == other.limits
             && self.weight == other.weight
             && self.cpu_percent == other.cpu_percent

@@ -213,10 +213,8 @@ impl Description {
             reads: self.reads,
             writes: self.writes,
             keeps_flows: self.keeps_flows,
-            shuns: 0,
-            outbox: (0, 0),
-            report: 0,
             make: Box::leak(make),
+            ..Kind::DEFAULT
         }))
     }
 }

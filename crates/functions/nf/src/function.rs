@@ -4,6 +4,7 @@ use millrace_types::{PortNo, Time};
 use millrace_wire::{NoHeadroom, Packet};
 
 use crate::effects::{Effects, ShunnedFlow};
+use crate::shared::SharedValue;
 
 /// A packet, whatever the type of its buffer.
 pub trait Buffer {
@@ -187,6 +188,12 @@ pub trait Function: Send {
     /// Receives the counters of a flow that is shunned no longer.
     fn shun_ended(&mut self, flow: &ShunnedFlow) {
         let _ = flow;
+    }
+
+    /// Uses another shared value from now on, and returns the one that it had, or the new one if it has no use for it: the
+    /// control side drops it, because that may take long. It is called between two bursts and should take no longer than one.
+    fn share(&mut self, value: SharedValue) -> Option<SharedValue> {
+        Some(value)
     }
 
     /// Handles time-outs and reports. It is called about ten times a second between bursts, with or without traffic, and

@@ -9,6 +9,7 @@ use crate::counters::Counters;
 use crate::function::Function;
 use crate::outbox::Outbox;
 use crate::settings::{SettingError, Settings};
+use crate::shared::{FormatterConstructor, SharedKind, SharedValue};
 
 /// Reports that a function's queue holds.
 const REPORTS: usize = 2;
@@ -80,6 +81,8 @@ pub struct Setup {
     pub outbox: Outbox,
     /// The queue for text that shows the function's state to operators.
     pub report: Outbox,
+    /// The shared value of the hop; `None` until it is compiled, and for kinds without one.
+    pub shared: Option<SharedValue>,
     /// The resource limits.
     pub limits: Limits,
     /// The Unix time in milliseconds at which the function's clock was zero.
@@ -129,6 +132,17 @@ pub enum MakeError {
     },
 }
 
+/// The packets that must reach the same instance of a function, in the same lane.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Spread {
+    /// Those of a flow. Fragments, which have no ports, are spread by addresses, so they may reach another instance.
+    #[default]
+    Flow,
+    /// Those between two addresses, fragments and tunnelled packets included: a function that reassembles packets sees all
+    /// of a flow.
+    Addresses,
+}
+
 /// The constructor of a function.
 pub type Constructor = dyn Fn(&Setup) -> Result<Box<dyn Function>, SettingError> + Sync;
 
@@ -156,6 +170,12 @@ pub struct Kind {
     pub outbox: (usize, usize),
     /// The size of its longest report in bytes; zero if it has none.
     pub report: usize,
+    /// The packets that must reach the same instance.
+    pub spread: Spread,
+    /// The way to make the value that all functions of a hop share; `None` for kinds without one.
+    pub shared: Option<&'static SharedKind>,
+    /// The formatter of the messages that the `export` setting asks for; `None` if they are exported as they are.
+    pub formatter: Option<FormatterConstructor>,
     /// The constructor.
     pub make: &'static Constructor,
 }
@@ -169,6 +189,28 @@ impl fmt::Debug for Kind {
 }
 
 impl Kind {
+    /// A kind that reads nothing, has no state, and cannot be created: the rest of the fields of a kind.
+    pub const DEFAULT: Kind = Kind {
+        name: "",
+        about: "",
+        settings: &[],
+        counters: &[],
+        reads: Access::NONE,
+        writes: Access::NONE,
+        keeps_flows: false,
+        shuns: 0,
+        outbox: (0, 0),
+        report: 0,
+        spread: Spread::Flow,
+        shared: None,
+        formatter: None,
+        make: &|_| {
+            Err(SettingError::Refused {
+                reason: "it cannot be created".to_owned(),
+            })
+        },
+    };
+
     /// Returns the inputs and outputs for a new function of this kind.
     pub fn setup(&self, settings: &Settings, seed: u64, zero_unix_millis: u64) -> Setup {
         Setup {
@@ -176,6 +218,7 @@ impl Kind {
             counters: Counters::new(self.counters),
             outbox: Outbox::new(self.outbox.0, self.outbox.1),
             report: Outbox::new(REPORTS, self.report),
+            shared: None,
             limits: Limits::default(),
             zero_unix_millis,
             seed,
@@ -200,6 +243,7 @@ impl Kind {
             counters: Counters::new(self.counters),
             outbox: Outbox::new(1, 0),
             report: Outbox::new(1, 0),
+            shared: None,
             limits: Limits::default(),
             zero_unix_millis: 0,
             seed: 0,

@@ -36,6 +36,7 @@ mod outbox;
 #[cfg(unix)]
 mod rounds;
 mod settings;
+mod shared;
 #[cfg(unix)]
 pub mod shm;
 mod slot;
@@ -45,11 +46,12 @@ pub use counters::Counters;
 pub use describe::{Description, DescriptionError};
 pub use effects::{Effects, SENT_MAX, SENT_SIZE_MAX, Shun, ShunAction, ShunnedFlow};
 pub use function::{Buffer, Context, Direction, Function, Verdict, give_up, reason_of};
-pub use kind::{Access, Catalogue, Constructor, Kind, Limits, Loader, MakeError, Setup};
+pub use kind::{Access, Catalogue, Constructor, Kind, Limits, Loader, MakeError, Setup, Spread};
 pub use outbox::Outbox;
 #[cfg(unix)]
 pub use rounds::{Round, Rounds};
 pub use settings::{SettingError, Settings};
+pub use shared::{Compiled, Formatter, FormatterConstructor, SharedKind, SharedValue, Source};
 pub use slot::{BURST, Slot};
 
 /// Exports a kind of function from a crate of type `cdylib`. Built for wasm32-unknown-unknown, the crate becomes a module for

@@ -93,6 +93,12 @@ impl Settings {
         }
     }
 
+    /// Returns the settings whose keys satisfy a condition, in order.
+    pub fn filtered(&self, mut is_wanted: impl FnMut(&str) -> bool) -> Settings {
+        let pairs = self.0.iter().filter(|(key, _)| is_wanted(key));
+        Settings(pairs.cloned().collect())
+    }
+
     /// Returns the values of a key, in order.
     pub fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.0

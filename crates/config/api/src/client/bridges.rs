@@ -5,7 +5,7 @@ use super::error::ClientError;
 use super::query::{Params, escape};
 use crate::view::{
     Bridge, Chain, Controller, CountersReset, EgressQueue, FlowMods, FlowModsDone, FlowPage, Group, MacEntry,
-    Meter, Port, ResetFlowCounters, ResetPortCounters, Restarted, Table,
+    Meter, Port, Reloading, ResetFlowCounters, ResetPortCounters, Restarted, Table,
 };
 
 /// A selection of flow entries.
@@ -101,6 +101,13 @@ impl Client {
     /// Returns the chains of a bridge.
     pub fn chains(&self, bridge: &str) -> Result<Vec<Chain>, ClientError> {
         self.of_bridge(bridge, "chains")
+    }
+
+    /// Loads the files of a hop again. The state of the hop shows the end.
+    pub fn reload_hop(&self, bridge: &str, chain: &str, hop: &str) -> Result<Reloading, ClientError> {
+        let [bridge, chain, hop] = [bridge, chain, hop].map(escape);
+        let path = format!("/api/v1/bridges/{bridge}/chains/{chain}/hops/{hop}/reload");
+        self.post(&path, &serde_json::json!({}), RESPONSE_TIMEOUT)
     }
 
     /// Re-creates the functions of a hop.

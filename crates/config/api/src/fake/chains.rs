@@ -1,6 +1,6 @@
 //! The chains of the fake switch.
 
-use crate::view::{Chain, ChainHop, FunctionCounter, FunctionLimit};
+use crate::view::{Chain, ChainHop, FunctionCounter, FunctionLimit, SharedState};
 
 /// Returns a chain with one hop that is up and one that is down, and a chain that does not run.
 pub(super) fn chains() -> Vec<Chain> {
@@ -14,6 +14,12 @@ pub(super) fn chains() -> Vec<Chain> {
         restarts: 0,
         failure: String::new(),
         limits: Vec::new(),
+        shared: Some(SharedState {
+            state: "loaded".to_owned(),
+            summary: "3 rules".to_owned(),
+            failure: String::new(),
+            loads: 1,
+        }),
         packets: 1_000_000,
         bytes: 640_000_000,
         next: 999_958,
@@ -52,6 +58,7 @@ pub(super) fn chains() -> Vec<Chain> {
                 "/sys/fs/cgroup/cpu: Read-only file system (os error 30)",
             ),
         ],
+        shared: None,
         packets: 900_000,
         next: 899_000,
         dropped: 0,

@@ -412,6 +412,10 @@ impl Live for FakeSwitch {
         })
     }
 
+    fn reload_hop(&self, bridge: &str, chain: &str, hop: &str) -> Result<(), LiveError> {
+        self.restart_hop(bridge, chain, hop)
+    }
+
     fn queues(&self, bridge: &str) -> Result<Vec<view::EgressQueue>, LiveError> {
         Self::bridge(bridge).map(|()| queues::queues())
     }

@@ -126,6 +126,12 @@ pub trait Live: Send + Sync + 'static {
     /// [`LiveError::NoBridge`], [`LiveError::NoHop`], [`LiveError::Unavailable`].
     fn restart_hop(&self, bridge: &str, chain: &str, hop: &str) -> Result<(), LiveError>;
 
+    /// Loads the files of a hop again.
+    ///
+    /// # Errors
+    /// [`LiveError::NoBridge`], [`LiveError::NoHop`], [`LiveError::NothingToLoad`].
+    fn reload_hop(&self, bridge: &str, chain: &str, hop: &str) -> Result<(), LiveError>;
+
     /// Returns the emulated paths, in order of names.
     fn wans(&self) -> Vec<view::WanPath>;
 
@@ -202,6 +208,14 @@ pub enum LiveError {
         hop: String,
         /// The hops of the bridge, as `CHAIN/HOP`.
         hops: Vec<String>,
+    },
+    /// The function of the hop loads no files.
+    #[error("hop {hop} of bridge `{bridge}` loads no files: expected a function with rules, such as `ips`")]
+    NothingToLoad {
+        /// The name of the bridge.
+        bridge: String,
+        /// The requested hop, as `CHAIN/HOP`.
+        hop: String,
     },
     /// The text is not a valid log filter.
     #[error("`{text}` is not a log filter: {reason}")]

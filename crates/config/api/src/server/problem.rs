@@ -40,7 +40,9 @@ impl From<LiveError> for Problem {
             | LiveError::NoPort { .. }
             | LiveError::NoTable { .. }
             | LiveError::NoHop { .. } => Problem::new(ProblemKind::NotFound, detail),
-            LiveError::LogFilter { .. } => Problem::new(ProblemKind::Invalid, detail),
+            LiveError::LogFilter { .. } | LiveError::NothingToLoad { .. } => {
+                Problem::new(ProblemKind::Invalid, detail)
+            }
             LiveError::Unavailable { next_step, .. } => {
                 Problem::new(ProblemKind::Unavailable, detail).with_next_step(next_step)
             }

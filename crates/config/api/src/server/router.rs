@@ -69,6 +69,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(bridges::queues))
         .routes(routes!(chains::chains))
         .routes(routes!(chains::restart))
+        .routes(routes!(chains::reload))
         .routes(routes!(wans::wans))
         .routes(routes!(wans::wan))
         .routes(routes!(wans::configured, wans::patch))

@@ -49,6 +49,9 @@ pub struct ChainHop {
     /// The limits of each instance, and the mechanisms that enforce them.
     #[serde(default)]
     pub limits: Vec<FunctionLimit>,
+    /// The state of what the functions share, such as their rules; `null` for functions that share nothing.
+    #[serde(default)]
+    pub shared: Option<SharedState>,
     /// The number of packets that the hop received.
     pub packets: u64,
     /// The size of these packets in bytes.
@@ -96,6 +99,23 @@ pub struct ChainHop {
     pub report: Vec<String>,
 }
 
+/// The state of the value that the functions of a hop share, such as compiled rules.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct SharedState {
+    /// `loading`, `loaded`, or `failed` if files could not be loaded; what was loaded before stays in use.
+    pub state: String,
+    /// A description of what is in use; empty if nothing is.
+    #[serde(default)]
+    pub summary: String,
+    /// The reason why files could not be loaded; empty if they could.
+    #[serde(default)]
+    pub failure: String,
+    /// The number of times that files were loaded.
+    #[serde(default)]
+    pub loads: u64,
+}
+
 /// A resource limit of a function.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
@@ -119,6 +139,16 @@ pub struct FunctionCounter {
     pub name: String,
     /// The value of the counter.
     pub value: u64,
+}
+
+/// A hop whose files are loaded again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct Reloading {
+    /// The name of the chain.
+    pub chain: String,
+    /// The name of the hop.
+    pub hop: String,
 }
 
 /// A hop whose functions were re-created.

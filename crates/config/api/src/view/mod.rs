@@ -20,7 +20,7 @@ mod switch;
 mod time;
 mod trace;
 
-pub use chain::{Chain, ChainHop, FunctionCounter, FunctionLimit, Restarted};
+pub use chain::{Chain, ChainHop, FunctionCounter, FunctionLimit, Reloading, Restarted, SharedState};
 pub use config::{
     Change, ChangeKind, Committed, ConfirmPending, Confirmation, Diff, Origin, Revision, RevisionConfig,
     Revisions,

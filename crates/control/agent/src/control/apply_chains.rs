@@ -91,6 +91,7 @@ impl<B: Backend> BridgeControl<B> {
             return Ok(());
         };
         if *running.chain.plan() == plan {
+            running.chain.reload_changed();
             return Ok(());
         }
         let changes = running.chain.edit(&plan, now).map_err(|error| explain(&error))?;
@@ -126,7 +127,9 @@ impl<B: Backend> BridgeControl<B> {
     /// Does the periodic work of all chains: restarts functions, collects counters.
     pub(super) fn tick_chains(&mut self, now: Time) {
         for running in self.chains.running.values_mut() {
-            running.chain.tick(now);
+            if running.chain.tick(now) {
+                running.exporter.export(&running.chain);
+            }
         }
         self.write_hops();
     }
@@ -149,6 +152,12 @@ impl<B: Backend> BridgeControl<B> {
     /// equals the configuration.
     pub fn chain_problem(&self, chain: &str) -> Option<&str> {
         self.chains.problems.get(chain).map(String::as_str)
+    }
+
+    /// Reads and compiles the shared value of a hop again, such as its rules. Returns true if the bridge has such a hop.
+    pub fn reload_hop(&mut self, chain: &str, hop: &str) -> bool {
+        let running = self.chains.running.get_mut(chain);
+        running.is_some_and(|running| running.chain.reload(hop))
     }
 
     /// Makes the functions of a hop again. Returns true if the bridge has such a hop.

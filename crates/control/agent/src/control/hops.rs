@@ -40,7 +40,7 @@ impl HopProblems {
 
 fn problem_of(chain: &str, hop: &HopStats) -> Option<HopProblem> {
     let failed = match hop.state {
-        HopState::Up | HopState::Drained => return None,
+        HopState::Up | HopState::Drained => return value_problem(chain, hop),
         HopState::Down => true,
         // A process that failed and was started again may fail again before it works.
         HopState::Starting => !hop.failure.is_empty(),
@@ -49,11 +49,16 @@ fn problem_of(chain: &str, hop: &HopStats) -> Option<HopProblem> {
         "" => "its function does not work",
         failure => failure,
     };
-    let reason = failed.then(|| {
-        format!(
+    let has_no_value = hop.shared.as_ref().is_some_and(|shared| !shared.is_in_use);
+    let reason = failed.then(|| match has_no_value {
+        true => format!(
+            "{failure}. To fix it: correct what the message names; changed files are noticed within 5 s, and `millrace nf \
+             reload` reads them at once"
+        ),
+        false => format!(
             "{failure}. To fix it: it is started again after pauses of up to 10 s; if it keeps failing, correct what the message \
              names, or change the hop's class or settings"
-        )
+        ),
     });
     Some(HopProblem {
         hop: format!("chain {chain}, hop {}", hop.name),
@@ -61,8 +66,22 @@ fn problem_of(chain: &str, hop: &HopStats) -> Option<HopProblem> {
     })
 }
 
+/// Returns the problem of a hop that works with its last shared value, because the next one could not be compiled.
+fn value_problem(chain: &str, hop: &HopStats) -> Option<HopProblem> {
+    let failure = &hop.shared.as_ref()?.failure;
+    (!failure.is_empty()).then(|| HopProblem {
+        hop: format!("chain {chain}, hop {}", hop.name),
+        reason: Some(format!(
+            "{failure}; what was loaded before stays in use. To fix it: correct what the message names; changed files are \
+             noticed within 5 s"
+        )),
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use millrace_chain::SharedStatus;
+
     use super::*;
 
     fn hop(state: HopState, failure: &str) -> HopStats {
@@ -72,6 +91,21 @@ mod tests {
             failure: failure.to_owned(),
             ..HopStats::default()
         }
+    }
+
+    #[test]
+    fn a_value_that_was_not_replaced_is_reported_although_the_hop_works() {
+        let mut hop = hop(HopState::Up, "");
+        hop.shared = Some(SharedStatus {
+            is_in_use: true,
+            failure: "x.rules: cannot be read".to_owned(),
+            ..SharedStatus::default()
+        });
+        let reason = problem_of("edge", &hop).unwrap().reason.unwrap();
+        assert!(
+            reason.starts_with("x.rules: cannot be read; what was loaded before stays"),
+            "{reason}"
+        );
     }
 
     #[test]

@@ -231,7 +231,7 @@ fn an_edit_that_fails_changes_nothing() {
         .to_string();
     assert_eq!(
         error,
-        "hop new: there is no function `fourteen`: expected one, two, three, guard"
+        "hop new: there is no function `fourteen`: expected numbered, one, two, three, guard"
     );
     plan.hops[1] = HopPlan {
         settings: Settings::parse(["colour=red"]).unwrap(),

@@ -9,4 +9,5 @@
 
 mod effects;
 mod inline;
+mod shared;
 mod testbed;

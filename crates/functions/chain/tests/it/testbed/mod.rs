@@ -4,6 +4,7 @@
 
 pub(crate) mod kills;
 pub(crate) mod order;
+pub(crate) mod shared;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -231,7 +232,7 @@ pub(crate) fn flow(frame: &[u8]) -> u16 {
 }
 
 /// The offset at which functions leave marks, behind the sequence number.
-const MARKS: usize = 46;
+pub(crate) const MARKS: usize = 46;
 
 /// Returns the numbers of the functions that a frame traversed, in order.
 pub(crate) fn marks(frame: &[u8]) -> Vec<u8> {
@@ -335,14 +336,15 @@ const fn kind(name: &'static str, make: &'static millrace_nf::Constructor) -> Ki
         reads: Access::NONE,
         writes: Access::NONE,
         keeps_flows: false,
-        shuns: 0,
         outbox: (0, 0),
         report: 0,
         make,
+        ..Kind::DEFAULT
     }
 }
 
-static KINDS: [Kind; 4] = [
+static KINDS: [Kind; 5] = [
+    shared::KIND,
     kind("one", &|_| Ok(Box::new(Marker(1)))),
     kind("two", &|_| Ok(Box::new(Marker(2)))),
     kind("three", &|_| Ok(Box::new(Marker(3)))),

@@ -1,0 +1,101 @@
+//! Shared values of hops: compiled, given to functions, and shown to exporters.
+
+use millrace_nf::{Kind, SharedKind};
+use millrace_types::Time;
+use millrace_wire::Packet;
+
+use super::{Chain, HopControl};
+use crate::exporter::Route;
+use crate::lane::Change;
+use crate::shared::HopValue;
+
+impl HopControl {
+    /// Returns whether the shared value of this hop suits functions of a kind.
+    pub(super) fn has_value_for(&self, kind: &Kind) -> bool {
+        let same = |own, other| core::ptr::eq::<SharedKind>(own, other);
+        matches!((self.kind.shared, kind.shared), (Some(own), Some(other)) if same(own, other))
+    }
+
+    /// Takes over the shared value of the hop that this one replaces.
+    pub(super) fn take_value(&mut self, old: &mut HopControl) {
+        if old.has_value_for(self.kind) {
+            self.value = old.value.take();
+        }
+    }
+
+    /// Begins to compile the shared value for the settings of the plan, unless it is the one in use.
+    pub(super) fn set_value(&mut self) {
+        match (&mut self.value, self.kind.shared) {
+            (Some(value), _) => value.set(&self.plan.settings),
+            (None, Some(kind)) => self.value = Some(HopValue::begin(kind, &self.plan.settings)),
+            (None, None) => {}
+        }
+    }
+}
+
+impl<P: Packet + 'static> Chain<P> {
+    /// Reads and compiles the shared value of a hop again. Returns whether there is such a hop with a shared value.
+    pub fn reload(&mut self, hop: &str) -> bool {
+        let record = self.records.iter_mut().find(|record| record.plan.name == hop);
+        match record.and_then(|record| record.value.as_mut()) {
+            None => false,
+            Some(value) => {
+                value.reload();
+                true
+            }
+        }
+    }
+
+    /// Compiles the shared values again whose files have changed.
+    pub fn reload_changed(&mut self) {
+        let values = self.records.iter_mut().filter_map(|record| record.value.as_mut());
+        values.for_each(HopValue::reload_changed);
+    }
+
+    /// Gives functions the shared values that exporters have since the last call. Returns whether other values were compiled
+    /// since: exporters get them first, so that they know what a message refers to.
+    pub(super) fn share_values(&mut self, now: Time) -> bool {
+        let mut has_compiled = false;
+        for record in &mut self.records {
+            let Some(hop) = &mut record.value else { continue };
+            if let Some(value) = hop.take_unshared() {
+                for (lane, instances) in self.lanes.iter_mut().zip(&mut record.instances) {
+                    for instance in instances.iter_mut() {
+                        instance.setup.shared = Some(value.clone());
+                    }
+                    lane.send(Change::Share {
+                        hop: record.id,
+                        value: value.clone(),
+                        old: Vec::with_capacity(instances.len() + 1),
+                    });
+                }
+            }
+            has_compiled |= hop.poll(now);
+        }
+        has_compiled
+    }
+
+    /// Returns the hops whose functions export messages.
+    pub(crate) fn routes(&self) -> Vec<Route> {
+        let exporting = self.records.iter().filter(|record| record.kind.outbox.0 != 0);
+        let route = |record: &HopControl| {
+            let instances = || record.instances.iter().flatten();
+            let settings = &record.plan.settings;
+            Some(Route {
+                to: settings.all("export").next()?.to_owned(),
+                outboxes: instances()
+                    .map(|instance| instance.setup.outbox.clone())
+                    .collect(),
+                counters: instances()
+                    .map(|instance| instance.setup.counters.clone())
+                    .collect(),
+                formatter: record
+                    .kind
+                    .formatter
+                    .map(|make| make(settings, self.zero_unix_millis)),
+                value: record.value.as_ref().and_then(HopValue::value).cloned(),
+            })
+        };
+        exporting.filter_map(route).collect()
+    }
+}

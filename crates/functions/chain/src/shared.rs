@@ -1,0 +1,219 @@
+//! The shared value of a hop on the control side: read and compiled by a thread of its own, while the functions work with the
+//! value that they have.
+//!
+//! ```text
+//!            begin                  poll: a value                  lanes: Change::Share
+//!  (nothing) ─────▶ Compiling ─────────────────▶ in use ──────────────────────────────▶ functions
+//!                       │ failed                   ▲ │
+//!                       └─▶ the old value stays ───┘ └─ reload, changed settings, changed files ─▶ Compiling
+//! ```
+
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::time::SystemTime;
+
+use millrace_nf::{Compiled, Settings, SharedKind, SharedValue, Source};
+use millrace_types::{Duration, Time};
+
+/// The pause after which files of a value that could not be compiled are compared.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// The state of a hop's shared value, for operators.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SharedStatus {
+    /// True while a value is read and compiled.
+    pub is_compiling: bool,
+    /// True if the functions have a value.
+    pub is_in_use: bool,
+    /// A line about the value in use; empty if there is none.
+    pub summary: String,
+    /// The reason why the last value could not be compiled; empty if it could.
+    pub failure: String,
+    /// The number of values that were compiled.
+    pub compilations: u64,
+}
+
+/// Size and time of modification of a file; `None` if it cannot be read.
+type Stamp = Option<(u64, SystemTime)>;
+
+fn stamp(path: &PathBuf) -> Stamp {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.len(), metadata.modified().ok()?))
+}
+
+/// The result of a compilation, and the files that it depends on.
+struct Outcome {
+    files: Vec<(PathBuf, Stamp)>,
+    compiled: Result<Compiled, String>,
+}
+
+/// The shared value of one hop.
+pub(crate) struct HopValue {
+    kind: &'static SharedKind,
+    /// The settings of the value, no others.
+    settings: Settings,
+    value: Option<SharedValue>,
+    /// The value in use, until functions get it.
+    unshared: Option<SharedValue>,
+    files: Vec<(PathBuf, Stamp)>,
+    compiling: Option<Receiver<Outcome>>,
+    /// A compilation was asked for while another one ran.
+    is_outdated: bool,
+    next_look: Time,
+    status: SharedStatus,
+}
+
+impl HopValue {
+    /// Begins to compile the value of a hop with these settings.
+    pub(crate) fn begin(kind: &'static SharedKind, settings: &Settings) -> HopValue {
+        let mut value = HopValue {
+            kind,
+            settings: kind.own(settings),
+            value: None,
+            unshared: None,
+            files: Vec::new(),
+            compiling: None,
+            is_outdated: false,
+            next_look: Time::ZERO,
+            status: SharedStatus::default(),
+        };
+        value.reload();
+        value
+    }
+
+    /// Returns the value in use.
+    pub(crate) fn value(&self) -> Option<&SharedValue> {
+        self.value.as_ref()
+    }
+
+    /// Returns the state for operators.
+    pub(crate) fn status(&self) -> SharedStatus {
+        SharedStatus {
+            is_compiling: self.compiling.is_some() || self.unshared.is_some(),
+            is_in_use: self.value.is_some(),
+            ..self.status.clone()
+        }
+    }
+
+    /// Changes the settings of the value, and compiles it again if they differ.
+    pub(crate) fn set(&mut self, settings: &Settings) {
+        let wanted = self.kind.own(settings);
+        if wanted != self.settings {
+            self.settings = wanted;
+            self.reload();
+        }
+    }
+
+    /// Compiles the value again, if one of its files has changed.
+    pub(crate) fn reload_changed(&mut self) {
+        if self.compiling.is_none() && self.files.iter().any(|(path, known)| stamp(path) != *known) {
+            self.reload();
+        }
+    }
+
+    /// Reads the files and compiles the value, in a thread.
+    pub(crate) fn reload(&mut self) {
+        if self.compiling.is_some() {
+            self.is_outdated = true;
+            return;
+        }
+        self.is_outdated = false;
+        let (sender, receiver) = mpsc::channel();
+        let (kind, settings, previous) = (self.kind, self.settings.clone(), self.value.clone());
+        let body = move || {
+            let outcome = compile(kind, &settings, previous.as_ref());
+            // Without a receiver the hop has been removed.
+            let _removed = sender.send(outcome);
+        };
+        match std::thread::Builder::new()
+            .name("nf-compile".to_owned())
+            .spawn(body)
+        {
+            Ok(_) => self.compiling = Some(receiver),
+            Err(error) => self.status.failure = format!("no thread can be started: {error}"),
+        }
+    }
+
+    /// Returns the value that functions do not have yet, once.
+    pub(crate) fn take_unshared(&mut self) -> Option<SharedValue> {
+        self.unshared.take()
+    }
+
+    /// Returns whether a new value was compiled.
+    pub(crate) fn poll(&mut self, now: Time) -> bool {
+        let Some(receiver) = &self.compiling else {
+            if !self.status.failure.is_empty() && now >= self.next_look {
+                self.next_look = now + RETRY;
+                self.reload_changed();
+            }
+            return false;
+        };
+        let outcome = match receiver.try_recv() {
+            Err(TryRecvError::Empty) => return false,
+            Ok(outcome) => outcome,
+            Err(TryRecvError::Disconnected) => Outcome {
+                files: Vec::new(),
+                compiled: Err("the compilation panicked".to_owned()),
+            },
+        };
+        self.compiling = None;
+        self.next_look = now + RETRY;
+        if !outcome.files.is_empty() {
+            self.files = outcome.files;
+        }
+        let is_outdated = core::mem::take(&mut self.is_outdated);
+        let is_new = match outcome.compiled {
+            Ok(compiled) => {
+                self.status.summary = compiled.summary;
+                self.status.failure.clear();
+                self.status.compilations += 1;
+                let old = self.value.replace(compiled.value.clone());
+                if let Some(old) = old {
+                    drop_elsewhere(old);
+                }
+                self.unshared = Some(compiled.value);
+                true
+            }
+            Err(reason) => {
+                self.status.failure = reason;
+                false
+            }
+        };
+        if is_outdated {
+            self.reload();
+        }
+        is_new
+    }
+}
+
+fn compile(kind: &SharedKind, settings: &Settings, previous: Option<&SharedValue>) -> Outcome {
+    let source = match (kind.read)(settings) {
+        Ok(source) => source,
+        Err(reason) => {
+            return Outcome {
+                files: Vec::new(),
+                compiled: Err(reason),
+            };
+        }
+    };
+    let Source { bytes, files } = source;
+    // A file that changes from here on is read again by the next comparison.
+    let files = files
+        .into_iter()
+        .map(|path| (path.clone(), stamp(&path)))
+        .collect();
+    Outcome {
+        files,
+        compiled: (kind.compile)(&bytes, previous),
+    }
+}
+
+/// Drops values in a thread of its own: freeing a large one takes longer than the control side may wait.
+pub(crate) fn drop_elsewhere<T: Send + 'static>(values: T) {
+    if core::mem::needs_drop::<T>() {
+        // If no thread can be started, the closure is dropped here, with the values.
+        let _thread = std::thread::Builder::new()
+            .name("nf-drop".to_owned())
+            .spawn(move || drop(values));
+    }
+}
