@@ -22,8 +22,8 @@ def rust_tests(text):
     program, tests = "", []
     for line in text.splitlines():
         if running := re.match(r"\s*Running .*\(.*/(\w+)-[0-9a-f]+\)", line):
-            path = re.search(r"Running (?:unittests )?(\S+)", line)[1]
-            program = running[1] if running[1] != "it" else f"it ({path})"
+            package = re.search(r"Running (\S+)", line)[1]
+            program = running[1] if running[1] != "it" else f"it ({package})"
         elif test := re.match(r"test (\S+).* \.\.\. .*<([0-9.]+)s>", line):
             tests.append((float(test[2]), f"{program} {test[1]}"))
     return tests

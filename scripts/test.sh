@@ -13,15 +13,25 @@ export MILLRACE_TARGET=$target/debug
 workers=${MILLRACE_TEST_WORKERS:-$((2 * $(nproc)))}
 # Incremental compilation helps only the next build, and makes this one a tenth slower.
 export CARGO_INCREMENTAL=0
+# Programs of Rust tests that run side by side.
+parallel=2
 host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
 tests=(--workspace --locked --lib --bins --tests)
 
-# Runs the tests in Rust and prints their output; fails if one of them fails.
+# Runs the tests in Rust and prints their output; fails if one of them fails. A program begins when another one has ended.
 rust() {
-    local failed=0
-    env "CARGO_TARGET_${host}_RUNNER=$PWD/scripts/report-time.sh" \
-        scripts/apart.sh cargo test "${tests[@]}" --no-fail-fast 2>&1 | tee "$times/rust.log" || failed=1
-    scripts/apart.sh cargo test --workspace --locked --doc --no-fail-fast 2>&1 | tee -a "$times/rust.log" || failed=1
+    local failed=0 programs=$PWD/$times/rust
+    mkdir -p "$programs"
+    mkfifo "$programs/tokens"
+    exec 8<>"$programs/tokens"
+    printf "%${parallel}s" '' >&8
+    env "CARGO_TARGET_${host}_RUNNER=$PWD/scripts/run-test-program.sh" "MILLRACE_TEST_TOKENS=$programs/tokens" \
+        cargo test "${tests[@]}" --no-fail-fast || failed=1
+    scripts/apart.sh cargo test --workspace --locked --doc --no-fail-fast || failed=1
+    # All tokens are back when the last program has ended.
+    read -rN "$parallel" -u 8
+    cat "$programs"/*.log >"$times/rust.log"
+    if [ -e "$programs/failed" ]; then failed=1; fi
     return $failed
 }
 
@@ -35,18 +45,20 @@ rm -rf "$times"
 mkdir -p "$times"
 cargo test "${tests[@]}" --no-run --timings
 cp "$target"/cargo-timings/cargo-timing.html "$times/build.html"
+# Ends what still runs when the script is interrupted.
+trap 'kill "${python:-}" 2>/dev/null || true
+    while read -r program; do pkill -KILL -P "$program" || true; done 2>/dev/null <"$times/rust/started" || true' EXIT
 status=0
 case $which in
-rust) rust || status=1 ;;
+rust) rust 2>&1 | tee "$times/rust.out" || status=1 ;;
 python) python 2>&1 | tee "$times/python.log" || status=1 ;;
 all)
     python >"$times/python.log" 2>&1 &
     python=$!
-    trap 'kill "$python" 2>/dev/null || true' EXIT
-    rust || status=1
+    rust 2>&1 | tee "$times/rust.out" || status=1
     wait "$python" || status=1
     # Print the summaries last; for Rust, only the results and the failures.
-    grep -hE '^test result:|FAILED|^failures:' "$times/rust.log" || true
+    grep -hE '^test result:|FAILED|^failures:|^error: ' "$times/rust.out" || true
     sed '/slowest durations/,/^=* *short test summary\|^[0-9]* \(passed\|failed\)/{/^[0-9.]*s \|slowest durations/d}' "$times/python.log"
     ;;
 esac
