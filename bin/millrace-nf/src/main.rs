@@ -130,7 +130,7 @@ fn run(options: &Options) -> Result<()> {
     let sandbox = sandbox::before_running(options.code_generation(), PacketSource::Window);
     sandbox.context("the rights of this process cannot be dropped")?;
     // The process ends with its switch, whose end makes another process its parent.
-    end.run(&mut *function, &setup.counters, || getppid() == parent);
+    end.run(&mut *function, &setup, || getppid() == parent);
     Ok(())
 }
 

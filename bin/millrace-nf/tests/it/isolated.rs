@@ -16,7 +16,7 @@ use crate::testbed::kills::{back_within, hops, kill_at_random};
 use crate::testbed::order::{keep_order, packets};
 use crate::testbed::{BOUND, TestBed, frame};
 use millrace_builtin::CATALOGUE;
-use millrace_chain::{Class, HopPlan, HopState, UserIds};
+use millrace_chain::{Class, Exporter, HopPlan, HopState, UserIds};
 use millrace_datapath::io::{Backend as _, HeapBackend, MemoryPeer};
 use millrace_nf::Settings;
 use millrace_wire::Frame;
@@ -192,4 +192,36 @@ fn a_weight_is_a_share_of_a_core_that_processes_fight_for() {
         let wanted = if may { (own + steps).clamp(-20, 19) } else { own };
         assert_eq!(niceness(&pid.to_string()), wanted, "weight {weight}");
     }
+}
+
+/// Returns whether `bytes` contain `part`.
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+#[test]
+fn what_a_process_exports_reaches_the_target_and_what_it_reports_the_statistics() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("copies.pcapng");
+    let export = format!("export=file:{}", file.display());
+    let hops = vec![
+        isolated("tap", "tap", &[&export]),
+        isolated("monitor", "monitor", &[]),
+    ];
+    let (mut testbed, one, two) = start(1, hops);
+    let mut exporter = Exporter::new("edge");
+    exporter.export(&testbed.chain);
+    let sent: Vec<Vec<u8>> = (0..100).map(|number| frame(number as u16 % 3, number)).collect();
+    for frame in &sent {
+        assert!(one.send(frame));
+        assert_eq!(two.receive_within(BOUND).as_ref(), Some(frame));
+    }
+    testbed.wait("all copies in the file", |_| {
+        let bytes = std::fs::read(&file).unwrap_or_default();
+        sent.iter().all(|frame| contains(&bytes, frame))
+    });
+    testbed.wait("a report with the sender", |testbed| {
+        let stats = testbed.chain.stats();
+        stats.hops[0].counters.contains(&("missed", 0)) && stats.hops[1].report.contains("10.0.0.1")
+    });
 }

@@ -271,7 +271,7 @@ impl<P: Packet + 'static> Chain<P> {
                                 with: Instance::new(
                                     runner,
                                     Arc::clone(&instance.counters),
-                                    ShunnedFlows::of_hop(kind, plan, self.seed),
+                                    ShunnedFlows::of_kind(kind, self.seed),
                                 ),
                             });
                         }

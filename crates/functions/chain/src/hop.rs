@@ -1,5 +1,6 @@
 //! A hop in a lane: its functions, and the policy while one of them is down.
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,9 +8,8 @@ use std::time::Instant;
 use arrayvec::ArrayVec;
 use millrace_datapath::io::Burst;
 use millrace_flow::classify::BURST;
-use millrace_nf::{
-    Buffer, Context, Direction, Effects, Function, SharedValue, ShunnedFlow, Verdict, reason_of,
-};
+use millrace_nf::shm::BurstKind;
+use millrace_nf::{Buffer, Context, Effects, Function, SharedValue, ShunnedFlow, Verdict, reason_of};
 use millrace_types::{PortNo, Time};
 
 use crate::counters::InstanceCounters;
@@ -25,25 +25,33 @@ pub(crate) const IN_FLIGHT_MAX: usize = 1024;
 
 /// A function in another process. It holds the packets that it was given until they are taken back.
 pub(crate) trait Remote<P>: Send {
-    /// Gives packets to the process, in order. Packets that do not fit stay in `burst`.
-    fn give(&mut self, direction: Direction, burst: &mut Burst<P>);
+    /// Gives packets to the process, in order. Packets that do not fit stay in `burst`. `load` is the fill level of the chain's
+    /// entry.
+    fn give(&mut self, kind: BurstKind, load: u8, burst: &mut Burst<P>);
     /// Returns whether [`give`](Remote::give) reads the bytes of packets.
     fn copies(&self) -> bool;
     /// Prefetches for about `packets` packets that will be given or shown next.
     fn expect(&self, packets: usize);
     /// Prefetches for a call of [`take`](Remote::take) or [`answered`](Remote::answered).
     fn expect_done(&self);
-    /// Returns the direction of the oldest packets that the process has answered, if there are any.
-    fn ready(&mut self) -> Option<Direction>;
-    /// Fills the empty `burst` with the oldest answered packets of one direction, and `verdicts` with a verdict for each.
-    fn take(&mut self, burst: &mut Burst<P>, verdicts: &mut ArrayVec<Verdict, BURST>) -> Option<Direction>;
-    /// Fills the empty `burst` with the oldest packets of one direction that a dead process will not answer.
-    fn reclaim(&mut self, burst: &mut Burst<P>) -> Option<Direction>;
+    /// Returns the kind of the oldest packets that the process has answered, if there are any.
+    fn ready(&mut self) -> Option<BurstKind>;
+    /// Fills the empty `burst` with the oldest answered packets of one kind, and `verdicts` with a verdict for each.
+    fn take(&mut self, burst: &mut Burst<P>, verdicts: &mut ArrayVec<Verdict, BURST>) -> Option<BurstKind>;
+    /// Fills the empty `burst` with the oldest packets of one kind that a dead process will not answer.
+    fn reclaim(&mut self, burst: &mut Burst<P>) -> Option<BurstKind>;
     /// Keeps packets behind those of a dead process, so that they are reclaimed in order. Empties `burst`.
-    fn hold(&mut self, direction: Direction, burst: &mut Burst<P>);
+    fn hold(&mut self, kind: BurstKind, burst: &mut Burst<P>);
+    /// Returns whether the process has written effects or messages.
+    fn has_effects(&self) -> bool;
+    /// Fills `effects` with those of the last `packets` packets that were taken back, and passes messages on to the control
+    /// side. Without packets, only messages are passed on.
+    fn collect(&mut self, packets: usize, effects: &mut Effects);
+    /// Reports a flow that is shunned no longer to the function.
+    fn shun_ended(&mut self, flow: &ShunnedFlow);
     /// Shows the packets that have a bit in `which` to the process, in order. The packets must stay in memory until
     /// [`forget`](Remote::forget). Returns the bits of those that were shown.
-    fn show(&mut self, direction: Direction, packets: &[P], which: u64) -> u64;
+    fn show(&mut self, kind: BurstKind, load: u8, packets: &[P], which: u64) -> u64;
     /// Returns the number of shown packets, from the oldest on, that the process has answered.
     fn answered(&mut self) -> usize;
     /// Fills `verdicts` with the verdicts on the oldest shown packets, `most` of which are answered, or leaves it empty if
@@ -85,8 +93,11 @@ pub(crate) struct Instance<P> {
     taken: u64,
     /// The number of a packet whose latency is being measured, and the time at which it was given.
     awaited: Option<(u64, Instant)>,
-    /// The flows that an inline function shuns; `None` for functions that shun none.
+    /// The flows that the function shuns; `None` for functions that shun none.
     pub(crate) shunned: Option<Box<ShunnedFlows>>,
+    /// Packets of shunned flows that pass the process once it has returned earlier packets of their flows: each with the
+    /// number of packets that it must have returned before.
+    bypassing: VecDeque<(u64, BurstKind, P)>,
 }
 
 impl<P> Instance<P> {
@@ -100,7 +111,9 @@ impl<P> Instance<P> {
             true => counters.set_starting(),
             false => counters.set_up(),
         }
+        let bypasses = is_starting && shunned.is_some();
         Instance {
+            bypassing: VecDeque::with_capacity(if bypasses { IN_FLIGHT_MAX } else { 0 }),
             runner,
             counters,
             down: false,
@@ -135,7 +148,68 @@ impl<P> Instance<P> {
     pub(crate) fn in_flight(&self) -> usize {
         match &self.runner {
             Runner::Inline(_) => 0,
-            Runner::Remote(remote) => remote.in_flight(),
+            Runner::Remote(remote) => remote.in_flight() + self.bypassing.len(),
+        }
+    }
+
+    /// Returns whether the function shuns flows now.
+    #[inline]
+    pub(crate) fn shuns_now(&self) -> bool {
+        self.shunned.as_ref().is_some_and(|shunned| shunned.len() != 0)
+    }
+
+    /// Returns whether the function's process has written effects or messages.
+    #[inline]
+    pub(crate) fn has_effects(&self) -> bool {
+        match &self.runner {
+            Runner::Inline(_) => false,
+            Runner::Remote(remote) => remote.has_effects(),
+        }
+    }
+
+    /// Returns the number of packets that the process was given.
+    #[inline]
+    pub(crate) fn given(&self) -> u64 {
+        self.given
+    }
+
+    /// Returns whether a packet of a shunned flow may pass the process now. If not, [`bypass`](Instance::bypass) keeps it.
+    #[inline]
+    pub(crate) fn may_pass(&self, since: u64) -> bool {
+        self.bypassing.is_empty() && self.taken >= since
+    }
+
+    /// Keeps a packet of a shunned flow until the process has returned `since` packets, so that it does not overtake earlier
+    /// packets of its flow.
+    pub(crate) fn bypass(&mut self, since: u64, kind: BurstKind, packet: P) {
+        self.bypassing.push_back((since, kind, packet));
+    }
+
+    /// Fills the empty `burst` with the oldest packets of one kind that may pass the process now.
+    #[inline]
+    pub(crate) fn take_bypassing(&mut self, burst: &mut Burst<P>) -> Option<BurstKind> {
+        let (_, kind, _) = self.bypassing.front()?;
+        let kind = *kind;
+        while !burst.is_full()
+            && let Some((since, next, _)) = self.bypassing.front()
+            && (*since <= self.taken && *next == kind)
+            && let Some((_, _, packet)) = self.bypassing.pop_front()
+        {
+            burst.push(packet);
+        }
+        (!burst.is_empty()).then_some(kind)
+    }
+
+    /// Puts the packets that bypass a process which is down behind those that it has, so that they are reclaimed in order.
+    #[cold]
+    pub(crate) fn hold_bypassing(&mut self) {
+        let Runner::Remote(remote) = &mut self.runner else {
+            return;
+        };
+        for (_, kind, packet) in self.bypassing.drain(..) {
+            let mut burst = Burst::new();
+            burst.push(packet);
+            remote.hold(kind, &mut burst);
         }
     }
 
@@ -223,12 +297,13 @@ impl<P> Instance<P> {
         }
     }
 
-    /// Passes the counters of flows that are shunned no longer to an inline function. Empties `ended`.
+    /// Passes the counters of flows that are shunned no longer to the function. Empties `ended`.
     #[cold]
     pub(crate) fn end_shuns(&mut self, ended: &mut ArrayVec<ShunnedFlow, BURST>) {
         let ended = ended.drain(..);
-        let Runner::Inline(function) = &mut self.runner else {
-            return;
+        let function = match &mut self.runner {
+            Runner::Inline(function) => function,
+            Runner::Remote(remote) => return ended.into_iter().for_each(|flow| remote.shun_ended(&flow)),
         };
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             ended.for_each(|flow| function.shun_ended(&flow));
@@ -245,11 +320,12 @@ impl<P> Instance<P> {
             self.counters.shunned_flows.set(0);
             return;
         }
-        let Runner::Inline(function) = &mut self.runner else {
-            return;
-        };
+        let runner = &mut self.runner;
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            shunned.sweep(now, |flow| function.shun_ended(&flow));
+            shunned.sweep(now, |flow| match runner {
+                Runner::Inline(function) => function.shun_ended(&flow),
+                Runner::Remote(remote) => remote.shun_ended(&flow),
+            });
         }));
         self.counters.shunned_flows.set(shunned.len() as u64);
         if let Err(payload) = outcome {

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use millrace_datapath::io::Burst;
 use millrace_flow::classify::BURST;
-use millrace_nf::Direction;
+use millrace_nf::shm::BurstKind;
 
 use crate::hop::IN_FLIGHT_MAX;
 
@@ -15,11 +15,11 @@ use crate::hop::IN_FLIGHT_MAX;
 /// merged otherwise; the first burst may be partial, and one may have been put back before it.
 const BURSTS: usize = 2 * IN_FLIGHT_MAX / BURST + 3;
 
-/// A queue of packets with their directions.
+/// A queue of packets with the kinds of their bursts.
 pub(crate) struct InFlight<P> {
     bursts: VecDeque<Burst<P>>,
-    /// The directions of the packets, run-length encoded.
-    runs: VecDeque<(Direction, usize)>,
+    /// The kinds of the packets, run-length encoded.
+    runs: VecDeque<(BurstKind, usize)>,
     len: usize,
 }
 
@@ -38,23 +38,23 @@ impl<P> InFlight<P> {
         self.len
     }
 
-    /// Returns the direction of the oldest packets, and the number of packets in a row with that direction.
+    /// Returns the kind of the oldest packets, and the number of packets in a row with that kind.
     #[inline]
-    pub(crate) fn first_run(&self) -> Option<(Direction, usize)> {
+    pub(crate) fn first_run(&self) -> Option<(BurstKind, usize)> {
         self.runs.front().copied()
     }
 
     /// Appends packets. Empties `burst`.
     #[inline]
-    pub(crate) fn push(&mut self, direction: Direction, burst: &mut Burst<P>) {
+    pub(crate) fn push(&mut self, kind: BurstKind, burst: &mut Burst<P>) {
         let packets = burst.len();
         if packets == 0 {
             return;
         }
         match self.runs.back_mut() {
-            Some((way, run)) if *way == direction => *run += packets,
+            Some((last, run)) if *last == kind => *run += packets,
             // There are at most as many runs as packets, so this does not allocate.
-            _ => self.runs.push_back((direction, packets)),
+            _ => self.runs.push_back((kind, packets)),
         }
         match self.bursts.back_mut() {
             Some(last) if last.remaining_capacity() >= packets => last.extend(burst.drain(..)),
@@ -63,7 +63,7 @@ impl<P> InFlight<P> {
         self.len += packets;
     }
 
-    /// Fills the empty `burst` with the oldest packets of one direction, `packets` at most.
+    /// Fills the empty `burst` with the oldest packets of one kind, `packets` at most.
     #[inline]
     pub(crate) fn take(&mut self, packets: usize, burst: &mut Burst<P>) {
         let run = self.runs.front().map_or(0, |(_, run)| *run);
@@ -95,11 +95,11 @@ impl<P> InFlight<P> {
 
     /// Puts packets back before all others.
     #[cold]
-    pub(crate) fn put_back(&mut self, direction: Direction, packets: Burst<P>) {
+    pub(crate) fn put_back(&mut self, kind: BurstKind, packets: Burst<P>) {
         match self.runs.front_mut() {
-            Some((way, run)) if *way == direction => *run += packets.len(),
+            Some((first, run)) if *first == kind => *run += packets.len(),
             _ if packets.is_empty() => return,
-            _ => self.runs.push_front((direction, packets.len())),
+            _ => self.runs.push_front((kind, packets.len())),
         }
         self.len += packets.len();
         self.bursts.push_front(packets);
@@ -108,6 +108,8 @@ impl<P> InFlight<P> {
 
 #[cfg(test)]
 mod tests {
+    use millrace_nf::Direction;
+
     use super::*;
 
     const DIRECTIONS: [Direction; 2] = [Direction::Forward, Direction::Backward];
@@ -115,7 +117,7 @@ mod tests {
     #[test]
     fn packets_leave_in_order_and_a_burst_has_one_direction() {
         let (mut held, mut next, mut taken) = (InFlight::new(), 0_usize, 0_usize);
-        let direction_of = |number: usize| DIRECTIONS[number / 97 % 2];
+        let direction_of = |number: usize| BurstKind::from(DIRECTIONS[number / 97 % 2]);
         let mut random = 1_usize;
         for _ in 0..10_000 {
             random = random

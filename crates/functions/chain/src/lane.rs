@@ -9,6 +9,7 @@ use millrace_datapath::service::{PollResult, Service, ServiceOutput};
 use millrace_datapath::spread::FlowHash;
 use millrace_datapath::spread::ring::Receiver;
 use millrace_flow::classify::BURST;
+use millrace_nf::shm::BurstKind;
 use millrace_nf::{Context, Direction, SharedValue, Verdict, reason_of};
 use millrace_types::{Duration, PortNo, Time};
 use millrace_wire::Packet;
@@ -16,7 +17,7 @@ use millrace_wire::Packet;
 use crate::hop::{Hop, HopPolicy, IN_FLIGHT_MAX, Instance, Runner};
 use crate::parallel::Group;
 use crate::sent::BurstEffects;
-use crate::traversal::{Traversal, index};
+use crate::traversal::{Packets, Traversal, index};
 
 /// The interval between two calls of [`Function::tick`](millrace_nf::Function::tick).
 const TICK: Duration = Duration::from_millis(100);
@@ -118,6 +119,8 @@ pub(crate) struct Lane<P> {
     done: Arc<core::sync::atomic::AtomicU64>,
     burst: Box<Burst<P>>,
     effects: Box<BurstEffects<P>>,
+    /// The fill level of the ring that was polled last.
+    load: u8,
     next_tick: Time,
 }
 
@@ -140,6 +143,7 @@ pub(crate) fn lane<P>(hash: FlowHash) -> (Lane<P>, LaneHandle<P>) {
         done: Arc::clone(&done),
         burst: Box::new(Burst::new()),
         effects: Box::new(BurstEffects::new()),
+        load: 0,
         next_tick: Time::ZERO,
     };
     let handle = LaneHandle {
@@ -229,8 +233,9 @@ impl<P: Packet> Lane<P> {
                 burst.iter().for_each(Packet::prefetch_head);
             }
             polled.found += burst.len();
+            self.load = ring.fill_level();
             let context = Context {
-                load: ring.fill_level(),
+                load: self.load,
                 ..Context::new(now, direction)
             };
             let mut traversal = Traversal {
@@ -319,16 +324,19 @@ impl<P: Packet> Lane<P> {
                     break;
                 };
                 polled.found += answered.len();
-                let direction = answered.direction();
+                let kind = answered.kind();
                 let mut traversal = Traversal {
                     hops: &mut self.hops,
                     groups: &mut self.groups,
-                    context: Context::new(now, direction),
-                    exit: exit(self.exits, direction),
+                    context: Context {
+                        load: self.load,
+                        ..Context::new(now, kind.direction)
+                    },
+                    exit: exit(self.exits, kind.direction),
                     hash: &self.hash,
                     outlet: &mut *outlet,
                     effects: &mut self.effects,
-                    accepts_sent: true,
+                    accepts_sent: !kind.is_sent,
                 };
                 let burst = &mut *self.burst;
                 traversal.gather(group, number, &answered, burst);
@@ -350,7 +358,7 @@ impl<P: Packet> Lane<P> {
         let mut returns = 0;
         loop {
             if let Runner::Remote(remote) = &mut self.hops[at].instances[instance].runner
-                && let Some(direction) = remote.ready()
+                && let Some(BurstKind { direction, .. }) = remote.ready()
             {
                 let position = index(direction, at, self.hops.len()) + 1;
                 expect(
@@ -365,16 +373,26 @@ impl<P: Packet> Lane<P> {
                 return;
             }
             returns += usize::from(!held.down);
+            if held.down {
+                held.hold_bypassing();
+            }
+            let burst = &mut *self.burst;
+            verdicts.clear();
+            // Packets of shunned flows follow the packets that they must not overtake.
+            let bypassing = held.take_bypassing(burst);
+            let has_bypassed = bypassing.is_some();
             let Runner::Remote(remote) = &mut held.runner else {
                 return;
             };
-            let burst = &mut *self.burst;
-            verdicts.clear();
-            let direction = match held.down {
+            let kind = match held.down {
+                _ if has_bypassed => {
+                    verdicts.extend(burst.iter().map(|_| Verdict::Next));
+                    bypassing
+                }
                 false => remote.take(burst, &mut verdicts),
                 true => remote.reclaim(burst),
             };
-            let Some(direction) = direction else {
+            let Some(kind) = kind else {
                 if !held.down && !remote.is_alive(now) {
                     let reason = remote.failure();
                     held.fail(reason);
@@ -385,20 +403,29 @@ impl<P: Packet> Lane<P> {
             polled.found += burst.len();
             held.counters.depth.set(remote.in_flight() as u64);
             let down = held.down;
-            if !down {
+            let mut has_effects = false;
+            if !down && !has_bypassed {
+                has_effects = remote.has_effects();
                 held.count(&verdicts);
                 held.took(verdicts.len());
             }
             let mut traversal = Traversal {
                 hops: &mut self.hops,
                 groups: &mut self.groups,
-                context: Context::new(now, direction),
-                exit: exit(self.exits, direction),
+                context: Context {
+                    load: self.load,
+                    ..Context::new(now, kind.direction)
+                },
+                exit: exit(self.exits, kind.direction),
                 hash: &self.hash,
                 outlet: &mut *outlet,
                 effects: &mut self.effects,
-                accepts_sent: true,
+                accepts_sent: !kind.is_sent,
             };
+            if has_effects {
+                let all = Packets::MAX >> (BURST - burst.len());
+                traversal.collect(at, instance, burst, all);
+            }
             match down {
                 false => traversal.resume(burst, &verdicts, at),
                 true => traversal.rescue(burst, at, instance),
@@ -407,10 +434,16 @@ impl<P: Packet> Lane<P> {
         }
     }
 
-    /// Reports the time to inline functions, and checks that processes live.
+    /// Reports the time to inline functions, checks that processes live, and passes their messages on.
     #[cold]
     fn tick(&mut self, now: Time) {
         for instance in self.hops.iter_mut().flat_map(|hop| &mut hop.instances) {
+            if let Runner::Remote(remote) = &mut instance.runner {
+                let effects = &mut self.effects.of_call;
+                effects.reset(true);
+                remote.collect(0, effects);
+                instance.counters.not_sent.add(effects.refused());
+            }
             if instance.down {
                 continue;
             }

@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use arrayvec::ArrayVec;
 use millrace_datapath::io::Burst;
 use millrace_flow::classify::BURST;
+use millrace_nf::shm::BurstKind;
 use millrace_nf::{Direction, Verdict};
 use millrace_types::Time;
 use millrace_wire::Packet;
@@ -37,7 +38,7 @@ const _: () = assert!(BURST <= Packets::BITS as usize && MEMBERS_MAX <= Members:
 /// The participation of the hops in a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Run {
-    direction: Direction,
+    kind: BurstKind,
     /// The position of the first hop.
     position: usize,
     /// The hops that were shown the packet.
@@ -94,9 +95,9 @@ pub(crate) struct CompletedPackets {
 }
 
 impl CompletedPackets {
-    /// Returns the direction of the packets.
-    pub(crate) fn direction(&self) -> Direction {
-        self.run.direction
+    /// Returns the kind of the packets.
+    pub(crate) fn kind(&self) -> BurstKind {
+        self.run.kind
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -301,9 +302,9 @@ impl<P: Packet> Traversal<'_, P> {
         from: Option<&[usize]>,
         position: usize,
     ) {
-        let (direction, len) = (self.context.direction, burst.len());
+        let (kind, len) = (self.kind(), burst.len());
         let first = self.groups[group].first;
-        let last = self.groups[group].last_position(direction, self.hops.len());
+        let last = self.groups[group].last_position(kind.direction, self.hops.len());
         let mut goes_on = all(len);
         let (mut asked, mut failed, mut refused) = ([0; MEMBERS_MAX], [0; MEMBERS_MAX], [0; MEMBERS_MAX]);
         for position in position..=last {
@@ -328,7 +329,7 @@ impl<P: Packet> Traversal<'_, P> {
                 }
                 continue;
             }
-            let shown = remote.show(direction, burst, here);
+            let shown = remote.show(kind, self.context.load, burst, here);
             instance.counters.depth.set(remote.in_flight() as u64);
             asked[member] = shown;
             refused[member] = here & !shown;
@@ -345,7 +346,7 @@ impl<P: Packet> Traversal<'_, P> {
                 })
             };
             Run {
-                direction,
+                kind,
                 position: from.map_or(position, |from| from[packet]),
                 asked: bits(&asked),
                 failed: bits(&failed),
@@ -372,7 +373,7 @@ impl<P: Packet> Traversal<'_, P> {
     ) {
         let CompletedPackets { run, len, gone } = *answered;
         let first = self.groups[group].first;
-        let last = self.groups[group].last_position(run.direction, self.hops.len());
+        let last = self.groups[group].last_position(run.kind.direction, self.hops.len());
         self.groups[group].queues[number].take(len, burst);
         let bytes: usize = burst.iter().map(Packet::len).sum();
         // Without outcomes, all packets have reached the hop at `position`.
@@ -388,7 +389,11 @@ impl<P: Packet> Traversal<'_, P> {
                     instance.counters.depth.set(remote.in_flight() as u64);
                 }
                 instance.took(len);
+                if instance.has_effects() {
+                    self.collect(at, number, burst, 0);
+                }
             }
+            let instance = &mut self.hops[at].instances[number];
             let outcome = match () {
                 () if is_in(run.refused) => Some(Outcome::Lost),
                 () if is_in(run.failed | gone) => Some(failure_outcome),

@@ -9,8 +9,6 @@ use millrace_nf::table::Table;
 use millrace_nf::{Buffer, Kind, Shun, ShunAction, ShunnedFlow};
 use millrace_types::{Duration, Time};
 
-use crate::plan::{Class, HopPlan};
-
 /// Sets of the table that one tick scans for idle flows. A table of 65,536 flows is scanned in 6.4 s.
 const SETS_PER_TICK: usize = 256;
 
@@ -19,6 +17,8 @@ struct Entry {
     action: ShunAction,
     /// The flow is forgotten after this time without a packet.
     idle: Duration,
+    /// The number of packets that a process must have returned before packets of the flow pass it.
+    since: u64,
     packets: u64,
     bytes: u64,
 }
@@ -41,10 +41,9 @@ pub(crate) struct ShunnedFlows {
 }
 
 impl ShunnedFlows {
-    /// Returns a table for a function of a hop, or `None` if its kind shuns no flows or it does not run in the worker.
-    pub(crate) fn of_hop(kind: &Kind, plan: &HopPlan, seed: u64) -> Option<Box<ShunnedFlows>> {
-        let shuns = kind.shuns != 0 && plan.class == Class::Inline;
-        shuns.then(|| Box::new(ShunnedFlows::new(kind.shuns, seed)))
+    /// Returns a table for a function of a kind, or `None` if it shuns no flows.
+    pub(crate) fn of_kind(kind: &Kind, seed: u64) -> Option<Box<ShunnedFlows>> {
+        (kind.shuns != 0).then(|| Box::new(ShunnedFlows::new(kind.shuns, seed)))
     }
 
     /// Returns a table for `capacity` flows, whose hash function has a secret seed.
@@ -61,14 +60,14 @@ impl ShunnedFlows {
     }
 
     /// Returns the treatment of a packet of a shunned flow, and counts the packet; `None` for packets that the function gets.
-    /// A TCP packet that opens a connection ends the old flow, which `ended` receives.
+    /// With the treatment comes the number of packets that a process must have returned before this one passes it. A TCP packet that opens a connection ends the old flow, which `ended` receives.
     #[inline]
     pub(crate) fn action(
         &mut self,
         packet: &dyn Buffer,
         now: Time,
         ended: &mut ArrayVec<ShunnedFlow, BURST>,
-    ) -> Option<ShunAction> {
+    ) -> Option<(ShunAction, u64)> {
         let found = FlowPacket::of(packet)?;
         if found.is_later_fragment {
             return None;
@@ -84,16 +83,17 @@ impl ShunnedFlows {
         }
         entry.packets += 1;
         entry.bytes += packet.len() as u64;
-        Some(entry.action)
+        Some((entry.action, entry.since))
     }
 
-    /// Adds the flow of a packet, or changes its treatment. The least recently used flow of a full set is replaced.
+    /// Adds the flow of a packet, or changes its treatment. The least recently used flow of a full set is replaced. `since` is
+    /// the number of packets that the function's process was given so far; 0 for a function in the worker.
     #[cold]
     pub(crate) fn add(
         &mut self,
         packet: &dyn Buffer,
         shun: &Shun,
-        now: Time,
+        (now, since): (Time, u64),
         ended: &mut ArrayVec<ShunnedFlow, BURST>,
     ) {
         let Some(found) = FlowPacket::of(packet).filter(|found| !found.is_later_fragment) else {
@@ -101,12 +101,13 @@ impl ShunnedFlows {
         };
         let (flow, _) = found.id.canonical();
         if let Some(entry) = self.flows.get(&flow, now) {
-            (entry.action, entry.idle) = (shun.action, shun.idle);
+            (entry.action, entry.idle, entry.since) = (shun.action, shun.idle, since);
             return;
         }
         let entry = Entry {
             action: shun.action,
             idle: shun.idle,
+            since,
             packets: 0,
             bytes: 0,
         };
@@ -163,15 +164,15 @@ mod tests {
     fn a_new_connection_ends_the_old_flow_and_goes_to_the_function() {
         let (mut flows, mut ended) = (ShunnedFlows::new(16, 7), ArrayVec::new());
         let data = segment((1000, 80), flag::ACK);
-        flows.add(&data, &shun(ShunAction::Drop), Time::ZERO, &mut ended);
+        flows.add(&data, &shun(ShunAction::Drop), (Time::ZERO, 0), &mut ended);
         for at in 1..=3 {
             let action = flows.action(&data, Time::from_secs(at), &mut ended);
-            assert_eq!(action, Some(ShunAction::Drop));
+            assert_eq!(action, Some((ShunAction::Drop, 0)));
         }
         let answer = segment((1000, 80), flag::SYN | flag::ACK);
         assert_eq!(
             flows.action(&answer, Time::from_secs(4), &mut ended),
-            Some(ShunAction::Drop)
+            Some((ShunAction::Drop, 0))
         );
         let open = segment((1000, 80), flag::SYN);
         assert_eq!(flows.action(&open, Time::from_secs(5), &mut ended), None);
@@ -184,7 +185,7 @@ mod tests {
     fn a_flow_is_forgotten_after_its_own_idle_time() {
         let (mut flows, mut ended) = (ShunnedFlows::new(16, 7), ArrayVec::new());
         let data = segment((1000, 80), flag::ACK);
-        flows.add(&data, &shun(ShunAction::Pass), Time::ZERO, &mut ended);
+        flows.add(&data, &shun(ShunAction::Pass), (Time::ZERO, 0), &mut ended);
         assert!(flows.action(&data, Time::from_secs(5), &mut ended).is_some());
         let mut swept = 0;
         flows.sweep(Time::from_secs(14), |_| swept += 1);
@@ -202,7 +203,7 @@ mod tests {
             flows.add(
                 &packet,
                 &shun(ShunAction::Pass),
-                Time::from_secs(port.into()),
+                (Time::from_secs(port.into()), 0),
                 &mut ended,
             );
         }

@@ -8,6 +8,7 @@ use millrace_datapath::io::Burst;
 use millrace_datapath::service::ServiceOutput;
 use millrace_datapath::spread::FlowHash;
 use millrace_flow::classify::BURST;
+use millrace_nf::shm::BurstKind;
 use millrace_nf::{Buffer, Context, Direction, ShunAction, Verdict};
 use millrace_pipeline::DropReason;
 use millrace_types::{PortNo, Time};
@@ -50,6 +51,14 @@ pub(crate) struct Traversal<'a, P> {
 }
 
 impl<P: Packet> Traversal<'_, P> {
+    /// Returns the kind of the burst.
+    pub(crate) fn kind(&self) -> BurstKind {
+        BurstKind {
+            direction: self.context.direction,
+            is_sent: !self.accepts_sent,
+        }
+    }
+
     pub(crate) fn index(&self, position: usize) -> usize {
         index(self.context.direction, position, self.hops.len())
     }
@@ -225,6 +234,20 @@ impl<P: Packet> Traversal<'_, P> {
         }
     }
 
+    /// Carries out the effects of a function in a process on packets of `burst`, which it has just returned. `shuns` has a bit
+    /// for each packet whose flow it may shun. Passes its messages on.
+    #[cold]
+    pub(crate) fn collect(&mut self, at: usize, instance: usize, burst: &Burst<P>, shuns: Packets) {
+        let Runner::Remote(remote) = &mut self.hops[at].instances[instance].runner else {
+            return;
+        };
+        self.effects.of_call.reset(self.accepts_sent);
+        remote.collect(burst.len(), &mut self.effects.of_call);
+        if !self.effects.of_call.is_empty() {
+            self.carry_out(at, instance, burst, shuns);
+        }
+    }
+
     /// Carries out the effects of the function that was just called with the packets of `called`.
     #[cold]
     fn carry_out(&mut self, at: usize, instance: usize, burst: &Burst<P>, called: Packets) {
@@ -251,6 +274,7 @@ impl<P: Packet> Traversal<'_, P> {
         }
         instance.counters.sent.add(accepted);
         instance.counters.not_sent.add(refused);
+        let since = instance.given();
         let Some(shunned) = &mut instance.shunned else {
             return;
         };
@@ -258,7 +282,7 @@ impl<P: Packet> Traversal<'_, P> {
         for shun in of_call.shuns() {
             let packet = bits(called).nth(shun.packet).and_then(|index| burst.get(index));
             if let Some(packet) = packet {
-                shunned.add(packet, shun, self.context.now, &mut ended);
+                shunned.add(packet, shun, (self.context.now, since), &mut ended);
             }
         }
         instance.counters.shunned_flows.set(shunned.len() as u64);
@@ -279,9 +303,15 @@ impl<P: Packet> Traversal<'_, P> {
             return self.share(group, position, burst, outcomes);
         }
         let instances = self.hops[at].instances.len();
-        if instances == 1 && outcomes.is_none() && !self.hops[at].instances[0].down {
+        if let [only] = self.hops[at].instances.as_slice()
+            && outcomes.is_none()
+            && !only.down
+            && !only.shuns_now()
+        {
             return self.give(at, 0, burst);
         }
+        let kind = self.kind();
+        let steer = self.hops[at].policy.steer;
         let failed = self.failure_outcome(at, position);
         let mut staying = Burst::new();
         let mut stayed = Outcomes::new();
@@ -300,14 +330,34 @@ impl<P: Packet> Traversal<'_, P> {
                 1 => 0,
                 _ => pick(self.hash, &packet, instances),
             };
-            let instance = &self.hops[at].instances[usize::from(pick)];
+            let instance = &mut self.hops[at].instances[usize::from(pick)];
             // Packets must not overtake those that a failed instance has not returned yet.
-            if instance.down && instance.in_flight() == 0 {
-                count_failed(instance, failed, 1);
-                stayed.push(failed);
-                staying.push(packet);
-            } else {
-                given.push((pick, packet));
+            if instance.down {
+                if instance.in_flight() == 0 {
+                    count_failed(instance, failed, 1);
+                    stayed.push(failed);
+                    staying.push(packet);
+                } else {
+                    given.push((pick, packet));
+                }
+                continue;
+            }
+            match shunned_by(instance, &packet, self.context.now) {
+                None => given.push((pick, packet)),
+                Some((ShunAction::Drop, _)) => {
+                    instance.counters.shunned_dropped.add(1);
+                    stayed.push(Outcome::Dropped);
+                    staying.push(packet);
+                }
+                Some((ShunAction::Pass, since)) => {
+                    instance.counters.shunned_passed.add(1);
+                    if instance.may_pass(since) {
+                        stayed.push(outcome_of(Verdict::Next, position, steer));
+                        staying.push(packet);
+                    } else {
+                        instance.bypass(since, kind, packet);
+                    }
+                }
             }
         }
         for number in 0..instances {
@@ -334,13 +384,17 @@ impl<P: Packet> Traversal<'_, P> {
     /// Gives packets to a process, in order.
     #[inline]
     fn give(&mut self, at: usize, number: usize, burst: &mut Burst<P>) {
+        let (kind, load) = (self.kind(), self.context.load);
         let instance = &mut self.hops[at].instances[number];
+        if instance.down {
+            instance.hold_bypassing();
+        }
         if let Runner::Remote(remote) = &mut instance.runner {
             if instance.down {
-                return remote.hold(self.context.direction, burst);
+                return remote.hold(kind, burst);
             }
             let (len, bytes) = (burst.len(), burst.iter().map(Packet::len).sum::<usize>());
-            remote.give(self.context.direction, burst);
+            remote.give(kind, load, burst);
             instance.counters.depth.set(remote.in_flight() as u64);
             let refused = burst.iter().map(Packet::len).sum::<usize>();
             instance.counters.bytes.add((bytes - refused) as u64);
@@ -395,7 +449,7 @@ impl<P: Packet> Traversal<'_, P> {
 }
 
 /// A bit for each packet of a burst.
-type Packets = u64;
+pub(crate) type Packets = u64;
 const _: () = assert!(BURST <= Packets::BITS as usize);
 
 /// Returns the indices of the bits that are set, in order.
@@ -452,6 +506,18 @@ fn treat_shunned<P: Packet>(
     }
 }
 
+/// Returns the treatment of a packet that a process shuns, and the number of packets that it must have returned before.
+#[inline]
+fn shunned_by<P: Packet>(instance: &mut Instance<P>, packet: &P, now: Time) -> Option<(ShunAction, u64)> {
+    let shunned = instance.shunned.as_mut().filter(|shunned| shunned.len() != 0)?;
+    let mut ended = ArrayVec::new();
+    let treatment = shunned.action(packet, now, &mut ended);
+    if !ended.is_empty() {
+        instance.end_shuns(&mut ended);
+    }
+    treatment
+}
+
 fn look_up_shunned<P: Packet>(
     instance: &mut Instance<P>,
     burst: &Burst<P>,
@@ -466,8 +532,8 @@ fn look_up_shunned<P: Packet>(
     for index in bits(here) {
         match shunned.action(&burst[index], now, &mut ended) {
             None => {}
-            Some(ShunAction::Pass) => treated.passed |= 1 << index,
-            Some(ShunAction::Drop) => treated.dropped |= 1 << index,
+            Some((ShunAction::Pass, _)) => treated.passed |= 1 << index,
+            Some((ShunAction::Drop, _)) => treated.dropped |= 1 << index,
         }
     }
     let counters = &instance.counters;

@@ -91,12 +91,17 @@ impl Effects {
     /// after the packets of the burst. Returns false, and counts the packet, if there are [`SENT_MAX`] packets already, the
     /// packet exceeds [`SENT_SIZE_MAX`], or the burst consists of packets that functions sent: these cause no others.
     pub fn send(&mut self, direction: Direction, frame: &[u8]) -> bool {
+        self.send_with(direction, frame.len(), |slot| slot.copy_from_slice(frame))
+    }
+
+    /// Sends a packet of `size` bytes, as [`send`](Effects::send) does, which `write` fills in.
+    pub fn send_with(&mut self, direction: Direction, size: usize, write: impl FnOnce(&mut [u8])) -> bool {
         let at = self.sent.len() * SENT_SIZE_MAX;
-        let slot = self.bytes.get_mut(at..at + frame.len());
+        let slot = self.bytes.get_mut(at..at.saturating_add(size));
         match slot {
-            Some(slot) if self.accepts && frame.len() <= SENT_SIZE_MAX && !self.sent.is_full() => {
-                slot.copy_from_slice(frame);
-                self.sent.push((direction, frame.len()));
+            Some(slot) if self.accepts && size <= SENT_SIZE_MAX && !self.sent.is_full() => {
+                write(slot);
+                self.sent.push((direction, size));
                 true
             }
             _ => {
@@ -137,6 +142,11 @@ impl Effects {
     /// Returns the number of packets that were not accepted.
     pub fn refused(&self) -> u64 {
         self.refused
+    }
+
+    /// Counts packets that were not accepted elsewhere.
+    pub fn refuse(&mut self, packets: u64) {
+        self.refused = self.refused.saturating_add(packets);
     }
 
     /// Forgets all effects. `accepts` tells whether packets are accepted from now on.

@@ -7,13 +7,9 @@ use millrace_nf::{SettingError, Settings};
 use super::checks::with_dropped;
 use super::walk::bridges;
 use crate::chain::Hop;
-use crate::choice::HopClass;
 use crate::config::Config;
 use crate::decode::{UnlocatedError, nearest};
 use crate::error::{Path, Problem};
-
-/// The setting that needs the file system or the network, to which a function in a process has no access.
-const EXPORT: &str = "export";
 
 /// Returns the errors of hops, except for hops with settings that could not be decoded.
 pub(crate) fn check(config: &Config, decoded: &[UnlocatedError], dropped: &[Path]) -> Vec<UnlocatedError> {
@@ -43,16 +39,6 @@ fn check_hop(hop: &Hop, path: &Path) -> Vec<UnlocatedError> {
     };
     let list = path.key("settings");
     let mut issues = Vec::new();
-    let exports = hop.settings.iter().position(|setting| setting.key() == EXPORT);
-    if let Some(index) = exports.filter(|_| hop.class != HopClass::Inline) {
-        let class = hop.class;
-        let message = format!("`{EXPORT}` does not work from a process: expected class inline, not {class}");
-        let problem = Problem::Conflict { message };
-        issues.push(UnlocatedError {
-            path: list.index(index),
-            problem,
-        });
-    }
     let Some(name) = hop.function.name() else {
         return issues;
     };

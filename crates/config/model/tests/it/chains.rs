@@ -174,11 +174,6 @@ fn settings_that_a_function_refuses_are_refused_each_at_its_place() {
         text.contains("hop[0]") && text.contains("ratelimit: `rate` is missing: expected a bit rate"),
         "{text}"
     );
-    let text = of_hop("function = \"tap\"\nclass = \"ring\"\nsettings = [\"export=file:/x\"]");
-    assert!(
-        text.contains("settings[0]: `export` does not work from a process: expected class inline, not ring"),
-        "{text}"
-    );
     // The setting that could not be decoded may be the missing one.
     let text = of_hop("function = \"ratelimit\"\nsettings = [\"rate\"]");
     assert!(

@@ -54,7 +54,7 @@ impl<P: Packet + 'static> Chain<P> {
                 lane_instances.push(Instance::new(
                     runner,
                     Arc::clone(&counters),
-                    ShunnedFlows::of_hop(kind, plan, self.seed),
+                    ShunnedFlows::of_kind(kind, self.seed),
                 ));
                 lane_controls.push(InstanceControl {
                     counters,
@@ -107,15 +107,6 @@ pub(super) fn make_runner<P: Packet + 'static>(
     };
     match plan.class {
         Class::Inline => Ok((Runner::Inline(make()?), None)),
-        Class::Isolated | Class::Ring if setup.settings.all("export").next().is_some() => {
-            Err(ChainError::Class {
-                hop: hop(),
-                reason: format!(
-                    "`export` does not work from a process: expected class inline, not {}",
-                    plan.class.as_str()
-                ),
-            })
-        }
         Class::Isolated | Class::Ring => {
             // Creating a built-in function here shows errors in its settings at once. A loaded function was created by the
             // process that described it.

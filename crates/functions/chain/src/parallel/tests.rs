@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use millrace_datapath::service::ServiceOutput;
 use millrace_datapath::spread::FlowHash;
-use millrace_nf::Context;
+use millrace_nf::{Context, Effects, ShunnedFlow};
 use millrace_pipeline::DropReason;
 use millrace_types::PortNo;
 use millrace_wire::Frame;
@@ -23,7 +23,7 @@ type Say = fn(u32, u64) -> Verdict;
 struct Fake {
     number: u64,
     say: Say,
-    given: VecDeque<(Direction, Frame)>,
+    given: VecDeque<(BurstKind, Frame)>,
     shown: VecDeque<u32>,
     control: Arc<Control>,
 }
@@ -52,18 +52,17 @@ impl Remote<Frame> for Fake {
     }
     fn expect(&self, _: usize) {}
     fn expect_done(&self) {}
-    fn ready(&mut self) -> Option<Direction> {
+    fn ready(&mut self) -> Option<BurstKind> {
         (self.may() > 0).then_some(self.given.front()?.0)
     }
-    fn give(&mut self, direction: Direction, burst: &mut Burst<Frame>) {
-        self.given
-            .extend(burst.drain(..).map(|packet| (direction, packet)));
+    fn give(&mut self, kind: BurstKind, _: u8, burst: &mut Burst<Frame>) {
+        self.given.extend(burst.drain(..).map(|packet| (kind, packet)));
     }
     fn take(
         &mut self,
         burst: &mut Burst<Frame>,
         verdicts: &mut ArrayVec<Verdict, BURST>,
-    ) -> Option<Direction> {
+    ) -> Option<BurstKind> {
         let way = self.given.front()?.0;
         while self.may() > 0 && self.given.front().is_some_and(|given| given.0 == way) && !burst.is_full() {
             let (_, packet) = self.given.pop_front()?;
@@ -73,11 +72,16 @@ impl Remote<Frame> for Fake {
         }
         (!burst.is_empty()).then_some(way)
     }
-    fn reclaim(&mut self, _: &mut Burst<Frame>) -> Option<Direction> {
+    fn reclaim(&mut self, _: &mut Burst<Frame>) -> Option<BurstKind> {
         None
     }
-    fn hold(&mut self, _: Direction, _: &mut Burst<Frame>) {}
-    fn show(&mut self, _: Direction, packets: &[Frame], which: u64) -> u64 {
+    fn hold(&mut self, _: BurstKind, _: &mut Burst<Frame>) {}
+    fn has_effects(&self) -> bool {
+        false
+    }
+    fn collect(&mut self, _: usize, _: &mut Effects) {}
+    fn shun_ended(&mut self, _: &ShunnedFlow) {}
+    fn show(&mut self, _: BurstKind, _: u8, packets: &[Frame], which: u64) -> u64 {
         // A packet outside of its memory.
         let told = |place: usize| which & 1 << place != 0 && number(&packets[place]) != 666;
         let told: Vec<usize> = (0..packets.len()).filter(|place| told(*place)).collect();
@@ -237,7 +241,7 @@ impl TestBed {
                 if let Some(group) = self.hops[at].group {
                     let answered = self.groups[group].answered(instance, &mut self.hops, Time::ZERO);
                     if let Some(answered) = answered {
-                        let direction = answered.direction();
+                        let direction = answered.kind().direction;
                         self.traversal(direction)
                             .gather(group, instance, &answered, &mut burst);
                     }
@@ -248,7 +252,7 @@ impl TestBed {
                 let Runner::Remote(remote) = &mut held.runner else {
                     continue;
                 };
-                if let Some(direction) = remote.take(&mut burst, &mut verdicts) {
+                if let Some(BurstKind { direction, .. }) = remote.take(&mut burst, &mut verdicts) {
                     held.count(&verdicts);
                     held.counters.bytes.add(60 * burst.len() as u64);
                     self.traversal(direction).resume(&mut burst, &verdicts, at);

@@ -8,11 +8,14 @@ use arrayvec::ArrayVec;
 use millrace_shared_memory::{prefetch, prefetch_to_write};
 use millrace_types::Time;
 
+use super::records::RecordWriter;
 use super::region::{PacketMemory, Region};
-use super::{CHANGED, COUNTERS_MAX, Descriptor, Layout, MAGIC, UNCHANGED, at, halves};
+use super::{BurstKind, CHANGED, COUNTERS_MAX, Descriptor, Layout, MAGIC, UNCHANGED, at, halves};
 use crate::counters::Counters;
 use crate::effects::Effects;
 use crate::function::{Buffer as _, Context, Function, Verdict};
+use crate::kind::Setup;
+use crate::outbox::Outbox;
 use crate::rounds::Rounds;
 use crate::slot::{BURST, Slot};
 
@@ -28,6 +31,7 @@ pub struct FunctionEnd {
     given: u64,
     done: u64,
     effects: Effects,
+    records: RecordWriter,
 }
 
 impl FunctionEnd {
@@ -54,13 +58,14 @@ impl FunctionEnd {
         }
         let done = number(at::DONE) as u64;
         Ok(FunctionEnd {
+            records: RecordWriter::of(&region),
             region,
             layout,
             memory: PacketMemory::default(),
             writes: true,
             given: done,
             done,
-            effects: Effects::refusing(),
+            effects: Effects::new(),
         })
     }
 
@@ -84,29 +89,49 @@ impl FunctionEnd {
         self.region.number(at::STOP).load(Ordering::Relaxed) != 0
     }
 
-    /// Runs the function until the switch tells it to end, or until `goes_on`, which is called ten times a second, returns
-    /// false.
-    pub fn run(
-        &mut self,
-        function: &mut dyn Function,
-        counters: &Counters,
-        mut goes_on: impl FnMut() -> bool,
-    ) {
+    /// Runs the function that was created with `setup` until the switch tells it to end, or until `goes_on`, which is called
+    /// ten times a second, returns false.
+    pub fn run(&mut self, function: &mut dyn Function, setup: &Setup, mut goes_on: impl FnMut() -> bool) {
         let mut rounds = Rounds::new();
         while !self.is_stopped() {
             let round = rounds.begin();
             self.beat();
             if round.ticks {
                 function.tick(round.now);
-                self.show(counters);
+                self.show(&setup.counters);
+                self.pass_on(&setup.report, true);
                 if !goes_on() {
                     return;
                 }
             }
+            self.pass_on(&setup.outbox, false);
+            self.receive_notices(function);
             let served = self.serve(function, round.now);
             rounds.end(served != 0);
         }
-        self.show(counters);
+        self.show(&setup.counters);
+    }
+
+    /// Passes the messages of a queue on to the switch, as long as there is room. The others stay in the queue.
+    pub fn pass_on(&mut self, queue: &Outbox, is_report: bool) {
+        if queue.is_empty() {
+            return;
+        }
+        let size = queue.size();
+        while self.records.has_room(&self.region, size) {
+            let (records, window, done) = (&mut self.records, (&self.region, self.layout), self.done);
+            if !queue.receive(|bytes| records.message(window, is_report, done, bytes)) {
+                break;
+            }
+        }
+        self.records.publish(&self.region);
+    }
+
+    /// Reports the flows that are shunned no longer to the function.
+    pub fn receive_notices(&mut self, function: &mut dyn Function) {
+        while let Some(ended) = self.records.notice(&self.region, self.layout) {
+            function.shun_ended(&ended);
+        }
     }
 
     /// Increments the heartbeat counter.
@@ -116,7 +141,8 @@ impl FunctionEnd {
         heartbeat.store(beats, Ordering::Relaxed);
     }
 
-    fn show(&self, counters: &Counters) {
+    /// Shows the function's counters to the switch.
+    pub fn show(&self, counters: &Counters) {
         for (index, (_, value)) in counters.read().into_iter().take(COUNTERS_MAX).enumerate() {
             self.region
                 .number(at::COUNTERS + 8 * index)
@@ -135,7 +161,7 @@ impl FunctionEnd {
         self.given.wrapping_sub(self.done)
     }
 
-    /// Passes packets of one direction, a burst at most, to the function. Returns their number.
+    /// Passes packets of one kind, a burst at most, to the function. Returns their number.
     pub fn serve(&mut self, function: &mut dyn Function, now: Time) -> usize {
         let waiting = self.waiting();
         if waiting == 0 {
@@ -154,10 +180,11 @@ impl FunctionEnd {
             }
         }
         let number = |at: usize| region.number(at).load(Ordering::Relaxed);
-        let mut direction = None;
+        let at_entry = number(at::LOAD).min(255);
+        let mut kind: Option<BurstKind> = None;
         let packets = (first..first + row).map_while(|of| {
             let packet = Descriptor::from_word(number(layout.descriptor(of)));
-            (*direction.get_or_insert(packet.direction) == packet.direction).then_some((of, packet))
+            (*kind.get_or_insert(packet.kind) == packet.kind).then_some((of, packet))
         });
         let mut slots = ArrayVec::<Slot<'_>, BURST>::new();
         match layout.slot_size {
@@ -179,11 +206,15 @@ impl FunctionEnd {
                 }
             }
         }
+        let kind = kind.unwrap_or_default();
+        // The queue in front of the function is the chain's entry and the window.
+        let load = (waiting * 255 / layout.slots as u64).min(255) + at_entry;
         let context = Context {
-            load: (waiting * 255 / layout.slots as u64).min(255) as u8,
-            ..Context::new(now, direction.unwrap_or_default())
+            load: (load / 2) as u8,
+            ..Context::new(now, kind.direction)
         };
         let len = slots.len();
+        self.effects.reset(!kind.is_sent);
         let verdicts = Slot::process(&mut slots, function, &context, &mut self.effects);
         let all_next = verdicts.iter().all(|verdict| *verdict == Verdict::Next);
         let bounds: ArrayVec<Option<(usize, usize)>, BURST> =
@@ -203,9 +234,37 @@ impl FunctionEnd {
                 _ => self.note(number, UNCHANGED),
             }
         }
+        if !self.effects.is_empty() {
+            self.write_effects(len as u64);
+        }
         self.done += len as u64;
         self.region.number(at::DONE).store(self.done, Ordering::Release);
         len
+    }
+
+    /// Writes the effects of a burst of `len` packets, which are not reported done yet.
+    #[cold]
+    fn write_effects(&mut self, len: u64) {
+        let FunctionEnd {
+            region,
+            layout,
+            effects,
+            records,
+            done,
+            ..
+        } = self;
+        let window = (&*region, *layout);
+        // Requests come first: a packet that does not fit must not cost one.
+        for shun in effects.shuns().iter().filter(|shun| (shun.packet as u64) < len) {
+            records.shun(window, *done + shun.packet as u64 + 1, shun.action, shun.idle);
+        }
+        for (direction, frame) in effects.sent() {
+            records.send(window, direction, *done + len, frame);
+        }
+        if effects.refused() != 0 {
+            records.refuse(region, effects.refused());
+        }
+        records.publish(region);
     }
 
     /// Sets the note of a packet. An equal note of the previous packet in the slot is not written again, so that no cache

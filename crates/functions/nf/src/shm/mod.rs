@@ -19,10 +19,11 @@
 //! # Memory layout
 //! ```text
 //! 0        128     256    384         512        4096
-//! +--------+-------+------+-----------+----------+-------------+-------+---------+-------+
-//! | header | given | done | heartbeat | counters | descriptors | notes | answers | slots |
-//! +--------+-------+------+-----------+----------+-------------+-------+---------+-------+
+//! +--------+-------+------+-----------+----------+-------------+-------+---------+-------+---------+---------+
+//! | header | given | done | heartbeat | counters | descriptors | notes | answers | slots | records | notices |
+//! +--------+-------+------+-----------+----------+-------------+-------+---------+-------+---------+---------+
 //! ```
+//! `records` has the function's effects besides verdicts, and its messages; the module of that name describes both rings.
 //!
 //! # Cost
 //! Most of the cost is the transfer of cache lines between two cores: 50 to 200 ns for each line, depending on the cores.
@@ -40,10 +41,12 @@
 //! [`ProtocolViolation`], and so is an answer outside of its slot. The switch keeps the packet itself throughout.
 
 mod function;
+mod records;
 mod region;
 mod switch;
 
 pub use function::FunctionEnd;
+pub use records::{MESSAGE_MAX, Record, RecordKind};
 pub use region::{PacketMemory, Region};
 pub use switch::{Answer, PacketLocation, SwitchEnd};
 
@@ -53,7 +56,7 @@ use crate::function::Direction;
 use crate::slot::BURST;
 
 /// The first number of a window; identifies this version of the layout.
-const MAGIC: u64 = 0x6d69_6c6c_7261_6333;
+const MAGIC: u64 = 0x6d69_6c6c_7261_6334;
 
 /// Offsets of the numbers in a window.
 mod at {
@@ -64,8 +67,20 @@ mod at {
     pub(super) const STOP: usize = 24;
     /// The switch writes it.
     pub(super) const GIVEN: usize = 128;
+    /// The switch's counter of notices.
+    pub(super) const NOTICES_WRITTEN: usize = 136;
+    /// The switch's counter of bytes of records.
+    pub(super) const RECORDS_READ: usize = 144;
+    /// The fill level of the chain's entry, from 0 to 255.
+    pub(super) const LOAD: usize = 152;
     /// The function writes it.
     pub(super) const DONE: usize = 256;
+    /// The function's counter of bytes of records. The switch reads it with `DONE`, in the same line.
+    pub(super) const RECORDS_WRITTEN: usize = 264;
+    /// The function's counter of notices.
+    pub(super) const NOTICES_READ: usize = 320;
+    /// Packets that the function could not send.
+    pub(super) const REFUSED: usize = 328;
     /// The function increments it while it lives. It is not in the line of `DONE`, which the switch reads all the time.
     pub(super) const HEARTBEAT: usize = 384;
     /// The function's counters.
@@ -112,11 +127,47 @@ pub enum ProtocolViolation {
         /// The size of the slot, in bytes.
         slot_size: usize,
     },
+    /// The function's counter of bytes of records decreased, or exceeds their ring.
+    #[error("it reports {written} bytes of records written, of {read} read")]
+    Records {
+        /// The reported counter.
+        written: u64,
+        /// The switch's counter.
+        read: u64,
+    },
+    /// A record is of no known kind, exceeds its ring, or names a packet that was not given.
+    #[error("it wrote a record of kind {kind} with {size} bytes after packet {after}")]
+    Record {
+        /// The kind.
+        kind: u8,
+        /// Bytes of the payload.
+        size: usize,
+        /// The number of packets that must be taken back before.
+        after: u64,
+    },
 }
 
 /// Returns a number with these halves.
 const fn halves(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32
+}
+
+/// The properties that all packets of a burst share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BurstKind {
+    /// The direction.
+    pub direction: Direction,
+    /// Functions sent the packets, which therefore cause no other packets.
+    pub is_sent: bool,
+}
+
+impl From<Direction> for BurstKind {
+    fn from(direction: Direction) -> BurstKind {
+        BurstKind {
+            direction,
+            is_sent: false,
+        }
+    }
 }
 
 /// The layout of a window.
@@ -130,7 +181,20 @@ struct Layout {
 
 impl Layout {
     fn size(self) -> usize {
+        self.first_notice() + records::NOTICES * records::NOTICE_SIZE
+    }
+
+    const fn first_record(self) -> usize {
         self.first_slot() + self.slots * self.slot_size
+    }
+
+    const fn first_notice(self) -> usize {
+        self.first_record() + records::RECORDS_SIZE
+    }
+
+    #[inline]
+    const fn notice(self, number: u64) -> usize {
+        self.first_notice() + (number as usize & (records::NOTICES - 1)) * records::NOTICE_SIZE
     }
 
     /// Returns the bytes of all notes, rounded up to cache lines.
@@ -191,10 +255,10 @@ impl Layout {
 /// The first word of a packet's descriptor.
 ///
 /// ```text
-///   63          62..32         31..16         15..0
-/// +-----------+--------------+--------------+--------+
-/// | direction | all segments | first segment| offset |
-/// +-----------+--------------+--------------+--------+
+///   63          62        61..32         31..16         15..0
+/// +-----------+---------+--------------+--------------+--------+
+/// | direction | is_sent | all segments | first segment| offset |
+/// +-----------+---------+--------------+--------------+--------+
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Descriptor {
@@ -202,25 +266,29 @@ struct Descriptor {
     start: u16,
     /// Bytes of the first segment.
     size: u16,
-    /// Bytes of all segments, in 31 bits.
+    /// Bytes of all segments, in 30 bits.
     total: u32,
-    direction: Direction,
+    kind: BurstKind,
 }
 
 impl Descriptor {
     const BACKWARD: u64 = 1 << 63;
+    const IS_SENT: u64 = 1 << 62;
+    /// The limit of `total`.
+    const TOTAL_MAX: u32 = (1 << 30) - 1;
 
     #[inline]
     fn to_word(self) -> u64 {
-        let backward = if self.direction == Direction::Backward {
+        let backward = if self.kind.direction == Direction::Backward {
             Descriptor::BACKWARD
         } else {
             0
         };
         u64::from(self.start)
             | u64::from(self.size) << 16
-            | (u64::from(self.total) << 32 & !Descriptor::BACKWARD)
+            | u64::from(self.total & Descriptor::TOTAL_MAX) << 32
             | backward
+            | if self.kind.is_sent { Descriptor::IS_SENT } else { 0 }
     }
 
     #[inline]
@@ -228,10 +296,13 @@ impl Descriptor {
         Descriptor {
             start: word as u16,
             size: (word >> 16) as u16,
-            total: (word >> 32) as u32 & (u32::MAX >> 1),
-            direction: match word & Descriptor::BACKWARD {
-                0 => Direction::Forward,
-                _ => Direction::Backward,
+            total: (word >> 32) as u32 & Descriptor::TOTAL_MAX,
+            kind: BurstKind {
+                direction: match word & Descriptor::BACKWARD {
+                    0 => Direction::Forward,
+                    _ => Direction::Backward,
+                },
+                is_sent: word & Descriptor::IS_SENT != 0,
             },
         }
     }

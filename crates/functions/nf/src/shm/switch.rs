@@ -6,9 +6,11 @@ use std::os::fd::OwnedFd;
 
 use millrace_wire::Packet;
 
+use super::records::{Record, RecordReader};
 use super::region::Region;
-use super::{COUNTERS_MAX, Descriptor, HEADROOM, Layout, MAGIC, ProtocolViolation, UNCHANGED, at};
-use crate::function::{Direction, Verdict};
+use super::{BurstKind, COUNTERS_MAX, Descriptor, HEADROOM, Layout, MAGIC, ProtocolViolation, UNCHANGED, at};
+use crate::effects::ShunnedFlow;
+use crate::function::Verdict;
 use crate::slot::BURST;
 
 /// The function's answer to a packet.
@@ -46,6 +48,9 @@ pub struct SwitchEnd {
     taken: u64,
     /// The function's counter when it was read last.
     done: u64,
+    records: RecordReader,
+    /// The fill level of the chain's entry, as the function sees it.
+    load: u8,
 }
 
 impl SwitchEnd {
@@ -85,6 +90,8 @@ impl SwitchEnd {
             given: 0,
             taken: 0,
             done: 0,
+            records: RecordReader::default(),
+            load: 0,
         };
         Ok((end, file))
     }
@@ -104,11 +111,11 @@ impl SwitchEnd {
     /// Copies the first segment of a packet of `size` bytes into the window. The function sees it after [`Self::publish`].
     /// Returns false if no slot is free or the packet is too long.
     #[inline]
-    pub fn give(&mut self, head: &[u8], size: usize, direction: Direction) -> bool {
+    pub fn give(&mut self, head: &[u8], size: usize, kind: impl Into<BurstKind>) -> bool {
         if head.len() > self.layout.slot_size - HEADROOM || self.free_slots() == 0 {
             return false;
         }
-        let Some(descriptor) = descriptor((HEADROOM, 0), head.len(), size, direction) else {
+        let Some(descriptor) = descriptor((HEADROOM, 0), head.len(), size, kind.into()) else {
             return false;
         };
         self.region
@@ -121,9 +128,9 @@ impl SwitchEnd {
     /// Copies all segments of a packet into the window, as far as they fit the slot. The function sees the packet after
     /// [`Self::publish`]. Returns false if no slot is free or the first segment is too long.
     #[inline]
-    pub fn give_packet<P: Packet>(&mut self, packet: &P, direction: Direction) -> bool {
+    pub fn give_packet<P: Packet>(&mut self, packet: &P, kind: impl Into<BurstKind>) -> bool {
         let (head, size) = (packet.head(), packet.len());
-        if !self.give(head, size, direction) {
+        if !self.give(head, size, kind) {
             return false;
         }
         if size > head.len() {
@@ -144,14 +151,14 @@ impl SwitchEnd {
     pub fn give_shared(
         &mut self,
         packets: impl Iterator<Item = PacketLocation>,
-        direction: Direction,
+        kind: impl Into<BurstKind>,
     ) -> usize {
-        let mut given = self.given;
+        let (mut given, kind) = (self.given, kind.into());
         // This loop stores nothing else, so that the processor fetches as many lines as possible in parallel.
         for packet in packets.take(self.free_slots()) {
             let headroom = packet.headroom.min(HEADROOM);
             let start = (headroom, packet.address - headroom as u64);
-            let Some(descriptor) = descriptor(start, packet.head_size, packet.size, direction) else {
+            let Some(descriptor) = descriptor(start, packet.head_size, packet.size, kind) else {
                 break;
             };
             self.region.write_pair(self.layout.descriptor(given), descriptor);
@@ -211,7 +218,58 @@ impl SwitchEnd {
             });
         }
         self.done = done;
+        // Records of these packets were published before.
+        self.records.refresh(&self.region)?;
         Ok((done - self.taken) as usize)
+    }
+
+    /// Returns the number of packets that were taken back so far: the number of the oldest packet that was not.
+    #[inline]
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Returns whether [`Self::done`] has seen a record that was not freed.
+    #[inline]
+    pub fn has_record(&self) -> bool {
+        self.records.is_waiting()
+    }
+
+    /// Returns the oldest record that [`Self::done`] has seen.
+    ///
+    /// # Errors
+    /// [`ProtocolViolation::Record`].
+    pub fn record(&self) -> Result<Option<Record>, ProtocolViolation> {
+        self.records.head(&self.region, self.layout, self.given)
+    }
+
+    /// Copies the payload of the oldest record, as many bytes as `to` holds.
+    pub fn copy_record(&self, record: &Record, to: &mut [u8]) {
+        self.records.payload(&self.region, self.layout, record, to);
+    }
+
+    /// Frees the oldest record.
+    pub fn free_record(&mut self, record: &Record) {
+        self.records.free(&self.region, record);
+    }
+
+    /// Reports a flow that is shunned no longer to the function. Returns false if it has not read the last thousand reports.
+    pub fn notify(&mut self, ended: &ShunnedFlow) -> bool {
+        self.records.notify(&self.region, self.layout, ended)
+    }
+
+    /// Returns the number of packets that the function could not send.
+    pub fn refused(&self) -> u64 {
+        self.region.number(at::REFUSED).load(Ordering::Relaxed)
+    }
+
+    /// Sets the fill level of the chain's entry, from 0 to 255, for the packets that are published next.
+    #[inline]
+    pub fn set_load(&mut self, load: u8) {
+        if self.load != load {
+            self.load = load;
+            self.region.number(at::LOAD).store(load.into(), Ordering::Relaxed);
+        }
     }
 
     /// Returns the number of packets, from the oldest on and `most` at most, that are forwarded to the next hop with offset
@@ -338,13 +396,15 @@ fn descriptor(
     (start, address): (usize, u64),
     size: usize,
     total: usize,
-    direction: Direction,
+    kind: BurstKind,
 ) -> Option<[u64; 2]> {
     let first = Descriptor {
         start: u16::try_from(start).ok()?,
         size: u16::try_from(size).ok()?,
-        total: i32::try_from(total).ok()?.unsigned_abs(),
-        direction,
+        total: u32::try_from(total)
+            .ok()
+            .filter(|total| *total <= Descriptor::TOTAL_MAX)?,
+        kind,
     };
     Some([first.to_word(), address])
 }

@@ -3,11 +3,14 @@
 use core::sync::atomic::Ordering;
 use std::fs::File;
 
-use millrace_types::{PortNo, Time};
+use millrace_types::{Duration, PortNo, Time};
 use millrace_wire::Frame;
 
 use super::*;
+use crate::effects::{Effects, ShunAction, ShunnedFlow};
+use crate::flow::{Endpoint, FlowId};
 use crate::function::{Buffer, Context, Direction, Function, Verdict};
+use crate::outbox::Outbox;
 
 struct Test;
 
@@ -182,12 +185,15 @@ fn unchanged_packets_are_counted_in_a_row() {
 #[test]
 fn descriptors_decode_to_what_was_encoded() {
     for direction in [Direction::Forward, Direction::Backward] {
-        for (start, size, total) in [(0, 0, 0), (128, 60, 60), (u16::MAX, u16::MAX, u32::MAX >> 1)] {
+        for (start, size, total) in [(0, 0, 0), (128, 60, 60), (u16::MAX, u16::MAX, u32::MAX >> 2)] {
             let descriptor = Descriptor {
                 start,
                 size,
                 total,
-                direction,
+                kind: BurstKind {
+                    direction,
+                    is_sent: total == 60,
+                },
             };
             assert_eq!(Descriptor::from_word(descriptor.to_word()), descriptor);
         }
@@ -244,4 +250,242 @@ fn a_function_reads_all_segments_of_a_packet_in_the_window_and_changes_the_first
         verdicts,
         [Verdict::Next, Verdict::Drop, Verdict::Drop, Verdict::Next]
     );
+}
+
+/// Sends a packet, shuns the flow of each packet that begins with 1, and reports ended shuns.
+#[derive(Default)]
+struct WithEffects {
+    ended: Vec<ShunnedFlow>,
+    loads: Vec<u8>,
+}
+
+impl Function for WithEffects {
+    fn process(&mut self, _: &Context, _: &mut [&mut dyn Buffer], _: &mut [Verdict]) {}
+
+    fn process_with_effects(
+        &mut self,
+        context: &Context,
+        burst: &mut [&mut dyn Buffer],
+        _: &mut [Verdict],
+        effects: &mut Effects,
+    ) {
+        self.loads.push(context.load);
+        for (index, packet) in burst.iter().enumerate() {
+            if packet.head()[0] == 1 {
+                effects.shun(index, ShunAction::Drop, Duration::from_secs(7));
+                effects.send(Direction::Backward, packet.head());
+            }
+        }
+    }
+
+    fn shun_ended(&mut self, flow: &ShunnedFlow) {
+        self.ended.push(*flow);
+    }
+}
+
+/// Returns the records that wait, with their payloads, and frees them.
+fn records(switch: &mut SwitchEnd) -> Vec<(RecordKind, u64, Vec<u8>)> {
+    let mut records = Vec::new();
+    while let Some(record) = switch.record().unwrap() {
+        let mut bytes = vec![0; record.size];
+        switch.copy_record(&record, &mut bytes);
+        switch.free_record(&record);
+        records.push((record.kind, record.after, bytes));
+    }
+    records
+}
+
+const SHUN: RecordKind = RecordKind::Shun(ShunAction::Drop, Duration::from_secs(7));
+const BACK: RecordKind = RecordKind::Send(Direction::Backward);
+
+#[test]
+fn effects_reach_the_switch_with_the_packets_that_cause_them() {
+    let (mut switch, mut function) = window();
+    for first in [0, 1, 1] {
+        assert!(switch.give(&[first, 9, 9], 3, Direction::Forward));
+    }
+    switch.publish();
+    assert!(!switch.has_record());
+    assert_eq!(function.serve(&mut WithEffects::default(), Time::ZERO), 3);
+    assert_eq!(switch.done(), Ok(3));
+    let frame = vec![1, 9, 9];
+    let idle = 7_000_000_000_u64.to_le_bytes().to_vec();
+    let wanted = [
+        (SHUN, 2, idle.clone()),
+        (SHUN, 3, idle),
+        (BACK, 3, frame.clone()),
+        (BACK, 3, frame),
+    ];
+    assert_eq!(records(&mut switch), wanted);
+    assert_eq!(switch.refused(), 0);
+}
+
+#[test]
+fn packets_that_functions_sent_are_a_burst_of_their_own_and_cause_no_packets() {
+    let (mut switch, mut function) = window();
+    let sent = BurstKind {
+        direction: Direction::Forward,
+        is_sent: true,
+    };
+    assert!(switch.give(&[0, 9], 2, Direction::Forward));
+    assert!(switch.give(&[1, 9], 2, sent));
+    switch.publish();
+    let mut effects = WithEffects::default();
+    assert_eq!(function.serve(&mut effects, Time::ZERO), 1);
+    assert_eq!(function.serve(&mut effects, Time::ZERO), 1);
+    assert_eq!(switch.done(), Ok(2));
+    let kinds: Vec<_> = records(&mut switch).into_iter().map(|record| record.0).collect();
+    assert_eq!((kinds, switch.refused()), (vec![SHUN], 1));
+}
+
+#[test]
+fn the_ring_of_records_wraps_and_a_full_one_refuses_packets_and_keeps_messages_back() {
+    let (mut switch, mut function) = window();
+    let outbox = Outbox::new(4, 1000);
+    let frame = [1; 90];
+    let (mut sent, mut seen, mut number) = (0_u32, 0, 0_u8);
+    // More than four times the ring.
+    while sent < 12_000 {
+        for _ in 0..8 {
+            assert!(switch.give(&frame, 90, Direction::Forward));
+        }
+        number = number.wrapping_add(1);
+        assert!(outbox.send(|bytes| {
+            bytes.extend(core::iter::repeat_n(number, 100 + usize::from(number)));
+            true
+        }));
+        switch.publish();
+        assert_eq!(function.serve(&mut WithEffects::default(), Time::ZERO), 8);
+        function.pass_on(&outbox, false);
+        assert_eq!(switch.done(), Ok(8));
+        switch.take(8);
+        sent += 8;
+        for (kind, _, bytes) in records(&mut switch) {
+            match kind {
+                RecordKind::Send(_) => assert_eq!(bytes, frame),
+                RecordKind::Export => assert_eq!(bytes, vec![number; 100 + usize::from(number)]),
+                _ => continue,
+            }
+            seen += 1;
+        }
+    }
+    assert_eq!((seen, switch.refused()), (12_000 + 1500, 0));
+    // The switch reads nothing: the ring fills.
+    let mut rounds = 0;
+    while switch.refused() == 0 {
+        assert!(switch.give(&frame, 90, Direction::Forward));
+        switch.publish();
+        function.serve(&mut WithEffects::default(), Time::ZERO);
+        assert_eq!(switch.done(), Ok(1));
+        switch.take(1);
+        rounds += 1;
+        assert!(rounds < 4000);
+    }
+    assert!(outbox.send(|bytes| {
+        bytes.push(1);
+        true
+    }));
+    function.pass_on(&outbox, true);
+    assert_eq!(outbox.len(), 1, "messages leave room to packets");
+    assert!(!records(&mut switch).is_empty());
+    function.pass_on(&outbox, true);
+    assert_eq!(switch.done(), Ok(0));
+    let last = records(&mut switch);
+    assert_eq!(last, [(RecordKind::Report, 12_000 + rounds, vec![1])]);
+}
+
+#[test]
+fn ended_shuns_and_the_load_reach_the_function() {
+    let (mut switch, mut function) = window();
+    let mut effects = WithEffects::default();
+    let ended = ShunnedFlow {
+        flow: FlowId {
+            source: Endpoint {
+                address: [3; 16],
+                port: 80,
+            },
+            destination: Endpoint {
+                address: [4; 16],
+                port: 1000,
+            },
+            proto: 6,
+        },
+        action: ShunAction::Drop,
+        packets: 1 << 40,
+        bytes: u64::MAX,
+    };
+    let mut written = 0;
+    while switch.notify(&ended) {
+        written += 1;
+    }
+    function.receive_notices(&mut effects);
+    assert_eq!(effects.ended, vec![ended; written]);
+    assert!(switch.notify(&ended));
+    switch.set_load(255);
+    for _ in 0..4 {
+        assert!(switch.give(&[0; 60], 60, Direction::Forward));
+    }
+    switch.publish();
+    function.serve(&mut effects, Time::ZERO);
+    // Four of eight slots are in use: half, and the entry is full.
+    assert_eq!(effects.loads, [191]);
+}
+
+#[test]
+fn records_that_violate_the_protocol_are_detected() {
+    let frame = [1; 60];
+    let bad: [(&str, [u64; 2]); 8] = [
+        ("unknown kind", [9, 0]),
+        ("unknown flag", [1 | 7 << 8, 0]),
+        ("longer than the ring", [3 | 1 << 60, 0]),
+        ("longer than what was written", [3 | 200 << 32, 0]),
+        ("a frame that is too long", [1 | 1515 << 32, 0]),
+        ("a request with another size", [2 | 16 << 32, 1]),
+        ("a request for no packet", [2 | 8 << 32, 0]),
+        ("a packet that was not given", [1 | 60 << 32, 2]),
+    ];
+    for (what, words) in bad {
+        let (mut switch, function) = window();
+        assert!(switch.give(&frame, 60, Direction::Forward));
+        let at = function.layout.first_record();
+        function.region.write_pair(at, words);
+        let size = if words[0] as u8 == 1 { 4096 } else { 96 };
+        function
+            .region
+            .number(at::RECORDS_WRITTEN)
+            .store(size, Ordering::Release);
+        assert_eq!(switch.done(), Ok(0));
+        assert!(
+            matches!(switch.record(), Err(ProtocolViolation::Record { .. })),
+            "{what}"
+        );
+    }
+    for written in [8, 1 << 20, u64::MAX] {
+        let (mut switch, function) = window();
+        function
+            .region
+            .number(at::RECORDS_WRITTEN)
+            .store(written, Ordering::Release);
+        assert!(
+            matches!(switch.done(), Err(ProtocolViolation::Records { .. })),
+            "{written}"
+        );
+    }
+    let (mut switch, function) = window();
+    let number = |at: usize, value: u64| function.region.number(at).store(value, Ordering::Release);
+    number(at::RECORDS_WRITTEN, 64);
+    assert_eq!(switch.done(), Ok(0));
+    number(at::RECORDS_WRITTEN, 48);
+    assert!(switch.done().is_err(), "the counter decreased");
+    // A forged counter of notices loses notices only.
+    number(at::NOTICES_READ, u64::MAX);
+    let ended = ShunnedFlow {
+        flow: FlowId::default(),
+        action: ShunAction::Pass,
+        packets: 1,
+        bytes: 1,
+    };
+    for _ in 0..2000 {
+        let _is_written = switch.notify(&ended);
+    }
 }

@@ -1,0 +1,402 @@
+//! The lane's side of a function's process: exchanges packets with it over a window of shared memory, and carries its effects and
+//! messages out of the window.
+
+use core::slice;
+use core::sync::atomic::Ordering;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use millrace_datapath::io::Burst;
+use millrace_flow::classify::BURST;
+use millrace_nf::shm::{Answer, BurstKind, PacketLocation, ProtocolViolation, RecordKind, SwitchEnd};
+use millrace_nf::{Counters, Effects, Outbox, Setup, ShunnedFlow, Verdict};
+use millrace_types::{Duration, Time};
+use millrace_wire::Packet;
+
+use super::watch::{POLL_INTERVAL, Process, millis};
+use crate::hop::Remote;
+use crate::in_flight::InFlight;
+
+/// A process without a heartbeat for this time hangs.
+const SILENCE: Duration = Duration::from_secs(2);
+/// Time limit of the first heartbeat. It is longer, because many processes may start at once.
+const BEGINNING: Duration = Duration::from_secs(10);
+/// Limit of the records of a process that the lane reads at a time.
+const RECORDS_AT_A_TIME: usize = 4 * BURST;
+
+/// The lane's side of a process.
+pub(crate) struct Isolated<P> {
+    end: SwitchEnd,
+    process: Arc<Process>,
+    /// The packets that the process has.
+    held: InFlight<P>,
+    counters: Counters,
+    /// The queue for messages, and the one for reports.
+    outbox: Outbox,
+    report: Outbox,
+    /// Packets that the process could not send, as far as they are counted.
+    refused: u64,
+    /// The last heartbeat, and [`Process::chances`] when it was seen first.
+    heartbeat: (u64, Option<u64>),
+    next_look: Time,
+    violation: Option<ProtocolViolation>,
+    /// For class `ring`, the address ranges that the process has mapped.
+    shared: Option<Vec<(u64, u64)>>,
+    /// The file of the window, which a process opens by `/proc/PID/fd`.
+    _window: OwnedFd,
+}
+
+impl<P: Packet> Isolated<P> {
+    /// Returns the lane's side of a process that maps a window. `shared` has the packet memory that it maps for class `ring`.
+    pub(super) fn new(
+        (end, window): (SwitchEnd, OwnedFd),
+        process: Arc<Process>,
+        shared: Option<Vec<(u64, u64)>>,
+        setup: &Setup,
+    ) -> Isolated<P> {
+        Isolated {
+            end,
+            process,
+            held: InFlight::new(),
+            counters: setup.counters.clone(),
+            outbox: setup.outbox.clone(),
+            report: setup.report.clone(),
+            refused: 0,
+            heartbeat: (0, None),
+            next_look: Time::ZERO,
+            violation: None,
+            shared,
+            _window: window,
+        }
+    }
+
+    /// Takes back packets of one kind, `most` at most, all of which are answered.
+    fn take_back(
+        &mut self,
+        kind: BurstKind,
+        most: usize,
+        burst: &mut Burst<P>,
+        verdicts: &mut ArrayVec<Verdict, BURST>,
+    ) {
+        self.held.take(most, burst);
+        let is_shared = self.shared.is_some();
+        let same = match is_shared {
+            true => self.end.unchanged(burst.len()),
+            // The bytes of all copies must be read.
+            false => 0,
+        };
+        verdicts.extend(core::iter::repeat_n(Verdict::Next, same));
+        for behind in same..burst.len() {
+            let packet = &mut burst[behind];
+            let answer = match self.end.answer(behind, packet.head().len()) {
+                Ok(answer) => answer,
+                Err(violation) => {
+                    self.violation = Some(violation);
+                    self.held.put_back(kind, burst.drain(behind..).collect());
+                    break;
+                }
+            };
+            // A packet whose buffer cannot hold the result is dropped.
+            verdicts.push(match apply(&self.end, &answer, packet, is_shared) {
+                true => answer.verdict,
+                false => Verdict::Drop,
+            });
+        }
+        self.end.take(burst.len());
+    }
+
+    /// Gives the packets behind one that cannot be described, `described` having been given before it. Packets that cannot
+    /// be described stay in `burst`.
+    #[cold]
+    fn give_some(&mut self, kind: BurstKind, described: usize, burst: &mut Burst<P>) {
+        let (mut given, mut refused) = (Burst::new(), Burst::new());
+        for (index, packet) in burst.drain(..).enumerate() {
+            match index < described || index > described && self.describe(slice::from_ref(&packet), kind) == 1
+            {
+                true => given.push(packet),
+                false => refused.push(packet),
+            }
+        }
+        self.held.push(kind, &mut given);
+        *burst = refused;
+    }
+
+    /// Writes packets, or their locations, to the window. Returns how many: it stops at the first that does not fit.
+    #[inline]
+    fn describe(&mut self, packets: &[P], kind: BurstKind) -> usize {
+        match &self.shared {
+            None => {
+                let given = |packet: &&P| self.end.give_packet(*packet, kind);
+                packets.iter().take_while(given).count()
+            }
+            Some(areas) => {
+                let locations = packets.iter().map_while(|packet| location_of(packet, areas));
+                self.end.give_shared(locations, kind)
+            }
+        }
+    }
+}
+
+/// Returns the location of a packet if the process has mapped it. Memory that EAL takes after the process was started is not
+/// mapped.
+#[inline]
+fn location_of<P: Packet>(packet: &P, areas: &[(u64, u64)]) -> Option<PacketLocation> {
+    let (address, headroom) = packet.shared_address()?;
+    let head_size = packet.head().len();
+    let (start, end) = (address - headroom as u64, address + head_size as u64);
+    let is_within = areas.iter().any(|(from, to)| start >= *from && end <= *to);
+    is_within.then(|| PacketLocation {
+        address,
+        headroom,
+        head_size,
+        size: packet.len(),
+    })
+}
+
+/// Passes a message of a process to a queue of the control side. One that does not fit is lost.
+fn pass_on(queue: &Outbox, size: usize, copy: impl FnOnce(&mut [u8])) {
+    if size > queue.size() {
+        return;
+    }
+    let _is_sent = queue.send(|buffer| {
+        buffer.resize(size, 0);
+        copy(buffer);
+        true
+    });
+}
+
+/// Applies an answer to a packet. Returns false if the packet's buffer cannot hold the result.
+fn apply<P: Packet>(end: &SwitchEnd, answer: &Answer, packet: &mut P, shared: bool) -> bool {
+    let size = i64::try_from(packet.head().len()).unwrap_or(i64::MAX);
+    if size + i64::from(answer.growth) != answer.size as i64 {
+        return false;
+    }
+    match usize::try_from(answer.growth) {
+        Ok(growth) => {
+            if packet.prepend(growth).is_err() {
+                return false;
+            }
+        }
+        Err(_) => packet.trim_front(answer.growth.unsigned_abs() as usize),
+    }
+    if !shared {
+        end.copy(answer, packet.head_mut());
+    }
+    true
+}
+
+impl<P: Packet> Remote<P> for Isolated<P> {
+    fn give(&mut self, kind: BurstKind, load: u8, burst: &mut Burst<P>) {
+        let described = self.describe(burst, kind);
+        if described != burst.len() {
+            self.give_some(kind, described, burst);
+        } else {
+            self.held.push(kind, burst);
+        }
+        self.end.set_load(load);
+        self.end.publish();
+    }
+
+    fn copies(&self) -> bool {
+        self.shared.is_none()
+    }
+
+    fn expect(&self, packets: usize) {
+        self.end.expect(packets);
+    }
+
+    fn expect_done(&self) {
+        self.end.expect_done();
+    }
+
+    fn ready(&mut self) -> Option<BurstKind> {
+        let (kind, _) = self.held.first_run()?;
+        (self.answered() != 0).then_some(kind)
+    }
+
+    fn take(&mut self, burst: &mut Burst<P>, verdicts: &mut ArrayVec<Verdict, BURST>) -> Option<BurstKind> {
+        let done = match self.end.done() {
+            Ok(0) => return None,
+            Ok(done) => done,
+            Err(violation) => {
+                self.violation = Some(violation);
+                return None;
+            }
+        };
+        let (kind, _) = self.held.first_run()?;
+        self.take_back(kind, done, burst, verdicts);
+        (!burst.is_empty()).then_some(kind)
+    }
+
+    fn reclaim(&mut self, burst: &mut Burst<P>) -> Option<BurstKind> {
+        // A process of class `ring` may write to packets until it has ended.
+        if !self.is_gone() {
+            return None;
+        }
+        let (kind, _) = self.held.first_run()?;
+        self.held.take(BURST, burst);
+        self.end.take(burst.len());
+        Some(kind)
+    }
+
+    fn hold(&mut self, kind: BurstKind, burst: &mut Burst<P>) {
+        // A lane has at most as many packets as one process has room for.
+        self.held.push(kind, burst);
+    }
+
+    #[inline]
+    fn has_effects(&self) -> bool {
+        self.end.has_record()
+    }
+
+    #[cold]
+    fn collect(&mut self, packets: usize, effects: &mut Effects) {
+        let _packets_done = self.answered();
+        let taken = self.end.taken();
+        for _ in 0..RECORDS_AT_A_TIME {
+            let record = match self.end.record() {
+                Ok(Some(record)) => record,
+                Ok(None) => break,
+                Err(violation) => {
+                    self.violation = Some(violation);
+                    break;
+                }
+            };
+            let end = &self.end;
+            match record.kind {
+                // Without packets there is no pool for one, so it waits for the next packet.
+                RecordKind::Send(_) | RecordKind::Shun(..) if packets == 0 || record.after > taken => break,
+                RecordKind::Send(direction) => {
+                    effects.send_with(direction, record.size, |to| end.copy_record(&record, to));
+                }
+                RecordKind::Shun(action, idle) => {
+                    // A request for a packet that is no longer here is too late.
+                    let behind = (taken - record.after) as usize;
+                    if let Some(packet) = packets.checked_sub(behind + 1) {
+                        effects.shun(packet, action, idle);
+                    }
+                }
+                RecordKind::Export => pass_on(&self.outbox, record.size, |to| end.copy_record(&record, to)),
+                RecordKind::Report => pass_on(&self.report, record.size, |to| end.copy_record(&record, to)),
+            }
+            self.end.free_record(&record);
+        }
+        let refused = self.end.refused();
+        effects.refuse(refused.wrapping_sub(self.refused));
+        self.refused = refused;
+    }
+
+    fn shun_ended(&mut self, flow: &ShunnedFlow) {
+        // A function that does not read loses the report.
+        let _is_written = self.end.notify(flow);
+    }
+
+    fn show(&mut self, kind: BurstKind, load: u8, packets: &[P], which: u64) -> u64 {
+        let mut shown = 0;
+        for (index, packet) in packets.iter().enumerate() {
+            if which & 1 << index != 0 {
+                shown |= (self.describe(slice::from_ref(packet), kind) as u64) << index;
+            }
+        }
+        self.end.set_load(load);
+        self.end.publish();
+        shown
+    }
+
+    #[inline]
+    fn answered(&mut self) -> usize {
+        if self.violation.is_some() {
+            return 0;
+        }
+        self.end.done().unwrap_or_else(|violation| {
+            self.violation = Some(violation);
+            0
+        })
+    }
+
+    fn verdicts(&mut self, most: usize, verdicts: &mut ArrayVec<Verdict, BURST>) -> usize {
+        let same = self.end.unchanged(most);
+        if same == most {
+            return most;
+        }
+        verdicts.extend(core::iter::repeat_n(Verdict::Next, same));
+        for behind in same..most {
+            match self.end.verdict(behind) {
+                Ok(verdict) => verdicts.push(verdict),
+                Err(violation) => {
+                    self.violation = Some(violation);
+                    break;
+                }
+            }
+        }
+        verdicts.len()
+    }
+
+    fn forget(&mut self, packets: usize) {
+        self.end.take(packets);
+    }
+
+    fn is_gone(&self) -> bool {
+        self.shared.is_none() || self.process.is_dead.load(Ordering::Acquire)
+    }
+
+    fn in_flight(&self) -> usize {
+        // The group holds the packets that are only shown.
+        self.held.len().max(self.end.in_flight())
+    }
+
+    fn is_alive(&mut self, now: Time) -> bool {
+        if self.violation.is_some() || self.process.is_dead.load(Ordering::Relaxed) {
+            return false;
+        }
+        if now < self.next_look {
+            return true;
+        }
+        self.next_look = now + POLL_INTERVAL;
+        for index in 0..self.counters.len() {
+            self.counters.set(index, self.end.counter(index));
+        }
+        let beats = self.end.heartbeat();
+        let chances = self.process.chances.load(Ordering::Relaxed);
+        match self.heartbeat {
+            (last, Some(since)) if beats == last => {
+                let silence = if beats == 0 { BEGINNING } else { SILENCE };
+                chances - since < millis(silence)
+            }
+            _ => {
+                self.heartbeat = (beats, Some(chances));
+                true
+            }
+        }
+    }
+
+    fn has_begun(&self) -> bool {
+        self.heartbeat.0 != 0
+    }
+
+    fn failure(&self) -> String {
+        if let Some(violation) = &self.violation {
+            return format!("its process violated the protocol: {violation}");
+        }
+        match self.process.status.get() {
+            Some(_) if self.process.had_no_memory.load(Ordering::Acquire) => {
+                "its process exceeded `memory_mib`, and was killed".to_owned()
+            }
+            Some(status) => match self.process.words.get().filter(|words| !words.is_empty()) {
+                Some(words) => format!("its process ended: {status}: {words}"),
+                None => format!("its process ended: {status}"),
+            },
+            None if self.process.is_dead.load(Ordering::Acquire) => "its process ended".to_owned(),
+            None => "its process sent no heartbeat".to_owned(),
+        }
+    }
+}
+
+impl<P> Drop for Isolated<P> {
+    /// Ends the process. The control side drops all objects that a lane has replaced.
+    fn drop(&mut self) {
+        self.end.stop();
+        self.process.kill();
+    }
+}
