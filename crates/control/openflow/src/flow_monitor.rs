@@ -15,8 +15,8 @@ use crate::codes::wire_flags;
 use crate::decode_error::DecodeError;
 use crate::experimenter::Experimenter;
 use crate::flow_removed::FlowRemovedReason;
-use crate::instruction::encode_instructions;
-use crate::multipart::{MultipartType, ReplyPart};
+use crate::instruction::{decode_instructions, encode_instructions};
+use crate::multipart::{MultipartType, ReplyPart, decode_list, sized};
 use crate::oxm::{decode_match, encode_match};
 
 /// `ONFMP_FLOW_MONITOR`: a request for monitors, and updates.
@@ -84,6 +84,29 @@ impl FlowMonitorRequest {
             });
         }
         Ok(all)
+    }
+
+    /// Returns the request for these monitors, in the form in which a controller sends it.
+    pub fn encode_all(monitors: &[FlowMonitorRequest]) -> Experimenter {
+        let mut out = Vec::new();
+        for monitor in monitors {
+            out.u32(monitor.id);
+            let match_size_at = out.len() + 2;
+            out.u16(monitor.flags.raw());
+            out.u16(0);
+            out.u32(monitor.out_port.raw());
+            out.u8(monitor.table.0);
+            out.zeros(3);
+            let match_at = out.len();
+            encode_match(&monitor.match_, &mut out);
+            // The length of the match excludes padding.
+            out.copy_within(match_at + 2..match_at + 4, match_size_at);
+        }
+        Experimenter {
+            experimenter: Experimenter::ONF,
+            exp_type: FLOW_MONITOR,
+            data: out.into(),
+        }
     }
 }
 
@@ -165,6 +188,73 @@ impl<M: Borrow<Match>, I: Borrow<Instructions>> ReplyPart for FlowUpdate<M, I> {
             }
         }
         out.length_at(start, start);
+    }
+}
+
+impl FlowUpdate {
+    /// Reads the updates in the body of a reply, as a controller receives it.
+    ///
+    /// # Errors
+    /// [`DecodeError`].
+    pub fn decode_all(body: &[u8]) -> Result<Vec<FlowUpdate>, DecodeError> {
+        let mut reader = Reader::new(body);
+        decode_list(&mut reader, |reader| {
+            let mut body = sized(reader)?;
+            let event = body.u16()?;
+            if event == 3 {
+                return Ok(FlowUpdate::Abbreviated(Xid(body.u32()?)));
+            }
+            let reason = body.u16()?;
+            let event = match event {
+                0 => FlowUpdateEvent::Added,
+                1 => {
+                    let reason = u8::try_from(reason).ok().and_then(FlowRemovedReason::from_raw);
+                    FlowUpdateEvent::Deleted(reason.ok_or(DecodeError::Length)?)
+                }
+                2 => FlowUpdateEvent::Modified,
+                _ => return Err(DecodeError::Length),
+            };
+            let priority = Priority(body.u16()?);
+            let (idle_timeout, hard_timeout) = (body.u16()?, body.u16()?);
+            body.skip(2)?;
+            let table = TableId(body.u8()?);
+            body.skip(1)?;
+            let cookie = Cookie(body.u64()?);
+            let match_ = decode_match(&mut body)?;
+            let instructions = match body.drain() {
+                [] => None,
+                bytes => Some(decode_instructions(bytes)?),
+            };
+            Ok(FlowUpdate::Full(FlowUpdateFull {
+                event,
+                table,
+                priority,
+                idle_timeout,
+                hard_timeout,
+                cookie,
+                match_,
+                instructions,
+            }))
+        })
+    }
+}
+
+/// Returns the message that ends a monitor.
+pub fn cancel(id: u32) -> Experimenter {
+    Experimenter {
+        experimenter: Experimenter::ONF,
+        exp_type: FLOW_MONITOR_CANCEL,
+        data: id.to_be_bytes().into(),
+    }
+}
+
+/// Returns true if the message announces a pause of updates, false if it announces their continuation; `None` for any
+/// other message.
+pub const fn is_pause(message: &Experimenter) -> Option<bool> {
+    match (message.experimenter, message.exp_type) {
+        (Experimenter::ONF, FLOW_MONITOR_PAUSED) => Some(true),
+        (Experimenter::ONF, FLOW_MONITOR_RESUMED) => Some(false),
+        _ => None,
     }
 }
 

@@ -6,26 +6,30 @@ use crate::header::{HEADER_SIZE, Header};
 
 /// Received bytes that are not yet decoded: at most one chunk and one partial message.
 #[derive(Debug, Default)]
-pub(super) struct Inbox {
+pub struct Inbox {
     bytes: Vec<u8>,
     taken: usize,
 }
 
 impl Inbox {
-    pub(super) fn extend(&mut self, bytes: &[u8]) {
+    /// Appends received bytes, and drops the messages that were taken.
+    pub fn extend(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.taken);
         self.taken = 0;
         self.bytes.extend_from_slice(bytes);
     }
 
     /// Removes all bytes.
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.bytes.clear();
         self.taken = 0;
     }
 
-    /// Returns the range of the next whole message. The error is a header whose length is smaller than a header.
-    pub(super) fn next_frame(&mut self) -> Result<Option<Range<usize>>, Header> {
+    /// Returns the range of the next whole message; `None` if more bytes are needed.
+    ///
+    /// # Errors
+    /// A header whose length is smaller than a header.
+    pub fn next_frame(&mut self) -> Result<Option<Range<usize>>, Header> {
         let Some(header) = Header::parse(self.rest()) else {
             return Ok(None);
         };
@@ -41,11 +45,13 @@ impl Inbox {
         Ok(Some(start..start + size))
     }
 
-    pub(super) fn bytes(&self, frame: Range<usize>) -> &[u8] {
+    /// Returns the bytes of a message that [`Inbox::next_frame`] returned.
+    pub fn bytes(&self, frame: Range<usize>) -> &[u8] {
         &self.bytes[frame]
     }
 
-    pub(super) fn rest(&self) -> &[u8] {
+    /// Returns the bytes behind the last message.
+    pub fn rest(&self) -> &[u8] {
         &self.bytes[self.taken..]
     }
 }

@@ -28,7 +28,7 @@ use crate::error_message::{ERROR_DATA_SIZE, ErrorMessage};
 use crate::header::{HEADER_SIZE, Header, MessageType, VERSION};
 use crate::hello::Hello;
 use crate::message::{EncodeError, Message, decode, encode};
-use inbox::Inbox;
+pub use inbox::Inbox;
 use reassembly::{Assembled, MultipartReassembly};
 
 /// Time-outs and limits of a connection.

@@ -1,0 +1,264 @@
+//! Listeners, and connections that the controller opens.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use millrace_types::Duration;
+use rustls::pki_types::ServerName;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use super::session::{Peer, Session};
+use super::tls::{TlsContents, TlsFiles, TlsFilesError};
+use super::{Stream, Target, task};
+use crate::connection::{CloseReason, Settings};
+
+/// Sessions that wait for [`Listener::accept`].
+const READY_LEN: usize = 16;
+
+/// The configuration of a listener.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// The address.
+    pub target: Target,
+    /// The identity of the controller; required for [`Target::Tls`].
+    pub tls: Option<TlsFiles>,
+    /// Time-outs and limits of each connection.
+    pub settings: Settings,
+    /// The maximum number of connections, those in their handshake included. Further ones are closed at once.
+    pub max_connections: usize,
+}
+
+impl Config {
+    /// Returns the configuration of a listener with the usual limits.
+    pub fn new(target: Target) -> Config {
+        Config {
+            target,
+            tls: None,
+            settings: Settings::default(),
+            max_connections: 1024,
+        }
+    }
+
+    fn tls(&self) -> io::Result<Option<TlsContents>> {
+        match (&self.target, &self.tls) {
+            (Target::Tls(_), Some(files)) => files.load().map(Some).map_err(io::Error::other),
+            (Target::Tls(_), None) => Err(io::Error::other(TlsFilesError::Missing)),
+            (Target::Tcp(_) | Target::Unix(_), _) => Ok(None),
+        }
+    }
+}
+
+/// A listener, which performs the handshakes of many switches at a time. Dropping it ends the handshakes, and not the
+/// sessions.
+#[derive(Debug)]
+pub struct Listener {
+    address: Option<SocketAddr>,
+    sessions: mpsc::Receiver<Session>,
+    _task: JoinSet<()>,
+}
+
+enum Acceptor {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+/// Binds a listener in the current runtime.
+///
+/// # Errors
+/// The address is in use or not local, or the TLS files cannot be used.
+pub async fn listen(config: Config) -> io::Result<Listener> {
+    let tls = config.tls()?;
+    let acceptor = match &config.target {
+        Target::Tcp(address) | Target::Tls(address) => Acceptor::Tcp(TcpListener::bind(address).await?),
+        Target::Unix(path) => {
+            remove_stale(path);
+            let listener = UnixListener::bind(path)?;
+            // A process that can connect pretends to be a switch.
+            fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+            Acceptor::Unix(listener)
+        }
+    };
+    let address = match &acceptor {
+        Acceptor::Tcp(listener) => Some(listener.local_addr()?),
+        Acceptor::Unix(_) => None,
+    };
+    let (sender, sessions) = mpsc::channel(READY_LEN);
+    let mut task = JoinSet::new();
+    task.spawn(accept_all(acceptor, tls, config, sender));
+    Ok(Listener {
+        address,
+        sessions,
+        _task: task,
+    })
+}
+
+impl Listener {
+    /// Returns the bound address, with the port that the kernel chose; `None` for a Unix socket.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// Returns the next switch whose handshake is complete.
+    pub async fn accept(&mut self) -> Option<Session> {
+        self.sessions.recv().await
+    }
+}
+
+async fn accept_all(
+    acceptor: Acceptor,
+    tls: Option<TlsContents>,
+    config: Config,
+    sessions: mpsc::Sender<Session>,
+) {
+    let permits = Arc::new(Semaphore::new(config.max_connections));
+    let mut handshakes = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = accept_one(&acceptor) => accepted,
+            Some(_) = handshakes.join_next() => continue,
+            () = sessions.closed() => return,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            // An error such as EMFILE passes with time; accepting again at once would spin.
+            Err(error) => {
+                tracing::warn!(target = %config.target, %error, "cannot accept a switch");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
+            tracing::warn!(address = %peer.address, max = config.max_connections, "too many switches: connection closed");
+            continue;
+        };
+        let (tls, settings, sessions) = (tls.clone(), config.settings, sessions.clone());
+        handshakes.spawn(async move {
+            let address = peer.address.clone();
+            let secured = match (stream, tls) {
+                (Accepted::Tcp(tcp), Some(tls)) => accept_tls(tcp, &tls, peer, settings).await,
+                (Accepted::Tcp(tcp), None) => Ok((Box::new(tcp) as Stream, peer)),
+                (Accepted::Unix(unix), _) => Ok((Box::new(unix) as Stream, peer)),
+            };
+            let session = match secured {
+                Ok((stream, peer)) => task::start(stream, peer, settings, Some(permit))
+                    .await
+                    .map_err(|reason| reason.to_string()),
+                Err(error) => Err(error.to_string()),
+            };
+            match session {
+                // The listener may have been dropped; the session ends with its handle.
+                Ok(session) => drop(sessions.send(session).await),
+                Err(reason) => tracing::warn!(%address, %reason, "switch refused"),
+            }
+        });
+    }
+}
+
+enum Accepted {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+async fn accept_one(acceptor: &Acceptor) -> io::Result<(Accepted, Peer)> {
+    match acceptor {
+        Acceptor::Tcp(listener) => {
+            let (tcp, address) = listener.accept().await?;
+            // Without the option, small messages are late but complete.
+            let _late = tcp.set_nodelay(true);
+            let peer = Peer {
+                address: address.to_string(),
+                certificate: None,
+            };
+            Ok((Accepted::Tcp(tcp), peer))
+        }
+        Acceptor::Unix(listener) => {
+            let (unix, _) = listener.accept().await?;
+            Ok((Accepted::Unix(unix), local()))
+        }
+    }
+}
+
+fn local() -> Peer {
+    Peer {
+        address: "local".to_owned(),
+        certificate: None,
+    }
+}
+
+async fn accept_tls(
+    tcp: TcpStream,
+    tls: &TlsContents,
+    peer: Peer,
+    settings: Settings,
+) -> io::Result<(Stream, Peer)> {
+    let handshake = TlsAcceptor::from(Arc::clone(&tls.server)).accept(tcp);
+    let stream = in_time(handshake, settings).await?;
+    let certificate = first_certificate(stream.get_ref().1.peer_certificates());
+    Ok((Box::new(stream), Peer { certificate, ..peer }))
+}
+
+fn first_certificate(chain: Option<&[rustls::pki_types::CertificateDer<'static>]>) -> Option<Vec<u8>> {
+    chain?.first().map(|certificate| certificate.to_vec())
+}
+
+async fn in_time<T>(handshake: impl Future<Output = io::Result<T>>, settings: Settings) -> io::Result<T> {
+    tokio::time::timeout(settings.handshake_timeout, handshake)
+        .await
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// Connects to a switch that listens. Over TLS, its certificate must be for its address.
+///
+/// # Errors
+/// The connection failed, or the handshake.
+pub async fn connect(config: &Config) -> io::Result<Session> {
+    let tls = config.tls()?;
+    let settings = config.settings;
+    let (stream, peer) = match &config.target {
+        Target::Tcp(address) | Target::Tls(address) => {
+            let tcp = in_time(TcpStream::connect(address), settings).await?;
+            let _late = tcp.set_nodelay(true);
+            let peer = Peer {
+                address: address.to_string(),
+                certificate: None,
+            };
+            match tls {
+                Some(tls) => {
+                    let name = ServerName::from(address.ip());
+                    let handshake = TlsConnector::from(tls.client).connect(name, tcp);
+                    let stream = in_time(handshake, settings).await?;
+                    let certificate = first_certificate(stream.get_ref().1.peer_certificates());
+                    (Box::new(stream) as Stream, Peer { certificate, ..peer })
+                }
+                None => (Box::new(tcp) as Stream, peer),
+            }
+        }
+        Target::Unix(path) => {
+            let unix = in_time(UnixStream::connect(path), settings).await?;
+            (Box::new(unix) as Stream, local())
+        }
+    };
+    let started = task::start(stream, peer, settings, None).await;
+    started.map_err(|reason: CloseReason| io::Error::other(reason))
+}
+
+/// Removes a socket file on which no process listens: a killed process leaves it. Any other file stays, and the bind
+/// fails.
+fn remove_stale(path: &Path) {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    let is_refused = || {
+        std::os::unix::net::UnixStream::connect(path)
+            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    };
+    if is_socket && is_refused() {
+        // Another process may remove it first; the bind then says what is wrong.
+        let _removed = fs::remove_file(path);
+    }
+}

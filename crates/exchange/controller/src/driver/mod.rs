@@ -1,0 +1,50 @@
+//! Runs connections on tokio: listeners over TCP, TLS and Unix sockets, and sessions.
+//!
+//! ```text
+//!   Listener ── accept ─► handshake (bounded in number and time) ─► Session ─┬─ Handle: dump, commit, request, send
+//!                                                                            └─ Events
+//! ```
+//!
+//! One task runs one session. It ends when the connection ends, or when its [`Handle`]s are dropped.
+
+mod listener;
+mod session;
+mod task;
+mod tls;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+pub use listener::{Config, Listener, connect, listen};
+pub use session::{Events, Handle, Peer, RoleRefused, Session};
+pub use tls::{TlsFiles, TlsFilesError};
+
+/// A place where a switch and a controller meet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// TCP without encryption. Use it on loopback and on closed control networks only.
+    Tcp(SocketAddr),
+    /// TCP with TLS, in which both sides present a certificate.
+    Tls(SocketAddr),
+    /// A Unix socket, for the switch on this machine.
+    Unix(PathBuf),
+}
+
+impl core::fmt::Display for Target {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Target::Tcp(address) => write!(f, "tcp:{address}"),
+            Target::Tls(address) => write!(f, "ssl:{address}"),
+            Target::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// A stream of bytes to a switch.
+trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
+
+type Stream = Box<dyn Socket>;

@@ -1,0 +1,199 @@
+//! A session with a switch, as its caller sees it.
+
+use millrace_openflow::flow_monitor::FlowMonitorRequest;
+use millrace_openflow::multipart::{MultipartRequest, RequestBody};
+use millrace_openflow::{ErrorCode, Message, RequestedRole, RoleMessage, SwitchFeatures};
+use millrace_types::Xid;
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::connection::{CloseReason, SubmitError};
+use crate::dump::{Dump, DumpFilter};
+use crate::event::Event;
+use crate::operation::{Applied, CommitError, DumpError, RequestError};
+
+/// The identity of a switch as the transport knows it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Peer {
+    /// The address; "local" for a Unix socket.
+    pub address: String,
+    /// The certificate in DER, of a TLS connection. It is signed by a trusted authority; the caller decides if it may
+    /// speak for the datapath id.
+    pub certificate: Option<Vec<u8>>,
+}
+
+/// The switch refused a role.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum RoleRefused {
+    /// A controller with a later generation_id was master since: this one is no longer the leader.
+    #[error("the switch knows a later generation_id: another controller leads")]
+    Stale,
+    /// The request failed for another reason.
+    #[error(transparent)]
+    Request(RequestError),
+}
+
+/// A request to the task of a session.
+pub(super) enum Command {
+    Dump(DumpFilter, oneshot::Sender<Result<Box<Dump>, DumpError>>),
+    Commit(Vec<Message>, oneshot::Sender<Result<(), CommitError>>),
+    Request(Box<Message>, oneshot::Sender<Result<Box<Message>, RequestError>>),
+    Send(Box<Message>, oneshot::Sender<Result<Xid, SubmitError>>),
+    Close,
+}
+
+/// Sends requests to a switch. Clones use the same connection.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    commands: mpsc::Sender<Command>,
+    closed: watch::Receiver<Option<CloseReason>>,
+}
+
+impl Handle {
+    pub(super) fn new(
+        commands: mpsc::Sender<Command>,
+        closed: watch::Receiver<Option<CloseReason>>,
+    ) -> Handle {
+        Handle { commands, closed }
+    }
+
+    /// Returns the reason why the connection ended; `None` while it is open.
+    pub fn close_reason(&self) -> Option<CloseReason> {
+        self.closed.borrow().clone()
+    }
+
+    fn reason(&self) -> CloseReason {
+        self.close_reason().unwrap_or(CloseReason::Local)
+    }
+
+    /// Waits until the connection ends.
+    pub async fn closed(&mut self) -> CloseReason {
+        // An error means that the task is gone, and with it the connection.
+        drop(self.closed.wait_for(Option::is_some).await);
+        self.reason()
+    }
+
+    async fn call<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
+        let (sender, receiver) = oneshot::channel();
+        self.commands.send(command(sender)).await.ok()?;
+        receiver.await.ok()
+    }
+
+    /// Lists the switch.
+    ///
+    /// # Errors
+    /// [`DumpError`]: the content of the switch is unknown.
+    pub async fn dump(&self, filter: DumpFilter) -> Result<Dump, DumpError> {
+        match self.call(|reply| Command::Dump(filter, reply)).await {
+            Some(outcome) => outcome.map(|dump| *dump),
+            None => Err(DumpError::Closed(self.reason())),
+        }
+    }
+
+    /// Carries out modifications together, and returns when the switch uses them.
+    ///
+    /// # Errors
+    /// [`CommitError`], which names the refused message and says what the switch carried out.
+    pub async fn commit(&self, messages: Vec<Message>) -> Result<(), CommitError> {
+        match self.call(|reply| Command::Commit(messages, reply)).await {
+            Some(outcome) => outcome,
+            None => Err(CommitError::Closed {
+                reason: self.reason(),
+                applied: Applied::Unknown,
+            }),
+        }
+    }
+
+    /// Returns the reply to a request; of a request without one, the reply to a barrier behind it.
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    pub async fn request(&self, message: Message) -> Result<Message, RequestError> {
+        match self
+            .call(|reply| Command::Request(Box::new(message), reply))
+            .await
+        {
+            Some(outcome) => outcome.map(|message| *message),
+            None => Err(RequestError::Closed(self.reason())),
+        }
+    }
+
+    /// Sends a message without waiting for an answer, such as a packet_out. An error arrives as [`Event::Error`].
+    ///
+    /// # Errors
+    /// [`SubmitError`]; the message is dropped.
+    pub async fn send(&self, message: Message) -> Result<Xid, SubmitError> {
+        let outcome = self.call(|reply| Command::Send(Box::new(message), reply)).await;
+        outcome.unwrap_or(Err(SubmitError::Closed))
+    }
+
+    /// Asks for a role, and returns the one that the switch confirms. `generation_id` is the number of the leader election
+    /// (OpenFlow 1.3.5, section 6.3.5).
+    ///
+    /// # Errors
+    /// [`RoleRefused::Stale`] if another controller was elected since.
+    pub async fn set_role(
+        &self,
+        role: RequestedRole,
+        generation_id: u64,
+    ) -> Result<RoleMessage, RoleRefused> {
+        let asked = Message::RoleRequest(RoleMessage { role, generation_id });
+        match self.request(asked).await {
+            Ok(Message::RoleReply(role)) => Ok(role),
+            Ok(other) => Err(RoleRefused::Request(RequestError::UnexpectedReply {
+                request: millrace_openflow::MessageType::RoleRequest,
+                found: other.type_(),
+            })),
+            Err(RequestError::Refused { code, .. }) if code == ErrorCode::OFPRRFC_STALE => {
+                Err(RoleRefused::Stale)
+            }
+            Err(error) => Err(RoleRefused::Request(error)),
+        }
+    }
+
+    /// Begins flow monitors (ONF extension 187), whose updates arrive as [`Event::FlowUpdates`].
+    ///
+    /// # Errors
+    /// [`RequestError::Refused`] by a switch without flow monitors.
+    pub async fn monitor(&self, monitors: &[FlowMonitorRequest]) -> Result<(), RequestError> {
+        let body = RequestBody::Experimenter(FlowMonitorRequest::encode_all(monitors));
+        let asked = Message::MultipartRequest(MultipartRequest::new(body));
+        self.request(asked).await.map(|_| ())
+    }
+
+    /// Closes the connection.
+    pub async fn close(&self) {
+        // Without a task the connection is closed.
+        let _closed = self.commands.send(Command::Close).await;
+    }
+}
+
+/// The events of a session.
+#[derive(Debug)]
+pub struct Events {
+    receiver: mpsc::Receiver<Event>,
+}
+
+impl Events {
+    pub(super) fn new(receiver: mpsc::Receiver<Event>) -> Events {
+        Events { receiver }
+    }
+
+    /// Returns the next event; `None` when the connection is closed and all events were returned.
+    pub async fn next(&mut self) -> Option<Event> {
+        self.receiver.recv().await
+    }
+}
+
+/// A session with a switch, after its handshake.
+#[derive(Debug)]
+pub struct Session {
+    /// The description of the switch, with its datapath id.
+    pub features: SwitchFeatures,
+    /// The peer as the transport knows it.
+    pub peer: Peer,
+    /// Sends requests.
+    pub handle: Handle,
+    /// Events.
+    pub events: Events,
+}

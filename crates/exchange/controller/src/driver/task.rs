@@ -1,0 +1,282 @@
+//! The task of a session: a socket and a clock around a connection.
+
+use std::collections::HashMap;
+use std::io;
+
+use millrace_openflow::{Message, SwitchFeatures};
+use millrace_types::Time;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+use super::Stream;
+use super::session::{Command, Events, Handle, Peer, Session};
+use crate::connection::{CloseReason, Connection, OperationId, Progress, Settings, SubmitError};
+use crate::dump::Dump;
+use crate::event::Event;
+use crate::operation::{Applied, CommitError, DumpError, Outcome, RequestError};
+
+/// Size of the read buffer, in bytes.
+const READ_SIZE: usize = 64 * 1024;
+/// Commands that wait for the task; further callers wait.
+const COMMANDS_LEN: usize = 16;
+/// Events that wait for the receiver; further ones wait, bounded, in the connection.
+const EVENTS_LEN: usize = 64;
+/// Time to send the last messages before a connection is closed.
+const CLOSING_TIMEOUT: core::time::Duration = core::time::Duration::from_secs(1);
+
+/// The caller that waits for an operation.
+enum Waiting {
+    Dump(oneshot::Sender<Result<Box<Dump>, DumpError>>),
+    Commit(oneshot::Sender<Result<(), CommitError>>),
+    Reply(oneshot::Sender<Result<Box<Message>, RequestError>>),
+}
+
+struct Task {
+    reader: ReadHalf<Stream>,
+    writer: WriteHalf<Stream>,
+    /// True if written bytes may wait in the writer.
+    needs_flush: bool,
+    connection: Connection,
+    epoch: Instant,
+    waiting: HashMap<OperationId, Waiting>,
+    buffer: Vec<u8>,
+}
+
+/// Performs the handshake of a connection and starts its task, which keeps `permit` until the connection ends.
+///
+/// # Errors
+/// The reason why the handshake failed.
+pub(super) async fn start(
+    stream: Stream,
+    peer: Peer,
+    settings: Settings,
+    permit: Option<OwnedSemaphorePermit>,
+) -> Result<Session, CloseReason> {
+    let (reader, writer) = tokio::io::split(stream);
+    let mut task = Task {
+        reader,
+        writer,
+        needs_flush: false,
+        connection: Connection::new(settings, Time::ZERO),
+        epoch: Instant::now(),
+        waiting: HashMap::new(),
+        buffer: vec![0; READ_SIZE],
+    };
+    let features = match task.handshake().await {
+        Ok(features) => features,
+        Err(reason) => {
+            task.finish().await;
+            return Err(reason);
+        }
+    };
+    let (commands, receiver) = mpsc::channel(COMMANDS_LEN);
+    let (events, event_receiver) = mpsc::channel(EVENTS_LEN);
+    let (closing, closed) = watch::channel(None);
+    let dpid = features.dpid;
+    let address = peer.address.clone();
+    tokio::spawn(async move {
+        let _permit = permit;
+        tracing::info!(%dpid, %address, "switch connected");
+        let reason = task.serve(receiver, &events).await;
+        tracing::info!(%dpid, %address, %reason, "switch disconnected");
+        // Callers that find the channel of commands closed find the reason here.
+        closing.send_replace(Some(reason));
+        task.finish().await;
+    });
+    Ok(Session {
+        features,
+        peer,
+        handle: Handle::new(commands, closed),
+        events: Events::new(event_receiver),
+    })
+}
+
+impl Task {
+    fn now(&self) -> Time {
+        let nanos = self.epoch.elapsed().as_nanos();
+        Time::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let at = self.connection.deadline()?;
+        Some(self.epoch + at.since(Time::ZERO))
+    }
+
+    async fn handshake(&mut self) -> Result<SwitchFeatures, CloseReason> {
+        loop {
+            let now = self.now();
+            match self.connection.poll(now) {
+                Some(Progress::Ready(features)) => return Ok(features),
+                Some(Progress::Closed(reason)) => return Err(reason),
+                Some(Progress::Done(..)) => {}
+                None => self.step().await,
+            }
+        }
+    }
+
+    /// Waits for the socket or the deadline, and handles it.
+    async fn step(&mut self) {
+        let deadline = self.deadline();
+        let writes = self.needs_flush || !self.connection.output().is_empty();
+        tokio::select! {
+            read = self.reader.read(&mut self.buffer) => self.take_read(read),
+            written = write(&mut self.writer, self.connection.output()), if writes => self.take_written(written),
+            () = sleep_until(deadline) => {
+                let now = self.now();
+                self.connection.tick(now);
+            }
+        }
+    }
+
+    fn take_read(&mut self, read: io::Result<usize>) {
+        match read {
+            Ok(0) => self.connection.close(CloseReason::Eof),
+            Ok(size) => {
+                let now = self.now();
+                self.connection.receive(&self.buffer[..size], now);
+            }
+            // TLS streams often end without close_notify; messages of OpenFlow have their own length.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                self.connection.close(CloseReason::Eof)
+            }
+            Err(error) => self.connection.close(CloseReason::Io(error.to_string())),
+        }
+    }
+
+    fn take_written(&mut self, written: io::Result<Option<usize>>) {
+        match written {
+            Ok(None) => self.needs_flush = false,
+            Ok(Some(0)) => self.connection.close(CloseReason::Eof),
+            Ok(Some(size)) => {
+                let now = self.now();
+                self.connection.wrote(size, now);
+                self.needs_flush = true;
+            }
+            Err(error) => self.connection.close(CloseReason::Io(error.to_string())),
+        }
+    }
+
+    /// Serves the connection until it ends. Returns the reason.
+    async fn serve(
+        &mut self,
+        mut commands: mpsc::Receiver<Command>,
+        events: &mpsc::Sender<Event>,
+    ) -> CloseReason {
+        let mut is_received = true;
+        loop {
+            let now = self.now();
+            match self.connection.poll(now) {
+                Some(Progress::Done(id, outcome)) => {
+                    self.answer(id, outcome);
+                    continue;
+                }
+                Some(Progress::Closed(reason)) => {
+                    while let Some(event) = self.connection.poll_event() {
+                        if events.try_send(event).is_err() {
+                            break;
+                        }
+                    }
+                    return reason;
+                }
+                Some(Progress::Ready(_)) => continue,
+                None => {}
+            }
+            let deadline = self.deadline();
+            let writes = self.needs_flush || !self.connection.output().is_empty();
+            let has_event = is_received && self.connection.has_event();
+            tokio::select! {
+                read = self.reader.read(&mut self.buffer) => self.take_read(read),
+                written = write(&mut self.writer, self.connection.output()), if writes => self.take_written(written),
+                permit = events.reserve(), if has_event => match permit {
+                    Ok(permit) => {
+                        if let Some(event) = self.connection.poll_event() {
+                            permit.send(event);
+                        }
+                    }
+                    Err(_) => is_received = false,
+                },
+                command = commands.recv() => match command {
+                    Some(command) => self.take_command(command),
+                    None => self.connection.close(CloseReason::Local),
+                },
+                () = sleep_until(deadline) => {
+                    let now = self.now();
+                    self.connection.tick(now);
+                }
+            }
+        }
+    }
+
+    fn take_command(&mut self, command: Command) {
+        match command {
+            Command::Dump(filter, reply) => match self.connection.dump(filter) {
+                Ok(id) => drop(self.waiting.insert(id, Waiting::Dump(reply))),
+                Err(error) => drop(reply.send(Err(DumpError::Closed(not_submitted(error))))),
+            },
+            Command::Commit(messages, reply) => match self.connection.commit(messages) {
+                Ok(id) => drop(self.waiting.insert(id, Waiting::Commit(reply))),
+                Err(error) => drop(reply.send(Err(CommitError::Closed {
+                    reason: not_submitted(error),
+                    applied: Applied::Nothing,
+                }))),
+            },
+            Command::Request(message, reply) => match self.connection.request(*message) {
+                Ok(id) => drop(self.waiting.insert(id, Waiting::Reply(reply))),
+                Err(error) => drop(reply.send(Err(RequestError::Closed(not_submitted(error))))),
+            },
+            // A caller that no longer waits needs no answer, here and below.
+            Command::Send(message, reply) => drop(reply.send(self.connection.send(&message))),
+            Command::Close => self.connection.close(CloseReason::Local),
+        }
+    }
+
+    fn answer(&mut self, id: OperationId, outcome: Outcome) {
+        match (self.waiting.remove(&id), outcome) {
+            (Some(Waiting::Dump(reply)), Outcome::Dump(outcome)) => drop(reply.send(outcome)),
+            (Some(Waiting::Commit(reply)), Outcome::Commit(outcome)) => drop(reply.send(outcome)),
+            (Some(Waiting::Reply(reply)), Outcome::Reply(outcome)) => drop(reply.send(outcome)),
+            _ => {}
+        }
+    }
+
+    /// Sends the last messages, and closes the stream.
+    async fn finish(&mut self) {
+        let last = async {
+            while !self.connection.output().is_empty() {
+                let size = self.writer.write(self.connection.output()).await?;
+                if size == 0 {
+                    break;
+                }
+                self.connection.wrote(size, Time::ZERO);
+            }
+            self.writer.shutdown().await
+        };
+        // The switch may be gone.
+        let _sent = tokio::time::timeout(CLOSING_TIMEOUT, last).await;
+    }
+}
+
+/// Returns the reason for an operation that was not accepted.
+fn not_submitted(error: SubmitError) -> CloseReason {
+    match error {
+        SubmitError::Closed => CloseReason::Local,
+        error => CloseReason::NotSubmitted(error),
+    }
+}
+
+/// Writes some of these bytes and returns how many; without bytes, flushes the stream and returns `None`. It may be
+/// cancelled, and has then written nothing.
+async fn write(writer: &mut WriteHalf<Stream>, bytes: &[u8]) -> io::Result<Option<usize>> {
+    if bytes.is_empty() {
+        return writer.flush().await.map(|()| None);
+    }
+    writer.write(bytes).await.map(Some)
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => core::future::pending().await,
+    }
+}

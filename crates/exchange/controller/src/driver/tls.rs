@@ -1,0 +1,133 @@
+//! TLS with switches (OpenFlow 1.3.5, section 6.3.3): each side presents a certificate that an authority trusted by the
+//! other side signed. The caller decides which certificate may speak for which datapath id.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use thiserror::Error;
+
+/// The files of the controller's identity, in PEM.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TlsFiles {
+    /// The private key.
+    pub private_key: PathBuf,
+    /// The certificate, and those between it and its authority.
+    pub certificate: PathBuf,
+    /// The authorities that sign the certificates of switches.
+    pub ca_certificate: PathBuf,
+}
+
+/// The reason why the files cannot be used.
+#[derive(Debug, Error)]
+pub enum TlsFilesError {
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: std::io::Error,
+    },
+    /// A file has no section of the expected kind.
+    #[error("{} is no PEM file with {expected}: {source}", .path.display())]
+    NoPem {
+        /// The file.
+        path: PathBuf,
+        /// The name of the section.
+        expected: &'static str,
+        /// The reason.
+        source: pem::Error,
+    },
+    /// The contents do not fit each other, or are not supported.
+    #[error("{} cannot be used: {reason}", .path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+    /// A TLS target has no files.
+    #[error("a TLS target needs private_key, certificate and ca_certificate")]
+    Missing,
+}
+
+/// The contents of the files, as handshakes need them.
+#[derive(Clone)]
+pub(super) struct TlsContents {
+    pub(super) server: Arc<ServerConfig>,
+    pub(super) client: Arc<ClientConfig>,
+}
+
+impl TlsFiles {
+    /// Reads the files.
+    pub(super) fn load(&self) -> Result<TlsContents, TlsFilesError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let chain = certificates(&self.certificate)?;
+        let no_key = |source| TlsFilesError::NoPem {
+            path: self.private_key.clone(),
+            expected: "PRIVATE KEY",
+            source,
+        };
+        let key = PrivateKeyDer::from_pem_slice(&read(&self.private_key)?).map_err(no_key)?;
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(&self.ca_certificate)? {
+            let added = roots.add(certificate);
+            added.map_err(|error| unusable(&self.ca_certificate, &error))?;
+        }
+        let roots = Arc::new(roots);
+        let of_clients =
+            WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
+                .build()
+                .map_err(|error| unusable(&self.ca_certificate, &error))?;
+        let own = |error: rustls::Error| unusable(&self.certificate, &error);
+        let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(own)?
+            .with_client_cert_verifier(of_clients)
+            .with_single_cert(chain.clone(), key.clone_key())
+            .map_err(own)?;
+        let client = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(own)?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain, key)
+            .map_err(own)?;
+        Ok(TlsContents {
+            server: Arc::new(server),
+            client: Arc::new(client),
+        })
+    }
+}
+
+fn unusable(path: &Path, error: &dyn core::fmt::Display) -> TlsFilesError {
+    TlsFilesError::Unusable {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TlsFilesError> {
+    std::fs::read(path).map_err(|source| TlsFilesError::Unreadable {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsFilesError> {
+    let no_pem = |source| TlsFilesError::NoPem {
+        path: path.to_owned(),
+        expected: "CERTIFICATE",
+        source,
+    };
+    let found: Vec<_> = CertificateDer::pem_slice_iter(&read(path)?)
+        .collect::<Result<_, _>>()
+        .map_err(no_pem)?;
+    if found.is_empty() {
+        return Err(no_pem(pem::Error::NoItemsFound));
+    }
+    Ok(found)
+}

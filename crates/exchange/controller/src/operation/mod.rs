@@ -1,0 +1,250 @@
+//! Operations: exchanges of several messages with one outcome. A connection runs one at a time, in the order in which they
+//! were submitted, as a switch serves its requests.
+
+mod commit;
+mod dump;
+mod request;
+
+use millrace_openflow::multipart::MultipartType;
+use millrace_openflow::{DecodeError, ErrorCode, ErrorMessage, Message, MessageType};
+use millrace_types::Xid;
+use thiserror::Error;
+
+pub(crate) use commit::{BundleSupport, Commit};
+pub(crate) use dump::DumpOperation;
+pub(crate) use request::Request;
+
+use crate::assembly::AssemblyError;
+use crate::connection::CloseReason;
+use crate::dump::Dump;
+use crate::outgoing::Outgoing;
+
+/// The reason why a listing is not known. The content of the switch is then unknown, not empty.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum DumpError {
+    /// The switch refused a part.
+    #[error("the switch refuses the {part} listing: {code}")]
+    Refused {
+        /// The part.
+        part: MultipartType,
+        /// The error of the switch.
+        code: ErrorCode,
+    },
+    /// The messages of a part do not belong together.
+    #[error(transparent)]
+    Assembly(#[from] AssemblyError),
+    /// A message cannot be decoded.
+    #[error("a message of the {part} listing cannot be decoded: {error}")]
+    Malformed {
+        /// The part.
+        part: MultipartType,
+        /// The reason.
+        error: DecodeError,
+    },
+    /// The connection ended, or the listing did not end in time.
+    #[error("the listing is not complete: {0}")]
+    Closed(CloseReason),
+}
+
+/// The part of a failed commit that the switch carried out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Applied {
+    /// The switch is as before.
+    Nothing,
+    /// The switch may have carried out some messages: it refuses bundles, or meters in them.
+    Partly,
+    /// The connection ended between the commit and its answer: all or nothing was carried out.
+    Unknown,
+}
+
+/// The reason why a commit failed.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum CommitError {
+    /// The switch refused a message, or the bundle.
+    #[error(
+        "the switch refuses {}: {code}",
+        .message.as_ref().map_or_else(|| "the bundle".to_owned(), ToString::to_string)
+    )]
+    Refused {
+        /// The index of the message; `None` if the error is about the bundle.
+        index: Option<usize>,
+        /// The xid of the message that the switch refused.
+        xid: Xid,
+        /// The message that the switch refused.
+        message: Option<Box<Message>>,
+        /// The error of the switch.
+        code: ErrorCode,
+        /// The number of errors behind the first.
+        more_errors: usize,
+        /// The part that the switch carried out.
+        applied: Applied,
+    },
+    /// A message cannot be part of a commit. Nothing was sent.
+    #[error("message {index} is a {type_}: expected flow_mod, group_mod, meter_mod or port_mod")]
+    NotAModification {
+        /// The index of the message.
+        index: usize,
+        /// The type of the message.
+        type_: MessageType,
+    },
+    /// A message is too long to be sent.
+    #[error("message {index} is too long for a message of OpenFlow: split it")]
+    TooLong {
+        /// The index of the message.
+        index: usize,
+        /// The part that the switch carried out.
+        applied: Applied,
+    },
+    /// The connection ended.
+    #[error("the commit is not confirmed: {reason}")]
+    Closed {
+        /// The reason.
+        reason: CloseReason,
+        /// The part that the switch carried out.
+        applied: Applied,
+    },
+}
+
+/// The reason why a request has no reply.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum RequestError {
+    /// The switch refused the request.
+    #[error("the switch refuses {request}: {code}")]
+    Refused {
+        /// The type of the request.
+        request: MessageType,
+        /// The error of the switch.
+        code: ErrorCode,
+    },
+    /// The messages of a multipart reply do not belong together.
+    #[error(transparent)]
+    Assembly(#[from] AssemblyError),
+    /// The reply cannot be decoded.
+    #[error("the reply to {request} cannot be decoded: {error}")]
+    Malformed {
+        /// The type of the request.
+        request: MessageType,
+        /// The reason.
+        error: DecodeError,
+    },
+    /// The reply has another type.
+    #[error("the switch answers {request} with {found}")]
+    UnexpectedReply {
+        /// The type of the request.
+        request: MessageType,
+        /// The type of the reply.
+        found: MessageType,
+    },
+    /// The request is too long to be sent.
+    #[error("{request} is too long for a message of OpenFlow: split it")]
+    TooLong {
+        /// The type of the request.
+        request: MessageType,
+    },
+    /// The connection ended.
+    #[error("there is no reply: {0}")]
+    Closed(CloseReason),
+}
+
+/// The outcome of an operation.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Outcome {
+    /// Of a listing.
+    Dump(Result<Box<Dump>, DumpError>),
+    /// Of a commit.
+    Commit(Result<(), CommitError>),
+    /// Of a request.
+    Reply(Result<Box<Message>, RequestError>),
+}
+
+/// A received message for the operation that runs.
+#[derive(Debug)]
+pub(crate) enum Received {
+    /// A message of this size in bytes.
+    Message(Message, usize),
+    /// An error.
+    Error(ErrorMessage),
+    /// A message that cannot be decoded.
+    Malformed(DecodeError),
+}
+
+/// An operation.
+#[derive(Debug)]
+pub(crate) enum Operation {
+    Dump(DumpOperation),
+    Commit(Commit),
+    Request(Request),
+}
+
+impl Operation {
+    /// Writes requests while `out` has room. `support` remembers what the switch takes into bundles.
+    pub(crate) fn pump(&mut self, support: &mut BundleSupport, out: &mut Outgoing) -> Option<Outcome> {
+        match self {
+            Operation::Dump(dump) => dump.pump(out).map(Outcome::Dump),
+            Operation::Commit(commit) => commit.pump(support, out).map(Outcome::Commit),
+            Operation::Request(request) => request.pump(out).map(Outcome::Reply),
+        }
+    }
+
+    /// Returns true if the operation sent a message with this xid.
+    pub(crate) fn owns(&self, xid: Xid) -> bool {
+        match self {
+            Operation::Dump(dump) => dump.owns(xid),
+            Operation::Commit(commit) => commit.owns(xid),
+            Operation::Request(request) => request.owns(xid),
+        }
+    }
+
+    /// Handles a message with a xid that the operation owns.
+    pub(crate) fn receive(
+        &mut self,
+        xid: Xid,
+        received: Received,
+        support: &mut BundleSupport,
+    ) -> Option<Outcome> {
+        match self {
+            Operation::Dump(dump) => dump.receive(xid, received).map(Outcome::Dump),
+            Operation::Commit(commit) => commit.receive(xid, received, support).map(Outcome::Commit),
+            Operation::Request(request) => request.receive(xid, received).map(Outcome::Reply),
+        }
+    }
+
+    /// Returns the outcome of an operation whose multipart reply is interrupted by one with an unknown xid.
+    pub(crate) fn unexpected(&self, error: AssemblyError) -> Option<Outcome> {
+        match self {
+            Operation::Dump(_) => Some(Outcome::Dump(Err(error.into()))),
+            Operation::Request(request) if request.is_multipart() => Some(Outcome::Reply(Err(error.into()))),
+            Operation::Commit(_) | Operation::Request(_) => None,
+        }
+    }
+
+    /// Returns the xid of the multipart request whose reply is not complete.
+    pub(crate) fn open_multipart(&self) -> Option<Xid> {
+        match self {
+            Operation::Dump(dump) => dump.open_multipart(),
+            Operation::Request(request) if request.is_multipart() => request.xid(),
+            Operation::Commit(_) | Operation::Request(_) => None,
+        }
+    }
+
+    /// Returns the outcome of an operation whose connection ends.
+    pub(crate) fn closed(&self, reason: CloseReason) -> Outcome {
+        match self {
+            Operation::Dump(_) => Outcome::Dump(Err(DumpError::Closed(reason))),
+            Operation::Commit(commit) => Outcome::Commit(Err(CommitError::Closed {
+                reason,
+                applied: commit.applied_if_closed(),
+            })),
+            Operation::Request(_) => Outcome::Reply(Err(RequestError::Closed(reason))),
+        }
+    }
+
+    /// Returns a word for logs and errors.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Operation::Dump(_) => "listing",
+            Operation::Commit(_) => "commit",
+            Operation::Request(_) => "request",
+        }
+    }
+}
