@@ -1,6 +1,7 @@
 //! The paths of a process by name: their configuration, the halves of their rings, and what they counted.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -260,9 +261,23 @@ fn check_available(needed: usize, available: Option<usize>) -> Result<(), String
     }
 }
 
-/// Reads the files that a configuration names.
+/// Reads the files that a configuration names. A table of iproute2 that is not in `/usr/lib/tc` is looked for in
+/// `/usr/lib/*/tc`, where distributions with several architectures install it.
 fn files(name: &str) -> Result<String, String> {
-    std::fs::read_to_string(name).map_err(|error| format!("{name}: {error}"))
+    let found = std::fs::read_to_string(name);
+    let found = match (&found, name.strip_prefix("/usr/lib/tc/")) {
+        (Err(_), Some(table)) => table_of_an_architecture(Path::new("/usr/lib"), table).map_or(found, Ok),
+        _ => found,
+    };
+    found.map_err(|error| format!("{name}: {error}"))
+}
+
+/// Returns the text of the table `*/tc/NAME` below a folder, if there is one.
+fn table_of_an_architecture(folder: &Path, name: &str) -> Option<String> {
+    let architectures = std::fs::read_dir(folder).ok()?.flatten();
+    architectures
+        .map(|entry| entry.path().join("tc").join(name))
+        .find_map(|path| std::fs::read_to_string(path).ok())
 }
 
 struct WanPath {
@@ -467,6 +482,24 @@ fn fixed(old: &PathSpec, new: &PathSpec) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_of_netem_is_found_in_the_folder_of_the_architecture() {
+        let lib = tempfile::tempdir().unwrap();
+        let folder = lib.path().join("x86_64-linux-gnu/tc");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("normal.dist"), "0 1 2").unwrap();
+        assert_eq!(
+            table_of_an_architecture(lib.path(), "normal.dist").as_deref(),
+            Some("0 1 2")
+        );
+        assert_eq!(table_of_an_architecture(lib.path(), "pareto.dist"), None);
+        let missing = files("/usr/lib/tc/no such table.dist").unwrap_err();
+        assert!(
+            missing.starts_with("/usr/lib/tc/no such table.dist: "),
+            "{missing}"
+        );
+    }
 
     #[test]
     fn memory_that_the_machine_does_not_have_is_refused_with_both_sizes() {
