@@ -80,6 +80,9 @@ simulate: setup ## run a thousand random sessions of the transport in virtual ti
 kill-transfers: setup ## kill either end of a transfer of 512 MiB 200 times; the tree must be complete, and little be sent again
 	MILLRACE_KILLS=200 MILLRACE_KILL_BYTES=536870912 cargo test --locked -p millrace --test it kill:: -- --nocapture
 
+exchange-check: setup ## run the long forms of the exchange's tests: 10,000 kills of the engine in virtual time
+	MILLRACE_EXCHANGE_LONG=1 $(CARGO) test --locked -p millrace-ix-engine --test it -- --nocapture simulation
+
 fuzz: setup ## run every fuzzer for FUZZ_SECONDS (60) each
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
 

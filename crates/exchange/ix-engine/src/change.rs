@@ -1,0 +1,130 @@
+//! A change: its phases, and the changes that it has to wait for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use millrace_types::Time;
+
+use crate::SwitchId;
+use crate::content::{Delta, Entries};
+
+/// The number of a change in the journal.
+pub type ChangeId = u64;
+
+/// The phase that a change is in.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Phase {
+    /// Durable, not begun: it waits for earlier changes.
+    Accepted,
+    /// The new entries go in beside the old ones.
+    Planned,
+    /// The ingress switches turn to the new entries.
+    Staged,
+    /// Frames that follow the old entries leave the fabric.
+    Flipped,
+    /// The old entries are removed.
+    Drained,
+    /// The change is complete.
+    Cleaned,
+    /// The change is undone; its new entries are being removed.
+    RolledBack,
+}
+
+/// The point at which a change enters the engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Resume {
+    /// The change is new, or nothing of it may have flipped.
+    Start,
+    /// The flip may have begun.
+    Flip,
+    /// All ingress switches had flipped.
+    Drain,
+    /// The removal of old entries may have begun.
+    Clean,
+}
+
+/// A change, as it is ordered.
+#[derive(Debug)]
+pub struct Order<E: Entries> {
+    /// The number.
+    pub change: ChangeId,
+    /// The revision of the database that accepted the change.
+    pub revision: u64,
+    /// The identifiers of the objects that the change writes.
+    pub objects: BTreeSet<String>,
+    /// The identifiers of the objects that those refer to.
+    pub references: BTreeSet<String>,
+    /// The entries of each switch that go in before the flip.
+    pub stage: BTreeMap<SwitchId, Delta<E>>,
+    /// The entries that make ingress switches use the new ones, or stop using the old ones.
+    pub flip: BTreeMap<SwitchId, Delta<E>>,
+    /// The entries that are removed after the old frames have left.
+    pub clean: BTreeMap<SwitchId, Delta<E>>,
+}
+
+impl<E: Entries> Order<E> {
+    /// Returns true if no switch is concerned.
+    pub fn is_empty(&self) -> bool {
+        self.phases().all(BTreeMap::is_empty)
+    }
+
+    /// Returns the deltas in the order of the phases.
+    pub(crate) fn phases(&self) -> impl Iterator<Item = &BTreeMap<SwitchId, Delta<E>>> {
+        [&self.stage, &self.flip, &self.clean].into_iter()
+    }
+}
+
+/// A thing that two changes must not change at the same time.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Resource<K> {
+    /// An entry of a switch.
+    Entry(SwitchId, K),
+    /// An object of the exchange.
+    Object(String),
+}
+
+/// A change under way.
+#[derive(Debug)]
+pub(crate) struct Change<E: Entries> {
+    pub(crate) order: Order<E>,
+    pub(crate) phase: Phase,
+    /// The earlier changes that are not finished and touch the same things.
+    pub(crate) predecessors: BTreeSet<ChangeId>,
+    /// The switches that have not confirmed the current phase.
+    pub(crate) waiting: BTreeSet<SwitchId>,
+    /// The end of the drain.
+    pub(crate) drain_until: Option<Time>,
+    /// The time at which the current phase began.
+    pub(crate) since: Time,
+    /// True after the switches' silence was reported for this phase.
+    pub(crate) silence_reported: bool,
+}
+
+impl<E: Entries> Change<E> {
+    /// Returns the deltas that the current phase applies; a rollback applies the stage's in reverse.
+    pub(crate) fn deltas(&self) -> Option<&BTreeMap<SwitchId, Delta<E>>> {
+        match self.phase {
+            Phase::Planned | Phase::RolledBack => Some(&self.order.stage),
+            Phase::Staged => Some(&self.order.flip),
+            Phase::Drained => Some(&self.order.clean),
+            Phase::Accepted | Phase::Flipped | Phase::Cleaned => None,
+        }
+    }
+
+    /// Returns the deltas that switches must have confirmed before the next phase. The flip needs the stage as well: a
+    /// switch may have lost it in between.
+    pub(crate) fn needed(&self) -> impl Iterator<Item = &BTreeMap<SwitchId, Delta<E>>> {
+        let stage = (self.phase == Phase::Staged).then_some(&self.order.stage);
+        stage.into_iter().chain(self.deltas())
+    }
+
+    /// Returns the things that the change writes.
+    pub(crate) fn writes(&self) -> BTreeSet<Resource<E::Key>> {
+        let entries = self
+            .order
+            .phases()
+            .flatten()
+            .flat_map(|(switch, delta)| delta.keys().map(|key| Resource::Entry(*switch, key.clone())));
+        let objects = self.order.objects.iter().cloned().map(Resource::Object);
+        entries.chain(objects).collect()
+    }
+}

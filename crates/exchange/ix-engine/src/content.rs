@@ -1,0 +1,60 @@
+//! The content of a switch as a map from identity to value, and differences of contents.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+/// The kinds of entries that a fabric has. The engine needs identity and equality of entries, and nothing of their meaning.
+pub trait Entries {
+    /// The identity of an entry: (table, priority, match) of a flow entry, number of a group or meter. It is never the
+    /// cookie.
+    type Key: Ord + Clone + Debug;
+    /// Everything else of an entry.
+    type Value: Clone + Eq + Debug;
+
+    /// Returns the marker entry, by which a switch remembers the newest revision of the database that changed it. The
+    /// entry matches no packet.
+    fn marker(revision: u64) -> (Self::Key, Self::Value);
+
+    /// Returns the revision of a marker entry, or `None` for other entries.
+    fn revision(key: &Self::Key, value: &Self::Value) -> Option<u64>;
+
+    /// Returns true if the entry carries the exchange's owner tag.
+    fn is_ours(key: &Self::Key, value: &Self::Value) -> bool;
+}
+
+/// The entries of a switch.
+pub type Content<E> = BTreeMap<<E as Entries>::Key, <E as Entries>::Value>;
+
+/// For each key that differs: the values before and after; `None` is an absent entry.
+pub type Delta<E> =
+    BTreeMap<<E as Entries>::Key, (Option<<E as Entries>::Value>, Option<<E as Entries>::Value>)>;
+
+/// A modification of one entry: from the value that the switch has to the one that it should have.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Modification<K, V> {
+    /// The identity.
+    pub key: K,
+    /// The value that the switch is known to have; `None` if it has no such entry.
+    pub from: Option<V>,
+    /// The value after the modification; `None` removes the entry.
+    pub to: Option<V>,
+}
+
+/// Returns the keys whose values differ between two contents, with both values.
+pub fn difference<E: Entries>(have: &Content<E>, want: &Content<E>) -> Delta<E> {
+    let mut delta = Delta::<E>::new();
+    for (key, value) in have {
+        match want.get(key) {
+            Some(wanted) if wanted == value => {}
+            wanted => {
+                delta.insert(key.clone(), (Some(value.clone()), wanted.cloned()));
+            }
+        }
+    }
+    for (key, value) in want {
+        if !have.contains_key(key) {
+            delta.insert(key.clone(), (None, Some(value.clone())));
+        }
+    }
+    delta
+}

@@ -1,0 +1,843 @@
+//! The engine: events in, actions out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use millrace_types::{Duration, Time};
+
+use crate::SwitchId;
+use crate::change::{Change, ChangeId, Order, Phase, Resource, Resume};
+use crate::content::{Content, Entries, Modification};
+use crate::settings::{ForeignPolicy, Settings};
+use crate::switch::{Dumping, Session, Switch, SyncState};
+
+/// The longest delay before a refused repair is tried again.
+const RETRY_MAX: Duration = Duration::from_secs(60);
+
+/// An occurrence that the engine reacts to.
+#[derive(Debug)]
+pub enum Event<E: Entries> {
+    /// A change was accepted; its journal record `accepted` and its objects are durable.
+    Ordered(Order<E>, Resume),
+    /// A switch of the plan has connected, and the engine is its master.
+    Connected {
+        /// The switch.
+        switch: SwitchId,
+        /// The number of the connection.
+        session: Session,
+    },
+    /// The connection of a switch has ended.
+    Disconnected {
+        /// The switch.
+        switch: SwitchId,
+        /// The number of the connection.
+        session: Session,
+    },
+    /// A dump is complete, or has failed; a part of a dump is a failure.
+    Dumped {
+        /// The switch.
+        switch: SwitchId,
+        /// The number of the connection.
+        session: Session,
+        /// All entries, or the reason why they are not known.
+        content: Result<Content<E>, String>,
+    },
+    /// The switch has taken a commit: the barrier behind it was answered.
+    Committed {
+        /// The switch.
+        switch: SwitchId,
+        /// The number of the connection.
+        session: Session,
+        /// The number of the commit.
+        commit: u64,
+    },
+    /// The switch has refused a commit, and nothing of it has happened.
+    Refused {
+        /// The switch.
+        switch: SwitchId,
+        /// The number of the connection.
+        session: Session,
+        /// The number of the commit.
+        commit: u64,
+        /// The switch's error in words.
+        reason: String,
+    },
+    /// A flow monitor has reported a change that the engine did not make.
+    ForeignChange {
+        /// The switch.
+        switch: SwitchId,
+        /// The number of the connection.
+        session: Session,
+    },
+    /// OAM has measured the largest one-way delay from a switch to the others.
+    Delay {
+        /// The switch.
+        switch: SwitchId,
+        /// The delay.
+        delay: Duration,
+    },
+    /// A switch was added to the exchange.
+    Added(SwitchId),
+    /// An operator has decided what happens with content that is newer than the database.
+    Resolved(Resolution),
+    /// The time of [`Engine::deadline`] has come.
+    Tick,
+}
+
+/// An operator's decision about content that is newer than the database.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Resolution {
+    /// The switches' entries that the database does not know stay; everything else follows the database.
+    Adopt,
+    /// The switches become equal to the database.
+    Enforce,
+}
+
+/// The mode of the engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// The switches follow the plan.
+    Normal,
+    /// Nothing is sent: a switch has content of a later revision than the database has.
+    ReadOnly {
+        /// The switch.
+        switch: SwitchId,
+        /// The revision that the switch remembers.
+        theirs: u64,
+        /// The revision of the database.
+        ours: u64,
+    },
+}
+
+/// Something to do, in this order.
+#[derive(Debug)]
+pub enum Action<E: Entries> {
+    /// Write the phase of a change to the journal. It must be durable before later actions run.
+    Journal {
+        /// The change.
+        change: ChangeId,
+        /// The phase that it enters.
+        phase: Phase,
+    },
+    /// Undo changes, newest first: restore their objects and write `rolled_back`, in one transaction, before later actions run.
+    RollBack {
+        /// The changes.
+        changes: Vec<ChangeId>,
+        /// The reason in words.
+        reason: String,
+    },
+    /// Plan an accepted change again and order it again: an earlier change that touched the same entries was undone.
+    Replan(ChangeId),
+    /// Read all entries of a switch.
+    Dump {
+        /// The switch.
+        switch: SwitchId,
+        /// The number of the connection.
+        session: Session,
+    },
+    /// Send one atomic bundle and a barrier.
+    Commit {
+        /// The switch.
+        switch: SwitchId,
+        /// The number of the connection.
+        session: Session,
+        /// The number of the commit.
+        commit: u64,
+        /// The modifications, by key.
+        modifications: Vec<Modification<E::Key, E::Value>>,
+    },
+    /// The entries of a finished change are confirmed gone: the numbers that it freed may rest and be used again.
+    Release(ChangeId),
+    /// All switches have been compared with the plan since the start, and nothing is left of changes that were finished
+    /// earlier: the numbers that those freed may rest and be used again.
+    Swept,
+    /// Tell people.
+    Notify(Notice<E::Key>),
+}
+
+/// News for people and logs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Notice<K> {
+    /// A dump had entries that the exchange did not install.
+    Foreign {
+        /// The switch.
+        switch: SwitchId,
+        /// The entries.
+        entries: Vec<K>,
+        /// True if they are removed.
+        removed: bool,
+    },
+    /// A reconciliation has found differences.
+    Drift {
+        /// The switch.
+        switch: SwitchId,
+        /// The number of entries that are mended.
+        entries: usize,
+    },
+    /// The switch equals the plan.
+    InSync {
+        /// The switch.
+        switch: SwitchId,
+    },
+    /// A dump has failed; nothing is concluded from it.
+    DumpFailed {
+        /// The switch.
+        switch: SwitchId,
+        /// The reason.
+        reason: String,
+    },
+    /// A change waits for switches that do not answer.
+    Waiting {
+        /// The change.
+        change: ChangeId,
+        /// The switches.
+        switches: Vec<SwitchId>,
+    },
+    /// A switch refuses a change that can only go forward, or a repair; it is tried again.
+    Stuck {
+        /// The switch.
+        switch: SwitchId,
+        /// The change; `None` for a repair.
+        change: Option<ChangeId>,
+        /// The switch's error.
+        reason: String,
+    },
+    /// The mode is now [`Mode::ReadOnly`].
+    ReadOnly {
+        /// The switch.
+        switch: SwitchId,
+        /// The revision that the switch remembers.
+        theirs: u64,
+        /// The revision of the database.
+        ours: u64,
+    },
+}
+
+/// A change under way, for people.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChangeStatus {
+    /// The number.
+    pub change: ChangeId,
+    /// The phase.
+    pub phase: Phase,
+    /// The switches that it waits for.
+    pub switches: Vec<SwitchId>,
+    /// The earlier changes that it waits for.
+    pub changes: Vec<ChangeId>,
+}
+
+/// A switch, for people.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SwitchStatus {
+    /// The engine's knowledge.
+    pub state: SyncState,
+    /// The number of entries that the switch should have.
+    pub entries: usize,
+    /// The number of foreign entries in the last dump.
+    pub foreign: usize,
+    /// The time of the last complete dump.
+    pub last_dump: Option<Time>,
+}
+
+/// Changes and reconciliation of all switches of an exchange.
+#[derive(Debug)]
+pub struct Engine<E: Entries> {
+    settings: Settings,
+    mode: Mode,
+    adopted: bool,
+    swept: bool,
+    revision: u64,
+    switches: BTreeMap<SwitchId, Switch<E>>,
+    changes: BTreeMap<ChangeId, Change<E>>,
+    last_writer: BTreeMap<Resource<E::Key>, ChangeId>,
+    commits: u64,
+    random: u64,
+}
+
+impl<E: Entries> Engine<E> {
+    /// Returns an engine for switches that should have `plan`, which contains no change under way. `revision` is the
+    /// database's newest; `adopted` is true if an operator chose [`Resolution::Adopt`] earlier.
+    pub fn new(
+        settings: Settings,
+        plan: BTreeMap<SwitchId, Content<E>>,
+        revision: u64,
+        adopted: bool,
+    ) -> Engine<E> {
+        let switches = plan
+            .into_iter()
+            .map(|(switch, content)| (switch, Switch::new(content)))
+            .collect();
+        Engine {
+            settings,
+            mode: Mode::Normal,
+            adopted,
+            swept: false,
+            revision,
+            switches,
+            changes: BTreeMap::new(),
+            last_writer: BTreeMap::new(),
+            commits: 0,
+            random: settings.seed,
+        }
+    }
+
+    /// Reacts to an event; returns what to do, in order.
+    pub fn handle(&mut self, event: Event<E>, now: Time) -> Vec<Action<E>> {
+        let mut actions = Vec::new();
+        match event {
+            Event::Ordered(order, resume) => self.ordered(order, resume, now),
+            Event::Connected { switch, session } => {
+                let entry = self
+                    .switches
+                    .entry(switch)
+                    .or_insert_with(|| Switch::new(Content::<E>::new()));
+                entry.forget();
+                entry.session = Some(session);
+                entry.dump_wanted = true;
+                entry.heard = now;
+            }
+            Event::Disconnected { switch, session } => {
+                if let Some(entry) = self.connected(switch, session) {
+                    entry.forget();
+                    entry.session = None;
+                }
+            }
+            Event::Dumped {
+                switch,
+                session,
+                content,
+            } => self.dumped(switch, session, content, now, &mut actions),
+            Event::Committed {
+                switch,
+                session,
+                commit,
+            } => {
+                if let Some(entry) = self.connected(switch, session)
+                    && entry
+                        .in_flight
+                        .as_ref()
+                        .is_some_and(|flight| flight.number == commit)
+                {
+                    entry.heard = now;
+                    entry.committed();
+                    if entry.known && entry.differs.is_empty() {
+                        actions.push(Action::Notify(Notice::InSync { switch }));
+                    }
+                }
+            }
+            Event::Refused {
+                switch,
+                session,
+                commit,
+                reason,
+            } => {
+                self.refused(switch, session, commit, &reason, now, &mut actions);
+            }
+            Event::ForeignChange { switch, session } => {
+                let pause = self.settings.foreign_resync_min;
+                if let Some(entry) = self.connected(switch, session) {
+                    let earliest = entry.last_dump.map_or(now, |last| now.max(last + pause));
+                    entry.next_dump = entry.next_dump.min(earliest);
+                }
+            }
+            Event::Delay { switch, delay } => {
+                if let Some(entry) = self.switches.get_mut(&switch) {
+                    entry.delay = delay;
+                }
+            }
+            Event::Added(switch) => {
+                self.switches
+                    .entry(switch)
+                    .or_insert_with(|| Switch::new(Content::<E>::new()));
+            }
+            Event::Resolved(resolution) => {
+                if let Mode::ReadOnly { theirs, .. } = self.mode {
+                    self.mode = Mode::Normal;
+                    self.adopted = resolution == Resolution::Adopt;
+                    self.revision = self.revision.max(theirs);
+                    for entry in self.switches.values_mut() {
+                        entry.forget();
+                        entry.dump_wanted = true;
+                    }
+                }
+            }
+            Event::Tick => {}
+        }
+        self.advance(now, &mut actions);
+        actions
+    }
+
+    /// Returns the time at which [`Event::Tick`] must come, if nothing else comes earlier.
+    pub fn deadline(&self) -> Option<Time> {
+        let mut earliest: Option<Time> = None;
+        let mut consider = |time: Time| earliest = Some(earliest.map_or(time, |earliest| earliest.min(time)));
+        for change in self.changes.values().filter(|_| self.mode == Mode::Normal) {
+            if change.phase == Phase::Flipped {
+                consider(change.drain_until.unwrap_or(change.since));
+            }
+            if !change.waiting.is_empty() && !change.silence_reported {
+                consider(change.since + self.settings.silence);
+            }
+        }
+        for switch in self.switches.values().filter(|switch| switch.session.is_some()) {
+            if switch.dumping.is_none() {
+                consider(switch.next_dump);
+            }
+            let may_commit = self.mode == Mode::Normal && switch.known && switch.in_flight.is_none();
+            if may_commit && !switch.differs.is_empty() {
+                consider(
+                    switch
+                        .next_commit
+                        .max(switch.sendable_from().unwrap_or(Time::ZERO)),
+                );
+            }
+        }
+        earliest
+    }
+
+    /// Returns the mode.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Returns the revision of the newest change, at least that of the newest marker that an operator has resolved.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Returns the changes under way, oldest first.
+    pub fn changes(&self) -> impl Iterator<Item = ChangeStatus> + '_ {
+        self.changes.iter().map(|(id, change)| ChangeStatus {
+            change: *id,
+            phase: change.phase,
+            switches: change.waiting.iter().copied().collect(),
+            changes: change.predecessors.iter().copied().collect(),
+        })
+    }
+
+    /// Returns the state of each switch.
+    pub fn switches(&self) -> impl Iterator<Item = (SwitchId, SwitchStatus)> + '_ {
+        self.switches.iter().map(|(id, switch)| {
+            let status = SwitchStatus {
+                state: switch.state(),
+                entries: switch.intended.len(),
+                foreign: switch.foreign,
+                last_dump: switch.last_dump,
+            };
+            (*id, status)
+        })
+    }
+
+    /// Returns the content that a switch should have now, changes under way included.
+    pub fn intended(&self, switch: SwitchId) -> Option<&Content<E>> {
+        self.switches.get(&switch).map(|switch| &switch.intended)
+    }
+
+    /// Returns the entries of a switch that are known to differ, each with the value that the switch has.
+    pub fn differing(&self, switch: SwitchId) -> Option<&BTreeMap<E::Key, Option<E::Value>>> {
+        self.switches.get(&switch).map(|switch| &switch.differs)
+    }
+
+    fn connected(&mut self, switch: SwitchId, session: Session) -> Option<&mut Switch<E>> {
+        self.switches
+            .get_mut(&switch)
+            .filter(|entry| entry.session == Some(session))
+    }
+
+    /// Enters a change, behind the earlier ones that touch the same things.
+    fn ordered(&mut self, order: Order<E>, resume: Resume, now: Time) {
+        self.revision = self.revision.max(order.revision);
+        let id = order.change;
+        let mut change = Change {
+            order,
+            phase: Phase::Accepted,
+            predecessors: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            drain_until: None,
+            since: now,
+            silence_reported: false,
+        };
+        let writes = change.writes();
+        let references = change.order.references.iter().cloned().map(Resource::Object);
+        for resource in writes.iter().cloned().chain(references) {
+            change.predecessors.extend(self.last_writer.get(&resource));
+        }
+        change.predecessors.remove(&id);
+        for resource in writes {
+            self.last_writer.insert(resource, id);
+        }
+        self.changes.insert(id, change);
+        if resume != Resume::Start {
+            self.resume(id, resume, now);
+        }
+    }
+
+    /// Brings a change that was flipped before a restart to its phase: the phases that are over are intended at once.
+    fn resume(&mut self, id: ChangeId, resume: Resume, now: Time) {
+        let last = match resume {
+            Resume::Start => return,
+            Resume::Flip => Phase::Staged,
+            Resume::Drain => Phase::Flipped,
+            Resume::Clean => Phase::Drained,
+        };
+        for phase in [Phase::Planned, Phase::Staged, Phase::Flipped, Phase::Drained] {
+            if phase <= last {
+                self.enter(id, phase, now);
+            }
+        }
+    }
+
+    /// Puts a change into a phase and intends its entries.
+    fn enter(&mut self, id: ChangeId, phase: Phase, now: Time) {
+        let Some(change) = self.changes.get_mut(&id) else {
+            return;
+        };
+        release_claims(change, &mut self.switches);
+        change.phase = phase;
+        change.since = now;
+        change.silence_reported = false;
+        change.waiting.clear();
+        if phase == Phase::Flipped {
+            let delay = self
+                .switches
+                .values()
+                .map(|switch| switch.delay)
+                .max()
+                .unwrap_or_default();
+            let wait = if change.order.clean.is_empty() {
+                Duration::ZERO
+            } else {
+                self.settings.drain_min.max(delay * 2)
+            };
+            change.drain_until = Some(now + wait);
+        }
+        let is_rollback = phase == Phase::RolledBack;
+        for (number, delta) in change.deltas().into_iter().flatten() {
+            let switch = self
+                .switches
+                .entry(*number)
+                .or_insert_with(|| Switch::new(Content::<E>::new()));
+            for (key, (before, after)) in delta {
+                switch.claims.insert(key.clone(), id);
+                switch.intend(
+                    key,
+                    if is_rollback {
+                        before.as_ref()
+                    } else {
+                        after.as_ref()
+                    },
+                );
+            }
+        }
+        let waiting = change.needed().flat_map(BTreeMap::keys).copied().collect();
+        change.waiting = waiting;
+    }
+
+    /// Compares a dump with what is intended.
+    fn dumped(
+        &mut self,
+        switch: SwitchId,
+        session: Session,
+        content: Result<Content<E>, String>,
+        now: Time,
+        actions: &mut Vec<Action<E>>,
+    ) {
+        let next = now + self.jittered(self.settings.resync);
+        let (retry, revision, adopted) = (self.settings.retry, self.revision, self.adopted);
+        let leaves_foreign = self.settings.foreign == ForeignPolicy::Leave;
+        let Some(entry) = self.connected(switch, session) else {
+            return;
+        };
+        entry.heard = now;
+        let content = match content {
+            Ok(content) => content,
+            Err(reason) => {
+                entry.dumping = None;
+                entry.next_dump = now + retry;
+                actions.push(Action::Notify(Notice::DumpFailed { switch, reason }));
+                return;
+            }
+        };
+        let theirs = content
+            .iter()
+            .filter_map(|(key, value)| E::revision(key, value))
+            .max()
+            .unwrap_or(0);
+        let was_known = entry.known;
+        let keep = |key: &E::Key, value: &E::Value| adopted || (leaves_foreign && !E::is_ours(key, value));
+        let unexpected = entry.compare(&content, keep);
+        let is_foreign = |key: &&E::Key| content.get(*key).is_some_and(|value| !E::is_ours(key, value));
+        let foreign: Vec<E::Key> = unexpected.iter().filter(is_foreign).cloned().collect();
+        entry.last_dump = Some(now);
+        entry.next_dump = next;
+        entry.foreign = foreign.len();
+        let differing = entry.differs.len();
+        if !foreign.is_empty() {
+            let removed = !adopted && !leaves_foreign;
+            actions.push(Action::Notify(Notice::Foreign {
+                switch,
+                entries: foreign,
+                removed,
+            }));
+        }
+        if theirs > revision {
+            self.mode = Mode::ReadOnly {
+                switch,
+                theirs,
+                ours: revision,
+            };
+            actions.push(Action::Notify(Notice::ReadOnly {
+                switch,
+                theirs,
+                ours: revision,
+            }));
+        } else if differing > 0 {
+            actions.push(Action::Notify(Notice::Drift {
+                switch,
+                entries: differing,
+            }));
+        } else if !was_known {
+            actions.push(Action::Notify(Notice::InSync { switch }));
+        }
+    }
+
+    /// Finds the part of a refused commit that is to blame: sends the parts one by one; rolls back, or tries again later,
+    /// a part that is refused alone.
+    fn refused(
+        &mut self,
+        switch: SwitchId,
+        session: Session,
+        commit: u64,
+        reason: &str,
+        now: Time,
+        actions: &mut Vec<Action<E>>,
+    ) {
+        let retry = self.settings.retry;
+        let Some(entry) = self.connected(switch, session) else {
+            return;
+        };
+        if entry
+            .in_flight
+            .as_ref()
+            .is_none_or(|flight| flight.number != commit)
+        {
+            return;
+        }
+        entry.heard = now;
+        let parts = entry.refused();
+        if parts.len() > 1 {
+            entry.isolated = parts.into_iter().collect();
+            return;
+        }
+        let Some(part) = parts.into_iter().next() else {
+            return;
+        };
+        entry.isolated.pop_front();
+        let phase = part
+            .and_then(|id| self.changes.get(&id))
+            .map(|change| change.phase);
+        match (part, phase) {
+            (Some(id), Some(Phase::Planned)) => self.roll_back(id, switch, reason, now, actions),
+            _ => {
+                if let Some(entry) = self.switches.get_mut(&switch) {
+                    let delay = entry
+                        .refused
+                        .get(&part)
+                        .map_or(retry, |(_, delay)| (*delay * 2).min(RETRY_MAX));
+                    entry.refused.insert(part, (now + delay, delay));
+                    entry.dump_wanted = true;
+                }
+                actions.push(Action::Notify(Notice::Stuck {
+                    switch,
+                    change: part,
+                    reason: reason.to_owned(),
+                }));
+            }
+        }
+    }
+
+    /// Undoes a change that has not flipped, and the later ones that depend on its objects; those that only share
+    /// entries with it are planned again.
+    fn roll_back(
+        &mut self,
+        id: ChangeId,
+        switch: SwitchId,
+        reason: &str,
+        now: Time,
+        actions: &mut Vec<Action<E>>,
+    ) {
+        let mut undone = BTreeSet::from([id]);
+        let mut replanned = BTreeSet::new();
+        let mut objects = self
+            .changes
+            .get(&id)
+            .map(|change| change.order.objects.clone())
+            .unwrap_or_default();
+        for (later, change) in self.changes.range(id + 1..) {
+            let depends = change
+                .order
+                .objects
+                .iter()
+                .chain(&change.order.references)
+                .any(|name| objects.contains(name));
+            let follows = change
+                .predecessors
+                .iter()
+                .any(|earlier| undone.contains(earlier) || replanned.contains(earlier));
+            if change.phase != Phase::Accepted {
+                continue;
+            }
+            if depends {
+                undone.insert(*later);
+                objects.extend(change.order.objects.iter().cloned());
+            } else if follows {
+                replanned.insert(*later);
+            }
+        }
+        let changes = undone.iter().rev().copied().collect();
+        let reason = format!("switch {switch} refuses the change: {reason}");
+        actions.push(Action::RollBack { changes, reason });
+        for later in undone.iter().filter(|later| **later != id).chain(&replanned) {
+            self.forget(*later);
+        }
+        for later in undone.iter().filter(|later| **later != id) {
+            actions.push(Action::Release(*later));
+        }
+        actions.extend(replanned.into_iter().map(Action::Replan));
+        self.enter(id, Phase::RolledBack, now);
+    }
+
+    /// Removes a change; those that waited for it wait no more.
+    fn forget(&mut self, id: ChangeId) {
+        let Some(change) = self.changes.remove(&id) else {
+            return;
+        };
+        release_claims(&change, &mut self.switches);
+        for resource in change.writes() {
+            if self.last_writer.get(&resource) == Some(&id) {
+                self.last_writer.remove(&resource);
+            }
+        }
+        for other in self.changes.values_mut() {
+            other.predecessors.remove(&id);
+        }
+    }
+
+    /// Moves changes to their next phases, then starts the dumps and commits that are due.
+    fn advance(&mut self, now: Time, actions: &mut Vec<Action<E>>) {
+        if self.mode == Mode::Normal {
+            while self.step_changes(now, actions) {}
+            if !self.swept && self.switches.values().all(Switch::is_swept) {
+                self.swept = true;
+                actions.push(Action::Swept);
+            }
+        }
+        for (number, switch) in &mut self.switches {
+            let Some(session) = switch.session else {
+                continue;
+            };
+            let is_free = switch.dumping.is_none() && (switch.known || switch.in_flight.is_none());
+            if is_free && (switch.dump_wanted || now >= switch.next_dump) {
+                let in_flight = switch.in_flight.as_ref();
+                let overtaken = in_flight
+                    .map(|flight| flight.to.keys().cloned().collect())
+                    .unwrap_or_default();
+                switch.dumping = Some(Dumping { overtaken });
+                switch.dump_wanted = false;
+                actions.push(Action::Dump {
+                    switch: *number,
+                    session,
+                });
+            }
+            if self.mode != Mode::Normal || now < switch.next_commit {
+                continue;
+            }
+            if let Some(modifications) = switch.begin_commit(self.commits + 1, self.revision, now) {
+                self.commits += 1;
+                switch.next_commit = now + self.settings.coalesce;
+                actions.push(Action::Commit {
+                    switch: *number,
+                    session,
+                    commit: self.commits,
+                    modifications,
+                });
+            }
+        }
+    }
+
+    /// Moves each change one phase if it can; returns true if one moved.
+    fn step_changes(&mut self, now: Time, actions: &mut Vec<Action<E>>) -> bool {
+        let ids: Vec<ChangeId> = self.changes.keys().copied().collect();
+        let mut moved = false;
+        for id in ids {
+            moved |= self.step(id, now, actions);
+        }
+        moved
+    }
+
+    fn step(&mut self, id: ChangeId, now: Time, actions: &mut Vec<Action<E>>) -> bool {
+        let Some(change) = self.changes.get_mut(&id) else {
+            return false;
+        };
+        let mut waiting = std::mem::take(&mut change.waiting);
+        waiting.retain(|number| {
+            let mut deltas = change.needed().filter_map(|phase| phase.get(number));
+            let switch = self.switches.get(number);
+            !deltas.all(|delta| switch.is_some_and(|switch| switch.has(delta)))
+        });
+        change.waiting = waiting;
+        if !change.waiting.is_empty() {
+            if !change.silence_reported && now >= change.since + self.settings.silence {
+                change.silence_reported = true;
+                let switches = change.waiting.iter().copied().collect();
+                actions.push(Action::Notify(Notice::Waiting { change: id, switches }));
+            }
+            return false;
+        }
+        let next = match change.phase {
+            Phase::Accepted if !change.predecessors.is_empty() => return false,
+            Phase::Accepted if change.order.is_empty() => Phase::Cleaned,
+            Phase::Accepted => Phase::Planned,
+            Phase::Planned => Phase::Staged,
+            Phase::Staged => Phase::Flipped,
+            Phase::Flipped if change.drain_until.is_some_and(|until| now < until) => return false,
+            Phase::Flipped => Phase::Drained,
+            Phase::Drained => Phase::Cleaned,
+            Phase::RolledBack | Phase::Cleaned => {
+                self.forget(id);
+                actions.push(Action::Release(id));
+                return true;
+            }
+        };
+        actions.push(Action::Journal {
+            change: id,
+            phase: next,
+        });
+        self.enter(id, next, now);
+        true
+    }
+
+    /// Returns `duration`, longer or shorter by up to a sixth.
+    fn jittered(&mut self, duration: Duration) -> Duration {
+        // SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.random;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let share = u32::try_from((word >> 32) % 333).unwrap_or(0);
+        duration * (833 + share) / 1000
+    }
+}
+
+/// Removes the claims of a change's current phase.
+fn release_claims<E: Entries>(change: &Change<E>, switches: &mut BTreeMap<SwitchId, Switch<E>>) {
+    for (number, delta) in change.deltas().into_iter().flatten() {
+        let Some(switch) = switches.get_mut(number) else {
+            continue;
+        };
+        for key in delta.keys() {
+            if switch.claims.get(key) == Some(&change.order.change) {
+                switch.claims.remove(key);
+            }
+        }
+    }
+}

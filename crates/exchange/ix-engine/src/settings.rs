@@ -1,0 +1,53 @@
+//! The engine's times and policies.
+
+use millrace_types::Duration;
+
+/// The treatment of entries that the exchange did not install.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ForeignPolicy {
+    /// Foreign entries are reported, then removed.
+    #[default]
+    Exclusive,
+    /// Foreign entries are reported and left.
+    Leave,
+}
+
+/// The settings of an engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// The time in which changes of a switch are collected into one bundle. A switch without a recent commit gets the
+    /// first one at once.
+    pub coalesce: Duration,
+    /// The shortest wait between flip and removal of the old generation; twice the measured delay if that is longer.
+    pub drain_min: Duration,
+    /// The time between two reconciliations of a switch, with a jitter of a sixth.
+    pub resync: Duration,
+    /// The shortest time between two reconciliations that foreign changes cause.
+    pub foreign_resync_min: Duration,
+    /// The time without an answer of a switch after which concerned changes are reported as waiting.
+    pub silence: Duration,
+    /// The first delay before a refused repair is tried again; it doubles up to a minute.
+    pub retry: Duration,
+    /// The rest of a freed number after its entries are confirmed gone.
+    pub rest: Duration,
+    /// The treatment of foreign entries.
+    pub foreign: ForeignPolicy,
+    /// The seed of the jitter.
+    pub seed: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            coalesce: Duration::from_millis(20),
+            drain_min: Duration::from_millis(100),
+            resync: Duration::from_secs(60),
+            foreign_resync_min: Duration::from_secs(1),
+            silence: Duration::from_secs(30),
+            retry: Duration::from_secs(1),
+            rest: Duration::from_secs(60),
+            foreign: ForeignPolicy::Exclusive,
+            seed: 0,
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! One switch: the content that it should have, where it differs, and the operation in flight.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use millrace_types::{Duration, Time};
+
+use crate::change::ChangeId;
+use crate::content::{Content, Delta, Entries, Modification};
+
+/// The number of a connection of a switch; a new connection has a larger one.
+pub type Session = u64;
+
+/// The engine's knowledge of a switch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SyncState {
+    /// The switch is not connected.
+    Disconnected,
+    /// The switch is connected; its content is not known yet.
+    Unknown,
+    /// The content is known; `differing` entries are not as they should be.
+    Known {
+        /// The number of entries that a commit will change.
+        differing: usize,
+    },
+}
+
+/// A commit that the switch has not answered.
+#[derive(Debug)]
+pub(crate) struct InFlight<E: Entries> {
+    pub(crate) number: u64,
+    /// The value of each key after the commit.
+    pub(crate) to: BTreeMap<E::Key, Option<E::Value>>,
+    /// The changes whose entries the commit has; `None` is the repair of differences that belong to no change.
+    pub(crate) parts: BTreeSet<Option<ChangeId>>,
+}
+
+/// A dump that the switch has not answered.
+#[derive(Debug)]
+pub(crate) struct Dumping<E: Entries> {
+    /// The keys that commits have changed since the dump began; the dump says nothing about them.
+    pub(crate) overtaken: BTreeSet<E::Key>,
+}
+
+/// A switch.
+#[derive(Debug)]
+pub(crate) struct Switch<E: Entries> {
+    /// The content that the switch should have now.
+    pub(crate) intended: Content<E>,
+    /// For each key where the switch is known to differ: the value that it has. `None`: no such entry.
+    pub(crate) differs: BTreeMap<E::Key, Option<E::Value>>,
+    /// The change whose current phase sets the key.
+    pub(crate) claims: BTreeMap<E::Key, ChangeId>,
+    pub(crate) session: Option<Session>,
+    /// False until the first complete dump of a session.
+    pub(crate) known: bool,
+    pub(crate) in_flight: Option<InFlight<E>>,
+    pub(crate) dumping: Option<Dumping<E>>,
+    /// True if a dump must follow at once.
+    pub(crate) dump_wanted: bool,
+    pub(crate) next_dump: Time,
+    pub(crate) last_dump: Option<Time>,
+    pub(crate) next_commit: Time,
+    /// After a refusal: the parts to send one by one.
+    pub(crate) isolated: VecDeque<Option<ChangeId>>,
+    /// The parts that the switch refused alone, and the time at which each is tried again.
+    pub(crate) refused: BTreeMap<Option<ChangeId>, (Time, Duration)>,
+    /// The number of foreign entries that the last dump had.
+    pub(crate) foreign: usize,
+    /// The delay to the other switches that OAM measured.
+    pub(crate) delay: Duration,
+    /// The time of the last answer, or of the connection.
+    pub(crate) heard: Time,
+}
+
+impl<E: Entries> Switch<E> {
+    pub(crate) fn new(intended: Content<E>) -> Switch<E> {
+        Switch {
+            intended,
+            differs: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            session: None,
+            known: false,
+            in_flight: None,
+            dumping: None,
+            dump_wanted: false,
+            next_dump: Time::ZERO,
+            last_dump: None,
+            next_commit: Time::ZERO,
+            isolated: VecDeque::new(),
+            refused: BTreeMap::new(),
+            foreign: 0,
+            delay: Duration::ZERO,
+            heard: Time::ZERO,
+        }
+    }
+
+    pub(crate) fn state(&self) -> SyncState {
+        match (self.session, self.known) {
+            (None, _) => SyncState::Disconnected,
+            (Some(_), false) => SyncState::Unknown,
+            (Some(_), true) => SyncState::Known {
+                differing: self.differs.len(),
+            },
+        }
+    }
+
+    /// Returns true if the switch is known to have nothing but the plan and changes under way.
+    pub(crate) fn is_swept(&self) -> bool {
+        self.known && self.differs.keys().all(|key| self.claims.contains_key(key))
+    }
+
+    /// Forgets everything about the content; the next dump tells it.
+    pub(crate) fn forget(&mut self) {
+        self.known = false;
+        self.differs.clear();
+        self.in_flight = None;
+        self.dumping = None;
+        self.isolated.clear();
+        self.refused.clear();
+    }
+
+    /// Sets the value that a key should have.
+    pub(crate) fn intend(&mut self, key: &E::Key, value: Option<&E::Value>) {
+        let before = match value {
+            Some(value) => self.intended.insert(key.clone(), value.clone()),
+            None => self.intended.remove(key),
+        };
+        if !self.known {
+            return;
+        }
+        // A key of the commit in flight stays in `differs` until the answer tells its value.
+        let in_flight = self
+            .in_flight
+            .as_ref()
+            .is_some_and(|commit| commit.to.contains_key(key));
+        let confirmed = self.differs.remove(key).unwrap_or(before);
+        if confirmed.as_ref() != value || in_flight {
+            self.differs.insert(key.clone(), confirmed);
+        }
+    }
+
+    /// Notes the value that a key has at the switch.
+    fn confirm(&mut self, key: E::Key, value: Option<E::Value>) {
+        if self.intended.get(&key) == value.as_ref() {
+            self.differs.remove(&key);
+        } else {
+            self.differs.insert(key, value);
+        }
+    }
+
+    /// Returns true if the switch is known to have the intended value of all keys of `delta`.
+    pub(crate) fn has(&self, delta: &Delta<E>) -> bool {
+        self.known && delta.keys().all(|key| !self.differs.contains_key(key))
+    }
+
+    /// Compares a complete dump with the intended content. Entries that `keep` selects are left even though the exchange
+    /// does not know them. Returns the entries that the exchange did not intend.
+    pub(crate) fn compare(
+        &mut self,
+        have: &Content<E>,
+        keep: impl Fn(&E::Key, &E::Value) -> bool,
+    ) -> Vec<E::Key> {
+        let overtaken = self
+            .dumping
+            .take()
+            .map(|dumping| dumping.overtaken)
+            .unwrap_or_default();
+        let (marker, _) = E::marker(0);
+        if !overtaken.contains(&marker) {
+            match have.get(&marker) {
+                Some(value) => self.intended.insert(marker, value.clone()),
+                None => self.intended.remove(&marker),
+            };
+        }
+        // Keys that a commit changed during the dump keep what the commit's answer said, or will say.
+        let mut differs: BTreeMap<_, _> = std::mem::take(&mut self.differs)
+            .into_iter()
+            .filter(|(key, _)| overtaken.contains(key))
+            .collect();
+        let mut unexpected = Vec::new();
+        for (key, (has, wanted)) in crate::content::difference::<E>(have, &self.intended) {
+            if overtaken.contains(&key) {
+                continue;
+            }
+            if let (Some(has), None) = (&has, &wanted) {
+                unexpected.push(key.clone());
+                if keep(&key, has) {
+                    continue;
+                }
+            }
+            differs.insert(key, has);
+        }
+        self.differs = differs;
+        self.known = true;
+        unexpected
+    }
+
+    /// Returns the part that a key belongs to.
+    fn part(&self, key: &E::Key) -> Option<ChangeId> {
+        self.claims.get(key).copied()
+    }
+
+    /// Returns the earliest time at which a part that differs may be sent, if all of them are held back.
+    pub(crate) fn sendable_from(&self) -> Option<Time> {
+        let parts: BTreeSet<_> = self.differs.keys().map(|key| self.part(key)).collect();
+        let times = parts
+            .iter()
+            .map(|part| self.refused.get(part).map(|(until, _)| *until));
+        times.min().flatten()
+    }
+
+    /// Takes what differs into a commit with this number; `None` if nothing may be sent now.
+    pub(crate) fn begin_commit(
+        &mut self,
+        number: u64,
+        revision: u64,
+        now: Time,
+    ) -> Option<Vec<Modification<E::Key, E::Value>>> {
+        if !self.known || self.in_flight.is_some() || self.differs.is_empty() {
+            return None;
+        }
+        while let Some(part) = self.isolated.front() {
+            let held_back = self.refused.get(part).is_some_and(|(until, _)| now < *until);
+            if !held_back && self.differs.keys().any(|key| self.part(key) == *part) {
+                break;
+            }
+            self.isolated.pop_front();
+        }
+        let single = self.isolated.front().copied();
+        let mut parts = BTreeSet::new();
+        let mut to = BTreeMap::new();
+        let mut modifications = Vec::new();
+        for (key, has) in &self.differs {
+            let part = self.part(key);
+            let held_back = self.refused.get(&part).is_some_and(|(until, _)| now < *until);
+            if held_back || single.is_some_and(|single| single != part) {
+                continue;
+            }
+            let wanted = self.intended.get(key).cloned();
+            parts.insert(part);
+            to.insert(key.clone(), wanted.clone());
+            modifications.push(Modification {
+                key: key.clone(),
+                from: has.clone(),
+                to: wanted,
+            });
+        }
+        if modifications.is_empty() {
+            return None;
+        }
+        let (key, marker) = E::marker(revision);
+        if !to.contains_key(&key) && self.intended.get(&key) != Some(&marker) {
+            let from = match self.differs.get(&key) {
+                Some(has) => has.clone(),
+                None => self.intended.get(&key).cloned(),
+            };
+            self.intended.insert(key.clone(), marker.clone());
+            self.differs.insert(key.clone(), from.clone());
+            to.insert(key.clone(), Some(marker.clone()));
+            modifications.push(Modification {
+                key,
+                from,
+                to: Some(marker),
+            });
+        }
+        if let Some(dumping) = &mut self.dumping {
+            dumping.overtaken.extend(to.keys().cloned());
+        }
+        self.in_flight = Some(InFlight { number, to, parts });
+        Some(modifications)
+    }
+
+    /// Notes that the commit in flight was refused as a whole. Returns its parts.
+    pub(crate) fn refused(&mut self) -> BTreeSet<Option<ChangeId>> {
+        let Some(InFlight { to, parts, .. }) = self.in_flight.take() else {
+            return BTreeSet::new();
+        };
+        for key in to.into_keys() {
+            if let Some(has) = self.differs.remove(&key) {
+                self.confirm(key, has);
+            }
+        }
+        parts
+    }
+
+    /// Notes that the commit in flight has taken place.
+    pub(crate) fn committed(&mut self) {
+        let Some(InFlight { to, parts, .. }) = self.in_flight.take() else {
+            return;
+        };
+        for part in parts {
+            self.refused.remove(&part);
+        }
+        for (key, value) in to {
+            self.confirm(key, value);
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Single behaviours: switches that come back, foreign entries, deaf switches, refusals, an old database.
+
+use millrace_ix_engine::{Event, ForeignPolicy, Mode, Notice, Phase, Resolution, Settings};
+use millrace_types::Duration;
+
+use crate::fabric::{MARKER, ModelSwitch};
+use crate::world::World;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Returns a world with 20 circuits in place between two switches.
+fn in_place() -> World {
+    let mut world = World::new(2, 7);
+    for circuit in 1..=20 {
+        world.order(circuit, Some([1, 2]));
+    }
+    world.run(3 * SECOND);
+    assert!(world.is_settled());
+    world
+}
+
+fn switch(world: &mut World, number: u32) -> &mut ModelSwitch {
+    world.switches.get_mut(&number).unwrap()
+}
+
+#[test]
+fn changes_of_a_moment_share_one_bundle_for_each_switch() {
+    let mut world = World::new(2, 1);
+    world.run(SECOND);
+    for circuit in (1..=60).filter(|circuit| circuit % 5 != 0) {
+        world.order(circuit, Some([1, 2]));
+    }
+    world.run(SECOND);
+    assert!(world.is_settled());
+    // Stage and flip: the first order goes alone, the others follow together.
+    assert!(
+        world.switches[&1].commits <= 8,
+        "{} commits",
+        world.switches[&1].commits
+    );
+}
+
+#[test]
+fn a_switch_that_comes_back_empty_gets_all_entries_in_one_commit() {
+    let mut world = in_place();
+    world.wipe(1);
+    let commits = world.switches[&1].commits;
+    world.run(5 * SECOND);
+    assert!(world.is_settled());
+    assert_eq!(world.switches[&1].commits, commits + 1);
+}
+
+#[test]
+fn a_switch_that_comes_back_with_old_rules_gets_the_difference_and_keeps_its_counters() {
+    let mut world = in_place();
+    let old = world.switches[&1].content.clone();
+    for circuit in 1..=5 {
+        world.order(circuit, None);
+    }
+    world.run(3 * SECOND);
+    world.harmed.push(1);
+    world.cut(1);
+    switch(&mut world, 1).content = old;
+    let before = world.switches[&1].writes.clone();
+    world.run(5 * SECOND);
+    assert!(world.is_settled());
+    for circuit in 6..=20 {
+        let key = (0, circuit * 2);
+        assert_eq!(
+            world.switches[&1].writes[&key], before[&key],
+            "circuit {circuit} was written again"
+        );
+    }
+}
+
+#[test]
+fn foreign_entries_are_reported_and_removed() {
+    let mut world = in_place();
+    let writes = world.switches[&1].writes.clone();
+    for number in 0..100 {
+        switch(&mut world, 1).content.insert((5, number), (false, 1));
+    }
+    let session = world.switches[&1].session.unwrap();
+    world.handle(Event::ForeignChange { switch: 1, session });
+    world.run(5 * SECOND);
+    assert!(world.is_settled());
+    let reported = world.notices.iter().any(|notice| {
+        matches!(notice, Notice::Foreign { switch: 1, entries, removed: true } if entries.len() == 100)
+    });
+    assert!(reported);
+    for (key, count) in writes.into_iter().filter(|(key, _)| *key != MARKER) {
+        assert_eq!(
+            world.switches[&1].writes[&key], count,
+            "{key:?} was right and was written again"
+        );
+    }
+}
+
+#[test]
+fn foreign_entries_are_left_under_the_policy_leave() {
+    let mut world = World::with(
+        2,
+        1,
+        Settings {
+            foreign: ForeignPolicy::Leave,
+            ..Settings::default()
+        },
+    );
+    switch(&mut world, 1).content.insert((5, 1), (false, 1));
+    switch(&mut world, 1).content.insert((1, 99), (true, 1));
+    world.order(1, Some([1, 2]));
+    world.run(3 * SECOND);
+    let content = &world.switches[&1].content;
+    assert!(content.contains_key(&(5, 1)), "an entry of others");
+    assert!(
+        !content.contains_key(&(1, 99)),
+        "an entry of our own that the plan does not have"
+    );
+}
+
+#[test]
+fn a_switch_in_mid_bundle_at_the_cut_is_in_sync_again() {
+    for applied in 0..8 {
+        let mut world = World::new(2, applied);
+        world.run(SECOND);
+        world.order(1, Some([1, 2]));
+        world.cut(2);
+        world.run(5 * SECOND);
+        assert!(world.is_settled());
+    }
+}
+
+#[test]
+fn a_dump_that_breaks_off_deletes_nothing() {
+    let mut world = in_place();
+    world.cut(1);
+    switch(&mut world, 1).broken_dumps = 3;
+    switch(&mut world, 1).content.insert((5, 1), (false, 1));
+    let commits = world.switches[&1].commits;
+    world.run(2 * SECOND);
+    assert_eq!(world.switches[&1].commits, commits);
+    world.run(5 * SECOND);
+    assert!(world.is_settled());
+}
+
+#[test]
+fn a_deaf_switch_delays_only_the_changes_that_touch_it() {
+    let mut world = World::new(3, 3);
+    world.run(SECOND);
+    switch(&mut world, 3).deaf = true;
+    let waits = world.order(1, Some([1, 3]));
+    let goes = world.order(2, Some([1, 2]));
+    world.run(2 * SECOND);
+    assert_eq!(world.store.changes[&goes].journal.last(), Some(&Phase::Cleaned));
+    // Nothing is flipped by half: switch 1 does not send into a wire that switch 3 does not take yet.
+    assert_eq!(world.store.changes[&waits].journal.last(), Some(&Phase::Planned));
+    assert!(!world.switches[&1].content.contains_key(&(0, 2)));
+    world.run(30 * SECOND);
+    assert!(world.notices.contains(&Notice::Waiting {
+        change: waits,
+        switches: vec![3]
+    }));
+    switch(&mut world, 3).deaf = false;
+    world.run(2 * SECOND);
+    assert!(world.is_settled());
+}
+
+#[test]
+fn a_change_of_the_same_circuit_waits_for_the_one_before_it() {
+    let mut world = World::new(3, 3);
+    world.run(SECOND);
+    switch(&mut world, 2).deaf = true;
+    world.order(1, Some([1, 2]));
+    let second = world.order(1, Some([1, 3]));
+    world.run(2 * SECOND);
+    assert_eq!(world.store.changes[&second].journal, [Phase::Accepted]);
+    switch(&mut world, 2).deaf = false;
+    world.run(2 * SECOND);
+    assert!(world.is_settled());
+}
+
+#[test]
+fn a_refused_change_is_undone_with_those_that_build_on_it_and_no_others() {
+    let mut world = World::new(3, 3);
+    world.run(SECOND);
+    switch(&mut world, 2).refuses = vec![(1, 1)];
+    let refused = world.order(1, Some([1, 2]));
+    let builds_on = world.order(1, Some([1, 3]));
+    let other = world.order(2, Some([1, 2]));
+    world.run(5 * SECOND);
+    let last = |id| world.store.changes[&id].journal.last().copied();
+    assert_eq!(last(refused), Some(Phase::RolledBack));
+    assert_eq!(last(builds_on), Some(Phase::RolledBack));
+    assert_eq!(last(other), Some(Phase::Cleaned));
+    assert!(
+        world.is_settled() && world.store.circuits.contains_key(&2) && !world.store.circuits.contains_key(&1)
+    );
+}
+
+#[test]
+fn a_change_that_only_shares_an_entry_with_a_refused_one_is_planned_again() {
+    let mut world = World::new(2, 3);
+    world.run(SECOND);
+    switch(&mut world, 2).refuses = vec![(1, 1)];
+    // Circuits whose numbers are multiples of 5 share an entry.
+    let refused = world.order(5, Some([1, 2]));
+    let shares = world.order(10, Some([1, 2]));
+    world.run(5 * SECOND);
+    let last = |id| world.store.changes[&id].journal.last().copied();
+    assert_eq!(
+        (last(refused), last(shares)),
+        (Some(Phase::RolledBack), Some(Phase::Cleaned))
+    );
+    assert!(world.is_settled());
+}
+
+#[test]
+fn a_refusal_after_the_flip_is_tried_again_until_it_succeeds() {
+    let mut world = in_place();
+    switch(&mut world, 1).refuses = vec![(0, 2)];
+    let change = world.order(1, Some([1, 2]));
+    world.run(3 * SECOND);
+    assert_eq!(world.store.changes[&change].journal.last(), Some(&Phase::Staged));
+    assert!(world.notices.iter().any(|notice| matches!(
+        notice,
+        Notice::Stuck {
+            switch: 1,
+            change: Some(_),
+            ..
+        }
+    )));
+    let other = world.order(30, Some([1, 2]));
+    world.run(2 * SECOND);
+    assert_eq!(
+        world.store.changes[&other].journal.last(),
+        Some(&Phase::Cleaned),
+        "others go on"
+    );
+    switch(&mut world, 1).refuses.clear();
+    world.run(20 * SECOND);
+    assert!(world.is_settled());
+}
+
+#[test]
+fn a_drain_takes_at_least_twice_the_measured_delay() {
+    let mut world = in_place();
+    world.handle(Event::Delay {
+        switch: 2,
+        delay: Duration::from_millis(700),
+    });
+    let change = world.order(1, Some([1, 2]));
+    world.run(Duration::from_millis(1300));
+    assert_eq!(world.store.changes[&change].journal.last(), Some(&Phase::Flipped));
+    world.run(SECOND);
+    assert!(world.is_settled());
+}
+
+#[test]
+fn an_old_database_changes_nothing_until_an_operator_decides() {
+    for resolution in [Resolution::Adopt, Resolution::Enforce] {
+        let mut world = World::new(2, 5);
+        world.order(1, Some([1, 2]));
+        world.run(3 * SECOND);
+        let yesterday = world.store.clone();
+        world.order(2, Some([1, 2]));
+        world.run(3 * SECOND);
+        world.store = yesterday;
+        let content = world.switches[&1].content.clone();
+        let commits = world.switches[&1].commits;
+        world.kill();
+        world.run(100 * SECOND);
+        assert!(matches!(
+            world.engine.mode(),
+            Mode::ReadOnly {
+                theirs: 2,
+                ours: 1,
+                ..
+            }
+        ));
+        assert_eq!(
+            (&world.switches[&1].content, world.switches[&1].commits),
+            (&content, commits)
+        );
+        world.harmed = vec![1, 2];
+        world.handle(Event::Resolved(resolution));
+        world.run(3 * SECOND);
+        let member_stays = world.switches[&1].content.contains_key(&(0, 4));
+        assert_eq!(member_stays, resolution == Resolution::Adopt);
+        assert_eq!(world.engine.mode(), Mode::Normal);
+    }
+}
+
+#[test]
+fn a_foreign_change_leads_to_one_dump_a_second_at_most() {
+    let mut world = in_place();
+    let session = world.switches[&1].session.unwrap();
+    for _ in 0..1000 {
+        world.handle(Event::ForeignChange { switch: 1, session });
+        world.run(Duration::from_millis(1));
+    }
+    let (_, status) = world.engine.switches().next().unwrap();
+    assert!(status.last_dump.is_some());
+    world.run(2 * SECOND);
+    assert!(world.is_settled());
+}
