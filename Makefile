@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: help setup build demo test test-times test-rust test-interop conformance soak bench bench-full bench-wan bench-transport simulate kill-transfers fuzz sanitize lint install clean
+.PHONY: help setup build demo test test-times test-rust test-interop conformance soak bench bench-full bench-wan bench-transport simulate kill-transfers exchange-check fuzz sanitize lint install clean
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 PREFIX ?= /usr/local
@@ -81,7 +81,7 @@ kill-transfers: setup ## kill either end of a transfer of 512 MiB 200 times; the
 	MILLRACE_KILLS=200 MILLRACE_KILL_BYTES=536870912 cargo test --locked -p millrace --test it kill:: -- --nocapture
 
 exchange-check: setup ## run the long forms of the exchange's tests: 10,000 kills of the engine in virtual time
-	MILLRACE_EXCHANGE_LONG=1 $(CARGO) test --locked -p millrace-ix-engine --test it -- --nocapture simulation
+	MILLRACE_EXCHANGE_LONG=1 cargo test --locked -p millrace-ix-engine --test it -- --nocapture simulation
 
 fuzz: setup ## run every fuzzer for FUZZ_SECONDS (60) each
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
