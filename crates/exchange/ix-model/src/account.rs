@@ -1,0 +1,183 @@
+//! Accounts, users and their roles, and the actor of an order.
+
+use core::fmt;
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{AccountId, UserId};
+
+/// The type of an account.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AccountKind {
+    /// The operator of the exchange. Only its users have operator roles.
+    Exchange,
+    /// A reseller: manages the accounts below it.
+    Reseller,
+    /// A member.
+    Member,
+    /// An authority that supervises the exchange. Its users have the role `regulator` only.
+    Authority,
+}
+
+/// An account.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Account {
+    /// The name, unique in the exchange.
+    pub name: String,
+    /// The type.
+    pub kind: AccountKind,
+    /// The account that manages this one.
+    #[serde(default)]
+    pub parent: Option<AccountId>,
+    /// The autonomous systems.
+    #[serde(default)]
+    pub asns: BTreeSet<u32>,
+    /// True if other accounts see identifier, name and presence.
+    #[serde(default)]
+    pub discoverable: bool,
+    /// The AS-SET that describes the member's customers in an IRR.
+    #[serde(default)]
+    pub as_set: Option<String>,
+    /// The reference of the orderer, unique among the accounts below one parent: the key by which IX-API clients retry.
+    #[serde(default)]
+    pub external_ref: Option<String>,
+}
+
+/// A role of a user.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Everything of its own account, users included.
+    MemberAdmin,
+    /// Services, ends and addresses of its own account.
+    MemberTech,
+    /// Filters, shut-downs and reading for its own account.
+    MemberNoc,
+    /// Reading of what is billed.
+    MemberBilling,
+    /// The accounts below its own, and their services.
+    Reseller,
+    /// The exchange's operation: drains, locks, quarantine.
+    OperatorNoc,
+    /// The exchange's inventory and members.
+    OperatorProvisioning,
+    /// Everything of the exchange.
+    OperatorAdmin,
+    /// Reading of status, incidents, policies and the audit chain.
+    Regulator,
+    /// A program of a member, with the operations that IX-API has.
+    ApiClient,
+}
+
+impl Role {
+    /// All roles.
+    pub const ALL: [Role; 10] = [
+        Role::MemberAdmin,
+        Role::MemberTech,
+        Role::MemberNoc,
+        Role::MemberBilling,
+        Role::Reseller,
+        Role::OperatorNoc,
+        Role::OperatorProvisioning,
+        Role::OperatorAdmin,
+        Role::Regulator,
+        Role::ApiClient,
+    ];
+
+    /// Returns true for the roles of the exchange's own people.
+    pub const fn is_operator(self) -> bool {
+        matches!(
+            self,
+            Role::OperatorNoc | Role::OperatorProvisioning | Role::OperatorAdmin
+        )
+    }
+
+    /// Returns true if users of an account of this type may have the role.
+    pub const fn suits(self, kind: AccountKind) -> bool {
+        match self {
+            Role::OperatorNoc | Role::OperatorProvisioning | Role::OperatorAdmin => {
+                matches!(kind, AccountKind::Exchange)
+            }
+            Role::Regulator => matches!(kind, AccountKind::Authority),
+            Role::Reseller => matches!(kind, AccountKind::Reseller),
+            Role::MemberAdmin | Role::MemberTech | Role::MemberNoc | Role::MemberBilling => {
+                matches!(kind, AccountKind::Member | AccountKind::Reseller)
+            }
+            Role::ApiClient => !matches!(kind, AccountKind::Authority),
+        }
+    }
+
+    /// Returns the name in texts: `member_admin`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Role::MemberAdmin => "member_admin",
+            Role::MemberTech => "member_tech",
+            Role::MemberNoc => "member_noc",
+            Role::MemberBilling => "member_billing",
+            Role::Reseller => "reseller",
+            Role::OperatorNoc => "operator_noc",
+            Role::OperatorProvisioning => "operator_provisioning",
+            Role::OperatorAdmin => "operator_admin",
+            Role::Regulator => "regulator",
+            Role::ApiClient => "api_client",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A user. Passwords and keys are not here: the store keeps them apart.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct User {
+    /// The name with which the user signs in, unique in the exchange.
+    pub name: String,
+    /// The account.
+    pub account: AccountId,
+    /// The roles.
+    pub roles: BTreeSet<Role>,
+    /// The mail address.
+    #[serde(default)]
+    pub email: Option<String>,
+    /// The language of pages and mails: `en`, `ja` or `ko`.
+    #[serde(default)]
+    pub language: Option<String>,
+}
+
+/// The person or program that orders or reads.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Actor {
+    /// The user; `None` for the engine itself and for the command line of the exchange's host.
+    pub user: Option<UserId>,
+    /// The account for which the actor acts; `None` for the engine itself.
+    pub account: Option<AccountId>,
+    /// The roles.
+    pub roles: BTreeSet<Role>,
+}
+
+impl Actor {
+    /// Returns the engine itself, to which everything is permitted, and which alone reports the end of numbers and
+    /// times.
+    pub fn system() -> Actor {
+        Actor {
+            user: None,
+            account: None,
+            roles: BTreeSet::new(),
+        }
+    }
+
+    /// Returns true for the engine itself.
+    pub fn is_system(&self) -> bool {
+        self.account.is_none()
+    }
+
+    /// Returns true if one of the roles is an operator's.
+    pub fn is_operator(&self) -> bool {
+        self.roles.iter().any(|role| role.is_operator())
+    }
+}

@@ -1,0 +1,461 @@
+//! Orders of the ends of services.
+
+use std::collections::BTreeSet;
+
+use super::{Order, Outcome};
+use crate::id::{AccountId, ConfigId, ConnectionId, ConnectionIndex, ServiceId, ServiceKeyId};
+use crate::operation::{Operation, OperationKind};
+use crate::permission::{self, Relation};
+use crate::refusal::{Refusal, RefusalCode};
+use crate::service::{Config, Consent, EndRole, PoolKind, Quarantine, Service, ServiceKind};
+use crate::vlan::{VlanConfig, VlanRequest};
+
+/// The ends of a multipoint service with flooding: one copy of a frame for each.
+const MULTIPOINT_ENDS_MAX: usize = 64;
+
+/// The parts of an end that the order gives.
+struct NewEnd {
+    service: ServiceId,
+    connection: ConnectionId,
+    vlan: VlanRequest,
+    capacity_mbps: Option<u32>,
+    role: EndRole,
+    asns: BTreeSet<u32>,
+    external_ref: Option<String>,
+    /// True if a service key was redeemed: the end may belong to any account.
+    by_key: bool,
+}
+
+impl Order<'_> {
+    pub(super) fn ends(&mut self, operation: Operation) -> Outcome {
+        let kind = operation.kind();
+        match operation {
+            Operation::ConfigureEnd {
+                service,
+                connection,
+                vlan,
+                capacity_mbps,
+                role,
+                asns,
+                external_ref,
+            } => {
+                self.draft.check(self.actor, kind, service.into())?;
+                self.add_end(NewEnd {
+                    service,
+                    connection,
+                    vlan,
+                    capacity_mbps,
+                    role,
+                    asns,
+                    external_ref,
+                    by_key: false,
+                })
+            }
+            Operation::RedeemServiceKey {
+                secret,
+                connection,
+                vlan,
+                capacity_mbps,
+                asns,
+            } => self.redeem(&secret, connection, vlan, capacity_mbps, asns),
+            Operation::MoveEnd {
+                config: id,
+                connection,
+                vlan,
+            } => {
+                self.draft.check(self.actor, kind, id.into())?;
+                self.move_end(id, connection, vlan)
+            }
+            Operation::SetRate {
+                config: id,
+                capacity_mbps,
+            } => {
+                self.draft.check(self.actor, kind, id.into())?;
+                let mut config = self.object(id)?;
+                self.check_capacity(config.connection, capacity_mbps)?;
+                config.capacity_mbps = capacity_mbps;
+                self.draft.put(id, config);
+                Ok(())
+            }
+            Operation::ShutDown {
+                config: id,
+                shut_down,
+            } => {
+                self.draft.check(self.actor, kind, id.into())?;
+                let mut config = self.object(id)?;
+                config.shut_down = shut_down;
+                self.draft.put(id, config);
+                Ok(())
+            }
+            Operation::WaiveQuarantine { config: id, reason } => {
+                self.draft.check(self.actor, kind, id.into())?;
+                if reason.trim().is_empty() {
+                    return Err(Refusal::invalid(
+                        "reason",
+                        "expected a reason: it stands in the audit log",
+                    ));
+                }
+                let mut config = self.object(id)?;
+                if config.quarantine.is_over() {
+                    return Err(Refusal::conflict(format!("{id} is not in quarantine")).object(id));
+                }
+                config.quarantine = Quarantine::Waived { reason };
+                self.draft.put(id, config);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that the actor may put ends on a connection, and returns the connection's account.
+    fn check_connection(&self, connection: ConnectionId) -> Result<AccountId, Refusal> {
+        let refusal = |refusal: Refusal| refusal.field("connection");
+        let checked = self
+            .draft
+            .check(self.actor, OperationKind::MoveEnd, connection.into());
+        checked.map_err(refusal)?;
+        Ok(self.object(connection)?.account)
+    }
+
+    fn check_capacity(&self, connection: ConnectionId, capacity_mbps: Option<u32>) -> Outcome {
+        let found = self.object(connection)?;
+        let speed = |port: &crate::fabric::PortId| {
+            let switch = self.draft.find(port.switch)?;
+            switch.port(port.port).map(|port| port.speed_mbps)
+        };
+        let total: u32 = found.ports.iter().filter_map(speed).sum();
+        match capacity_mbps {
+            Some(0) => Err(Refusal::invalid(
+                "capacity_mbps",
+                "expected at least 1 Mbit/s, or null",
+            )),
+            Some(rate) if rate > total => {
+                let message = format!("{connection} has {total} Mbit/s: {rate} Mbit/s do not fit");
+                Err(Refusal::invalid("capacity_mbps", message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the tags for an end on a connection.
+    fn select_vlan(
+        &self,
+        connection: ConnectionId,
+        except: Option<ConfigId>,
+        request: VlanRequest,
+    ) -> Result<VlanConfig, Refusal> {
+        let others: Vec<_> = self
+            .draft
+            .all::<ConfigId>()
+            .filter(|(id, config)| config.connection == connection && Some(*id) != except)
+            .collect();
+        let taken: Vec<_> = others.iter().map(|(_, config)| config.vlan).collect();
+        if let Some(vlan) = request.select(&taken) {
+            return Ok(vlan);
+        }
+        let holder = others
+            .iter()
+            .find(|(_, config)| request.select(&[config.vlan]).is_none())
+            .map(|(id, config)| (*id, config.vlan));
+        Err(match holder {
+            Some((id, vlan)) => {
+                let message =
+                    format!("{id} has {vlan} of {connection}: choose other tags, or leave them open");
+                Refusal::conflict(message).field("vlan").object(id)
+            }
+            None => {
+                let message =
+                    format!("{connection} has no free VLAN: name an outer VLAN, or use another connection");
+                Refusal::new(RefusalCode::Exhausted, message).field("vlan")
+            }
+        })
+    }
+
+    /// Returns the number of an end in the metadata: that of the connection, unless another end of the service has it.
+    fn end_index(&self, service: ServiceId, connection: ConnectionId) -> Result<ConnectionIndex, Refusal> {
+        let index = self.object(connection)?.index;
+        let is_taken = self
+            .draft
+            .all::<ConfigId>()
+            .any(|(_, config)| config.service == service && config.index == index);
+        if is_taken { self.new_index() } else { Ok(index) }
+    }
+
+    fn add_end(&mut self, new: NewEnd) -> Outcome {
+        let service = self.object(new.service)?;
+        let account = self.check_connection(new.connection)?;
+        self.check_place(new.service, &service, account, new.by_key)?;
+        self.check_capacity(new.connection, new.capacity_mbps)?;
+        self.check_external_ref::<ConfigId>(new.external_ref.as_deref(), |config| {
+            config
+                .external_ref
+                .as_deref()
+                .filter(|_| config.account == account)
+        })?;
+        if new.role == EndRole::Leaf && service.kind != ServiceKind::P2mpVc {
+            return Err(Refusal::invalid("role", "only a p2mp_vc has leaves"));
+        }
+        let vlan = self.select_vlan(new.connection, None, new.vlan)?;
+        let index = self.end_index(new.service, new.connection)?;
+        let meter = self.new_meter()?;
+        let floods = matches!(service.kind, ServiceKind::P2mpVc | ServiceKind::Mp2mpVc);
+        let group = if floods { Some(self.new_group()?) } else { None };
+        let quarantine = match service.kind {
+            ServiceKind::ExchangeLan => Quarantine::Running {
+                clean_since: self.now,
+            },
+            _ => Quarantine::NotNeeded,
+        };
+        self.draft.create::<ConfigId>(Config {
+            service: new.service,
+            connection: new.connection,
+            account,
+            vlan,
+            capacity_mbps: new.capacity_mbps,
+            role: new.role,
+            index,
+            meter,
+            group,
+            shut_down: false,
+            quarantine,
+            asns: new.asns,
+            external_ref: new.external_ref,
+            locked_by: None,
+        });
+        if service.peer == Some(account) && service.consent == Consent::Pending {
+            let mut service = service;
+            service.consent = Consent::Accepted;
+            self.draft.put(new.service, service);
+        }
+        self.check_reach(new.service)?;
+        self.renew_path(new.service, true)
+    }
+
+    /// Refuses an end of an account for which the service has no place.
+    fn check_place(&self, id: ServiceId, service: &Service, account: AccountId, by_key: bool) -> Outcome {
+        if !service.state.is_carried() {
+            return Err(
+                Refusal::conflict(format!("{id} is being removed: order another service")).object(id),
+            );
+        }
+        let ends: Vec<_> = self
+            .draft
+            .all::<ConfigId>()
+            .filter(|(_, config)| config.service == id)
+            .map(|(_, config)| config.account)
+            .collect();
+        let max = match service.kind {
+            ServiceKind::P2pVc => 2,
+            ServiceKind::P2mpVc | ServiceKind::Mp2mpVc => MULTIPOINT_ENDS_MAX,
+            ServiceKind::ExchangeLan => usize::MAX,
+        };
+        if ends.len() >= max {
+            let message = format!("{id} has {max} ends already: delete one before");
+            return Err(Refusal::conflict(message).field("service").object(id));
+        }
+        if let Consent::Refused { reason } = &service.consent {
+            let message = format!("the other side refused {id}: {reason}");
+            return Err(Refusal::conflict(message).object(id));
+        }
+        if service.kind == ServiceKind::P2pVc
+            && let Some(peer) = service.peer
+        {
+            let is_peers = self.draft.is_below(account, peer);
+            let side = |other: &AccountId| self.draft.is_below(*other, peer) == is_peers;
+            if !is_peers && !self.draft.is_below(account, service.account) {
+                let message = format!(
+                    "{id} joins {} and {peer}: the connection belongs to neither",
+                    service.account
+                );
+                return Err(Refusal::conflict(message).field("connection").object(id));
+            }
+            if ends.iter().any(side) {
+                let message = format!(
+                    "this side has configured its end of {id} already: the other end is the other side's"
+                );
+                return Err(Refusal::conflict(message).field("service").object(id));
+            }
+        } else if !by_key
+            && service.kind != ServiceKind::ExchangeLan
+            && !self.draft.is_below(account, service.account)
+        {
+            let message = format!(
+                "{id} belongs to {}: a service key is needed for other accounts",
+                service.account
+            );
+            return Err(Refusal::conflict(message).field("connection").object(id));
+        }
+        Ok(())
+    }
+
+    fn redeem(
+        &mut self,
+        secret: &str,
+        connection: ConnectionId,
+        vlan: VlanRequest,
+        capacity_mbps: Option<u32>,
+        asns: BTreeSet<u32>,
+    ) -> Outcome {
+        // The relation to the service is no condition: the secret is the permission.
+        if !permission::is_permitted(self.actor, OperationKind::RedeemServiceKey, Relation::Foreign) {
+            return Err(Refusal::new(
+                RefusalCode::Forbidden,
+                "your roles do not permit to redeem service keys",
+            ));
+        }
+        let unusable = || {
+            let message = "the service key is unknown, used or over: ask the other side for a new one";
+            Refusal::new(RefusalCode::NotFound, message).field("secret")
+        };
+        let found = self
+            .draft
+            .all::<ServiceKeyId>()
+            .find(|(_, key)| key.secret == secret);
+        let (id, mut key) = found.map(|(id, key)| (id, key.clone())).ok_or_else(unusable)?;
+        if key.redeemed_by.is_some() || key.valid_until <= self.now {
+            return Err(unusable());
+        }
+        if let Some(max) = key.capacity_mbps
+            && capacity_mbps.is_none_or(|rate| rate > max)
+        {
+            let message = format!("the service key permits at most {max} Mbit/s: expected a rate up to that");
+            return Err(Refusal::invalid("capacity_mbps", message));
+        }
+        let account = self.check_connection(connection)?;
+        let mut service = self.object(key.service)?;
+        let kind = service.kind;
+        if kind == ServiceKind::P2pVc {
+            if service.peer.is_some() {
+                return Err(unusable());
+            }
+            service.peer = Some(account).filter(|peer| *peer != service.account);
+            service.consent = Consent::Accepted;
+            self.draft.put(key.service, service);
+        }
+        let vlan = self.within_key(connection, vlan, key.vlans)?;
+        key.redeemed_by = Some(account);
+        let role = match kind {
+            ServiceKind::P2mpVc => EndRole::Leaf,
+            _ => EndRole::Root,
+        };
+        let service = key.service;
+        self.draft.put(id, key);
+        self.add_end(NewEnd {
+            service,
+            connection,
+            vlan,
+            capacity_mbps,
+            role,
+            asns,
+            external_ref: None,
+            by_key: true,
+        })
+    }
+
+    /// Returns the request with tags that a service key permits.
+    fn within_key(
+        &self,
+        connection: ConnectionId,
+        request: VlanRequest,
+        vlans: Option<(u16, u16)>,
+    ) -> Result<VlanRequest, Refusal> {
+        let Some((first, last)) = vlans else {
+            return Ok(request);
+        };
+        let is_permitted = |config: VlanConfig| {
+            config
+                .outer()
+                .is_some_and(|vid| (first..=last).contains(&vid.raw()))
+        };
+        let open_dot1q = match request {
+            VlanRequest::Dot1q {
+                vlan: None,
+                ethertype,
+            } => Some(ethertype),
+            _ => None,
+        };
+        let selected = match open_dot1q {
+            Some(ethertype) => (first..=last)
+                .filter_map(|vid| crate::vlan::VlanId::new(vid).ok())
+                .find_map(|vlan| {
+                    let exact = VlanRequest::Dot1q {
+                        vlan: Some(vlan),
+                        ethertype,
+                    };
+                    self.select_vlan(connection, None, exact).ok()
+                }),
+            None => Some(self.select_vlan(connection, None, request)?),
+        };
+        selected
+            .filter(|config| is_permitted(*config))
+            .map(VlanRequest::from)
+            .ok_or_else(|| {
+                let message =
+                    format!("the service key permits VLANs {first} to {last} only, and one that is free");
+                Refusal::invalid("vlan", message)
+            })
+    }
+
+    fn move_end(&mut self, id: ConfigId, connection: ConnectionId, vlan: VlanRequest) -> Outcome {
+        let mut config = self.object(id)?;
+        let account = self.check_connection(connection)?;
+        if account != config.account {
+            let message =
+                format!("{connection} belongs to {account}: an end moves between connections of its account");
+            return Err(Refusal::conflict(message).field("connection").object(connection));
+        }
+        self.check_capacity(connection, config.capacity_mbps)?;
+        let vlan = self.select_vlan(connection, Some(id), vlan)?;
+        if connection != config.connection {
+            self.release_index(&config);
+            let other_service = ServiceId(u32::MAX);
+            let mut without = config.clone();
+            without.service = other_service;
+            self.draft.put(id, without);
+            config.index = self.end_index(config.service, connection)?;
+        }
+        config.connection = connection;
+        config.vlan = vlan;
+        let service = config.service;
+        self.draft.put(id, config);
+        self.check_reach(service)?;
+        self.renew_path(service, false)
+    }
+
+    /// Gives back the number of an end if it is not that of its connection.
+    pub(super) fn release_index(&mut self, config: &Config) {
+        let of_connection = self
+            .draft
+            .find(config.connection)
+            .map(|connection| connection.index);
+        if of_connection != Some(config.index) {
+            self.release(PoolKind::ConnectionIndex, config.index.raw());
+        }
+    }
+
+    /// Takes an end and its addresses away, and gives its numbers back.
+    pub(super) fn remove_end(&mut self, id: ConfigId) -> Outcome {
+        let config = self.object(id)?;
+        self.release_index(&config);
+        self.release(PoolKind::Meter, config.meter.raw());
+        if let Some(group) = config.group {
+            self.release(PoolKind::Group, group.raw());
+        }
+        let macs: Vec<_> = self
+            .draft
+            .all::<crate::id::MacId>()
+            .filter(|(_, mac)| mac.config == id)
+            .map(|(mac, _)| mac)
+            .collect();
+        macs.into_iter().for_each(|mac| self.draft.delete(mac));
+        let ips: Vec<_> = self
+            .draft
+            .all::<crate::id::IpId>()
+            .filter(|(_, ip)| ip.config == id)
+            .map(|(ip, _)| ip)
+            .collect();
+        ips.into_iter().for_each(|ip| self.draft.delete(ip));
+        self.draft.delete(id);
+        Ok(())
+    }
+}

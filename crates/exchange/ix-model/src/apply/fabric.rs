@@ -1,0 +1,327 @@
+//! Orders of the exchange's inventory: sites, switches, trunks, and the connections that are patched to ports.
+
+use std::collections::BTreeSet;
+
+use super::{Order, Outcome};
+use crate::fabric::{PortId, Site, Switch, SwitchPort, TRUNK_MTU_MIN, Trunk};
+use crate::id::{ConfigId, ConnectionId, SiteId, SwitchId, TrunkId};
+use crate::operation::Operation;
+use crate::refusal::{Refusal, RefusalCode};
+use crate::service::{Connection, ConnectionKind};
+
+/// A LAG has at most as many ports (IEEE 802.1AX names no bound; hardware of members has eight).
+const LAG_PORTS_MAX: usize = 8;
+
+impl Order<'_> {
+    pub(super) fn fabric(&mut self, operation: Operation) -> Outcome {
+        let kind = operation.kind();
+        match operation {
+            Operation::CreateSite { name } => {
+                self.check_exchange(kind)?;
+                self.check_name::<SiteId>(None, &name, |site| &site.name, |_| true)?;
+                self.draft.create::<SiteId>(Site { name });
+                Ok(())
+            }
+            Operation::CreateSwitch {
+                name,
+                site,
+                dpid,
+                ports,
+            } => {
+                self.check_exchange(kind)?;
+                self.check_name::<SwitchId>(None, &name, |switch| &switch.name, |_| true)?;
+                self.object(site)?;
+                if let Some((other, _)) = self
+                    .draft
+                    .all::<SwitchId>()
+                    .find(|(_, switch)| switch.dpid == dpid)
+                {
+                    let message = format!("{other} has the datapath id {dpid} already");
+                    return Err(Refusal::conflict(message).field("dpid").object(other));
+                }
+                let ports = in_order(ports)?;
+                let group = self.new_group()?;
+                self.draft.create::<SwitchId>(Switch {
+                    name,
+                    site,
+                    dpid,
+                    group,
+                    ports,
+                });
+                Ok(())
+            }
+            Operation::SetPorts { switch: id, ports } => {
+                self.draft.check(self.actor, kind, id.into())?;
+                let mut switch = self.object(id)?;
+                switch.ports = in_order(ports)?;
+                let used = self
+                    .used_ports()
+                    .into_iter()
+                    .filter(|(port, _)| port.switch == id);
+                for (port, user) in used {
+                    if switch.port(port.port).is_none() {
+                        let message = format!("{user} uses port {port}: move it before the port is removed");
+                        return Err(Refusal::conflict(message).field("ports").object(user));
+                    }
+                }
+                self.draft.put(id, switch);
+                Ok(())
+            }
+            Operation::CreateTrunk {
+                name,
+                kind: encapsulation,
+                ends,
+                cost,
+                capacity_mbps,
+                mtu,
+                risk_group,
+            } => {
+                self.check_exchange(kind)?;
+                let trunk = Trunk {
+                    name,
+                    kind: encapsulation,
+                    ends,
+                    cost,
+                    capacity_mbps,
+                    mtu,
+                    risk_group,
+                    drained: false,
+                };
+                self.check_trunk(&trunk)?;
+                self.draft.create::<TrunkId>(trunk);
+                Ok(())
+            }
+            Operation::DrainTrunk { trunk: id, drained } => {
+                self.draft.check(self.actor, kind, id.into())?;
+                let mut trunk = self.object(id)?;
+                trunk.drained = drained;
+                self.draft.put(id, trunk);
+                Ok(())
+            }
+            Operation::CreateConnection {
+                account,
+                name,
+                kind: link,
+                ports,
+                external_ref,
+            } => {
+                let account = self.account_or_own(account)?;
+                self.draft.check_account(self.actor, kind, account)?;
+                let of_account = |connection: &Connection| connection.account == account;
+                self.check_name::<ConnectionId>(None, &name, |connection| &connection.name, of_account)?;
+                self.check_external_ref::<ConnectionId>(external_ref.as_deref(), |connection| {
+                    connection
+                        .external_ref
+                        .as_deref()
+                        .filter(|_| of_account(connection))
+                })?;
+                self.check_link(None, link, &ports)?;
+                let index = self.new_index()?;
+                let group = match link {
+                    ConnectionKind::Standalone => None,
+                    ConnectionKind::LagStatic | ConnectionKind::LagLacp => Some(self.new_group()?),
+                };
+                self.draft.create::<ConnectionId>(Connection {
+                    account,
+                    name,
+                    kind: link,
+                    ports,
+                    index,
+                    group,
+                    external_ref,
+                    locked_by: None,
+                });
+                Ok(())
+            }
+            Operation::SetConnectionPorts {
+                connection: id,
+                kind: link,
+                ports,
+            } => {
+                self.draft.check(self.actor, kind, id.into())?;
+                self.check_link(Some(id), link, &ports)?;
+                let mut connection = self.object(id)?;
+                let moves_switch = self.switch_of(id) != ports.first().map(|port| port.switch);
+                connection.ports = ports;
+                connection.kind = link;
+                match (link, connection.group) {
+                    (ConnectionKind::Standalone, Some(group)) => {
+                        connection.group = None;
+                        self.release(crate::service::PoolKind::Group, group.raw());
+                    }
+                    (ConnectionKind::LagStatic | ConnectionKind::LagLacp, None) => {
+                        connection.group = Some(self.new_group()?);
+                    }
+                    _ => {}
+                }
+                self.draft.put(id, connection);
+                let ends = self
+                    .draft
+                    .all::<ConfigId>()
+                    .filter(|(_, config)| config.connection == id);
+                let services: BTreeSet<_> = ends.map(|(_, config)| config.service).collect();
+                for service in services {
+                    self.check_reach(service)?;
+                    if moves_switch {
+                        self.renew_path(service, false)?;
+                    }
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that the actor may do an operation to the exchange itself.
+    pub(super) fn check_exchange(&self, kind: crate::operation::OperationKind) -> Outcome {
+        if crate::permission::is_permitted(self.actor, kind, crate::permission::Relation::Foreign) {
+            return Ok(());
+        }
+        let message = "only the exchange's staff with the right role may do this";
+        Err(Refusal::new(RefusalCode::Forbidden, message))
+    }
+
+    /// Returns all ports in use, each with its user.
+    fn used_ports(&self) -> Vec<(PortId, crate::exchange::ObjectId)> {
+        let connections = self.draft.all::<ConnectionId>();
+        let of_connections = connections
+            .flat_map(|(id, connection)| connection.ports.iter().map(move |port| (*port, id.into())));
+        let trunks = self.draft.all::<TrunkId>();
+        let of_trunks = trunks.flat_map(|(id, trunk)| trunk.ends.iter().map(move |port| (*port, id.into())));
+        of_connections.chain(of_trunks).collect()
+    }
+
+    /// Refuses ports that are absent or in use, except by `user`.
+    fn check_ports(&self, field: &str, ports: &[PortId], user: Option<ConnectionId>) -> Outcome {
+        let used = self.used_ports();
+        let user = user.map(crate::exchange::ObjectId::from);
+        for (at, port) in ports.iter().enumerate() {
+            let exists = self
+                .draft
+                .find(port.switch)
+                .is_some_and(|switch| switch.port(port.port).is_some());
+            if !exists {
+                let message = format!("there is no port {port} in the inventory: add it with set_ports");
+                return Err(Refusal::invalid(field, message));
+            }
+            if ports[..at].contains(port) {
+                return Err(Refusal::invalid(
+                    field,
+                    format!("port {port} is named twice: expected it once"),
+                ));
+            }
+            if let Some((_, other)) = used
+                .iter()
+                .find(|(taken, other)| taken == port && Some(*other) != user)
+            {
+                let message =
+                    format!("{other} uses port {port} already: a port belongs to one connection or trunk");
+                return Err(Refusal::conflict(message).field(field).object(*other));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_trunk(&self, trunk: &Trunk) -> Outcome {
+        self.check_name::<TrunkId>(None, &trunk.name, |other| &other.name, |_| true)?;
+        self.check_ports("ends", &trunk.ends, None)?;
+        let [one, two] = trunk.ends;
+        if one.switch == two.switch {
+            let message = format!("both ends are at {}: expected two switches", one.switch);
+            return Err(Refusal::invalid("ends", message));
+        }
+        if trunk.mtu < TRUNK_MTU_MIN {
+            let message = format!(
+                "the underlay carries {} bytes: expected at least {TRUNK_MTU_MIN}, for frames of 1,500 bytes with two \
+                 tags in VXLAN over IPv6",
+                trunk.mtu
+            );
+            return Err(Refusal::invalid("mtu", message));
+        }
+        if trunk.capacity_mbps == 0 {
+            return Err(Refusal::invalid("capacity_mbps", "expected at least 1 Mbit/s"));
+        }
+        let pair = |other: &Trunk| {
+            other
+                .ends
+                .iter()
+                .all(|end| [one.switch, two.switch].contains(&end.switch))
+        };
+        let other = self
+            .draft
+            .all::<TrunkId>()
+            .find(|(_, other)| pair(other) && other.kind != trunk.kind);
+        if let Some((other, _)) = other {
+            let message =
+                format!("{other} joins the same switches with another encapsulation: expected the same one");
+            return Err(Refusal::invalid("kind", message).object(other));
+        }
+        Ok(())
+    }
+
+    fn check_link(&self, id: Option<ConnectionId>, kind: ConnectionKind, ports: &[PortId]) -> Outcome {
+        self.check_ports("ports", ports, id)?;
+        let Some(first) = ports.first() else {
+            return Err(Refusal::invalid(
+                "ports",
+                "a connection has no port: expected at least one",
+            ));
+        };
+        if kind == ConnectionKind::Standalone && ports.len() != 1 {
+            let message = format!("a standalone connection has one port: got {}", ports.len());
+            return Err(Refusal::invalid("ports", message));
+        }
+        if ports.len() > LAG_PORTS_MAX {
+            return Err(Refusal::invalid(
+                "ports",
+                format!("a LAG has at most {LAG_PORTS_MAX} ports: got {}", ports.len()),
+            ));
+        }
+        if let Some(other) = ports.iter().find(|port| port.switch != first.switch) {
+            let message = format!("ports {first} and {other} are at different switches: expected one switch");
+            return Err(Refusal::invalid("ports", message));
+        }
+        Ok(())
+    }
+
+    /// Refuses a service whose ends are at switches without a trunk between each two of them.
+    pub(super) fn check_reach(&self, service: crate::id::ServiceId) -> Outcome {
+        let switches = self.switches_of(service);
+        for one in &switches {
+            for two in switches.range(..one) {
+                let is_joined = self.draft.all::<TrunkId>().any(|(_, trunk)| {
+                    let ends = trunk.ends.map(|end| end.switch);
+                    ends.contains(one) && ends.contains(two)
+                });
+                if !is_joined {
+                    let message = format!(
+                        "no trunk joins {two} and {one}: expected a trunk between the switches of all ends"
+                    );
+                    return Err(Refusal::conflict(message).field("connection"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the ports in the order of their numbers.
+fn in_order(mut ports: Vec<SwitchPort>) -> Result<Vec<SwitchPort>, Refusal> {
+    ports.sort_by_key(|port| port.number.raw());
+    if let Some(pair) = ports.windows(2).find(|pair| pair[0].number == pair[1].number) {
+        return Err(Refusal::invalid(
+            "ports",
+            format!("port {} is named twice: expected it once", pair[0].number),
+        ));
+    }
+    match ports
+        .iter()
+        .find(|port| port.speed_mbps == 0 || !port.number.is_ordinary())
+    {
+        Some(port) => Err(Refusal::invalid(
+            "ports",
+            format!("port {} needs a number and a speed above 0", port.number),
+        )),
+        None => Ok(ports),
+    }
+}

@@ -1,0 +1,116 @@
+//! Orders of filters. Ownership and precedence are decided by the caller.
+
+use core::time::Duration;
+
+use super::{Order, Outcome};
+use crate::exchange::ObjectId;
+use crate::filter::{Filter, FilterAction, FilterState};
+use crate::id::FilterId;
+use crate::operation::Operation;
+use crate::refusal::{Refusal, RefusalCode};
+use crate::time::Timestamp;
+
+/// The filters of an account.
+const FILTERS_MAX: usize = 500;
+/// The longest validity of a filter.
+const VALIDITY_MAX: Duration = Duration::from_secs(30 * 86_400);
+
+impl Order<'_> {
+    pub(super) fn filters(&mut self, operation: Operation) -> Outcome {
+        let kind = operation.kind();
+        match operation {
+            Operation::CreateFilter {
+                account,
+                matching,
+                peers,
+                action,
+                origin,
+                rank,
+                state,
+                valid_until,
+                comment,
+                external_ref,
+            } => {
+                let account = self.account_or_own(account)?;
+                self.draft.check_account(self.actor, kind, account)?;
+                if let Some((field, reason)) = matching.contradiction() {
+                    return Err(Refusal::invalid(&format!("matching.{field}"), reason));
+                }
+                if (action == FilterAction::Shape { rate_kbps: 0 }) {
+                    return Err(Refusal::invalid(
+                        "action.rate_kbps",
+                        "expected at least 1 kbit/s; drop is an action of its own",
+                    ));
+                }
+                if let Some(peer) = peers.iter().find(|peer| self.draft.find(**peer).is_none()) {
+                    return Err(Refusal::not_found(*peer).field("peers"));
+                }
+                self.check_validity(valid_until)?;
+                let own = move |filter: &Filter| filter.account == account;
+                self.check_external_ref::<FilterId>(external_ref.as_deref(), |filter| {
+                    filter.external_ref.as_deref().filter(|_| own(filter))
+                })?;
+                let is_live = |state: &FilterState| {
+                    matches!(
+                        state,
+                        FilterState::Checked | FilterState::Active | FilterState::Suspended { .. }
+                    )
+                };
+                let live = self
+                    .draft
+                    .all::<FilterId>()
+                    .filter(|(_, filter)| own(filter) && is_live(&filter.state))
+                    .count();
+                if is_live(&state) && live >= FILTERS_MAX {
+                    let message =
+                        format!("{account} has {FILTERS_MAX} filters: delete some, or use shorter prefixes");
+                    return Err(Refusal::new(RefusalCode::Exhausted, message).object(account));
+                }
+                self.draft.create::<FilterId>(Filter {
+                    account,
+                    matching,
+                    peers,
+                    action,
+                    origin,
+                    rank,
+                    state,
+                    valid_until,
+                    comment,
+                    external_ref,
+                });
+                Ok(())
+            }
+            Operation::UpdateFilter {
+                filter: id,
+                state,
+                rank,
+                valid_until,
+            } => {
+                self.draft.check(self.actor, kind, ObjectId::from(id))?;
+                self.check_validity(valid_until)?;
+                let mut filter = self.object(id)?;
+                filter.state = state.unwrap_or(filter.state);
+                filter.rank = rank.unwrap_or(filter.rank);
+                filter.valid_until = valid_until.or(filter.valid_until);
+                self.draft.put(id, filter);
+                Ok(())
+            }
+            Operation::DeleteFilter { filter } => {
+                self.draft.check(self.actor, kind, filter.into())?;
+                self.draft.delete(filter);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_validity(&self, valid_until: Option<Timestamp>) -> Outcome {
+        match valid_until {
+            Some(until) if until <= self.now || until.since(self.now) > VALIDITY_MAX => {
+                let message = "expected an end of validity in the future, at most 30 days away";
+                Err(Refusal::invalid("valid_until", message))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Orders of addresses and of LAN policies.
+
+use core::time::Duration;
+
+use super::{Order, Outcome};
+use crate::id::{ConfigId, IpId, MacId, PolicyId, ServiceId};
+use crate::operation::Operation;
+use crate::refusal::Refusal;
+use crate::service::{LanPolicy, RegisteredIp, RegisteredMac, ServiceKind, is_usable};
+
+/// The longest time for which an end may have one MAC address more than its policy permits: the swap of a router.
+const SWAP_MAX: Duration = Duration::from_secs(24 * 3600);
+/// The MAC addresses of an end of a multipoint circuit.
+const CIRCUIT_MACS_MAX: usize = 32;
+
+impl Order<'_> {
+    pub(super) fn lan(&mut self, operation: Operation) -> Outcome {
+        let kind = operation.kind();
+        match operation {
+            Operation::AddMac {
+                config,
+                address,
+                valid_from,
+                valid_until,
+            } => {
+                self.draft.check(self.actor, kind, config.into())?;
+                let mac = RegisteredMac {
+                    config,
+                    address,
+                    valid_from: valid_from.unwrap_or(self.now),
+                    valid_until,
+                };
+                self.check_mac(None, &mac)?;
+                self.draft.create::<MacId>(mac);
+                Ok(())
+            }
+            Operation::SetMacEnd { mac: id, valid_until } => {
+                self.draft.check(self.actor, kind, id.into())?;
+                let mut mac = self.object(id)?;
+                mac.valid_until = valid_until;
+                self.check_mac(Some(id), &mac)?;
+                self.draft.put(id, mac);
+                Ok(())
+            }
+            Operation::RemoveMac { mac } => {
+                self.draft.check(self.actor, kind, mac.into())?;
+                self.draft.delete(mac);
+                Ok(())
+            }
+            Operation::AddIp {
+                config,
+                address,
+                valid_until,
+            } => {
+                self.draft.check(self.actor, kind, config.into())?;
+                self.check_ip(config, address)?;
+                self.draft.create::<IpId>(RegisteredIp {
+                    config,
+                    address,
+                    valid_until,
+                });
+                Ok(())
+            }
+            Operation::RemoveIp { ip } => {
+                self.draft.check(self.actor, kind, ip.into())?;
+                self.draft.delete(ip);
+                Ok(())
+            }
+            Operation::CreatePolicy { policy } => {
+                self.check_exchange(kind)?;
+                self.check_policy(None, &policy)?;
+                self.draft.create::<PolicyId>(policy);
+                Ok(())
+            }
+            Operation::UpdatePolicy { id, policy } => {
+                self.draft.check(self.actor, kind, id.into())?;
+                self.check_policy(Some(id), &policy)?;
+                self.draft.put(id, policy);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_policy(&self, id: Option<PolicyId>, policy: &LanPolicy) -> Outcome {
+        self.check_name(id, &policy.name, |other: &LanPolicy| &other.name, |_| true)?;
+        if policy
+            .ethertypes
+            .iter()
+            .any(|ethertype| *ethertype < 0x0600 || [0x8100, 0x88a8].contains(ethertype))
+        {
+            let message = "expected EtherTypes from 0x0600 on, and none of a tag";
+            return Err(Refusal::invalid("ethertypes", message));
+        }
+        for (field, rate) in [
+            ("broadcast_pps", policy.broadcast_pps),
+            ("multicast_pps", policy.multicast_pps),
+        ] {
+            if rate == 0 {
+                return Err(Refusal::invalid(
+                    field,
+                    "expected at least 1 packet a second: ARP and ND need some",
+                ));
+            }
+        }
+        if policy.macs_max == 0 {
+            return Err(Refusal::invalid("macs_max", "expected at least 1"));
+        }
+        Ok(())
+    }
+
+    fn check_mac(&self, id: Option<MacId>, mac: &RegisteredMac) -> Outcome {
+        let config = self.object(mac.config)?;
+        let service = self.object(config.service)?;
+        if service.kind == ServiceKind::P2pVc {
+            let message = format!("{} is a p2p_vc, which passes every MAC address", config.service);
+            return Err(Refusal::conflict(message).field("config").object(config.service));
+        }
+        if mac.address.is_multicast() || mac.address == millrace_types::Mac::ZERO {
+            return Err(Refusal::invalid(
+                "address",
+                format!("{} is no address of a host", mac.address),
+            ));
+        }
+        if let Some(until) = mac.valid_until
+            && (until <= mac.valid_from || until <= self.now)
+        {
+            return Err(Refusal::invalid(
+                "valid_until",
+                "expected an end after the begin, in the future",
+            ));
+        }
+        let taken = self.draft.all::<MacId>().find(|(other, registered)| {
+            Some(*other) != id
+                && registered.address == mac.address
+                && self.service_of_end(registered.config) == Some(config.service)
+        });
+        if let Some((other, registered)) = taken {
+            // The holder may be a stranger: only the address is named.
+            let message = format!("{} is registered in {} already", mac.address, config.service);
+            let refusal = Refusal::conflict(message).field("address");
+            return Err(if registered.config == mac.config {
+                refusal.object(other)
+            } else {
+                refusal
+            });
+        }
+        let max = match service.policy.and_then(|policy| self.draft.find(policy)) {
+            Some(policy) => usize::from(policy.macs_max),
+            None => CIRCUIT_MACS_MAX,
+        };
+        let others = self
+            .draft
+            .all::<MacId>()
+            .filter(|(other, registered)| Some(*other) != id && registered.config == mac.config);
+        // For the swap of a router an end has one more address than permitted, if one of them ends within a day.
+        let mut ends: Vec<_> = others.map(|(_, registered)| registered.valid_until).collect();
+        ends.push(mac.valid_until);
+        let ends_soon =
+            |end: &Option<_>| end.is_some_and(|end: crate::time::Timestamp| end.since(self.now) <= SWAP_MAX);
+        if ends.len() > max + 1 || ends.len() == max + 1 && !ends.iter().any(ends_soon) {
+            let message = format!(
+                "the policy permits {max} MAC address(es) at an end: to swap a router, give the old or the new address \
+                 an end within 24 hours"
+            );
+            return Err(Refusal::conflict(message).field("valid_until").object(mac.config));
+        }
+        Ok(())
+    }
+
+    fn service_of_end(&self, config: ConfigId) -> Option<ServiceId> {
+        self.draft.find(config).map(|config| config.service)
+    }
+
+    fn check_ip(&self, config: ConfigId, address: core::net::IpAddr) -> Outcome {
+        let id = self.object(config)?.service;
+        let service = self.object(id)?;
+        if service.kind != ServiceKind::ExchangeLan {
+            return Err(Refusal::conflict(format!("{id} is no peering LAN: it has no addresses")).object(id));
+        }
+        let is_inside = service.networks.iter().any(|network| network.contains(address));
+        if !is_usable(address) || !is_inside {
+            let message = format!("{address} is no address of the networks of {id}");
+            return Err(Refusal::invalid("address", message));
+        }
+        let taken = self
+            .draft
+            .all::<IpId>()
+            .find(|(_, ip)| ip.address == address && self.service_of_end(ip.config) == Some(id));
+        match taken {
+            Some((other, _)) => {
+                let message = format!("{other} is {address} already");
+                Err(Refusal::conflict(message).field("address").object(other))
+            }
+            None => Ok(()),
+        }
+    }
+}

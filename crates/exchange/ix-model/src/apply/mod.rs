@@ -1,0 +1,323 @@
+//! Execution of orders. Each file holds the orders of one kind of object; this one dispatches, and has the parts that
+//! several need: uniqueness, allocation, and the way of a service over trunks.
+
+mod ends;
+mod fabric;
+mod filters;
+mod lan;
+mod people;
+mod reports;
+mod services;
+#[cfg(test)]
+mod tests;
+mod two_person;
+
+use std::collections::BTreeSet;
+
+use crate::account::Actor;
+use crate::allocate;
+use crate::exchange::{Applied, ChangeSet, Draft, Exchange, Key, ObjectId};
+use crate::fabric::TrunkKind;
+use crate::id::{
+    AccountId, ConfigId, ConnectionId, ConnectionIndex, GroupNumber, MeterNumber, ServiceId, ServiceIndex,
+    SwitchId, TrunkId, WireId,
+};
+use crate::operation::Operation;
+use crate::refusal::{Refusal, RefusalCode};
+use crate::service::{PoolKind, Released};
+use crate::time::Timestamp;
+
+/// Names have at most this many characters.
+const NAME_LEN_MAX: usize = 100;
+
+/// The VIDs that wire ids on S-tags may have.
+const S_TAG_WIRE_IDS: (u32, u32) = (2, 4094);
+/// The wire ids of services that use VXLAN only. They begin above those of S-tags, which are few.
+const VXLAN_WIRE_IDS: (u32, u32) = (4096, WireId::MAX);
+
+impl Exchange {
+    /// Executes an order. All of it is done, or nothing.
+    ///
+    /// # Errors
+    /// [`Refusal`] if the actor may not order this, the order is invalid, or a number is missing.
+    pub fn apply(&mut self, actor: &Actor, now: Timestamp, operation: Operation) -> Result<Applied, Refusal> {
+        let changes = self.draft(actor, now, operation)?;
+        Ok(self.commit(changes))
+    }
+
+    /// Returns the changes that an order would make: a dry run. [`Exchange::commit`] makes them.
+    ///
+    /// # Errors
+    /// As [`Exchange::apply`].
+    pub fn draft(&self, actor: &Actor, now: Timestamp, operation: Operation) -> Result<ChangeSet, Refusal> {
+        let mut order = Order {
+            draft: Draft::new(self),
+            actor,
+            now,
+            is_approved: false,
+        };
+        order.execute(operation)?;
+        Ok(order.draft.into_changes())
+    }
+}
+
+/// An order under way.
+struct Order<'a> {
+    draft: Draft<'a>,
+    actor: &'a Actor,
+    now: Timestamp,
+    /// True if a second person has approved the order.
+    is_approved: bool,
+}
+
+type Outcome = Result<(), Refusal>;
+
+impl Order<'_> {
+    fn execute(&mut self, operation: Operation) -> Outcome {
+        if self.waits_for_second_person(&operation)? {
+            return Ok(());
+        }
+        match operation {
+            Operation::CreateSite { .. }
+            | Operation::CreateSwitch { .. }
+            | Operation::SetPorts { .. }
+            | Operation::CreateTrunk { .. }
+            | Operation::DrainTrunk { .. }
+            | Operation::CreateConnection { .. }
+            | Operation::SetConnectionPorts { .. } => self.fabric(operation),
+            Operation::CreateAccount { .. }
+            | Operation::UpdateAccount { .. }
+            | Operation::CreateUser { .. }
+            | Operation::UpdateUser { .. } => self.people(operation),
+            Operation::CreateService { .. }
+            | Operation::RenameService { .. }
+            | Operation::Accept { .. }
+            | Operation::Refuse { .. }
+            | Operation::Lock { .. }
+            | Operation::Unlock { .. }
+            | Operation::CreateServiceKey { .. }
+            | Operation::RevokeServiceKey { .. } => self.services(operation),
+            Operation::ConfigureEnd { .. }
+            | Operation::RedeemServiceKey { .. }
+            | Operation::MoveEnd { .. }
+            | Operation::SetRate { .. }
+            | Operation::ShutDown { .. }
+            | Operation::WaiveQuarantine { .. } => self.ends(operation),
+            Operation::AddMac { .. }
+            | Operation::SetMacEnd { .. }
+            | Operation::RemoveMac { .. }
+            | Operation::AddIp { .. }
+            | Operation::RemoveIp { .. }
+            | Operation::CreatePolicy { .. }
+            | Operation::UpdatePolicy { .. } => self.lan(operation),
+            Operation::CreateFilter { .. }
+            | Operation::UpdateFilter { .. }
+            | Operation::DeleteFilter { .. } => self.filters(operation),
+            Operation::Delete { target } => self.delete(target, operation.kind()),
+            Operation::Approve { approval } => self.approve(approval),
+            Operation::ReportInPlace { .. }
+            | Operation::ReportRemoved { .. }
+            | Operation::ReportQuarantine { .. }
+            | Operation::ReportRulesGone { .. }
+            | Operation::Expire => self.reports(operation),
+        }
+    }
+
+    /// Returns an object that is known to be there.
+    fn object<K: Key>(&self, id: K) -> Result<K::Object, Refusal> {
+        self.draft.find(id).cloned().ok_or_else(|| Refusal::not_found(id))
+    }
+
+    /// Returns the account that an order names, or the actor's own.
+    fn account_or_own(&self, account: Option<AccountId>) -> Result<AccountId, Refusal> {
+        account.or(self.actor.account).ok_or_else(|| {
+            Refusal::invalid(
+                "account",
+                "the order names no account: expected one, such as ac-3",
+            )
+        })
+    }
+
+    /// Refuses the name if it is empty, too long or has control characters, or if another object of the same type has it
+    /// and `competes`.
+    fn check_name<K: Key>(
+        &self,
+        id: Option<K>,
+        name: &str,
+        name_of: impl Fn(&K::Object) -> &str,
+        competes: impl Fn(&K::Object) -> bool,
+    ) -> Outcome {
+        let is_text = !name.trim().is_empty() && !name.chars().any(char::is_control);
+        if !is_text || name.chars().count() > NAME_LEN_MAX || name != name.trim() {
+            let expected = "expected 1 to 100 characters, without control characters and spaces at the ends";
+            return Err(Refusal::invalid(
+                "name",
+                format!("\"{}\" is no name: {expected}", name.escape_debug()),
+            ));
+        }
+        let same = self
+            .draft
+            .all::<K>()
+            .find(|(other, object)| Some(*other) != id && competes(object) && name_of(object) == name);
+        match same {
+            None => Ok(()),
+            Some((other, _)) => {
+                let other: ObjectId = other.into();
+                let message = format!("{other} has the name \"{name}\" already: expected another name");
+                Err(Refusal::conflict(message).field("name").object(other))
+            }
+        }
+    }
+
+    /// Refuses a reference that an object of the same type has already; it is the key with which clients retry.
+    fn check_external_ref<K: Key>(
+        &self,
+        reference: Option<&str>,
+        matches: impl Fn(&K::Object) -> Option<&str>,
+    ) -> Outcome {
+        let Some(reference) = reference else {
+            return Ok(());
+        };
+        match self
+            .draft
+            .all::<K>()
+            .find(|(_, object)| matches(object) == Some(reference))
+        {
+            None => Ok(()),
+            Some((other, _)) => {
+                let other: ObjectId = other.into();
+                let message = format!("{other} has the external_ref \"{reference}\" already");
+                Err(Refusal::conflict(message).field("external_ref").object(other))
+            }
+        }
+    }
+
+    /// Returns the lowest free number of a pool.
+    fn allocate(
+        &self,
+        kind: PoolKind,
+        range: (u32, u32),
+        taken: impl IntoIterator<Item = u32>,
+    ) -> Result<u32, Refusal> {
+        let released = self.draft.released(kind);
+        allocate::lowest_free(range, taken, &released, self.now).ok_or_else(|| {
+            let message = format!(
+                "the pool of {kind:?} has no free number from {} to {}: wait a minute for numbers that rest, or delete \
+                 objects",
+                range.0, range.1
+            );
+            Refusal::new(RefusalCode::Exhausted, message)
+        })
+    }
+
+    /// Notes that a number is no longer used; it rests until the engine has seen that no switch has it.
+    fn release(&mut self, kind: PoolKind, number: u32) {
+        self.draft.set_released(kind, number, Some(Released::InSwitches));
+    }
+
+    fn new_index(&self) -> Result<ConnectionIndex, Refusal> {
+        let connections = self
+            .draft
+            .all::<ConnectionId>()
+            .map(|(_, connection)| connection.index.raw());
+        let ends = self.draft.all::<ConfigId>().map(|(_, config)| config.index.raw());
+        let range = (ConnectionIndex::MIN, ConnectionIndex::MAX);
+        let number = self.allocate(PoolKind::ConnectionIndex, range, connections.chain(ends))?;
+        ConnectionIndex::new(number).map_err(out_of_range)
+    }
+
+    fn new_service_index(&self) -> Result<ServiceIndex, Refusal> {
+        let taken = self
+            .draft
+            .all::<ServiceId>()
+            .map(|(_, service)| service.index.raw());
+        let number = self.allocate(
+            PoolKind::ServiceIndex,
+            (ServiceIndex::MIN, ServiceIndex::MAX),
+            taken,
+        )?;
+        ServiceIndex::new(number).map_err(out_of_range)
+    }
+
+    fn new_meter(&self) -> Result<MeterNumber, Refusal> {
+        let taken = self.draft.all::<ConfigId>().map(|(_, config)| config.meter.raw());
+        let number = self.allocate(PoolKind::Meter, (MeterNumber::MIN, MeterNumber::MAX), taken)?;
+        MeterNumber::new(number).map_err(out_of_range)
+    }
+
+    fn new_group(&self) -> Result<GroupNumber, Refusal> {
+        let lags = self
+            .draft
+            .all::<ConnectionId>()
+            .filter_map(|(_, connection)| connection.group);
+        let copies = self
+            .draft
+            .all::<ConfigId>()
+            .filter_map(|(_, config)| config.group);
+        let switches = self.draft.all::<SwitchId>().map(|(_, switch)| switch.group);
+        let taken = lags.chain(copies).chain(switches).map(GroupNumber::raw);
+        let number = self.allocate(PoolKind::Group, (GroupNumber::MIN, GroupNumber::MAX), taken)?;
+        GroupNumber::new(number).map_err(out_of_range)
+    }
+
+    /// Returns the switch of a connection.
+    fn switch_of(&self, connection: ConnectionId) -> Option<SwitchId> {
+        let found = self.draft.find(connection)?;
+        found.ports.first().map(|port| port.switch)
+    }
+
+    /// Returns the switches at which a service has ends.
+    fn switches_of(&self, service: ServiceId) -> BTreeSet<SwitchId> {
+        let ends = self
+            .draft
+            .all::<ConfigId>()
+            .filter(|(_, config)| config.service == service);
+        ends.filter_map(|(_, config)| self.switch_of(config.connection))
+            .collect()
+    }
+
+    /// Returns the types of the trunks between switches.
+    fn trunk_kinds(&self, switches: &BTreeSet<SwitchId>) -> Vec<TrunkKind> {
+        let trunks = self.draft.all::<TrunkId>();
+        let inner = trunks.filter(|(_, trunk)| trunk.ends.iter().all(|end| switches.contains(&end.switch)));
+        inner.map(|(_, trunk)| trunk.kind).collect()
+    }
+
+    /// Gives a service the wire id that its ends need, after one of them was added, moved or removed. `adds_only` keeps
+    /// the wire id that there is.
+    fn renew_path(&mut self, id: ServiceId, adds_only: bool) -> Outcome {
+        let mut service = self.object(id)?;
+        let switches = self.switches_of(id);
+        let needs_wire_id = switches.len() > 1;
+        if needs_wire_id && service.wire_id.is_some() && adds_only {
+            return Ok(());
+        }
+        if let Some(wire_id) = service.wire_id.take() {
+            self.release(PoolKind::WireId, wire_id.raw());
+        }
+        if needs_wire_id {
+            let has_s_tags = self.trunk_kinds(&switches).contains(&TrunkKind::STag);
+            let range = if has_s_tags {
+                S_TAG_WIRE_IDS
+            } else {
+                VXLAN_WIRE_IDS
+            };
+            let taken = self
+                .draft
+                .all::<ServiceId>()
+                .filter_map(|(_, service)| service.wire_id.map(WireId::raw));
+            // The old wire id of this service counts as taken: its object in the draft still has it.
+            let number = self.allocate(PoolKind::WireId, range, taken)?;
+            service.wire_id = Some(WireId::new(number).map_err(out_of_range)?);
+        }
+        service.generation = service.generation.wrapping_add(1);
+        self.draft.put(id, service);
+        Ok(())
+    }
+}
+
+/// Returns a refusal for a number outside the range of its type.
+#[allow(clippy::needless_pass_by_value, reason = "an argument of map_err")]
+fn out_of_range(error: crate::id::NumberError) -> Refusal {
+    Refusal::new(RefusalCode::Exhausted, error.to_string())
+}

@@ -1,0 +1,163 @@
+//! Orders of accounts and users.
+
+use std::collections::BTreeSet;
+
+use super::{Order, Outcome};
+use crate::account::{Account, AccountKind, Role, User};
+use crate::id::{AccountId, UserId};
+use crate::operation::Operation;
+use crate::permission::{self, Relation};
+use crate::refusal::{Refusal, RefusalCode};
+
+impl Order<'_> {
+    pub(super) fn people(&mut self, operation: Operation) -> Outcome {
+        let operation_kind = operation.kind();
+        match operation {
+            Operation::CreateAccount {
+                name,
+                kind,
+                parent,
+                asns,
+                discoverable,
+                as_set,
+                external_ref,
+            } => {
+                // A new account is foreign to everybody but those above it.
+                let relation = match (parent, self.actor.account) {
+                    (Some(parent), Some(own)) if self.draft.is_below(parent, own) => Relation::Child,
+                    _ => Relation::Foreign,
+                };
+                if !permission::is_permitted(self.actor, operation_kind, relation) {
+                    let message =
+                        "only the exchange's staff, and resellers below their own account, make accounts";
+                    return Err(Refusal::new(RefusalCode::Forbidden, message).field("parent"));
+                }
+                if let Some(parent) = parent {
+                    self.object(parent)?;
+                }
+                if relation == Relation::Child && kind != AccountKind::Member {
+                    return Err(Refusal::invalid(
+                        "kind",
+                        "a reseller makes accounts of members only",
+                    ));
+                }
+                self.check_name::<AccountId>(None, &name, |account| &account.name, |_| true)?;
+                self.check_external_ref::<AccountId>(external_ref.as_deref(), |account| {
+                    account
+                        .external_ref
+                        .as_deref()
+                        .filter(|_| account.parent == parent)
+                })?;
+                self.check_asns(None, &asns)?;
+                self.draft.create::<AccountId>(Account {
+                    name,
+                    kind,
+                    parent,
+                    asns,
+                    discoverable,
+                    as_set,
+                    external_ref,
+                });
+                Ok(())
+            }
+            Operation::UpdateAccount {
+                account: id,
+                name,
+                asns,
+                discoverable,
+                as_set,
+            } => {
+                self.draft.check(self.actor, operation_kind, id.into())?;
+                let mut account = self.object(id)?;
+                if let Some(name) = name {
+                    self.check_name(Some(id), &name, |account: &Account| &account.name, |_| true)?;
+                    account.name = name;
+                }
+                if let Some(asns) = asns {
+                    self.check_asns(Some(id), &asns)?;
+                    account.asns = asns;
+                }
+                account.discoverable = discoverable.unwrap_or(account.discoverable);
+                account.as_set = as_set.or(account.as_set);
+                self.draft.put(id, account);
+                Ok(())
+            }
+            Operation::CreateUser {
+                name,
+                account,
+                roles,
+                email,
+                language,
+            } => {
+                let account = self.account_or_own(account)?;
+                self.draft.check_account(self.actor, operation_kind, account)?;
+                self.check_name::<UserId>(None, &name, |user| &user.name, |_| true)?;
+                self.check_roles(account, &roles)?;
+                self.draft.create::<UserId>(User {
+                    name,
+                    account,
+                    roles,
+                    email,
+                    language,
+                });
+                Ok(())
+            }
+            Operation::UpdateUser {
+                user: id,
+                roles,
+                email,
+                language,
+            } => {
+                self.draft.check(self.actor, operation_kind, id.into())?;
+                let mut user = self.object(id)?;
+                if let Some(roles) = roles {
+                    self.check_roles(user.account, &roles)?;
+                    user.roles = roles;
+                }
+                user.email = email.or(user.email);
+                user.language = language.or(user.language);
+                self.draft.put(id, user);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses roles that users of the account cannot have.
+    fn check_roles(&self, account: AccountId, roles: &BTreeSet<Role>) -> Outcome {
+        let kind = self.object(account)?.kind;
+        if let Some(role) = roles.iter().find(|role| !role.suits(kind)) {
+            let message = format!("users of {account} cannot have the role {role}");
+            return Err(Refusal::invalid("roles", message));
+        }
+        if roles.is_empty() {
+            return Err(Refusal::invalid(
+                "roles",
+                "a user has no role: expected at least one",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Refuses numbers that are no AS, or that another account has.
+    fn check_asns(&self, id: Option<AccountId>, asns: &BTreeSet<u32>) -> Outcome {
+        for asn in asns {
+            // RFC 7607 and RFC 6793: AS 0 and AS_TRANS are nobody's; RFC 7300: neither are the last ones.
+            if [0, 23_456, 65_535, u32::MAX].contains(asn) {
+                return Err(Refusal::invalid(
+                    "asns",
+                    format!("AS {asn} is reserved: expected a member's AS"),
+                ));
+            }
+            let taken = self
+                .draft
+                .all::<AccountId>()
+                .find(|(other, account)| Some(*other) != id && account.asns.contains(asn));
+            if let Some((other, _)) = taken {
+                let message = format!("{other} has AS {asn} already");
+                return Err(Refusal::conflict(message).field("asns").object(other));
+            }
+        }
+        Ok(())
+    }
+}

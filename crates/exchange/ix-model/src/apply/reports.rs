@@ -1,0 +1,151 @@
+//! Reports of the engine: rules in place and gone, quarantine, ends of validity.
+
+use core::time::Duration;
+
+use super::{Order, Outcome};
+use crate::allocate::REST;
+use crate::filter::FilterState;
+use crate::id::{ConfigId, FilterId, IpId, MacId, ServiceId, ServiceKeyId};
+use crate::operation::Operation;
+use crate::refusal::{Refusal, RefusalCode};
+use crate::service::{PoolKind, Quarantine, Released};
+use crate::state::CommercialState;
+
+impl Order<'_> {
+    pub(super) fn reports(&mut self, operation: Operation) -> Outcome {
+        if !self.actor.is_system() {
+            return Err(Refusal::new(RefusalCode::Forbidden, "only the engine reports"));
+        }
+        match operation {
+            Operation::ReportInPlace {
+                service: id,
+                generation,
+            } => {
+                let mut service = self.object(id)?;
+                if service.generation == generation && service.state.is_carried() {
+                    service.state = CommercialState::Production;
+                    self.draft.put(id, service);
+                }
+                Ok(())
+            }
+            Operation::ReportRemoved { service } => self.remove_service(service),
+            Operation::ReportQuarantine { config: id, clean } => {
+                let mut config = self.object(id)?;
+                let Quarantine::Running { clean_since } = config.quarantine else {
+                    return Ok(());
+                };
+                let service = self.object(config.service)?;
+                let policy = service.policy.and_then(|policy| self.draft.find(policy));
+                let needed =
+                    Duration::from_secs(policy.map_or(900, |policy| u64::from(policy.quarantine_secs)));
+                if !clean {
+                    config.quarantine = Quarantine::Running {
+                        clean_since: self.now,
+                    };
+                } else if self.now.since(clean_since) >= needed {
+                    config.quarantine = Quarantine::Passed;
+                }
+                self.draft.put(id, config);
+                Ok(())
+            }
+            Operation::ReportRulesGone { numbers } => {
+                for (kind, number) in numbers {
+                    if self.draft.released(kind).get(&number) == Some(&Released::InSwitches) {
+                        let free_from = self.now.after(REST);
+                        self.draft
+                            .set_released(kind, number, Some(Released::FreeFrom(free_from)));
+                    }
+                }
+                Ok(())
+            }
+            Operation::Expire => {
+                self.expire();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Deletes a service whose end was ordered, with its ends; its numbers rest for [`REST`].
+    fn remove_service(&mut self, id: ServiceId) -> Outcome {
+        let service = self.object(id)?;
+        if service.state != CommercialState::DecommissionRequested {
+            return Err(Refusal::conflict(format!("nobody ordered the end of {id}")).object(id));
+        }
+        let ends: Vec<_> = self
+            .draft
+            .all::<ConfigId>()
+            .filter(|(_, config)| config.service == id)
+            .map(|(end, _)| end)
+            .collect();
+        let mut numbers = vec![(PoolKind::ServiceIndex, service.index.raw())];
+        numbers.extend(service.wire_id.map(|wire_id| (PoolKind::WireId, wire_id.raw())));
+        for end in ends {
+            let config = self.object(end)?;
+            let index = self
+                .draft
+                .find(config.connection)
+                .map(|connection| connection.index);
+            numbers.push((PoolKind::Meter, config.meter.raw()));
+            numbers.extend(config.group.map(|group| (PoolKind::Group, group.raw())));
+            if index != Some(config.index) {
+                numbers.push((PoolKind::ConnectionIndex, config.index.raw()));
+            }
+            self.remove_end(end)?;
+        }
+        for (kind, number) in numbers {
+            self.draft
+                .set_released(kind, number, Some(Released::FreeFrom(self.now.after(REST))));
+        }
+        self.draft.delete(id);
+        Ok(())
+    }
+
+    fn expire(&mut self) {
+        let now = self.now;
+        let is_over = |end: Option<crate::time::Timestamp>| end.is_some_and(|end| end <= now);
+        let macs: Vec<_> = self
+            .draft
+            .all::<MacId>()
+            .filter(|(_, mac)| is_over(mac.valid_until))
+            .map(|(id, _)| id)
+            .collect();
+        macs.into_iter().for_each(|id| self.draft.delete(id));
+        let ips: Vec<_> = self
+            .draft
+            .all::<IpId>()
+            .filter(|(_, ip)| is_over(ip.valid_until))
+            .map(|(id, _)| id)
+            .collect();
+        ips.into_iter().for_each(|id| self.draft.delete(id));
+        let keys = self.draft.all::<ServiceKeyId>();
+        let keys: Vec<_> = keys
+            .filter(|(_, key)| key.redeemed_by.is_none() && key.valid_until <= now)
+            .map(|(id, _)| id)
+            .collect();
+        keys.into_iter().for_each(|id| self.draft.delete(id));
+        let filters = self.draft.all::<FilterId>();
+        let filters: Vec<_> = filters
+            .filter(|(_, filter)| is_over(filter.valid_until) && filter.state != FilterState::Expired)
+            .map(|(id, filter)| (id, filter.clone()))
+            .collect();
+        for (id, mut filter) in filters {
+            filter.state = FilterState::Expired;
+            self.draft.put(id, filter);
+        }
+        // Numbers whose rest is over need no note.
+        for kind in [
+            PoolKind::ConnectionIndex,
+            PoolKind::ServiceIndex,
+            PoolKind::WireId,
+            PoolKind::Meter,
+            PoolKind::Group,
+        ] {
+            for (number, released) in self.draft.released(kind) {
+                if !crate::allocate::rests(released, now) {
+                    self.draft.set_released(kind, number, None);
+                }
+            }
+        }
+    }
+}

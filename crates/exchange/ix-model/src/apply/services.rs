@@ -1,0 +1,272 @@
+//! Orders of services: creation, invitation, locks and service keys.
+
+use core::time::Duration;
+
+use super::{Order, Outcome};
+use crate::exchange::ObjectId;
+use crate::id::{AccountId, ServiceId, ServiceKeyId};
+use crate::operation::Operation;
+use crate::refusal::{Refusal, RefusalCode};
+use crate::service::{Consent, Service, ServiceKey, ServiceKind};
+use crate::state::CommercialState;
+
+/// The longest validity of a service key.
+const KEY_VALIDITY_MAX: Duration = Duration::from_secs(90 * 86_400);
+/// The fewest characters of a secret: 128 bits in base 64.
+const SECRET_LEN_MIN: usize = 22;
+
+impl Order<'_> {
+    pub(super) fn services(&mut self, operation: Operation) -> Outcome {
+        let operation_kind = operation.kind();
+        match operation {
+            Operation::CreateService {
+                account,
+                kind,
+                name,
+                peer,
+                policy,
+                networks,
+                external_ref,
+            } => {
+                let account = self.account_or_own(account)?;
+                self.draft.check_account(self.actor, operation_kind, account)?;
+                let of_account = |service: &Service| service.account == account;
+                self.check_name::<ServiceId>(None, &name, |service| &service.name, of_account)?;
+                self.check_external_ref::<ServiceId>(external_ref.as_deref(), |service| {
+                    service.external_ref.as_deref().filter(|_| of_account(service))
+                })?;
+                self.check_peer(kind, account, peer)?;
+                match (kind, policy) {
+                    (ServiceKind::ExchangeLan, Some(policy)) => drop(self.object(policy)?),
+                    (ServiceKind::ExchangeLan, None) => {
+                        return Err(Refusal::invalid(
+                            "policy",
+                            "a peering LAN needs a policy, such as po-2",
+                        ));
+                    }
+                    (_, Some(_)) => {
+                        return Err(Refusal::invalid("policy", "only a peering LAN has a policy"));
+                    }
+                    (_, None) if !networks.is_empty() => {
+                        return Err(Refusal::invalid("networks", "only a peering LAN has networks"));
+                    }
+                    (_, None) => {}
+                }
+                let index = self.new_service_index()?;
+                let consent = match peer {
+                    Some(peer) if peer != account => Consent::Pending,
+                    _ => Consent::NotNeeded,
+                };
+                self.draft.create::<ServiceId>(Service {
+                    kind,
+                    account,
+                    name,
+                    index,
+                    generation: 0,
+                    wire_id: None,
+                    peer: peer.filter(|peer| *peer != account),
+                    consent,
+                    state: CommercialState::Requested,
+                    policy,
+                    networks,
+                    external_ref,
+                    locked_by: None,
+                });
+                Ok(())
+            }
+            Operation::RenameService { service: id, name } => {
+                self.draft.check(self.actor, operation_kind, id.into())?;
+                let mut service = self.object(id)?;
+                let account = service.account;
+                let of_account = |other: &Service| other.account == account;
+                self.check_name(Some(id), &name, |other: &Service| &other.name, of_account)?;
+                service.name = name;
+                self.draft.put(id, service);
+                Ok(())
+            }
+            Operation::Accept { service } => self.answer(service, operation_kind, Consent::Accepted),
+            Operation::Refuse { service, reason } => {
+                if reason.trim().is_empty() {
+                    return Err(Refusal::invalid(
+                        "reason",
+                        "expected a reason: the other side reads it",
+                    ));
+                }
+                self.answer(service, operation_kind, Consent::Refused { reason })
+            }
+            Operation::Lock { target } => self.lock(target, operation_kind),
+            Operation::Unlock { target } => self.unlock(target, operation_kind),
+            Operation::CreateServiceKey {
+                service: id,
+                secret,
+                valid_until,
+                vlans,
+                capacity_mbps,
+            } => {
+                self.draft.check(self.actor, operation_kind, id.into())?;
+                let service = self.object(id)?;
+                if service.kind == ServiceKind::ExchangeLan {
+                    return Err(Refusal::conflict(
+                        "a peering LAN needs no service key: members configure their end",
+                    ));
+                }
+                if service.kind == ServiceKind::P2pVc && service.peer.is_some() {
+                    return Err(Refusal::conflict("an account is invited to this service already").object(id));
+                }
+                if valid_until <= self.now || valid_until.since(self.now) > KEY_VALIDITY_MAX {
+                    let message = "expected an end of validity in the future, at most 90 days away";
+                    return Err(Refusal::invalid("valid_until", message));
+                }
+                if secret.len() < SECRET_LEN_MIN || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
+                    return Err(Refusal::invalid(
+                        "secret",
+                        "expected at least 22 printable ASCII characters",
+                    ));
+                }
+                if self
+                    .draft
+                    .all::<ServiceKeyId>()
+                    .any(|(_, key)| key.secret == secret)
+                {
+                    return Err(Refusal::conflict("the secret is in use: draw another one").field("secret"));
+                }
+                if let Some((first, last)) = vlans
+                    && (first == 0 || last > 4094 || first > last)
+                {
+                    return Err(Refusal::invalid(
+                        "vlans",
+                        format!("{first} to {last} is no range of VLANs from 1 to 4094"),
+                    ));
+                }
+                self.draft.create::<ServiceKeyId>(ServiceKey {
+                    service: id,
+                    secret,
+                    valid_until,
+                    vlans,
+                    capacity_mbps,
+                    redeemed_by: None,
+                });
+                Ok(())
+            }
+            Operation::RevokeServiceKey { key } => {
+                self.draft.check(self.actor, operation_kind, key.into())?;
+                self.draft.delete(key);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses an invited account that is absent, or for which the service has no place.
+    fn check_peer(&self, kind: ServiceKind, account: AccountId, peer: Option<AccountId>) -> Outcome {
+        let Some(peer) = peer else {
+            return Ok(());
+        };
+        if kind != ServiceKind::P2pVc {
+            return Err(Refusal::invalid(
+                "peer",
+                "only a p2p_vc invites one account; give service keys to others",
+            ));
+        }
+        // An account that does not want to be found is answered as an absent one.
+        let relation = self.draft.relation_to_account(self.actor, peer);
+        let sees_all = self.actor.is_system() || self.actor.is_operator();
+        let is_known = self.draft.find(peer).is_some_and(|found| {
+            found.discoverable
+                || sees_all
+                || peer == account
+                || relation != crate::permission::Relation::Foreign
+        });
+        if is_known {
+            Ok(())
+        } else {
+            Err(Refusal::not_found(peer).field("peer"))
+        }
+    }
+
+    /// Notes the answer of the invited account.
+    fn answer(&mut self, id: ServiceId, kind: crate::operation::OperationKind, answer: Consent) -> Outcome {
+        self.draft.check(self.actor, kind, id.into())?;
+        let mut service = self.object(id)?;
+        let may_answer =
+            self.actor.is_system() || self.actor.is_operator() || service.peer == self.actor.account;
+        if service.peer.is_none() || !may_answer {
+            let message = format!("{id} does not invite your account: there is nothing to answer");
+            return Err(Refusal::conflict(message).object(id));
+        }
+        if service.consent != Consent::Pending {
+            let message = format!("{id} has its answer already: delete your end, or order another service");
+            return Err(Refusal::conflict(message).object(id));
+        }
+        service.consent = answer;
+        self.draft.put(id, service);
+        Ok(())
+    }
+
+    /// Returns the account that locked an object.
+    pub(super) fn locked_by(&self, target: ObjectId) -> Option<AccountId> {
+        match target {
+            ObjectId::Service(id) => self.draft.find(id)?.locked_by,
+            ObjectId::Config(id) => self.draft.find(id)?.locked_by,
+            ObjectId::Connection(id) => self.draft.find(id)?.locked_by,
+            _ => None,
+        }
+    }
+
+    fn set_lock(&mut self, target: ObjectId, by: Option<AccountId>) -> Outcome {
+        match target {
+            ObjectId::Service(id) => {
+                let mut service = self.object(id)?;
+                service.locked_by = by;
+                self.draft.put(id, service);
+            }
+            ObjectId::Config(id) => {
+                let mut config = self.object(id)?;
+                config.locked_by = by;
+                self.draft.put(id, config);
+            }
+            ObjectId::Connection(id) => {
+                let mut connection = self.object(id)?;
+                connection.locked_by = by;
+                self.draft.put(id, connection);
+            }
+            _ => {
+                let message =
+                    format!("{target} cannot be locked: expected a service, an end or a connection");
+                return Err(Refusal::invalid("target", message).object(target));
+            }
+        }
+        Ok(())
+    }
+
+    fn lock(&mut self, target: ObjectId, kind: crate::operation::OperationKind) -> Outcome {
+        self.draft.check(self.actor, kind, target)?;
+        if let Some(by) = self.locked_by(target) {
+            let message = format!("{target} is locked by {by} already");
+            return Err(Refusal::new(RefusalCode::Locked, message).object(target));
+        }
+        let owner = self.draft.owner(target);
+        self.set_lock(target, self.actor.account.or(owner))
+    }
+
+    /// Removes a lock. The lock of another account was approved by a second person at this point.
+    fn unlock(&mut self, target: ObjectId, kind: crate::operation::OperationKind) -> Outcome {
+        self.draft.check(self.actor, kind, target)?;
+        match self.locked_by(target) {
+            None => return Err(Refusal::conflict(format!("{target} is not locked")).object(target)),
+            Some(by) if self.is_foreign_lock(by) && !self.is_approved => {
+                let message =
+                    format!("{target} is locked by {by}: only that account, or two operators, can unlock it");
+                return Err(Refusal::new(RefusalCode::Locked, message).object(target));
+            }
+            Some(_) => {}
+        }
+        self.set_lock(target, None)
+    }
+
+    /// Returns true if the lock belongs to an account that is neither the actor's nor below it.
+    pub(super) fn is_foreign_lock(&self, by: AccountId) -> bool {
+        !self.actor.is_system()
+            && self.draft.relation_to_account(self.actor, by) == crate::permission::Relation::Foreign
+    }
+}

@@ -1,0 +1,401 @@
+//! The exchange as one value, and changes of it as lists of objects.
+//!
+//! An order never edits an [`Exchange`]. It fills a [`Draft`], which sees the exchange with its own changes on top; a
+//! draft that is complete is committed as a whole, and one that ends in a refusal is dropped. So an order is done
+//! entirely or not at all, and a dry run is a draft that nobody commits.
+
+use core::fmt;
+use core::str::FromStr;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::account::{Account, User};
+use crate::approval::Approval;
+use crate::fabric::{Site, Switch, Trunk};
+use crate::filter::Filter;
+use crate::id::{
+    AccountId, ApprovalId, ConfigId, ConnectionId, FilterId, IdParseError, IpId, MacId, PolicyId, ServiceId,
+    ServiceKeyId, SiteId, SwitchId, TrunkId, UserId,
+};
+use crate::service::{
+    Config, Connection, LanPolicy, Pool, PoolKind, RegisteredIp, RegisteredMac, Released, Service, ServiceKey,
+};
+
+/// Defines the collections of an exchange, and the types that hold one object of any of them.
+macro_rules! collections {
+    ($($(#[$meta:meta])* $field:ident: $kind:ident = $object:ty, $id:ident;)*) => {
+        /// The desired state of an exchange. `Default` is an exchange without objects.
+        #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+        pub struct Exchange {
+            $($(#[$meta])* #[serde(default)] pub $field: BTreeMap<$id, $object>,)*
+            /// The numbers that rest, by their type.
+            #[serde(default)]
+            pub pools: BTreeMap<PoolKind, Pool>,
+            /// The number of the last identifier that was given.
+            #[serde(default)]
+            pub last_id: u32,
+        }
+
+        /// The identifier of any object.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub enum ObjectId {
+            $($(#[$meta])* $kind($id),)*
+        }
+
+        /// Any object.
+        #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+        #[serde(tag = "object", rename_all = "snake_case")]
+        #[allow(clippy::large_enum_variant, reason = "a draft holds a few objects and lives shortly")]
+        pub enum Object {
+            $($(#[$meta])* $kind($object),)*
+        }
+
+        impl fmt::Display for ObjectId {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(ObjectId::$kind(id) => fmt::Display::fmt(id, f),)*
+                }
+            }
+        }
+
+        impl FromStr for ObjectId {
+            type Err = IdParseError;
+
+            fn from_str(text: &str) -> Result<ObjectId, IdParseError> {
+                $(if let Ok(id) = text.parse::<$id>() {
+                    return Ok(ObjectId::$kind(id));
+                })*
+                Err(IdParseError::new(text, "the identifier of an object", "cn-5".to_owned()))
+            }
+        }
+
+        $(
+            impl From<$id> for ObjectId {
+                fn from(id: $id) -> ObjectId {
+                    ObjectId::$kind(id)
+                }
+            }
+
+            impl Key for $id {
+                type Object = $object;
+
+                fn number(number: u32) -> $id {
+                    $id(number)
+                }
+
+                fn stored(self, exchange: &Exchange) -> Option<&$object> {
+                    exchange.$field.get(&self)
+                }
+
+                fn all(exchange: &Exchange) -> &BTreeMap<$id, $object> {
+                    &exchange.$field
+                }
+
+                fn wrap(object: $object) -> Object {
+                    Object::$kind(object)
+                }
+
+                fn unwrap(object: &Object) -> Option<&$object> {
+                    match object {
+                        Object::$kind(object) => Some(object),
+                        _ => None,
+                    }
+                }
+
+                fn range() -> core::ops::RangeInclusive<ObjectId> {
+                    ObjectId::$kind($id(0))..=ObjectId::$kind($id(u32::MAX))
+                }
+
+                fn key(id: ObjectId) -> Option<$id> {
+                    match id {
+                        ObjectId::$kind(id) => Some(id),
+                        _ => None,
+                    }
+                }
+            }
+        )*
+
+        impl Exchange {
+            /// Puts one object, or removes it; pairs of different types change nothing.
+            fn put(&mut self, id: ObjectId, object: Option<Object>) {
+                match (id, object) {
+                    $(
+                        (ObjectId::$kind(id), Some(Object::$kind(object))) => {
+                            self.$field.insert(id, object);
+                        }
+                        (ObjectId::$kind(id), None) => {
+                            self.$field.remove(&id);
+                        }
+                    )*
+                    _ => {}
+                }
+            }
+
+            /// Returns one object.
+            pub fn object(&self, id: ObjectId) -> Option<Object> {
+                match id {
+                    $(ObjectId::$kind(id) => self.$field.get(&id).cloned().map(Object::$kind),)*
+                }
+            }
+
+            /// Returns the identifiers of all objects.
+            pub fn ids(&self) -> impl Iterator<Item = ObjectId> + '_ {
+                core::iter::empty()$(.chain(self.$field.keys().map(|id| ObjectId::$kind(*id))))*
+            }
+        }
+    };
+}
+
+collections! {
+    /// Sites.
+    sites: Site = Site, SiteId;
+    /// Switches.
+    switches: Switch = Switch, SwitchId;
+    /// Trunks.
+    trunks: Trunk = Trunk, TrunkId;
+    /// Accounts.
+    accounts: Account = Account, AccountId;
+    /// Users.
+    users: User = User, UserId;
+    /// Connections.
+    connections: Connection = Connection, ConnectionId;
+    /// Services.
+    services: Service = Service, ServiceId;
+    /// Ends of services.
+    configs: Config = Config, ConfigId;
+    /// MAC addresses.
+    macs: Mac = RegisteredMac, MacId;
+    /// IP addresses.
+    ips: Ip = RegisteredIp, IpId;
+    /// Filters.
+    filters: Filter = Filter, FilterId;
+    /// Service keys.
+    service_keys: ServiceKey = ServiceKey, ServiceKeyId;
+    /// Policies of peering LANs.
+    policies: Policy = LanPolicy, PolicyId;
+    /// Orders that wait for a second person.
+    approvals: Approval = Approval, ApprovalId;
+}
+
+impl TryFrom<String> for ObjectId {
+    type Error = IdParseError;
+
+    fn try_from(text: String) -> Result<ObjectId, IdParseError> {
+        text.parse()
+    }
+}
+
+impl From<ObjectId> for String {
+    fn from(id: ObjectId) -> String {
+        id.to_string()
+    }
+}
+
+/// An identifier and the collection that it belongs to.
+pub trait Key: Copy + Ord + Into<ObjectId> + 'static {
+    /// The type of the objects.
+    type Object: Clone + PartialEq + 'static;
+    /// Returns the identifier with this number.
+    fn number(number: u32) -> Self;
+    /// Returns the object in an exchange.
+    fn stored(self, exchange: &Exchange) -> Option<&Self::Object>;
+    /// Returns the collection of an exchange.
+    fn all(exchange: &Exchange) -> &BTreeMap<Self, Self::Object>;
+    /// Returns the object as one of any type.
+    fn wrap(object: Self::Object) -> Object;
+    /// Returns the object if it has this type.
+    fn unwrap(object: &Object) -> Option<&Self::Object>;
+    /// Returns the range of all identifiers of this type.
+    fn range() -> core::ops::RangeInclusive<ObjectId>;
+    /// Returns the identifier if it has this type.
+    fn key(id: ObjectId) -> Option<Self>;
+}
+
+/// The objects that a committed order created, changed and deleted.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Applied {
+    /// The objects that were created.
+    pub created: Vec<ObjectId>,
+    /// The objects that were changed.
+    pub changed: Vec<ObjectId>,
+    /// The objects that were deleted.
+    pub deleted: Vec<ObjectId>,
+}
+
+impl Applied {
+    /// Returns the first created object of a type.
+    pub fn first<K: Key>(&self) -> Option<K> {
+        self.created.iter().find_map(|id| K::key(*id))
+    }
+}
+
+/// An exchange with the changes of one order on top.
+#[derive(Clone, Debug)]
+pub struct Draft<'a> {
+    base: &'a Exchange,
+    changes: BTreeMap<ObjectId, Option<Object>>,
+    released: BTreeMap<(PoolKind, u32), Option<Released>>,
+    last_id: u32,
+}
+
+/// The changes of a draft, apart from the exchange that it was made for.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ChangeSet {
+    /// The new contents of each object; `None` for one that is deleted.
+    pub objects: BTreeMap<ObjectId, Option<Object>>,
+    /// The numbers that were given back (`Some`) or may be used again (`None`).
+    pub released: Vec<(PoolKind, u32, Option<Released>)>,
+    /// The number of the last identifier that was given.
+    pub last_id: u32,
+}
+
+impl<'a> Draft<'a> {
+    /// Returns a draft without changes.
+    pub fn new(base: &'a Exchange) -> Draft<'a> {
+        Draft {
+            base,
+            changes: BTreeMap::new(),
+            released: BTreeMap::new(),
+            last_id: base.last_id,
+        }
+    }
+
+    /// Returns an object.
+    pub fn find<K: Key>(&self, id: K) -> Option<&K::Object> {
+        match self.changes.get(&id.into()) {
+            Some(change) => change.as_ref().and_then(K::unwrap),
+            None => id.stored(self.base),
+        }
+    }
+
+    /// Returns all objects of a type; those that the draft changed come last.
+    pub fn all<K: Key>(&self) -> impl Iterator<Item = (K, &K::Object)> {
+        let kept = K::all(self.base)
+            .iter()
+            .map(|(id, object)| (*id, object))
+            .filter(|(id, _)| !self.changes.contains_key(&(*id).into()));
+        let changed = self
+            .changes
+            .range(K::range())
+            .filter_map(|(id, object)| Some((K::key(*id)?, K::unwrap(object.as_ref()?)?)));
+        kept.chain(changed)
+    }
+
+    /// Adds an object under a new identifier.
+    pub fn create<K: Key>(&mut self, object: K::Object) -> K {
+        self.last_id = self.last_id.saturating_add(1);
+        let id = K::number(self.last_id);
+        self.put(id, object);
+        id
+    }
+
+    /// Replaces an object.
+    pub fn put<K: Key>(&mut self, id: K, object: K::Object) {
+        self.changes.insert(id.into(), Some(K::wrap(object)));
+    }
+
+    /// Deletes an object.
+    pub fn delete<K: Key>(&mut self, id: K) {
+        self.changes.insert(id.into(), None);
+    }
+
+    /// Notes that a number was given back, or may be used again.
+    pub fn set_released(&mut self, kind: PoolKind, number: u32, released: Option<Released>) {
+        self.released.insert((kind, number), released);
+    }
+
+    /// Returns the numbers of a type that were given back.
+    pub fn released(&self, kind: PoolKind) -> BTreeMap<u32, Released> {
+        let mut released = self
+            .base
+            .pools
+            .get(&kind)
+            .map(|pool| pool.released.clone())
+            .unwrap_or_default();
+        for ((other, number), change) in &self.released {
+            match change {
+                _ if *other != kind => {}
+                Some(rest) => {
+                    released.insert(*number, *rest);
+                }
+                None => {
+                    released.remove(number);
+                }
+            }
+        }
+        released
+    }
+
+    /// Returns the changes.
+    pub fn into_changes(self) -> ChangeSet {
+        let released = self.released.into_iter();
+        ChangeSet {
+            objects: self.changes,
+            released: released
+                .map(|((kind, number), change)| (kind, number, change))
+                .collect(),
+            last_id: self.last_id,
+        }
+    }
+
+    /// Returns the exchange as it is with the changes.
+    pub fn to_exchange(&self) -> Exchange {
+        let mut exchange = self.base.clone();
+        exchange.commit(self.clone().into_changes());
+        exchange
+    }
+}
+
+impl Exchange {
+    /// Makes the changes of a draft and returns the names of the objects concerned. Changes that change nothing are
+    /// left out.
+    pub fn commit(&mut self, changes: ChangeSet) -> Applied {
+        let mut applied = Applied::default();
+        for (id, object) in changes.objects {
+            let before = self.object(id);
+            match (&before, &object) {
+                (None, Some(_)) => applied.created.push(id),
+                (Some(_), None) => applied.deleted.push(id),
+                (Some(before), Some(after)) if before != after => applied.changed.push(id),
+                _ => continue,
+            }
+            self.put(id, object);
+        }
+        for (kind, number, change) in changes.released {
+            let pool = self.pools.entry(kind).or_default();
+            match change {
+                Some(rest) => pool.released.insert(number, rest),
+                None => pool.released.remove(&number),
+            };
+        }
+        self.pools.retain(|_, pool| !pool.released.is_empty());
+        self.last_id = self.last_id.max(changes.last_id);
+        applied
+    }
+
+    /// Returns the ends of a service, in the order of their identifiers.
+    pub fn ends(&self, service: ServiceId) -> impl Iterator<Item = (ConfigId, &Config)> {
+        let configs = self.configs.iter();
+        configs
+            .filter(move |(_, config)| config.service == service)
+            .map(|(id, config)| (*id, config))
+    }
+
+    /// Returns the accounts below one account, itself included.
+    pub fn descendants(&self, account: AccountId) -> BTreeSet<AccountId> {
+        let mut found = BTreeSet::from([account]);
+        loop {
+            let children = self
+                .accounts
+                .iter()
+                .filter(|(_, child)| child.parent.is_some_and(|parent| found.contains(&parent)));
+            let before = found.len();
+            found = found.iter().copied().chain(children.map(|(id, _)| *id)).collect();
+            if found.len() == before {
+                return found;
+            }
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Filters: packets to a member's addresses that the exchange drops, limits or counts.
+//!
+//! Ownership, the order of precedence and the translation of RTBH and Flowspec are not here (`ix-filter`).
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::AccountId;
+use crate::prefix::Prefix;
+use crate::time::Timestamp;
+
+/// A range of transport ports, both ends included.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct Ports {
+    /// The first port.
+    pub first: u16,
+    /// The last port.
+    pub last: u16,
+}
+
+/// The part of a fragmented packet that a filter means.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FragmentMatch {
+    /// Whole packets only.
+    Not,
+    /// Every fragment.
+    Any,
+    /// First fragments.
+    First,
+    /// Fragments after the first, which have no ports.
+    Later,
+}
+
+/// The bits of the TCP header that a filter means.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct TcpFlagsMatch {
+    /// The bits that are compared (RFC 9293, section 3.1; FIN is bit 0).
+    pub mask: u16,
+    /// Their values.
+    pub value: u16,
+}
+
+/// The packets that a filter means.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct FilterMatch {
+    /// The destination.
+    pub destination: Prefix,
+    /// The source.
+    #[serde(default)]
+    pub source: Option<Prefix>,
+    /// The IP protocol.
+    #[serde(default)]
+    pub protocol: Option<u8>,
+    /// Any of these source ports; every one if empty.
+    #[serde(default)]
+    pub source_ports: Vec<Ports>,
+    /// Any of these destination ports; every one if empty.
+    #[serde(default)]
+    pub destination_ports: Vec<Ports>,
+    /// The ICMP type.
+    #[serde(default)]
+    pub icmp_type: Option<u8>,
+    /// The ICMP code.
+    #[serde(default)]
+    pub icmp_code: Option<u8>,
+    /// The part of a fragmented packet.
+    #[serde(default)]
+    pub fragment: Option<FragmentMatch>,
+    /// The bits of the TCP header.
+    #[serde(default)]
+    pub tcp_flags: Option<TcpFlagsMatch>,
+    /// The differentiated services code point.
+    #[serde(default)]
+    pub dscp: Option<u8>,
+}
+
+impl FilterMatch {
+    /// Returns a match of all packets to a destination.
+    pub fn to(destination: Prefix) -> FilterMatch {
+        FilterMatch {
+            destination,
+            source: None,
+            protocol: None,
+            source_ports: Vec::new(),
+            destination_ports: Vec::new(),
+            icmp_type: None,
+            icmp_code: None,
+            fragment: None,
+            tcp_flags: None,
+            dscp: None,
+        }
+    }
+
+    /// Returns the first part that cannot be true of any packet, as (field, reason).
+    pub fn contradiction(&self) -> Option<(&'static str, String)> {
+        let ports = [
+            ("source_ports", &self.source_ports),
+            ("destination_ports", &self.destination_ports),
+        ];
+        for (field, ranges) in ports {
+            if let Some(range) = ranges.iter().find(|range| range.first > range.last) {
+                let reason = format!(
+                    "{} is above {}: expected first and last port",
+                    range.first, range.last
+                );
+                return Some((field, reason));
+            }
+            if !ranges.is_empty() && !matches!(self.protocol, Some(6 | 17 | 132)) {
+                return Some((
+                    field,
+                    "ports need protocol 6 (TCP), 17 (UDP) or 132 (SCTP)".to_owned(),
+                ));
+            }
+            if !ranges.is_empty() && self.fragment == Some(FragmentMatch::Later) {
+                return Some((field, "fragments after the first have no ports".to_owned()));
+            }
+        }
+        if let Some(source) = self.source
+            && source.is_ipv6() != self.destination.is_ipv6()
+        {
+            return Some((
+                "source",
+                "source and destination are of different families".to_owned(),
+            ));
+        }
+        let icmp = if self.destination.is_ipv6() { 58 } else { 1 };
+        if (self.icmp_type.is_some() || self.icmp_code.is_some()) && self.protocol != Some(icmp) {
+            return Some(("icmp_type", format!("ICMP types and codes need protocol {icmp}")));
+        }
+        if self.icmp_code.is_some() && self.icmp_type.is_none() {
+            return Some(("icmp_code", "a code needs a type".to_owned()));
+        }
+        if let Some(flags) = self.tcp_flags {
+            if self.protocol != Some(6) {
+                return Some(("tcp_flags", "TCP flags need protocol 6".to_owned()));
+            }
+            if flags.mask > 0xfff || flags.value & !flags.mask != 0 || flags.mask == 0 {
+                return Some((
+                    "tcp_flags",
+                    "expected a mask of 12 bits that holds all bits of the value".to_owned(),
+                ));
+            }
+        }
+        if self.dscp.is_some_and(|dscp| dscp > 63) {
+            return Some(("dscp", "expected 0 to 63".to_owned()));
+        }
+        None
+    }
+}
+
+/// The treatment of a filter's packets.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "type")]
+pub enum FilterAction {
+    /// The packets are dropped.
+    Drop,
+    /// The packets pass up to a rate, so that the end of an attack is visible.
+    Shape {
+        /// The rate in kbit/s.
+        rate_kbps: u32,
+    },
+    /// The packets pass and are counted.
+    Count,
+}
+
+/// The way on which a filter came.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FilterOrigin {
+    /// A page of the portal.
+    Page,
+    /// The API.
+    Api,
+    /// A route with a blackhole community or next hop.
+    Rtbh,
+    /// A Flowspec route.
+    Flowspec,
+}
+
+/// The state of a filter.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "name")]
+pub enum FilterState {
+    /// The filter is written down and nothing else.
+    Draft,
+    /// The owner is entitled to it, and the switches can do it.
+    Checked,
+    /// The filter is to be in the switches.
+    Active,
+    /// The filter ended at its time, or with its route.
+    Expired,
+    /// The filter was not accepted.
+    Refused {
+        /// The reason in words.
+        reason: String,
+    },
+    /// The filter is out of the switches and may come back.
+    Suspended {
+        /// The reason in words.
+        reason: String,
+    },
+}
+
+/// A filter.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Filter {
+    /// The account that the packets are addressed to.
+    pub account: AccountId,
+    /// The packets.
+    pub matching: FilterMatch,
+    /// Packets from these accounts only; from every account if empty.
+    #[serde(default)]
+    pub peers: BTreeSet<AccountId>,
+    /// The treatment.
+    pub action: FilterAction,
+    /// The way on which the filter came.
+    pub origin: FilterOrigin,
+    /// The order among the filters of an account: of two filters that match a packet the one with the lower rank
+    /// applies. Filters of equal rank apply in the order of their identifiers.
+    pub rank: u32,
+    /// The state.
+    pub state: FilterState,
+    /// The end of validity; `None` for as long as the route lives.
+    #[serde(default)]
+    pub valid_until: Option<Timestamp>,
+    /// The reason for the filter, in the words of its owner.
+    #[serde(default)]
+    pub comment: Option<String>,
+    /// The reference of the orderer, unique in the account.
+    #[serde(default)]
+    pub external_ref: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contradiction(change: impl FnOnce(&mut FilterMatch)) -> Option<&'static str> {
+        let mut matching = FilterMatch::to("192.0.2.1/32".parse().unwrap());
+        change(&mut matching);
+        matching.contradiction().map(|(field, _)| field)
+    }
+
+    #[test]
+    fn what_no_packet_can_have_is_named_by_its_field() {
+        let ports = |first, last| vec![Ports { first, last }];
+        assert_eq!(contradiction(|_| ()), None);
+        assert_eq!(
+            contradiction(|m| m.source_ports = ports(1, 1)),
+            Some("source_ports")
+        );
+        assert_eq!(
+            contradiction(|m| (m.protocol, m.destination_ports) = (Some(17), ports(5, 4))),
+            Some("destination_ports")
+        );
+        assert_eq!(
+            contradiction(|m| (m.protocol, m.source_ports) = (Some(17), ports(123, 123))),
+            None
+        );
+        assert_eq!(contradiction(|m| m.source = "::/0".parse().ok()), Some("source"));
+        assert_eq!(contradiction(|m| m.icmp_type = Some(8)), Some("icmp_type"));
+        assert_eq!(contradiction(|m| m.dscp = Some(64)), Some("dscp"));
+        let flags = TcpFlagsMatch { mask: 2, value: 4 };
+        assert_eq!(
+            contradiction(|m| (m.protocol, m.tcp_flags) = (Some(6), Some(flags))),
+            Some("tcp_flags")
+        );
+    }
+}

@@ -1,0 +1,51 @@
+//! The desired state of an exchange point as one value, and the orders that change it.
+//!
+//! [`Exchange`] holds every object. [`Exchange::apply`] is the only way in which people change it: it checks
+//! permission, validity and uniqueness, allocates numbers, and does an [`Operation`] entirely or not at all.
+//! [`Exchange::draft`] is the same without the last step, and so the dry run. [`state::shown`] gives the state that
+//! people see, [`permission`] decides who may do what.
+//!
+//! Pure: no clock ([`Timestamp`] is an argument), no randomness, no IO.
+
+#![forbid(unsafe_code)]
+
+mod account;
+pub mod allocate;
+mod apply;
+mod approval;
+mod exchange;
+mod fabric;
+mod filter;
+mod id;
+mod operation;
+pub mod permission;
+mod prefix;
+mod refusal;
+mod serde_text;
+mod service;
+pub mod state;
+mod time;
+mod vlan;
+
+pub use account::{Account, AccountKind, Actor, Role, User};
+pub use approval::Approval;
+pub use exchange::{Applied, ChangeSet, Draft, Exchange, Key, Object, ObjectId};
+pub use fabric::{PortId, PortIdParseError, Site, Switch, SwitchPort, TRUNK_MTU_MIN, Trunk, TrunkKind};
+pub use filter::{
+    Filter, FilterAction, FilterMatch, FilterOrigin, FilterState, FragmentMatch, Ports, TcpFlagsMatch,
+};
+pub use id::{
+    AccountId, ApprovalId, ConfigId, ConnectionId, ConnectionIndex, FilterId, GroupNumber, IdParseError,
+    IpId, MacId, MeterNumber, NumberError, PolicyId, ServiceId, ServiceIndex, ServiceKeyId, SiteId, SwitchId,
+    TrunkId, UserId, WireId,
+};
+pub use operation::{Operation, OperationKind};
+pub use permission::Relation;
+pub use prefix::{Prefix, PrefixError};
+pub use refusal::{Refusal, RefusalCode};
+pub use service::{
+    ArpMode, Config, Connection, ConnectionKind, Consent, EndRole, LanPolicy, Pool, PoolKind, Quarantine,
+    RegisteredIp, RegisteredMac, Released, Service, ServiceKey, ServiceKind,
+};
+pub use time::{Timestamp, TimestampParseError};
+pub use vlan::{TagType, VlanConfig, VlanId, VlanIdError, VlanRequest};

@@ -1,0 +1,195 @@
+//! IP prefixes.
+
+use core::fmt;
+use core::net::IpAddr;
+use core::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// An IPv4 or IPv6 prefix without bits behind its length. The text form is `192.0.2.0/24`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Prefix {
+    address: IpAddr,
+    len: u8,
+}
+
+/// A text or a pair that is no prefix.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum PrefixError {
+    /// The text is no address with a length.
+    #[error("\"{0}\" is no prefix: expected an address and a length, such as 192.0.2.0/24")]
+    Text(String),
+    /// The length is greater than that of the address.
+    #[error("/{len} is too long for {address}: expected at most /{}", bits(*.address))]
+    Length {
+        /// The address.
+        address: IpAddr,
+        /// The length in bits.
+        len: u8,
+    },
+    /// Bits behind the length are set.
+    #[error("{address}/{len} has bits behind its length: expected {expected}/{len}")]
+    HostBits {
+        /// The address.
+        address: IpAddr,
+        /// The length in bits.
+        len: u8,
+        /// The address without those bits.
+        expected: IpAddr,
+    },
+}
+
+/// Returns the number of bits of the address.
+const fn bits(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(_) => 32,
+        IpAddr::V6(_) => 128,
+    }
+}
+
+/// Returns the address with only its first `len` bits.
+fn masked(address: IpAddr, len: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(v4) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0);
+            IpAddr::V4((v4.to_bits() & mask).into())
+        }
+        IpAddr::V6(v6) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
+            IpAddr::V6((v6.to_bits() & mask).into())
+        }
+    }
+}
+
+impl Prefix {
+    /// Returns the prefix.
+    ///
+    /// # Errors
+    /// [`PrefixError`] if the length is greater than that of the address, or bits behind it are set.
+    pub fn new(address: IpAddr, len: u8) -> Result<Prefix, PrefixError> {
+        if len > bits(address) {
+            return Err(PrefixError::Length { address, len });
+        }
+        let expected = masked(address, len);
+        if expected != address {
+            return Err(PrefixError::HostBits {
+                address,
+                len,
+                expected,
+            });
+        }
+        Ok(Prefix { address, len })
+    }
+
+    /// Returns the prefix of one address.
+    pub const fn host(address: IpAddr) -> Prefix {
+        Prefix {
+            address,
+            len: bits(address),
+        }
+    }
+
+    /// Returns the first address.
+    pub const fn address(self) -> IpAddr {
+        self.address
+    }
+
+    /// Returns the length in bits.
+    pub const fn len(self) -> u8 {
+        self.len
+    }
+
+    /// Returns true for the prefix of all addresses of its family.
+    pub const fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns true for IPv6.
+    pub const fn is_ipv6(self) -> bool {
+        self.address.is_ipv6()
+    }
+
+    /// Returns true if the address is in the prefix.
+    pub fn contains(self, address: IpAddr) -> bool {
+        self.address.is_ipv6() == address.is_ipv6() && masked(address, self.len) == self.address
+    }
+
+    /// Returns true if every address of `other` is in the prefix.
+    pub fn covers(self, other: Prefix) -> bool {
+        self.len <= other.len && self.contains(other.address)
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.len)
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = PrefixError;
+
+    fn from_str(text: &str) -> Result<Prefix, PrefixError> {
+        let parts = text.split_once('/').and_then(|(address, len)| {
+            let is_number = len.bytes().all(|byte| byte.is_ascii_digit());
+            Some((address.parse().ok()?, len.parse().ok().filter(|_| is_number)?))
+        });
+        let (address, len) = parts.ok_or_else(|| PrefixError::Text(text.to_owned()))?;
+        Prefix::new(address, len)
+    }
+}
+
+impl TryFrom<String> for Prefix {
+    type Error = PrefixError;
+
+    fn try_from(text: String) -> Result<Prefix, PrefixError> {
+        text.parse()
+    }
+}
+
+impl From<Prefix> for String {
+    fn from(prefix: Prefix) -> String {
+        prefix.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_has_no_host_bits_and_no_length_over_its_family() {
+        let prefix: Prefix = "192.0.2.0/24".parse().unwrap();
+        assert_eq!(prefix.to_string(), "192.0.2.0/24");
+        assert!(prefix.contains("192.0.2.255".parse().unwrap()));
+        assert!(!prefix.contains("192.0.3.0".parse().unwrap()));
+        assert!(!prefix.contains("::".parse().unwrap()));
+        for text in [
+            "192.0.2.1/24",
+            "192.0.2.0/33",
+            "192.0.2.0",
+            "::/129",
+            "::1/64",
+            "192.0.2.0/+4",
+            "",
+        ] {
+            assert!(text.parse::<Prefix>().is_err(), "{text}");
+        }
+        let error = "192.0.2.1/24".parse::<Prefix>().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "192.0.2.1/24 has bits behind its length: expected 192.0.2.0/24"
+        );
+    }
+
+    #[test]
+    fn the_longest_and_the_shortest_prefix_cover_as_they_should() {
+        let all: Prefix = "::/0".parse().unwrap();
+        let host = Prefix::host("2001:db8::1".parse().unwrap());
+        assert!(all.covers(host) && !host.covers(all) && host.covers(host));
+        let all: Prefix = "0.0.0.0/0".parse().unwrap();
+        assert!(!all.covers(host));
+    }
+}

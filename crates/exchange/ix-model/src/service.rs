@@ -1,0 +1,332 @@
+//! Connections, services and their ends, addresses, service keys and LAN policies.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::collections::{BTreeMap, BTreeSet};
+
+use millrace_types::Mac;
+use serde::{Deserialize, Serialize};
+
+use crate::fabric::PortId;
+use crate::id::{
+    AccountId, ConfigId, ConnectionId, ConnectionIndex, GroupNumber, MeterNumber, PolicyId, ServiceId,
+    ServiceIndex, WireId,
+};
+use crate::serde_text;
+use crate::state::CommercialState;
+use crate::time::Timestamp;
+use crate::vlan::VlanConfig;
+
+/// The way in which the ports of a connection form one link.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConnectionKind {
+    /// One port.
+    Standalone,
+    /// A link aggregation group without LACP.
+    LagStatic,
+    /// A link aggregation group with LACP.
+    LagLacp,
+}
+
+/// A connection: one or more ports of one switch, sold as one.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Connection {
+    /// The account that uses the connection.
+    pub account: AccountId,
+    /// The name, unique in the account.
+    pub name: String,
+    /// The way in which the ports form one link.
+    pub kind: ConnectionKind,
+    /// The ports.
+    pub ports: Vec<PortId>,
+    /// The number in the metadata of packets.
+    pub index: ConnectionIndex,
+    /// The group of a LAG.
+    #[serde(default)]
+    pub group: Option<GroupNumber>,
+    /// The reference of the orderer, unique in the account.
+    #[serde(default)]
+    pub external_ref: Option<String>,
+    /// The account that locked the connection against deletion.
+    #[serde(default)]
+    pub locked_by: Option<AccountId>,
+}
+
+/// The type of a service.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServiceKind {
+    /// A virtual circuit between two ends.
+    P2pVc,
+    /// A virtual circuit between roots and leaves; leaves reach roots only.
+    P2mpVc,
+    /// A virtual circuit between many ends.
+    Mp2mpVc,
+    /// A peering LAN.
+    ExchangeLan,
+}
+
+/// The consent of the invited account of a virtual circuit.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "answer")]
+pub enum Consent {
+    /// Nobody has to consent: both ends belong to the account that ordered.
+    NotNeeded,
+    /// The invited account has not answered.
+    Pending,
+    /// The invited account has accepted, or configured its end.
+    Accepted,
+    /// The invited account has refused.
+    Refused {
+        /// The reason in words.
+        reason: String,
+    },
+}
+
+/// A service: the thing in which frames travel.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Service {
+    /// The type.
+    pub kind: ServiceKind,
+    /// The account that ordered the service.
+    pub account: AccountId,
+    /// The name, unique in the account.
+    pub name: String,
+    /// The number in the metadata of packets.
+    pub index: ServiceIndex,
+    /// The version of the way that frames take; it grows with each change of an end or a path.
+    pub generation: u32,
+    /// The wire id of this generation; `None` while all ends are at one switch.
+    #[serde(default)]
+    pub wire_id: Option<WireId>,
+    /// The invited account of a p2p circuit.
+    #[serde(default)]
+    pub peer: Option<AccountId>,
+    /// The consent of the invited account.
+    pub consent: Consent,
+    /// The commercial state.
+    pub state: CommercialState,
+    /// The policy of a peering LAN.
+    #[serde(default)]
+    pub policy: Option<PolicyId>,
+    /// The addresses of a peering LAN, as prefixes.
+    #[serde(default)]
+    pub networks: Vec<crate::prefix::Prefix>,
+    /// The reference of the orderer, unique in the account.
+    #[serde(default)]
+    pub external_ref: Option<String>,
+    /// The account that locked the service against deletion.
+    #[serde(default)]
+    pub locked_by: Option<AccountId>,
+}
+
+/// The role of an end in a `p2mp_vc`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndRole {
+    /// Reaches all ends.
+    #[default]
+    Root,
+    /// Reaches roots only.
+    Leaf,
+}
+
+/// The admission of an end to a peering LAN.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "phase")]
+pub enum Quarantine {
+    /// The service has no quarantine.
+    NotNeeded,
+    /// The end is in the quarantine LAN.
+    Running {
+        /// The time since which no offending frame was seen.
+        clean_since: Timestamp,
+    },
+    /// The end passed its fifteen minutes.
+    Passed,
+    /// An operator admitted the end without them.
+    Waived {
+        /// The reason in words.
+        reason: String,
+    },
+}
+
+impl Quarantine {
+    /// Returns true if the end takes part in the service.
+    pub fn is_over(&self) -> bool {
+        !matches!(self, Quarantine::Running { .. })
+    }
+}
+
+/// One connection's end of a service (IX-API: network-service-config, NSC).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Config {
+    /// The service.
+    pub service: ServiceId,
+    /// The connection.
+    pub connection: ConnectionId,
+    /// The account that uses the end.
+    pub account: AccountId,
+    /// The tags of the end.
+    pub vlan: VlanConfig,
+    /// The contracted rate in Mbit/s; `None` for the speed of the connection.
+    #[serde(default)]
+    pub capacity_mbps: Option<u32>,
+    /// The role in a `p2mp_vc`.
+    #[serde(default)]
+    pub role: EndRole,
+    /// The number of the end in the metadata of packets: that of its connection, or one of its own.
+    pub index: ConnectionIndex,
+    /// The meter of the contracted rate.
+    pub meter: MeterNumber,
+    /// The group of the copies that frames of this end need in a multipoint service with flooding.
+    #[serde(default)]
+    pub group: Option<GroupNumber>,
+    /// True while the end is shut down, as for a failover test.
+    #[serde(default)]
+    pub shut_down: bool,
+    /// The admission to a peering LAN.
+    pub quarantine: Quarantine,
+    /// The autonomous systems of the end.
+    #[serde(default)]
+    pub asns: BTreeSet<u32>,
+    /// The reference of the orderer, unique in the account.
+    #[serde(default)]
+    pub external_ref: Option<String>,
+    /// The account that locked the end against deletion.
+    #[serde(default)]
+    pub locked_by: Option<AccountId>,
+}
+
+/// A MAC address that frames from an end may have as source.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RegisteredMac {
+    /// The end.
+    pub config: ConfigId,
+    /// The address, once in a service.
+    #[serde(with = "serde_text")]
+    pub address: Mac,
+    /// The first moment of validity.
+    pub valid_from: Timestamp,
+    /// The end of validity; `None` for no end.
+    #[serde(default)]
+    pub valid_until: Option<Timestamp>,
+}
+
+/// An IP address of an end of a peering LAN.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RegisteredIp {
+    /// The end.
+    pub config: ConfigId,
+    /// The address, once in a service.
+    pub address: IpAddr,
+    /// The end of validity; `None` for no end.
+    #[serde(default)]
+    pub valid_until: Option<Timestamp>,
+}
+
+/// A permission to configure the other end of a service, valid once and until its end.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ServiceKey {
+    /// The service.
+    pub service: ServiceId,
+    /// The secret text that the holder presents. The store gives it as an argument, because this crate has no
+    /// randomness.
+    pub secret: String,
+    /// The end of validity.
+    pub valid_until: Timestamp,
+    /// The VIDs that the holder may use: first and last.
+    #[serde(default)]
+    pub vlans: Option<(u16, u16)>,
+    /// The highest rate that the holder may order, in Mbit/s.
+    #[serde(default)]
+    pub capacity_mbps: Option<u32>,
+    /// The account that redeemed the key.
+    #[serde(default)]
+    pub redeemed_by: Option<AccountId>,
+}
+
+/// The treatment of ARP requests and neighbour solicitations in a peering LAN.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ArpMode {
+    /// The switch writes the owner's MAC address as destination and sends to the owner only.
+    Unicast,
+}
+
+/// The rules of a peering LAN.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LanPolicy {
+    /// The name, unique in the exchange.
+    pub name: String,
+    /// The EtherTypes that pass.
+    pub ethertypes: BTreeSet<u16>,
+    /// The highest number of MAC addresses of an end.
+    pub macs_max: u8,
+    /// The highest rate of broadcast frames from an end, in packets a second.
+    pub broadcast_pps: u32,
+    /// The highest rate of multicast frames from an end, in packets a second.
+    pub multicast_pps: u32,
+    /// The treatment of ARP requests and neighbour solicitations.
+    pub arp: ArpMode,
+    /// The time without an offending frame that ends the quarantine, in seconds.
+    pub quarantine_secs: u32,
+}
+
+impl LanPolicy {
+    /// Returns the policy that most exchanges have: IPv4, ARP and IPv6, one MAC address, fifteen minutes of quarantine.
+    pub fn usual(name: &str) -> LanPolicy {
+        LanPolicy {
+            name: name.to_owned(),
+            ethertypes: BTreeSet::from([0x0800, 0x0806, 0x86dd]),
+            macs_max: 1,
+            broadcast_pps: 50,
+            multicast_pps: 50,
+            arp: ArpMode::Unicast,
+            quarantine_secs: 900,
+        }
+    }
+}
+
+/// The type of a numbered resource.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PoolKind {
+    /// [`ConnectionIndex`]
+    ConnectionIndex,
+    /// [`ServiceIndex`]
+    ServiceIndex,
+    /// [`WireId`]
+    WireId,
+    /// [`MeterNumber`]
+    Meter,
+    /// [`GroupNumber`]
+    Group,
+}
+
+/// The numbers of one type that are no longer used and cannot be used yet.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Pool {
+    /// The numbers that were given back, in the order of the numbers.
+    pub released: BTreeMap<u32, Released>,
+}
+
+/// The rest of a number that was given back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Released {
+    /// The switches may still have rules with the number.
+    InSwitches,
+    /// The rules are confirmed gone; the number is free from this time on.
+    FreeFrom(Timestamp),
+}
+
+/// The unspecified addresses, which no end can have.
+pub(crate) fn is_usable(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => {
+            v4 != Ipv4Addr::UNSPECIFIED && !v4.is_broadcast() && !v4.is_multicast() && !v4.is_loopback()
+        }
+        IpAddr::V6(v6) => v6 != Ipv6Addr::UNSPECIFIED && !v6.is_multicast() && !v6.is_loopback(),
+    }
+}
