@@ -10,6 +10,7 @@
 mod af_packet;
 mod bpf;
 mod config;
+mod controller;
 mod courier;
 mod detection;
 mod endpoint;
@@ -38,6 +39,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("af_packet", af_packet::slot),
     ("bpf", bpf::bpf),
     ("config", config::config),
+    ("controller_messages", controller::messages),
     ("courier_control", courier::control),
     ("courier_ticket", courier::ticket),
     ("endpoint_frames", endpoint::frames),

@@ -138,7 +138,7 @@ impl Task {
             }
             // TLS streams often end without close_notify; messages of OpenFlow have their own length.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                self.connection.close(CloseReason::Eof)
+                self.connection.close(CloseReason::Eof);
             }
             Err(error) => self.connection.close(CloseReason::Io(error.to_string())),
         }

@@ -6,3 +6,11 @@
     clippy::panic,
     reason = "a test fails by panicking"
 )]
+
+mod commit;
+mod hostile;
+mod listing;
+mod millrace;
+mod open_vswitch;
+mod script;
+mod tls;
