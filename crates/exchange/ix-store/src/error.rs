@@ -5,10 +5,8 @@
 pub enum Constraint {
     /// Two ends of services use the same (connection, outer tag, inner tag).
     EndVlan,
-    /// A MAC address is registered twice in one service.
-    Mac,
-    /// An IP address is registered twice in one service.
-    Ip,
+    /// A MAC or IP address is registered twice in one service.
+    Address,
     /// Two objects of one account have the same `external_ref`.
     ExternalRef,
     /// A port belongs to two connections.
@@ -23,8 +21,7 @@ impl std::fmt::Display for Constraint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Constraint::EndVlan => "this VLAN of the connection is in use by another service",
-            Constraint::Mac => "this MAC address is registered in the service already",
-            Constraint::Ip => "this IP address is registered in the service already",
+            Constraint::Address => "this address is registered in the service already",
             Constraint::ExternalRef => "another object of the account has this external_ref",
             Constraint::ConnectionPort => "the port belongs to another connection",
             Constraint::AppendOnly => "entries of the audit chain and of the journal never change",
@@ -111,8 +108,7 @@ impl From<rusqlite::Error> for StoreError {
 fn constraint(message: &str) -> Constraint {
     let rules = [
         ("end_vlan", Constraint::EndVlan),
-        ("registered_mac", Constraint::Mac),
-        ("registered_ip", Constraint::Ip),
+        ("service_address", Constraint::Address),
         ("external_ref", Constraint::ExternalRef),
         ("connection_port", Constraint::ConnectionPort),
         ("append-only", Constraint::AppendOnly),

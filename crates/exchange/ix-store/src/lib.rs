@@ -37,6 +37,8 @@ pub use transaction::{
     Revision, Session, StoredAnswer, Transaction, UnixMillis,
 };
 
+use serde_json::Value;
+
 /// The database behind an exchange. One thread owns it; each call blocks until the medium has the data.
 pub trait Store: Send {
     /// Returns all objects, the changes that are not finished, and the counters from which numbering continues.
@@ -104,6 +106,42 @@ pub trait Store: Send {
     /// # Errors
     /// [`StoreError`] if the database cannot be written.
     fn delete_session(&mut self, token_hash: &str) -> Result<(), StoreError>;
+
+    /// Returns a setting of the engine.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be read.
+    fn setting(&self, name: &str) -> Result<Option<Value>, StoreError>;
+
+    /// Writes a setting of the engine, or removes it.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be written.
+    fn put_setting(&mut self, name: &str, value: Option<&Value>) -> Result<(), StoreError>;
+
+    /// Raises the revision to at least `revision`, after an operator has decided about switches that remember it.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be written.
+    fn raise_revision(&mut self, revision: Revision) -> Result<(), StoreError>;
+
+    /// Returns a credential: a password hash, a sealed secret, the hash of an API key.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be read.
+    fn credential(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// Writes a credential, or removes it.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be written.
+    fn put_credential(&mut self, key: &str, value: Option<&[u8]>) -> Result<(), StoreError>;
+
+    /// Returns the keys of all credentials that begin with `prefix`, in order.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be read.
+    fn credential_keys(&self, prefix: &str) -> Result<Vec<String>, StoreError>;
 
     /// Deletes answers older than 24 hours and expired sessions.
     ///

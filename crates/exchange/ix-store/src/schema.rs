@@ -28,42 +28,49 @@ CREATE TABLE object (
     PRIMARY KEY (kind, id)
 ) STRICT, WITHOUT ROWID;
 
--- An end of a service has its VLAN of the connection alone. -1 stands for a part that is absent.
+-- Kinds are the prefixes of identifiers: nc is an end of a service, cn a connection, mc and ip are addresses of ends.
+-- An end has its VLAN of the connection alone; -1 stands for a part that is absent.
 CREATE UNIQUE INDEX end_vlan ON object (
     json_extract(body, '$.connection'),
-    coalesce(json_extract(body, '$.vlan.outer'), json_extract(body, '$.vlan.vid'), -1),
+    coalesce(json_extract(body, '$.vlan.outer'), json_extract(body, '$.vlan.vlan'), -1),
     coalesce(json_extract(body, '$.vlan.inner'), -1)
-) WHERE kind = 'config' AND json_type(body, '$.vlan') IS NOT NULL AND json_type(body, '$.vlan') != 'null';
-CREATE UNIQUE INDEX registered_mac ON object (
-    json_extract(body, '$.service'), json_extract(body, '$.address')
-) WHERE kind = 'mac';
-CREATE UNIQUE INDEX registered_ip ON object (
-    json_extract(body, '$.service'), json_extract(body, '$.address')
-) WHERE kind = 'ip';
+) WHERE kind = 'nc';
+
+-- An address is registered once in a service, which is that of its end.
+CREATE TABLE service_address (
+    service TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    address TEXT NOT NULL,
+    object INTEGER NOT NULL,
+    PRIMARY KEY (service, kind, address)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX service_address_object ON service_address (object);
+CREATE TRIGGER service_address_insert AFTER INSERT ON object WHEN NEW.kind IN ('mc', 'ip') BEGIN
+    INSERT INTO service_address
+        SELECT json_extract(body, '$.service'), NEW.kind, json_extract(NEW.body, '$.address'), NEW.id
+        FROM object
+        WHERE kind = 'nc' AND id = CAST(substr(json_extract(NEW.body, '$.config'), 4) AS INTEGER);
+END;
+CREATE TRIGGER service_address_delete AFTER DELETE ON object WHEN OLD.kind IN ('mc', 'ip') BEGIN
+    DELETE FROM service_address WHERE kind = OLD.kind AND object = OLD.id;
+END;
 CREATE UNIQUE INDEX external_ref ON object (
     kind, json_extract(body, '$.account'), json_extract(body, '$.external_ref')
 ) WHERE json_extract(body, '$.external_ref') IS NOT NULL;
 
 CREATE TABLE connection_port (
-    switch TEXT NOT NULL,
-    port INTEGER NOT NULL,
-    connection INTEGER NOT NULL,
-    PRIMARY KEY (switch, port)
+    port TEXT PRIMARY KEY,
+    connection INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE TRIGGER connection_port_insert AFTER INSERT ON object WHEN NEW.kind = 'connection' BEGIN
-    INSERT INTO connection_port
-        SELECT json_extract(value, '$.switch'), json_extract(value, '$.port'), NEW.id
-        FROM json_each(NEW.body, '$.ports');
+CREATE INDEX connection_port_connection ON connection_port (connection);
+CREATE TRIGGER connection_port_insert AFTER INSERT ON object WHEN NEW.kind = 'cn' BEGIN
+    INSERT INTO connection_port SELECT value, NEW.id FROM json_each(NEW.body, '$.ports');
 END;
-CREATE TRIGGER connection_port_update AFTER UPDATE OF body ON object WHEN NEW.kind = 'connection' BEGIN
-    DELETE FROM connection_port WHERE connection = OLD.id;
-    INSERT INTO connection_port
-        SELECT json_extract(value, '$.switch'), json_extract(value, '$.port'), NEW.id
-        FROM json_each(NEW.body, '$.ports');
-END;
-CREATE TRIGGER connection_port_delete AFTER DELETE ON object WHEN OLD.kind = 'connection' BEGIN
+CREATE TRIGGER connection_port_delete AFTER DELETE ON object WHEN OLD.kind = 'cn' BEGIN
     DELETE FROM connection_port WHERE connection = OLD.id;
 END;
+-- Objects are replaced by deletion and insertion, so that the triggers see them.
+CREATE TRIGGER object_update BEFORE UPDATE ON object BEGIN SELECT RAISE(ABORT, 'objects are replaced'); END;
 
 CREATE TABLE change (
     id INTEGER PRIMARY KEY,
@@ -109,6 +116,14 @@ CREATE TABLE idempotency (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idempotency_age ON idempotency (at);
 
+CREATE TABLE setting (
+    name TEXT PRIMARY KEY,
+    body TEXT NOT NULL CHECK (json_valid(body))
+) STRICT, WITHOUT ROWID;
+CREATE TABLE credential (
+    key TEXT PRIMARY KEY,
+    value BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
 CREATE TABLE session (
     token_hash TEXT PRIMARY KEY,
     expires INTEGER NOT NULL,

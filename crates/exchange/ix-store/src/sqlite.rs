@@ -244,7 +244,7 @@ impl Store for Sqlite {
         if found != mine {
             return Err(StoreError::Fenced { found, mine });
         }
-        // Deletions first, and all replaced objects without their unique keys, so that objects may swap keys.
+        // Deletions first, and all replaced objects, so that objects may swap their unique keys.
         let mut delete = sql.prepare_cached("DELETE FROM object WHERE kind = ?1 AND id = ?2")?;
         for (kind, id) in &transaction.deletes {
             delete.execute(params![kind, id])?;
@@ -253,7 +253,10 @@ impl Store for Sqlite {
             delete.execute(params![row.kind, row.id])?;
         }
         let mut put = sql.prepare_cached("INSERT INTO object VALUES (?1, ?2, ?3, ?4)")?;
-        for row in &transaction.puts {
+        // Addresses last: their service is that of their end.
+        let is_address = |row: &&ObjectRow| matches!(row.kind.as_str(), "mc" | "ip");
+        let others = transaction.puts.iter().filter(|row| !is_address(row));
+        for row in others.chain(transaction.puts.iter().filter(is_address)) {
             put.execute(params![
                 row.kind,
                 row.id,
@@ -468,6 +471,65 @@ impl Store for Sqlite {
         self.connection
             .execute("DELETE FROM session WHERE token_hash = ?1", params![token_hash])?;
         Ok(())
+    }
+
+    fn setting(&self, name: &str) -> Result<Option<Value>, StoreError> {
+        let sql = "SELECT body FROM setting WHERE name = ?1";
+        let found: Option<String> = self
+            .connection
+            .prepare_cached(sql)?
+            .query_row(params![name], |row| row.get(0))
+            .optional()?;
+        found.map(|text| json(&text)).transpose()
+    }
+
+    fn put_setting(&mut self, name: &str, value: Option<&Value>) -> Result<(), StoreError> {
+        match value {
+            Some(value) => {
+                let sql = "INSERT OR REPLACE INTO setting VALUES (?1, ?2)";
+                self.connection.execute(sql, params![name, value.to_string()])?
+            }
+            None => self
+                .connection
+                .execute("DELETE FROM setting WHERE name = ?1", params![name])?,
+        };
+        Ok(())
+    }
+
+    fn raise_revision(&mut self, revision: Revision) -> Result<(), StoreError> {
+        let sql = "UPDATE engine SET revision = max(revision, ?1) WHERE epoch = ?2";
+        self.connection
+            .execute(sql, params![revision.0.cast_signed(), self.epoch.cast_signed()])?;
+        Ok(())
+    }
+
+    fn credential(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let sql = "SELECT value FROM credential WHERE key = ?1";
+        Ok(self
+            .connection
+            .prepare_cached(sql)?
+            .query_row(params![key], |row| row.get(0))
+            .optional()?)
+    }
+
+    fn put_credential(&mut self, key: &str, value: Option<&[u8]>) -> Result<(), StoreError> {
+        match value {
+            Some(value) => {
+                let sql = "INSERT OR REPLACE INTO credential VALUES (?1, ?2)";
+                self.connection.execute(sql, params![key, value])?
+            }
+            None => self
+                .connection
+                .execute("DELETE FROM credential WHERE key = ?1", params![key])?,
+        };
+        Ok(())
+    }
+
+    fn credential_keys(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        let sql = "SELECT key FROM credential WHERE substr(key, 1, length(?1)) = ?1 ORDER BY key";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let rows = statement.query_map(params![prefix], |row| row.get(0))?;
+        Ok(rows.collect::<Result<_, _>>()?)
     }
 
     fn prune(&mut self, now: UnixMillis) -> Result<(), StoreError> {

@@ -19,44 +19,75 @@ fn second(kind: &str, one: Value, two: Value) -> Option<Constraint> {
 #[test]
 fn an_end_has_its_vlan_of_the_connection_alone() {
     let end = |connection: &str, vlan: Value| json!({"connection": connection, "vlan": vlan});
-    let one = || end("cn-1", json!({"outer": 100, "inner": null}));
-    assert_eq!(second("config", one(), one()), Some(Constraint::EndVlan));
+    let one = || end("cn-1", json!({"type": "dot1q", "vlan": 100}));
+    assert_eq!(second("nc", one(), one()), Some(Constraint::EndVlan));
     assert_eq!(
-        second("config", one(), end("cn-1", json!({"outer": 100, "inner": 7}))),
+        second(
+            "nc",
+            one(),
+            end("cn-1", json!({"type": "qinq", "outer": 100, "inner": 7}))
+        ),
         None
     );
     assert_eq!(
-        second("config", one(), end("cn-1", json!({"outer": 101, "inner": null}))),
+        second("nc", one(), end("cn-1", json!({"type": "dot1q", "vlan": 101}))),
         None
     );
     assert_eq!(
-        second("config", one(), end("cn-2", json!({"outer": 100, "inner": null}))),
+        second("nc", one(), end("cn-2", json!({"type": "dot1q", "vlan": 100}))),
         None
     );
 }
 
 #[test]
 fn a_mac_or_ip_address_is_registered_in_a_service_once() {
-    for (kind, constraint) in [("mac", Constraint::Mac), ("ip", Constraint::Ip)] {
-        let address = |service: &str| json!({"service": service, "address": "a"});
-        assert_eq!(second(kind, address("sv-1"), address("sv-1")), Some(constraint));
-        assert_eq!(second(kind, address("sv-1"), address("sv-2")), None);
+    for kind in ["mc", "ip"] {
+        let mut store = Sqlite::in_memory().unwrap();
+        let end = |id, service: &str| {
+            object(
+                "nc",
+                id,
+                json!({"connection": format!("cn-{id}"), "service": service}),
+            )
+        };
+        let address = |id, end: &str| object(kind, id, json!({"config": end, "address": "a"}));
+        // The address stands before its end on purpose.
+        store
+            .commit(
+                &puts(vec![
+                    address(1, "nc-1"),
+                    end(1, "sv-1"),
+                    end(2, "sv-1"),
+                    end(3, "sv-2"),
+                ]),
+                NOW,
+            )
+            .unwrap();
+        store.commit(&puts(vec![address(2, "nc-3")]), NOW).unwrap();
+        let refused = store.commit(&puts(vec![address(3, "nc-2")]), NOW);
+        assert!(matches!(
+            refused,
+            Err(StoreError::Constraint {
+                constraint: Constraint::Address,
+                ..
+            })
+        ));
+        let mut moved = puts(vec![address(3, "nc-2"), end(1, "sv-1")]);
+        moved.deletes = vec![(kind.to_owned(), 1)];
+        store.commit(&moved, NOW).unwrap();
     }
 }
 
 #[test]
 fn an_external_ref_is_unique_among_the_services_of_an_account() {
     let service = |account: &str, name: Option<&str>| json!({"account": account, "external_ref": name});
-    let found = |two| second("service", service("ac-1", Some("po-7")), two);
+    let found = |two| second("sv", service("ac-1", Some("po-7")), two);
     assert_eq!(
         found(service("ac-1", Some("po-7"))),
         Some(Constraint::ExternalRef)
     );
     assert_eq!(found(service("ac-2", Some("po-7"))), None);
-    assert_eq!(
-        second("service", service("ac-1", None), service("ac-1", None)),
-        None
-    );
+    assert_eq!(second("sv", service("ac-1", None), service("ac-1", None)), None);
 }
 
 #[test]
@@ -69,36 +100,30 @@ fn a_port_belongs_to_one_connection_and_is_free_when_that_is_deleted() {
         json!({"ports": ports})
     };
     assert_eq!(
-        second("connection", connection(&[1, 2]), connection(&[2])),
+        second("cn", connection(&[1, 2]), connection(&[2])),
         Some(Constraint::ConnectionPort)
     );
-    assert_eq!(second("connection", connection(&[1]), connection(&[2])), None);
+    assert_eq!(second("cn", connection(&[1]), connection(&[2])), None);
     let mut store = Sqlite::in_memory().unwrap();
     store
-        .commit(&puts(vec![object("connection", 1, connection(&[1]))]), NOW)
+        .commit(&puts(vec![object("cn", 1, connection(&[1]))]), NOW)
         .unwrap();
     store
-        .commit(&puts(vec![object("connection", 1, connection(&[2]))]), NOW)
+        .commit(&puts(vec![object("cn", 1, connection(&[2]))]), NOW)
         .unwrap();
-    let mut swap = puts(vec![object("connection", 2, connection(&[2]))]);
-    swap.deletes = vec![("connection".to_owned(), 1)];
+    let mut swap = puts(vec![object("cn", 2, connection(&[2]))]);
+    swap.deletes = vec![("cn".to_owned(), 1)];
     store.commit(&swap, NOW).unwrap();
 }
 
 #[test]
 fn two_ends_may_swap_their_vlans_in_one_transaction() {
-    let end = |vlan: u32| json!({"connection": "cn-1", "vlan": {"outer": vlan}});
+    let end = |vlan: u32| json!({"connection": "cn-1", "vlan": {"type": "dot1q", "vlan": vlan}});
     let mut store = Sqlite::in_memory().unwrap();
     store
-        .commit(
-            &puts(vec![object("config", 1, end(1)), object("config", 2, end(2))]),
-            NOW,
-        )
+        .commit(&puts(vec![object("nc", 1, end(1)), object("nc", 2, end(2))]), NOW)
         .unwrap();
     store
-        .commit(
-            &puts(vec![object("config", 1, end(2)), object("config", 2, end(1))]),
-            NOW,
-        )
+        .commit(&puts(vec![object("nc", 1, end(2)), object("nc", 2, end(1))]), NOW)
         .unwrap();
 }

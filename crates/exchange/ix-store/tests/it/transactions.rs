@@ -44,15 +44,9 @@ fn an_object_has_the_revision_of_the_transaction_that_wrote_it_last() {
 #[test]
 fn a_refused_transaction_writes_nothing() {
     let mut store = Sqlite::in_memory().unwrap();
-    let mac = |id| {
-        object(
-            "mac",
-            id,
-            json!({"service": "sv-1", "address": "02:00:00:00:00:01"}),
-        )
-    };
+    let end = |id| object("nc", id, json!({"connection": "cn-1", "vlan": {"type": "port"}}));
     let transaction = Transaction {
-        puts: vec![object("site", 1, json!({})), mac(1), mac(2)],
+        puts: vec![object("site", 1, json!({})), end(1), end(2)],
         journal: vec![record(1, ChangeState::Accepted)],
         audit: vec![entry("add_mac", json!({}))],
         ..Transaction::default()
@@ -253,4 +247,37 @@ fn a_backup_has_the_contents_and_mode_0600() {
     store.back_up(&copy).unwrap();
     let copy = Sqlite::open(&copy).unwrap();
     assert_eq!(copy.load().unwrap().objects, store.load().unwrap().objects);
+}
+
+#[test]
+fn settings_and_credentials_are_kept_by_name() {
+    let mut store = Sqlite::in_memory().unwrap();
+    store.put_setting("adopted", Some(&json!(true))).unwrap();
+    assert_eq!(store.setting("adopted").unwrap(), Some(json!(true)));
+    store.put_setting("adopted", None).unwrap();
+    assert_eq!(store.setting("adopted").unwrap(), None);
+    for key in ["password/us-1", "password/us_2", "totp/us-1"] {
+        store.put_credential(key, Some(key.as_bytes())).unwrap();
+    }
+    assert_eq!(
+        store.credential_keys("password/us").unwrap(),
+        ["password/us-1", "password/us_2"]
+    );
+    store.put_credential("totp/us-1", None).unwrap();
+    assert_eq!(store.credential("totp/us-1").unwrap(), None);
+    assert_eq!(
+        store.credential("password/us-1").unwrap().as_deref(),
+        Some(b"password/us-1".as_slice())
+    );
+}
+
+#[test]
+fn the_revision_is_raised_and_never_lowered() {
+    let mut store = Sqlite::in_memory().unwrap();
+    store.raise_revision(Revision(100)).unwrap();
+    store.raise_revision(Revision(50)).unwrap();
+    let committed = store
+        .commit(&puts(vec![object("st", 1, json!({}))]), NOW)
+        .unwrap();
+    assert_eq!(committed.revision, Revision(101));
 }
