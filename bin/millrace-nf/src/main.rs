@@ -1,8 +1,9 @@
-//! The process of one network function. `millraced` starts it for a hop of a chain. An operator starts it with `--vhost` to run
-//! a function behind a vhost-user port of any switch.
+//! The process of one network function. `millraced` starts it for a hop of a chain. An operator starts it with `--attach` for a
+//! hop with an attached function, or with `--vhost` to run a function behind a vhost-user port of any switch.
 
 #![forbid(unsafe_code)]
 
+mod attach;
 mod sandbox;
 mod vhost;
 
@@ -22,13 +23,20 @@ use millrace_types::ErrorChain;
 use nix::unistd::getppid;
 use sandbox::{CodeGeneration, PacketSource};
 
-/// Run a network function: as a hop of a chain, started by millraced, or behind a vhost-user port of any switch (--vhost)
+/// Run a network function: as a hop of a chain, started by millraced or by an operator (--attach), or behind a vhost-user port of
+/// any switch (--vhost)
 #[derive(Parser, Debug)]
 #[command(name = "millrace-nf", version)]
 struct Options {
     /// The memory shared with the switch
-    #[arg(long, value_name = "FILE", required_unless_present_any = ["describe", "vhost"])]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["attach", "describe", "vhost"])]
     window: Option<PathBuf>,
+    /// Attach to the hop with `function = "attached:SOCKET"`: wait until the switch listens, and end with it
+    #[arg(long, value_name = "SOCKET", conflicts_with_all = ["window", "wait", "describe", "memory", "vhost"])]
+    attach: Option<PathBuf>,
+    /// With --attach: the number of the instance, over all lanes; any that is free if not given
+    #[arg(long, value_name = "N", requires = "attach")]
+    instance: Option<u32>,
     /// Run behind the vhost-user port at this socket, of any switch that polls: wait until the switch listens, send back
     /// packets that are not dropped, and end with the switch
     #[arg(long, value_name = "SOCKET", conflicts_with_all = ["window", "wait", "describe", "memory"])]
@@ -104,6 +112,10 @@ const TIMER_SLACK_NANOS: u64 = 1000;
 fn run(options: &Options) -> Result<()> {
     if options.wait {
         io::copy(&mut io::stdin(), &mut io::sink()).context("standard input")?;
+    }
+    if let Some(socket) = &options.attach {
+        close_all().context("inherited file descriptors cannot be closed")?;
+        return attach::run(options, socket);
     }
     if let Some(socket) = &options.vhost {
         close_all().context("inherited file descriptors cannot be closed")?;

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod attached;
 mod confined;
 mod hostile;
 mod isolated;

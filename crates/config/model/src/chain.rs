@@ -45,7 +45,8 @@ section! {
             pub name: HopName,
             /// The function: `firewall`, `lb`, `macswap`, `monitor`, `nat44`, `ratelimit` or `tap` (`millrace nf
             /// functions` describes them and their settings); or `wasm:PATH`, a WebAssembly module, or
-            /// `library:PATH`, a shared object with the interface of `millrace_nf.h`.
+            /// `library:PATH`, a shared object with the interface of `millrace_nf.h`; or `attached:PATH`, processes that
+            /// the operator starts and that connect to the socket which the switch creates at PATH.
             pub function: FunctionName,
         }
         optional {

@@ -14,6 +14,10 @@ const PATH_MAX: usize = 1024;
 /// The prefix of a name that refers to a WebAssembly file.
 const WASM: &str = "wasm:";
 const LIBRARY: &str = "library:";
+/// The prefix of the socket to which processes of the operator attach.
+const ATTACHED: &str = "attached:";
+/// The length limit of a Unix socket's path, in bytes (`sun_path`, unix(7), without its NUL).
+const SOCKET_PATH_MAX: usize = 107;
 
 /// The error for a text that names no function.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -25,7 +29,7 @@ pub struct FunctionNameError {
     pub reason: &'static str,
 }
 
-/// A network function: a name, `wasm:PATH` or `library:PATH`, with an absolute path.
+/// A network function: a name, `wasm:PATH`, `library:PATH` or `attached:PATH`, with an absolute path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FunctionName(String);
 
@@ -38,6 +42,11 @@ impl FunctionName {
     /// Returns the name of a built-in function; `None` for a file.
     pub fn name(&self) -> Option<&str> {
         (!self.0.contains(':')).then_some(self.as_str())
+    }
+
+    /// Returns the path of the socket to which processes of the operator attach.
+    pub fn attach_path(&self) -> Option<&str> {
+        self.0.strip_prefix(ATTACHED)
     }
 
     /// Returns true if the function is a WebAssembly module.
@@ -62,21 +71,29 @@ impl FromStr for FunctionName {
                 reason,
             })
         };
-        let path = text.strip_prefix(WASM).or_else(|| text.strip_prefix(LIBRARY));
+        let prefixes = [WASM, LIBRARY, ATTACHED];
+        let path = prefixes.iter().find_map(|prefix| text.strip_prefix(prefix));
         match path {
             None if text.parse::<HopName>().is_err() => refuse(
-                "expected a name of 1 to 15 letters, digits, `_`, `-` and `.`, wasm:PATH or library:PATH",
+                "expected a name of 1 to 15 letters, digits, `_`, `-` and `.`, wasm:PATH, library:PATH or attached:PATH",
             ),
             Some(path) if !path.starts_with('/') => refuse("expected an absolute path"),
             Some(path) if path.len() > PATH_MAX || path.chars().any(char::is_control) => {
                 refuse("expected a path of at most 1024 bytes without control characters")
+            }
+            Some(path) if text.starts_with(ATTACHED) && path.len() > SOCKET_PATH_MAX => {
+                refuse("expected the path of a socket, of at most 107 bytes")
             }
             _ => Ok(FunctionName(text.to_owned())),
         }
     }
 }
 
-text_field!(FunctionName, "a name, wasm:PATH or library:PATH", "firewall");
+text_field!(
+    FunctionName,
+    "a name, wasm:PATH, library:PATH or attached:PATH",
+    "firewall"
+);
 
 #[cfg(test)]
 mod tests {
@@ -88,7 +105,15 @@ mod tests {
         assert_eq!((name.name(), name.is_wasm()), (Some("firewall"), false));
         let file: FunctionName = "wasm:/usr/lib/millrace/fw.wasm".parse().unwrap();
         assert_eq!((file.name(), file.is_wasm()), (None, true));
+        let socket: FunctionName = "attached:/run/millrace/snort.sock".parse().unwrap();
+        assert_eq!(
+            (socket.name(), socket.attach_path()),
+            (None, Some("/run/millrace/snort.sock"))
+        );
+        let long = format!("attached:/{}", "x".repeat(107));
         for wrong in [
+            &*long,
+            "attached:snort",
             "",
             "a b",
             "wasm:",

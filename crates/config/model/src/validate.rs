@@ -38,6 +38,7 @@ pub(crate) fn cross_check(
     let mut checks = Checks::default();
     checks.system(config);
     checks.api(config);
+    chains::check_sockets(&mut checks, config);
     checks.bridges(config);
     checks.devices(config);
     if dropped.is_empty() && decoded.is_empty() {

@@ -1,5 +1,6 @@
 //! The control side of a chain: creates functions, edits lanes, restarts failed functions, reads counters.
 
+mod attach;
 mod make;
 mod values;
 
@@ -21,7 +22,7 @@ use crate::lane::{Change, Entry, Input, LaneHandle, Retired, Slot, lane};
 use crate::parallel::{Group, MEMBERS_MAX};
 use crate::plan::{ChainPlan, Class, HopPlan};
 use crate::port;
-use crate::process::Process;
+use crate::process::{AttachPoint, Process};
 use crate::restart::Restart;
 use crate::shared::{HopValue, drop_elsewhere};
 use crate::shunned::ShunnedFlows;
@@ -68,6 +69,8 @@ struct HopControl {
     /// By lane, then by instance.
     instances: Vec<Vec<InstanceControl>>,
     restarts: u64,
+    /// The socket of attached functions.
+    point: Option<Arc<AttachPoint>>,
     /// The value that the functions share; `None` for kinds without one.
     value: Option<HopValue>,
 }
@@ -236,9 +239,12 @@ impl<P: Packet + 'static> Chain<P> {
         self.read_reports();
         let has_shared = self.share_values(now);
         for record in &mut self.records {
+            record.poll_attached(now);
             let (kind, plan) = (record.kind, &record.plan);
+            let mut number = 0;
             for (lane, instances) in self.lanes.iter_mut().zip(&mut record.instances) {
                 for (index, instance) in instances.iter_mut().enumerate() {
+                    number += 1;
                     if let Some(process) = &instance.process {
                         process.look(now);
                     }
@@ -257,13 +263,25 @@ impl<P: Packet + 'static> Chain<P> {
                     if let Some(process) = instance.process.as_ref().filter(|_| !killed) {
                         process.kill();
                     }
-                    if !lane.is_settled() || !instance.restart.is_due(now, killed) {
+                    if !lane.is_settled() {
                         continue;
                     }
-                    match make_runner(&self.program, kind, plan, &instance.setup) {
+                    let made = match &record.point {
+                        Some(point) => match attach::attach(point, number - 1, plan.class, instance, now) {
+                            Some((runner, process)) => Ok((runner, Some(process))),
+                            None => continue,
+                        },
+                        None if instance.restart.is_due(now, killed) => {
+                            make_runner(&self.program, kind, plan, &instance.setup)
+                        }
+                        None => continue,
+                    };
+                    match made {
                         Ok((runner, process)) => {
+                            // The first process that is attached is no restart.
+                            record.restarts +=
+                                u64::from(record.point.is_none() || instance.process.is_some());
                             instance.process = process;
-                            record.restarts += 1;
                             tracing::info!(chain = %self.plan.name, hop = %plan.name, "function started again");
                             lane.send(Change::Replace {
                                 hop: record.id,
@@ -347,12 +365,19 @@ impl<P: Packet + 'static> Chain<P> {
                 stats.report.push_str(&instance.report);
                 if let Some(process) = &instance.process {
                     stats.limits = process.limits().to_vec();
+                    if process.is_attached() && !instance.counters.is_down() {
+                        let line = format!("attached: process {}\n", process.pid());
+                        stats.report.push_str(&line);
+                    }
                 }
                 if !instance.failure.is_empty() {
                     stats.failure.clone_from(&instance.failure);
                 }
-                for (sum, (_, value)) in stats.counters.iter_mut().zip(instance.setup.counters.read()) {
-                    sum.1 += value;
+                for (name, value) in instance.setup.counters.read() {
+                    match stats.counters.iter_mut().find(|(known, _)| *known == name) {
+                        Some((_, sum)) => *sum += value,
+                        None => stats.counters.push((name, value)),
+                    }
                 }
             }
             if let Some(value) = &record.value {

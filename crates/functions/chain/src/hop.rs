@@ -126,6 +126,12 @@ impl<P> Instance<P> {
         }
     }
 
+    /// Returns the instance in state down.
+    pub(crate) fn in_state_down(mut self, reason: String) -> Instance<P> {
+        self.fail(reason);
+        self
+    }
+
     /// Sets the state to up once the process has sent a heartbeat.
     pub(crate) fn note_begin(&mut self) {
         if self.is_starting

@@ -1,7 +1,12 @@
 //! The desired state of a chain: pure values, built from the configuration.
 
+use std::path::Path;
+
 use millrace_nf::{Kind, Limits, Settings};
 use millrace_types::PortNo;
+
+/// The prefix of functions that operators attach.
+const ATTACHED: &str = "attached:";
 
 /// The class of a hop: how far its function is trusted, and therefore where it runs (ADR 8).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -92,6 +97,11 @@ impl HopPlan {
     /// Returns whether only the function's process loads it: it is from a file, and not of class inline.
     pub(crate) fn is_loaded_elsewhere(&self) -> bool {
         self.class != Class::Inline && self.function.contains(':')
+    }
+
+    /// Returns the socket to which the operator's processes attach, if they run the function.
+    pub(crate) fn attach_path(&self) -> Option<&Path> {
+        self.function.strip_prefix(ATTACHED).map(Path::new)
     }
 
     /// Returns whether the functions of this hop, which are of a kind, can be kept, with their state, for another plan.

@@ -4,6 +4,7 @@
 //! gets a copy (class `isolated`), or the address of the packet in memory that it also maps (class `ring`). A thread waits
 //! for the end of each process, so that it is known at once. A heartbeat shows that a process does not hang.
 
+mod attached;
 mod describe;
 mod memory;
 mod output;
@@ -23,6 +24,7 @@ use millrace_nf::Setup;
 use millrace_nf::shm::SwitchEnd;
 use millrace_wire::Packet;
 
+pub(crate) use attached::{ATTACHED, AttachPoint, Unattached, unattached};
 pub(crate) use describe::describe;
 use memory::{MappedRange, merged, shared_memory};
 use output::last_words;

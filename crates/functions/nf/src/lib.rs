@@ -24,6 +24,8 @@
 
 #![deny(unsafe_code)]
 
+#[cfg(unix)]
+pub mod attach;
 mod counters;
 mod describe;
 mod effects;

@@ -30,7 +30,7 @@ pub struct Chain {
 pub struct ChainHop {
     /// The name of the hop, unique in its chain.
     pub name: String,
-    /// The network function: a built-in one, `wasm:PATH` or `library:PATH`.
+    /// The network function: a built-in one, `wasm:PATH`, `library:PATH` or `attached:PATH`.
     pub function: String,
     /// `inline`, `ring` or `isolated`.
     pub class: String,

@@ -3,9 +3,11 @@
 use millrace_types::PortNo;
 
 use super::checks::{Checks, Unique};
+use super::walk::bridges;
 use crate::bridge::Bridge;
 use crate::chain::{Chain, Hop};
 use crate::choice::HopClass;
+use crate::config::Config;
 use crate::error::Path;
 use crate::number::FunctionWeight;
 
@@ -30,6 +32,9 @@ fn check_function(checks: &mut Checks, hop: &Hop, chain: &Chain, path: &Path) {
             checks.conflict(path.key(key), message);
         }
     }
+    if hop.function.attach_path().is_some() {
+        return check_attached(checks, hop, path);
+    }
     let is_wasm = hop.function.is_wasm();
     let is_process = hop.class != HopClass::Inline;
     if hop.fuel.is_some() && !is_wasm {
@@ -48,6 +53,49 @@ fn check_function(checks: &mut Checks, hop: &Hop, chain: &Chain, path: &Path) {
     if hop.cpu_percent.is_some() && !is_process {
         let message = "`cpu_percent` of a function in the worker: expected class ring or isolated".to_owned();
         checks.conflict(path.key("cpu_percent"), message);
+    }
+}
+
+/// Checks that a hop whose processes the operator starts has no settings that only the switch could enforce.
+fn check_attached(checks: &mut Checks, hop: &Hop, path: &Path) {
+    if hop.class == HopClass::Inline {
+        let message = "a function that is attached runs in a process: expected class isolated or ring";
+        checks.conflict(path.key("class"), message.to_owned());
+    }
+    let limits = [
+        ("memory_mib", hop.memory_mib.is_some()),
+        ("fuel", hop.fuel.is_some()),
+        ("weight", hop.weight != FunctionWeight::DEFAULT),
+        ("cpu_percent", hop.cpu_percent.is_some()),
+    ];
+    for (key, _) in limits.into_iter().filter(|(_, is_set)| *is_set) {
+        let message = format!("`{key}` of a function that is attached: whoever starts its process limits it");
+        checks.conflict(path.key(key), message);
+    }
+    for (index, setting) in hop.settings.iter().enumerate() {
+        if setting.key() != "export" {
+            let message = format!(
+                "`{}` is not a setting of the switch: expected `export`; the process has settings of its own",
+                setting.key()
+            );
+            checks.conflict(path.key("settings").index(index), message);
+        }
+    }
+}
+
+/// Checks that no two hops have the same socket for their processes.
+pub(super) fn check_sockets(checks: &mut Checks, config: &Config) {
+    let mut sockets = Unique::new("socket");
+    for (bridge, path) in bridges(config) {
+        for (index, chain) in bridge.chains.iter().enumerate() {
+            let path = path.key("chain").index(index);
+            for (index, hop) in chain.hops.iter().enumerate() {
+                if let Some(socket) = hop.function.attach_path() {
+                    let path = path.key("hop").index(index).key("function");
+                    sockets.check(socket.to_owned(), &socket, path, &mut checks.issues);
+                }
+            }
+        }
     }
 }
 

@@ -46,7 +46,7 @@ fn check_hop(hop: &Hop, path: &Path) -> Vec<UnlocatedError> {
     let Ok(kind) = CATALOGUE.find(name) else {
         let known: Vec<&str> = names.clone().collect();
         let message = format!(
-            "there is no function `{name}`: expected {}, wasm:PATH or library:PATH",
+            "there is no function `{name}`: expected {}, wasm:PATH, library:PATH or attached:PATH",
             known.join(", ")
         );
         issues.push(issue(path.key("function"), message, nearest(name, names)));

@@ -141,7 +141,7 @@ fn a_function_that_is_not_there_is_refused_with_the_one_that_was_meant() {
     assert_eq!(
         of_hop("function = \"firewal\"\nsettings = [\"foo=1\"]"),
         "m.toml:12:12: bridge[0].chain[0].hop[0].function: there is no function `firewal`: expected firewall, lb, macswap, \
-         monitor, nat44, ratelimit, tap, wasm:PATH or library:PATH; did you mean `firewall`?"
+         monitor, nat44, ratelimit, tap, wasm:PATH, library:PATH or attached:PATH; did you mean `firewall`?"
     );
 }
 
@@ -219,4 +219,34 @@ fn ports_of_a_chain_that_clash_are_told_at_their_keys_with_the_other_port() {
          bridge[0].chain[0].number\n\
          m.toml:16:8: bridge[0].chain[0].hop[1].name: `br0` is the name of the bridge's LOCAL port: expected another"
     );
+}
+
+#[test]
+fn an_attached_function_has_a_process_that_the_switch_does_not_limit_and_a_socket_of_its_own() {
+    let text = of_hop("function = \"attached:/run/a.sock\"");
+    assert!(
+        text.contains("hop[0]") && text.contains("expected class isolated or ring"),
+        "{text}"
+    );
+    let text = of_hop(
+        "function = \"attached:/run/a.sock\"\nclass = \"isolated\"\nmemory_mib = 64\nweight = 50\n\
+         settings = [\"export=file:/x\", \"rate=1\"]",
+    );
+    for wanted in [
+        "`memory_mib` of a function",
+        "`weight` of a function",
+        "settings[1]: `rate`",
+    ] {
+        assert!(text.contains(wanted), "{text}");
+    }
+    let hop = |name: &str| {
+        format!(
+            "[[bridge.chain.hop]]\nname = \"{name}\"\nfunction = \"attached:/run/a.sock\"\nclass = \"isolated\"\n"
+        )
+    };
+    let chain = "[[bridge.chain]]\nname = \"c\"\nnumber = 2\n";
+    Config::from_toml("m.toml", &format!("{HEAD}{chain}{}", hop("a"))).unwrap();
+    let errors = Config::from_toml("m.toml", &format!("{HEAD}{chain}{}{}", hop("a"), hop("b")));
+    let text = errors.unwrap_err().to_string();
+    assert!(text.contains("/run/a.sock") && text.contains("hop[1]"), "{text}");
 }

@@ -7,11 +7,11 @@ use millrace_nf::{Kind, MakeError, Setup};
 use millrace_types::Time;
 use millrace_wire::Packet;
 
-use super::{Chain, ChainError, HopControl, InstanceControl};
+use super::{Chain, ChainError, HopControl, InstanceControl, attach};
 use crate::counters::InstanceCounters;
 use crate::hop::{Hop, HopPolicy, Instance, Runner};
 use crate::plan::{Class, HopPlan};
-use crate::process::{self, Process};
+use crate::process::{self, ATTACHED, Process, Unattached, unattached};
 use crate::restart::Restart;
 use crate::shunned::ShunnedFlows;
 
@@ -28,7 +28,19 @@ impl<P: Packet + 'static> Chain<P> {
             hop: plan.name.clone(),
             source,
         };
+        let point = attach::open(plan).map_err(|reason| ChainError::Class {
+            hop: plan.name.clone(),
+            reason,
+        })?;
         let kind = match plan.is_loaded_elsewhere() {
+            _ if point.is_some() => {
+                attach::check(plan)
+                    .map(|()| &ATTACHED)
+                    .map_err(|source| MakeError::Setting {
+                        name: ATTACHED.name,
+                        source,
+                    })
+            }
             false => self.catalogue.find(&plan.function),
             true => process::describe(&self.program, plan).map_err(|reason| MakeError::Load {
                 name: plan.function.clone(),
@@ -50,12 +62,16 @@ impl<P: Packet + 'static> Chain<P> {
                     .filter(|held| held.has_value_for(kind))
                     .and_then(|held| held.value.as_ref()?.value().cloned());
                 let counters = Arc::<InstanceCounters>::default();
-                let (runner, process) = make_runner(&self.program, kind, plan, &setup)?;
-                lane_instances.push(Instance::new(
-                    runner,
-                    Arc::clone(&counters),
-                    ShunnedFlows::of_kind(kind, self.seed),
-                ));
+                let (runner, process) = match &point {
+                    None => make_runner(&self.program, kind, plan, &setup)?,
+                    Some(point) => (Runner::Remote(Box::new(Unattached::new(point.path())) as _), None),
+                };
+                let shunned = ShunnedFlows::of_kind(kind, self.seed);
+                let made = Instance::new(runner, Arc::clone(&counters), shunned);
+                lane_instances.push(match &point {
+                    None => made,
+                    Some(point) => made.in_state_down(unattached(point.path())),
+                });
                 lane_controls.push(InstanceControl {
                     counters,
                     setup,
@@ -79,6 +95,7 @@ impl<P: Packet + 'static> Chain<P> {
             kind,
             instances: controls,
             restarts: held.map_or(0, |held| held.restarts),
+            point,
             value: None,
         };
         Ok((record, hops))

@@ -12,6 +12,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use millrace_types::{Duration, Time};
 use nix::unistd::{SysconfVar, sysconf};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::{Shutdown, shutdown};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::cgroup::Limit;
@@ -23,8 +26,15 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Process {
     pid: u32,
-    pidfd: OwnedFd,
+    /// `None` if an attached process has ended before it was opened, or is in another PID namespace.
+    pidfd: Option<OwnedFd>,
+    /// The connection of an attached process.
+    connection: Option<OwnedFd>,
+    /// The process maps packet memory, so that it must end before packets are taken from it.
+    maps_packets: bool,
     pub(super) is_dead: AtomicBool,
+    /// An attached process has closed its connection.
+    pub(super) is_closed: AtomicBool,
     /// The switch has killed it.
     is_unwanted: AtomicBool,
     /// The exit status. Set before `is_dead`.
@@ -55,17 +65,46 @@ impl Process {
     pub(super) fn of(child: &Child, limits: Vec<Limit>) -> io::Result<Process> {
         let pidfd = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
         Ok(Process {
-            pid: child.id(),
+            limits,
+            ..Process::new(child.id(), Some(pidfd), None, true)
+        })
+    }
+
+    /// Returns the process at the other end of a connection, which an operator has started. `maps_packets` says that it maps
+    /// packet memory (class `ring`).
+    pub(super) fn attached(pid: u32, connection: OwnedFd, maps_packets: bool) -> Process {
+        let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let pidfd = raw.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        Process::new(pid, pidfd, Some(connection), maps_packets)
+    }
+
+    fn new(pid: u32, pidfd: Option<OwnedFd>, connection: Option<OwnedFd>, maps_packets: bool) -> Process {
+        Process {
+            pid,
             pidfd,
+            connection,
+            maps_packets,
             is_dead: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
             is_unwanted: AtomicBool::new(false),
             status: OnceLock::new(),
             words: OnceLock::new(),
             had_no_memory: AtomicBool::new(false),
             chances: AtomicU64::new(0),
             looked: Mutex::default(),
-            limits,
-        })
+            limits: Vec::new(),
+        }
+    }
+
+    /// Waits until a process that maps packet memory has ended. Others are of no concern once their connection is closed.
+    pub(super) fn wait_for_end(&self) {
+        let Some(pidfd) = self.pidfd.as_ref().filter(|_| self.maps_packets) else {
+            return;
+        };
+        while matches!(
+            poll(&mut [PollFd::new(pidfd, PollFlags::IN)], None),
+            Err(Errno::INTR)
+        ) {}
     }
 
     /// Adds up the time in which the process could have sent heartbeats. While it is runnable but waits for a core, only its
@@ -76,7 +115,12 @@ impl Process {
         if looked.at.is_some_and(|at| now.since(at) < POLL_INTERVAL) {
             return;
         }
-        let Some((is_runnable, ran)) = run_time(self.pid()) else {
+        let found = match run_time(self.pid()) {
+            // The time of an attached process in another PID namespace is unknown.
+            None if self.connection.is_some() => Some((false, 0)),
+            found => found,
+        };
+        let Some((is_runnable, ran)) = found else {
             // The process has just ended, and the thread that waits for it records that.
             return;
         };
@@ -89,11 +133,22 @@ impl Process {
         *looked = Looked { at: Some(now), ran };
     }
 
-    /// Sends SIGKILL to the process; nothing happens if it has ended.
+    /// Sends SIGKILL to the process; nothing happens if it has ended. An attached process loses its connection instead, and is
+    /// only killed if it maps packet memory: the switch would never get those packets back.
     pub(crate) fn kill(&self) {
         self.is_unwanted.store(true, Ordering::Release);
-        // ESRCH: the process has ended, and the thread that waits for it records that.
-        let _ended = pidfd_send_signal(&self.pidfd, Signal::KILL);
+        if let Some(connection) = &self.connection {
+            let _closed = shutdown(connection, Shutdown::Both);
+        }
+        if let Some(pidfd) = self.pidfd.as_ref().filter(|_| self.maps_packets) {
+            // ESRCH: the process has ended, and the thread that waits for it records that.
+            let _ended = pidfd_send_signal(pidfd, Signal::KILL);
+        }
+    }
+
+    /// Returns whether the operator started the process.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.connection.is_some()
     }
 
     /// Returns whether it was killed from outside, and not for exceeding its memory limit.

@@ -347,7 +347,9 @@ impl<P: Packet> Remote<P> for Isolated<P> {
     }
 
     fn is_alive(&mut self, now: Time) -> bool {
-        if self.violation.is_some() || self.process.is_dead.load(Ordering::Relaxed) {
+        let process = &self.process;
+        let has_ended = process.is_dead.load(Ordering::Relaxed) || process.is_closed.load(Ordering::Relaxed);
+        if self.violation.is_some() || has_ended {
             return false;
         }
         if now < self.next_look {
@@ -378,6 +380,10 @@ impl<P: Packet> Remote<P> for Isolated<P> {
     fn failure(&self) -> String {
         if let Some(violation) = &self.violation {
             return format!("its process violated the protocol: {violation}");
+        }
+        if self.process.is_closed.load(Ordering::Acquire) {
+            let pid = self.process.pid();
+            return format!("the attached process {pid} ended or closed its connection");
         }
         match self.process.status.get() {
             Some(_) if self.process.had_no_memory.load(Ordering::Acquire) => {

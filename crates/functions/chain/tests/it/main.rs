@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod attached;
 mod effects;
 mod inline;
 mod shared;

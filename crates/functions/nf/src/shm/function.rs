@@ -84,6 +84,11 @@ impl FunctionEnd {
         self
     }
 
+    /// Sets whether the function writes to packets.
+    pub fn set_writes(&mut self, writes: bool) {
+        self.writes = writes;
+    }
+
     /// Returns whether the switch has told the function to end.
     pub fn is_stopped(&self) -> bool {
         self.region.number(at::STOP).load(Ordering::Relaxed) != 0

@@ -45,6 +45,7 @@ pub use heap::HeapBackend;
 pub use memory::MemoryPeer;
 pub use modes::{LinkModes, PortModes};
 pub use registry::Registry;
+pub use socket_file::SocketFile;
 pub use vnic::{SocketAccess, VnicKind, VnicSpec};
 
 /// A burst: up to [`BURST`] packets.

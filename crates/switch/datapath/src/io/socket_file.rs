@@ -22,7 +22,7 @@ use super::vnic::SocketAccess;
 
 /// A socket file of this process. Dropping it removes the file, if it is still the one that was created.
 #[derive(Debug)]
-pub(super) struct SocketFile {
+pub struct SocketFile {
     path: PathBuf,
     /// Device and inode numbers.
     identity: Option<(u64, u64)>,
@@ -33,7 +33,7 @@ impl SocketFile {
     ///
     /// # Errors
     /// Returns [`OpenError`], which names the file or the account; and the errors of `open`.
-    pub(super) fn make<T: Send>(
+    pub fn make<T: Send>(
         path: &Path,
         access: &SocketAccess,
         open: impl FnOnce() -> Result<T, OpenError> + Send,

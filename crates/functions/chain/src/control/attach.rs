@@ -1,0 +1,72 @@
+//! Attached functions on the control side: which instances wait for a process, and which process becomes which instance.
+
+use std::sync::Arc;
+
+use millrace_nf::SettingError;
+use millrace_types::Time;
+use millrace_wire::Packet;
+
+use super::{HopControl, InstanceControl};
+use crate::hop::Runner;
+use crate::plan::{Class, HopPlan};
+use crate::process::{AttachPoint, Process};
+
+impl HopControl {
+    /// Lets processes connect to the socket of the hop, if it has one.
+    pub(super) fn poll_attached(&self, now: Time) {
+        let Some(point) = &self.point else { return };
+        let attached = |instance: &InstanceControl| {
+            let process = instance.process.as_ref()?;
+            (!instance.counters.is_down()).then(|| process.pid())
+        };
+        let attached: Vec<Option<u32>> = self.instances.iter().flatten().map(attached).collect();
+        point.poll(now, &attached);
+    }
+}
+
+/// Opens the socket of a hop with attached functions; `None` for other hops.
+///
+/// # Errors
+/// A reason with the next step.
+pub(super) fn open(plan: &HopPlan) -> Result<Option<Arc<AttachPoint>>, String> {
+    let Some(path) = plan.attach_path() else {
+        return Ok(None);
+    };
+    if plan.class == Class::Inline {
+        return Err(
+            "an attached function runs in a process: expected class isolated or ring, not inline".to_owned(),
+        );
+    }
+    AttachPoint::open(path).map(Some)
+}
+
+/// Checks the settings of an attached function, which has its own: only those of the switch are left.
+pub(super) fn check(plan: &HopPlan) -> Result<(), SettingError> {
+    plan.settings.only(&["export"])
+}
+
+/// Returns the function of a process that waits to become this instance, which is down; `None` if there is none, or the pause
+/// after the last one is not over.
+pub(super) fn attach<P: Packet + 'static>(
+    point: &AttachPoint,
+    number: usize,
+    class: Class,
+    instance: &mut InstanceControl,
+    now: Time,
+) -> Option<(Runner<P>, Arc<Process>)> {
+    let number = u32::try_from(number).ok()?;
+    // A process that attaches again and again, because it violates the protocol, must not keep this thread busy.
+    if !point.has_process_for(number) || !instance.restart.is_due(now, true) {
+        return None;
+    }
+    match point.attach(number, class, &mut instance.setup) {
+        Ok(attached) => {
+            attached.map(|(isolated, process)| (Runner::Remote(Box::new(isolated) as _), process))
+        }
+        Err(error) => {
+            tracing::warn!(socket = %point.path().display(), %error, "function not attached");
+            instance.failure = format!("a process cannot be attached: {error}");
+            None
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! Attached functions: the operator starts the process, which connects to a socket of the switch and gets its window there
+//! ([`millrace_nf::attach`] has the protocol).
+//!
+//! The control side polls the socket; no call blocks. A connection waits here until the lane can take the function: a process
+//! that attaches again gets a new window, once the lane has taken all packets out of the old one.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use arrayvec::ArrayVec;
+use millrace_datapath::io::{Burst, SocketAccess, SocketFile};
+use millrace_flow::classify::BURST;
+use millrace_nf::attach::AttachMessage;
+use millrace_nf::shm::{BurstKind, SwitchEnd};
+use millrace_nf::{Access, Effects, Kind, Setup, ShunnedFlow, Verdict};
+use millrace_types::{Duration, Time};
+use millrace_wire::Packet;
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
+};
+
+use super::memory::{MappedRange, merged, shared_memory};
+use super::watch::Process;
+use super::window::Isolated;
+use super::{PACKET_SIZE, WINDOW};
+use crate::hop::{IN_FLIGHT_MAX, Remote};
+use crate::in_flight::InFlight;
+use crate::plan::Class;
+
+/// The flows that an attached function can shun at a time.
+const SHUNS: usize = 65_536;
+/// Limit of the connections that wait.
+const WAITING_MAX: usize = 64;
+/// Time within which a process must send its hello.
+const HELLO_TIME: Duration = Duration::from_secs(2);
+/// Limit of the lists of counter names that are kept.
+const LISTS_MAX: usize = 256;
+
+/// The kind of all attached functions. A process names its counters when it attaches.
+pub(crate) static ATTACHED: Kind = Kind {
+    name: "attached",
+    about: "a function in a process that the operator starts",
+    settings: &[(
+        "export",
+        "target of the function's messages: file:PATH, unix:PATH or udp:ADDRESS:PORT",
+    )],
+    reads: Access::ALL,
+    writes: Access::ALL,
+    keeps_flows: true,
+    shuns: SHUNS,
+    outbox: (64, 32 * 1024),
+    report: 4096,
+    ..Kind::DEFAULT
+};
+
+/// A process that has connected.
+struct Waiting {
+    socket: OwnedFd,
+    pid: u32,
+    uid: u32,
+    since: Time,
+    /// The instance that it asks for, and the names of its counters, once it has sent its hello.
+    hello: Option<(Option<u32>, Vec<String>)>,
+}
+
+/// The socket of one hop.
+pub(crate) struct AttachPoint {
+    path: PathBuf,
+    listener: OwnedFd,
+    waiting: Mutex<Vec<Waiting>>,
+    _file: SocketFile,
+}
+
+/// The sockets of all hops. A hop that is made again uses the socket of its predecessor.
+static POINTS: Mutex<BTreeMap<PathBuf, Weak<AttachPoint>>> = Mutex::new(BTreeMap::new());
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl AttachPoint {
+    /// Listens at a path, or returns the socket that listens there.
+    ///
+    /// # Errors
+    /// A message with the next step.
+    pub(crate) fn open(path: &Path) -> Result<Arc<AttachPoint>, String> {
+        let mut points = lock(&POINTS);
+        if let Some(point) = points.get(path).and_then(Weak::upgrade) {
+            return Ok(point);
+        }
+        let access = SocketAccess {
+            owner: None,
+            group: None,
+            mode: 0o600,
+        };
+        let made = SocketFile::make(path, &access, || Ok(listener(path)));
+        let (file, listener) = made.map_err(|error| error.to_string())?;
+        let listener = listener.map_err(|error| format!("{}: {error}", path.display()))?;
+        let point = Arc::new(AttachPoint {
+            path: path.to_owned(),
+            listener,
+            waiting: Mutex::default(),
+            _file: file,
+        });
+        points.retain(|_, point| point.strong_count() != 0);
+        points.insert(path.to_owned(), Arc::downgrade(&point));
+        Ok(point)
+    }
+
+    /// Returns the path of the socket.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Accepts connections and reads their hellos. `attached` has the process of each instance that is attached.
+    pub(crate) fn poll(&self, now: Time, attached: &[Option<u32>]) {
+        let mut waiting = lock(&self.waiting);
+        while let Ok(socket) = accept_with(&self.listener, SocketFlags::CLOEXEC) {
+            let Ok(peer) = getsockopt(&socket, PeerCredentials) else {
+                continue;
+            };
+            // The number of a process in another PID namespace is 0.
+            let (pid, uid) = (peer.pid().unsigned_abs(), peer.uid());
+            let own = rustix::process::geteuid().as_raw();
+            let refused = match () {
+                () if uid != own && uid != 0 => Some("expected root or the user of the switch"),
+                () if waiting.len() >= WAITING_MAX => Some("too many processes wait for this hop"),
+                () => None,
+            };
+            match refused {
+                Some(reason) => refuse(&socket, reason.to_owned()),
+                None => waiting.push(Waiting {
+                    socket,
+                    pid,
+                    uid,
+                    since: now,
+                    hello: None,
+                }),
+            }
+        }
+        waiting.retain_mut(|process| process.is_welcome(now, attached));
+    }
+
+    /// Takes a process that may become an instance.
+    fn take(&self, instance: u32) -> Option<Waiting> {
+        let mut waiting = lock(&self.waiting);
+        let suits = |process: &Waiting| {
+            let wanted = process.hello.as_ref().map(|(wanted, _)| *wanted);
+            wanted.is_some_and(|wanted| wanted.is_none_or(|wanted| wanted == instance))
+        };
+        let at = waiting.iter().position(suits)?;
+        Some(waiting.remove(at))
+    }
+
+    /// Returns whether a process waits that may become an instance.
+    pub(crate) fn has_process_for(&self, instance: u32) -> bool {
+        let waiting = lock(&self.waiting);
+        let mut hellos = waiting.iter().filter_map(|process| process.hello.as_ref());
+        hellos.any(|(wanted, _)| wanted.is_none_or(|wanted| wanted == instance))
+    }
+
+    /// Attaches a process that waits as an instance. `setup` gets the counters that it names.
+    ///
+    /// # Errors
+    /// The kernel's error, or the reason why the class needs something else.
+    pub(crate) fn attach<P: Packet>(
+        &self,
+        instance: u32,
+        class: Class,
+        setup: &mut Setup,
+    ) -> io::Result<Option<(Isolated<P>, Arc<Process>)>> {
+        let Some(waiting) = self.take(instance) else {
+            return Ok(None);
+        };
+        let (_, names) = waiting.hello.unwrap_or_default();
+        if setup
+            .counters
+            .read()
+            .iter()
+            .map(|(name, _)| *name)
+            .ne(names.iter().map(String::as_str))
+        {
+            setup.counters = millrace_nf::Counters::new(kept(&names));
+        }
+        let attached = give_window(waiting.socket, waiting.pid, instance, class, setup);
+        if attached.is_ok() {
+            tracing::info!(socket = %self.path.display(), pid = waiting.pid, uid = waiting.uid, instance, "function attached");
+        }
+        attached.map(Some)
+    }
+}
+
+impl Waiting {
+    /// Reads the hello. Returns false if the process is refused or gone.
+    fn is_welcome(&mut self, now: Time, attached: &[Option<u32>]) -> bool {
+        match AttachMessage::receive(&self.socket) {
+            Ok(None) => {}
+            Ok(Some((AttachMessage::Hello { instance, counters }, _))) if self.hello.is_none() => {
+                self.hello = Some((instance, counters));
+            }
+            Ok(Some(_)) | Err(Errno::PROTO) => {
+                refuse(
+                    &self.socket,
+                    "expected a hello of this version of Millrace".to_owned(),
+                );
+                return false;
+            }
+            Err(_) => return false,
+        }
+        let Some((wanted, _)) = &self.hello else {
+            return now.since(self.since) < HELLO_TIME;
+        };
+        let len = attached.len();
+        let reason = match wanted.map(|wanted| attached.get(wanted as usize).copied()) {
+            Some(None) => Some(format!(
+                "the hop has {len} instances: expected one from 0 to {}",
+                len - 1
+            )),
+            Some(Some(Some(pid))) => Some(format!("process {pid} is attached as this instance")),
+            None if attached.iter().all(Option::is_some) => {
+                Some(format!("all {len} instances of the hop are attached"))
+            }
+            Some(Some(None)) | None => None,
+        };
+        let is_refused = reason.is_some();
+        if let Some(reason) = reason {
+            refuse(&self.socket, reason);
+        }
+        !is_refused
+    }
+}
+
+fn refuse(socket: &OwnedFd, reason: String) {
+    // A process that does not read its answer loses it.
+    let _is_sent = AttachMessage::Refused(reason).send(socket, None);
+}
+
+fn listener(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    listen(&socket, 16)?;
+    Ok(socket)
+}
+
+/// Returns names that live as long as the program. Different lists are few: one for each program that attaches.
+fn kept(names: &[String]) -> &'static [&'static str] {
+    static LISTS: Mutex<Vec<&'static [&'static str]>> = Mutex::new(Vec::new());
+    let mut lists = lock(&LISTS);
+    let same = |list: &&&'static [&'static str]| list.iter().eq(names.iter());
+    if let Some(list) = lists.iter().find(same) {
+        return list;
+    }
+    if lists.len() == LISTS_MAX {
+        return &[];
+    }
+    let names: Vec<&'static str> = names.iter().map(|name| &*name.clone().leak()).collect();
+    let list: &'static [&'static str] = names.leak();
+    lists.push(list);
+    list
+}
+
+/// Creates a window and passes it to a process. Returns both ends of it.
+fn give_window<P: Packet>(
+    socket: OwnedFd,
+    pid: u32,
+    instance: u32,
+    class: Class,
+    setup: &Setup,
+) -> io::Result<(Isolated<P>, Arc<Process>)> {
+    let shared = match class {
+        Class::Ring => Some(shared_memory(&P::shared_memory())?),
+        Class::Inline | Class::Isolated => None,
+    };
+    let (end, window) = match shared {
+        Some(_) => SwitchEnd::create_shared(WINDOW, IN_FLIGHT_MAX)?,
+        None => SwitchEnd::create(WINDOW, IN_FLIGHT_MAX, PACKET_SIZE)?,
+    };
+    for MappedRange { start, end, offset } in shared.iter().flatten() {
+        let path = format!("/proc/self/map_files/{start:x}-{end:x}");
+        let file = std::fs::File::options().read(true).write(true).open(path)?;
+        let part = AttachMessage::Memory {
+            address: *start,
+            size: end - start,
+            offset: *offset,
+        };
+        part.send(&socket, Some(file.as_fd()))?;
+    }
+    AttachMessage::Window { instance }.send(&socket, Some(window.as_fd()))?;
+    let watched = socket.try_clone()?;
+    let process = Arc::new(Process::attached(pid, socket, shared.is_some()));
+    let thread = std::thread::Builder::new().name("nf-attached".to_owned());
+    thread.spawn({
+        let process = Arc::clone(&process);
+        move || wait(&watched, &process)
+    })?;
+    let shared = shared.as_deref().map(merged);
+    let isolated = Isolated::new((end, window), Arc::clone(&process), shared, setup);
+    Ok((isolated, process))
+}
+
+/// Waits until a process closes its connection, and for class `ring` until it ends.
+fn wait(socket: &OwnedFd, process: &Arc<Process>) {
+    while matches!(
+        poll(&mut [PollFd::new(socket, PollFlags::IN)], None),
+        Err(Errno::INTR)
+    ) {}
+    process.is_closed.store(true, Ordering::Release);
+    tracing::info!(pid = process.pid(), "function detached");
+    process.wait_for_end();
+    process.is_dead.store(true, Ordering::Release);
+}
+
+/// Returns the reason why an instance without a process is down.
+pub(crate) fn unattached(path: &Path) -> String {
+    format!("no process is attached to {}", path.display())
+}
+
+/// An instance to which no process has been attached. It is down, so it gets no packets.
+pub(crate) struct Unattached<P> {
+    path: PathBuf,
+    held: InFlight<P>,
+}
+
+impl<P> Unattached<P> {
+    pub(crate) fn new(path: &Path) -> Unattached<P> {
+        Unattached {
+            path: path.to_owned(),
+            held: InFlight::new(),
+        }
+    }
+}
+
+impl<P: Packet> Remote<P> for Unattached<P> {
+    fn give(&mut self, _: BurstKind, _: u8, _: &mut Burst<P>) {}
+
+    fn copies(&self) -> bool {
+        false
+    }
+
+    fn expect(&self, _: usize) {}
+
+    fn expect_done(&self) {}
+
+    fn ready(&mut self) -> Option<BurstKind> {
+        None
+    }
+
+    fn take(&mut self, _: &mut Burst<P>, _: &mut ArrayVec<Verdict, BURST>) -> Option<BurstKind> {
+        None
+    }
+
+    fn reclaim(&mut self, burst: &mut Burst<P>) -> Option<BurstKind> {
+        let (kind, _) = self.held.first_run()?;
+        self.held.take(BURST, burst);
+        Some(kind)
+    }
+
+    fn hold(&mut self, kind: BurstKind, burst: &mut Burst<P>) {
+        self.held.push(kind, burst);
+    }
+
+    fn has_effects(&self) -> bool {
+        false
+    }
+
+    fn collect(&mut self, _: usize, _: &mut Effects) {}
+
+    fn shun_ended(&mut self, _: &ShunnedFlow) {}
+
+    fn show(&mut self, _: BurstKind, _: u8, _: &[P], _: u64) -> u64 {
+        0
+    }
+
+    fn answered(&mut self) -> usize {
+        0
+    }
+
+    fn verdicts(&mut self, _: usize, _: &mut ArrayVec<Verdict, BURST>) -> usize {
+        0
+    }
+
+    fn forget(&mut self, _: usize) {}
+
+    fn is_gone(&self) -> bool {
+        true
+    }
+
+    fn in_flight(&self) -> usize {
+        self.held.len()
+    }
+
+    fn is_alive(&mut self, _: Time) -> bool {
+        false
+    }
+
+    fn has_begun(&self) -> bool {
+        false
+    }
+
+    fn failure(&self) -> String {
+        unattached(&self.path)
+    }
+}
