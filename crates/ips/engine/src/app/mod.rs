@@ -13,6 +13,7 @@ mod expectation;
 pub mod file;
 mod ftp;
 mod http;
+mod ldap;
 mod mail;
 mod parser;
 mod probe;
@@ -116,6 +117,8 @@ pub struct AppState {
     /// True once the bytes are encrypted: raw contents are not looked for any more, as Suricata documents it for its
     /// setting `encryption-handling: track-only`.
     pub is_encrypted: bool,
+    /// True once a strict parser refused the bytes: in line the flow is dropped.
+    pub has_failed: bool,
     /// Connections that the flow announces, until the engine takes them.
     pub expected: Vec<Expectation>,
     /// Settings of the parsers.
@@ -169,9 +172,14 @@ impl AppState {
         if chunk.is_end {
             self.end(chunk.direction);
         }
-        if self.completed(chunk.direction) != completed {
-            self.flushes_raw[side] = true;
-        }
+        let is_due = match self.protocol {
+            // As observed: messages of these protocols wait for a whole chunk, or for the end of the connection.
+            Some(AppProtocol::Smb | AppProtocol::Ftp) => false,
+            // The engine knows no messages of this protocol: each piece counts as one.
+            Some(AppProtocol::Krb5) => true,
+            _ => self.completed(chunk.direction) != completed,
+        };
+        self.flushes_raw[side] |= is_due;
     }
 
     /// Passes a datagram to the parser, or to protocol detection while there is none.
@@ -309,6 +317,7 @@ impl AppState {
         match outcome {
             Outcome::Continue => {}
             Outcome::Failed => {
+                self.has_failed = parser.is_strict();
                 self.transactions.end();
                 self.mode = Mode::Done;
             }
@@ -348,6 +357,10 @@ fn parser_of(protocol: AppProtocol, key: &FlowKey, settings: AppSettings) -> Opt
         AppProtocol::Dcerpc => Some(Box::<smb::dcerpc::Dcerpc>::default()),
         AppProtocol::Ssh => Some(Box::<ssh::Ssh>::default()),
         AppProtocol::Ftp => Some(Box::new(ftp::Ftp::new(*key))),
+        AppProtocol::Ldap => Some(Box::new(ldap::Ldap::new(match key.protocol {
+            TCP => Transport::Tcp,
+            _ => Transport::Udp,
+        }))),
         AppProtocol::Tls => Some(Box::new(tls::Tls::new(settings))),
         AppProtocol::Dns => Some(Box::new(dns::Dns::new(key.protocol == TCP))),
         _ => None,

@@ -33,6 +33,11 @@ pub trait Parser: core::fmt::Debug + Send {
         Vec::new()
     }
 
+    /// Returns true if bytes that the parser refuses are an error of the protocol, and no mistake of its detection.
+    fn is_strict(&self) -> bool {
+        false
+    }
+
     /// Returns true once the bytes are encrypted, so that contents of the raw stream are not looked for any more.
     fn is_encrypted(&self) -> bool {
         false

@@ -138,7 +138,10 @@ fn stream_size(side: Side, comparison: Comparison, flow: &Flow) -> bool {
 /// Returns a number of the packet, if it has it.
 fn number(field: NumberField, packet: &Packet<'_>) -> Option<u64> {
     match field {
-        NumberField::Dsize => (!packet.hides_payload()).then_some(packet.payload.len() as u64),
+        NumberField::Dsize => {
+            let is_known = !packet.hides_payload() || packet.payload.is_empty();
+            is_known.then_some(packet.payload.len() as u64)
+        }
         NumberField::Ttl => Some(u64::from(packet.ip.ttl)),
         NumberField::Tos => Some(u64::from(packet.ip.tos)),
         NumberField::IpId => Some(u64::from(packet.ip.id)),

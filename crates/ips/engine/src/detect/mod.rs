@@ -59,6 +59,8 @@ pub struct Inspection<'a> {
     pub flow: Option<&'a mut Flow>,
     /// The direction of the packet.
     pub direction: Direction,
+    /// True if the packet brings stream data of its direction to inspection.
+    pub has_stream_data: bool,
     /// Raw bytes of this direction, if there are new ones to inspect.
     pub stream: Option<StreamWindow<'a>>,
     /// Time of the packet.

@@ -67,8 +67,16 @@ impl Engine {
                     if drops && self.settings.mode == Mode::Ips {
                         Verdict::Drop(DropReason::Normalizer)
                     } else {
+                        let packet = Packet {
+                            is_unordered: true,
+                            ..packet
+                        };
                         self.inspect(rules, &packet, &mut flow, direction, out)
                     }
+                }
+                Ok(None) if flow.app.has_failed && self.settings.mode == Mode::Ips => {
+                    flow.verdict = FlowVerdict::Drop;
+                    Verdict::Drop(DropReason::Normalizer)
                 }
                 Ok(None) => self.inspect(rules, &packet, &mut flow, direction, out),
                 Ok(Some((edits, place))) => {

@@ -20,7 +20,8 @@ impl Engine {
         out: &mut Events,
     ) -> Verdict {
         let events = out.list.len();
-        let flushes = core::mem::take(&mut flow.app.flushes_raw[direction.index()]);
+        let is_closing = flow.tcp.as_ref().is_some_and(|session| session.is_closing());
+        let flushes = core::mem::take(&mut flow.app.flushes_raw[direction.index()]) || is_closing;
         let mut action = self.inspect_once(rules, packet, flow, direction, flushes, out);
         // Data behind a hole become inspectable when those before it are inspected.
         let pseudo = pseudo(packet);
@@ -70,6 +71,7 @@ impl Engine {
             packet,
             flow: Some(&mut *flow),
             direction,
+            has_stream_data: window.is_some() && !packet.is_encrypted,
             stream: window.filter(|_| !packet.is_encrypted),
             now: packet.time,
         };

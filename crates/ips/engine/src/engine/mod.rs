@@ -271,6 +271,7 @@ impl Engine {
             packet,
             flow: None,
             direction: Direction::ToServer,
+            has_stream_data: false,
             stream: None,
             now: packet.time,
         };

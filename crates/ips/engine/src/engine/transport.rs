@@ -1,6 +1,7 @@
 //! The transport of a flow: a packet's segment or datagram, up to the parser.
 
 use millrace_wire::IpProto;
+use millrace_wire::tcp::flags;
 
 use super::Engine;
 use crate::flow::{Direction, Flow, FlowState};
@@ -55,8 +56,10 @@ impl Engine {
             }
         };
         let (app, key) = (&mut flow.app, &flow.key);
-        for direction in Direction::BOTH {
-            session.deliver(direction, &self.tcp, false, counters, |chunk| {
+        // The sender of the segment that closes the connection sends nothing more: the rest is not waited for.
+        let is_last = session.is_closing() && tcp.flags & (flags::FIN | flags::RST) != 0;
+        for side in Direction::BOTH {
+            session.deliver(side, &self.tcp, is_last && side == direction, counters, |chunk| {
                 app.stream(key, chunk);
             });
         }

@@ -131,6 +131,7 @@ fn packet(
         is_reassembled: context.is_reassembled,
         is_tunnel: context.is_tunnel,
         is_encrypted: false,
+        is_unordered: false,
         is_fragment,
         is_pseudo: false,
         tunnel_depth: context.tunnel_depth,

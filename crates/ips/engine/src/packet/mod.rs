@@ -190,6 +190,8 @@ pub struct Packet<'a> {
     pub is_tunnel: bool,
     /// True if the data of the flow are encrypted from this packet on: its payload is not inspected.
     pub is_encrypted: bool,
+    /// True for a segment that its connection did not accept: it is inspected by itself, and not as part of the stream.
+    pub is_unordered: bool,
     /// True for a fragment: it has no transport, and waits for the others.
     pub is_fragment: bool,
     /// True if the engine made the packet to flush a flow: there is no frame, and only addresses, ports, protocol and
@@ -269,6 +271,7 @@ impl<'a> Packet<'a> {
             is_reassembled: false,
             is_tunnel: false,
             is_encrypted: false,
+            is_unordered: false,
             is_fragment: false,
             is_pseudo: true,
             tunnel_depth: key.tunnel_depth,

@@ -29,6 +29,8 @@ pub struct Session {
     is_midstream: bool,
     /// True if a reset ended the connection.
     is_reset: bool,
+    /// True once the connection is being closed: the client sent a FIN, both ends did, or one sent a reset.
+    is_closing: bool,
     /// Memory that was charged to the pool of segments, in bytes.
     pub(crate) charged: usize,
 }
@@ -50,6 +52,7 @@ impl Session {
             halves: [Half::new(Direction::ToServer), Half::new(Direction::ToClient)],
             is_midstream,
             is_reset: false,
+            is_closing: false,
             charged: 0,
         })
     }
@@ -103,7 +106,11 @@ impl Session {
         }
         check_flags(tcp)?;
         if self.state == FlowState::Closed && self.is_reset {
-            return Err(TcpProblem::Closed);
+            // A repetition of the reset changes nothing.
+            return match tcp.has(flags::RST) {
+                true => Ok(accepted),
+                false => Err(TcpProblem::Closed),
+            };
         }
         if tcp.has(flags::RST) {
             self.reset(tcp, direction)?;
@@ -222,6 +229,7 @@ impl Session {
             return Err(TcpProblem::Reset);
         }
         self.is_reset = true;
+        self.is_closing = true;
         self.state = FlowState::Closed;
         Ok(())
     }
@@ -323,6 +331,7 @@ impl Session {
         }
         if tcp.has(flags::FIN) {
             stream.finish(end);
+            self.is_closing |= direction == Direction::ToServer;
         }
         self.close_if_done();
         Ok(())
@@ -333,7 +342,13 @@ impl Session {
         let has_fin = |half: &Half| half.stream.as_ref().is_some_and(|stream| stream.fin().is_some());
         if self.halves.iter().all(has_fin) {
             self.state = FlowState::Closed;
+            self.is_closing = true;
         }
+    }
+
+    /// Returns true once the connection is being closed, so that raw data are inspected at once.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.is_closing
     }
 
     /// Passes the data of `direction` that became inspectable to `parse`.

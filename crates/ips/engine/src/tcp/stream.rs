@@ -251,7 +251,9 @@ impl Stream {
     pub(super) fn is_due(&self, settings: &TcpSettings, flushes: bool) -> bool {
         let waiting = self.next - self.inspected;
         let chunk = settings.chunk[self.direction.index()] as u64;
-        let at_once = settings.mode == Mode::Ips || flushes || self.is_ended || self.waits_behind_hole();
+        // A FIN by itself does not end the wait: the connection may go on in the other direction.
+        let is_at_depth = self.is_ended && self.fin.is_none();
+        let at_once = settings.mode == Mode::Ips || flushes || is_at_depth || self.waits_behind_hole();
         waiting > 0 && (at_once || waiting >= chunk)
     }
 

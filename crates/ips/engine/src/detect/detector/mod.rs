@@ -7,6 +7,7 @@ mod transactions;
 use std::collections::HashMap;
 
 use millrace_ips_pcre as pcre;
+use millrace_ips_rules::options::number::{Comparison, NumberField};
 
 use super::compile::Ruleset;
 use super::evaluate::{self, Limit, Scratch, Subject};
@@ -134,6 +135,7 @@ impl Default for DetectSettings {
 struct Context<'a> {
     packet: &'a Packet<'a>,
     direction: Direction,
+    has_stream_data: bool,
     stream: Option<StreamWindow<'a>>,
 }
 
@@ -174,12 +176,14 @@ impl Detector {
             packet,
             mut flow,
             direction,
+            has_stream_data,
             stream,
             now: _,
         } = what;
         let context = Context {
             packet,
             direction,
+            has_stream_data,
             stream,
         };
         self.matches.clear();
@@ -203,7 +207,10 @@ impl Detector {
         app: Option<AppProtocol>,
     ) -> bool {
         let Context {
-            packet, direction, ..
+            packet,
+            direction,
+            has_stream_data,
+            ..
         } = context;
         let is_app = rule.protocol.app.is_empty() || app.is_some_and(|app| rule.protocol.app.contains(&app));
         is_app
@@ -213,7 +220,7 @@ impl Detector {
             && rule
                 .packet
                 .iter()
-                .all(|test| conditions::packet(test, packet, flow))
+                .all(|test| conditions::packet(test, packet, flow) && !(has_stream_data && is_empty(test)))
             && rule.app.iter().all(|test| match test {
                 AppTest::Protocol {
                     protocols,
@@ -234,7 +241,7 @@ impl Detector {
         if rule.payload.is_empty() {
             return !packet.is_pseudo || rule.kind == RuleType::Transaction;
         }
-        let is_in_stream = flow.is_some_and(|flow| flow.tcp.is_some());
+        let is_in_stream = flow.is_some_and(|flow| flow.tcp.is_some()) && !packet.is_unordered;
         if rule.on_stream
             && let Some(window) = stream
         {
@@ -264,6 +271,12 @@ impl Detector {
         }
         *self.limits.entry(index).or_default() += 1;
     }
+}
+
+/// Returns true if a condition asks for an empty payload. A packet that brings stream data to inspection has none, as
+/// observed in the answers of Suricata.
+fn is_empty(test: &PacketTest) -> bool {
+    matches!(test, PacketTest::Number(NumberField::Dsize, Comparison::Equal(0)))
 }
 
 /// Returns true if a condition holds for a stream, with or without a packet.

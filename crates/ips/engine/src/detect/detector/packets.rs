@@ -36,6 +36,7 @@ impl Detector {
             packet,
             direction,
             stream,
+            ..
         } = context;
         let prefilter = &rules.prefilter;
         let candidates = &mut self.memory.0;
