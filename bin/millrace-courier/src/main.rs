@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser, Subcommand};
-use millrace_transfer_commands::{CommandError, OpenDpdk, Receive, Send, receive, send};
+use millrace_transfer_commands::{CommandError, Courier, OpenDpdk, Receive, Send, courier, receive, send};
 use millrace_types::ErrorChain;
 use tracing_subscriber::EnvFilter;
 
@@ -50,6 +50,8 @@ struct Options {
 enum Command {
     Send(Send),
     Receive(Receive),
+    #[command(flatten)]
+    Daemon(Courier),
 }
 
 fn main() -> ExitCode {
@@ -73,6 +75,7 @@ fn run(options: &Options) -> Result<ExitCode> {
     match &options.command {
         Some(Command::Send(args)) => with_dpdk(options.memory, |open| send(json, args, open)),
         Some(Command::Receive(args)) => with_dpdk(options.memory, |open| receive(json, args, open)),
+        Some(Command::Daemon(command)) => Ok(courier(json, command)?),
         // The only option without a command.
         None => man().map(|()| ExitCode::SUCCESS),
     }
@@ -106,7 +109,7 @@ fn man() -> Result<()> {
     clap_mangen::Man::new(command.clone())
         .section("8")
         .render(&mut page)?;
-    for name in ["send", "receive"] {
+    for name in ["send", "receive", "serve", "status", "ls", "key"] {
         let part = command.find_subcommand(name).context("no such command")?;
         let named = clap_mangen::Man::new(part.clone().name(name));
         named.render_description_section(&mut page)?;

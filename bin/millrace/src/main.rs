@@ -64,6 +64,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Receive(args) => {
             return Ok(millrace_transfer_commands::receive(session.json(), &args, None)?);
         }
+        Command::Courier(args) => return Ok(millrace_transfer_commands::courier(session.json(), &args)?),
         Command::Wan(args) => return wan::run(&session, &args),
         Command::Ips(args) => return ips::run(&session, &args),
         Command::Lab(args) => return lab::run(&session, &args),

@@ -133,6 +133,8 @@ pub(crate) enum Command {
     Wan(Wan),
     Send(millrace_transfer_commands::Send),
     Receive(millrace_transfer_commands::Receive),
+    #[command(subcommand)]
+    Courier(millrace_transfer_commands::Courier),
     /// Intrusion prevention: check and explain rules of Suricata and Snort, import a suricata.yaml
     #[command(subcommand)]
     Ips(Ips),

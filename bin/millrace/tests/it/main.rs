@@ -10,6 +10,7 @@
 mod chains;
 mod changes;
 mod connection;
+mod courier;
 mod flows;
 mod harness;
 mod ips;

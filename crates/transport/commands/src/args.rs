@@ -25,7 +25,7 @@ pub enum Commit {
 /// Send files and directories to one or more receivers over UDP, encrypted
 #[derive(Debug, Args)]
 #[command(after_help = format!("A target is a ticket (mr1…) that `millrace receive` printed, or HOST:DIRECTORY, where a \
-    receiver is started by ssh, or KEY@HOST:PORT, or the HOST:PORT of a receiver that a ticket led to before. A directory \
+    receiver is started by ssh, or millrace://HOST/GRANT/PATH at a daemon, or KEY@HOST:PORT, or the HOST:PORT of a receiver that a ticket led to before. A directory \
     with a trailing slash stands for its contents. docs/transfer.md explains the rest.\n\nExamples:\n  \
     millrace send data/ mr1aaaa…\n  \
     millrace send data/ siteA:/in siteB:/in mr1aaaa…\n  \
@@ -92,10 +92,14 @@ pub struct Send {
 #[command(after_help = format!("Prints a ticket: pass it to the sender, who runs `millrace send SOURCE TICKET`. The first \
     sender that uses a ticket owns it, and may use it again to resume.\n\nExamples:\n  \
     millrace receive /in --once\n  \
-    millrace receive /in --listen 0.0.0.0:7800 --allow KEY\n\n{STATUS}"))]
+    millrace receive /in --listen 0.0.0.0:7800 --allow KEY\n  \
+    millrace receive /in --from millrace://siteA/results/2026/\n\n{STATUS}"))]
 pub struct Receive {
     /// Directory of the files; nothing outside it is touched
     pub directory: PathBuf,
+    /// Path of a daemon to fetch files from, such as millrace://HOST/GRANT/PATH; with a trailing slash, the contents of a directory
+    #[arg(long, value_name = "URL", conflicts_with_all = ["listen", "address", "allow", "via"])]
+    pub from: Option<String>,
     /// End after the first sender
     #[arg(long)]
     pub once: bool,

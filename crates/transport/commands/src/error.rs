@@ -79,6 +79,23 @@ pub enum CommandError {
         /// The devargs.
         devargs: String,
     },
+    /// A word is no path of a daemon.
+    #[error(
+        "`{word}` is no path of a daemon; expected millrace://HOST/GRANT/PATH or millrace://KEY@HOST:PORT/GRANT/PATH"
+    )]
+    Url {
+        /// The word.
+        word: String,
+    },
+    /// The daemon cannot start or go on.
+    #[error(transparent)]
+    Serve(#[from] millrace_courier_daemon::ServeError),
+    /// The daemon's status cannot be read.
+    #[error(transparent)]
+    Status(#[from] millrace_courier_daemon::StatusError),
+    /// A daemon does not answer a request.
+    #[error(transparent)]
+    Request(#[from] millrace_courier::RequestError),
     /// The identity cannot be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),

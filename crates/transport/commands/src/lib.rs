@@ -1,16 +1,20 @@
-//! The commands `send` and `receive` of `millrace` and of `millrace-courier`: arguments, progress and exit status.
+//! The commands `send`, `receive` and `courier` of `millrace` and of `millrace-courier`: arguments, progress and exit status.
 
 #![forbid(unsafe_code)]
 
 mod args;
+mod courier;
 mod device;
 mod display;
 mod error;
+mod known;
 mod receive;
 mod remote;
 mod send;
+mod url;
 
 pub use args::{Commit, Receive, Send};
+pub use courier::{Courier, courier};
 pub use device::OpenDpdk;
 pub use error::CommandError;
 pub use receive::receive;

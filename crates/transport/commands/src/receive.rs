@@ -8,8 +8,9 @@ use millrace_courier::{Interrupts, ReceiveOptions, Session as Transfer, exit_sta
 
 use crate::args::{Commit, Receive};
 use crate::device::{OpenDpdk, open};
-use crate::display::{Display, Result, identity, watch};
+use crate::display::{Display, Result, config_directory, identity, watch};
 use crate::error::CommandError;
+use crate::url::Url;
 
 /// Receives files; returns the exit status. `json`: events are printed as JSON; `open_dpdk`: opens DPDK devices.
 ///
@@ -41,19 +42,31 @@ pub fn receive(json: bool, args: &Receive, open_dpdk: OpenDpdk<'_>) -> Result<Ex
     };
     let store = Box::new(LocalStore::new(&args.directory, place));
     let mut display = Display::new(json);
-    let transfer = match &args.via {
-        Some(via) => {
+    let from = match &args.from {
+        Some(word) => {
+            let url = Url::parse(word).ok_or_else(|| CommandError::Url { word: word.clone() })??;
+            let known = config_directory()
+                .map(|directory| directory.join("known_receivers"))
+                .ok();
+            Some((url.target(known.as_deref())?, url.path.into_bytes()))
+        }
+        None => None,
+    };
+    let once = args.once || from.is_some();
+    let transfer = match (&args.via, from) {
+        (_, Some((target, path))) => Transfer::fetch(store, identity, target, path, options)?,
+        (Some(via), None) => {
             let io = open(via, args.listen.port(), open_dpdk)?;
             if options.addresses.is_empty() {
                 options.addresses = via.ips();
             }
             Transfer::receive_over(io, store, identity, options)?
         }
-        None => Transfer::receive(store, identity, options)?,
+        (None, None) => Transfer::receive(store, identity, options)?,
     };
     let outcomes = watch(transfer, stop, &mut display)?;
     display.finish()?;
-    let status = if outcomes.is_empty() && !args.once {
+    let status = if outcomes.is_empty() && !once {
         0
     } else {
         exit_status(&outcomes)

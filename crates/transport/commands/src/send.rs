@@ -18,7 +18,9 @@ use crate::args::{Commit, Send};
 use crate::device::{OpenDpdk, open};
 use crate::display::{Display, Result, config_directory, identity, say, size, watch};
 use crate::error::CommandError;
+use crate::known::{recall, remember};
 use crate::remote::{self, Remote};
+use crate::url::{SCHEME, Url};
 
 /// Characters of the shortest ticket.
 const TICKET_MIN: usize = 90;
@@ -175,11 +177,12 @@ pub(crate) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Returns true for a ticket, HOST:DIRECTORY, KEY@HOST:PORT and HOST:PORT; as with scp, a slash before the colon makes a word a
+/// Returns true for a ticket, a path of a daemon, HOST:DIRECTORY, KEY@HOST:PORT and HOST:PORT; as with scp, a slash before the colon makes a word a
 /// path.
 fn is_target(word: &str) -> bool {
+    let is_url = word.starts_with(SCHEME);
     let is_ticket = word.starts_with(PREFIX) && word.len() >= TICKET_MIN && !word.contains(['/', '.']);
-    is_ticket || is_address(word) || remote::parse(word).is_some()
+    is_url || is_ticket || is_address(word) || remote::parse(word).is_some()
 }
 
 /// Returns true for HOST:PORT, with or without KEY@.
@@ -213,7 +216,7 @@ fn split(words: &[String], need_source: bool, need_target: bool) -> Result<(Vec<
 /// Returns the target of a word; a receiver that has to be started joins `remotes`.
 fn target(text: &str, known: Option<&Path>, args: &Send, remotes: &mut Vec<Remote>) -> Result<Target> {
     match remote::parse(text) {
-        Some(place) if !is_address(text) => {
+        Some(place) if !is_address(text) && !text.starts_with(SCHEME) => {
             let (remote, target) = Remote::start(&place, args)?;
             remotes.push(remote);
             Ok(target)
@@ -231,6 +234,9 @@ fn plain_target(text: &str, known: Option<&Path>) -> Result<Target> {
         }
         return Ok(Target::from_ticket(&ticket));
     }
+    if let Some(url) = Url::parse(text) {
+        return url?.target(known);
+    }
     let (key, address) = match text.split_once('@') {
         Some((key, address)) => (key.parse::<PublicKey>()?, address),
         None => (recall(known, text)?, text),
@@ -247,33 +253,8 @@ fn plain_target(text: &str, known: Option<&Path>) -> Result<Target> {
         addresses,
         key,
         secret: None,
+        into: Vec::new(),
     })
-}
-
-/// Returns the key of a receiver that was reached by a ticket before.
-fn recall(known: Option<&Path>, address: &str) -> Result<PublicKey> {
-    let text = known
-        .and_then(|path| fs::read_to_string(path).ok())
-        .unwrap_or_default();
-    let mut keys = text.lines().filter_map(|line| line.split_once(' '));
-    let key = keys.rfind(|(known, _)| *known == address);
-    let (_, key) = key.ok_or_else(|| CommandError::UnknownKey {
-        address: address.to_owned(),
-    })?;
-    Ok(key.parse()?)
-}
-
-/// Notes the key of a receiver under its addresses.
-fn remember(known: &Path, peer: &Target) -> Result<()> {
-    let text = fs::read_to_string(known).unwrap_or_default();
-    let mut file = fs::OpenOptions::new().append(true).create(true).open(known)?;
-    for address in &peer.addresses {
-        let line = format!("{address} {}", peer.key);
-        if !text.lines().any(|known| known == line) {
-            writeln!(file, "{line}")?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -301,22 +282,5 @@ mod tests {
             ["a b", "it's", "x/y", ""].map(quoted),
             ["'a b'", r"'it'\''s'", "x/y", "''"]
         );
-    }
-
-    #[test]
-    fn a_receiver_is_known_after_a_ticket_led_to_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let known = dir.path().join("known_receivers");
-        let peer = Target {
-            name: "a".into(),
-            addresses: vec!["10.0.0.1:7800".parse().unwrap()],
-            key: PublicKey::new([5; 32]),
-            secret: None,
-        };
-        assert!(recall(Some(&known), "10.0.0.1:7800").is_err());
-        remember(&known, &peer).unwrap();
-        remember(&known, &peer).unwrap();
-        assert_eq!(recall(Some(&known), "10.0.0.1:7800").unwrap(), peer.key);
-        assert_eq!(fs::read_to_string(&known).unwrap().lines().count(), 1);
     }
 }

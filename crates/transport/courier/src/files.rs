@@ -2,6 +2,7 @@
 //!
 //! `millrace-fileset` stands behind both traits in the product; tests have bytes in memory.
 
+use crate::message::RefuseCode;
 use millrace_transport::extent::Layout;
 use millrace_transport::ranges::RangeSet;
 use millrace_types::Time;
@@ -14,6 +15,25 @@ pub type Value = [u8; 32];
 #[derive(Debug, Error)]
 #[error("{0}")]
 pub struct FilesError(pub String);
+
+/// Files of a sender that a store does not take.
+#[derive(Debug, Error)]
+#[error("{error}")]
+pub struct OpenError {
+    /// The kind of refusal.
+    pub code: RefuseCode,
+    /// The reason.
+    pub error: FilesError,
+}
+
+impl From<FilesError> for OpenError {
+    fn from(error: FilesError) -> OpenError {
+        OpenError {
+            code: RefuseCode::Manifest,
+            error,
+        }
+    }
+}
 
 /// The sender's files.
 pub trait Source: Send {
@@ -166,5 +186,5 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// If the manifest is not valid or exceeds a limit, or the files cannot be written.
-    fn open(&self, manifest: &[u8], requests: Requests) -> Result<Box<dyn Sink>, FilesError>;
+    fn open(&self, manifest: &[u8], requests: Requests) -> Result<Box<dyn Sink>, OpenError>;
 }

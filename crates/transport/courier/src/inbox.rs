@@ -5,11 +5,14 @@ use crate::sender::Target;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 /// A command.
 pub(crate) enum Command {
     /// Another receiver joins.
     Add(Target),
+    /// No further transfer begins; the session ends with the last one, or after this time.
+    Drain(Duration),
     /// The session ends; what is there is kept.
     Stop,
 }
@@ -57,6 +60,7 @@ impl std::fmt::Debug for Command {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Command::Add(_) => "Add",
+            Command::Drain(_) => "Drain",
             Command::Stop => "Stop",
         })
     }

@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod access;
 mod base32;
 mod clock;
 mod control;
@@ -29,6 +30,7 @@ pub mod local;
 mod message;
 mod pool;
 mod receiver;
+mod request;
 mod sender;
 mod session;
 pub mod ticket;
@@ -40,6 +42,7 @@ pub use control::ControlError;
 pub use event::{Event, Limit, Outcome, exit_status};
 pub use message::{RefuseCode, read_control_stream};
 pub use receiver::{ReceiveError, ReceiveOptions, receive, receive_over};
+pub use request::{RequestError, list};
 pub use sender::{Policy, SendError, SendOptions, Stragglers, Target, send, send_over};
 pub use session::{Session, SessionError, SessionHandle};
 

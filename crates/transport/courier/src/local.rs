@@ -1,8 +1,9 @@
 //! Files of this machine, by `millrace-fileset`, behind the traits of [`crate::files`].
 
-use crate::files::{self, FilesError, Requests, Value};
+use crate::files::{self, FilesError, OpenError, Requests, Value};
+use millrace_fileset::RelativePath;
 use millrace_fileset::fs::Root;
-use millrace_fileset::scan::resolve_arguments;
+use millrace_fileset::scan::{Argument, resolve_arguments};
 use millrace_fileset::{
     Commit, ExtentValue, ManifestLimits, ManifestReader, OnChange, Scan, ScanItem, Sink, SinkEvent,
     SinkOptions, Source, SourceOptions,
@@ -45,11 +46,39 @@ impl LocalSource {
     pub fn scan(paths: &[PathBuf], options: &ScanOptions) -> Result<LocalSource, FilesError> {
         let fs = Root::open("/").map_err(failed)?;
         let arguments = resolve_arguments(paths).map_err(failed)?;
+        LocalSource::scan_arguments(fs, &arguments, options)
+    }
+
+    /// Scans a path below a directory, which no symlink leads out of. `contents`: the path stands for the contents of a directory,
+    /// as the empty path always does.
+    ///
+    /// # Errors
+    /// If the path cannot be read.
+    pub fn scan_below(
+        directory: &Path,
+        path: &RelativePath,
+        contents: bool,
+        options: &ScanOptions,
+    ) -> Result<LocalSource, FilesError> {
+        let fs = Root::open(directory).map_err(failed)?;
+        let named = !contents && !path.is_root();
+        let argument = Argument {
+            path: path.clone(),
+            name: named.then(|| path.split().1.to_vec()),
+        };
+        LocalSource::scan_arguments(fs, &[argument], options)
+    }
+
+    fn scan_arguments(
+        fs: Root,
+        arguments: &[Argument],
+        options: &ScanOptions,
+    ) -> Result<LocalSource, FilesError> {
         let scan_options = millrace_fileset::ScanOptions {
             preserve: options.preserve,
             ..millrace_fileset::ScanOptions::default()
         };
-        let mut scan = Scan::new(&fs, &arguments, scan_options).map_err(failed)?;
+        let mut scan = Scan::new(&fs, arguments, scan_options).map_err(failed)?;
         let (mut manifest, mut skipped) = (Vec::new(), Vec::new());
         while let Some(item) = scan.next_item(&fs).map_err(failed)? {
             if let ScanItem::Skipped { path, reason } = item {
@@ -152,6 +181,8 @@ pub struct PlaceOptions {
 /// A directory of this machine that receives files.
 pub struct LocalStore {
     directory: PathBuf,
+    /// The path below it into which files go; it is made if it does not exist.
+    path: RelativePath,
     options: PlaceOptions,
 }
 
@@ -160,18 +191,31 @@ impl LocalStore {
     pub fn new(directory: &Path, options: PlaceOptions) -> LocalStore {
         LocalStore {
             directory: directory.to_owned(),
+            path: RelativePath::root(),
+            options,
+        }
+    }
+
+    /// Returns the store of a directory below another one. It is made when files come; no symlink leads out of the upper directory.
+    pub fn below(directory: &Path, path: RelativePath, options: PlaceOptions) -> LocalStore {
+        LocalStore {
+            directory: directory.to_owned(),
+            path,
             options,
         }
     }
 }
 
 impl files::Store for LocalStore {
-    fn open(&self, manifest: &[u8], requests: Requests) -> Result<Box<dyn files::Sink>, FilesError> {
+    fn open(&self, manifest: &[u8], requests: Requests) -> Result<Box<dyn files::Sink>, OpenError> {
         let mut reader = ManifestReader::new(ManifestLimits::default());
         reader.feed(manifest).map_err(failed)?;
         let manifest = reader.finish().map_err(failed)?;
         let fs = Root::open(&self.directory)
             .map_err(|error| failed(format!("{}: {error}", self.directory.display())))?;
+        let fs = fs
+            .make_below(&self.path)
+            .map_err(|error| failed(format!("{}: {error}", self.path)))?;
         let options = SinkOptions {
             commit: if self.options.all_at_once || requests.all_at_once {
                 Commit::All

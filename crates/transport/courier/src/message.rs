@@ -13,8 +13,17 @@
 //!    ── values    VALUE (extent, BLAKE3) … , GROUP VALUES , WITHDRAWN , ROOT ─>
 //!    <─ answers   VERIFIED , REJECTED , DURABLE , NEED GROUP VALUES , FILES … ──
 //!    <─ answers   COMPLETE (root, signature) ──────────────────────────────
+//!
+//!  sender                                                        daemon
+//!    ── session   HELLO , INTO (path) , OFFER … ──────────────────────────>
+//!  reader
+//!    ── session   HELLO , FETCH (path) ───────────────────────────────────>
+//!    <─ answers   REFUSE   or   FETCHING, and the daemon dials as a sender ──
+//!    ── session   HELLO , LIST (path) ────────────────────────────────────>
+//!    <─ answers   REFUSE   or   ENTRY … , ENTRIES END ───────────────────────
 //! ```
 
+use crate::access::{DirectoryEntry, EntryType};
 use crate::files::{Requests, Value};
 use millrace_transport::packet::{PacketError, Reader, Writer};
 use millrace_transport::ranges::RangeSet;
@@ -51,14 +60,20 @@ pub enum RefuseCode {
     Manifest,
     /// The files cannot be written.
     Files,
+    /// The files exceed the quota of the grant.
+    Quota,
+    /// The receiver serves as many transfers as it may, or is about to end.
+    Busy,
 }
 
 impl RefuseCode {
-    const ALL: [RefuseCode; 4] = [
+    const ALL: [RefuseCode; 6] = [
         RefuseCode::NotAdmitted,
         RefuseCode::Version,
         RefuseCode::Manifest,
         RefuseCode::Files,
+        RefuseCode::Quota,
+        RefuseCode::Busy,
     ];
 
     /// Returns the name in events.
@@ -68,6 +83,8 @@ impl RefuseCode {
             RefuseCode::Version => "version",
             RefuseCode::Manifest => "manifest",
             RefuseCode::Files => "files",
+            RefuseCode::Quota => "quota",
+            RefuseCode::Busy => "busy",
         }
     }
 }
@@ -136,6 +153,16 @@ pub(crate) enum Message {
     Failed {
         text: String,
     },
+    /// The path at the receiver into which the files go.
+    Into(Vec<u8>),
+    /// The request for the files at a path.
+    Fetch(Vec<u8>),
+    /// The request for the entries of a directory.
+    List(Vec<u8>),
+    /// The files are sent: the peer dials back.
+    Fetching,
+    Entry(DirectoryEntry),
+    EntriesEnd,
 }
 
 /// A message that is not valid.
@@ -155,7 +182,12 @@ impl Message {
     /// Returns the stream that the message belongs to.
     pub(crate) fn class(&self) -> Class {
         match self {
-            Message::Hello { .. } | Message::Offer(_) | Message::Keep(_) => Class::Session,
+            Message::Hello { .. }
+            | Message::Offer(_)
+            | Message::Keep(_)
+            | Message::Into(_)
+            | Message::Fetch(_)
+            | Message::List(_) => Class::Session,
             Message::Manifest(_) | Message::ManifestEnd => Class::Manifest,
             Message::Value { .. } | Message::GroupValues { .. } | Message::Withdrawn { .. } => Class::Values,
             _ => Class::Answers,
@@ -233,6 +265,18 @@ impl Message {
                 body.byte(18);
                 blob(&mut body, text.as_bytes());
             }
+            Message::Into(path) => path_body(&mut body, 19, path),
+            Message::Fetch(path) => path_body(&mut body, 20, path),
+            Message::List(path) => path_body(&mut body, 21, path),
+            Message::Fetching => body.byte(22),
+            Message::Entry(entry) => {
+                body.byte(23);
+                body.byte(entry.entry_type as u8);
+                body.varint(entry.size);
+                body.varint(entry.modified);
+                blob(&mut body, &entry.name);
+            }
+            Message::EntriesEnd => body.byte(24),
         }
         let body = body.finish();
         let mut framed = Writer::default();
@@ -341,6 +385,20 @@ impl Message {
             18 => Message::Failed {
                 text: read_text(&mut reader)?,
             },
+            19 => Message::Into(read_blob(&mut reader)?),
+            20 => Message::Fetch(read_blob(&mut reader)?),
+            21 => Message::List(read_blob(&mut reader)?),
+            22 => Message::Fetching,
+            23 => {
+                let entry_type = byte(&mut reader)?;
+                Message::Entry(DirectoryEntry {
+                    entry_type: EntryType::from_byte(entry_type).ok_or(MessageError::Type(entry_type))?,
+                    size: reader.varint("size")?,
+                    modified: reader.varint("modified")?,
+                    name: read_blob(&mut reader)?,
+                })
+            }
+            24 => Message::EntriesEnd,
             kind => return Err(MessageError::Type(kind)),
         };
         reader.finish()?;
@@ -364,6 +422,11 @@ pub fn read_control_stream(bytes: &[u8]) -> Result<(Vec<Vec<u8>>, usize), String
 fn number(body: &mut Writer, kind: u8, number: u64) {
     body.byte(kind);
     body.varint(number);
+}
+
+fn path_body(body: &mut Writer, kind: u8, path: &[u8]) {
+    body.byte(kind);
+    blob(body, path);
 }
 
 fn extent_value(body: &mut Writer, kind: u8, extent: u64, value: &Value) {
@@ -486,6 +549,17 @@ mod tests {
                 signature: vec![8; 64],
             },
             Message::Failed { text: "disk".into() },
+            Message::Into(b"in/2026".to_vec()),
+            Message::Fetch(b"out/a\xff".to_vec()),
+            Message::List(Vec::new()),
+            Message::Fetching,
+            Message::Entry(DirectoryEntry {
+                name: b"a".to_vec(),
+                entry_type: EntryType::File,
+                size: 1 << 40,
+                modified: 1_700_000_000,
+            }),
+            Message::EntriesEnd,
         ]
     }
 

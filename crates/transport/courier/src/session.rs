@@ -1,11 +1,12 @@
 //! Sessions for programs: a transfer in a thread of its own, its events as an iterator, and a handle that ends it.
 
+use crate::access::Access;
 use crate::event::{Event, Outcome};
 use crate::files::{Source, Store};
 use crate::identity::Identity;
 use crate::inbox::{Command, Inbox, Outbox};
 use crate::io::{DatagramIo, UdpIo};
-use crate::receiver::{ReceiveError, ReceiveOptions, ReceiverSpec};
+use crate::receiver::{Fetch, Place, ReceiveError, ReceiveOptions, ReceiverSpec};
 use crate::sender::{SendError, SendOptions, SenderSpec, Target, bind_for};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::io;
@@ -13,6 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use thiserror::Error;
 
 /// A session that cannot start, or cannot go on for any peer.
@@ -85,6 +87,11 @@ impl SessionHandle {
         self.outbox.give(Command::Stop);
     }
 
+    /// Lets a session that receives begin no further transfer; it ends with the last one, or after this time.
+    pub fn drain(&self, time: Duration) {
+        self.outbox.give(Command::Drain(time));
+    }
+
     /// Adds a receiver to a session that sends. It is led to where the others are, and gets the beginning afterwards.
     pub fn add_target(&self, target: Target) {
         self.outbox.give(Command::Add(target));
@@ -154,13 +161,73 @@ impl Session {
         options: ReceiveOptions,
     ) -> Result<Session, SessionError> {
         Session::start("receive", move |inbox, events| {
-            let identity = &identity;
             let spec = ReceiverSpec {
                 io,
-                identity,
+                identity: &identity,
                 options,
+                fetch: None,
             };
-            Ok(spec.run(&*store, None, inbox, events)?)
+            Ok(spec.run(Place::Store(&*store), None, inbox, events)?)
+        })
+    }
+
+    /// Receives the files at a path of a daemon, which is asked to send them.
+    ///
+    /// # Errors
+    /// If the system gives no socket, descriptor or thread.
+    pub fn fetch(
+        store: Box<dyn Store>,
+        identity: Identity,
+        from: Target,
+        path: Vec<u8>,
+        mut options: ReceiveOptions,
+    ) -> Result<Session, SessionError> {
+        let io = Box::new(bind_for(std::slice::from_ref(&from))?);
+        options.allow = vec![from.key];
+        options.once = true;
+        Session::start("fetch", move |inbox, events| {
+            let spec = ReceiverSpec {
+                io,
+                identity: &identity,
+                options,
+                fetch: Some(Fetch { from, path }),
+            };
+            Ok(spec.run(Place::Store(&*store), None, inbox, events)?)
+        })
+    }
+
+    /// Serves many peers at once, as [`Access`] decides for each, at a UDP socket.
+    ///
+    /// # Errors
+    /// If the address cannot be used, or the system gives no descriptor or thread.
+    pub fn serve(
+        access: Arc<dyn Access>,
+        identity: Identity,
+        options: ReceiveOptions,
+    ) -> Result<Session, SessionError> {
+        let address = options.listen;
+        let io = UdpIo::bind_shared(address).map_err(|error| ReceiveError::Listen { address, error })?;
+        Session::serve_over(Box::new(io), access, identity, options)
+    }
+
+    /// Serves as [`Session::serve`] does, over any backend; one that cannot be divided by peers serves no requests to read.
+    ///
+    /// # Errors
+    /// If the system gives no descriptor or thread.
+    pub fn serve_over(
+        io: Box<dyn DatagramIo>,
+        access: Arc<dyn Access>,
+        identity: Identity,
+        options: ReceiveOptions,
+    ) -> Result<Session, SessionError> {
+        Session::start("serve", move |inbox, events| {
+            let spec = ReceiverSpec {
+                io,
+                identity: &identity,
+                options,
+                fetch: None,
+            };
+            Ok(spec.run(Place::Access(&*access), None, inbox, events)?)
         })
     }
 

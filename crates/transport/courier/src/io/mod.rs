@@ -18,7 +18,7 @@ pub mod via;
 pub use frames::{FrameIo, FrameLink};
 pub use memif::{MemifConfig, MemifLink};
 pub use socket::UdpIo;
-pub(crate) use socket::headers;
+pub(crate) use socket::{headers, mapped};
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -98,6 +98,18 @@ pub trait DatagramIo: Send {
     fn on_timeout(&mut self, now: Instant) -> io::Result<()> {
         let _ = now;
         Ok(())
+    }
+
+    /// Returns a backend of the same local port, to which the datagrams of one peer come from now on.
+    ///
+    /// # Errors
+    /// If the backend cannot be divided.
+    fn connect(&self, peer: SocketAddr) -> io::Result<Box<dyn DatagramIo>> {
+        let _ = peer;
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "this interface cannot be shared by two sessions; use the kernel's network",
+        ))
     }
 
     /// Returns the largest IP packet that passes to a peer, if the backend knows one that is smaller than 1,500 bytes.

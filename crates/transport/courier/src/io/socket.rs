@@ -3,7 +3,8 @@
 use super::{Burst, DatagramIo};
 use nix::errno::Errno;
 use nix::sys::socket::{
-    ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt, sockopt,
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, SockaddrStorage, bind,
+    recvmsg, sendmsg, setsockopt, socket, sockopt,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
@@ -30,7 +31,21 @@ impl UdpIo {
     /// # Errors
     /// As of `bind(2)`.
     pub fn bind(address: SocketAddr) -> io::Result<UdpIo> {
-        let socket = UdpSocket::bind(address)?;
+        UdpIo::with(UdpSocket::bind(address)?)
+    }
+
+    /// Returns a socket that is bound to an address, and that [`DatagramIo::connect`] divides by peers: further sockets of this
+    /// user may have the same address (`SO_REUSEPORT`, socket(7)).
+    ///
+    /// # Errors
+    /// As of `bind(2)`; if another process uses the address.
+    pub fn bind_shared(address: SocketAddr) -> io::Result<UdpIo> {
+        // The option would also let a second daemon bind.
+        let address = UdpSocket::bind(address)?.local_addr()?;
+        UdpIo::with(shared(address)?)
+    }
+
+    fn with(socket: UdpSocket) -> io::Result<UdpIo> {
         socket.set_nonblocking(true)?;
         // Without CAP_NET_ADMIN the kernel grants what net.core.rmem_max allows.
         if setsockopt(&socket, sockopt::RcvBufForce, &BUFFER_SIZE).is_err() {
@@ -140,6 +155,35 @@ impl DatagramIo for UdpIo {
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+
+    fn connect(&self, peer: SocketAddr) -> io::Result<Box<dyn DatagramIo>> {
+        // The kernel prefers a connected socket to others of the same address. What other peers send between bind(2) and
+        // connect(2) is lost.
+        let socket = shared(self.socket.local_addr()?)?;
+        socket.connect(peer)?;
+        Ok(Box::new(UdpIo::with(socket)?))
+    }
+}
+
+/// Returns a socket that others of this user may share the address with.
+fn shared(address: SocketAddr) -> io::Result<UdpSocket> {
+    let family = if address.is_ipv4() {
+        AddressFamily::Inet
+    } else {
+        AddressFamily::Inet6
+    };
+    let socket = socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+    setsockopt(&socket, sockopt::ReusePort, &true)?;
+    bind(socket.as_raw_fd(), &SockaddrStorage::from(address))?;
+    Ok(UdpSocket::from(socket))
+}
+
+/// Returns the address as a socket of the given family takes it.
+pub(crate) fn mapped(address: SocketAddr, only_v4: bool) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if !only_v4 => SocketAddr::new(IpAddr::V6(ip.to_ipv6_mapped()), address.port()),
+        _ => address,
+    }
 }
 
 fn ignore(error: io::Error) -> io::Result<()> {
@@ -181,6 +225,31 @@ pub(crate) fn headers(address: &SocketAddr) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn datagrams_of_a_connected_peer_come_to_its_own_socket() {
+        let any = "127.0.0.1:0".parse().unwrap();
+        let mut daemon = UdpIo::bind_shared(any).unwrap();
+        let address = daemon.local_address().unwrap();
+        assert!(UdpIo::bind_shared(address).is_err(), "a second daemon");
+        let (mut peer, mut other) = (UdpIo::bind(any).unwrap(), UdpIo::bind(any).unwrap());
+        let mut connected = daemon.connect(peer.local_address().unwrap()).unwrap();
+        for _ in 0..20 {
+            peer.send(address, b"peer").unwrap();
+            other.send(address, b"other").unwrap();
+        }
+        let drain = |io: &mut dyn DatagramIo| {
+            let mut found = Vec::new();
+            while let Some(burst) = io.receive().unwrap() {
+                found.extend(burst.bytes.chunks(burst.segment).map(<[u8]>::to_vec));
+            }
+            found
+        };
+        assert_eq!(drain(&mut *connected), vec![b"peer".to_vec(); 20]);
+        assert_eq!(drain(&mut daemon), vec![b"other".to_vec(); 20]);
+        connected.send(peer.local_address().unwrap(), b"back").unwrap();
+        assert_eq!(peer.receive().unwrap().unwrap().from, address);
+    }
 
     #[test]
     fn a_burst_arrives_as_its_datagrams() {

@@ -3,7 +3,7 @@
 use super::Waker;
 use super::assembly::Group;
 use crate::clock::Clock;
-use crate::files::{FilesError, Requests, Sink, SinkEvent, Store, Value};
+use crate::files::{FilesError, OpenError, Requests, Sink, SinkEvent, Store, Value};
 use millrace_transport::extent::Layout;
 use millrace_transport::ranges::RangeSet;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) enum WriteReply {
     /// The manifest is valid and the directories exist.
     Opened(Layout),
     /// The files of the manifest cannot be received.
-    Refused(FilesError),
+    Refused(OpenError),
     Have(u64, Value),
     HaveEnd,
     /// What the sender confirmed is in place; bytes may come.

@@ -1,6 +1,7 @@
 //! Admission: the addresses in a ticket, and the senders that may come.
 
-use super::state::{Server, Stage};
+use super::state::{Place, Server, Stage};
+use crate::access::Refusal;
 use crate::control::LinkId;
 use crate::identity::PublicKey;
 use crate::message::{RefuseCode, VERSION};
@@ -54,6 +55,7 @@ impl Server<'_, '_, '_> {
             Ok(()) => {
                 if let Some(peer) = self.peers.get_mut(&link) {
                     peer.stage = Stage::Offered {
+                        into: Vec::new(),
                         offer: None,
                         manifest: Vec::new(),
                         manifest_ended: false,
@@ -61,12 +63,25 @@ impl Server<'_, '_, '_> {
                 }
                 self.control.admit(Instant::now(), link);
             }
-            Err(text) => self.refuse(link, RefuseCode::NotAdmitted, text),
+            Err(Refusal { code, reason }) => self.refuse(link, code, reason),
         }
     }
 
     /// Admits a key of the list, or one that brings the secret of a ticket; the first key with a secret owns it.
-    fn admission(&mut self, key: PublicKey, secret: &[u8]) -> Result<(), String> {
+    fn admission(&mut self, key: PublicKey, secret: &[u8]) -> Result<(), Refusal> {
+        if self.drained_at.is_some() {
+            return Err(Refusal {
+                code: RefuseCode::Busy,
+                reason: "the receiver is about to end; try again when it was restarted".into(),
+            });
+        }
+        if let Place::Access(access) = self.place {
+            return access.admit(key);
+        }
+        self.ticket_admission(key, secret).map_err(Refusal::not_admitted)
+    }
+
+    fn ticket_admission(&mut self, key: PublicKey, secret: &[u8]) -> Result<(), String> {
         if self.options.allow.contains(&key) {
             return Ok(());
         }

@@ -1,7 +1,8 @@
 //! Links of senders: their events and messages.
 
-use super::session::{Session, SessionSpec};
-use super::state::{GREETING, Peer, Server, Stage};
+use super::session::{POOL_MAX, Session, SessionSpec, StoreRef};
+use super::state::{GREETING, Peer, Place, Server, Stage};
+use crate::access::Refusal;
 use crate::control::{CODE_ERROR, LinkEnd, LinkEvent, LinkId};
 use crate::event::Outcome;
 use crate::files::FilesError;
@@ -25,7 +26,11 @@ impl Server<'_, '_, '_> {
                 };
                 let now = Instant::now();
                 let until = now + GREETING;
-                let stage = Stage::Greeting { until };
+                let stage = if self.ask(link) {
+                    Stage::Asking
+                } else {
+                    Stage::Greeting { until }
+                };
                 self.peers.insert(
                     link,
                     Peer {
@@ -33,10 +38,12 @@ impl Server<'_, '_, '_> {
                         name: key.to_string(),
                         stage,
                         started: now,
+                        observer: None,
                     },
                 );
             }
             LinkEvent::Closed { reason, end } => {
+                self.on_request_closed(link, &reason);
                 match end {
                     LinkEnd::Lost => self.lose(link, reason),
                     LinkEnd::Done | LinkEnd::Closed => self.end(link, Outcome::Resumable { reason }),
@@ -63,6 +70,27 @@ impl Server<'_, '_, '_> {
         let result = match (&mut peer.stage, message) {
             (Stage::Greeting { .. }, Message::Hello { version, secret }) => {
                 self.greet(link, version, &secret);
+                Ok(())
+            }
+            (
+                Stage::Offered {
+                    into, offer: None, ..
+                },
+                Message::Into(path),
+            ) => {
+                *into = path;
+                Ok(())
+            }
+            (Stage::Offered { offer: None, .. }, Message::Fetch(path)) => {
+                self.on_fetch(link, path);
+                Ok(())
+            }
+            (Stage::Offered { offer: None, .. }, Message::List(path)) => {
+                self.on_list(link, path);
+                Ok(())
+            }
+            (Stage::Asking, message) => {
+                self.on_answer(link, message);
                 Ok(())
             }
             (Stage::Offered { offer, .. }, Message::Offer(given)) => {
@@ -110,6 +138,7 @@ impl Server<'_, '_, '_> {
             return Ok(());
         };
         let Stage::Offered {
+            into,
             offer,
             manifest,
             manifest_ended,
@@ -121,7 +150,28 @@ impl Server<'_, '_, '_> {
         let (Some(offer), true) = (offer.clone(), *manifest_ended) else {
             return Ok(());
         };
-        let manifest = std::mem::take(manifest);
+        let (manifest, into) = (std::mem::take(manifest), std::mem::take(into));
+        let key = peer.key;
+        let digest = ring::digest::digest(&ring::digest::SHA256, &manifest);
+        let set = std::array::from_fn(|at| digest.as_ref()[at]);
+        // An earlier session of the same files gives its place in the grant free.
+        let before = self.supersede(link, key, set);
+        let granted = match self.place {
+            Place::Store(store) => (StoreRef::Common(store), None, POOL_MAX),
+            Place::Access(access) => match access.write(key, &into) {
+                Ok(granted) => {
+                    if let Some(peer) = self.peers.get_mut(&link) {
+                        peer.observer = Some(granted.observer);
+                    }
+                    (StoreRef::Own(granted.store), granted.rate, granted.pool_max)
+                }
+                Err(Refusal { code, reason }) => {
+                    self.refuse(link, code, reason);
+                    return Ok(());
+                }
+            },
+        };
+        let (store, rate, pool_max) = granted;
         let algorithm = if offer.chacha {
             Algorithm::ChaCha20Poly1305
         } else {
@@ -138,10 +188,6 @@ impl Server<'_, '_, '_> {
                 break id;
             }
         };
-        let digest = ring::digest::digest(&ring::digest::SHA256, &manifest);
-        let set = std::array::from_fn(|at| digest.as_ref()[at]);
-        let key = peer.key;
-        let before = self.supersede(link, key, set);
         let spec = SessionSpec {
             manifest,
             requests: offer.requests,
@@ -149,9 +195,12 @@ impl Server<'_, '_, '_> {
             connection,
             keys,
             content,
+            store,
+            rate,
+            pool_max,
             before,
         };
-        let session = Session::start(self.scope, self.store, self.clock, &self.waker, spec);
+        let session = Session::start(self.scope, self.clock, &self.waker, spec);
         self.by_connection.insert(connection, link);
         if let Some(peer) = self.peers.get_mut(&link) {
             peer.stage = Stage::Serving(Box::new(session));

@@ -8,17 +8,26 @@
 //! A session whose sender is lost waits for it: the writer makes durable what is there and ends; the sender that comes back
 //! offers the same files again, and gets what it lacks.
 //!
-//! The files depend on each other in one direction: `run` calls `link`, `link` calls `admission`; they share the peers in
+//! A daemon answers requests, too: FETCH, by a session that sends from a thread of its own, and LIST (`jobs`). The other end of
+//! FETCH is a receiver that dials first, and is dialled back (`fetch`).
+//!
+//! The files depend on each other in one direction: `run` calls `link`, `link` calls `admission`, `jobs` and `fetch`; they share the peers in
 //! `state`, whose admitted senders each have a `session`.
 
 mod admission;
+mod fetch;
+mod jobs;
 mod link;
 mod options;
 mod progress;
+mod rate_limit;
+mod requests;
 mod run;
 mod session;
 mod state;
 
 pub use options::{ReceiveError, ReceiveOptions};
+pub(crate) use requests::Fetch;
 pub(crate) use run::ReceiverSpec;
 pub use run::{receive, receive_over};
+pub(crate) use state::Place;

@@ -26,6 +26,9 @@ pub struct ReceiveOptions {
     pub patience: Duration,
 }
 
+/// The time that a link may take to be established.
+pub(super) const DIAL: Duration = Duration::from_secs(10);
+
 impl Default for ReceiveOptions {
     fn default() -> ReceiveOptions {
         ReceiveOptions {

@@ -24,6 +24,9 @@ impl Server<'_, '_, '_> {
             session.last_verified = session.verified_bytes;
             let rate_bps = (new as f64 * 8.0 / PROGRESS.as_secs_f64()) as u64;
             let left = total - session.verified_bytes.min(total);
+            if let Some(observer) = &mut peer.observer {
+                observer.on_progress(session.verified_bytes, total, rate_bps);
+            }
             (self.events)(Event::Progress {
                 peer: peer.name.clone(),
                 verified: session.verified_bytes,

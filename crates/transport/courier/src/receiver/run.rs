@@ -3,8 +3,9 @@
 use super::admission::ticket_addresses;
 use super::options::{ReceiveError, ReceiveOptions};
 use super::progress::PROGRESS;
+use super::requests::{Fetch, Jobs};
 use super::session::End;
-use super::state::{Admission, Peer, Server, Stage};
+use super::state::{Admission, Peer, Place, Server, Stage};
 use crate::clock::{Clock, precise_timers, wait};
 use crate::control::{CODE_ERROR, Control, LinkId};
 use crate::event::{Event, Outcome};
@@ -55,8 +56,9 @@ pub fn receive_over(
         io,
         identity,
         options,
+        fetch: None,
     };
-    spec.run(store, stop, &inbox, events)
+    spec.run(Place::Store(store), stop, &inbox, events)
 }
 
 /// The parts of a receiver that hold for all its senders.
@@ -64,13 +66,15 @@ pub(crate) struct ReceiverSpec<'a> {
     pub(crate) io: Box<dyn DatagramIo>,
     pub(crate) identity: &'a Identity,
     pub(crate) options: ReceiveOptions,
+    /// The request to a daemon, for a receiver that dials first.
+    pub(crate) fetch: Option<Fetch>,
 }
 
 impl ReceiverSpec<'_> {
-    /// Receives into a store. `inbox`: the request to end.
+    /// Receives into a place. `inbox`: the requests to end.
     pub(crate) fn run(
         self,
-        store: &dyn Store,
+        place: Place<'_>,
         stop: Option<BorrowedFd<'_>>,
         inbox: &Inbox,
         events: &mut dyn FnMut(Event),
@@ -79,6 +83,7 @@ impl ReceiverSpec<'_> {
             io,
             identity,
             options,
+            fetch,
         } = self;
         let local = io.local_address()?;
         let secret = random()?;
@@ -90,11 +95,19 @@ impl ReceiverSpec<'_> {
             addresses: ticket_addresses(local, &options.addresses),
         };
         let control = Control::new(identity, true, options.silence)?;
-        events(Event::Listening {
-            ticket: ticket.to_string(),
-            key: identity.public_key().to_string(),
-            address: local.to_string(),
-        });
+        let is_own = matches!(place, Place::Store(_)) && fetch.is_none();
+        if fetch.is_none() {
+            events(Event::Listening {
+                ticket: if is_own { ticket.to_string() } else { String::new() },
+                key: identity.public_key().to_string(),
+                address: local.to_string(),
+            });
+        }
+        let admission = Admission {
+            secret,
+            expires,
+            owner: None,
+        };
         // The writers of all sessions have ended when the scope ends: what is verified is durable then.
         std::thread::scope(|scope| {
             let mut server = Server {
@@ -102,21 +115,23 @@ impl ReceiverSpec<'_> {
                 control,
                 io,
                 identity,
-                store,
+                place,
                 scope,
                 waker: Arc::clone(&inbox.waker),
                 options,
-                admissions: vec![Admission {
-                    secret,
-                    expires,
-                    owner: None,
-                }],
+                admissions: is_own.then_some(admission).into_iter().collect(),
                 peers: HashMap::new(),
                 lost: Vec::new(),
                 by_connection: HashMap::new(),
                 outcomes: Vec::new(),
+                jobs: Jobs::default(),
+                fetching: None,
+                drained_at: None,
                 events,
             };
+            if let Some(fetch) = fetch {
+                server.dial(fetch, local.is_ipv4())?;
+            }
             server.run(stop, inbox)?;
             Ok(server.outcomes)
         })
@@ -135,6 +150,7 @@ impl Server<'_, '_, '_> {
             }
             let now = Instant::now();
             self.serve(now)?;
+            self.on_job_replies()?;
             if self.io.next_timeout().is_some_and(|at| at <= now) {
                 self.io.on_timeout(now)?;
             }
@@ -145,7 +161,14 @@ impl Server<'_, '_, '_> {
             if now >= progress_at {
                 self.progress();
                 self.forget_lost(now);
+                self.check_fetch(now);
                 progress_at = now + PROGRESS;
+            }
+            if let Some(until) = self.drained_at
+                && (now >= until || self.is_drained())
+            {
+                self.stop();
+                return self.send_control();
             }
             if self.options.once && !self.outcomes.is_empty() && self.is_idle() {
                 return Ok(());
@@ -167,10 +190,21 @@ impl Server<'_, '_, '_> {
             self.waker.arm();
             // Replies from before are not announced.
             self.serve(Instant::now())?;
+            self.on_job_replies()?;
             let fds = [Some(self.io.descriptor()), Some(self.waker.as_fd()), stop];
             let mut stopped = wait(&fds, until)?;
             self.waker.disarm();
-            stopped |= matches!(inbox.take(), Some(Command::Stop));
+            while let Some(command) = inbox.take() {
+                match command {
+                    Command::Drain(time) => {
+                        let until = Instant::now() + time;
+                        self.drained_at.get_or_insert(until);
+                    }
+                    Command::Stop => stopped = true,
+                    // Only a session that sends has targets.
+                    Command::Add(_) => {}
+                }
+            }
             if stopped {
                 self.stop();
                 return self.send_control();
@@ -261,6 +295,7 @@ impl Server<'_, '_, '_> {
             self.control
                 .close(Instant::now(), link, CODE_ERROR, "the receiver stopped");
         }
+        self.jobs.stop();
         for session in &mut self.lost {
             session.until = Instant::now();
         }

@@ -1,5 +1,6 @@
 //! A session: the data path of one sender that was admitted, and the thread that writes its files.
 
+use super::rate_limit::RateLimit;
 use crate::clock::Clock;
 use crate::control::{Control, LinkId};
 use crate::event::{Event, Outcome};
@@ -15,7 +16,7 @@ use millrace_transport::packet::PacketType;
 use millrace_transport::ranges::RangeSet;
 use millrace_transport::receiver::{Receiver, ReceiverConfig};
 use millrace_transport::seal::{ContentKey, PairwiseKey};
-use millrace_types::Time;
+use millrace_types::{BitRate, Time};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver as Replies, Sender as Tasks, channel};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -24,7 +25,7 @@ use std::time::Duration;
 /// Bytes that may have arrived and not be written, at first and at least.
 const POOL: u64 = 24 << 20;
 /// Bytes that may have arrived and not be written, at most.
-const POOL_MAX: u64 = 1 << 30;
+pub(super) const POOL_MAX: u64 = 1 << 30;
 /// The pool grows to so many bandwidth-delay products: one is in flight, one waits for repairs, one for the disk.
 const POOL_BDPS: u64 = 3;
 
@@ -43,6 +44,8 @@ pub(super) struct Session<'scope> {
     /// The state of the data path, from KEEP on.
     receiver: Option<Receiver>,
     assembly: Option<Assembly>,
+    limit: Option<RateLimit>,
+    pool_max: u64,
     /// The keys of packets from the sender, and of those to it.
     keys: [PairwiseKey; 2],
     content: ContentKey,
@@ -61,8 +64,27 @@ pub(super) struct SessionSpec<'scope> {
     pub(super) connection: u32,
     pub(super) keys: [PairwiseKey; 2],
     pub(super) content: ContentKey,
+    /// The files' place.
+    pub(super) store: StoreRef<'scope>,
+    pub(super) rate: Option<BitRate>,
+    pub(super) pool_max: u64,
     /// The writer of an earlier session of the same files, which must have ended before.
     pub(super) before: Option<ScopedJoinHandle<'scope, ()>>,
+}
+
+/// The store of a session.
+pub(super) enum StoreRef<'scope> {
+    Common(&'scope dyn Store),
+    Own(Arc<dyn Store>),
+}
+
+impl StoreRef<'_> {
+    fn store(&self) -> &dyn Store {
+        match self {
+            StoreRef::Common(store) => *store,
+            StoreRef::Own(store) => &**store,
+        }
+    }
 }
 
 /// The end of a session.
@@ -76,7 +98,6 @@ impl<'scope> Session<'scope> {
     /// Starts the writer.
     pub(super) fn start(
         scope: &'scope Scope<'scope, '_>,
-        store: &'scope dyn Store,
         clock: Clock,
         waker: &Arc<Waker>,
         spec: SessionSpec<'scope>,
@@ -93,13 +114,14 @@ impl<'scope> Session<'scope> {
             manifest,
             requests,
             before,
+            store,
             ..
         } = spec;
         let worker = scope.spawn(move || {
             if let Some(before) = before {
                 let _ = before.join();
             }
-            writer::run(store, &manifest, requests, &ends);
+            writer::run(store.store(), &manifest, requests, &ends);
         });
         Session {
             set: spec.set,
@@ -110,6 +132,8 @@ impl<'scope> Session<'scope> {
             layout: None,
             receiver: None,
             assembly: None,
+            limit: spec.rate.map(|rate| RateLimit::new(rate, clock.now())),
+            pool_max: spec.pool_max,
             keys: spec.keys,
             content: spec.content,
             kept: false,
@@ -164,16 +188,19 @@ impl<'scope> Session<'scope> {
         }
         self.last_verified = self.verified_bytes;
         self.assembly = Some(Assembly::new(layout));
+        let limited = self.limit.as_ref().map_or(u64::MAX, RateLimit::pool);
+        let pool_max = self.pool_max.min(limited);
+        let pool = POOL.min(pool_max);
         self.receiver = Some(Receiver::new(ReceiverConfig {
             layout,
             have: have.clone(),
             connection: self.connection,
-            pool: POOL,
-            pool_max: POOL_MAX,
+            pool,
+            pool_max,
         }));
         Some(Message::Accept {
             connection: self.connection,
-            pool: POOL,
+            pool,
             have,
         })
     }
@@ -228,7 +255,7 @@ impl<'scope> Session<'scope> {
         while let Ok(reply) = self.replies.try_recv() {
             match reply {
                 WriteReply::Opened(layout) => self.layout = Some(layout),
-                WriteReply::Refused(error) => return Some(End::Refused(RefuseCode::Manifest, error)),
+                WriteReply::Refused(error) => return Some(End::Refused(error.code, error.error)),
                 WriteReply::Failed(error) => return Some(End::Failed(error)),
                 WriteReply::Have(extent, value) => control.send(link, &Message::Have { extent, value }),
                 WriteReply::HaveEnd => control.send(link, &Message::HaveEnd),
@@ -244,7 +271,10 @@ impl<'scope> Session<'scope> {
                 }
                 WriteReply::Written(bytes, buffers) => {
                     if let (Some(receiver), Some(assembly)) = (&mut self.receiver, &mut self.assembly) {
-                        receiver.written(bytes);
+                        match &mut self.limit {
+                            Some(limit) => limit.add(bytes),
+                            None => receiver.written(bytes),
+                        }
                         assembly.recycle(buffers);
                     }
                 }
@@ -308,6 +338,9 @@ impl<'scope> Session<'scope> {
         let Some(receiver) = &mut self.receiver else {
             return Vec::new();
         };
+        if let Some(limit) = &mut self.limit {
+            receiver.written(limit.release(now));
+        }
         let due = receiver.poll_feedback(now);
         due.iter()
             .map(|(number, feedback)| receiver.encode_feedback(*number, feedback, &self.keys[1]))
@@ -316,6 +349,8 @@ impl<'scope> Session<'scope> {
 
     /// Returns when feedback is due.
     pub(super) fn next_timeout(&self) -> Option<Time> {
-        self.receiver.as_ref().and_then(Receiver::next_timeout)
+        let feedback = self.receiver.as_ref().and_then(Receiver::next_timeout);
+        let credit = self.limit.as_ref().and_then(RateLimit::next_timeout);
+        feedback.into_iter().chain(credit).min()
     }
 }

@@ -1,7 +1,9 @@
 //! The state of a receiver: the peers, their stages, and the end of each.
 
 use super::options::ReceiveOptions;
+use super::requests::{Fetching, Jobs};
 use super::session::{Session, SetId};
+use crate::access::{Access, TransferObserver};
 use crate::clock::Clock;
 use crate::control::{CODE_ERROR, Control, LinkId};
 use crate::event::{Event, Outcome};
@@ -31,7 +33,13 @@ pub(super) enum Stage<'scope> {
     Greeting {
         until: Instant,
     },
+    /// This receiver dialled a daemon and asked for files.
+    Asking,
+    /// A thread answers the peer's request.
+    Requested,
     Offered {
+        /// The path at which the sender wants its files.
+        into: Vec<u8>,
         offer: Option<Offer>,
         manifest: Vec<u8>,
         manifest_ended: bool,
@@ -46,12 +54,23 @@ pub(super) enum Stage<'scope> {
     },
 }
 
+/// The place of files, and who may do what there.
+#[derive(Clone, Copy)]
+pub(crate) enum Place<'a> {
+    /// One store; a ticket or a list of keys admits senders.
+    Store(&'a dyn Store),
+    /// Each peer has its own.
+    Access(&'a dyn Access),
+}
+
 /// A sender, admitted or not.
 pub(super) struct Peer<'scope> {
     pub(super) key: PublicKey,
     pub(super) name: String,
     pub(super) stage: Stage<'scope>,
     pub(super) started: Instant,
+    /// Follows a transfer that a daemon admitted.
+    pub(super) observer: Option<Box<dyn TransferObserver>>,
 }
 
 /// A session whose sender was lost, and may come back.
@@ -65,6 +84,7 @@ pub(super) struct LostSession<'scope> {
     pub(super) until: Instant,
     pub(super) verified_bytes: u64,
     pub(super) reason: String,
+    pub(super) observer: Option<Box<dyn TransferObserver>>,
 }
 
 /// The state of a receiver for all its senders.
@@ -72,8 +92,8 @@ pub(super) struct Server<'a, 'scope, 'env> {
     pub(super) clock: Clock,
     pub(super) io: Box<dyn DatagramIo>,
     pub(super) control: Control,
-    pub(super) identity: &'a Identity,
-    pub(super) store: &'scope dyn Store,
+    pub(super) identity: &'scope Identity,
+    pub(super) place: Place<'scope>,
     pub(super) scope: &'scope Scope<'scope, 'env>,
     pub(super) waker: Arc<Waker>,
     pub(super) options: ReceiveOptions,
@@ -82,14 +102,35 @@ pub(super) struct Server<'a, 'scope, 'env> {
     pub(super) lost: Vec<LostSession<'scope>>,
     pub(super) by_connection: HashMap<u32, LinkId>,
     pub(super) outcomes: Vec<Outcome>,
+    pub(super) jobs: Jobs<'scope>,
+    pub(super) fetching: Option<Fetching>,
+    /// When the receiver ends at the latest, once it begins no further transfer.
+    pub(super) drained_at: Option<Instant>,
     pub(super) events: &'a mut dyn FnMut(Event),
 }
 
 impl<'scope> Server<'_, 'scope, '_> {
     /// Returns true if no sender that was admitted is left, or may come back.
     pub(super) fn is_idle(&self) -> bool {
-        let greets = |peer: &Peer<'_>| matches!(peer.stage, Stage::Greeting { .. });
+        let greets = |peer: &Peer<'_>| matches!(peer.stage, Stage::Greeting { .. } | Stage::Asking);
         self.lost.is_empty() && self.peers.values().all(greets)
+    }
+
+    /// Returns true if no transfer runs. A sender that was lost is not waited for.
+    pub(super) fn is_drained(&mut self) -> bool {
+        let runs = |peer: &Peer<'_>| {
+            matches!(
+                peer.stage,
+                Stage::Requested
+                    | Stage::Offered { .. }
+                    | Stage::Serving(_)
+                    | Stage::Ended {
+                        complete: Some(_),
+                        ..
+                    }
+            )
+        };
+        !self.peers.values().any(runs) && self.jobs.is_idle()
     }
 
     /// Ends a session whose files cannot be written.
@@ -126,8 +167,8 @@ impl<'scope> Server<'_, 'scope, '_> {
                 peer.stage = stage;
                 return;
             }
-            // Strangers get no event.
-            Stage::Greeting { .. } => return,
+            // Unknown peers, and requests, get no event.
+            Stage::Greeting { .. } | Stage::Requested | Stage::Asking => return,
             Stage::Offered { .. } => 0,
             Stage::Serving(session) => {
                 self.by_connection.remove(&session.connection);
@@ -138,6 +179,9 @@ impl<'scope> Server<'_, 'scope, '_> {
                 bytes
             }
         };
+        if let Some(mut observer) = peer.observer.take() {
+            observer.on_end(&outcome, bytes);
+        }
         let event = Event::Done {
             peer: peer.name.clone(),
             outcome: outcome.clone(),
@@ -171,6 +215,7 @@ impl<'scope> Server<'_, 'scope, '_> {
             verified_bytes: session.verified_bytes,
             reason,
             worker: session.finish(),
+            observer: peer.observer,
         });
     }
 
@@ -185,10 +230,14 @@ impl<'scope> Server<'_, 'scope, '_> {
             started,
             verified_bytes,
             reason,
+            observer,
             ..
         } in late
         {
             let outcome = Outcome::Resumable { reason };
+            if let Some(mut observer) = observer {
+                observer.on_end(&outcome, verified_bytes);
+            }
             self.outcomes.push(outcome.clone());
             (self.events)(Event::Done {
                 peer: name,

@@ -23,6 +23,9 @@ pub struct Target {
     pub key: PublicKey,
     /// The secret of a ticket; without one, the receiver must know our key.
     pub secret: Option<Secret>,
+    /// The path at a daemon into which files go: the name of a grant, and a path below it. Empty: the only place that the key may
+    /// write to.
+    pub into: Vec<u8>,
 }
 
 impl Target {
@@ -34,6 +37,7 @@ impl Target {
             addresses: ticket.addresses.clone(),
             key: ticket.key,
             secret: Some(ticket.secret),
+            into: Vec::new(),
         }
     }
 }

@@ -228,6 +228,8 @@ impl Sender<'_> {
             while let Some(command) = inbox.take() {
                 match command {
                     Command::Add(target) => self.add(target)?,
+                    // No other transfer begins here anyway.
+                    Command::Drain(_) => {}
                     Command::Stop => stopped = true,
                 }
             }

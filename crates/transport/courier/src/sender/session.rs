@@ -6,6 +6,7 @@ use crate::control::{CODE_DONE, CODE_ERROR, LinkEnd, LinkEvent, LinkId};
 use crate::event::{Event, Outcome};
 use crate::files::Value;
 use crate::identity::random;
+use crate::io::mapped;
 use crate::message::{MANIFEST_CHUNK, Message, VERSION};
 use crate::pool::reader::{Read, ReadReply};
 use crate::receipt;
@@ -17,7 +18,6 @@ use millrace_transport::flow::FlowConfig;
 use millrace_transport::packet::DATA_OVERHEAD;
 use millrace_transport::ranges::RangeSet;
 use millrace_transport::sender::Connection;
-use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 /// Comparisons of a receiver's extents that are on the way at once: others must not wait for long.
@@ -25,14 +25,6 @@ const CHECKS_MAX: usize = 4;
 /// The wait before a lost receiver is dialled again; it doubles each time.
 const BACKOFF: Duration = Duration::from_millis(500);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
-
-/// Returns the address as a socket of the given family takes it.
-fn mapped(address: SocketAddr, only_v4: bool) -> SocketAddr {
-    match address.ip() {
-        IpAddr::V4(ip) if !only_v4 => SocketAddr::new(IpAddr::V6(ip.to_ipv6_mapped()), address.port()),
-        _ => address,
-    }
-}
 
 impl Sender<'_> {
     /// Adds a receiver and opens a link to each of its addresses.
@@ -131,6 +123,10 @@ impl Sender<'_> {
                 secret,
             },
         );
+        let into = self.peers[at].target.into.clone();
+        if !into.is_empty() {
+            self.control.send(link, &Message::Into(into));
+        }
         self.control.send(link, &Message::Offer(self.offer.clone()));
         for chunk in self.manifest.chunks(MANIFEST_CHUNK) {
             self.control.send(link, &Message::Manifest(chunk.to_vec()));

@@ -102,6 +102,7 @@ impl ReceiverThread {
             addresses: self.ticket.addresses.clone(),
             key: self.ticket.key,
             secret: Some(self.ticket.secret),
+            into: Vec::new(),
         }
     }
 

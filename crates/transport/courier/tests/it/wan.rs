@@ -378,9 +378,10 @@ fn a_slow_receiver_and_a_late_one_slow_nobody_and_get_everything() {
         }
     }
     assert_eq!(sender.join().unwrap(), vec![Outcome::Delivered; 4]);
-    let (last, others) = order.split_last().unwrap();
+    // When the late one joins depends on how busy the machine is.
+    order.retain(|(peer, _)| peer != "late");
+    let (last, fast) = order.split_last().unwrap();
     assert_eq!(last.0, "slow", "{order:?}");
-    let fast = others.iter().filter(|(peer, _)| peer != "late");
     for (peer, slow_verified) in fast {
         assert!(
             *slow_verified <= 2 << 20,

@@ -37,6 +37,25 @@ impl Root {
         })
     }
 
+    /// Opens a directory below this one; those that do not exist are made, with the modes that the umask says.
+    ///
+    /// # Errors
+    /// As of `mkdir(2)` and `openat2(2)`.
+    pub fn make_below(self, path: &RelativePath) -> io::Result<Root> {
+        let mut at = RelativePath::root();
+        for name in path.names() {
+            at = at.join(name).map_err(io::Error::other)?;
+            match self.create_directory(&at) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                result => result?,
+            }
+        }
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY;
+        Ok(Root {
+            directory: self.resolve(path, flags, 0)?,
+        })
+    }
+
     fn resolve(&self, path: &RelativePath, flags: OFlags, mode: u16) -> io::Result<OwnedFd> {
         let bytes = if path.is_root() { b"." } else { path.as_bytes() };
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;

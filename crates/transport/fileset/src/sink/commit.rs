@@ -1,6 +1,6 @@
 //! Durability and commit: sync, journal, rename, links, attributes of directories.
 
-use super::{Commit, FileState, Sink, SinkError, SinkEvent, reserved};
+use super::{Commit, FileState, Sink, SinkError, SinkEvent, journal_path, reserved};
 use crate::entry::{Attributes, Entry, EntryKind};
 use crate::fs::{Access, FileSystem, optional};
 use crate::journal::{self, Record};
@@ -297,8 +297,7 @@ impl<F: FileSystem> Sink<F> {
     }
 
     fn journal_path(&self) -> RelativePath {
-        let hex = blake3::Hash::from_bytes(*self.manifest.digest()).to_hex();
-        reserved(&RelativePath::root(), &format!("{}.journal", &hex.as_str()[..32]))
+        journal_path(&self.manifest)
     }
 }
 

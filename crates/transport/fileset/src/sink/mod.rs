@@ -295,21 +295,7 @@ impl<F: FileSystem> Sink<F> {
 
     /// Returns the path of a file's temporary file.
     fn temporary(&self, file: u32) -> RelativePath {
-        let Some((entry, content)) = self.manifest.file(file) else {
-            return RelativePath::root();
-        };
-        let mut hasher = blake3::Hasher::new_derive_key("millrace 2026 fileset temporary file");
-        hasher.update(entry.path.as_bytes());
-        hasher.update(&[0]);
-        hasher.update(&content.size.to_le_bytes());
-        hasher.update(&content.changed.seconds.to_le_bytes());
-        hasher.update(&content.changed.nanoseconds.to_le_bytes());
-        for segment in &content.segments {
-            hasher.update(&segment.offset.to_le_bytes());
-            hasher.update(&segment.len.to_le_bytes());
-        }
-        let digest = hasher.finalize().to_hex();
-        reserved(&entry.path.split().0, &digest.as_str()[..32])
+        temporary_path(&self.manifest, file)
     }
 
     fn check_extent(&self, extent: u64) -> Result<(), SinkError> {
@@ -389,6 +375,31 @@ impl<F: FileSystem> Sink<F> {
         }
         Ok(open)
     }
+}
+
+/// Returns the path of the temporary file of a file of a set.
+pub fn temporary_path(manifest: &Manifest, file: u32) -> RelativePath {
+    let Some((entry, content)) = manifest.file(file) else {
+        return RelativePath::root();
+    };
+    let mut hasher = blake3::Hasher::new_derive_key("millrace 2026 fileset temporary file");
+    hasher.update(entry.path.as_bytes());
+    hasher.update(&[0]);
+    hasher.update(&content.size.to_le_bytes());
+    hasher.update(&content.changed.seconds.to_le_bytes());
+    hasher.update(&content.changed.nanoseconds.to_le_bytes());
+    for segment in &content.segments {
+        hasher.update(&segment.offset.to_le_bytes());
+        hasher.update(&segment.len.to_le_bytes());
+    }
+    let digest = hasher.finalize().to_hex();
+    reserved(&entry.path.split().0, &digest.as_str()[..32])
+}
+
+/// Returns the path of the journal of a set.
+pub fn journal_path(manifest: &Manifest) -> RelativePath {
+    let hex = blake3::Hash::from_bytes(*manifest.digest()).to_hex();
+    reserved(&RelativePath::root(), &format!("{}.journal", &hex.as_str()[..32]))
 }
 
 /// Returns the path of a temporary file or journal.

@@ -1,6 +1,6 @@
 //! The beginning of a sink: directories, the journal of an earlier run, and the have-map.
 
-use super::{FileProgress, FileState, Progress, Sink, SinkError, SinkEvent, SinkOptions, line, reserved};
+use super::{FileProgress, FileState, Progress, Sink, SinkError, SinkEvent, SinkOptions, journal_path, line};
 use crate::digest::{HaveEntry, extent_value};
 use crate::entry::EntryKind;
 use crate::fs::{Access, FileSystem, FileType, optional};
@@ -33,8 +33,7 @@ impl<F: FileSystem> Sink<F> {
     /// If a path of the set is taken by something else, or a file exists that must not be replaced.
     pub fn open(fs: F, manifest: Arc<Manifest>, options: SinkOptions) -> Result<Sink<F>, SinkError> {
         let root = RelativePath::root();
-        let hex = blake3::Hash::from_bytes(*manifest.digest()).to_hex();
-        let journal_path = reserved(&root, &format!("{}.journal", &hex.as_str()[..32]));
+        let journal_path = journal_path(&manifest);
         let io = |error| SinkError::Io {
             path: journal_path.clone(),
             error,

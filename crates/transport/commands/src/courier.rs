@@ -1,0 +1,219 @@
+//! `millrace courier`: the daemon, its status, and what users of it need.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use millrace_courier::list;
+use millrace_courier_daemon::{Config, Serving, read_status, serve};
+
+use crate::display::{Result, config_directory, identity, say, size};
+use crate::error::CommandError;
+use crate::url::Url;
+
+const STATUS: &str = "Exit status: 0 done; 1 failed, or refused.";
+
+/// Serve files to many peers at once, with grants and quotas; look at such a daemon
+#[derive(Debug, Subcommand)]
+#[allow(missing_docs, reason = "the comments of the arguments are the help texts")]
+pub enum Courier {
+    Serve(Serve),
+    Status(Status),
+    Ls(Ls),
+    Key(Key),
+}
+
+/// Run the daemon: receive from, and send to, peers that have a grant
+#[derive(Debug, Args)]
+#[command(
+    after_help = "SIGHUP loads the configuration again, and ends no transfer. SIGTERM lets running transfers end, for the \
+    time that `drain` says; again, it ends at once. docs/transfer.md has a configuration and a systemd unit."
+)]
+pub struct Serve {
+    /// The configuration
+    #[arg(long, value_name = "FILE", default_value = "/etc/millrace/courier.toml")]
+    pub config: PathBuf,
+    /// Check the configuration, and end
+    #[arg(long)]
+    pub check: bool,
+    /// The log on standard error: error, warn, info, debug, or a filter as in RUST_LOG
+    #[arg(long, value_name = "FILTER", default_value = "info")]
+    pub log_filter: String,
+}
+
+/// Show grants, usage and transfers of the daemon on this machine
+#[derive(Debug, Args)]
+pub struct Status {
+    /// The configuration of the daemon, whose state directory has the socket
+    #[arg(long, value_name = "FILE", default_value = "/etc/millrace/courier.toml")]
+    pub config: PathBuf,
+    /// The socket, if there is no configuration to read
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+}
+
+/// List a directory of a daemon, or this user's grants there
+#[derive(Debug, Args)]
+#[command(after_help = STATUS)]
+pub struct Ls {
+    /// millrace://[KEY@]HOST[:PORT]/GRANT/PATH; without a path, the grants
+    pub url: String,
+    /// File of this user's key [default: ~/.config/millrace/identity]
+    #[arg(long, value_name = "FILE")]
+    pub identity: Option<PathBuf>,
+}
+
+/// Print this user's key, for the grants of a daemon; it is created if it does not exist
+#[derive(Debug, Args)]
+pub struct Key {
+    /// File of the key [default: ~/.config/millrace/identity]
+    #[arg(long, value_name = "FILE")]
+    pub identity: Option<PathBuf>,
+}
+
+/// Runs a command of the daemon; returns the exit status. `json`: the result is printed as JSON.
+///
+/// # Errors
+/// If it fails; the error names the next step.
+pub fn courier(json: bool, command: &Courier) -> Result<ExitCode> {
+    match command {
+        Courier::Serve(args) => run_daemon(json, args)?,
+        Courier::Status(args) => show_status(json, args)?,
+        Courier::Ls(args) => show_entries(json, args)?,
+        Courier::Key(args) => {
+            let key = identity(args.identity.as_deref())?.public_key().to_string();
+            say(&if json {
+                format!("{}\n", serde_json::json!({ "key": key }))
+            } else {
+                key + "\n"
+            })?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_daemon(json: bool, args: &Serve) -> Result<()> {
+    if args.check {
+        let config = Config::load(&args.config).map_err(millrace_courier_daemon::ServeError::from)?;
+        return say(&format!(
+            "{} grants; the configuration is valid\n",
+            config.grants.len()
+        ));
+    }
+    let filter = tracing_subscriber::EnvFilter::try_new(&args.log_filter)
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    // A program that has a log already keeps it.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .try_init();
+    let mut said = Ok(());
+    serve(&args.config, |serving: &Serving| {
+        let Serving {
+            address,
+            key,
+            socket,
+            metrics,
+        } = serving;
+        said = say(&if json {
+            let metrics = metrics.map(|address| address.to_string());
+            let event = serde_json::json!({
+                "event": "listening", "address": address, "key": key, "socket": socket, "metrics": metrics,
+            });
+            format!("{event}\n")
+        } else {
+            format!(
+                "listening at {address} as {key}; status and metrics at {}\n",
+                socket.display()
+            )
+        });
+    })?;
+    said
+}
+
+fn show_status(json: bool, args: &Status) -> Result<()> {
+    let socket = match &args.socket {
+        Some(socket) => socket.clone(),
+        None => {
+            let config = Config::load(&args.config).map_err(millrace_courier_daemon::ServeError::from)?;
+            config.state.join("courier.sock")
+        }
+    };
+    let status = read_status(&socket)?;
+    if json {
+        return say(&format!("{status}\n"));
+    }
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let mut lines = vec![format!(
+        "{} as {}{}",
+        text(&status["address"]),
+        text(&status["key"]),
+        if status["draining"] == true {
+            ", draining"
+        } else {
+            ""
+        }
+    )];
+    for grant in status["grants"].as_array().into_iter().flatten() {
+        let words = |value: &serde_json::Value| {
+            let words: Vec<String> = value.as_array().into_iter().flatten().map(text).collect();
+            words.join(",")
+        };
+        let of = |used: &str, quota: &str, show: fn(u64) -> String| {
+            let used = show(grant[used].as_u64().unwrap_or(0));
+            match grant[quota].as_u64() {
+                Some(quota) => format!("{used} of {}", show(quota)),
+                None => used,
+            }
+        };
+        lines.push(format!(
+            "grant {}: {}, {}, {}, {} files",
+            text(&grant["name"]),
+            text(&grant["directory"]),
+            words(&grant["verbs"]),
+            of("used_bytes", "quota_bytes", size),
+            of("used_files", "quota_files", |files| files.to_string()),
+        ));
+    }
+    for transfer in status["transfers"].as_array().into_iter().flatten() {
+        let number = |name: &str| transfer[name].as_u64().unwrap_or(0);
+        lines.push(format!(
+            "{} {}/{} {}: {} of {}, {:.1} Mbit/s, {:.0} s",
+            text(&transfer["verb"]),
+            text(&transfer["grant"]),
+            text(&transfer["path"]),
+            text(&transfer["key"]),
+            size(number("verified_bytes")),
+            size(number("bytes")),
+            number("rate_bps") as f64 / 1e6,
+            transfer["seconds"].as_f64().unwrap_or(0.0),
+        ));
+    }
+    say(&(lines.join("\n") + "\n"))
+}
+
+fn show_entries(json: bool, args: &Ls) -> Result<()> {
+    let url = Url::parse(&args.url).ok_or_else(|| CommandError::Url {
+        word: args.url.clone(),
+    })??;
+    let known = config_directory()
+        .map(|directory| directory.join("known_receivers"))
+        .ok();
+    let target = url.target(known.as_deref().map(Path::new))?;
+    let entries = list(&identity(args.identity.as_deref())?, &target, url.path.as_bytes())?;
+    let mut lines = String::new();
+    for entry in entries {
+        let name = String::from_utf8_lossy(&entry.name);
+        let kind = entry.entry_type.name();
+        lines += &if json {
+            let value = serde_json::json!({
+                "name": name, "type": kind, "size": entry.size, "modified": entry.modified,
+            });
+            format!("{value}\n")
+        } else {
+            let name: String = name.chars().filter(|char| !char.is_control()).collect();
+            format!("{:>10} {kind:<9} {name}\n", size(entry.size))
+        };
+    }
+    say(&lines)
+}

@@ -1,0 +1,68 @@
+//! The keys of receivers that this user reached before: `known_receivers`.
+
+use std::fs;
+use std::io::Write;
+use std::net::ToSocketAddrs;
+use std::path::Path;
+
+use millrace_courier::Target;
+
+use crate::display::Result;
+use crate::error::CommandError;
+use millrace_courier::identity::PublicKey;
+
+/// Returns the key of a receiver that was reached by a ticket before.
+pub(crate) fn recall(known: Option<&Path>, address: &str) -> Result<PublicKey> {
+    let text = known
+        .and_then(|path| fs::read_to_string(path).ok())
+        .unwrap_or_default();
+    let mut keys = text.lines().filter_map(|line| line.split_once(' '));
+    // The name may be noted, or the addresses that it stands for.
+    let resolved: Vec<String> = address
+        .to_socket_addrs()
+        .into_iter()
+        .flatten()
+        .map(|address| address.to_string())
+        .collect();
+    let key = keys.rfind(|(known, _)| *known == address || resolved.iter().any(|other| other == known));
+    let (_, key) = key.ok_or_else(|| CommandError::UnknownKey {
+        address: address.to_owned(),
+    })?;
+    Ok(key.parse()?)
+}
+
+/// Notes the key of a receiver under its addresses.
+pub(crate) fn remember(known: &Path, peer: &Target) -> Result<()> {
+    let text = fs::read_to_string(known).unwrap_or_default();
+    let mut file = fs::OpenOptions::new().append(true).create(true).open(known)?;
+    for address in &peer.addresses {
+        let line = format!("{address} {}", peer.key);
+        if !text.lines().any(|known| known == line) {
+            writeln!(file, "{line}")?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receiver_is_known_after_a_ticket_led_to_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let known = dir.path().join("known_receivers");
+        let peer = Target {
+            name: "a".into(),
+            addresses: vec!["10.0.0.1:7800".parse().unwrap()],
+            key: PublicKey::new([5; 32]),
+            secret: None,
+            into: Vec::new(),
+        };
+        assert!(recall(Some(&known), "10.0.0.1:7800").is_err());
+        remember(&known, &peer).unwrap();
+        remember(&known, &peer).unwrap();
+        assert_eq!(recall(Some(&known), "10.0.0.1:7800").unwrap(), peer.key);
+        assert_eq!(fs::read_to_string(&known).unwrap().lines().count(), 1);
+    }
+}

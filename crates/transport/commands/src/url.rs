@@ -1,0 +1,101 @@
+//! Paths of a daemon: `millrace://[KEY@]HOST[:PORT]/GRANT/PATH`.
+
+use std::net::ToSocketAddrs;
+use std::path::Path;
+
+use millrace_courier::Target;
+use millrace_courier::identity::PublicKey;
+
+use crate::display::Result;
+use crate::error::CommandError;
+use crate::known;
+
+/// The start of a path of a daemon.
+pub(crate) const SCHEME: &str = "millrace://";
+const PORT: u16 = 7_800;
+
+/// A path of a daemon.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Url {
+    key: Option<PublicKey>,
+    /// HOST:PORT.
+    address: String,
+    /// The name of a grant, and a path below it.
+    pub(crate) path: String,
+}
+
+impl Url {
+    /// Returns the path that a word spells; `None` for a word of another kind.
+    pub(crate) fn parse(word: &str) -> Option<Result<Url>> {
+        let rest = word.strip_prefix(SCHEME)?;
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (key, host) = match authority.split_once('@') {
+            Some((key, host)) => match key.parse::<PublicKey>() {
+                Ok(key) => (Some(key), host),
+                Err(error) => return Some(Err(error.into())),
+            },
+            None => (None, authority),
+        };
+        if host.is_empty() {
+            return Some(Err(CommandError::Url {
+                word: word.to_owned(),
+            }));
+        }
+        // The colons of an IPv6 address are in brackets.
+        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
+        let address = if has_port {
+            host.to_owned()
+        } else {
+            format!("{host}:{PORT}")
+        };
+        let path = path.to_owned();
+        Some(Ok(Url { key, address, path }))
+    }
+
+    /// Returns the daemon as a target whose files go to the path.
+    pub(crate) fn target(&self, known: Option<&Path>) -> Result<Target> {
+        let addresses = self
+            .address
+            .to_socket_addrs()
+            .map_err(|error| CommandError::Resolve {
+                address: self.address.clone(),
+                error,
+            })?;
+        let key = match self.key {
+            Some(key) => key,
+            None => known::recall(known, &self.address)?,
+        };
+        Ok(Target {
+            name: self.address.clone(),
+            addresses: addresses.collect(),
+            key,
+            secret: None,
+            into: self.path.clone().into_bytes(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_of_a_daemon_has_host_port_key_and_grant() {
+        let url = |word: &str| Url::parse(word).unwrap().unwrap();
+        let plain = url("millrace://site-a/in/2026/");
+        assert_eq!((&*plain.address, &*plain.path), ("site-a:7800", "in/2026/"));
+        let key = PublicKey::new([7; 32]);
+        let keyed = url(&format!("millrace://{key}@[::1]:7801"));
+        assert_eq!(
+            (keyed.key, &*keyed.address, &*keyed.path),
+            (Some(key), "[::1]:7801", "")
+        );
+        assert_eq!(url("millrace://[::1]/in").address, "[::1]:7800");
+        for other in ["mr1abc", "site:/in", "./millrace://x"] {
+            assert!(Url::parse(other).is_none(), "{other}");
+        }
+        let error = Url::parse("millrace:///in").unwrap().unwrap_err().to_string();
+        assert!(error.contains("millrace://HOST"), "{error}");
+        assert!(Url::parse("millrace://short@host/in").unwrap().is_err());
+    }
+}

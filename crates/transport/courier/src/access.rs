@@ -1,0 +1,131 @@
+//! Access to a receiver that serves many peers: who may write, read and list below which path.
+//!
+//! A program that receives for one user has a ticket and a list of keys. A daemon implements [`Access`]; each peer is its key, and
+//! names paths whose first part is the name of a grant.
+
+use crate::event::Outcome;
+use crate::files::{Source, Store};
+use crate::identity::PublicKey;
+use crate::message::RefuseCode;
+use millrace_types::BitRate;
+use std::sync::Arc;
+
+/// A refusal, with the reason that the peer shows to its user.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// The kind of refusal.
+    pub code: RefuseCode,
+    /// The reason, and the next step.
+    pub reason: String,
+}
+
+impl Refusal {
+    /// Returns the refusal of a peer that has no right to what it asks for.
+    pub fn not_admitted(reason: impl Into<String>) -> Refusal {
+        Refusal {
+            code: RefuseCode::NotAdmitted,
+            reason: reason.into(),
+        }
+    }
+}
+
+/// The type of an entry of a directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EntryType {
+    /// A regular file.
+    File = 0,
+    /// A directory.
+    Directory = 1,
+    /// A symlink.
+    Symlink = 2,
+}
+
+impl EntryType {
+    pub(crate) fn from_byte(byte: u8) -> Option<EntryType> {
+        [EntryType::File, EntryType::Directory, EntryType::Symlink]
+            .into_iter()
+            .find(|known| *known as u8 == byte)
+    }
+
+    /// Returns the word of listings.
+    pub fn name(self) -> &'static str {
+        match self {
+            EntryType::File => "file",
+            EntryType::Directory => "directory",
+            EntryType::Symlink => "symlink",
+        }
+    }
+}
+
+/// An entry of a directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DirectoryEntry {
+    /// The name, without slashes.
+    pub name: Vec<u8>,
+    /// The type.
+    pub entry_type: EntryType,
+    /// Bytes of a file; 0 of others.
+    pub size: u64,
+    /// The time of the last modification, in seconds since 1970.
+    pub modified: u64,
+}
+
+/// Follows one transfer, from its admission to its end; dropping it frees the transfer's place.
+pub trait TransferObserver: Send {
+    /// Learns that so many of the transfer's bytes are verified, at a rate in bits a second.
+    fn on_progress(&mut self, verified: u64, bytes: u64, rate_bps: u64);
+
+    /// Learns how the transfer ended, and how many of its bytes are verified.
+    fn on_end(&mut self, outcome: &Outcome, verified: u64);
+}
+
+/// The permission to write files.
+pub struct WriteAccess {
+    /// The files' place.
+    pub store: Arc<dyn Store>,
+    /// The rate that the sender gets at most.
+    pub rate: Option<BitRate>,
+    /// The bytes that may have arrived and not be written at most.
+    pub pool_max: u64,
+    /// Follows the transfer.
+    pub observer: Box<dyn TransferObserver>,
+}
+
+/// The permission to read files.
+pub struct ReadAccess {
+    /// The files.
+    pub source: Box<dyn Source>,
+    /// The rate at which they are sent at most.
+    pub rate: Option<BitRate>,
+    /// Follows the transfer.
+    pub observer: Box<dyn TransferObserver>,
+}
+
+/// Decides what peers may do. A path is bytes as the peer sent them: nothing about them is checked before.
+pub trait Access: Send + Sync {
+    /// Returns without an error if the key may do anything at all. It is called for each connection, and answers at once.
+    ///
+    /// # Errors
+    /// The refusal.
+    fn admit(&self, key: PublicKey) -> Result<(), Refusal>;
+
+    /// Returns the permission to write below a path; an empty path is the only one that the key may write to. It answers at once:
+    /// a store opens files in a thread of its own.
+    ///
+    /// # Errors
+    /// The refusal.
+    fn write(&self, key: PublicKey, path: &[u8]) -> Result<WriteAccess, Refusal>;
+
+    /// Returns the permission to read what is at a path; a path with a trailing slash stands for the contents of a directory.
+    /// It is called in a thread of its own, and may take the time of a scan.
+    ///
+    /// # Errors
+    /// The refusal.
+    fn read(&self, key: PublicKey, path: &[u8]) -> Result<ReadAccess, Refusal>;
+
+    /// Returns the entries of a directory; those of the empty path are the grants of the key. It is called in a thread of its own.
+    ///
+    /// # Errors
+    /// The refusal.
+    fn list(&self, key: PublicKey, path: &[u8]) -> Result<Vec<DirectoryEntry>, Refusal>;
+}

@@ -1,0 +1,129 @@
+//! A receiver that asks a daemon for files: it dials, sends FETCH, and is dialled back at the same port.
+
+use super::options::{DIAL, ReceiveError};
+use super::requests::{Fetch, Fetching};
+use super::state::{Server, Stage};
+use crate::control::{CODE_DONE, LinkId};
+use crate::event::{Event, Outcome};
+use crate::io::mapped;
+use crate::message::{Message, VERSION};
+use std::time::Instant;
+
+impl Server<'_, '_, '_> {
+    /// Opens a link to each address of the daemon.
+    pub(super) fn dial(&mut self, fetch: Fetch, only_v4: bool) -> Result<(), ReceiveError> {
+        let now = Instant::now();
+        let mut links = Vec::new();
+        for address in &fetch.from.addresses {
+            let address = mapped(*address, only_v4);
+            links.push(
+                self.control
+                    .connect(now, self.identity, address, fetch.from.key)?,
+            );
+        }
+        self.fetching = Some(Fetching {
+            fetch,
+            links,
+            asked: false,
+            until: Some(now + DIAL),
+            started: now,
+        });
+        Ok(())
+    }
+
+    /// Sends the request if the link is one to the daemon; returns true if it is.
+    pub(super) fn ask(&mut self, link: LinkId) -> bool {
+        let Some(fetching) = &mut self.fetching else {
+            return false;
+        };
+        if !fetching.links.contains(&link) {
+            return false;
+        }
+        if std::mem::replace(&mut fetching.asked, true) {
+            self.control
+                .close(Instant::now(), link, CODE_DONE, "another address answered");
+            return true;
+        }
+        // The daemon scans the files before it answers; a link that is silent ends by itself.
+        fetching.until = None;
+        let (secret, path) = (fetching.fetch.from.secret, fetching.fetch.path.clone());
+        let secret = secret.map_or_else(Vec::new, |secret| secret.to_vec());
+        let hello = Message::Hello {
+            version: VERSION,
+            secret,
+        };
+        self.control.admit(Instant::now(), link);
+        self.control.send(link, &hello);
+        self.control.send(link, &Message::Fetch(path));
+        true
+    }
+
+    /// Handles an answer to the request.
+    pub(super) fn on_answer(&mut self, link: LinkId, message: Message) {
+        match message {
+            Message::Refuse { code, text } => {
+                self.control.close(Instant::now(), link, CODE_DONE, "");
+                self.end_fetch(Outcome::refused(code, text));
+            }
+            Message::Fetching => {
+                self.control.close(Instant::now(), link, CODE_DONE, "");
+                if let Some(fetching) = &mut self.fetching {
+                    fetching.until = Some(Instant::now() + DIAL);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Notes that a link closed; the request ends when its last link does, unless the files are on their way.
+    pub(super) fn on_request_closed(&mut self, link: LinkId, reason: &str) {
+        let Some(fetching) = &mut self.fetching else {
+            return;
+        };
+        let links = fetching.links.len();
+        fetching.links.retain(|other| *other != link);
+        let was_last = links > 0 && fetching.links.is_empty();
+        if was_last && fetching.until.is_none() && !self.is_served() {
+            let reason = reason.to_owned();
+            self.end_fetch(Outcome::Resumable { reason });
+        }
+    }
+
+    /// Returns true if the daemon's session has begun, or has ended.
+    fn is_served(&self) -> bool {
+        let serves = |stage: &Stage<'_>| {
+            matches!(
+                stage,
+                Stage::Offered { .. } | Stage::Serving(_) | Stage::Ended { .. }
+            )
+        };
+        !self.outcomes.is_empty()
+            || !self.lost.is_empty()
+            || self.peers.values().any(|peer| serves(&peer.stage))
+    }
+
+    /// Ends a request that the daemon does not serve in time.
+    pub(super) fn check_fetch(&mut self, now: Instant) {
+        let due = self.fetching.as_ref().and_then(|fetching| fetching.until);
+        if due.is_some_and(|due| now >= due) && !self.is_served() {
+            let reason =
+                "no answer from the daemon; check that `millrace courier serve` runs and that UDP passes";
+            self.end_fetch(Outcome::Resumable {
+                reason: reason.into(),
+            });
+        }
+    }
+
+    fn end_fetch(&mut self, outcome: Outcome) {
+        let Some(fetching) = self.fetching.take() else {
+            return;
+        };
+        self.outcomes.push(outcome.clone());
+        (self.events)(Event::Done {
+            peer: fetching.fetch.from.name,
+            outcome,
+            bytes: 0,
+            seconds: fetching.started.elapsed().as_secs_f64(),
+        });
+    }
+}

@@ -1,0 +1,121 @@
+//! Requests to a daemon that need no session: the entries of a directory.
+
+use crate::access::DirectoryEntry;
+use crate::clock::wait;
+use crate::control::{CODE_DONE, Control, ControlError, LinkEvent};
+use crate::identity::Identity;
+use crate::io::{DatagramIo, mapped};
+use crate::message::{Message, VERSION};
+use crate::sender::{Target, bind_for};
+use std::io;
+use std::time::{Duration, Instant};
+use thiserror::Error;
+
+/// The time that a daemon may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Entries of a listing at most.
+const ENTRIES_MAX: usize = 1 << 20;
+
+/// A request that was not answered.
+#[derive(Debug, Error)]
+pub enum RequestError {
+    /// The daemon refused.
+    #[error("refused ({code}): {reason}")]
+    Refused {
+        /// The name of the reason.
+        code: &'static str,
+        /// The reason.
+        reason: String,
+    },
+    /// The daemon does not answer, or closed the connection.
+    #[error("no answer from {name}: {reason}")]
+    NoAnswer {
+        /// The daemon.
+        name: String,
+        /// The reason.
+        reason: String,
+    },
+    /// The socket fails.
+    #[error("the UDP socket failed: {0}")]
+    Socket(#[from] io::Error),
+    /// TLS or an address fails.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+}
+
+/// Returns the entries of a directory of a daemon; those of the empty path are the grants of this identity.
+///
+/// # Errors
+/// If the daemon refuses or does not answer within 20 seconds.
+pub fn list(identity: &Identity, from: &Target, path: &[u8]) -> Result<Vec<DirectoryEntry>, RequestError> {
+    let mut io = bind_for(std::slice::from_ref(from))?;
+    let only_v4 = io.local_address()?.is_ipv4();
+    let mut control = Control::new(identity, false, PATIENCE)?;
+    let start = Instant::now();
+    let mut links = Vec::new();
+    for address in &from.addresses {
+        links.push(control.connect(start, identity, mapped(*address, only_v4), from.key)?);
+    }
+    let no_answer = |reason: &str| RequestError::NoAnswer {
+        name: from.name.clone(),
+        reason: reason.to_owned(),
+    };
+    let (mut entries, mut asked, mut result) = (Vec::new(), None, None);
+    loop {
+        while let Some(mut burst) = io.receive()? {
+            let from = burst.from;
+            for datagram in burst.datagrams() {
+                control.handle_datagram(Instant::now(), from, datagram);
+            }
+        }
+        while let Some((link, event)) = control.poll_event() {
+            match event {
+                LinkEvent::Connected if asked.is_none() => {
+                    asked = Some(link);
+                    let secret = from.secret.map_or_else(Vec::new, |secret| secret.to_vec());
+                    let version = VERSION;
+                    control.send(link, &Message::Hello { version, secret });
+                    control.send(link, &Message::List(path.to_vec()));
+                }
+                LinkEvent::Connected => control.close(Instant::now(), link, CODE_DONE, ""),
+                LinkEvent::Message(Message::Refuse { code, text }) => {
+                    let (code, reason) = (code.name(), text);
+                    result = Some(Err(RequestError::Refused { code, reason }));
+                }
+                LinkEvent::Message(Message::Entry(entry)) if entries.len() < ENTRIES_MAX => {
+                    entries.push(entry);
+                }
+                LinkEvent::Message(Message::EntriesEnd) => result = Some(Ok(std::mem::take(&mut entries))),
+                LinkEvent::Message(_) => {}
+                LinkEvent::Closed { reason, .. } => {
+                    links.retain(|other| *other != link);
+                    if links.is_empty() || asked == Some(link) {
+                        result.get_or_insert(Err(no_answer(&reason)));
+                    }
+                }
+            }
+        }
+        let now = Instant::now();
+        if now.saturating_duration_since(start) >= PATIENCE {
+            result.get_or_insert(Err(no_answer("no answer in 20 seconds; check that UDP passes")));
+        }
+        if let (Some(_), Some(link)) = (&result, asked) {
+            control.close(now, link, CODE_DONE, "");
+        }
+        if control.next_timeout().is_some_and(|at| at <= now) {
+            control.on_timeout(now);
+        }
+        while let Some((to, datagram)) = control.poll_transmit(Instant::now()) {
+            io.send(to, &datagram)?;
+        }
+        io.flush()?;
+        if let Some(result) = result {
+            return result;
+        }
+        let until = control
+            .next_timeout()
+            .unwrap_or(start + PATIENCE)
+            .min(start + PATIENCE);
+        wait(&[Some(io.descriptor()), None, None], until)?;
+    }
+}

@@ -1,0 +1,362 @@
+//! The configuration file of the daemon: `courier.toml`.
+
+use crate::size::ByteSize;
+use millrace_courier::identity::PublicKey;
+use millrace_types::BitRate;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+use thiserror::Error;
+
+/// A configuration that cannot be used.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        error: io::Error,
+    },
+    /// The file is no TOML, or has an unknown key or a wrong value.
+    #[error("{}: {error}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// The cause, with line and column.
+        error: Box<toml::de::Error>,
+    },
+    /// A grant is not valid.
+    #[error("grant `{name}`: {reason}")]
+    Grant {
+        /// The grant.
+        name: String,
+        /// The finding, and what was expected.
+        reason: String,
+    },
+    /// Metrics would leave the machine.
+    #[error(
+        "metrics = \"{0}\": expected a loopback address such as 127.0.0.1:9780; others reach it by a reverse proxy with authentication"
+    )]
+    MetricsAddress(SocketAddr),
+}
+
+/// A verb of a grant.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verb {
+    /// Files may be written whose names do not exist.
+    Create,
+    /// Files may be written, and replace others.
+    Replace,
+    /// Files may be read.
+    Read,
+    /// Directories may be listed.
+    List,
+}
+
+impl Verb {
+    /// Returns the word of the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verb::Create => "create",
+            Verb::Replace => "replace",
+            Verb::Read => "read",
+            Verb::List => "list",
+        }
+    }
+}
+
+/// The configuration of the daemon.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The address to listen at, UDP.
+    #[serde(default = "loopback")]
+    pub listen: SocketAddr,
+    /// The directory of identity, lock, status socket and audit log.
+    #[serde(default = "default_state")]
+    pub state: PathBuf,
+    /// The loopback address of metrics over TCP, beside the status socket.
+    pub metrics: Option<SocketAddr>,
+    /// The time that running transfers get after SIGTERM.
+    #[serde(default = "thirty_seconds", deserialize_with = "duration")]
+    pub drain: Duration,
+    /// Silence after which a peer counts as lost.
+    #[serde(default = "twenty_seconds", deserialize_with = "duration")]
+    pub silence: Duration,
+    /// The time that a lost peer has to come back.
+    #[serde(default = "ten_minutes", deserialize_with = "duration")]
+    pub patience: Duration,
+    /// Bytes that may have arrived and not be written, for each transfer.
+    #[serde(default = "default_pool")]
+    pub pool: ByteSize,
+    /// The grants.
+    #[serde(default, rename = "grant")]
+    pub grants: Vec<GrantConfig>,
+}
+
+/// A `[[grant]]`: who may do what below which directory.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GrantConfig {
+    /// The name: the first part of paths.
+    pub name: String,
+    /// The keys that have the grant.
+    #[serde(deserialize_with = "keys")]
+    pub keys: Vec<PublicKey>,
+    /// The directory; nothing outside it is touched.
+    pub directory: PathBuf,
+    /// The allowed verbs.
+    pub verbs: BTreeSet<Verb>,
+    /// Bytes that the directory may hold.
+    pub quota_bytes: Option<ByteSize>,
+    /// Files, directories and symlinks that the directory may hold.
+    pub quota_files: Option<u64>,
+    /// The rate of each transfer at most.
+    #[serde(default, deserialize_with = "rate")]
+    pub rate: Option<BitRate>,
+    /// Transfers that may run at once.
+    #[serde(default = "four")]
+    pub transfers: usize,
+    /// When the grant ends.
+    #[serde(default, deserialize_with = "until")]
+    pub until: Option<SystemTime>,
+    /// Files get the permission bits and modification times of the source.
+    #[serde(default)]
+    pub modes_and_times: bool,
+}
+
+fn loopback() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 7_800))
+}
+
+fn default_state() -> PathBuf {
+    PathBuf::from("/var/lib/millrace-courier")
+}
+
+fn thirty_seconds() -> Duration {
+    Duration::from_secs(30)
+}
+
+fn twenty_seconds() -> Duration {
+    Duration::from_secs(20)
+}
+
+fn ten_minutes() -> Duration {
+    Duration::from_secs(600)
+}
+
+fn default_pool() -> ByteSize {
+    ByteSize(256 << 20)
+}
+
+fn four() -> usize {
+    4
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let units = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
+    let mut parsed = units.iter().filter_map(|(name, milliseconds)| {
+        let number: u64 = text.strip_suffix(name)?.parse().ok()?;
+        number.checked_mul(*milliseconds)
+    });
+    let milliseconds = parsed.next().filter(|milliseconds| *milliseconds > 0);
+    milliseconds.map(Duration::from_millis).ok_or_else(|| {
+        D::Error::custom(format!(
+            "`{text}` is no time; expected a number with ms, s, m or h, such as 30s"
+        ))
+    })
+}
+
+fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BitRate>, D::Error> {
+    let rate: BitRate = String::deserialize(deserializer)?
+        .parse()
+        .map_err(D::Error::custom)?;
+    if rate.bps() == 0 {
+        return Err(D::Error::custom(
+            "a rate of 0 moves nothing; remove the verbs instead",
+        ));
+    }
+    Ok(Some(rate))
+}
+
+fn keys<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PublicKey>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    texts
+        .iter()
+        .map(|text| text.parse().map_err(D::Error::custom))
+        .collect()
+}
+
+fn until<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SystemTime>, D::Error> {
+    let datetime = toml::value::Datetime::deserialize(deserializer)?;
+    let wrong =
+        || D::Error::custom("expected a date, or a date and time in UTC such as 2027-01-31T12:00:00Z");
+    let date = datetime.date.ok_or_else(wrong)?;
+    let offset = match datetime.offset {
+        None | Some(toml::value::Offset::Z) => 0,
+        Some(toml::value::Offset::Custom { minutes }) => i64::from(minutes),
+    };
+    let time = datetime.time.map_or(0, |time| {
+        i64::from(time.hour) * 3_600 + i64::from(time.minute) * 60 + i64::from(time.second.unwrap_or(0))
+    });
+    let days = days_since_1970(i64::from(date.year), i64::from(date.month), i64::from(date.day));
+    let seconds = days * 86_400 + time - offset * 60;
+    let seconds = u64::try_from(seconds).map_err(|_| wrong())?;
+    Ok(Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)))
+}
+
+/// Returns the days from 1970-01-01 to a date of the Gregorian calendar (Hinnant, "chrono-Compatible Low-Level Date Algorithms").
+fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
+}
+
+impl Config {
+    /// Returns the configuration in a file.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is not valid; the error names key, line and what was expected.
+    pub fn load(path: &Path) -> Result<Config, ConfigError> {
+        let text = fs::read_to_string(path).map_err(|error| ConfigError::Read {
+            path: path.to_owned(),
+            error,
+        })?;
+        Config::parse(&text, path)
+    }
+
+    fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
+        let config: Config = toml::from_str(text).map_err(|error| ConfigError::Syntax {
+            path: path.to_owned(),
+            error: Box::new(error),
+        })?;
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        if let Some(address) = self.metrics.filter(|address| !address.ip().is_loopback()) {
+            return Err(ConfigError::MetricsAddress(address));
+        }
+        let mut names = BTreeSet::new();
+        for grant in &self.grants {
+            let problem = grant.problem().or_else(|| {
+                (!names.insert(&grant.name))
+                    .then(|| "another grant has the same name; names are unique".into())
+            });
+            if let Some(reason) = problem {
+                let name = grant.name.clone();
+                return Err(ConfigError::Grant { name, reason });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl GrantConfig {
+    fn problem(&self) -> Option<String> {
+        let plain = |char: char| char.is_ascii_alphanumeric() || "-_.".contains(char);
+        if self.name.is_empty() || self.name.starts_with('.') || !self.name.chars().all(plain) {
+            return Some(
+                "expected a name of letters, digits, `-`, `_` and `.`, which begins with no dot".into(),
+            );
+        }
+        if self.verbs.is_empty() {
+            return Some("verbs is empty; expected some of create, replace, read, list".into());
+        }
+        if !self.directory.is_absolute() {
+            return Some(format!(
+                "directory = {:?}: expected an absolute path",
+                self.directory
+            ));
+        }
+        if !self.directory.is_dir() {
+            return Some(format!(
+                "{} is no directory; create it first",
+                self.directory.display()
+            ));
+        }
+        (self.transfers == 0).then(|| "transfers = 0 admits nobody; expected 1 or more".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+
+    fn parse(text: &str) -> Result<Config, String> {
+        let text = text.replace("KEY", KEY);
+        Config::parse(&text, Path::new("courier.toml")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_grant_says_who_may_do_what_and_how_much() {
+        let config = parse(
+            r#"
+            listen = "0.0.0.0:7800"
+            metrics = "127.0.0.1:9780"
+            drain = "2m"
+            [[grant]]
+            name = "in"
+            keys = ["KEY"]
+            directory = "/tmp"
+            verbs = ["create", "list"]
+            quota_bytes = "10GiB"
+            quota_files = 1000
+            rate = "500Mbps"
+            until = 2027-01-31T12:00:00Z
+            "#,
+        )
+        .unwrap();
+        assert_eq!(config.drain, Duration::from_secs(120));
+        let grant = &config.grants[0];
+        assert_eq!(grant.quota_bytes, Some(ByteSize(10 << 30)));
+        assert_eq!(grant.rate, Some(BitRate::from_bps(500_000_000)));
+        assert_eq!(grant.transfers, 4);
+        let until = SystemTime::UNIX_EPOCH + Duration::from_secs(1_801_396_800);
+        assert_eq!(grant.until, Some(until));
+        assert!(
+            parse("").unwrap().listen.ip().is_loopback(),
+            "loopback unless told"
+        );
+    }
+
+    #[test]
+    fn every_mistake_is_refused_by_name() {
+        let grant = |change: (&str, &str)| {
+            "[[grant]]\nname = \"in\"\nkeys = [\"KEY\"]\ndirectory = \"/tmp\"\nverbs = [\"create\"]\nrate = \"1Gbps\"\n"
+                .replace(change.0, change.1)
+        };
+        let cases = [
+            (grant(("\"in\"", "\"../in\"")), "letters, digits"),
+            (grant(("KEY", "mistyped")), "52 characters"),
+            (grant(("/tmp", "tmp")), "absolute"),
+            (grant(("/tmp", "/no/such/directory")), "create it first"),
+            (grant(("\"create\"", "\"delete\"")), "delete"),
+            (grant(("\"create\"", "")), "verbs is empty"),
+            (grant(("1Gbps", "1")), "bit rate"),
+            (grant(("verbs", "verb")), "verb"),
+            (grant(("x", "x")) + &grant(("x", "x")), "same name"),
+            ("metrics = \"0.0.0.0:9780\"".into(), "loopback"),
+            ("drain = \"soon\"".into(), "such as 30s"),
+        ];
+        for (text, expected) in cases {
+            let error = parse(&text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! Grants: who may write, read and list what, and how much of it at once.
+//!
+//! A path is the name of a grant and a path below its directory. A key that has no grant learns nothing else: neither which grants
+//! exist nor which paths do.
+
+use crate::activity::{Activity, RunningTransfer, lock};
+use crate::audit::Audit;
+use crate::config::{Config, GrantConfig, Verb};
+use crate::quota::{Ledger, Quota, QuotaStore};
+use crate::transfer::{Direction, DirectionCounters, Transfer};
+use millrace_courier::RefuseCode;
+use millrace_courier::access::{Access, DirectoryEntry, EntryType, ReadAccess, Refusal, WriteAccess};
+use millrace_courier::identity::PublicKey;
+use millrace_courier::local::{LocalSource, PlaceOptions, ScanOptions};
+use millrace_fileset::RelativePath;
+use millrace_fileset::fs::{Access as FileAccess, FileSystem, FileType, Metadata, Root};
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::{Instant, SystemTime};
+
+/// Entries of a listing at most.
+const ENTRIES_MAX: usize = 100_000;
+
+/// A grant with its usage. It outlives a reload that keeps name and directory.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    pub(crate) config: RwLock<GrantConfig>,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) counters: Arc<[DirectionCounters; 2]>,
+    /// Guards the choice of a place among the transfers at once.
+    admission: Mutex<()>,
+}
+
+impl Grant {
+    fn new(config: &GrantConfig) -> Grant {
+        Grant {
+            ledger: Arc::new(Ledger::new(&config.name, &config.directory, quota(config))),
+            config: RwLock::new(config.clone()),
+            counters: Arc::default(),
+            admission: Mutex::new(()),
+        }
+    }
+
+    /// Returns the configuration that holds now.
+    pub(crate) fn config(&self) -> GrantConfig {
+        let config = self.config.read();
+        config.unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    fn set_config(&self, config: &GrantConfig) {
+        let mut held = self
+            .config
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        held.clone_from(config);
+        self.ledger.set_quota(quota(config));
+    }
+
+    /// Returns the number of transfers that run.
+    fn running(&self) -> usize {
+        self.counters
+            .iter()
+            .map(|counters| counters.running.load(Ordering::Relaxed))
+            .sum()
+    }
+}
+
+fn quota(config: &GrantConfig) -> Quota {
+    Quota {
+        bytes: config.quota_bytes.map(|size| size.0),
+        entries: config.quota_files,
+    }
+}
+
+/// The grants of a daemon.
+pub(crate) struct Grants {
+    table: RwLock<Vec<Arc<Grant>>>,
+    pool_max: u64,
+    pub(crate) activity: Arc<Activity>,
+    audit: Arc<Audit>,
+}
+
+/// A path that a key may use.
+struct Place {
+    grant: Arc<Grant>,
+    config: GrantConfig,
+    path: RelativePath,
+    /// The path ends with a slash.
+    contents: bool,
+}
+
+impl Grants {
+    pub(crate) fn new(config: &Config, audit: Audit) -> Grants {
+        let grants = config.grants.iter().map(|grant| Arc::new(Grant::new(grant)));
+        Grants {
+            table: RwLock::new(grants.collect()),
+            pool_max: config.pool.0,
+            activity: Arc::default(),
+            audit: Arc::new(audit),
+        }
+    }
+
+    /// Returns the grants that hold now.
+    pub(crate) fn all(&self) -> Vec<Arc<Grant>> {
+        let table = self.table.read();
+        table.unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    /// Replaces the grants. Transfers that run go on; the new quota, and no other limit, holds for them, too.
+    pub(crate) fn reload(&self, config: &Config) {
+        let known = self.all();
+        let keep = |new: &GrantConfig| {
+            let same = |old: &&Arc<Grant>| {
+                let old = old.config();
+                old.name == new.name && old.directory == new.directory
+            };
+            let Some(old) = known.iter().find(same) else {
+                return Arc::new(Grant::new(new));
+            };
+            old.set_config(new);
+            Arc::clone(old)
+        };
+        let grants = config.grants.iter().map(keep).collect();
+        *self
+            .table
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = grants;
+    }
+
+    /// Returns the grants of a key that have not ended, with their configuration.
+    fn of(&self, key: PublicKey) -> Vec<(Arc<Grant>, GrantConfig)> {
+        let now = SystemTime::now();
+        let all = self.all().into_iter().map(|grant| {
+            let config = grant.config();
+            (grant, config)
+        });
+        all.filter(|(_, config)| config.keys.contains(&key) && config.until.is_none_or(|until| now < until))
+            .collect()
+    }
+
+    /// Returns the place of a path, if the key has one of the verbs there.
+    fn place(&self, key: PublicKey, path: &[u8], verbs: &[Verb]) -> Result<Place, Refusal> {
+        let start = path.iter().position(|byte| *byte != b'/').unwrap_or(path.len());
+        let (path, contents) = (&path[start..], path.ends_with(b"/"));
+        let path = path.strip_suffix(b"/").unwrap_or(path);
+        let (name, rest) = match path.iter().position(|byte| *byte == b'/') {
+            Some(at) => (&path[..at], &path[at + 1..]),
+            None => (path, &[][..]),
+        };
+        let allows = |config: &GrantConfig| verbs.iter().any(|verb| config.verbs.contains(verb));
+        let mut grants = self.of(key);
+        if name.is_empty() {
+            grants.retain(|(_, config)| allows(config));
+        } else {
+            grants.retain(|(_, config)| config.name.as_bytes() == name);
+        }
+        let shown = String::from_utf8_lossy(name).escape_default().to_string();
+        let [(grant, config)] = &grants[..] else {
+            let names: Vec<String> = grants.into_iter().map(|(_, config)| config.name).collect();
+            return Err(Refusal::not_admitted(match names.len() {
+                0 if name.is_empty() => format!(
+                    "the key {key} has no grant with {}; ask the operator for one",
+                    words(verbs)
+                ),
+                0 => format!(
+                    "the key {key} has no grant `{shown}`; `millrace courier ls` shows its grants, and the operator adds one"
+                ),
+                _ => format!(
+                    "the key {key} has several grants ({}); name one, as in millrace://HOST/{}/",
+                    names.join(", "),
+                    names[0]
+                ),
+            }));
+        };
+        if !allows(config) {
+            return Err(Refusal::not_admitted(format!(
+                "grant `{}` does not allow {}; it allows {}",
+                config.name,
+                words(verbs),
+                words(&config.verbs.iter().copied().collect::<Vec<_>>())
+            )));
+        }
+        let path = RelativePath::new(rest).map_err(|error| Refusal::not_admitted(error.to_string()))?;
+        if path.is_reserved() {
+            return Err(Refusal::not_admitted(format!(
+                "{path} is a name of temporary files of transfers; use another one"
+            )));
+        }
+        Ok(Place {
+            grant: Arc::clone(grant),
+            config: config.clone(),
+            path,
+            contents,
+        })
+    }
+
+    /// Begins a transfer, if the grant has a place for it.
+    fn begin(&self, place: &Place, key: PublicKey, direction: Direction) -> Result<Transfer, Refusal> {
+        let Place { grant, config, .. } = place;
+        let _admission = lock(&grant.admission);
+        let running = grant.running();
+        if running >= config.transfers {
+            return Err(Refusal {
+                code: RefuseCode::Busy,
+                reason: format!(
+                    "grant `{}` has {running} of {} transfers at once; try again later",
+                    config.name, config.transfers
+                ),
+            });
+        }
+        let transfer = RunningTransfer {
+            grant: config.name.clone(),
+            verb: direction.name(),
+            key: key.to_string(),
+            path: place.path.to_string(),
+            verified_bytes: 0,
+            bytes: 0,
+            rate_bps: 0,
+            started: Instant::now(),
+        };
+        let (activity, audit) = (Arc::clone(&self.activity), Arc::clone(&self.audit));
+        Ok(Transfer::begin(
+            Arc::clone(&grant.counters),
+            direction,
+            activity,
+            audit,
+            transfer,
+        ))
+    }
+
+    /// Counts a refusal, and logs it.
+    fn noted<T>(&self, key: PublicKey, verb: &str, result: Result<T, Refusal>) -> Result<T, Refusal> {
+        if let Err(refusal) = &result {
+            self.activity.refused(refusal.code);
+            tracing::info!(%key, verb, reason = refusal.reason, "refused");
+        }
+        result
+    }
+}
+
+/// Returns verbs as text.
+fn words(verbs: &[Verb]) -> String {
+    let words: Vec<&str> = verbs.iter().map(|verb| verb.name()).collect();
+    words.join(" or ")
+}
+
+fn files_error(path: &RelativePath, error: impl std::fmt::Display) -> Refusal {
+    Refusal {
+        code: RefuseCode::Files,
+        reason: format!("{path}: {error}"),
+    }
+}
+
+impl Access for Grants {
+    fn admit(&self, key: PublicKey) -> Result<(), Refusal> {
+        let result = if self.of(key).is_empty() {
+            Err(Refusal::not_admitted(format!(
+                "the key {key} has no grant here; ask the operator for a [[grant]] with it"
+            )))
+        } else {
+            Ok(())
+        };
+        self.noted(key, "hello", result)
+    }
+
+    fn write(&self, key: PublicKey, path: &[u8]) -> Result<WriteAccess, Refusal> {
+        let result = self
+            .place(key, path, &[Verb::Create, Verb::Replace])
+            .and_then(|place| {
+                let transfer = self.begin(&place, key, Direction::Write)?;
+                let options = PlaceOptions {
+                    keep_existing: !place.config.verbs.contains(&Verb::Replace),
+                    modes_and_times: place.config.modes_and_times,
+                    ..PlaceOptions::default()
+                };
+                let store = QuotaStore {
+                    ledger: Arc::clone(&place.grant.ledger),
+                    path: place.path,
+                    options,
+                };
+                Ok(WriteAccess {
+                    store: Arc::new(store),
+                    rate: place.config.rate,
+                    pool_max: self.pool_max,
+                    observer: Box::new(transfer),
+                })
+            });
+        self.noted(key, "write", result)
+    }
+
+    fn read(&self, key: PublicKey, path: &[u8]) -> Result<ReadAccess, Refusal> {
+        let result = self.place(key, path, &[Verb::Read]).and_then(|place| {
+            let transfer = self.begin(&place, key, Direction::Read)?;
+            let scan = ScanOptions {
+                withdraw_changed: true,
+                ..ScanOptions::default()
+            };
+            let source = LocalSource::scan_below(&place.config.directory, &place.path, place.contents, &scan)
+                .map_err(|error| files_error(&place.path, error))?;
+            Ok(ReadAccess {
+                source: Box::new(source),
+                rate: place.config.rate,
+                observer: Box::new(transfer),
+            })
+        });
+        self.noted(key, "read", result)
+    }
+
+    fn list(&self, key: PublicKey, path: &[u8]) -> Result<Vec<DirectoryEntry>, Refusal> {
+        let is_top = path.iter().all(|byte| *byte == b'/');
+        let result = if is_top {
+            let grants = self.of(key).into_iter().map(|(_, config)| DirectoryEntry {
+                name: config.name.into_bytes(),
+                entry_type: EntryType::Directory,
+                size: 0,
+                modified: 0,
+            });
+            Ok(grants.collect())
+        } else {
+            self.place(key, path, &[Verb::List])
+                .and_then(|place| entries(&place).map_err(|error| files_error(&place.path, error)))
+        };
+        self.noted(key, "list", result)
+    }
+}
+
+/// Returns the entries of a directory; the one entry of a file.
+fn entries(place: &Place) -> io::Result<Vec<DirectoryEntry>> {
+    let root = Root::open(&place.config.directory)?;
+    let metadata = root.metadata(&place.path)?;
+    if metadata.file_type != FileType::Directory {
+        let name = place.path.split().1;
+        return Ok(entry(name, &metadata).into_iter().collect());
+    }
+    // Opened as a file first: a symlink is none.
+    root.open(&place.path, FileAccess::Directory)?;
+    let mut names = root.names(&place.path)?;
+    if names.len() > ENTRIES_MAX {
+        return Err(io::Error::other(format!(
+            "{} entries are more than {ENTRIES_MAX}; list a directory below it",
+            names.len()
+        )));
+    }
+    names.sort_unstable();
+    let mut entries = Vec::new();
+    for name in names {
+        let Ok(path) = place.path.join(&name) else {
+            continue;
+        };
+        if path.is_reserved() {
+            continue;
+        }
+        match root.metadata(&path) {
+            Ok(metadata) => entries.extend(entry(&name, &metadata)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(entries)
+}
+
+/// Returns an entry of a type that transfers have.
+fn entry(name: &[u8], metadata: &Metadata) -> Option<DirectoryEntry> {
+    let entry_type = match metadata.file_type {
+        FileType::File => EntryType::File,
+        FileType::Directory => EntryType::Directory,
+        FileType::Symlink => EntryType::Symlink,
+        FileType::Other => return None,
+    };
+    let size = if entry_type == EntryType::File {
+        metadata.size
+    } else {
+        0
+    };
+    Some(DirectoryEntry {
+        name: name.to_vec(),
+        entry_type,
+        size,
+        modified: u64::try_from(metadata.modified.seconds).unwrap_or(0),
+    })
+}

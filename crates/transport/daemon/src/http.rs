@@ -1,0 +1,147 @@
+//! Metrics and status over HTTP/1.0: on a Unix socket, and metrics on a loopback address, too.
+//!
+//! One thread for each listener answers one request after the other, each within two seconds.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use thiserror::Error;
+
+/// The time that a request may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Bytes of a request at most.
+const REQUEST_MAX: usize = 8 << 10;
+/// Bytes of a status at most.
+const STATUS_MAX: u64 = 64 << 20;
+
+/// Returns the page at a path, with its content type.
+pub(crate) type Pages = dyn Fn(&str) -> Option<(&'static str, String)> + Send + Sync;
+
+/// Serves pages on a Unix socket, from a thread that lasts as long as the process.
+pub(crate) fn serve_unix(path: &Path, pages: std::sync::Arc<Pages>) -> io::Result<()> {
+    // The state directory's lock is held: a socket that is there is an earlier process's.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
+    spawn("status", move || {
+        for stream in listener.incoming().flatten() {
+            let _ = stream.set_write_timeout(Some(PATIENCE));
+            let set_timeout = |stream: &UnixStream, time| stream.set_read_timeout(Some(time));
+            respond(stream, set_timeout, &*pages);
+        }
+    })
+}
+
+/// Serves pages on a TCP address, from a thread that lasts as long as the process; returns the address.
+pub(crate) fn serve_tcp(
+    address: std::net::SocketAddr,
+    pages: std::sync::Arc<Pages>,
+) -> io::Result<std::net::SocketAddr> {
+    let listener = TcpListener::bind(address)?;
+    let address = listener.local_addr()?;
+    spawn("metrics", move || {
+        for stream in listener.incoming().flatten() {
+            let _ = stream.set_write_timeout(Some(PATIENCE));
+            let set_timeout = |stream: &TcpStream, time| stream.set_read_timeout(Some(time));
+            respond(stream, set_timeout, &*pages);
+        }
+    })?;
+    Ok(address)
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    std::thread::Builder::new().name(name.into()).spawn(run)?;
+    Ok(())
+}
+
+/// Answers one request; a peer that is slow or sends none is disconnected.
+fn respond<S: Read + Write>(
+    mut stream: S,
+    set_timeout: impl Fn(&S, Duration) -> io::Result<()>,
+    pages: &Pages,
+) {
+    let until = Instant::now() + PATIENCE;
+    let mut request = Vec::new();
+    while !request.windows(4).any(|window| window == b"\r\n\r\n") {
+        let left = until.saturating_duration_since(Instant::now());
+        let mut buffer = [0; 1_024];
+        if left.is_zero() || request.len() > REQUEST_MAX || set_timeout(&stream, left).is_err() {
+            return;
+        }
+        match stream.read(&mut buffer) {
+            Ok(0) | Err(_) => return,
+            Ok(size) => request.extend_from_slice(&buffer[..size]),
+        }
+    }
+    let head = String::from_utf8_lossy(&request);
+    let mut words = head.lines().next().unwrap_or_default().split(' ');
+    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let path = target.split('?').next().unwrap_or_default();
+    let (status, (kind, body)) = match (method, pages(path)) {
+        ("GET", Some(page)) => ("200 OK", page),
+        ("GET", None) => (
+            "404 Not Found",
+            ("text/plain", "expected /metrics or /status\n".to_owned()),
+        ),
+        _ => (
+            "405 Method Not Allowed",
+            ("text/plain", "expected GET\n".to_owned()),
+        ),
+    };
+    let head = format!(
+        "HTTP/1.0 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    let _ = stream.write_all(&[head.as_bytes(), body.as_bytes()].concat());
+}
+
+/// A status that cannot be read.
+#[derive(Debug, Error)]
+pub enum StatusError {
+    /// The daemon does not respond.
+    #[error("no daemon responds at {}: {error}; start `millrace courier serve`, or give its socket with --socket", path.display())]
+    Connect {
+        /// The socket.
+        path: PathBuf,
+        /// The cause.
+        error: io::Error,
+    },
+    /// The response is not that of a daemon.
+    #[error("the response at {} is not that of `millrace courier serve`", path.display())]
+    Response {
+        /// The socket.
+        path: PathBuf,
+    },
+}
+
+/// Returns the status of the daemon whose socket this is, as JSON.
+///
+/// # Errors
+/// If no daemon responds.
+pub fn read_status(path: &Path) -> Result<serde_json::Value, StatusError> {
+    let connect = |error| StatusError::Connect {
+        path: path.to_owned(),
+        error,
+    };
+    let mut stream = UnixStream::connect(path).map_err(connect)?;
+    stream.set_read_timeout(Some(2 * PATIENCE)).map_err(connect)?;
+    stream
+        .write_all(b"GET /status HTTP/1.0\r\n\r\n")
+        .map_err(connect)?;
+    let mut text = String::new();
+    stream
+        .take(STATUS_MAX)
+        .read_to_string(&mut text)
+        .map_err(connect)?;
+    let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    serde_json::from_str(body).map_err(|_| StatusError::Response {
+        path: path.to_owned(),
+    })
+}

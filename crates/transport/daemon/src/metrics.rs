@@ -1,0 +1,249 @@
+//! Metrics in the text format of Prometheus (version 0.0.4), and the status as JSON.
+
+use crate::activity::{OUTCOMES, REFUSALS, lock};
+use crate::config::Verb;
+use crate::grants::Grants;
+use crate::transfer::Direction;
+use serde::Serialize;
+use std::fmt::{Display, Write};
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+/// The properties of the daemon that do not change.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Daemon {
+    pub(crate) address: String,
+    pub(crate) key: String,
+    pub(crate) version: &'static str,
+    /// Seconds since 1970.
+    pub(crate) started: f64,
+}
+
+/// A page of metrics in the making.
+#[derive(Default)]
+struct Page {
+    text: String,
+}
+
+impl Page {
+    /// Begins a metric.
+    fn metric(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = write!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+
+    /// Adds a sample.
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        let labels: Vec<String> = labels
+            .iter()
+            .map(|(name, value)| format!("{name}=\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\"")))
+            .collect();
+        let labels = if labels.is_empty() {
+            String::new()
+        } else {
+            format!("{{{}}}", labels.join(","))
+        };
+        let _ = writeln!(self.text, "{name}{labels} {value}");
+    }
+}
+
+const DIRECTIONS: [Direction; 2] = [Direction::Write, Direction::Read];
+
+/// Returns the page of metrics.
+pub(crate) fn render(daemon: &Daemon, grants: &Grants, draining: bool) -> String {
+    let mut page = Page::default();
+    let all = grants.all();
+    page.metric(
+        "millrace_courier_build_info",
+        "gauge",
+        "The version of the daemon.",
+    );
+    page.sample("millrace_courier_build_info", &[("version", daemon.version)], 1);
+    page.metric(
+        "process_start_time_seconds",
+        "gauge",
+        "Start of the process, in seconds since 1970.",
+    );
+    page.sample("process_start_time_seconds", &[], daemon.started);
+    page.metric(
+        "millrace_courier_draining",
+        "gauge",
+        "1 if no further transfer is admitted.",
+    );
+    page.sample("millrace_courier_draining", &[], u8::from(draining));
+    page.metric(
+        "millrace_courier_transfers_running",
+        "gauge",
+        "Transfers that run.",
+    );
+    for grant in &all {
+        let name = grant.config().name;
+        for direction in DIRECTIONS {
+            let running = grant.counters[direction as usize].running.load(Ordering::Relaxed);
+            let labels = [("grant", &*name), ("direction", direction.name())];
+            page.sample("millrace_courier_transfers_running", &labels, running);
+        }
+    }
+    page.metric(
+        "millrace_courier_transfers_total",
+        "counter",
+        "Transfers that ended, by outcome.",
+    );
+    for grant in &all {
+        let name = grant.config().name;
+        for direction in DIRECTIONS {
+            let outcomes = &grant.counters[direction as usize].outcomes;
+            for (outcome, counter) in OUTCOMES.iter().zip(outcomes) {
+                let labels = [
+                    ("grant", &*name),
+                    ("direction", direction.name()),
+                    ("outcome", outcome),
+                ];
+                page.sample("millrace_courier_transfers_total", &labels, counter.value());
+            }
+        }
+    }
+    for (name, direction, help) in [
+        (
+            "millrace_courier_received_bytes_total",
+            Direction::Write,
+            "Verified bytes that peers wrote.",
+        ),
+        (
+            "millrace_courier_sent_bytes_total",
+            Direction::Read,
+            "Verified bytes that peers read.",
+        ),
+    ] {
+        page.metric(name, "counter", help);
+        for grant in &all {
+            let value = grant.counters[direction as usize].bytes.value();
+            page.sample(name, &[("grant", &grant.config().name)], value);
+        }
+    }
+    quotas(&mut page, grants);
+    page.metric(
+        "millrace_courier_refusals_total",
+        "counter",
+        "Refusals, by reason.",
+    );
+    for (code, counter) in REFUSALS.iter().zip(&grants.activity.refusals) {
+        page.sample(
+            "millrace_courier_refusals_total",
+            &[("reason", code.name())],
+            counter.value(),
+        );
+    }
+    page.metric(
+        "millrace_courier_reloads_total",
+        "counter",
+        "Loads of the configuration after the first.",
+    );
+    for (result, counter) in ["success", "failure"].iter().zip(&grants.activity.reloads) {
+        page.sample(
+            "millrace_courier_reloads_total",
+            &[("result", result)],
+            counter.value(),
+        );
+    }
+    page.text
+}
+
+fn quotas(page: &mut Page, grants: &Grants) {
+    let all: Vec<_> = grants
+        .all()
+        .iter()
+        .map(|grant| (grant.config(), grant.ledger.used()))
+        .collect();
+    page.metric(
+        "millrace_courier_quota_used_bytes",
+        "gauge",
+        "Bytes in the directory of a grant.",
+    );
+    for (config, used) in &all {
+        page.sample(
+            "millrace_courier_quota_used_bytes",
+            &[("grant", &config.name)],
+            used.bytes,
+        );
+    }
+    page.metric(
+        "millrace_courier_quota_limit_bytes",
+        "gauge",
+        "Bytes that the directory of a grant may hold.",
+    );
+    for (config, _) in &all {
+        if let Some(limit) = config.quota_bytes {
+            page.sample(
+                "millrace_courier_quota_limit_bytes",
+                &[("grant", &config.name)],
+                limit.0,
+            );
+        }
+    }
+    page.metric(
+        "millrace_courier_quota_used_files",
+        "gauge",
+        "Files, directories and symlinks of a grant.",
+    );
+    for (config, used) in &all {
+        page.sample(
+            "millrace_courier_quota_used_files",
+            &[("grant", &config.name)],
+            used.entries,
+        );
+    }
+    page.metric(
+        "millrace_courier_quota_limit_files",
+        "gauge",
+        "Files, directories and symlinks that a grant may have.",
+    );
+    for (config, _) in &all {
+        if let Some(limit) = config.quota_files {
+            page.sample(
+                "millrace_courier_quota_limit_files",
+                &[("grant", &config.name)],
+                limit,
+            );
+        }
+    }
+}
+
+/// Returns the status as JSON.
+pub(crate) fn status(daemon: &Daemon, grants: &Grants, draining: bool) -> String {
+    let described: Vec<_> = grants
+        .all()
+        .iter()
+        .map(|grant| {
+            let (config, used) = (grant.config(), grant.ledger.used());
+            let until = config
+                .until
+                .and_then(|until| until.duration_since(SystemTime::UNIX_EPOCH).ok());
+            serde_json::json!({
+                "name": config.name,
+                "directory": config.directory.to_string_lossy(),
+                "keys": config.keys.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                "verbs": config.verbs.iter().copied().map(Verb::name).collect::<Vec<_>>(),
+                "used_bytes": used.bytes,
+                "quota_bytes": config.quota_bytes.map(|size| size.0),
+                "used_files": used.entries,
+                "quota_files": config.quota_files,
+                "rate_bps": config.rate.map(millrace_types::BitRate::bps),
+                "transfers_max": config.transfers,
+                "until": until.map(|until| until.as_secs()),
+            })
+        })
+        .collect();
+    let transfers: Vec<_> = lock(&grants.activity.transfers)
+        .values()
+        .map(|transfer| {
+            let mut value = serde_json::json!(transfer);
+            value["seconds"] = transfer.started.elapsed().as_secs_f64().into();
+            value
+        })
+        .collect();
+    let mut status = serde_json::json!(daemon);
+    status["draining"] = draining.into();
+    status["grants"] = described.into();
+    status["transfers"] = transfers.into();
+    format!("{status}\n")
+}
