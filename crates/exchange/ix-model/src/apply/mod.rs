@@ -24,7 +24,7 @@ use crate::id::{
 };
 use crate::operation::Operation;
 use crate::refusal::{Refusal, RefusalCode};
-use crate::service::{PoolKind, Released};
+use crate::service::{PoolKind, Released, ServiceKind};
 use crate::time::Timestamp;
 
 /// Names have at most this many characters.
@@ -284,12 +284,14 @@ impl Order<'_> {
     }
 
     /// Gives a service the wire id that its ends need, after one of them was added, moved or removed. `adds_only` keeps
-    /// the wire id that there is.
+    /// the wire id that there is, and so do services that forward by MAC address: a moved address changes one entry in
+    /// place.
     fn renew_path(&mut self, id: ServiceId, adds_only: bool) -> Outcome {
         let mut service = self.object(id)?;
         let switches = self.switches_of(id);
         let needs_wire_id = switches.len() > 1;
-        if needs_wire_id && service.wire_id.is_some() && adds_only {
+        let keeps = adds_only || service.kind != ServiceKind::P2pVc;
+        if keeps && needs_wire_id == service.wire_id.is_some() {
             return Ok(());
         }
         if let Some(wire_id) = service.wire_id.take() {

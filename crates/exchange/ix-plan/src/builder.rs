@@ -1,0 +1,193 @@
+//! The parts of which entries are made, and the states of all switches while a plan is made.
+
+use std::collections::BTreeMap;
+
+use millrace_flow::{Action, Bucket, Field, Instructions, SetField};
+use millrace_ix_model::{ObjectId, SwitchId};
+use millrace_types::{GroupId, MeterId, PortNo, Priority, TableId};
+use millrace_wire::EtherType;
+
+use crate::entry::{Entry, EntryId, Flow, FlowId, Group, GroupKind, Matching, Meter, RateUnit, SwitchState};
+use crate::layout::{CookieFields, Metadata};
+use crate::plan::Problem;
+
+/// The shortest burst in milliseconds that a contracted rate admits at once.
+const BURST_MILLIS: u64 = 20;
+/// The smallest burst in kilobits: two frames of 1,522 bytes.
+const BURST_KBIT_MIN: u32 = 25;
+
+/// The states of all switches under construction.
+#[derive(Default, Debug)]
+pub(crate) struct Builder {
+    pub(crate) switches: BTreeMap<SwitchId, SwitchState>,
+    pub(crate) problems: Vec<Problem>,
+}
+
+impl Builder {
+    pub(crate) fn flow(&mut self, switch: SwitchId, line: Line) {
+        let id = EntryId::Flow(FlowId {
+            table: line.table,
+            priority: Priority(line.priority),
+            matching: line.matching,
+        });
+        let flow = Flow {
+            cookie: line.cookie.cookie(),
+            instructions: line.instructions,
+            idle_timeout: 0,
+            hard_timeout: line.hard_timeout,
+        };
+        self.switches
+            .entry(switch)
+            .or_default()
+            .insert(id, Entry::Flow(flow));
+    }
+
+    pub(crate) fn group(&mut self, switch: SwitchId, group: GroupId, kind: GroupKind, buckets: Vec<Bucket>) {
+        let entry = Entry::Group(Group { kind, buckets });
+        self.switches
+            .entry(switch)
+            .or_default()
+            .insert(EntryId::Group(group), entry);
+    }
+
+    /// Adds a meter for a rate in kbit/s that admits 20 ms of it at once.
+    pub(crate) fn rate_meter(&mut self, switch: SwitchId, meter: MeterId, rate_kbps: u32) {
+        let burst = u64::from(rate_kbps) * BURST_MILLIS / 1000;
+        let entry = Meter {
+            unit: RateUnit::Kbps,
+            rate: rate_kbps,
+            burst: u32::try_from(burst).unwrap_or(u32::MAX).max(BURST_KBIT_MIN),
+        };
+        self.switches
+            .entry(switch)
+            .or_default()
+            .insert(EntryId::Meter(meter), Entry::Meter(entry));
+    }
+
+    /// Adds a meter for packets a second that admits one second of them at once.
+    pub(crate) fn packet_meter(&mut self, switch: SwitchId, meter: MeterId, rate: u32) {
+        let entry = Meter {
+            unit: RateUnit::Pktps,
+            rate,
+            burst: rate,
+        };
+        self.switches
+            .entry(switch)
+            .or_default()
+            .insert(EntryId::Meter(meter), Entry::Meter(entry));
+    }
+
+    pub(crate) fn problem(&mut self, object: impl Into<ObjectId>, message: impl Into<String>) {
+        self.problems.push(Problem {
+            object: object.into(),
+            message: message.into(),
+        });
+    }
+}
+
+/// A flow entry under construction.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    table: TableId,
+    priority: u16,
+    matching: Matching,
+    cookie: CookieFields,
+    instructions: Instructions,
+    hard_timeout: u16,
+}
+
+impl Line {
+    /// Returns an entry that drops.
+    pub(crate) fn new(table: TableId, priority: u16, matching: Matching, cookie: CookieFields) -> Line {
+        Line {
+            table,
+            priority,
+            matching,
+            cookie,
+            instructions: Instructions::default(),
+            hard_timeout: 0,
+        }
+    }
+
+    pub(crate) fn meter(mut self, meter: MeterId) -> Line {
+        self.instructions.meter = Some(meter);
+        self
+    }
+
+    pub(crate) fn apply(mut self, actions: Vec<Action>) -> Line {
+        self.instructions.apply_actions =
+            Some(actions.into_boxed_slice()).filter(|actions| !actions.is_empty());
+        self
+    }
+
+    /// Writes all metadata.
+    pub(crate) fn metadata(mut self, metadata: Metadata) -> Line {
+        self.instructions.write_metadata = Some((metadata.word(), u64::MAX));
+        self
+    }
+
+    /// Writes the end by which the frame leaves.
+    pub(crate) fn leaves(mut self, end: u32) -> Line {
+        self.instructions.write_metadata = Some((u64::from(end), Metadata::LEAVES));
+        self
+    }
+
+    pub(crate) fn goto(mut self, table: TableId) -> Line {
+        self.instructions.goto_table = Some(table);
+        self
+    }
+
+    pub(crate) fn expires_after(mut self, secs: u16) -> Line {
+        self.hard_timeout = secs;
+        self
+    }
+}
+
+/// Returns a match on parts of the metadata.
+pub(crate) fn metadata(fields: Metadata, mask: u64) -> Matching {
+    Matching::any().masked(Field::Metadata, fields.word(), mask)
+}
+
+/// Returns the action that sets a field. Values of the model fit their fields, so that there always is one.
+pub(crate) fn set(field: Field, value: impl Into<u128>) -> Option<Action> {
+    SetField::new(field, value.into() & field.max_value())
+        .ok()
+        .map(Action::SetField)
+}
+
+/// Returns the value of a match on a VID.
+pub(crate) const fn present(vid: u16) -> u16 {
+    vid | 0x1000
+}
+
+/// Returns the action that sets the VID of the outermost tag.
+pub(crate) fn set_vid(vid: u16) -> Option<Action> {
+    set(Field::VlanVid, present(vid))
+}
+
+pub(crate) fn set_pcp(pcp: u8) -> Option<Action> {
+    set(Field::VlanPcp, pcp)
+}
+
+pub(crate) const fn push_tag(ethertype: u16) -> Option<Action> {
+    Some(Action::PushVlan(EtherType(ethertype)))
+}
+
+/// Returns a list of actions.
+pub(crate) fn actions<const N: usize>(list: [Option<Action>; N]) -> Vec<Action> {
+    list.into_iter().flatten().collect()
+}
+
+/// Returns a bucket of a select or all group.
+pub(crate) fn bucket(actions: Vec<Action>) -> Bucket {
+    Bucket::new(actions)
+}
+
+/// Returns a bucket that is live while its port is.
+pub(crate) fn watching(port: PortNo, weight: u16, actions: Vec<Action>) -> Bucket {
+    Bucket {
+        weight,
+        watch_port: port,
+        ..Bucket::new(actions)
+    }
+}

@@ -1,0 +1,34 @@
+//! From the model of an exchange to the content of its switches.
+//!
+//! ```text
+//!  Exchange --plan()--> Plan: for each switch a SwitchState, the entries by identity
+//!  have, want --difference()--> modifications of one switch in a safe order, for one bundle
+//!  old, new exchange --phases()--> stage, flip, clean: modifications of all switches
+//!
+//!  member --> 0 port --> 1 inner --> 2 admit --> 3 police --> 4 forward --> 5 protect --> 6 egress --> member, trunk
+//!  trunk ---> 0 port -------------------------------------> 4 forward -----------------> 6 egress --> member
+//! ```
+//!
+//! The plan of a change is the plan of the whole exchange after it, or of the services that it touches; there are no undo
+//! lists. An entry's identity is (table, priority, match), never the cookie.
+//!
+//! Pure: no clock, no IO.
+
+#![forbid(unsafe_code)]
+
+mod builder;
+mod circuit;
+mod difference;
+mod entry;
+mod filters;
+mod lan;
+pub mod layout;
+mod multipoint;
+mod phases;
+mod plan;
+mod tags;
+
+pub use difference::{Modification, difference, in_safe_order};
+pub use entry::{Entry, EntryId, Flow, FlowId, Group, GroupKind, Matching, Meter, RateUnit, SwitchState};
+pub use phases::{Phases, changed_services, phases, phases_of_plans};
+pub use plan::{Plan, Problem, Settings, plan, plan_services, plan_shared};

@@ -1,0 +1,4 @@
+//! TODO
+use crate::builder::Builder;
+use crate::plan::ServiceContext;
+pub(crate) fn plan_multipoint(_: &ServiceContext<'_>, _: &mut Builder) {}

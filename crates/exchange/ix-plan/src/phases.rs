@@ -1,0 +1,199 @@
+//! A change in phases, so that frames of the old and of the new way never meet each other's entries.
+//!
+//! ```text
+//! stage   entries that no frame can reach yet: egress and forwarding of new ends, trunk entries under a new wire id
+//! flip    entries that turn frames to the new way, or stop them: ingress, and everything that is changed in place
+//! (drain) frames that are on the old way leave the fabric
+//! clean   entries that no frame can reach any more
+//! ```
+//! What only adds is staged at the far end first and then let in; what only removes is stopped at the ingress first.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use millrace_ix_model::{Exchange, ServiceId, SwitchId};
+
+use crate::difference::Modification;
+use crate::entry::{Entry, EntryId, FlowId, SwitchState};
+use crate::layout::{EGRESS, FORWARD, Metadata, PORT};
+use crate::plan::{Plan, Settings, plan_services, plan_shared};
+
+/// The modifications of a change, by switch, in the order of the phases. Within a phase each switch's modifications go
+/// into one bundle.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Phases {
+    /// The modifications before the flip.
+    pub stage: BTreeMap<SwitchId, Vec<Modification>>,
+    /// The modifications at which frames take the new way.
+    pub flip: BTreeMap<SwitchId, Vec<Modification>>,
+    /// The modifications after the drain.
+    pub clean: BTreeMap<SwitchId, Vec<Modification>>,
+}
+
+impl Phases {
+    /// Returns true if nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.stage.is_empty() && self.flip.is_empty() && self.clean.is_empty()
+    }
+}
+
+/// Returns the phases from one exchange to another. Only the services that differ are planned.
+pub fn phases(old: &Exchange, new: &Exchange, settings: &Settings) -> Phases {
+    let services = changed_services(old, new);
+    let mut before = plan_services(old, &services, settings);
+    let mut after = plan_services(new, &services, settings);
+    let is_shared_equal = old.switches == new.switches
+        && old.trunks == new.trunks
+        && old.connections == new.connections
+        && old.filters == new.filters
+        && old.configs == new.configs;
+    if !is_shared_equal {
+        merge(&mut before, plan_shared(old, settings));
+        merge(&mut after, plan_shared(new, settings));
+    }
+    phases_of_plans(&before, &after)
+}
+
+fn merge(plan: &mut Plan, other: Plan) {
+    for (switch, state) in other.switches {
+        plan.switches.entry(switch).or_default().extend(state);
+    }
+    plan.problems.extend(other.problems);
+}
+
+/// Returns the services whose entries may differ between two exchanges.
+pub fn changed_services(old: &Exchange, new: &Exchange) -> BTreeSet<ServiceId> {
+    if old.switches != new.switches || old.trunks != new.trunks || old.policies != new.policies {
+        return old.services.keys().chain(new.services.keys()).copied().collect();
+    }
+    let mut services = changed(&old.services, &new.services);
+    let ends = changed(&old.configs, &new.configs)
+        .into_iter()
+        .chain(changed(&old.macs, &new.macs).into_iter().flat_map(|mac| {
+            [old, new]
+                .into_iter()
+                .filter_map(move |side| side.macs.get(&mac).map(|mac| mac.config))
+        }))
+        .chain(changed(&old.ips, &new.ips).into_iter().flat_map(|ip| {
+            [old, new]
+                .into_iter()
+                .filter_map(move |side| side.ips.get(&ip).map(|ip| ip.config))
+        }));
+    let connections = changed(&old.connections, &new.connections);
+    for side in [old, new] {
+        let patched = side
+            .configs
+            .values()
+            .filter(|config| connections.contains(&config.connection));
+        services.extend(patched.map(|config| config.service));
+    }
+    for end in ends {
+        let sides = [old, new].into_iter().filter_map(|side| side.configs.get(&end));
+        services.extend(sides.map(|config| config.service));
+    }
+    services
+}
+
+/// Returns the keys whose values differ.
+fn changed<K: Ord + Copy, V: PartialEq>(old: &BTreeMap<K, V>, new: &BTreeMap<K, V>) -> BTreeSet<K> {
+    let gone_or_changed = old.iter().filter(|(key, value)| new.get(key) != Some(value));
+    let added = new.keys().filter(|key| !old.contains_key(key));
+    gone_or_changed
+        .map(|(key, _)| *key)
+        .chain(added.copied())
+        .collect()
+}
+
+/// Returns the phases from one plan to another.
+pub fn phases_of_plans(old: &Plan, new: &Plan) -> Phases {
+    let mut phases = Phases::default();
+    let none = SwitchState::new();
+    let switches: BTreeSet<_> = old.switches.keys().chain(new.switches.keys()).copied().collect();
+    for switch in switches {
+        let before = old.switches.get(&switch).unwrap_or(&none);
+        let after = new.switches.get(&switch).unwrap_or(&none);
+        let modifications = crate::difference::difference(before, after);
+        let inner_before = by_service(before.keys());
+        let added = modifications
+            .iter()
+            .filter(|change| change.from.is_none())
+            .map(|change| &change.id);
+        let inner_added = by_service(added);
+        for change in modifications {
+            let phase = match phase(&change, &inner_before, &inner_added) {
+                Phase::Stage => &mut phases.stage,
+                Phase::Flip => &mut phases.flip,
+                Phase::Clean => &mut phases.clean,
+            };
+            phase.entry(switch).or_default().push(change);
+        }
+    }
+    phases
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Stage,
+    Flip,
+    Clean,
+}
+
+/// The entries of tables 4 and 6, by table and service.
+type InnerEntries = BTreeMap<(u8, u32), Vec<FlowId>>;
+
+fn by_service<'a>(ids: impl Iterator<Item = &'a EntryId>) -> InnerEntries {
+    let mut entries = InnerEntries::new();
+    for id in ids {
+        if let EntryId::Flow(flow) = id
+            && [FORWARD, EGRESS].contains(&flow.table)
+        {
+            entries.entry(service_of(flow)).or_default().push(flow.clone());
+        }
+    }
+    entries
+}
+
+fn service_of(flow: &FlowId) -> (u8, u32) {
+    let metadata = flow
+        .matching
+        .field(millrace_flow::Field::Metadata)
+        .map_or(0, |(value, _)| value);
+    (flow.table.0, Metadata::from_word(metadata as u64).service)
+}
+
+/// Returns the phase of a modification.
+fn phase(change: &Modification, before: &InnerEntries, added: &InnerEntries) -> Phase {
+    let meets = |entries: &InnerEntries, flow: &FlowId| {
+        let near = entries.get(&service_of(flow)).map_or(&[][..], Vec::as_slice);
+        near.iter()
+            .any(|other| other != flow && other.matching.overlaps(&flow.matching))
+    };
+    match (&change.id, &change.from, &change.to) {
+        (EntryId::Meter(_) | EntryId::Group(_), None, _) => Phase::Stage,
+        (EntryId::Meter(_) | EntryId::Group(_), _, None) => Phase::Clean,
+        (_, Some(_), Some(_)) => Phase::Flip,
+        (EntryId::Flow(flow), None, Some(entry)) => {
+            let is_inner = [FORWARD, EGRESS].contains(&flow.table);
+            let is_reached_late = is_inner && !meets(before, flow) || is_from_trunk(flow, entry);
+            if is_reached_late {
+                Phase::Stage
+            } else {
+                Phase::Flip
+            }
+        }
+        (EntryId::Flow(flow), Some(entry), None) => {
+            let is_inner = [FORWARD, EGRESS].contains(&flow.table);
+            let is_left_early = is_inner && !meets(added, flow) || is_from_trunk(flow, entry);
+            if is_left_early { Phase::Clean } else { Phase::Flip }
+        }
+        (EntryId::Flow(_), None, None) => Phase::Flip,
+    }
+}
+
+/// Returns true if an entry of table 0 takes frames from a trunk.
+fn is_from_trunk(flow: &FlowId, entry: &Entry) -> bool {
+    let Entry::Flow(body) = entry else {
+        return false;
+    };
+    let written = body.instructions.write_metadata.map_or(0, |(value, _)| value);
+    flow.table == PORT && Metadata::from_word(written).by_trunk
+}

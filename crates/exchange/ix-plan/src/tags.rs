@@ -1,0 +1,297 @@
+//! Entries that do not depend on the kind of a service: how frames of an end get into the inside form, how they leave
+//! it, how they get from switch to switch, and the contracted rate.
+//!
+//! Inside, between table 0 and table 6, a frame has exactly one tag of the exchange: a C-tag with VID 1, whose priority is
+//! the frame's. OpenFlow has no action that copies a field; where a tag must be replaced by one of another EtherType, or a
+//! second one is pushed, there is one entry for each of the eight priorities.
+
+use millrace_flow::{Action, Field};
+use millrace_ix_model::{Connection, Exchange, TagType, TrunkKind, VlanConfig, VlanId};
+use millrace_types::{GroupId, PortNo};
+
+use crate::builder::{Builder, Line, actions, present, push_tag, set, set_pcp, set_vid};
+use crate::entry::Matching;
+use crate::layout::{
+    ADMIT, CookieFields, CookieKind, EGRESS, FORWARD, INNER, INSIDE_VID, Metadata, POLICE, PORT, parity,
+};
+use crate::plan::{End, ServiceContext, trunk_port, trunks_between};
+
+/// The priority of entries for the frames of one end.
+pub(crate) const PRIORITY: u16 = 100;
+/// The priority of entries for the frames of one trunk.
+const TRUNK_PRIORITY: u16 = 200;
+/// The priority of entries for frames that go back to the ports where they came from.
+const HAIRPIN_PRIORITY: u16 = 110;
+
+/// The VLAN priorities.
+const PCPS: core::ops::RangeInclusive<u8> = 0..=7;
+
+const C_TAG: u16 = 0x8100;
+const S_TAG: u16 = 0x88a8;
+
+/// Adds the entries that take an end's frames in: table 0, and table 1 for two tags.
+pub(crate) fn plan_ingress(context: &ServiceContext<'_>, end: &End<'_>, builder: &mut Builder) {
+    let cookie = end.cookie(CookieKind::End);
+    let inside = context.from_end(end);
+    let push_inside = || actions([push_tag(C_TAG), set_vid(INSIDE_VID), set_pcp(0)]);
+    for port in &end.connection.ports {
+        let from_port = || Matching::any().with(Field::InPort, port.port.raw());
+        match end.config.vlan {
+            VlanConfig::Port if end.is_transparent => {
+                let line = Line::new(PORT, PRIORITY, from_port(), cookie);
+                builder.flow(end.switch, line.apply(push_inside()).metadata(inside).goto(ADMIT));
+            }
+            VlanConfig::Port => {
+                let untagged = from_port().with(Field::VlanVid, 0u16);
+                let line = Line::new(PORT, PRIORITY, untagged, cookie);
+                builder.flow(end.switch, line.apply(push_inside()).metadata(inside).goto(ADMIT));
+            }
+            VlanConfig::Dot1q {
+                vlan,
+                ethertype: TagType::CTag,
+            } => {
+                let tagged = from_port().with(Field::VlanVid, present(vlan.raw()));
+                let line = Line::new(PORT, PRIORITY, tagged, cookie).apply(actions([set_vid(INSIDE_VID)]));
+                builder.flow(end.switch, line.metadata(inside).goto(ADMIT));
+            }
+            VlanConfig::Dot1q {
+                vlan,
+                ethertype: TagType::STag,
+            } => {
+                for pcp in PCPS {
+                    let tagged = from_port()
+                        .with(Field::VlanVid, present(vlan.raw()))
+                        .with(Field::VlanPcp, pcp);
+                    let retag = [
+                        Some(Action::PopVlan),
+                        push_tag(C_TAG),
+                        set_vid(INSIDE_VID),
+                        set_pcp(pcp),
+                    ];
+                    let line = Line::new(PORT, PRIORITY, tagged, cookie).apply(actions(retag));
+                    builder.flow(end.switch, line.metadata(inside).goto(ADMIT));
+                }
+            }
+            // The outer tag is not this end's alone: `plan_outer_tags` has its entries.
+            VlanConfig::Qinq { .. } => {}
+        }
+    }
+    if let VlanConfig::Qinq { outer, inner, .. } = end.config.vlan {
+        let outer_known = outer_known(end.connection, outer);
+        let mask = Metadata::SERVICE | Metadata::ENTERED;
+        let matching = crate::builder::metadata(outer_known, mask).with(Field::VlanVid, present(inner.raw()));
+        let line = Line::new(INNER, PRIORITY, matching, cookie).apply(actions([set_vid(INSIDE_VID)]));
+        builder.flow(end.switch, line.metadata(inside).goto(ADMIT));
+    }
+}
+
+/// Returns the metadata between tables 0 and 1 of frames whose outer tag is known.
+const fn outer_known(connection: &Connection, outer: VlanId) -> Metadata {
+    Metadata {
+        service: outer.raw() as u32,
+        by_trunk: false,
+        entered: connection.index.raw(),
+        leaves: 0,
+    }
+}
+
+/// Adds the entries of table 0 that pop outer tags. All ends of a connection with one outer tag share them, whatever
+/// their services.
+pub(crate) fn plan_outer_tags(exchange: &Exchange, builder: &mut Builder) {
+    for config in exchange.configs.values() {
+        let (VlanConfig::Qinq { outer, .. }, Some(connection)) =
+            (config.vlan, exchange.connections.get(&config.connection))
+        else {
+            continue;
+        };
+        let cookie = CookieFields {
+            kind: CookieKind::End,
+            object: config.connection.0,
+            generation: 0,
+        };
+        for port in &connection.ports {
+            let tagged = Matching::any()
+                .with(Field::InPort, port.port.raw())
+                .with(Field::VlanVid, present(outer.raw()));
+            let line = Line::new(PORT, PRIORITY, tagged, cookie).apply(vec![Action::PopVlan]);
+            builder.flow(
+                port.switch,
+                line.metadata(outer_known(connection, outer)).goto(INNER),
+            );
+        }
+    }
+}
+
+/// Adds the contracted rate of an end: table 3 and its meter.
+pub(crate) fn plan_police(context: &ServiceContext<'_>, end: &End<'_>, builder: &mut Builder) {
+    let speed_mbps = || -> u32 {
+        let ports = end.connection.ports.iter().filter_map(|port| {
+            let switch = context.exchange.switches.get(&port.switch)?;
+            switch.port(port.port).map(|port| port.speed_mbps)
+        });
+        ports.sum()
+    };
+    let rate_mbps = end.config.capacity_mbps.unwrap_or_else(speed_mbps);
+    builder.rate_meter(end.switch, end.meter(), rate_mbps.saturating_mul(1000));
+    let matching = context.matching(context.from_end(end), Metadata::ENTERED);
+    let line = Line::new(POLICE, PRIORITY, matching, end.cookie(CookieKind::Police));
+    builder.flow(end.switch, line.meter(end.meter()).goto(FORWARD));
+}
+
+/// Returns the action that sends a frame to an end's ports.
+pub(crate) fn output(end: &End<'_>, is_hairpin: bool) -> Option<Action> {
+    match (is_hairpin, end.connection.group, end.connection.ports.first()) {
+        // A frame never leaves by the port it came by unless IN_PORT says so; a LAG's member that brought it is live.
+        (true, ..) => Some(Action::output(PortNo::IN_PORT)),
+        (false, Some(group), _) => Some(Action::Group(GroupId(group.raw()))),
+        (false, None, Some(port)) => Some(Action::output(port.port)),
+        (false, None, None) => None,
+    }
+}
+
+/// Adds the entries by which frames leave at an end: table 6. `from` limits them to frames of an end on the same ports.
+pub(crate) fn plan_egress(
+    context: &ServiceContext<'_>,
+    end: &End<'_>,
+    from: Option<&End<'_>>,
+    builder: &mut Builder,
+) {
+    let cookie = end.cookie(CookieKind::Egress);
+    let fields = Metadata {
+        entered: from.map_or(0, End::index),
+        leaves: end.index(),
+        ..Metadata::default()
+    };
+    let (priority, mask) = match from {
+        Some(_) => (
+            HAIRPIN_PRIORITY,
+            Metadata::ENTERED | Metadata::TRUNK | Metadata::LEAVES,
+        ),
+        None => (PRIORITY, Metadata::LEAVES),
+    };
+    let matching = || {
+        context
+            .matching(fields, mask)
+            .with(Field::VlanVid, present(INSIDE_VID))
+    };
+    let out = output(end, from.is_some());
+    let mut add = |matching, list: Vec<Action>| {
+        builder.flow(
+            end.switch,
+            Line::new(EGRESS, priority, matching, cookie).apply(list),
+        );
+    };
+    let with_pcp = |pcp: u8| matching().with(Field::VlanPcp, pcp);
+    match end.config.vlan {
+        VlanConfig::Port => add(matching(), actions([Some(Action::PopVlan), out])),
+        VlanConfig::Dot1q {
+            vlan,
+            ethertype: TagType::CTag,
+        } => add(matching(), actions([set_vid(vlan.raw()), out])),
+        VlanConfig::Dot1q {
+            vlan,
+            ethertype: TagType::STag,
+        } => {
+            for pcp in PCPS {
+                let retag = [
+                    Some(Action::PopVlan),
+                    push_tag(S_TAG),
+                    set_vid(vlan.raw()),
+                    set_pcp(pcp),
+                    out,
+                ];
+                add(with_pcp(pcp), actions(retag));
+            }
+        }
+        VlanConfig::Qinq {
+            outer,
+            inner,
+            ethertype,
+        } => {
+            for pcp in PCPS {
+                let push = push_tag(ethertype.ethertype());
+                let tags = [
+                    set_vid(inner.raw()),
+                    push,
+                    set_vid(outer.raw()),
+                    set_pcp(pcp),
+                    out,
+                ];
+                add(with_pcp(pcp), actions(tags));
+            }
+        }
+    }
+}
+
+/// Adds the entries, at the switches of all other ends, that send frames for an end over the trunks to its switch. They
+/// match frames that did not come by a trunk, so that no frame is on two trunks.
+pub(crate) fn plan_to_trunk(context: &ServiceContext<'_>, end: &End<'_>, builder: &mut Builder) {
+    let Some(wire_id) = context.service.wire_id else {
+        return;
+    };
+    let Some(remote) = context.exchange.switches.get(&end.switch) else {
+        return;
+    };
+    for switch in context
+        .switches()
+        .into_iter()
+        .filter(|switch| *switch != end.switch)
+    {
+        let fields = Metadata {
+            leaves: end.index(),
+            ..Metadata::default()
+        };
+        let matching = context.matching(fields, Metadata::TRUNK | Metadata::LEAVES);
+        let to_group = Some(Action::Group(GroupId(remote.group.raw())));
+        let encapsulate = match context.trunk_kind(switch, end.switch) {
+            Some(TrunkKind::Vxlan) => actions([set(Field::TunnelId, wire_id.raw()), to_group]),
+            Some(TrunkKind::STag) => {
+                let vid = u16::try_from(wire_id.raw()).unwrap_or(0);
+                actions([push_tag(S_TAG), set_vid(vid), set_pcp(0), to_group])
+            }
+            None => {
+                let message = format!("no trunk joins {switch} and {}", end.switch);
+                builder.problem(context.id, message);
+                continue;
+            }
+        };
+        let line = Line::new(EGRESS, PRIORITY, matching, context.cookie());
+        builder.flow(switch, line.apply(encapsulate));
+    }
+}
+
+/// Adds the entries, at every switch of the service, that take frames from trunks in: table 0.
+pub(crate) fn plan_from_trunks(context: &ServiceContext<'_>, builder: &mut Builder) {
+    let Some(wire_id) = context.service.wire_id else {
+        return;
+    };
+    let inside = Metadata {
+        service: context.service.index.raw(),
+        by_trunk: true,
+        entered: parity(context.service),
+        leaves: 0,
+    };
+    let switches = context.switches();
+    for switch in &switches {
+        for other in switches.iter().filter(|other| *other != switch) {
+            for (_, trunk) in trunks_between(context.exchange, *switch, *other) {
+                let Some(port) = trunk_port(trunk, *switch) else {
+                    continue;
+                };
+                let from_port = Matching::any().with(Field::InPort, port.raw());
+                let (matching, list) = match trunk.kind {
+                    TrunkKind::Vxlan => (from_port.with(Field::TunnelId, wire_id.raw()), Vec::new()),
+                    TrunkKind::STag => {
+                        let vid = u16::try_from(wire_id.raw()).unwrap_or(0);
+                        (
+                            from_port.with(Field::VlanVid, present(vid)),
+                            vec![Action::PopVlan],
+                        )
+                    }
+                };
+                let line = Line::new(PORT, TRUNK_PRIORITY, matching, context.cookie()).apply(list);
+                builder.flow(*switch, line.metadata(inside).goto(FORWARD));
+            }
+        }
+    }
+}

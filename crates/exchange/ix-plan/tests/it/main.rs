@@ -1,0 +1,15 @@
+//! Plans in the switch's own pipeline, against an oracle that shares no code with the planner.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a broken test has to say so"
+)]
+
+mod changes;
+mod circuits;
+mod fabric;
+mod oracle;
+mod worked_example;
+mod world;

@@ -1,0 +1,230 @@
+//! Exchanges to test with, made by orders.
+
+use std::collections::BTreeSet;
+
+use millrace_ix_model::{
+    AccountId, AccountKind, Actor, Applied, ConnectionId, ConnectionKind, EndRole, Exchange, Key, Operation,
+    PortId, Refusal, ServiceId, ServiceKind, SwitchId, SwitchPort, TagType, Timestamp, TrunkKind, VlanId,
+    VlanRequest,
+};
+use millrace_types::{Dpid, PortNo, split_mix};
+
+pub(crate) const NOW: Timestamp = Timestamp::from_secs(1_795_470_000);
+
+/// A generator of pseudo-random numbers.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    /// Returns a number below `bound`.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        split_mix::next(&mut self.0) % bound
+    }
+
+    pub(crate) fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+        &items[self.below(items.len() as u64) as usize]
+    }
+
+    pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.below(256) as u8).collect()
+    }
+}
+
+/// An exchange under construction.
+pub(crate) struct World {
+    pub(crate) exchange: Exchange,
+    pub(crate) switches: Vec<SwitchId>,
+}
+
+impl World {
+    /// Returns an exchange of so many switches with 40 ports each, and two trunks between each pair.
+    pub(crate) fn new(switches: u32, kind: TrunkKind) -> World {
+        let mut world = World {
+            exchange: Exchange::default(),
+            switches: Vec::new(),
+        };
+        for number in 1..=switches {
+            let site = world.create(Operation::CreateSite {
+                name: format!("site {number}"),
+            });
+            let ports = (1..=40).chain(100..120).map(|port| SwitchPort {
+                number: PortNo::from_raw(port),
+                speed_mbps: 10_000,
+            });
+            let switch = world.create(Operation::CreateSwitch {
+                name: format!("switch {number}"),
+                site,
+                dpid: Dpid(number.into()),
+                ports: ports.collect(),
+            });
+            world.switches.push(switch);
+        }
+        let mut next = vec![100; switches as usize];
+        for one in 0..switches as usize {
+            for two in 0..one {
+                for cost in [10, 20] {
+                    let ends = [one, two].map(|at| {
+                        next[at] += 1;
+                        world.port(at, next[at] - 1)
+                    });
+                    let name = format!("{one} {two} {cost}");
+                    world
+                        .apply(Operation::CreateTrunk {
+                            name,
+                            kind,
+                            ends,
+                            cost,
+                            capacity_mbps: 10_000,
+                            mtu: 9000,
+                            risk_group: None,
+                        })
+                        .unwrap();
+                }
+            }
+        }
+        world
+    }
+
+    pub(crate) fn port(&self, switch: usize, port: u32) -> PortId {
+        PortId {
+            switch: self.switches[switch],
+            port: PortNo::from_raw(port),
+        }
+    }
+
+    pub(crate) fn apply(&mut self, operation: Operation) -> Result<Applied, Refusal> {
+        self.exchange.apply(&Actor::system(), NOW, operation)
+    }
+
+    /// Makes one object.
+    pub(crate) fn create<K: Key>(&mut self, operation: Operation) -> K {
+        self.apply(operation).unwrap().first().unwrap()
+    }
+
+    pub(crate) fn account(&mut self, name: &str) -> AccountId {
+        self.create(Operation::CreateAccount {
+            name: name.to_owned(),
+            kind: AccountKind::Member,
+            parent: None,
+            asns: BTreeSet::new(),
+            discoverable: true,
+            as_set: None,
+            external_ref: None,
+        })
+    }
+
+    pub(crate) fn connection(&mut self, account: AccountId, ports: Vec<PortId>) -> ConnectionId {
+        let kind = if ports.len() == 1 {
+            ConnectionKind::Standalone
+        } else {
+            ConnectionKind::LagStatic
+        };
+        self.create(Operation::CreateConnection {
+            account: Some(account),
+            name: format!("{}", ports[0]),
+            kind,
+            ports,
+            external_ref: None,
+        })
+    }
+
+    pub(crate) fn service(
+        &mut self,
+        account: AccountId,
+        kind: ServiceKind,
+        peer: Option<AccountId>,
+    ) -> ServiceId {
+        let name = format!("service {}", self.exchange.last_id);
+        self.create(Operation::CreateService {
+            account: Some(account),
+            kind,
+            name,
+            peer,
+            policy: None,
+            networks: Vec::new(),
+            external_ref: None,
+        })
+    }
+
+    pub(crate) fn end(
+        &mut self,
+        service: ServiceId,
+        connection: ConnectionId,
+        vlan: VlanRequest,
+    ) -> Result<Applied, Refusal> {
+        self.apply(Operation::ConfigureEnd {
+            service,
+            connection,
+            vlan,
+            capacity_mbps: None,
+            role: EndRole::Root,
+            asns: BTreeSet::new(),
+            external_ref: None,
+        })
+    }
+}
+
+/// Returns a VID.
+pub(crate) fn vid(raw: u16) -> VlanId {
+    VlanId::new(raw).unwrap()
+}
+
+pub(crate) fn c_tag(vlan: u16) -> VlanRequest {
+    VlanRequest::Dot1q {
+        vlan: Some(vid(vlan)),
+        ethertype: TagType::CTag,
+    }
+}
+
+pub(crate) fn s_tag(vlan: u16) -> VlanRequest {
+    VlanRequest::Dot1q {
+        vlan: Some(vid(vlan)),
+        ethertype: TagType::STag,
+    }
+}
+
+pub(crate) fn qinq(outer: u16, inner: u16) -> VlanRequest {
+    VlanRequest::Qinq {
+        outer: Some(vid(outer)),
+        inner: Some(vid(inner)),
+        ethertype: TagType::STag,
+    }
+}
+
+/// Returns an exchange of random circuits between random connections, some of them LAGs, for one seed.
+pub(crate) fn random_circuits(seed: u64) -> World {
+    let mut random = Random(seed);
+    let kind = *random.pick(&[TrunkKind::Vxlan, TrunkKind::STag]);
+    let mut world = World::new(1 + random.below(3) as u32, kind);
+    let mut next_port = vec![1; world.switches.len()];
+    let mut members = Vec::new();
+    for number in 0..6 {
+        let account = world.account(&format!("member {number}"));
+        let mut connections = Vec::new();
+        for _ in 0..=random.below(3) {
+            let at = random.below(world.switches.len() as u64) as usize;
+            let ports = (0..*random.pick(&[1, 1, 1, 2, 3])).map(|_| {
+                next_port[at] += 1;
+                world.port(at, next_port[at] - 1)
+            });
+            let ports = ports.collect();
+            connections.push(world.connection(account, ports));
+        }
+        members.push((account, connections));
+    }
+    for _ in 0..24 {
+        let (owner, own) = random.pick(&members).clone();
+        let (peer, others) = random.pick(&members).clone();
+        let service = world.service(owner, ServiceKind::P2pVc, Some(peer));
+        for connections in [&own, &others] {
+            let vlan = match random.below(5) {
+                0 => VlanRequest::Port,
+                1 => s_tag(1 + random.below(60) as u16),
+                2 => qinq(60 + random.below(4) as u16, 1 + random.below(4094) as u16),
+                _ => c_tag(1 + random.below(60) as u16),
+            };
+            // Tags that are taken are refused; the service then has one end, and no frame passes.
+            let _ = world.end(service, *random.pick(connections), vlan);
+        }
+    }
+    world
+}
