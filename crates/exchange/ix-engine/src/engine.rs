@@ -50,7 +50,7 @@ pub enum Event<E: Entries> {
         /// The number of the commit.
         commit: u64,
     },
-    /// The switch has refused a commit, and nothing of it has happened.
+    /// The switch has refused a commit.
     Refused {
         /// The switch.
         switch: SwitchId,
@@ -60,6 +60,8 @@ pub enum Event<E: Entries> {
         commit: u64,
         /// The switch's error in words.
         reason: String,
+        /// True if a part of the commit may have happened, at a switch without atomic bundles.
+        partly: bool,
     },
     /// A flow monitor has reported a change that the engine did not make.
     ForeignChange {
@@ -329,8 +331,15 @@ impl<E: Entries> Engine<E> {
                 session,
                 commit,
                 reason,
+                partly,
             } => {
                 self.refused(switch, session, commit, &reason, now, &mut actions);
+                // The content is not known any more; the parts of the commit that are to be sent alone are.
+                if partly && let Some(entry) = self.connected(switch, session) {
+                    entry.known = false;
+                    entry.differs.clear();
+                    entry.dump_wanted = true;
+                }
             }
             Event::ForeignChange { switch, session } => {
                 let pause = self.settings.foreign_resync_min;

@@ -251,7 +251,12 @@ pub fn verify<'a>(
 }
 
 fn sha256(text: &str) -> Hash {
-    to_hex(digest(&SHA256, text.as_bytes()).as_ref())
+    sha256_hex(text.as_bytes())
+}
+
+/// Returns the SHA-256 of bytes as 64 lower-case hexadecimal digits.
+pub fn sha256_hex(bytes: &[u8]) -> Hash {
+    to_hex(digest(&SHA256, bytes).as_ref())
 }
 
 fn to_hex(bytes: &[u8]) -> String {

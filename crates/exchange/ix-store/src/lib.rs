@@ -27,7 +27,8 @@ mod sqlite;
 mod transaction;
 
 pub use audit::{
-    AuditEntry, AuditRecord, BrokenChain, ChainSummary, GENESIS, Hash, SignedHead, SigningKey, verify,
+    AuditEntry, AuditRecord, BrokenChain, ChainSummary, GENESIS, Hash, SignedHead, SigningKey, sha256_hex,
+    verify,
 };
 pub use canonical::{CanonicalError, canonical};
 pub use error::{Constraint, StoreError};

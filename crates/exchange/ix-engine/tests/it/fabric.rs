@@ -108,6 +108,7 @@ impl ModelSwitch {
                     session,
                     commit,
                     reason: format!("OFPFMFC_TABLE_FULL: {key:?}"),
+                    partly: false,
                 },
             }),
         }

@@ -1,0 +1,268 @@
+//! Commands and options.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand};
+use millrace_ix_model::{
+    AccountId, ConnectionId, Operation, ServiceId, ServiceKind, VlanConfig, VlanId, VlanRequest,
+};
+use tracing_subscriber::EnvFilter;
+
+use crate::control::{Request, ask};
+use crate::settings::Settings;
+use crate::{audit, serve, show};
+
+/// The controller of an exchange point: runs its switches and takes the orders of its members.
+#[derive(Parser, Debug)]
+#[command(name = "millrace-ix", version, max_term_width = 100)]
+pub(crate) struct Options {
+    /// The control socket of the running engine.
+    #[arg(
+        long,
+        global = true,
+        value_name = "PATH",
+        default_value = "/run/millrace-ix/control.sock"
+    )]
+    socket: PathBuf,
+
+    /// Print JSON.
+    #[arg(long, global = true)]
+    json: bool,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Run the engine.
+    Serve {
+        /// The settings of the process: a TOML file.
+        #[arg(long, short, value_name = "FILE")]
+        config: PathBuf,
+        /// The log levels: off, error, warn, info, debug or trace, followed by `,TARGET=LEVEL`.
+        #[arg(long, value_name = "FILTER", default_value = "info")]
+        log: String,
+    },
+    /// Print the mode of the engine, the state of the switches, and the changes under way.
+    Status,
+    /// Execute operations as one change, all or nothing.
+    Order(OrderArgs),
+    /// Order a virtual circuit between two connections.
+    P2p(P2pArgs),
+    /// Accept the invitation to a service.
+    Accept {
+        /// The service, such as sv-77.
+        service: ServiceId,
+    },
+    /// Delete a service, an end, a connection, or another object.
+    Delete {
+        /// The object, such as sv-77.
+        object: millrace_ix_model::ObjectId,
+    },
+    /// List the services with their states.
+    Services,
+    /// List objects as JSON.
+    Objects {
+        /// The prefix of the identifiers (cn, sv, nc…), or an identifier.
+        prefix: Option<String>,
+    },
+    /// List the newest changes.
+    Changes {
+        /// The number of changes.
+        #[arg(long, default_value_t = 20)]
+        limit: usize,
+    },
+    /// Print the journal of a change.
+    Journal {
+        /// The number of the change.
+        change: u64,
+    },
+    /// After the restore of an old database: keep the entries of switches that it does not know, and write again.
+    Adopt,
+    /// After the restore of an old database: make the switches equal to it, and write again.
+    Enforce,
+    /// Verify or export the audit chain.
+    #[command(subcommand)]
+    Audit(audit::Command),
+}
+
+#[derive(Args, Debug)]
+struct OrderArgs {
+    /// An operation as JSON, such as '{"operation": "create_site", "name": "Otemachi"}'. In later operations, an
+    /// identifier with the number 0 (sv-0) stands for the newest object of that type that this order creates. Without
+    /// operations, one JSON object or list is read from standard input.
+    operations: Vec<String>,
+    /// Check and plan the order, and print what it would change.
+    #[arg(long)]
+    dry_run: bool,
+    /// A key by which the order may be sent again within 24 hours: it is executed once.
+    #[arg(long, value_name = "TEXT")]
+    key: Option<String>,
+}
+
+#[derive(Args, Debug)]
+struct P2pArgs {
+    /// The name of the service.
+    name: String,
+    /// The account that orders.
+    #[arg(long)]
+    account: AccountId,
+    /// One end: CONNECTION, CONNECTION:VLAN, or CONNECTION:OUTER.INNER.
+    #[arg(long, value_name = "END", value_parser = end)]
+    a: End,
+    /// The other end.
+    #[arg(long, value_name = "END", value_parser = end)]
+    b: End,
+    /// The contracted rate in Mbit/s; without it, the speed of the connections.
+    #[arg(long, value_name = "MBITS")]
+    rate: Option<u32>,
+    /// Check and plan the order, and print what it would change.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// An end on the command line.
+#[derive(Clone, Debug)]
+struct End {
+    connection: ConnectionId,
+    vlan: VlanRequest,
+}
+
+fn end(text: &str) -> Result<End, String> {
+    let (connection, tags) = text
+        .split_once(':')
+        .map_or((text, None), |(one, two)| (one, Some(two)));
+    let connection = connection.parse().map_err(|error| format!("{error}"))?;
+    let number = |text: &str| -> Result<VlanId, String> {
+        let raw: u16 = text
+            .parse()
+            .map_err(|_| format!("{text:?} is no VLAN: expected 1 to 4094"))?;
+        VlanId::new(raw).map_err(|error| error.to_string())
+    };
+    let ethertype = millrace_ix_model::TagType::default();
+    let vlan = match tags.map(|tags| tags.split_once('.').ok_or(tags)) {
+        None => VlanConfig::Port.into(),
+        Some(Err(vlan)) => VlanRequest::Dot1q {
+            vlan: Some(number(vlan)?),
+            ethertype,
+        },
+        Some(Ok((outer, inner))) => VlanRequest::Qinq {
+            outer: Some(number(outer)?),
+            inner: Some(number(inner)?),
+            ethertype: millrace_ix_model::TagType::STag,
+        },
+    };
+    Ok(End { connection, vlan })
+}
+
+/// Runs a command.
+pub(crate) fn run(options: Options) -> Result<()> {
+    let ask = |request: &Request| ask(&options.socket, request);
+    let print = |value: serde_json::Value, table: fn(&serde_json::Value) -> String| {
+        let text = if options.json {
+            format!("{value:#}\n")
+        } else {
+            table(&value)
+        };
+        show::print(&text)
+    };
+    match options.command {
+        Command::Serve { config, log } => {
+            let filter = EnvFilter::try_new(&log).with_context(|| format!("--log {log}"))?;
+            tracing_subscriber::fmt()
+                .with_env_filter(filter)
+                .with_writer(std::io::stderr)
+                .init();
+            serve::run(&Settings::read(&config)?)
+        }
+        Command::Status => print(ask(&Request::Status)?, show::status),
+        Command::Order(order) => {
+            let operations = operations(&order.operations)?;
+            print(
+                ask(&Request::Order {
+                    operations,
+                    dry_run: order.dry_run,
+                    key: order.key,
+                })?,
+                show::ordered,
+            )
+        }
+        Command::P2p(p2p) => {
+            let (operations, dry_run) = (p2p_operations(&p2p), p2p.dry_run);
+            print(
+                ask(&Request::Order {
+                    operations,
+                    dry_run,
+                    key: None,
+                })?,
+                show::ordered,
+            )
+        }
+        Command::Accept { service } => order(Operation::Accept { service }, ask, print),
+        Command::Delete { object } => order(Operation::Delete { target: object }, ask, print),
+        Command::Services => print(ask(&Request::Services)?, show::services),
+        Command::Objects { prefix } => {
+            let value = ask(&Request::Objects { prefix })?;
+            show::print(&format!("{value:#}\n"))
+        }
+        Command::Changes { limit } => print(ask(&Request::Changes { limit })?, show::changes),
+        Command::Journal { change } => print(ask(&Request::Journal { change })?, show::journal),
+        Command::Adopt => ask(&Request::Resolve { adopt: true }).map(drop),
+        Command::Enforce => ask(&Request::Resolve { adopt: false }).map(drop),
+        Command::Audit(command) => audit::run(&command, &options.socket),
+    }
+}
+
+/// Orders one operation.
+fn order(
+    operation: Operation,
+    ask: impl Fn(&Request) -> Result<serde_json::Value>,
+    print: impl Fn(serde_json::Value, fn(&serde_json::Value) -> String) -> Result<()>,
+) -> Result<()> {
+    let request = Request::Order {
+        operations: vec![operation],
+        dry_run: false,
+        key: None,
+    };
+    print(ask(&request)?, show::ordered)
+}
+
+/// Reads operations from arguments, or from standard input.
+fn operations(arguments: &[String]) -> Result<Vec<Operation>> {
+    if arguments.is_empty() {
+        let text = std::io::read_to_string(std::io::stdin())?;
+        let value: serde_json::Value = serde_json::from_str(&text).context("standard input")?;
+        let list = if value.is_array() {
+            value
+        } else {
+            serde_json::Value::Array(vec![value])
+        };
+        return serde_json::from_value(list).context("standard input");
+    }
+    let parse = |text: &String| serde_json::from_str(text).with_context(|| format!("operation {text}"));
+    arguments.iter().map(parse).collect()
+}
+
+fn p2p_operations(p2p: &P2pArgs) -> Vec<Operation> {
+    let create = Operation::CreateService {
+        account: Some(p2p.account),
+        kind: ServiceKind::P2pVc,
+        name: p2p.name.clone(),
+        peer: None,
+        policy: None,
+        networks: Vec::new(),
+        external_ref: None,
+    };
+    let configure = |end: &End| Operation::ConfigureEnd {
+        service: ServiceId(0),
+        connection: end.connection,
+        vlan: end.vlan,
+        capacity_mbps: p2p.rate,
+        role: millrace_ix_model::EndRole::default(),
+        asns: std::collections::BTreeSet::new(),
+        external_ref: None,
+    };
+    vec![create, configure(&p2p.a), configure(&p2p.b)]
+}

@@ -1,0 +1,304 @@
+//! The control socket: one request and one answer, a line of JSON each, for the command line on the same machine.
+//!
+//! The socket has mode 0600: whoever may open it has the rights of the exchange's staff. The REST API is another door, with
+//! users and permissions.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream as BlockingStream;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use millrace_ix_engine::{Mode, Resolution, SyncState};
+use millrace_ix_model::{Actor, ObjectId, Operation, ServiceId};
+use millrace_ix_service::{Handle, OrderOptions, Snapshot};
+use millrace_ix_store::{AuditEntry, IdempotencyKey};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
+use tokio::net::{UnixListener, UnixStream};
+
+/// The longest request, in bytes.
+const REQUEST_SIZE_MAX: u64 = 64 << 20;
+
+/// A request of the command line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case")]
+pub(crate) enum Request {
+    /// Executes operations as one change.
+    Order {
+        operations: Vec<Operation>,
+        #[serde(default)]
+        dry_run: bool,
+        #[serde(default)]
+        key: Option<String>,
+    },
+    /// Returns mode, switches and changes under way.
+    Status,
+    /// Returns the services with their shown states.
+    Services,
+    /// Returns the objects whose identifiers have this prefix, or all.
+    Objects {
+        #[serde(default)]
+        prefix: Option<String>,
+    },
+    /// Returns the newest changes.
+    Changes { limit: usize },
+    /// Returns the journal of a change.
+    Journal { change: u64 },
+    /// Decides about content that is newer than the database.
+    Resolve { adopt: bool },
+    /// Returns entries of the audit chain behind a number.
+    Audit { after: u64, limit: usize },
+    /// Returns the signatures of the audit chain.
+    Heads,
+    /// Returns the whole exchange.
+    Exchange,
+}
+
+/// Fails if an engine serves the socket.
+pub(crate) fn check_free(path: &Path) -> Result<()> {
+    if BlockingStream::connect(path).is_ok() {
+        bail!("control.socket {}: another millrace-ix serves it", path.display());
+    }
+    Ok(())
+}
+
+/// Serves the socket until the process ends.
+pub(crate) fn serve(path: &Path, handle: &Handle) -> Result<()> {
+    let name = path.display().to_string();
+    if path.exists() {
+        std::fs::remove_file(path).with_context(|| format!("control.socket {name}"))?;
+    }
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).with_context(|| format!("control.socket {name}"))?;
+    }
+    let listener = UnixListener::bind(path).with_context(|| format!("control.socket {name}"))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    let handle = handle.clone();
+    tokio::spawn(async move {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    let handle = handle.clone();
+                    tokio::spawn(async move {
+                        if let Err(error) = converse(stream, &handle).await {
+                            tracing::warn!(%error, "control socket");
+                        }
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "control socket");
+                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                }
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Answers the requests of one connection.
+async fn converse(stream: UnixStream, handle: &Handle) -> Result<()> {
+    let (reader, mut writer) = stream.into_split();
+    let limited = tokio::io::AsyncReadExt::take(reader, REQUEST_SIZE_MAX);
+    let mut lines = tokio::io::BufReader::new(limited).lines();
+    while let Some(line) = lines.next_line().await? {
+        let answer = match serde_json::from_str(&line) {
+            Ok(request) => answer(request, handle).await,
+            Err(error) => Err(error.into()),
+        };
+        let answer = match answer {
+            Ok(value) => json!({"ok": value}),
+            Err(error) => json!({"error": format!("{error:#}")}),
+        };
+        writer.write_all(format!("{answer}\n").as_bytes()).await?;
+    }
+    Ok(())
+}
+
+async fn answer(request: Request, handle: &Handle) -> Result<Value> {
+    let actor = Actor::system();
+    Ok(match request {
+        Request::Order {
+            operations,
+            dry_run,
+            key,
+        } => {
+            let hash = millrace_ix_store::sha256_hex(serde_json::to_string(&operations)?.as_bytes());
+            let scope = "control".to_owned();
+            let idempotency = key.map(|key| (IdempotencyKey { scope, key }, hash));
+            let options = OrderOptions {
+                if_match: None,
+                idempotency,
+                dry_run,
+            };
+            let ordered = handle.order(operations, actor, options).await?;
+            json!({
+                "change": ordered.change, "revision": ordered.revision, "applied": ordered.applied,
+                "entries": ordered.entries, "repeated": ordered.repeated,
+            })
+        }
+        Request::Status => status(&handle.snapshot()),
+        Request::Services => {
+            let snapshot = handle.snapshot();
+            snapshot
+                .exchange
+                .services
+                .keys()
+                .filter_map(|id| service(&snapshot, *id))
+                .collect()
+        }
+        Request::Objects { prefix } => objects(&handle.snapshot(), prefix.as_deref()),
+        Request::Changes { limit } => {
+            let mut changes = handle.changes(u64::MAX, limit).await?;
+            // The objects before and after are the engine's business.
+            for change in &mut changes {
+                if let Some(detail) = change.detail.as_object_mut() {
+                    detail.remove("stored");
+                }
+            }
+            serde_json::to_value(changes)?
+        }
+        Request::Journal { change } => {
+            let mut records = handle.journal(change).await?;
+            for record in &mut records {
+                if let Some(detail) = record.detail.as_object_mut() {
+                    detail.remove("stored");
+                }
+            }
+            serde_json::to_value(records)?
+        }
+        Request::Resolve { adopt } => {
+            let resolution = if adopt {
+                Resolution::Adopt
+            } else {
+                Resolution::Enforce
+            };
+            handle.resolve(resolution, actor).await?;
+            Value::Null
+        }
+        Request::Audit { after, limit } => {
+            let records = handle.audit(after, limit).await?;
+            records
+                .into_iter()
+                .map(|record| json!({"entry": record.body, "hash": record.hash}))
+                .collect()
+        }
+        Request::Heads => {
+            let heads = handle.signed_heads().await?;
+            let head = |head: millrace_ix_store::SignedHead| {
+                json!({
+                    "signature": head.signature, "public_key": head.public_key, "serial": head.serial,
+                    "hash": head.hash, "time": head.at,
+                })
+            };
+            heads.into_iter().map(head).collect()
+        }
+        Request::Exchange => {
+            let entry = AuditEntry {
+                actor: "system".to_owned(),
+                action: "export".to_owned(),
+                object: String::new(),
+                detail: json!({}),
+            };
+            handle.record(entry).await?;
+            serde_json::to_value(&*handle.snapshot().exchange)?
+        }
+    })
+}
+
+fn status(snapshot: &Snapshot) -> Value {
+    let mode = match snapshot.mode {
+        Mode::Normal => json!({"name": "normal"}),
+        Mode::ReadOnly { switch, theirs, ours } => {
+            json!({"name": "read_only", "switch": format!("sw-{switch}"), "their_revision": theirs, "revision": ours})
+        }
+    };
+    let switches: Vec<Value> = snapshot
+        .exchange
+        .switches
+        .iter()
+        .map(|(id, switch)| {
+            let status = snapshot.switches.get(id);
+            let (state, differing) = match status.map(|status| status.state) {
+                None | Some(SyncState::Disconnected) => ("disconnected", None),
+                Some(SyncState::Unknown) => ("unknown", None),
+                Some(SyncState::Known { differing: 0 }) => ("in_sync", Some(0)),
+                Some(SyncState::Known { differing }) => ("differs", Some(differing)),
+            };
+            json!({
+                "id": id, "name": switch.name, "dpid": switch.dpid.to_string(), "state": state, "differing": differing,
+                "entries": status.map(|status| status.entries), "foreign": status.map(|status| status.foreign),
+            })
+        })
+        .collect();
+    let changes: Vec<Value> = snapshot
+        .changes
+        .iter()
+        .map(|change| {
+            let switches: Vec<String> = change
+                .switches
+                .iter()
+                .map(|switch| format!("sw-{switch}"))
+                .collect();
+            json!({
+                "id": change.change, "phase": format!("{:?}", change.phase).to_lowercase(),
+                "waits_for_switches": switches, "waits_for_changes": change.changes,
+                "objects": snapshot.change_objects.get(&change.change),
+            })
+        })
+        .collect();
+    json!({"mode": mode, "revision": snapshot.revision, "switches": switches, "changes": changes})
+}
+
+fn service(snapshot: &Snapshot, id: ServiceId) -> Option<Value> {
+    let service = snapshot.exchange.services.get(&id)?;
+    let ends: Vec<_> = snapshot.exchange.ends(id).collect();
+    let shown = snapshot.shown(id)?;
+    let ends: Vec<Value> = ends
+        .iter()
+        .map(|(end, config)| {
+            json!({
+                "id": end, "connection": config.connection, "vlan": config.vlan.to_string(),
+                "capacity_mbps": config.capacity_mbps,
+            })
+        })
+        .collect();
+    Some(json!({
+        "id": id, "name": service.name, "kind": service.kind, "account": service.account, "peer": service.peer,
+        "generation": service.generation, "state": shown.state, "status": shown.status, "ends": ends,
+    }))
+}
+
+fn objects(snapshot: &Snapshot, prefix: Option<&str>) -> Value {
+    let is_wanted = |id: &ObjectId| {
+        let text = id.to_string();
+        prefix.is_none_or(|prefix| text == prefix || text.split('-').next() == Some(prefix))
+    };
+    let objects = snapshot.exchange.ids().filter(is_wanted);
+    objects
+        .filter_map(|id| {
+            let mut value = serde_json::to_value(snapshot.exchange.object(id)?).ok()?;
+            let members = value.as_object_mut()?;
+            members.insert("id".to_owned(), json!(id));
+            members.insert("revision".to_owned(), json!(snapshot.revisions.get(&id)));
+            Some(value)
+        })
+        .collect()
+}
+
+/// Sends a request to a running engine and returns its answer.
+pub(crate) fn ask(path: &Path, request: &Request) -> Result<Value> {
+    let name = path.display();
+    let mut stream = BlockingStream::connect(path).with_context(|| {
+        format!("{name}: no engine answers; start it with `millrace-ix serve --config FILE`")
+    })?;
+    stream.write_all(format!("{}\n", serde_json::to_string(request)?).as_bytes())?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    let mut answer: Value = serde_json::from_str(&line).context("the engine ended before it answered")?;
+    match answer.get("error").and_then(Value::as_str) {
+        Some(reason) => bail!("{reason}"),
+        None => Ok(answer["ok"].take()),
+    }
+}

@@ -1,0 +1,29 @@
+//! The controller of an exchange point that members run themselves.
+//!
+//! The crates implement all functions; this program assembles them, and is the command line of the exchange's staff.
+
+#![forbid(unsafe_code)]
+
+mod audit;
+mod cli;
+mod control;
+mod messages;
+mod serve;
+mod settings;
+mod show;
+mod switches;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    let options = cli::Options::parse();
+    match cli::run(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("millrace-ix: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

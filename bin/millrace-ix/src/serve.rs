@@ -1,0 +1,93 @@
+//! The engine as a process: database, key, engine thread, listeners.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow};
+use millrace_ix_engine::ForeignPolicy;
+use millrace_ix_service::Service;
+use millrace_ix_store::{SigningKey, Sqlite, Store as _};
+use millrace_types::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::control;
+use crate::settings::{ForeignEntries, Settings};
+use crate::switches::Switches;
+
+/// Runs until SIGTERM or SIGINT.
+pub(crate) fn run(settings: &Settings) -> Result<()> {
+    // Before the database is opened: opening it ends the rights of an engine that runs.
+    control::check_free(&settings.control.socket)?;
+    let path = &settings.database.path;
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).with_context(|| format!("database.path {}", path.display()))?;
+    }
+    let store = Sqlite::open(path)?;
+    let epoch = store.load()?.epoch;
+    let audit_key = audit_key(&settings.database.audit_key())?;
+    tracing::info!(
+        public_key = audit_key.public_key(),
+        epoch,
+        "the audit chain is signed with this key"
+    );
+    let switches = Switches::default();
+    let requests = switches.clone();
+    let engine = millrace_ix_engine::Settings {
+        foreign: match settings.engine.foreign_entries {
+            ForeignEntries::Remove => ForeignPolicy::Exclusive,
+            ForeignEntries::Leave => ForeignPolicy::Leave,
+        },
+        seed: epoch,
+        resync: Duration::from_secs(settings.engine.resync_secs.unwrap_or(60)),
+        ..millrace_ix_engine::Settings::default()
+    };
+    let extensions = settings.engine.match_extensions;
+    let service_settings = millrace_ix_service::Settings {
+        engine,
+        extensions,
+        audit_key: Some(audit_key),
+    };
+    let service = Service::start(Box::new(store), service_settings, move |request| {
+        requests.request(request)
+    })?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    let outcome = runtime.block_on(async {
+        let handle = service.handle();
+        control::serve(&settings.control.socket, &handle)?;
+        switches.listen(&settings.openflow, epoch, &handle).await?;
+        tracing::info!("ready");
+        let (mut terminate, mut interrupt) =
+            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        anyhow::Ok(())
+    });
+    let _gone = std::fs::remove_file(&settings.control.socket);
+    service.stop();
+    outcome
+}
+
+/// Reads the key of the audit chain, or creates it with mode 0600.
+pub(crate) fn audit_key(path: &Path) -> Result<SigningKey> {
+    let name = path.display().to_string();
+    if !path.exists() {
+        let key = SigningKey::generate().map_err(|reason| anyhow!("{name}: {reason}"))?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
+            .with_context(|| format!("database.audit_key {name}"))?;
+        file.write_all(&key)?;
+        file.sync_all()?;
+    }
+    let bytes = std::fs::read(path).with_context(|| format!("database.audit_key {name}"))?;
+    SigningKey::from_pkcs8(&bytes).map_err(|reason| anyhow!("database.audit_key {name}: {reason}"))
+}

@@ -1,0 +1,181 @@
+//! The settings of the process: listeners, database, keys. Everything of the exchange itself is in the database.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use millrace_controller::driver::{Target, TlsFiles};
+use serde::Deserialize;
+
+/// The settings file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Settings {
+    /// The database.
+    pub(crate) database: Database,
+    /// The connections of switches.
+    pub(crate) openflow: OpenFlow,
+    /// The control socket of the command line.
+    #[serde(default)]
+    pub(crate) control: Control,
+    /// The engine.
+    #[serde(default)]
+    pub(crate) engine: Engine,
+}
+
+/// `[database]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Database {
+    /// The SQLite file, which is created with mode 0600.
+    pub(crate) path: PathBuf,
+    /// The Ed25519 key that signs the audit chain, in PKCS #8; it is created with mode 0600. Default: beside the
+    /// database, with the ending `.key`.
+    #[serde(default)]
+    pub(crate) audit_key: Option<PathBuf>,
+}
+
+impl Database {
+    pub(crate) fn audit_key(&self) -> PathBuf {
+        self.audit_key
+            .clone()
+            .unwrap_or_else(|| self.path.with_extension("key"))
+    }
+}
+
+/// `[openflow]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OpenFlow {
+    /// The addresses: `tcp:127.0.0.1:6653`, `ssl:0.0.0.0:6653`, `unix:/run/millrace-ix/openflow.sock`.
+    pub(crate) listen: Vec<String>,
+    /// The private key of the controller, in PEM.
+    #[serde(default)]
+    pub(crate) private_key: Option<PathBuf>,
+    /// The certificate of the controller, in PEM.
+    #[serde(default)]
+    pub(crate) certificate: Option<PathBuf>,
+    /// The authorities that sign the certificates of switches, in PEM.
+    #[serde(default)]
+    pub(crate) ca_certificate: Option<PathBuf>,
+    /// The SHA-256 of the certificate (DER, hexadecimal) that may speak for each datapath id.
+    #[serde(default)]
+    pub(crate) certificates: BTreeMap<String, String>,
+}
+
+impl OpenFlow {
+    /// Returns the files of TLS, if all are given.
+    pub(crate) fn tls(&self) -> Option<TlsFiles> {
+        Some(TlsFiles {
+            private_key: self.private_key.clone()?,
+            certificate: self.certificate.clone()?,
+            ca_certificate: self.ca_certificate.clone()?,
+        })
+    }
+
+    /// Returns the addresses.
+    pub(crate) fn targets(&self) -> Result<Vec<Target>> {
+        self.listen.iter().map(|text| target(text)).collect()
+    }
+}
+
+/// Parses an address of the OpenFlow listener.
+fn target(text: &str) -> Result<Target> {
+    let address = |text: &str| -> Result<SocketAddr> {
+        text.parse()
+            .with_context(|| format!("openflow.listen: {text:?} is no address: expected 127.0.0.1:6653"))
+    };
+    match text.split_once(':') {
+        Some(("tcp", rest)) => {
+            let address = address(rest)?;
+            if !address.ip().is_loopback() {
+                tracing::warn!(%address, "OpenFlow without TLS beyond loopback: use ssl: outside of a closed network");
+            }
+            Ok(Target::Tcp(address))
+        }
+        Some(("ssl", rest)) => Ok(Target::Tls(address(rest)?)),
+        Some(("unix", path)) => Ok(Target::Unix(PathBuf::from(path))),
+        _ => bail!("openflow.listen: {text:?}: expected tcp:ADDRESS:PORT, ssl:ADDRESS:PORT or unix:PATH"),
+    }
+}
+
+/// `[control]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Control {
+    /// The Unix socket of the command line, with mode 0600.
+    pub(crate) socket: PathBuf,
+}
+
+impl Default for Control {
+    fn default() -> Control {
+        Control {
+            socket: PathBuf::from("/run/millrace-ix/control.sock"),
+        }
+    }
+}
+
+/// `[engine]`
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Engine {
+    /// The treatment of entries that the exchange did not install.
+    pub(crate) foreign_entries: ForeignEntries,
+    /// True if every switch has the match extensions of Open vSwitch.
+    pub(crate) match_extensions: bool,
+    /// Seconds between two reconciliations of a switch; 60 without a value.
+    pub(crate) resync_secs: Option<u64>,
+}
+
+/// The values of `engine.foreign_entries`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ForeignEntries {
+    /// They are reported and removed.
+    #[default]
+    Remove,
+    /// They are reported and left.
+    Leave,
+}
+
+impl Settings {
+    /// Reads the file.
+    pub(crate) fn read(path: &Path) -> Result<Settings> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("--config {}", path.display()))?;
+        toml::from_str(&text).with_context(|| format!("--config {}", path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn addresses_have_the_forms_of_open_vswitch() {
+        assert_eq!(
+            target("tcp:127.0.0.1:6653").unwrap(),
+            Target::Tcp("127.0.0.1:6653".parse().unwrap())
+        );
+        assert_eq!(
+            target("ssl:[::1]:6653").unwrap(),
+            Target::Tls("[::1]:6653".parse().unwrap())
+        );
+        assert_eq!(
+            target("unix:/run/of.sock").unwrap(),
+            Target::Unix("/run/of.sock".into())
+        );
+        for text in ["127.0.0.1:6653", "tcp:localhost", "udp:127.0.0.1:1"] {
+            assert!(target(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused() {
+        let text = "[database]\npath = \"/x\"\n[openflow]\nlisten = []\n";
+        assert!(toml::from_str::<Settings>(text).is_ok());
+        assert!(toml::from_str::<Settings>(&format!("{text}lisen = []\n")).is_err());
+    }
+}

@@ -1,0 +1,187 @@
+//! Answers of the engine as text for people.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use anyhow::Result;
+use serde_json::Value;
+
+/// Prints a text; a reader that closed the pipe is no error.
+pub(crate) fn print(text: &str) -> Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Returns a value as a word: strings without quotes, lists with commas.
+fn word(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) if items.is_empty() => "-".to_owned(),
+        Value::Array(items) => items.iter().map(word).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
+}
+
+/// Returns rows as columns that are as wide as their widest cell.
+fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter()
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+    };
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}"));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn heading(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// Returns the answer to `status`.
+pub(crate) fn status(value: &Value) -> String {
+    let mut text = format!(
+        "mode {}, revision {}\n",
+        word(&value["mode"]["name"]),
+        value["revision"]
+    );
+    if value["mode"]["name"] == "read_only" {
+        let _always = writeln!(
+            text,
+            "{} remembers revision {}, the database is at {}: run `millrace-ix adopt` or `millrace-ix enforce`",
+            word(&value["mode"]["switch"]),
+            value["mode"]["their_revision"],
+            value["mode"]["revision"]
+        );
+    }
+    let mut rows = vec![heading(&[
+        "SWITCH",
+        "NAME",
+        "DPID",
+        "STATE",
+        "ENTRIES",
+        "DIFFERING",
+        "FOREIGN",
+    ])];
+    rows.extend(items(&value["switches"]).map(|switch| {
+        ["id", "name", "dpid", "state", "entries", "differing", "foreign"]
+            .map(|name| word(&switch[name]))
+            .to_vec()
+    }));
+    text.push_str(&table(&rows));
+    let mut rows = vec![heading(&["CHANGE", "PHASE", "OBJECTS", "WAITS FOR"])];
+    rows.extend(items(&value["changes"]).map(|change| {
+        let waits = [&change["waits_for_switches"], &change["waits_for_changes"]]
+            .map(word)
+            .join(" ");
+        vec![
+            word(&change["id"]),
+            word(&change["phase"]),
+            word(&change["objects"]),
+            waits,
+        ]
+    }));
+    if rows.len() > 1 {
+        text.push_str(&table(&rows));
+    }
+    text
+}
+
+/// Returns the answer to an order.
+pub(crate) fn ordered(value: &Value) -> String {
+    let applied = &value["applied"];
+    let mut text = match &value["change"] {
+        Value::Null => "nothing is written\n".to_owned(),
+        change => format!("change {change} accepted, revision {}\n", value["revision"]),
+    };
+    for (name, ids) in [
+        ("created", &applied["created"]),
+        ("changed", &applied["changed"]),
+        ("deleted", &applied["deleted"]),
+    ] {
+        if items(ids).next().is_some() {
+            let _always = writeln!(text, "{name} {}", word(ids));
+        }
+    }
+    for (switch, counts) in value["entries"].as_object().into_iter().flatten() {
+        let _always = writeln!(
+            text,
+            "{switch}: {} entries added, {} changed, {} removed",
+            counts["added"], counts["changed"], counts["removed"]
+        );
+    }
+    text
+}
+
+/// Returns the list of services.
+pub(crate) fn services(value: &Value) -> String {
+    let mut rows = vec![heading(&["SERVICE", "KIND", "NAME", "STATE", "ENDS", "STATUS"])];
+    rows.extend(items(value).map(|service| {
+        let end = |end: &Value| format!("{} {}", word(&end["connection"]), word(&end["vlan"]));
+        let ends = items(&service["ends"]).map(end).collect::<Vec<_>>().join(", ");
+        let status = items(&service["status"])
+            .map(|status| word(&status["message"]))
+            .collect::<Vec<_>>()
+            .join("; ");
+        let cell = |name: &str| word(&service[name]);
+        vec![
+            cell("id"),
+            cell("kind"),
+            cell("name"),
+            cell("state"),
+            ends,
+            status,
+        ]
+    }));
+    table(&rows)
+}
+
+/// Returns the list of changes.
+pub(crate) fn changes(value: &Value) -> String {
+    let mut rows = vec![heading(&["CHANGE", "STATE", "BY", "OPERATIONS", "OBJECTS"])];
+    rows.extend(items(value).map(|change| {
+        let detail = &change["detail"];
+        let names = items(&detail["operations"]).map(|operation| word(&operation["operation"]));
+        let names = names.collect::<Vec<_>>().join(",");
+        vec![
+            word(&change["id"]),
+            word(&change["state"]),
+            word(&detail["actor"]),
+            names,
+            word(&detail["objects"]),
+        ]
+    }));
+    table(&rows)
+}
+
+/// Returns the journal of a change.
+pub(crate) fn journal(value: &Value) -> String {
+    let mut rows = vec![heading(&["STATE", "AT", "REASON"])];
+    rows.extend(items(value).map(|record| {
+        let at = millrace_ix_model::Timestamp::from_millis(record["at"].as_u64().unwrap_or(0));
+        vec![
+            word(&record["state"]),
+            at.to_string(),
+            word(&record["detail"]["reason"]),
+        ]
+    }));
+    table(&rows)
+}

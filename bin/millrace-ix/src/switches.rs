@@ -1,0 +1,285 @@
+//! The connections of switches: one task for each, which carries the engine's requests out and reports events.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+use millrace_controller::driver::{self, Config, Handle as Connection, Session};
+use millrace_controller::{Applied, CommitError, DumpFilter, Event as SwitchEvent};
+use millrace_flow::Match;
+use millrace_ix_engine::Event;
+use millrace_ix_model::SwitchId;
+use millrace_ix_service::{FabricHandle, FabricRequest, Handle};
+use millrace_openflow::RequestedRole;
+use millrace_openflow::flow_monitor::{FlowMonitorFlags, FlowMonitorRequest, FlowUpdate};
+use millrace_types::{Duration, PortNo, TableId};
+use tokio::sync::mpsc;
+
+use crate::messages;
+use crate::settings::OpenFlow;
+
+/// The pause before a session with an unknown datapath id is closed, so that the switch does not connect in a loop.
+const UNKNOWN_PAUSE: Duration = Duration::from_secs(1);
+
+/// The senders of requests to connected switches.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Switches {
+    connected: Arc<Mutex<BTreeMap<SwitchId, (u64, mpsc::UnboundedSender<FabricRequest>)>>>,
+    sessions: Arc<std::sync::atomic::AtomicU64>,
+}
+
+impl Switches {
+    /// Passes a request of the engine to the task of its switch. A request for an older connection is dropped: the engine
+    /// has been told that it ended.
+    pub(crate) fn request(&self, request: FabricRequest) {
+        let (switch, session) = match &request {
+            FabricRequest::Dump { switch, session } | FabricRequest::Commit { switch, session, .. } => {
+                (*switch, *session)
+            }
+        };
+        let connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((current, sender)) = connected.get(&switch)
+            && *current == session
+        {
+            let _ended = sender.send(request);
+        }
+    }
+
+    /// Listens on all addresses of the settings.
+    pub(crate) async fn listen(&self, settings: &OpenFlow, epoch: u64, handle: &Handle) -> Result<()> {
+        for target in settings.targets()? {
+            let name = target.to_string();
+            let config = Config {
+                tls: settings.tls(),
+                ..Config::new(target)
+            };
+            let mut listener = driver::listen(config)
+                .await
+                .with_context(|| format!("openflow.listen {name}"))?;
+            let (switches, handle) = (self.clone(), handle.clone());
+            let certificates = settings.certificates.clone();
+            tokio::spawn(async move {
+                while let Some(session) = listener.accept().await {
+                    let (switches, handle) = (switches.clone(), handle.clone());
+                    let certificates = certificates.clone();
+                    tokio::spawn(async move { switches.serve(session, epoch, &handle, &certificates).await });
+                }
+            });
+            tracing::info!("switches connect to {name}");
+        }
+        Ok(())
+    }
+
+    /// Serves a connection until it ends.
+    async fn serve(
+        &self,
+        session: Session,
+        epoch: u64,
+        handle: &Handle,
+        certificates: &BTreeMap<String, String>,
+    ) {
+        let dpid = session.features.dpid;
+        let found = handle
+            .snapshot()
+            .exchange
+            .switches
+            .iter()
+            .find(|(_, switch)| switch.dpid == dpid)
+            .map(|(id, _)| *id);
+        let Some(switch) = found else {
+            tracing::warn!(%dpid, "no switch of the exchange has this datapath id: add it with create_switch");
+            tokio::time::sleep(UNKNOWN_PAUSE).await;
+            return session.handle.close().await;
+        };
+        if let Err(reason) = check_certificate(
+            &dpid.to_string(),
+            session.peer.certificate.as_deref(),
+            certificates,
+        ) {
+            tracing::error!(%dpid, "{reason}");
+            tokio::time::sleep(UNKNOWN_PAUSE).await;
+            return session.handle.close().await;
+        }
+        if let Err(error) = session.handle.set_role(RequestedRole::Master, epoch).await {
+            tracing::error!(%switch, %error, "the switch does not accept this engine as master");
+            tokio::time::sleep(UNKNOWN_PAUSE).await;
+            return session.handle.close().await;
+        }
+        let number = 1 + self.sessions.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let (sender, requests) = mpsc::unbounded_channel();
+        let previous = {
+            let mut connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
+            connected.insert(switch, (number, sender))
+        };
+        if previous.is_some() {
+            tracing::info!(%switch, "a new connection replaces the old one");
+        }
+        monitor(&session.handle).await;
+        tracing::info!(%switch, %dpid, address = session.peer.address, "connected");
+        let fabric = handle.fabric();
+        fabric.event(Event::Connected {
+            switch: switch.0,
+            session: number,
+        });
+        run(session, switch, number, requests, &fabric).await;
+        fabric.event(Event::Disconnected {
+            switch: switch.0,
+            session: number,
+        });
+        let mut connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
+        if connected
+            .get(&switch)
+            .is_some_and(|(current, _)| *current == number)
+        {
+            connected.remove(&switch);
+        }
+    }
+}
+
+/// Checks that a certificate may speak for a datapath id. Without an inventory of certificates, all that a trusted
+/// authority signed may.
+fn check_certificate(
+    dpid: &str,
+    certificate: Option<&[u8]>,
+    inventory: &BTreeMap<String, String>,
+) -> Result<(), String> {
+    if inventory.is_empty() {
+        return Ok(());
+    }
+    let expected = inventory
+        .get(dpid)
+        .ok_or("openflow.certificates has no certificate for this datapath id")?;
+    let found = certificate.ok_or("the connection has no certificate, and openflow.certificates is set")?;
+    if millrace_ix_store::sha256_hex(found) == expected.to_lowercase() {
+        Ok(())
+    } else {
+        Err("another certificate is registered for this datapath id in openflow.certificates".to_owned())
+    }
+}
+
+/// Asks for reports of changes that others make; a switch without flow monitors is reconciled every minute only.
+async fn monitor(connection: &Connection) {
+    let request = FlowMonitorRequest {
+        id: 1,
+        flags: FlowMonitorFlags::ADD | FlowMonitorFlags::DELETE | FlowMonitorFlags::MODIFY,
+        out_port: PortNo::ANY,
+        table: TableId::ALL,
+        match_: Match::any(),
+    };
+    if let Err(error) = connection.monitor(&[request]).await {
+        tracing::info!(%error, "no flow monitor");
+    }
+}
+
+async fn run(
+    session: Session,
+    switch: SwitchId,
+    number: u64,
+    mut requests: mpsc::UnboundedReceiver<FabricRequest>,
+    fabric: &FabricHandle,
+) {
+    let Session {
+        handle, mut events, ..
+    } = session;
+    let mut closed = handle.clone();
+    let ended = closed.closed();
+    tokio::pin!(ended);
+    loop {
+        tokio::select! {
+            reason = &mut ended => {
+                tracing::warn!(%switch, %reason, "disconnected");
+                return;
+            }
+            request = requests.recv() => match request {
+                // Operations of a connection run in the order of their submission, so each gets a task of its own.
+                Some(request) => {
+                    let (handle, fabric) = (handle.clone(), fabric.clone());
+                    tokio::spawn(async move { carry_out(request, &handle, &fabric).await });
+                }
+                // A newer connection of the switch has taken the engine's requests over.
+                None => return handle.close().await,
+            },
+            event = events.next() => match event {
+                Some(event) if is_foreign(&event) => fabric.event(Event::ForeignChange { switch: switch.0, session: number }),
+                Some(_) => {}
+                None => return,
+            },
+        }
+    }
+}
+
+/// Returns true if an event says that somebody else changed entries, or that such an event may have been lost. Changes of
+/// this connection arrive abbreviated.
+fn is_foreign(event: &SwitchEvent) -> bool {
+    match event {
+        SwitchEvent::FlowUpdates(updates) => {
+            updates.iter().any(|update| matches!(update, FlowUpdate::Full(_)))
+        }
+        SwitchEvent::Lost(lost) => lost.state > 0,
+        _ => false,
+    }
+}
+
+async fn carry_out(request: FabricRequest, connection: &Connection, fabric: &FabricHandle) {
+    match request {
+        FabricRequest::Dump { switch, session } => {
+            let content = connection.dump(DumpFilter::ALL).await;
+            let content = content.map(messages::content).map_err(|error| error.to_string());
+            if let Ok(content) = &content {
+                let (flows, groups, meters) = messages::summary(content);
+                tracing::debug!(%switch, flows, groups, meters, "listed");
+            }
+            fabric.event(Event::Dumped {
+                switch: switch.0,
+                session,
+                content,
+            });
+        }
+        FabricRequest::Commit {
+            switch,
+            session,
+            commit,
+            modifications,
+        } => {
+            let messages = match messages::messages(modifications) {
+                Ok(messages) => messages,
+                Err(error) => {
+                    let reason = error.to_string();
+                    return fabric.event(Event::Refused {
+                        switch: switch.0,
+                        session,
+                        commit,
+                        reason,
+                        partly: false,
+                    });
+                }
+            };
+            tracing::debug!(%switch, commit, messages = messages.len(), "commit");
+            match connection.commit(messages).await {
+                Ok(()) => fabric.event(Event::Committed {
+                    switch: switch.0,
+                    session,
+                    commit,
+                }),
+                // The end of the connection is reported by its own event.
+                Err(CommitError::Closed { .. }) => {}
+                Err(error) => {
+                    let partly = match &error {
+                        CommitError::Refused { applied, .. } | CommitError::TooLong { applied, .. } => {
+                            *applied != Applied::Nothing
+                        }
+                        _ => false,
+                    };
+                    let reason = error.to_string();
+                    fabric.event(Event::Refused {
+                        switch: switch.0,
+                        session,
+                        commit,
+                        reason,
+                        partly,
+                    });
+                }
+            }
+        }
+    }
+}

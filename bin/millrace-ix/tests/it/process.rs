@@ -1,0 +1,161 @@
+//! The engine without switches.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace-ix");
+/// A bound far above the time of any operation.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// An engine in a folder of its own.
+struct Engine {
+    folder: TempDir,
+    process: Option<Child>,
+}
+
+impl Engine {
+    fn new() -> Engine {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name).display().to_string();
+        let settings = format!(
+            "[database]\npath = \"{}\"\n[openflow]\nlisten = [\"unix:{}\"]\n[control]\nsocket = \"{}\"\n",
+            at("exchange.db"),
+            at("openflow.sock"),
+            at("control.sock"),
+        );
+        std::fs::write(folder.path().join("exchange.toml"), settings).unwrap();
+        Engine {
+            folder,
+            process: None,
+        }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn start(&mut self) {
+        let process = Command::new(PROGRAM)
+            .args(["serve", "--log", "warn", "--config"])
+            .arg(self.at("exchange.toml"))
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        self.process = Some(process);
+        let deadline = Instant::now() + PATIENCE;
+        while !self.run(&["status"]).0 {
+            assert!(Instant::now() < deadline, "the engine does not answer");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Ends the engine with kill -9.
+    fn kill(&mut self) {
+        let mut process = self.process.take().unwrap();
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+
+    /// Runs a command; returns success and output.
+    fn run(&self, arguments: &[&str]) -> (bool, String) {
+        let output = Command::new(PROGRAM)
+            .arg("--socket")
+            .arg(self.at("control.sock"))
+            .args(arguments)
+            .output()
+            .unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(text).unwrap())
+    }
+
+    fn ok(&self, arguments: &[&str]) -> String {
+        let (succeeded, text) = self.run(arguments);
+        assert!(succeeded, "{arguments:?}: {text}");
+        text
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if self.process.is_some() {
+            self.kill();
+        }
+    }
+}
+
+const SITE: &str = r#"{"operation": "create_site", "name": "Otemachi"}"#;
+const SWITCH: &str = r#"{"operation": "create_switch", "name": "ote-1", "site": "st-0", "dpid": "0000000000000001",
+    "ports": [{"number": 1, "speed_mbps": 1000}]}"#;
+
+#[test]
+fn orders_survive_kill_9_and_the_audit_chain_is_whole() {
+    let mut engine = Engine::new();
+    engine.start();
+    let answer = engine.ok(&["order", SITE, SWITCH]);
+    assert!(answer.contains("created st-1,sw-2"), "{answer}");
+    engine.kill();
+    engine.start();
+    let status = engine.ok(&["status"]);
+    assert!(
+        status.contains("sw-2") && status.contains("disconnected"),
+        "{status}"
+    );
+    let database = engine.at("exchange.db");
+    let verified = engine.ok(&["audit", "verify", "--database", database.to_str().unwrap()]);
+    assert!(verified.starts_with("valid: 1 entries"), "{verified}");
+}
+
+#[test]
+fn an_order_with_the_same_key_is_executed_once() {
+    let mut engine = Engine::new();
+    engine.start();
+    let first = engine.ok(&["--json", "order", "--key", "k1", SITE]);
+    let second = engine.ok(&["--json", "order", "--key", "k1", SITE]);
+    assert!(
+        first.contains("\"repeated\": false") && second.contains("\"repeated\": true"),
+        "{second}"
+    );
+    assert_eq!(engine.ok(&["objects", "st"]).matches("\"id\"").count(), 1);
+    let (succeeded, text) = engine.run(&[
+        "order",
+        "--key",
+        "k1",
+        r#"{"operation": "create_site", "name": "Makuhari"}"#,
+    ]);
+    assert!(!succeeded && text.contains("another request"), "{text}");
+}
+
+#[test]
+fn a_dry_run_and_a_refused_order_change_nothing() {
+    let mut engine = Engine::new();
+    engine.start();
+    assert!(
+        engine
+            .ok(&["order", "--dry-run", SITE])
+            .contains("nothing is written")
+    );
+    let (succeeded, text) = engine.run(&["order", SITE, SITE]);
+    assert!(!succeeded && text.contains("Otemachi"), "{text}");
+    assert_eq!(engine.ok(&["objects"]), "[]\n");
+    assert!(engine.ok(&["changes"]).lines().count() == 1);
+}
+
+#[test]
+fn a_second_engine_on_the_same_socket_is_refused() {
+    let mut engine = Engine::new();
+    engine.start();
+    let second = Command::new(PROGRAM)
+        .args(["serve", "--config"])
+        .arg(engine.at("exchange.toml"))
+        .output()
+        .unwrap();
+    let text = String::from_utf8(second.stderr).unwrap();
+    assert!(
+        !second.status.success() && text.contains("another millrace-ix"),
+        "{text}"
+    );
+    engine.ok(&["order", SITE]);
+}

@@ -1,0 +1,511 @@
+//! Orders, journal and engine as one state machine, without thread and clock.
+//!
+//! Actions of the engine wait in a queue. Those that must be durable are written in one transaction before the next
+//! action runs; while the database refuses it, the queue waits and orders are refused.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use millrace_ix_engine::{
+    Action, Content, Engine, Event, Mode, Modification, Resolution, Resume, Session, Settings, SwitchStatus,
+};
+use millrace_ix_model::{
+    Actor, Applied, ChangeSet, Exchange, ObjectId, Operation, Refusal, RefusalCode, Released, SwitchId,
+    Timestamp,
+};
+use millrace_ix_store::{
+    Answer, AuditEntry, ChangeState, JournalRecord, Revision, Store, StoreError, Transaction, UnixMillis,
+};
+use millrace_types::Time;
+use serde_json::json;
+
+use crate::error::{OrderError, StartError};
+use crate::event::{EventKind, ServiceEvent};
+use crate::fabric::{Entry, Fabric, FabricKey};
+use crate::open::OpenChange;
+use crate::order::{OrderOptions, Ordered};
+use crate::phases::{Planner, counts, engine_order};
+use crate::rows;
+use crate::wording::{actor_name, answer, audit, describe, repeated, resolve};
+
+/// The setting that remembers an operator's decision to adopt.
+const ADOPTED: &str = "adopted";
+
+/// A request to a switch, or news.
+#[derive(Debug)]
+pub enum Output {
+    /// Read all entries of a switch.
+    Dump {
+        /// The switch.
+        switch: SwitchId,
+        /// The number of the connection.
+        session: Session,
+    },
+    /// Send one atomic bundle and a barrier.
+    Commit {
+        /// The switch.
+        switch: SwitchId,
+        /// The number of the connection.
+        session: Session,
+        /// The number of the commit.
+        commit: u64,
+        /// The modifications.
+        modifications: Vec<Modification<FabricKey, Entry>>,
+    },
+    /// Tell those who listen.
+    Event(ServiceEvent),
+}
+
+/// An exchange: model, plan, engine, database.
+pub struct Core {
+    pub(crate) store: Box<dyn Store>,
+    pub(crate) exchange: Arc<Exchange>,
+    pub(crate) planner: Planner,
+    pub(crate) revision: Revision,
+    pub(crate) revisions: Arc<BTreeMap<ObjectId, Revision>>,
+    pub(crate) engine: Engine<Fabric>,
+    pub(crate) open: BTreeMap<u64, OpenChange>,
+    next_change: u64,
+    pub(crate) serial: u64,
+    pub(crate) queue: VecDeque<Action<Fabric>>,
+    /// The reason why the queue waits.
+    pub(crate) stalled: Option<String>,
+    pub(crate) outputs: Vec<Output>,
+    /// True until the snapshot has been taken after a change.
+    pub(crate) changed: bool,
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core")
+            .field("revision", &self.revision)
+            .field("open", &self.open.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The times of an event: monotonic for the engine, of the wall clock for what is stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Now {
+    /// Monotonic time.
+    pub time: Time,
+    /// Time of the wall clock.
+    pub wall: UnixMillis,
+}
+
+impl Now {
+    pub(crate) fn timestamp(self) -> Timestamp {
+        Timestamp::from_millis(self.wall.0)
+    }
+}
+
+impl Core {
+    /// Reads the database. `extensions` is true if every switch has the match extensions of Open vSwitch. Changes that were under way go on: before the flip from their beginning, after it forward.
+    ///
+    /// # Errors
+    /// [`StartError`] if the database cannot be read.
+    pub fn start(
+        store: Box<dyn Store>,
+        settings: Settings,
+        extensions: bool,
+        now: Now,
+    ) -> Result<Core, StartError> {
+        let contents = store.load()?;
+        let (exchange, revisions) = rows::exchange(contents.objects)?;
+        let mut open = BTreeMap::new();
+        for record in &contents.open_changes {
+            open.insert(record.id, OpenChange::read(record)?);
+        }
+        let planner = Planner { extensions };
+        let adopted = store.setting(ADOPTED)?.is_some();
+        let mut base = exchange.clone();
+        for change in open.values().rev() {
+            base.commit(change.undo.clone());
+        }
+        let engine = Engine::new(
+            settings,
+            planner.plan(&base, now.timestamp()),
+            contents.revision.0,
+            adopted,
+        );
+        let mut core = Core {
+            store,
+            planner,
+            exchange: Arc::new(exchange),
+            revision: contents.revision,
+            revisions: Arc::new(revisions),
+            engine,
+            open,
+            next_change: contents.next_change,
+            serial: 0,
+            queue: VecDeque::new(),
+            stalled: None,
+            outputs: Vec::new(),
+            changed: true,
+        };
+        core.add_switches(now);
+        let ids: Vec<u64> = core.open.keys().copied().collect();
+        for id in ids {
+            let resume = match core.open.get(&id).map(|change| change.state) {
+                Some(ChangeState::Staged) => Resume::Flip,
+                Some(ChangeState::Flipped) => Resume::Drain,
+                Some(ChangeState::Drained) => Resume::Clean,
+                _ => Resume::Start,
+            };
+            core.submit(id, resume, now);
+        }
+        core.drain(now);
+        Ok(core)
+    }
+
+    /// Executes operations as one change, all or nothing. An identifier with the number 0 in a later operation stands for
+    /// the newest object of that type that the same order created.
+    ///
+    /// # Errors
+    /// [`OrderError`]; nothing has changed.
+    pub fn order(
+        &mut self,
+        operations: Vec<Operation>,
+        actor: &Actor,
+        options: &OrderOptions,
+        now: Now,
+    ) -> Result<Ordered, OrderError> {
+        if let Some((key, hash)) = &options.idempotency {
+            let found = self
+                .store
+                .answer(key, now.wall)
+                .map_err(|error| OrderError::from_store(&error))?;
+            if let Some(stored) = found {
+                return if stored.answer.request_hash == *hash {
+                    Ok(repeated(&stored.answer.body))
+                } else {
+                    Err(OrderError::KeyReused)
+                };
+            }
+        }
+        if let Mode::ReadOnly { switch, theirs, ours } = self.engine.mode() {
+            let switch = SwitchId(switch);
+            return Err(OrderError::ReadOnly(format!(
+                "the engine is read-only: {switch} has entries of revision {theirs}, the database is at {ours}, as after \
+                 the restore of an old backup; an operator must choose adopt or enforce"
+            )));
+        }
+        if let Some(reason) = &self.stalled {
+            return Err(OrderError::Unavailable(reason.clone()));
+        }
+        if let Some((object, expected)) = options.if_match {
+            let found = self.revisions.get(&object).copied();
+            if found != Some(expected) {
+                return Err(OrderError::Stale {
+                    object,
+                    expected,
+                    found,
+                });
+            }
+        }
+        let described = describe(&operations);
+        let (after, changes, applied) = self.draft(operations, actor, now)?;
+        let phases = self.planner.phases(&self.exchange, &after, now.timestamp());
+        let entries = counts(&phases);
+        if options.dry_run {
+            return Ok(Ordered {
+                change: None,
+                revision: self.revision,
+                applied,
+                entries,
+                repeated: false,
+            });
+        }
+        let revision = Revision(self.revision.0 + 1);
+        let id = self.next_change;
+        let has_change = !changes.objects.is_empty();
+        let mut open = OpenChange::new(&self.exchange, &after, changes, revision.0);
+        open.has_entries = phases.iter().any(|phase| !phase.is_empty());
+        let name = actor_name(actor);
+        let mut transaction = self.transaction(&after, &applied);
+        let ordered = Ordered {
+            change: has_change.then_some(id),
+            revision,
+            applied,
+            entries,
+            repeated: false,
+        };
+        if has_change {
+            let detail = open.detail(&name, &described);
+            transaction.journal.push(JournalRecord {
+                change: id,
+                state: ChangeState::Accepted,
+                at: now.wall,
+                detail,
+            });
+        }
+        transaction.audit.push(audit(&name, &described, &ordered));
+        if let Some((key, hash)) = &options.idempotency {
+            let answer = Answer {
+                request_hash: hash.clone(),
+                body: answer(&ordered),
+            };
+            transaction.answers.push((key.clone(), answer));
+        }
+        self.commit(&transaction, now)
+            .map_err(|error| OrderError::from_store(&error))?;
+        self.exchange = Arc::new(after);
+        self.tell_objects(&ordered.applied, now);
+        if has_change {
+            self.next_change += 1;
+            let order = engine_order(id, &open, phases);
+            let objects = open.redo.objects.keys().copied().collect();
+            self.open.insert(id, open);
+            self.tell(
+                EventKind::Change {
+                    change: id,
+                    state: ChangeState::Accepted,
+                    objects,
+                },
+                now,
+            );
+            self.add_switches(now);
+            let actions = self.engine.handle(Event::Ordered(order, Resume::Start), now.time);
+            self.queue.extend(actions);
+        }
+        self.drain(now);
+        Ok(ordered)
+    }
+
+    /// Executes operations on a copy of the exchange.
+    fn draft(
+        &self,
+        operations: Vec<Operation>,
+        actor: &Actor,
+        now: Now,
+    ) -> Result<(Exchange, ChangeSet, Applied), OrderError> {
+        let mut after = Exchange::clone(&self.exchange);
+        let mut merged = ChangeSet::default();
+        let mut created: Vec<ObjectId> = Vec::new();
+        for operation in operations {
+            let operation = resolve(operation, &created)?;
+            let changes = after.draft(actor, now.timestamp(), operation)?;
+            merged.objects.extend(changes.objects.clone());
+            merged.released.extend(changes.released.iter().copied());
+            merged.last_id = merged.last_id.max(changes.last_id);
+            created.extend(after.commit(changes).created);
+        }
+        // Only real differences: an object may have been created and deleted, or written as it was.
+        merged
+            .objects
+            .retain(|id, object| self.exchange.object(*id) != *object);
+        let applied = Exchange::clone(&self.exchange).commit(merged.clone());
+        Ok((after, merged, applied))
+    }
+
+    /// Returns a transaction that writes the objects of `applied` and the pools.
+    pub(crate) fn transaction(&self, after: &Exchange, applied: &Applied) -> Transaction {
+        let written = applied.created.iter().chain(&applied.changed);
+        let mut puts: Vec<_> = written
+            .filter_map(|id| after.object(*id).map(|object| rows::row(*id, &object)))
+            .collect();
+        if after.pools != self.exchange.pools || after.last_id != self.exchange.last_id {
+            puts.push(rows::pools(after));
+        }
+        let deletes = applied.deleted.iter().map(|id| rows::key(*id)).collect();
+        Transaction {
+            puts,
+            deletes,
+            ..Transaction::default()
+        }
+    }
+
+    /// Writes a transaction and notes the revision of its objects.
+    pub(crate) fn commit(&mut self, transaction: &Transaction, now: Now) -> Result<(), StoreError> {
+        let committed = self.store.commit(transaction, now.wall)?;
+        self.revision = committed.revision;
+        self.changed = true;
+        let revisions = Arc::make_mut(&mut self.revisions);
+        for row in &transaction.puts {
+            if let Ok(id) = format!("{}-{}", row.kind, row.id).parse() {
+                revisions.insert(id, committed.revision);
+            }
+        }
+        for (kind, number) in &transaction.deletes {
+            if let Ok(id) = format!("{kind}-{number}").parse::<ObjectId>() {
+                revisions.remove(&id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the engine an event of the fabric.
+    pub fn handle(&mut self, event: Event<Fabric>, now: Now) {
+        let switch = match &event {
+            Event::Connected { switch, .. } | Event::Disconnected { switch, .. } => Some(SwitchId(*switch)),
+            _ => None,
+        };
+        let actions = self.engine.handle(event, now.time);
+        self.queue.extend(actions);
+        if let Some(switch) = switch {
+            self.tell(EventKind::Switch { switch }, now);
+        }
+        self.drain(now);
+    }
+
+    /// Executes an operator's decision about content that is newer than the database.
+    ///
+    /// # Errors
+    /// [`OrderError`] if the actor is no operator, or the engine is not read-only.
+    pub fn resolve(&mut self, resolution: Resolution, actor: &Actor, now: Now) -> Result<(), OrderError> {
+        if !actor.is_operator() && !actor.is_system() {
+            return Err(OrderError::Refused(Refusal::new(
+                RefusalCode::Forbidden,
+                "only operators choose",
+            )));
+        }
+        let Mode::ReadOnly { theirs, .. } = self.engine.mode() else {
+            return Err(OrderError::Refused(Refusal::conflict(
+                "the engine is not read-only",
+            )));
+        };
+        let word = if resolution == Resolution::Adopt {
+            "adopt"
+        } else {
+            "enforce"
+        };
+        let value = (resolution == Resolution::Adopt).then_some(json!(true));
+        let unavailable = |error: StoreError| OrderError::from_store(&error);
+        self.store
+            .put_setting(ADOPTED, value.as_ref())
+            .map_err(unavailable)?;
+        self.store.raise_revision(Revision(theirs)).map_err(unavailable)?;
+        let entry = AuditEntry {
+            actor: actor_name(actor),
+            action: word.to_owned(),
+            object: String::new(),
+            detail: json!({"their_revision": theirs, "revision": self.revision.0}),
+        };
+        let transaction = Transaction {
+            audit: vec![entry],
+            ..Transaction::default()
+        };
+        self.commit(&transaction, now).map_err(unavailable)?;
+        self.handle(Event::Resolved(resolution), now);
+        self.tell(EventKind::Mode { read_only: false }, now);
+        Ok(())
+    }
+
+    /// Writes an entry to the audit chain.
+    ///
+    /// # Errors
+    /// [`OrderError::Unavailable`] if the database cannot be written.
+    pub fn record(&mut self, entry: AuditEntry, now: Now) -> Result<(), OrderError> {
+        let transaction = Transaction {
+            audit: vec![entry],
+            ..Transaction::default()
+        };
+        self.commit(&transaction, now)
+            .map_err(|error| OrderError::from_store(&error))
+    }
+
+    /// Does what is due: the engine's timers, addresses and filters whose time is over, and what the database refused.
+    pub fn tick(&mut self, now: Now) {
+        if self
+            .engine
+            .deadline()
+            .is_some_and(|deadline| deadline <= now.time)
+        {
+            let actions = self.engine.handle(Event::Tick, now.time);
+            self.queue.extend(actions);
+        }
+        self.drain(now);
+    }
+
+    /// Returns the requests and news since the last call.
+    pub fn outputs(&mut self) -> Vec<Output> {
+        std::mem::take(&mut self.outputs)
+    }
+
+    /// Returns the time of the next [`Core::tick`].
+    pub fn deadline(&self) -> Option<Time> {
+        self.engine.deadline()
+    }
+
+    /// Returns the exchange.
+    pub fn exchange(&self) -> &Exchange {
+        &self.exchange
+    }
+
+    /// Returns the content that each switch should have when no change is under way.
+    pub fn plan(&self, now: Now) -> BTreeMap<u32, Content<Fabric>> {
+        self.planner.plan(&self.exchange, now.timestamp())
+    }
+
+    /// Returns the engine.
+    pub fn engine(&self) -> &Engine<Fabric> {
+        &self.engine
+    }
+
+    /// Returns the database.
+    pub fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    /// Returns the database to be written; the engine and its own writes stay in this thread.
+    pub fn store_mut(&mut self) -> &mut dyn Store {
+        &mut *self.store
+    }
+
+    /// Returns the database at the end of the engine, or when a simulation kills it.
+    pub fn into_store(self) -> Box<dyn Store> {
+        self.store
+    }
+
+    /// Returns the state of each switch, by its identifier.
+    pub(crate) fn switches(&self) -> BTreeMap<SwitchId, SwitchStatus> {
+        self.engine
+            .switches()
+            .map(|(number, status)| (SwitchId(number), status))
+            .collect()
+    }
+
+    fn add_switches(&mut self, now: Now) {
+        for SwitchId(number) in self.exchange.switches.keys() {
+            let actions = self.engine.handle(Event::Added(*number), now.time);
+            self.queue.extend(actions);
+        }
+    }
+
+    /// Plans an open change, as if the open changes from it on had not happened, and gives it to the engine.
+    pub(crate) fn submit(&mut self, id: u64, resume: Resume, now: Now) {
+        let mut before = Exchange::clone(&self.exchange);
+        for change in self.open.range(id..).rev().map(|(_, change)| change) {
+            before.commit(change.undo.clone());
+        }
+        let Some(change) = self.open.get_mut(&id) else {
+            return;
+        };
+        let mut after = before.clone();
+        after.commit(change.redo.clone());
+        let phases = self.planner.phases(&before, &after, now.timestamp());
+        change.has_entries = phases.iter().any(|phase| !phase.is_empty());
+        let order = engine_order(id, change, phases);
+        let actions = self.engine.handle(Event::Ordered(order, resume), now.time);
+        self.queue.extend(actions);
+    }
+
+    /// Returns the numbers that rest in switches and belong to no open change.
+    pub(crate) fn orphans(&self) -> Vec<(millrace_ix_model::PoolKind, u32)> {
+        let held: BTreeSet<_> = self
+            .open
+            .values()
+            .flat_map(|change| change.frees.iter().chain(&change.takes))
+            .copied()
+            .collect();
+        let pools = self.exchange.pools.iter();
+        let waiting = pools.flat_map(|(kind, pool)| {
+            let numbers = pool
+                .released
+                .iter()
+                .filter(|(_, rest)| **rest == Released::InSwitches);
+            numbers.map(|(number, _)| (*kind, *number))
+        });
+        waiting.filter(|number| !held.contains(number)).collect()
+    }
+}

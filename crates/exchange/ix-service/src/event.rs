@@ -1,0 +1,60 @@
+//! Events for pages and webhooks.
+
+use millrace_ix_model::{ObjectId, SwitchId};
+use millrace_ix_store::{ChangeState, Revision, UnixMillis};
+use serde::Serialize;
+
+/// An event with its place in the sequence.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ServiceEvent {
+    /// The number; the first event after a start has 1.
+    pub serial: u64,
+    /// The time.
+    pub at: UnixMillis,
+    /// The event.
+    #[serde(flatten)]
+    pub kind: EventKind,
+}
+
+/// The kinds of events.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(rename_all = "snake_case", tag = "event")]
+pub enum EventKind {
+    /// An object was created, changed or deleted.
+    Object {
+        /// The object.
+        id: ObjectId,
+        /// The revision that wrote it.
+        revision: Revision,
+        /// True if it is gone.
+        deleted: bool,
+    },
+    /// A change has entered a state.
+    Change {
+        /// The change.
+        change: u64,
+        /// The state.
+        state: ChangeState,
+        /// The objects that the change writes.
+        objects: Vec<ObjectId>,
+    },
+    /// The connection or the synchronisation of a switch has changed.
+    Switch {
+        /// The switch.
+        switch: SwitchId,
+    },
+    /// The engine has news in words.
+    Notice {
+        /// The text.
+        text: String,
+        /// The switch concerned.
+        switch: Option<SwitchId>,
+        /// The change concerned.
+        change: Option<u64>,
+    },
+    /// The engine has become read-only, or writes again.
+    Mode {
+        /// True if nothing is sent to switches.
+        read_only: bool,
+    },
+}

@@ -1,0 +1,266 @@
+//! The handle of the engine's thread.
+
+use std::sync::{Arc, RwLock, mpsc};
+
+use millrace_ix_engine::{Event, Resolution};
+use millrace_ix_model::{Actor, Operation};
+use millrace_ix_store::{
+    AuditEntry, AuditRecord, ChangeRecord, JournalRecord, Session, SignedHead, Store, UnixMillis,
+};
+use tokio::sync::{broadcast, oneshot};
+
+use crate::core::{Core, Now};
+use crate::error::OrderError;
+use crate::event::ServiceEvent;
+use crate::fabric::Fabric;
+use crate::order::{OrderOptions, Ordered};
+use crate::snapshot::Snapshot;
+
+/// A job that the engine's thread does.
+type Job = Box<dyn FnOnce(&mut Core, Now) + Send>;
+
+/// A command to the engine's thread.
+pub(crate) enum Command {
+    /// Runs a job.
+    Job(Job),
+    /// Ends the thread.
+    Stop,
+}
+
+/// Access to an exchange that runs in its own thread. Clones are cheap.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    commands: mpsc::Sender<Command>,
+    snapshot: Arc<RwLock<Arc<Snapshot>>>,
+    events: broadcast::Sender<Arc<ServiceEvent>>,
+}
+
+/// The answer to a job that has not been done yet.
+struct Pending<T>(oneshot::Receiver<T>);
+
+impl<T> Pending<T> {
+    async fn wait(self) -> Result<T, OrderError> {
+        self.0.await.map_err(|_| OrderError::Stopped)
+    }
+
+    fn block(self) -> Result<T, OrderError> {
+        self.0.blocking_recv().map_err(|_| OrderError::Stopped)
+    }
+}
+
+impl Handle {
+    pub(crate) fn new(
+        commands: mpsc::Sender<Command>,
+        snapshot: Arc<RwLock<Arc<Snapshot>>>,
+        events: broadcast::Sender<Arc<ServiceEvent>>,
+    ) -> Handle {
+        Handle {
+            commands,
+            snapshot,
+            events,
+        }
+    }
+
+    /// Returns the newest view of the exchange.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        // A poisoned lock still holds a whole snapshot: only the pointer is written under it.
+        Arc::clone(
+            &self
+                .snapshot
+                .read()
+                .unwrap_or_else(std::sync::PoisonError::into_inner),
+        )
+    }
+
+    /// Returns a receiver of the events from now on. A receiver that is more than 4,096 events late is told so and reads the
+    /// snapshot again.
+    pub fn subscribe(&self) -> broadcast::Receiver<Arc<ServiceEvent>> {
+        self.events.subscribe()
+    }
+
+    fn call<T: Send + 'static>(&self, job: impl FnOnce(&mut Core, Now) -> T + Send + 'static) -> Pending<T> {
+        let (sender, receiver) = oneshot::channel();
+        // Without the thread the sender is dropped, and the caller gets `Stopped`.
+        let _ended = self.commands.send(Command::Job(Box::new(move |core, now| {
+            let _caller_is_gone = sender.send(job(core, now));
+        })));
+        Pending(receiver)
+    }
+
+    fn start_order(
+        &self,
+        operations: Vec<Operation>,
+        actor: Actor,
+        options: OrderOptions,
+    ) -> Pending<Result<Ordered, OrderError>> {
+        self.call(move |core, now| core.order(operations, &actor, &options, now))
+    }
+
+    /// Executes operations as one change, all or nothing; returns when the change is durable, before switches have it. An
+    /// identifier with the number 0 in a later operation (`sv-0`) stands for the newest object of that type that the same
+    /// order created.
+    ///
+    /// # Errors
+    /// [`OrderError`]; nothing has changed.
+    pub async fn order(
+        &self,
+        operations: Vec<Operation>,
+        actor: Actor,
+        options: OrderOptions,
+    ) -> Result<Ordered, OrderError> {
+        self.start_order(operations, actor, options).wait().await?
+    }
+
+    /// The same as [`Handle::order`] for a caller outside of an asynchronous runtime.
+    ///
+    /// # Errors
+    /// [`OrderError`]; nothing has changed.
+    pub fn order_blocking(
+        &self,
+        operations: Vec<Operation>,
+        actor: Actor,
+        options: OrderOptions,
+    ) -> Result<Ordered, OrderError> {
+        self.start_order(operations, actor, options).block()?
+    }
+
+    /// Decides what happens with content of switches that is newer than the database.
+    ///
+    /// # Errors
+    /// [`OrderError`] if the actor is no operator or the engine is not read-only.
+    pub async fn resolve(&self, resolution: Resolution, actor: Actor) -> Result<(), OrderError> {
+        self.call(move |core, now| core.resolve(resolution, &actor, now))
+            .wait()
+            .await?
+    }
+
+    /// Writes an entry to the audit chain: a login, an export, a look at another's data.
+    ///
+    /// # Errors
+    /// [`OrderError::Unavailable`] if the database cannot be written; then the act must not happen.
+    pub async fn record(&self, entry: AuditEntry) -> Result<(), OrderError> {
+        self.call(move |core, now| core.record(entry, now)).wait().await?
+    }
+
+    /// The same as [`Handle::record`] for a caller outside of an asynchronous runtime.
+    ///
+    /// # Errors
+    /// As [`Handle::record`].
+    pub fn record_blocking(&self, entry: AuditEntry) -> Result<(), OrderError> {
+        self.call(move |core, now| core.record(entry, now)).block()?
+    }
+
+    /// Runs `read` on the database, in the engine's thread: keep it short.
+    ///
+    /// # Errors
+    /// [`OrderError::Unavailable`] if the database fails.
+    pub async fn store<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&mut dyn Store, UnixMillis) -> Result<T, millrace_ix_store::StoreError> + Send + 'static,
+    ) -> Result<T, OrderError> {
+        let done = self
+            .call(move |core, now| read(core.store_mut(), now.wall))
+            .wait()
+            .await?;
+        done.map_err(|error| OrderError::from_store(&error))
+    }
+
+    /// The same as [`Handle::store`] for a caller outside of an asynchronous runtime.
+    ///
+    /// # Errors
+    /// As [`Handle::store`].
+    pub fn store_blocking<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&mut dyn Store, UnixMillis) -> Result<T, millrace_ix_store::StoreError> + Send + 'static,
+    ) -> Result<T, OrderError> {
+        let done = self
+            .call(move |core, now| read(core.store_mut(), now.wall))
+            .block()?;
+        done.map_err(|error| OrderError::from_store(&error))
+    }
+
+    /// Returns up to `limit` changes with numbers below `before`, newest first.
+    ///
+    /// # Errors
+    /// [`OrderError::Unavailable`] if the database fails.
+    pub async fn changes(&self, before: u64, limit: usize) -> Result<Vec<ChangeRecord>, OrderError> {
+        self.store(move |store, _| store.changes(before, limit)).await
+    }
+
+    /// Returns the journal of a change, oldest record first.
+    ///
+    /// # Errors
+    /// [`OrderError::Unavailable`] if the database fails.
+    pub async fn journal(&self, change: u64) -> Result<Vec<JournalRecord>, OrderError> {
+        self.store(move |store, _| store.journal(change)).await
+    }
+
+    /// Returns up to `limit` entries of the audit chain behind number `after`.
+    ///
+    /// # Errors
+    /// [`OrderError::Unavailable`] if the database fails.
+    pub async fn audit(&self, after: u64, limit: usize) -> Result<Vec<AuditRecord>, OrderError> {
+        self.store(move |store, _| store.audit(after, limit)).await
+    }
+
+    /// Returns the signatures of the audit chain.
+    ///
+    /// # Errors
+    /// [`OrderError::Unavailable`] if the database fails.
+    pub async fn signed_heads(&self) -> Result<Vec<SignedHead>, OrderError> {
+        self.store(|store, _| store.signed_heads()).await
+    }
+
+    /// Stores a session.
+    ///
+    /// # Errors
+    /// [`OrderError::Unavailable`] if the database fails.
+    pub async fn put_session(&self, session: Session) -> Result<(), OrderError> {
+        self.store(move |store, _| store.put_session(&session)).await
+    }
+
+    /// Returns a session that has not expired.
+    ///
+    /// # Errors
+    /// [`OrderError::Unavailable`] if the database fails.
+    pub async fn session(&self, token_hash: String) -> Result<Option<Session>, OrderError> {
+        self.store(move |store, now| store.session(&token_hash, now))
+            .await
+    }
+
+    /// Deletes a session.
+    ///
+    /// # Errors
+    /// [`OrderError::Unavailable`] if the database fails.
+    pub async fn delete_session(&self, token_hash: String) -> Result<(), OrderError> {
+        self.store(move |store, _| store.delete_session(&token_hash))
+            .await
+    }
+
+    /// Returns the handle by which the connections of switches report.
+    pub fn fabric(&self) -> FabricHandle {
+        FabricHandle {
+            commands: self.commands.clone(),
+        }
+    }
+
+    /// Ends the thread after the commands before this one: the head of the audit chain is signed then.
+    pub fn stop(&self) {
+        let _ended = self.commands.send(Command::Stop);
+    }
+}
+
+/// The way in which connections of switches report to the engine.
+#[derive(Clone, Debug)]
+pub struct FabricHandle {
+    commands: mpsc::Sender<Command>,
+}
+
+impl FabricHandle {
+    /// Gives the engine an event.
+    pub fn event(&self, event: Event<Fabric>) {
+        let _ended = self
+            .commands
+            .send(Command::Job(Box::new(move |core, now| core.handle(event, now))));
+    }
+}

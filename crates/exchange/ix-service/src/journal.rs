@@ -1,0 +1,238 @@
+//! The queue of the engine's actions: those that must be durable are written before the next one runs.
+
+use std::sync::Arc;
+
+use millrace_ix_engine::{Action, Phase, Resume};
+use millrace_ix_model::{Applied, Exchange, SwitchId};
+use millrace_ix_store::{AuditEntry, ChangeState, JournalRecord, StoreError, Transaction};
+use serde_json::{Value, json};
+
+use crate::core::{Core, Now, Output};
+use crate::event::EventKind;
+use crate::fabric::Fabric;
+
+impl Core {
+    /// Runs the actions in the queue, in order.
+    pub(crate) fn drain(&mut self, now: Now) {
+        self.stalled = None;
+        while let Some(action) = self.queue.pop_front() {
+            let done = match &action {
+                Action::Journal { .. } => {
+                    let mut records = vec![action];
+                    while let Some(Action::Journal { .. }) = self.queue.front() {
+                        records.extend(self.queue.pop_front());
+                    }
+                    let done = self.journal(&records, now);
+                    if done.is_err() {
+                        records
+                            .into_iter()
+                            .rev()
+                            .for_each(|record| self.queue.push_front(record));
+                    }
+                    done
+                }
+                Action::RollBack { changes, reason } => {
+                    let done = self.roll_back(changes, reason, now);
+                    if done.is_err() {
+                        self.queue.push_front(action);
+                    }
+                    done
+                }
+                Action::Release(change) => {
+                    let done = self.report_gone(*change, now);
+                    if done.is_err() {
+                        self.queue.push_front(action);
+                    }
+                    done
+                }
+                Action::Swept => {
+                    let done = self.sweep(now);
+                    if done.is_err() {
+                        self.queue.push_front(action);
+                    }
+                    done
+                }
+                _ => {
+                    self.act(action, now);
+                    Ok(())
+                }
+            };
+            if let Err(error) = done {
+                tracing::error!(%error, "the journal cannot be written; nothing is sent to switches");
+                self.stalled = Some(error.to_string());
+                return;
+            }
+        }
+    }
+
+    /// Runs an action that needs no database.
+    fn act(&mut self, action: Action<Fabric>, now: Now) {
+        match action {
+            Action::Dump { switch, session } => {
+                self.outputs.push(Output::Dump {
+                    switch: SwitchId(switch),
+                    session,
+                });
+            }
+            Action::Commit {
+                switch,
+                session,
+                commit,
+                modifications,
+            } => {
+                self.outputs.push(Output::Commit {
+                    switch: SwitchId(switch),
+                    session,
+                    commit,
+                    modifications,
+                });
+            }
+            Action::Replan(id) => self.submit(id, Resume::Start, now),
+            Action::Notify(notice) => self.notify(&notice, now),
+            Action::Journal { .. } | Action::RollBack { .. } | Action::Release(_) | Action::Swept => {}
+        }
+    }
+
+    /// Writes journal records, and with the last record of a change the report that its services are in place or gone.
+    fn journal(&mut self, records: &[Action<Fabric>], now: Now) -> Result<(), StoreError> {
+        let mut transaction = Transaction::default();
+        let mut cleaned = Vec::new();
+        let mut states = Vec::new();
+        for record in records {
+            let Action::Journal { change, phase } = record else {
+                continue;
+            };
+            let state = state(*phase);
+            transaction.journal.push(JournalRecord {
+                change: *change,
+                state,
+                at: now.wall,
+                detail: Value::Null,
+            });
+            states.push((*change, state));
+            if state == ChangeState::Cleaned {
+                cleaned.push(*change);
+            }
+        }
+        let operations = self.reports_of(&cleaned);
+        let mut after = Exchange::clone(&self.exchange);
+        let applied = crate::reports::apply(&mut after, operations, now.timestamp());
+        let reports = self.transaction(&after, &applied);
+        let transaction = Transaction {
+            puts: reports.puts,
+            deletes: reports.deletes,
+            ..transaction
+        };
+        self.commit(&transaction, now)?;
+        self.replace(after, &applied, now);
+        for (id, state) in states {
+            if let Some(change) = self.open.get_mut(&id) {
+                change.state = state;
+                let objects = change.redo.objects.keys().copied().collect();
+                self.tell(
+                    EventKind::Change {
+                        change: id,
+                        state,
+                        objects,
+                    },
+                    now,
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a new exchange whose objects are written, and whose plan is the same.
+    pub(crate) fn replace(&mut self, after: Exchange, applied: &Applied, now: Now) {
+        self.exchange = Arc::new(after);
+        self.tell_objects(applied, now);
+    }
+
+    /// Restores the objects of changes, newest first, and writes the reason.
+    fn roll_back(&mut self, ids: &[u64], reason: &str, now: Now) -> Result<(), StoreError> {
+        let mut after = Exchange::clone(&self.exchange);
+        let mut applied = Applied::default();
+        let mut journal = Vec::new();
+        let mut audit = Vec::new();
+        for id in ids {
+            let Some(change) = self.open.get(id) else {
+                continue;
+            };
+            let undone = after.commit(change.undo.clone());
+            merge(&mut applied, undone);
+            let detail = json!({"reason": reason});
+            journal.push(JournalRecord {
+                change: *id,
+                state: ChangeState::RolledBack,
+                at: now.wall,
+                detail: detail.clone(),
+            });
+            audit.push(AuditEntry {
+                actor: "engine".to_owned(),
+                action: "roll_back".to_owned(),
+                object: String::new(),
+                detail: json!({"change": id, "reason": reason}),
+            });
+        }
+        let written = self.transaction(&after, &applied);
+        self.commit(
+            &Transaction {
+                journal,
+                audit,
+                ..written
+            },
+            now,
+        )?;
+        self.replace(after, &applied, now);
+        for id in ids {
+            if let Some(change) = self.open.get_mut(id) {
+                change.state = ChangeState::RolledBack;
+                let objects = change.redo.objects.keys().copied().collect();
+                self.tell(
+                    EventKind::Change {
+                        change: *id,
+                        state: ChangeState::RolledBack,
+                        objects,
+                    },
+                    now,
+                );
+            }
+            let text = format!("change {id} is rolled back: {reason}");
+            self.tell(
+                EventKind::Notice {
+                    text,
+                    switch: None,
+                    change: Some(*id),
+                },
+                now,
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Adds the objects of a second step to those of the first.
+fn merge(applied: &mut Applied, next: Applied) {
+    for id in next.created {
+        applied.deleted.retain(|other| *other != id);
+        applied.created.push(id);
+    }
+    applied.changed.extend(next.changed);
+    for id in next.deleted {
+        applied.created.retain(|other| *other != id);
+        applied.changed.retain(|other| *other != id);
+        applied.deleted.push(id);
+    }
+}
+
+fn state(phase: Phase) -> ChangeState {
+    match phase {
+        Phase::Accepted => ChangeState::Accepted,
+        Phase::Planned => ChangeState::Planned,
+        Phase::Staged => ChangeState::Staged,
+        Phase::Flipped => ChangeState::Flipped,
+        Phase::Drained => ChangeState::Drained,
+        Phase::Cleaned => ChangeState::Cleaned,
+        Phase::RolledBack => ChangeState::RolledBack,
+    }
+}

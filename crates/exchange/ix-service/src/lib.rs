@@ -1,0 +1,43 @@
+//! One exchange in one process: the model, its plan, the engine and the database behind a [`Handle`].
+//!
+//! ```text
+//!   pages, API, CLI                                    switches
+//!        |  order, snapshot, events                       ^  |
+//!        v                                                |  v  engine events
+//!     Handle ----> queue ----> one thread: Core ----> FabricRequest
+//!                                |  model, plan, engine (pure)
+//!                                v
+//!                              Store (one transaction for each order)
+//! ```
+//!
+//! One thread owns the database and the engine, so that orders have one sequence and a journal record is durable before
+//! anything is sent. Readers never wait for it: they take the newest [`Snapshot`].
+//!
+//! [`Core`] is the same without thread and clock; simulations drive it in virtual time.
+
+#![forbid(unsafe_code)]
+
+mod core;
+mod error;
+mod event;
+mod fabric;
+mod handle;
+mod journal;
+mod news;
+mod open;
+mod order;
+mod phases;
+mod reports;
+mod rows;
+mod snapshot;
+mod thread;
+mod wording;
+
+pub use crate::core::{Core, Output};
+pub use error::{OrderError, StartError};
+pub use event::{EventKind, ServiceEvent};
+pub use fabric::{Entry, Fabric, FabricKey};
+pub use handle::{FabricHandle, Handle};
+pub use order::{EntryCounts, OrderOptions, Ordered};
+pub use snapshot::Snapshot;
+pub use thread::{FabricRequest, Service, Settings};

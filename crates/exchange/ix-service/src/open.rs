@@ -1,0 +1,180 @@
+//! A change that is not finished: the objects before and after, and the numbers that it gives and takes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use millrace_ix_model::{ChangeSet, Exchange, Object, ObjectId, PoolKind, Released};
+use millrace_ix_store::{ChangeRecord, ChangeState};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::error::StartError;
+
+/// A change that is not finished.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenChange {
+    /// The state in the journal.
+    pub(crate) state: ChangeState,
+    /// The revision that accepted the change.
+    pub(crate) revision: u64,
+    /// The objects afterwards.
+    pub(crate) redo: ChangeSet,
+    /// The objects before.
+    pub(crate) undo: ChangeSet,
+    /// The numbers that are free when the change is cleaned.
+    pub(crate) frees: Vec<(PoolKind, u32)>,
+    /// The numbers that are free when the change is rolled back.
+    pub(crate) takes: Vec<(PoolKind, u32)>,
+    /// True if the change concerns entries of switches.
+    pub(crate) has_entries: bool,
+}
+
+/// The part of an open change that the journal holds.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    revision: u64,
+    redo: ChangeSet,
+    undo: ChangeSet,
+}
+
+impl OpenChange {
+    /// Returns the change that `redo` makes of `before`.
+    pub(crate) fn new(before: &Exchange, after: &Exchange, redo: ChangeSet, revision: u64) -> OpenChange {
+        let objects = redo.objects.keys().map(|id| (*id, before.object(*id))).collect();
+        let takes = taken(before, after, &redo);
+        let released = |kind: PoolKind, number: u32| {
+            before
+                .pools
+                .get(&kind)
+                .and_then(|pool| pool.released.get(&number))
+                .copied()
+        };
+        // After a rollback the switches may still have staged entries with the new numbers.
+        let mut rests: BTreeMap<(PoolKind, u32), Option<Released>> = redo
+            .released
+            .iter()
+            .map(|(kind, number, _)| ((*kind, *number), released(*kind, *number)))
+            .collect();
+        rests.extend(takes.iter().map(|number| (*number, Some(Released::InSwitches))));
+        let released = rests
+            .into_iter()
+            .map(|((kind, number), rest)| (kind, number, rest))
+            .collect();
+        let undo = ChangeSet {
+            objects,
+            released,
+            last_id: 0,
+        };
+        OpenChange::from_stored(Stored { revision, redo, undo }, ChangeState::Accepted)
+    }
+
+    fn from_stored(stored: Stored, state: ChangeState) -> OpenChange {
+        let in_switches = |changes: &ChangeSet| {
+            let released = changes.released.iter();
+            let waiting = released.filter(|(_, _, rest)| *rest == Some(Released::InSwitches));
+            waiting.map(|(kind, number, _)| (*kind, *number)).collect()
+        };
+        OpenChange {
+            state,
+            revision: stored.revision,
+            frees: in_switches(&stored.redo),
+            takes: in_switches(&stored.undo),
+            redo: stored.redo,
+            undo: stored.undo,
+            has_entries: true,
+        }
+    }
+
+    /// Reads the change from the detail of its journal record.
+    pub(crate) fn read(record: &ChangeRecord) -> Result<OpenChange, StartError> {
+        let stored = serde_json::from_value(record.detail["stored"].clone());
+        let stored: Stored = stored.map_err(|error| StartError::Change {
+            id: record.id,
+            reason: error.to_string(),
+        })?;
+        Ok(OpenChange::from_stored(stored, record.state))
+    }
+
+    /// Returns the detail of the journal record `accepted`.
+    pub(crate) fn detail(&self, actor: &str, operations: &Value) -> Value {
+        let stored = Stored {
+            revision: self.revision,
+            redo: self.redo.clone(),
+            undo: self.undo.clone(),
+        };
+        let objects: Vec<String> = self.redo.objects.keys().map(ToString::to_string).collect();
+        json!({"actor": actor, "operations": operations, "objects": objects, "stored": stored})
+    }
+
+    /// Returns the identifiers of the objects that the change writes.
+    pub(crate) fn objects(&self) -> BTreeSet<String> {
+        self.redo.objects.keys().map(ToString::to_string).collect()
+    }
+
+    /// Returns the identifiers of the objects that those refer to, before or after.
+    pub(crate) fn references(&self) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        for object in self
+            .redo
+            .objects
+            .values()
+            .chain(self.undo.objects.values())
+            .flatten()
+        {
+            collect(&serde_json::to_value(object).unwrap_or(Value::Null), &mut found);
+        }
+        found
+    }
+}
+
+/// Adds all texts of a value that are identifiers, or ports with the identifier of a switch.
+fn collect(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::String(text) => {
+            let name = text.split(':').next().unwrap_or(text);
+            if name.parse::<ObjectId>().is_ok() {
+                found.insert(name.to_owned());
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect(item, found)),
+        Value::Object(members) => members.values().for_each(|item| collect(item, found)),
+        _ => {}
+    }
+}
+
+/// Returns the numbers that the objects of a change have afterwards and did not have before.
+fn taken(before: &Exchange, after: &Exchange, redo: &ChangeSet) -> Vec<(PoolKind, u32)> {
+    let numbers = |exchange: &Exchange| -> BTreeSet<(PoolKind, u32)> {
+        redo.objects
+            .keys()
+            .filter_map(|id| exchange.object(*id))
+            .flat_map(|object| numbers(&object))
+            .collect()
+    };
+    numbers(after).difference(&numbers(before)).copied().collect()
+}
+
+/// Returns the numbers of an object.
+pub(crate) fn numbers(object: &Object) -> Vec<(PoolKind, u32)> {
+    match object {
+        Object::Service(service) => {
+            let mut numbers = vec![(PoolKind::ServiceIndex, service.index.raw())];
+            numbers.extend(service.wire_id.map(|wire| (PoolKind::WireId, wire.raw())));
+            numbers
+        }
+        Object::Config(config) => {
+            let mut numbers = vec![
+                (PoolKind::Meter, config.meter.raw()),
+                (PoolKind::ConnectionIndex, config.index.raw()),
+            ];
+            numbers.extend(config.group.map(|group| (PoolKind::Group, group.raw())));
+            numbers
+        }
+        Object::Connection(connection) => {
+            let mut numbers = vec![(PoolKind::ConnectionIndex, connection.index.raw())];
+            numbers.extend(connection.group.map(|group| (PoolKind::Group, group.raw())));
+            numbers
+        }
+        Object::Switch(switch) => vec![(PoolKind::Group, switch.group.raw())],
+        _ => Vec::new(),
+    }
+}

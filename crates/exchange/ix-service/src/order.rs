@@ -1,0 +1,44 @@
+//! Options and results of orders.
+
+use std::collections::BTreeMap;
+
+use millrace_ix_model::{Applied, ObjectId, SwitchId};
+use millrace_ix_store::{IdempotencyKey, Revision};
+use serde::{Deserialize, Serialize};
+
+/// The conditions of an order.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct OrderOptions {
+    /// The order is refused if this object no longer has this revision.
+    pub if_match: Option<(ObjectId, Revision)>,
+    /// The key by which the order may be sent again, and the hash of the request.
+    pub idempotency: Option<(IdempotencyKey, String)>,
+    /// True to check and plan the order without doing it.
+    pub dry_run: bool,
+}
+
+/// The number of entries of a switch that an order concerns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct EntryCounts {
+    /// New entries.
+    pub added: usize,
+    /// Entries with other actions.
+    pub changed: usize,
+    /// Removed entries.
+    pub removed: usize,
+}
+
+/// An accepted order.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Ordered {
+    /// The change in the journal; `None` for a dry run, and for an order that writes nothing.
+    pub change: Option<u64>,
+    /// The revision of the objects after the order; of a dry run, the present one.
+    pub revision: Revision,
+    /// The objects concerned.
+    pub applied: Applied,
+    /// The entries concerned, by switch.
+    pub entries: BTreeMap<SwitchId, EntryCounts>,
+    /// True if this is the answer to an earlier request with the same key.
+    pub repeated: bool,
+}

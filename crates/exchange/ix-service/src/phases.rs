@@ -1,0 +1,90 @@
+//! Plans and the phases between them, as the engine takes them.
+
+use std::collections::BTreeMap;
+
+use millrace_ix_engine::{Content, Delta, Order};
+use millrace_ix_model::{Exchange, SwitchId, Timestamp};
+use millrace_ix_plan::{Modification, Settings};
+
+use crate::fabric::Fabric;
+use crate::open::OpenChange;
+use crate::order::EntryCounts;
+
+/// The plan of all switches.
+pub(crate) type Plan = BTreeMap<u32, Content<Fabric>>;
+
+/// The deltas of a change: stage, flip, clean.
+pub(crate) type Phases = [BTreeMap<u32, Delta<Fabric>>; 3];
+
+/// The circumstances of all plans of an exchange.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Planner {
+    /// True if every switch has the match extensions of Open vSwitch.
+    pub(crate) extensions: bool,
+}
+
+impl Planner {
+    fn settings(self, now: Timestamp) -> Settings {
+        Settings {
+            now,
+            extensions: self.extensions,
+        }
+    }
+
+    /// Returns the content that each switch should have.
+    pub(crate) fn plan(self, exchange: &Exchange, now: Timestamp) -> Plan {
+        let plan = millrace_ix_plan::plan(exchange, &self.settings(now));
+        plan.switches
+            .into_iter()
+            .map(|(switch, content)| (switch.0, content))
+            .collect()
+    }
+
+    /// Returns the deltas from one exchange to another in phases: entries that no frame reaches go in first and out last.
+    pub(crate) fn phases(self, before: &Exchange, after: &Exchange, now: Timestamp) -> Phases {
+        let phases = millrace_ix_plan::phases(before, after, &self.settings(now));
+        [phases.stage, phases.flip, phases.clean].map(deltas)
+    }
+}
+
+fn deltas(phase: BTreeMap<SwitchId, Vec<Modification>>) -> BTreeMap<u32, Delta<Fabric>> {
+    let delta = |modifications: Vec<Modification>| {
+        modifications
+            .into_iter()
+            .map(|change| (change.id, (change.from, change.to)))
+            .collect()
+    };
+    phase
+        .into_iter()
+        .map(|(switch, modifications)| (switch.0, delta(modifications)))
+        .collect()
+}
+
+/// Returns the number of entries of each switch that a change adds, changes and removes.
+pub(crate) fn counts(phases: &Phases) -> BTreeMap<SwitchId, EntryCounts> {
+    let mut counts: BTreeMap<SwitchId, EntryCounts> = BTreeMap::new();
+    for (switch, delta) in phases.iter().flatten() {
+        let count = counts.entry(SwitchId(*switch)).or_default();
+        for (from, to) in delta.values() {
+            match (from, to) {
+                (None, _) => count.added += 1,
+                (_, None) => count.removed += 1,
+                _ => count.changed += 1,
+            }
+        }
+    }
+    counts
+}
+
+/// Returns a change as the engine takes it.
+pub(crate) fn engine_order(id: u64, change: &OpenChange, [stage, flip, clean]: Phases) -> Order<Fabric> {
+    Order {
+        change: id,
+        revision: change.revision,
+        objects: change.objects(),
+        references: change.references(),
+        stage,
+        flip,
+        clean,
+    }
+}

@@ -1,0 +1,144 @@
+//! Reports of the engine to the model: services in place or gone, numbers that no switch has any more, ends of validity.
+
+use std::collections::BTreeSet;
+
+use millrace_ix_model::state::CommercialState;
+use millrace_ix_model::{Actor, Applied, Exchange, ObjectId, Operation, ServiceId, Timestamp};
+use millrace_ix_store::{StoreError, Transaction};
+
+use crate::core::{Core, Now};
+use crate::order::OrderOptions;
+
+/// Executes reports on an exchange; one that the model refuses is left out, because its object is gone.
+pub(crate) fn apply(exchange: &mut Exchange, operations: Vec<Operation>, now: Timestamp) -> Applied {
+    let before = exchange.clone();
+    let mut touched = BTreeSet::new();
+    for operation in operations {
+        match exchange.apply(&Actor::system(), now, operation) {
+            Ok(applied) => touched.extend([applied.created, applied.changed, applied.deleted].concat()),
+            Err(refusal) => tracing::debug!(%refusal, "a report has no object any more"),
+        }
+    }
+    let mut applied = Applied::default();
+    for id in touched {
+        match (before.object(id), exchange.object(id)) {
+            (None, Some(_)) => applied.created.push(id),
+            (Some(_), None) => applied.deleted.push(id),
+            (Some(old), Some(new)) if old != new => applied.changed.push(id),
+            _ => {}
+        }
+    }
+    applied
+}
+
+impl Core {
+    /// Returns the reports about the services of cleaned changes.
+    pub(crate) fn reports_of(&self, cleaned: &[u64]) -> Vec<Operation> {
+        let mut services = BTreeSet::new();
+        for change in cleaned.iter().filter_map(|id| self.open.get(id)) {
+            for id in change.redo.objects.keys() {
+                match id {
+                    ObjectId::Service(service) => {
+                        services.insert((*service, change.has_entries));
+                    }
+                    ObjectId::Config(config) => {
+                        if let Some(config) = self.exchange.configs.get(config) {
+                            services.insert((config.service, change.has_entries));
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let is_open = |service: ServiceId| {
+            let others = self.open.iter().filter(|(id, _)| !cleaned.contains(id));
+            others
+                .into_iter()
+                .any(|(_, change)| change.redo.objects.contains_key(&ObjectId::Service(service)))
+        };
+        services
+            .into_iter()
+            .filter(|(service, _)| !is_open(*service))
+            .filter_map(|(id, has_entries)| self.report(id, has_entries))
+            .collect()
+    }
+
+    /// Returns the report that a service is in place or gone.
+    fn report(&self, service: ServiceId, has_entries: bool) -> Option<Operation> {
+        let object = self.exchange.services.get(&service)?;
+        if object.state == CommercialState::DecommissionRequested {
+            return Some(Operation::ReportRemoved { service });
+        }
+        let is_new = has_entries && object.state.is_carried() && object.state != CommercialState::Production;
+        is_new.then_some(Operation::ReportInPlace {
+            service,
+            generation: object.generation,
+        })
+    }
+
+    /// Lets the numbers of a finished change rest, and forgets the change.
+    pub(crate) fn report_gone(&mut self, id: u64, now: Now) -> Result<(), StoreError> {
+        if let Some(change) = self.open.get(&id) {
+            let is_undone = change.state == millrace_ix_store::ChangeState::RolledBack;
+            let numbers = if is_undone {
+                change.takes.clone()
+            } else {
+                change.frees.clone()
+            };
+            if !numbers.is_empty() {
+                self.write_reports(vec![Operation::ReportRulesGone { numbers }], now)?;
+            }
+            self.open.remove(&id);
+            self.changed = true;
+        }
+        Ok(())
+    }
+
+    /// Completes the reports of changes that were finished before the start.
+    pub(crate) fn sweep(&mut self, now: Now) -> Result<(), StoreError> {
+        let mut operations = Vec::new();
+        let busy: BTreeSet<ObjectId> = self
+            .open
+            .values()
+            .flat_map(|change| change.redo.objects.keys())
+            .copied()
+            .collect();
+        let gone = self.exchange.services.iter().filter(|(id, service)| {
+            service.state == CommercialState::DecommissionRequested
+                && !busy.contains(&ObjectId::Service(**id))
+        });
+        operations.extend(gone.map(|(id, _)| Operation::ReportRemoved { service: *id }));
+        let numbers = self.orphans();
+        if !numbers.is_empty() {
+            operations.push(Operation::ReportRulesGone { numbers });
+        }
+        if operations.is_empty() {
+            Ok(())
+        } else {
+            self.write_reports(operations, now)
+        }
+    }
+
+    fn write_reports(&mut self, operations: Vec<Operation>, now: Now) -> Result<(), StoreError> {
+        let mut after = Exchange::clone(&self.exchange);
+        let applied = apply(&mut after, operations, now.timestamp());
+        let transaction = self.transaction(&after, &applied);
+        if transaction != Transaction::default() {
+            self.commit(&transaction, now)?;
+            self.replace(after, &applied, now);
+        }
+        Ok(())
+    }
+
+    /// Removes addresses and keys, and ends filters, whose time is over. Returns true if there were any.
+    pub fn expire(&mut self, now: Now) -> bool {
+        let actor = Actor::system();
+        match self.exchange.draft(&actor, now.timestamp(), Operation::Expire) {
+            Ok(changes) if changes.objects.is_empty() && changes.released.is_empty() => false,
+            Ok(_) => self
+                .order(vec![Operation::Expire], &actor, &OrderOptions::default(), now)
+                .is_ok(),
+            Err(_) => false,
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The engine's thread: commands in, requests to switches out, timers, signatures.
+
+use std::sync::{Arc, PoisonError, RwLock, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Instant, SystemTime};
+
+use millrace_ix_engine::{Modification, Session};
+use millrace_ix_model::SwitchId;
+use millrace_ix_store::{SigningKey, Store, UnixMillis};
+use millrace_types::{Duration, Time};
+use tokio::sync::broadcast;
+
+use crate::core::{Core, Now, Output};
+use crate::error::StartError;
+use crate::event::ServiceEvent;
+use crate::fabric::{Entry, FabricKey};
+use crate::handle::{Command, Handle};
+use crate::snapshot::Snapshot;
+
+/// Events that a slow subscriber may be behind.
+const EVENTS_LEN: usize = 4096;
+/// The commands that run before a snapshot is published.
+const COMMANDS_MAX: usize = 256;
+/// The time between two signatures of the audit chain's head.
+const SIGN_INTERVAL: Duration = Duration::from_secs(60);
+/// The time between two looks at ends of validity.
+const EXPIRE_INTERVAL: Duration = Duration::from_secs(1);
+/// The time between two removals of old answers and sessions.
+const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
+
+/// A request to a switch; its answer comes as an event.
+#[derive(Debug)]
+pub enum FabricRequest {
+    /// Read all entries.
+    Dump {
+        /// The switch.
+        switch: SwitchId,
+        /// The number of the connection.
+        session: Session,
+    },
+    /// Send one atomic bundle and a barrier.
+    Commit {
+        /// The switch.
+        switch: SwitchId,
+        /// The number of the connection.
+        session: Session,
+        /// The number of the commit.
+        commit: u64,
+        /// The modifications.
+        modifications: Vec<Modification<FabricKey, Entry>>,
+    },
+}
+
+/// The settings of a service.
+#[derive(Debug)]
+pub struct Settings {
+    /// The settings of the engine.
+    pub engine: millrace_ix_engine::Settings,
+    /// True if every switch has the match extensions of Open vSwitch: masks on ports, TCP flags, fragments.
+    pub extensions: bool,
+    /// The key that signs the audit chain; without one, heads are not signed.
+    pub audit_key: Option<SigningKey>,
+}
+
+/// A running exchange.
+#[derive(Debug)]
+pub struct Service {
+    handle: Handle,
+    thread: JoinHandle<()>,
+}
+
+/// Monotonic and wall clock. The wall clock is read once, so that a jump of the system's clock ends nothing early.
+struct Clock {
+    start: Instant,
+    wall: u64,
+}
+
+impl Clock {
+    fn new() -> Clock {
+        let wall = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        Clock {
+            start: Instant::now(),
+            wall: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+
+    fn now(&self) -> Now {
+        let elapsed = self.start.elapsed();
+        let nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        Now {
+            time: Time::from_nanos(nanos),
+            wall: UnixMillis(self.wall + nanos / 1_000_000),
+        }
+    }
+}
+
+impl Service {
+    /// Starts the thread. `fabric` is called in it for each request to a switch, and must not block.
+    ///
+    /// # Errors
+    /// [`StartError`] if the database cannot be read or the thread not be started.
+    pub fn start(
+        store: Box<dyn Store>,
+        settings: Settings,
+        fabric: impl FnMut(FabricRequest) + Send + 'static,
+    ) -> Result<Service, StartError> {
+        let clock = Clock::new();
+        let core = Core::start(store, settings.engine, settings.extensions, clock.now())?;
+        let (commands, receiver) = mpsc::channel();
+        let snapshot = Arc::new(RwLock::new(Arc::new(Snapshot::of(&core))));
+        let (events, _) = broadcast::channel(EVENTS_LEN);
+        let handle = Handle::new(commands, Arc::clone(&snapshot), events.clone());
+        let audit_key = settings.audit_key;
+        let worker = Worker {
+            core,
+            clock,
+            commands: receiver,
+            snapshot,
+            events,
+            fabric,
+            audit_key,
+        };
+        let thread = std::thread::Builder::new()
+            .name("ix-engine".to_owned())
+            .spawn(move || worker.run());
+        Ok(Service {
+            handle,
+            thread: thread.map_err(StartError::Thread)?,
+        })
+    }
+
+    /// Returns the handle.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Ends the thread and waits for it.
+    pub fn stop(self) {
+        self.handle.stop();
+        if self.thread.join().is_err() {
+            tracing::error!("the engine's thread panicked");
+        }
+    }
+}
+
+struct Worker<F> {
+    core: Core,
+    clock: Clock,
+    commands: mpsc::Receiver<Command>,
+    snapshot: Arc<RwLock<Arc<Snapshot>>>,
+    events: broadcast::Sender<Arc<ServiceEvent>>,
+    fabric: F,
+    audit_key: Option<SigningKey>,
+}
+
+impl<F: FnMut(FabricRequest)> Worker<F> {
+    fn run(mut self) {
+        let start = self.clock.now().time;
+        let (mut sign_at, mut expire_at, mut prune_at) = (start + SIGN_INTERVAL, start, start);
+        self.publish();
+        loop {
+            let now = self.clock.now().time;
+            let timers = [sign_at, expire_at, prune_at]
+                .into_iter()
+                .chain(self.core.deadline())
+                .min()
+                .unwrap_or(now);
+            // A stalled journal is tried again with the next look at ends of validity.
+            let first = match self.commands.recv_timeout(timers.since(now)) {
+                Ok(command) => Some(command),
+                Err(mpsc::RecvTimeoutError::Timeout) => None,
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            };
+            let mut stops = false;
+            let waiting = std::iter::from_fn(|| self.commands.try_recv().ok()).take(COMMANDS_MAX);
+            let batch: Vec<Command> = first.into_iter().chain(waiting).collect();
+            for command in batch {
+                match command {
+                    Command::Job(job) => job(&mut self.core, self.clock.now()),
+                    Command::Stop => stops = true,
+                }
+            }
+            let now = self.clock.now();
+            self.core.tick(now);
+            if now.time >= expire_at {
+                self.core.expire(now);
+                expire_at = now.time + EXPIRE_INTERVAL;
+            }
+            if now.time >= sign_at {
+                self.sign(now);
+                sign_at = now.time + SIGN_INTERVAL;
+            }
+            if now.time >= prune_at {
+                if let Err(error) = self.core.store_mut().prune(now.wall) {
+                    tracing::warn!(%error, "old answers and sessions are not removed");
+                }
+                prune_at = now.time + PRUNE_INTERVAL;
+            }
+            self.publish();
+            if stops {
+                break;
+            }
+        }
+        let now = self.clock.now();
+        self.sign(now);
+    }
+
+    fn sign(&mut self, now: Now) {
+        let Some(key) = &self.audit_key else {
+            return;
+        };
+        if let Err(error) = self.core.store_mut().sign_head(key, now.wall) {
+            tracing::error!(%error, "the head of the audit chain is not signed");
+        }
+    }
+
+    /// Publishes a new snapshot before the events that it contains, and sends requests to switches.
+    fn publish(&mut self) {
+        let outputs = self.core.outputs();
+        if self.core.changed || !outputs.is_empty() {
+            self.core.changed = false;
+            let snapshot = Arc::new(Snapshot::of(&self.core));
+            *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = snapshot;
+        }
+        for output in outputs {
+            match output {
+                Output::Dump { switch, session } => (self.fabric)(FabricRequest::Dump { switch, session }),
+                Output::Commit {
+                    switch,
+                    session,
+                    commit,
+                    modifications,
+                } => {
+                    (self.fabric)(FabricRequest::Commit {
+                        switch,
+                        session,
+                        commit,
+                        modifications,
+                    });
+                }
+                Output::Event(event) => {
+                    // Without subscribers nobody is told.
+                    let _nobody = self.events.send(Arc::new(event));
+                }
+            }
+        }
+    }
+}

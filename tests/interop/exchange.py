@@ -1,0 +1,106 @@
+"""Starts `millrace-ix`, the controller of an exchange, and orders what the tests need."""
+
+import json
+import pathlib
+import signal
+import subprocess
+
+from switches import TARGET, free_port, run, wait_for
+
+
+class Exchange:
+    """A `millrace-ix` with a database in a folder."""
+
+    def __init__(self, folder, engine=""):
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.openflow_port = free_port()
+        self.socket = self.folder / "control.sock"
+        self.database = self.folder / "exchange.db"
+        self.config = self.folder / "exchange.toml"
+        self.config.write_text(f"""
+[database]
+path = "{self.database}"
+[openflow]
+listen = ["tcp:127.0.0.1:{self.openflow_port}"]
+[control]
+socket = "{self.socket}"
+[engine]
+{engine}
+""")
+        self.log = self.folder / "millrace-ix.log"
+        self.process = None
+
+    @property
+    def target(self):
+        """Returns the address for switches."""
+        return f"tcp:127.0.0.1:{self.openflow_port}"
+
+    def start(self):
+        """Starts the engine, and returns when it answers."""
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen(
+                [TARGET / "millrace-ix", "serve", "--config", self.config, "--log", "debug"], stdout=log, stderr=log)
+        wait_for("millrace-ix answers", self.answers)
+        return self
+
+    def answers(self):
+        assert self.process.poll() is None, f"millrace-ix ended: {self.log.read_text()}"
+        return self.socket.exists() and self.command("status", check=False) != ""
+
+    def stop(self, how=signal.SIGTERM):
+        """Stops the engine, and returns its exit status."""
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(how)
+            self.process.wait(timeout=20)
+        return self.process and self.process.returncode
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def command(self, *arguments, **kwargs):
+        """Returns the output of a command."""
+        return run(TARGET / "millrace-ix", "--socket", self.socket, *arguments, **kwargs)
+
+    def ask(self, *arguments):
+        """Returns the answer of a command as JSON."""
+        return json.loads(self.command("--json", *arguments))
+
+    def order(self, *operations, **options):
+        """Executes operations as one change."""
+        flags = [f"--{name.replace('_', '-')}" if value is True else f"--{name}={value}" for name, value in options.items()]
+        return self.ask("order", *flags, *map(json.dumps, operations))
+
+    def switch(self, number):
+        """Returns the state of a switch by its place in the list."""
+        return self.ask("status")["switches"][number]
+
+    def wait_in_sync(self, bound=20):
+        """Waits until all switches equal the plan and no change is under way."""
+        def is_in_sync():
+            status = self.ask("status")
+            return not status["changes"] and all(switch["state"] == "in_sync" for switch in status["switches"])
+        wait_for(f"in sync ({self.log})", is_in_sync, bound)
+
+    def create_site(self, name, dpid, ports):
+        """Adds a site with one switch; returns the identifiers of both."""
+        ports = [{"number": number, "speed_mbps": 1000} for number in ports]
+        created = self.order(
+            {"operation": "create_site", "name": name},
+            {"operation": "create_switch", "name": f"{name}-1", "site": "st-0", "dpid": f"{dpid:016x}", "ports": ports},
+        )["applied"]["created"]
+        return created[0], next(id for id in created if id.startswith("sw-"))
+
+    def create_member(self, name, *ports):
+        """Adds an account with a connection on each port; returns the identifiers of the account and its connections."""
+        operations = [{"operation": "create_account", "name": name, "kind": "member"}]
+        operations += [
+            {"operation": "create_connection", "account": "ac-0", "name": f"{name} {port}", "kind": "standalone",
+             "ports": [port]}
+            for port in ports
+        ]
+        created = self.order(*operations)["applied"]["created"]
+        return next(id for id in created if id.startswith("ac-")), [id for id in created if id.startswith("cn-")]

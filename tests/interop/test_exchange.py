@@ -1,0 +1,121 @@
+"""An exchange with real switches: circuits that pass frames, survive the engine, and are mended. The tests with interfaces need
+root."""
+
+import os
+import signal
+import socket
+import time
+
+import pytest
+import scapy.all as scapy
+
+import namespaces
+from exchange import Exchange
+from switches import Millrace, OpenVSwitch, run, wait_for
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="virtual Ethernet needs root")
+PAIRS = [("ix-a", "ix-sa"), ("ix-b", "ix-sb")]
+
+
+def frame(text, vlan=None):
+    tag = scapy.Dot1Q(vlan=vlan) if vlan else scapy.NoPayload()
+    ether = scapy.Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02", type=0x8100 if vlan else 0x88B5)
+    body = text.encode().ljust(60, b".")
+    return bytes(ether / scapy.Dot1Q(vlan=vlan, type=0x88B5) / body) if vlan else bytes(ether / body)
+
+
+def socket_on(interface):
+    opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    opened.bind((interface, namespaces.ETH_P_ALL))
+    opened.settimeout(0.2)
+    return opened
+
+
+def passes(one, other, sent, text, bound=10.0):
+    """Sends a frame until it arrives; returns the seconds that took, or None."""
+    started = time.monotonic()
+    while time.monotonic() < started + bound:
+        one.send(sent)
+        if namespaces.receive(other, lambda frame: text.encode() in frame, bound=0.2):
+            return time.monotonic() - started
+    return None
+
+
+def counters(switch):
+    """Returns the packets of each entry of table 4, by its match."""
+    lines = [line for line in switch.ofctl("dump-flows").splitlines() if "table=4" in line]
+    packets = {}
+    for line in lines:
+        fields = dict(part.split("=", 1) for part in line.replace(",", " ").split() if "=" in part)
+        packets[line.split("priority=")[1].split(" actions")[0]] = int(fields["n_packets"])
+    return packets
+
+
+@needs_root
+def test_a_circuit_passes_frames_within_a_second_and_outlives_its_engine(tmp_path):
+    with namespaces.cables(*PAIRS), Exchange(tmp_path / "ix") as exchange:
+        ports = [(1, "kernel:ix-sa"), (2, "kernel:ix-sb")]
+        with Millrace(tmp_path / "switch", ports=ports, controllers=[exchange.target]) as switch:
+            _, switch_id = exchange.create_site("Otemachi", 1, [1, 2])
+            account, (one, two) = exchange.create_member("A", f"{switch_id}:1", f"{switch_id}:2")
+            exchange.wait_in_sync()
+            a, b = socket_on("ix-a"), socket_on("ix-b")
+            ordered = time.monotonic()
+            answer = exchange.ask("p2p", "ab", "--account", account, "--a", f"{one}:100", "--b", two, "--rate", "200")
+            assert passes(a, b, frame("first", 100), "first") is not None, exchange.log.read_text()[-4000:]
+            took = time.monotonic() - ordered
+            print(f"order to first frame: {took * 1000:.0f} ms, the command line included")
+            assert passes(b, a, frame("back"), "back") is not None
+            exchange.wait_in_sync()
+            service = exchange.ask("services")[0]
+            assert (service["state"], service["status"]) == ("production", [])
+            assert exchange.ask("journal", str(answer["change"]))[-1]["state"] == "cleaned"
+
+            # The engine dies: frames still pass. A stranger adds an entry and takes one away meanwhile.
+            exchange.stop(signal.SIGKILL)
+            for number in range(20):
+                assert passes(a, b, frame(f"without engine {number}", 100), f"engine {number}", 2) is not None
+            switch.ofctl("add-flow", "table=3,priority=9,in_port=7,actions=drop")
+            before = counters(switch)
+            assert sum(before.values()) >= 20
+            exchange.start()
+            exchange.wait_in_sync()
+            assert "in_port=7" not in switch.ofctl("dump-flows")
+            assert all(packets >= before[match] for match, packets in counters(switch).items())
+            assert passes(a, b, frame("after", 100), "after") is not None
+
+            # A foreign change is noticed without the next reconciliation.
+            switch.ofctl("add-flow", "table=5,priority=7777,actions=drop")
+            wait_for("the foreign entry is removed", lambda: "priority=7777" not in switch.ofctl("dump-flows"))
+
+            # The end of the circuit is the end of its frames, and of its entries.
+            exchange.command("delete", service["id"])
+            exchange.wait_in_sync()
+            assert passes(a, b, frame("too late", 100), "too late", 1) is None
+            wait_for("the service is gone", lambda: exchange.ask("services") == [])
+            assert counters(switch) == {}
+            print(exchange.command("audit", "verify", "--database", exchange.database))
+    assert exchange.stop() in (0, -signal.SIGKILL)
+
+
+def test_an_exchange_on_open_vswitch_is_mended_and_ends_clean(tmp_path):
+    with Exchange(tmp_path / "ix") as exchange, OpenVSwitch(tmp_path / "ovs") as switch:
+        run("ovs-vsctl", f"--db=unix:{switch.folder}/db.sock", "set", "bridge", "br0",
+            "other-config:datapath-id=0000000000000002", "--", "set-controller", "br0", exchange.target)
+        _, switch_id = exchange.create_site("Makuhari", 2, [1, 2])
+        account, (one, two) = exchange.create_member("B", f"{switch_id}:1", f"{switch_id}:2")
+        exchange.ask("p2p", "ab", "--account", account, "--a", f"{one}:100", "--b", f"{two}:7")
+        exchange.wait_in_sync()
+        switch.send(1, [frame("by ovs", 100)])
+        wait_for("the frame left", lambda: [
+            packet for packet in scapy.rdpcap(str(switch.tx_pcap(2))) if b"by ovs" in bytes(packet)])
+        [packet] = [packet for packet in scapy.rdpcap(str(switch.tx_pcap(2))) if b"by ovs" in bytes(packet)]
+        assert bytes(packet) == frame("by ovs", 7)
+        entries = set(switch.ofctl("--no-stats", "dump-flows").splitlines())
+        switch.ofctl("del-flows", "table=4")
+        switch.ofctl("add-flow", "table=4,priority=9,actions=drop")
+        exchange.command("status")
+        wait_for("the switch is mended",
+                 lambda: set(switch.ofctl("--no-stats", "dump-flows").splitlines()) == entries, bound=80)
+        assert exchange.stop() == 0
+        assert "signed up to entry" in exchange.command("audit", "verify", "--database", exchange.database)
