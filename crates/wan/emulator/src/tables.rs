@@ -185,7 +185,7 @@ pub fn delays(text: &str) -> Result<Delays, FileError> {
 pub fn opportunities(text: &str) -> Result<Box<[u32]>, FileError> {
     let expected = "a whole number of milliseconds, not below the one before, and the last above 0";
     let values: Vec<u32> = list(text, expected, |word| word.parse().ok())?;
-    let mut last = 0;
+    let mut last: u32 = 0;
     for (line, words) in lines(text) {
         for word in words {
             let value = word.parse().unwrap_or(0);
@@ -249,5 +249,8 @@ mod tests {
         let error = opportunities("1\n5\n3\n").unwrap_err().to_string();
         assert!(error.starts_with("line 3: `3` is not"), "{error}");
         assert!(opportunities("0\n0\n").is_err());
+        // A time beyond 2^31 ms is a time, too.
+        let error = opportunities("0\n3103110001\n5\n").unwrap_err().to_string();
+        assert!(error.starts_with("line 3: `5`"), "{error}");
     }
 }
