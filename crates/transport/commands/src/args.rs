@@ -82,6 +82,9 @@ pub struct Send {
     /// Interface to use in place of the kernel's network, such as memif:/run/millrace/a.sock,address=192.0.2.1/24,gateway=192.0.2.254
     #[arg(long, value_name = "DEVICE")]
     pub via: Option<Via>,
+    /// File to which the keys of this transfer are appended: with it, a capture can be read (docs/transport-protocol.md)
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub key_log: Option<PathBuf>,
     /// File of this user's key; created if it does not exist [default: ~/.config/millrace/identity]
     #[arg(long, value_name = "FILE")]
     pub identity: Option<PathBuf>,
@@ -139,6 +142,9 @@ pub struct Receive {
     /// Interface to use in place of the kernel's network, such as memif:/run/millrace/a.sock,address=192.0.2.1/24,gateway=192.0.2.254
     #[arg(long, value_name = "DEVICE")]
     pub via: Option<Via>,
+    /// File to which the keys of this transfer are appended: with it, a capture can be read (docs/transport-protocol.md)
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub key_log: Option<PathBuf>,
     /// File of this user's key; created if it does not exist [default: ~/.config/millrace/identity]
     #[arg(long, value_name = "FILE")]
     pub identity: Option<PathBuf>,

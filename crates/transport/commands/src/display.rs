@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use millrace_courier::identity::Identity;
-use millrace_courier::{Event, Interrupts, Outcome, Session as Transfer};
+use millrace_courier::{Event, Interrupts, KeyLog, Outcome, Session as Transfer};
 
 use crate::error::CommandError;
 
@@ -35,6 +35,17 @@ pub(crate) fn identity(path: Option<&Path>) -> Result<Identity> {
         None => config_directory()?.join("identity"),
     };
     Ok(Identity::load_or_create(&path)?)
+}
+
+/// Opens the key log that the user names.
+pub(crate) fn key_log(path: Option<&Path>) -> Result<Option<KeyLog>> {
+    let opened = path.map(|path| {
+        KeyLog::open(path).map_err(|error| CommandError::List {
+            path: path.to_owned(),
+            error,
+        })
+    });
+    opened.transpose()
 }
 
 /// Writes to standard output and flushes it.

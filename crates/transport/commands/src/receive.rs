@@ -8,7 +8,7 @@ use millrace_courier::{Interrupts, ReceiveOptions, Session as Transfer, exit_sta
 
 use crate::args::{Commit, Receive};
 use crate::device::{OpenDpdk, open};
-use crate::display::{Display, Result, config_directory, identity, watch};
+use crate::display::{Display, Result, config_directory, identity, key_log, watch};
 use crate::error::CommandError;
 use crate::url::Url;
 
@@ -32,6 +32,7 @@ pub fn receive(json: bool, args: &Receive, open_dpdk: OpenDpdk<'_>) -> Result<Ex
         expiry: Duration::from_secs(args.valid.saturating_mul(3_600)),
         silence: args.silence,
         patience: args.patience,
+        key_log: key_log(args.key_log.as_deref())?,
     };
     let place = PlaceOptions {
         all_at_once: args.commit == Commit::All,

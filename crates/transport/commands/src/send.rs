@@ -16,7 +16,7 @@ use millrace_courier::{Event, Interrupts, Outcome, SendOptions, Session as Trans
 
 use crate::args::{Commit, Send};
 use crate::device::{OpenDpdk, open};
-use crate::display::{Display, Result, config_directory, identity, say, size, watch};
+use crate::display::{Display, Result, config_directory, identity, key_log, say, size, watch};
 use crate::error::CommandError;
 use crate::known::{recall, remember};
 use crate::remote::{self, Remote};
@@ -86,6 +86,7 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
         },
         silence: args.silence,
         patience: args.patience,
+        key_log: key_log(args.key_log.as_deref())?,
     };
     let mut display = Display::new(json);
     let peers = targets.clone();

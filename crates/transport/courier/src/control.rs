@@ -4,6 +4,7 @@
 //! off (RFC 9287), since data packets have that bit clear.
 
 use crate::identity::{Identity, PublicKey};
+use crate::key_log::KeyLog;
 use crate::message::{CLASSES, Class, Message};
 use crate::tls;
 use crate::window::BorrowedWindow;
@@ -93,6 +94,7 @@ pub(crate) struct Control {
     buffer: Vec<u8>,
     server: Option<ServerConfig>,
     silence: Duration,
+    key_log: Option<KeyLog>,
 }
 
 fn transport(window: BorrowedWindow, silence: Duration) -> Arc<TransportConfig> {
@@ -117,11 +119,15 @@ impl Control {
         identity: &Identity,
         listens: bool,
         silence: Duration,
+        key_log: Option<KeyLog>,
     ) -> Result<Control, ControlError> {
         let mut endpoint = EndpointConfig::default();
         endpoint.grease_quic_bit(false);
         let server = if listens {
-            Some(ServerConfig::with_crypto(Arc::new(tls::server(identity)?)))
+            Some(ServerConfig::with_crypto(Arc::new(tls::server(
+                identity,
+                key_log.as_ref(),
+            )?)))
         } else {
             None
         };
@@ -133,6 +139,7 @@ impl Control {
             responses: VecDeque::new(),
             buffer: Vec::new(),
             silence,
+            key_log,
         })
     }
 
@@ -145,7 +152,7 @@ impl Control {
         key: PublicKey,
     ) -> Result<LinkId, ControlError> {
         let window = BorrowedWindow::default();
-        let mut config = ClientConfig::new(Arc::new(tls::client(identity, key)?));
+        let mut config = ClientConfig::new(Arc::new(tls::client(identity, key, self.key_log.as_ref())?));
         config.transport_config(transport(window.clone(), self.silence));
         let (id, connection) = self
             .endpoint
@@ -358,12 +365,20 @@ impl Control {
     }
 
     /// Returns the pairwise keys of data packets, to the receiver and to the sender, by the TLS exporter (RFC 8446, section 7.5).
-    pub(crate) fn pairwise_keys(&self, id: LinkId) -> Option<[PairwiseKey; 2]> {
+    /// `logged`: the connection number, the AEAD and the content secret for the key log.
+    pub(crate) fn pairwise_keys(
+        &self,
+        id: LinkId,
+        logged: Option<(u32, bool, &[u8])>,
+    ) -> Option<[PairwiseKey; 2]> {
         let mut bytes = [0; 32];
         let session = self.links.get(&id)?.connection.crypto_session();
         session
             .export_keying_material(&mut bytes, EXPORTER_LABEL, &[])
             .ok()?;
+        if let (Some(key_log), Some((connection, chacha, secret))) = (&self.key_log, logged) {
+            key_log.session(connection, chacha, secret, &bytes);
+        }
         let key = |from: usize| PairwiseKey::new(std::array::from_fn(|at| bytes[from + at]));
         Some([key(0), key(16)])
     }

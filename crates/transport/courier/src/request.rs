@@ -50,7 +50,7 @@ pub enum RequestError {
 pub fn list(identity: &Identity, from: &Target, path: &[u8]) -> Result<Vec<DirectoryEntry>, RequestError> {
     let mut io = bind_for(std::slice::from_ref(from))?;
     let only_v4 = io.local_address()?.is_ipv4();
-    let mut control = Control::new(identity, false, PATIENCE)?;
+    let mut control = Control::new(identity, false, PATIENCE, None)?;
     let start = Instant::now();
     let mut links = Vec::new();
     for address in &from.addresses {

@@ -3,6 +3,7 @@
 //! A sender pins the receiver's key. A receiver takes any key at first and decides by ticket or by list when it knows who asks.
 
 use crate::identity::{Identity, PublicKey};
+use crate::key_log::KeyLog;
 use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls13_signature_with_raw_key};
@@ -36,12 +37,23 @@ fn certified_key(identity: &Identity) -> Result<Arc<CertifiedKey>, Error> {
     Ok(Arc::new(CertifiedKey::new(vec![CertificateDer::from(spki)], key)))
 }
 
+fn key_log_of(key_log: Option<&KeyLog>) -> Arc<dyn rustls::KeyLog> {
+    match key_log {
+        Some(key_log) => Arc::new(key_log.clone()),
+        None => Arc::new(rustls::NoKeyLog),
+    }
+}
+
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
 /// Returns the configuration of a sender that expects this receiver.
-pub(crate) fn client(identity: &Identity, receiver: PublicKey) -> Result<QuicClientConfig, Error> {
+pub(crate) fn client(
+    identity: &Identity,
+    receiver: PublicKey,
+    key_log: Option<&KeyLog>,
+) -> Result<QuicClientConfig, Error> {
     let verifier = Arc::new(KeyVerifier {
         expected: Some(receiver),
         provider: provider(),
@@ -54,12 +66,13 @@ pub(crate) fn client(identity: &Identity, receiver: PublicKey) -> Result<QuicCli
         .with_client_cert_resolver(Arc::new(resolver));
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.enable_early_data = false;
+    config.key_log = key_log_of(key_log);
     config.resumption = rustls::client::Resumption::disabled();
     QuicClientConfig::try_from(config).map_err(|_| Error::General("no initial cipher suite".into()))
 }
 
 /// Returns the configuration of a receiver.
-pub(crate) fn server(identity: &Identity) -> Result<QuicServerConfig, Error> {
+pub(crate) fn server(identity: &Identity, key_log: Option<&KeyLog>) -> Result<QuicServerConfig, Error> {
     let verifier = Arc::new(KeyVerifier {
         expected: None,
         provider: provider(),
@@ -71,6 +84,7 @@ pub(crate) fn server(identity: &Identity) -> Result<QuicServerConfig, Error> {
         .with_cert_resolver(Arc::new(resolver));
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.max_early_data_size = 0;
+    config.key_log = key_log_of(key_log);
     config.send_tls13_tickets = 0;
     QuicServerConfig::try_from(config).map_err(|_| Error::General("no initial cipher suite".into()))
 }

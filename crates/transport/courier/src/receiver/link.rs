@@ -179,14 +179,15 @@ impl Server<'_, '_, '_> {
         };
         let content =
             ContentKey::new(algorithm, &offer.secret).map_err(|error| FilesError(error.to_string()))?;
-        let Some(keys) = self.control.pairwise_keys(link) else {
-            return Err(FilesError("TLS exports no keys".into()));
-        };
         let connection = loop {
             let id = u32::from_be_bytes(random().map_err(|error| FilesError(error.to_string()))?);
             if !self.by_connection.contains_key(&id) {
                 break id;
             }
+        };
+        let logged = (connection, offer.chacha, &offer.secret[..]);
+        let Some(keys) = self.control.pairwise_keys(link, Some(logged)) else {
+            return Err(FilesError("TLS exports no keys".into()));
         };
         let spec = SessionSpec {
             manifest,

@@ -2,6 +2,7 @@
 
 use crate::control::ControlError;
 use crate::identity::{IdentityError, PublicKey};
+use crate::key_log::KeyLog;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -24,6 +25,8 @@ pub struct ReceiveOptions {
     pub silence: Duration,
     /// The time that a lost sender has to come back.
     pub patience: Duration,
+    /// The file to which keys are written, for those who read captures.
+    pub key_log: Option<KeyLog>,
 }
 
 /// The time that a link may take to be established.
@@ -39,6 +42,7 @@ impl Default for ReceiveOptions {
             expiry: Duration::from_secs(24 * 3_600),
             silence: Duration::from_secs(20),
             patience: Duration::from_secs(600),
+            key_log: None,
         }
     }
 }

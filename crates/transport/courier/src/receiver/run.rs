@@ -94,7 +94,7 @@ impl ReceiverSpec<'_> {
             secret,
             addresses: ticket_addresses(local, &options.addresses),
         };
-        let control = Control::new(identity, true, options.silence)?;
+        let control = Control::new(identity, true, options.silence, options.key_log.clone())?;
         let is_own = matches!(place, Place::Store(_)) && fetch.is_none();
         if fetch.is_none() {
             events(Event::Listening {

@@ -3,6 +3,7 @@
 use crate::control::ControlError;
 use crate::files::{FilesError, Requests};
 use crate::identity::{IdentityError, PublicKey};
+use crate::key_log::KeyLog;
 use crate::ticket::{Secret, Ticket};
 use millrace_transport::seal::SealError;
 use millrace_transport::sender::SealPieceError;
@@ -83,6 +84,8 @@ pub struct SendOptions {
     pub silence: Duration,
     /// The time for which a lost receiver is dialled again.
     pub patience: Duration,
+    /// The file to which keys are written, for those who read captures.
+    pub key_log: Option<KeyLog>,
 }
 
 impl Default for SendOptions {
@@ -95,6 +98,7 @@ impl Default for SendOptions {
             requests: Requests::default(),
             silence: Duration::from_secs(20),
             patience: Duration::from_secs(600),
+            key_log: None,
         }
     }
 }

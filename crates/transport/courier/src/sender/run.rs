@@ -123,7 +123,7 @@ impl SenderSpec<'_> {
         let clock = Clock::start();
         let packet_size = u64::from(payload) + u64::from(headers) + DATA_OVERHEAD as u64;
         group.set_uplink(options.rate, packet_size, clock.now());
-        let control = Control::new(identity, false, options.silence)?;
+        let control = Control::new(identity, false, options.silence, options.key_log.clone())?;
         let (tasks, todo) = channel();
         let (done, replies) = channel();
         let waker = &inbox.waker;

@@ -306,7 +306,8 @@ impl Sender<'_> {
 
     /// Lets an accepted receiver join the group.
     fn join(&mut self, at: usize, link: LinkId, connection: u32, pool: u64, have: RangeSet) {
-        let Some([to_receiver, to_sender]) = self.control.pairwise_keys(link) else {
+        let logged = (connection, self.offer.chacha, &self.offer.secret[..]);
+        let Some([to_receiver, to_sender]) = self.control.pairwise_keys(link, Some(logged)) else {
             let reason = "TLS exports no keys".into();
             return self.end(at, Outcome::Resumable { reason });
         };

@@ -63,6 +63,7 @@ impl ReceiverThread {
             expiry: spec.expiry,
             patience: spec.patience,
             silence: spec.silence,
+            key_log: None,
         };
         let thread = std::thread::spawn(move || {
             let identity = Identity::generate().unwrap();

@@ -1,0 +1,61 @@
+//! Key logs: the keys of connections in a file, with which a capture can be read (docs/transport-protocol.md).
+//!
+//! Lines are those of NSS (draft-ietf-tls-keylogfile), which Wireshark takes for QUIC, and one more for each session:
+//!
+//! ```text
+//!  MILLRACE_SESSION <connection> <AEAD: 00 or 01> <content secret> <pairwise key to the receiver> <pairwise key to the sender>
+//! ```
+
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// An open key log. Whoever has the file reads all that its connections carry.
+#[derive(Clone, Debug)]
+pub struct KeyLog(Arc<Mutex<File>>);
+
+impl KeyLog {
+    /// Opens a key log, which is created with mode 0600; lines are appended.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn open(path: &Path) -> io::Result<KeyLog> {
+        let mut options = OpenOptions::new();
+        let file = options.append(true).create(true).mode(0o600).open(path)?;
+        Ok(KeyLog(Arc::new(Mutex::new(file))))
+    }
+
+    fn line(&self, label: &str, fields: &[&[u8]]) {
+        let mut line = label.to_owned();
+        for field in fields {
+            line.push(' ');
+            for byte in *field {
+                let _ = write!(line, "{byte:02x}");
+            }
+        }
+        line.push('\n');
+        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = file.write_all(line.as_bytes()) {
+            tracing::warn!(%error, "the key log was not written");
+        }
+    }
+
+    /// Appends the keys of a session's data packets.
+    pub(crate) fn session(&self, connection: u32, chacha: bool, secret: &[u8], pairwise: &[u8; 32]) {
+        let (to_receiver, to_sender) = pairwise.split_at(16);
+        let connection = connection.to_be_bytes();
+        self.line(
+            "MILLRACE_SESSION",
+            &[&connection, &[u8::from(chacha)], secret, to_receiver, to_sender],
+        );
+    }
+}
+
+impl rustls::KeyLog for KeyLog {
+    fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
+        self.line(label, &[client_random, secret]);
+    }
+}

@@ -1,0 +1,214 @@
+"""The second implementation of docs/transport-protocol.md: a receiver in Python that reads a capture of a real transfer."""
+
+import json
+import os
+import pathlib
+import re
+import select
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from switches import TARGET
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RECEIVER = ROOT / "examples" / "second-receiver"
+DISSECTOR = ROOT / "contrib" / "wireshark" / "millrace.lua"
+MILLRACE = TARGET / "millrace"
+BOUND = 120
+sys.path.insert(0, str(RECEIVER))
+
+
+class Relay:
+    """Passes datagrams between a sender and a receiver, drops some of the sender's, and writes the others to a pcap file."""
+
+    def __init__(self, receiver, capture, drop_every):
+        self.receiver, self.drop_every = receiver, drop_every
+        self.near, self.far = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
+        for end in (self.near, self.far):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+            end.bind(("127.0.0.1", 0))
+        self.capture = open(capture, "wb")
+        # Link type 101: raw IP.
+        self.capture.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 101))
+        self.dropped, self.stop = 0, threading.Event()
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self):
+        sender, count = None, 0
+        while not self.stop.is_set():
+            for end in select.select([self.near, self.far], [], [], 0.05)[0]:
+                datagram, source = end.recvfrom(65_536)
+                if end is self.near:
+                    sender, count = source, count + 1
+                    if self.drop_every and count % self.drop_every == 0:
+                        self.dropped += 1
+                        continue
+                    self.write(source, self.receiver, datagram)
+                    self.far.sendto(datagram, self.receiver)
+                elif sender:
+                    self.write(self.receiver, sender, datagram)
+                    self.near.sendto(datagram, sender)
+
+    def write(self, source, destination, datagram):
+        udp = struct.pack(">HHHH", source[1], destination[1], 8 + len(datagram), 0) + datagram
+        addresses = b"".join(socket.inet_aton(host) for host, _ in (source, destination))
+        packet = struct.pack(">BBHIBBH", 0x45, 0, 20 + len(udp), 0, 64, 17, 0) + addresses + udp
+        self.capture.write(struct.pack("<IIII", 0, 0, len(packet), len(packet)) + packet)
+
+    def close(self):
+        self.stop.set()
+        self.thread.join()
+        self.capture.close()
+
+
+@pytest.fixture(scope="module")
+def transfer(tmp_path_factory):
+    """A captured transfer: its directory with source, target, capture and key log."""
+    folder = tmp_path_factory.mktemp("second-receiver")
+    source = folder / "data"
+    (source / "deep" / "empty").mkdir(parents=True)
+    (source / "large").write_bytes(os.urandom((1 << 20) + 12_345))
+    for number in range(20):
+        (source / "deep" / f"{number}").write_bytes(os.urandom(number * 997))
+    with open(source / "sparse", "wb") as file:
+        file.truncate(8 << 20)
+        file.seek(5 << 20)
+        file.write(os.urandom(50_000))
+    (source / "link").symlink_to("deep/3")
+    (folder / "in").mkdir()
+
+    def millrace(*words, **options):
+        return [MILLRACE, "--json", *map(str, words)], {"cwd": folder, "text": True, **options}
+
+    def key(name):
+        command, options = millrace("courier", "key", "--identity", name)
+        return json.loads(subprocess.check_output(command, **options))["key"]
+
+    words = ("receive", "in", "--once", "--listen", "127.0.0.1:0", "--allow", key("a.key"), "--identity", "b.key")
+    command, options = millrace(*words, stdout=subprocess.PIPE)
+    receiver = subprocess.Popen(command, **options)
+    listening = json.loads(receiver.stdout.readline())
+    host, port = listening["address"].rsplit(":", 1)
+    relay = Relay((host, int(port)), folder / "capture.pcap", 40)
+    try:
+        to = f"{listening['key']}@127.0.0.1:{relay.near.getsockname()[1]}"
+        words = ("send", "data/", to, "--identity", "a.key", "--rate", "100Mbps", "--key-log", "keys.txt")
+        command, options = millrace(*words, stdout=subprocess.DEVNULL)
+        assert subprocess.run(command, timeout=BOUND, **options).returncode == 0
+        assert receiver.wait(BOUND) == 0
+    finally:
+        receiver.kill()
+        relay.close()
+    assert relay.dropped > 0
+    return folder
+
+
+def tree(folder):
+    """Each path below a folder with its bytes, or its target."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        found[name] = path.readlink() if path.is_symlink() else path.read_bytes() if path.is_file() else None
+    return found
+
+
+def test_a_receiver_made_from_the_page_puts_the_files_together(transfer):
+    out = transfer / "out"
+    out.mkdir()
+    words = [sys.executable, RECEIVER / "receiver.py", transfer / "capture.pcap", transfer / "keys.txt", out]
+    run = subprocess.run(words, capture_output=True, text=True, timeout=BOUND)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert tree(out) == tree(transfer / "data") == tree(transfer / "in")
+
+
+def test_a_byte_that_is_wrong_in_the_capture_costs_the_file_and_no_other(transfer):
+    import receiver as second
+
+    session, data = second.read_session(transfer / "capture.pcap", transfer / "keys.txt")
+    # The first bytes of the first file that any packet carries: no other packet has them.
+    forged = next(index for index, datagram in enumerate(data) if datagram[0] == 0)
+    damaged = bytearray(data[forged])
+    damaged[40] ^= 1
+    space, verified, dropped = second.receive(session, data[:forged] + [bytes(damaged)] + data[forged + 1 :])
+    assert dropped["forged"] == 1
+    assert 0 < len(verified) < session.manifest.extents()
+
+
+def test_the_vectors_of_the_page_are_reproduced():
+    import blake3
+    import protocol
+
+    page = (ROOT / "docs" / "transport-protocol.md").read_text()
+
+    def vector(name):
+        """The bytes behind a name in the page's vectors, over several lines."""
+        found = re.search(rf"^{name} +((?:[0-9a-f ]+(?:\n  +)?)+)$", page, re.MULTILINE)
+        return bytes.fromhex(found[1])
+
+    secret, pairwise = bytes(range(32)), bytes(range(0x64, 0x74))
+    shared = protocol.Content(secret, 0).seal(0x100001, 3, 5, b"millrace")
+    assert shared == vector("seal counter") + vector("ciphertext") + vector("tag")
+    head = protocol.head(0, 0x01020304, 0xABCDEF, pairwise, shared[:5] + shared[-16:])
+    assert head == vector("head")
+    packets = protocol.DataPackets(0x01020304, pairwise, protocol.Content(secret, 0))
+    packets.next = 0xABCDEF
+    assert packets.take(head + shared) == (3, 5, b"millrace")
+    assert packets.take(head + shared) is None and packets.dropped["replay"] == 1
+
+    kind, body = next(protocol.messages(vector("KEEP")))
+    assert (kind, body.ranges()) == (7, [range(2, 5), range(9, 1_000)])
+    kind, body = next(protocol.messages(vector("VERIFIED")))
+    assert (kind, body.varint()) == (12, 70_000)
+
+    manifest = protocol.Manifest(vector("manifest"))
+    assert manifest.files == [(b"d/a", 20_000, [(0, 20_000)], 0)]
+    data = bytes(7 * index % 251 for index in range(20_000))
+    assert blake3.chaining_value(data[: protocol.GROUP]) == vector("group 0")
+    assert blake3.chaining_value(data[protocol.GROUP :], protocol.GROUP) == vector("group 1")
+    assert manifest.value(0, data) == vector("extent 0")
+    assert manifest.root([manifest.value(0, data)]) == vector("root")
+
+
+def test_the_sessions_line_of_the_key_log_has_the_keys_that_tls_exports(transfer):
+    import receiver as second
+
+    session, _ = second.read_session(transfer / "capture.pcap", transfer / "keys.txt")
+    line = next(line for line in (transfer / "keys.txt").read_text().splitlines() if line.startswith("MILLRACE_SESSION"))
+    connection, aead, secret, to_receiver, to_sender = map(bytes.fromhex, line.split()[1:])
+    assert int.from_bytes(connection, "big") == session.connection
+    assert (aead[0], secret) == (session.content.aead, session.content.secret)
+    assert to_receiver + to_sender == session.keys
+
+
+@pytest.mark.skipif(not shutil.which("tshark"), reason="tshark is not installed (apt-get install tshark)")
+def test_wireshark_dissects_all_packet_types_and_decrypts_addresses(transfer):
+    import protocol
+    import receiver as second
+
+    names = ["type", "connection", "number", "extent", "offset", "payload_start", "feedback.credit", "report.next"]
+    fields = [word for name in names for word in ("-e", f"millrace.{name}")]
+    port = next(second.datagrams(transfer / "capture.pcap"))[1][1]
+    words = ["tshark", "-X", f"lua_script:{DISSECTOR}", "-o", f"millrace.port:{port}"]
+    words += ["-o", f"millrace.key_log:{transfer / 'keys.txt'}", "-r", str(transfer / "capture.pcap"), "-Y", "millrace", "-T", "fields", "-E", "separator=|", *fields]
+    words += ["-e", "millrace.malformed"]
+    run = subprocess.run(words, capture_output=True, text=True, timeout=BOUND)
+    rows = [line.split("|") for line in run.stdout.splitlines()]
+    session, data = second.read_session(transfer / "capture.pcap", transfer / "keys.txt")
+    assert len(rows) == len(data), run.stderr
+    assert {row[0] for row in rows} == {"0", "1", "2"}
+    assert not any(row[-1] for row in rows)
+    packets = protocol.DataPackets(session.connection, session.keys[:16], session.content)
+    for row, datagram in zip(rows, data):
+        assert int(row[1], 16) == session.connection and int(row[2]) == int.from_bytes(datagram[5:8], "big")
+        if opened := packets.take(datagram):
+            extent, offset, payload = opened
+            assert (int(row[3]), int(row[4]), row[5]) == (extent, offset, payload[:9].hex())
+        else:
+            assert row[6] or row[7]
