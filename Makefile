@@ -82,6 +82,7 @@ kill-transfers: setup ## kill either end of a transfer of 512 MiB 200 times; the
 
 exchange-check: setup ## run the long forms of the exchange's tests: 10,000 kills of the engine in virtual time
 	MILLRACE_EXCHANGE_LONG=1 cargo test --locked -p millrace-ix-engine --test it -- --nocapture simulation
+	MILLRACE_EXCHANGE_LONG=1 cargo test --locked -p millrace-ix-service --test it -- --nocapture crash retries
 
 fuzz: setup ## run every fuzzer for FUZZ_SECONDS (60) each
 	@scripts/fuzz.sh $(FUZZ_SECONDS)

@@ -50,7 +50,7 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
         audit_key: Some(audit_key),
     };
     let service = Service::start(Box::new(store), service_settings, move |request| {
-        requests.request(request)
+        requests.request(request);
     })?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

@@ -21,10 +21,13 @@ use crate::settings::OpenFlow;
 /// The pause before a session with an unknown datapath id is closed, so that the switch does not connect in a loop.
 const UNKNOWN_PAUSE: Duration = Duration::from_secs(1);
 
+/// For each connected switch: the number of its connection, and the sender of requests to its task.
+type Connected = BTreeMap<SwitchId, (u64, mpsc::UnboundedSender<FabricRequest>)>;
+
 /// The senders of requests to connected switches.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Switches {
-    connected: Arc<Mutex<BTreeMap<SwitchId, (u64, mpsc::UnboundedSender<FabricRequest>)>>>,
+    connected: Arc<Mutex<Connected>>,
     sessions: Arc<std::sync::atomic::AtomicU64>,
 }
 

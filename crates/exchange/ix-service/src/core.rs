@@ -294,8 +294,22 @@ impl Core {
         merged
             .objects
             .retain(|id, object| self.exchange.object(*id) != *object);
-        let applied = Exchange::clone(&self.exchange).commit(merged.clone());
+        let applied = self.applied(&merged);
         Ok((after, merged, applied))
+    }
+
+    /// Returns the names of the objects that changes create, change and delete.
+    fn applied(&self, changes: &ChangeSet) -> Applied {
+        let mut applied = Applied::default();
+        for (id, object) in &changes.objects {
+            match (self.exchange.object(*id), object) {
+                (None, Some(_)) => applied.created.push(*id),
+                (Some(_), None) => applied.deleted.push(*id),
+                (Some(_), Some(_)) => applied.changed.push(*id),
+                (None, None) => {}
+            }
+        }
+        applied
     }
 
     /// Returns a transaction that writes the objects of `applied` and the pools.

@@ -33,7 +33,7 @@ mod snapshot;
 mod thread;
 mod wording;
 
-pub use crate::core::{Core, Output};
+pub use crate::core::{Core, Now, Output};
 pub use error::{OrderError, StartError};
 pub use event::{EventKind, ServiceEvent};
 pub use fabric::{Entry, Fabric, FabricKey};

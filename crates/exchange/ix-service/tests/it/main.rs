@@ -1,0 +1,13 @@
+//! The core of an exchange with model, planner and database, against model switches in virtual time.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod crash;
+mod orders;
+mod retries;
+mod world;

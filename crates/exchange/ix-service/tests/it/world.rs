@@ -1,0 +1,351 @@
+//! A core, its database and two switches in virtual time.
+
+use std::collections::BTreeMap;
+
+use millrace_ix_engine::{Content, Event, Modification, Session, Settings};
+use millrace_ix_model::{Actor, ConnectionId, ObjectId, Operation, ServiceId, SwitchId};
+use millrace_ix_service::{Core, Entry, Fabric, FabricKey, Now, OrderError, OrderOptions, Ordered, Output};
+use millrace_ix_store::{Sqlite, Store, UnixMillis};
+use millrace_types::{Duration, Time};
+use serde_json::{Value, json};
+
+/// The wall clock at the monotonic time zero.
+const WALL: u64 = 1_700_000_000_000;
+/// The time of an operation of a switch.
+const LATENCY: Duration = Duration::from_millis(5);
+/// The time from the loss of a connection to the next connection.
+const RECONNECT: Duration = Duration::from_millis(300);
+
+/// A commit: the number and the modifications.
+type Commit = (u64, Vec<Modification<FabricKey, Entry>>);
+
+/// A model switch.
+#[derive(Debug, Default)]
+pub(crate) struct ModelSwitch {
+    pub(crate) content: Content<Fabric>,
+    /// The number of times that each entry was written.
+    pub(crate) writes: BTreeMap<FabricKey, u32>,
+    pub(crate) session: Option<Session>,
+    pub(crate) commits: u32,
+    /// True if the switch refuses commits that add flow entries.
+    pub(crate) is_full: bool,
+    /// True if the switch answers nothing.
+    pub(crate) is_deaf: bool,
+    /// The operations that are not answered: the time of the answer, and the commit; without one, a dump.
+    waiting: Vec<(Time, Option<Commit>)>,
+}
+
+impl ModelSwitch {
+    fn apply(&mut self, modifications: Vec<Modification<FabricKey, Entry>>) -> Result<(), String> {
+        let adds = |change: &Modification<FabricKey, Entry>| {
+            change.from.is_none() && matches!(change.key, FabricKey::Flow(_))
+        };
+        if self.is_full && modifications.iter().any(adds) {
+            return Err("OFPFMFC_TABLE_FULL".to_owned());
+        }
+        self.commits += 1;
+        for Modification { key, to, .. } in modifications {
+            *self.writes.entry(key.clone()).or_default() += 1;
+            match to {
+                Some(entry) => self.content.insert(key, entry),
+                None => self.content.remove(&key),
+            };
+        }
+        Ok(())
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) time: Time,
+    pub(crate) core: Option<Core>,
+    pub(crate) switches: BTreeMap<SwitchId, ModelSwitch>,
+    reconnect: BTreeMap<SwitchId, Time>,
+    sessions: u64,
+}
+
+pub(crate) fn operation(value: Value) -> Operation {
+    serde_json::from_value(value).unwrap()
+}
+
+impl World {
+    /// Returns a world with two sites, a trunk, and a member with four connections, two at each site.
+    pub(crate) fn new() -> World {
+        World::with(Box::new(Sqlite::in_memory().unwrap()))
+    }
+
+    pub(crate) fn with(store: Box<dyn Store>) -> World {
+        let mut world = World {
+            time: Time::from_secs(1),
+            core: None,
+            switches: BTreeMap::new(),
+            reconnect: BTreeMap::new(),
+            sessions: 0,
+        };
+        world.start(store);
+        world.order(&[
+            json!({"operation": "create_site", "name": "Otemachi"}),
+            json!({"operation": "create_switch", "name": "ote-1", "site": "st-0", "dpid": "0000000000000001", "ports": ports()}),
+            json!({"operation": "create_site", "name": "Makuhari"}),
+            json!({"operation": "create_switch", "name": "mak-1", "site": "st-0", "dpid": "0000000000000002", "ports": ports()}),
+        ]);
+        let ids: Vec<SwitchId> = world.core().exchange().switches.keys().copied().collect();
+        let (one, two) = (ids[0], ids[1]);
+        world.order(&[json!({
+            "operation": "create_trunk", "name": "t1", "kind": "vxlan", "ends": [format!("{one}:100"), format!("{two}:100")],
+            "capacity_mbps": 10000, "mtu": 1700,
+        })]);
+        let connection = |name: &str, port: String| json!({"operation": "create_connection", "account": "ac-0", "name": name, "kind": "standalone", "ports": [port]});
+        world.order(&[
+            json!({"operation": "create_account", "name": "A", "kind": "member"}),
+            connection("a1", format!("{one}:1")),
+            connection("a2", format!("{one}:2")),
+            connection("a3", format!("{two}:1")),
+            connection("a4", format!("{two}:2")),
+        ]);
+        for id in ids {
+            world.switches.insert(id, ModelSwitch::default());
+            world.reconnect.insert(id, world.time);
+        }
+        world.run(Duration::from_secs(2));
+        world
+    }
+
+    /// Starts a core from a database.
+    pub(crate) fn start(&mut self, store: Box<dyn Store>) {
+        let settings = Settings {
+            seed: 7,
+            ..Settings::default()
+        };
+        self.core = Some(Core::start(store, settings, false, self.now()).unwrap());
+        let numbers: Vec<SwitchId> = self.switches.keys().copied().collect();
+        for number in numbers {
+            let switch = self.switches.get_mut(&number).unwrap();
+            switch.session = None;
+            switch.waiting.clear();
+            self.reconnect.insert(number, self.time + RECONNECT);
+        }
+    }
+
+    /// Kills the core: commits under way happen if `applied`, and nobody learns it.
+    pub(crate) fn kill(&mut self, applied: bool) -> Box<dyn Store> {
+        let mut core = self.core.take().unwrap();
+        // What the core wanted to send is lost with it.
+        drop(core.outputs());
+        for switch in self.switches.values_mut() {
+            for (_, operation) in std::mem::take(&mut switch.waiting) {
+                if let (true, Some((_, modifications))) = (applied, operation) {
+                    let _ = switch.apply(modifications);
+                }
+            }
+        }
+        core.into_store()
+    }
+
+    pub(crate) fn core(&mut self) -> &mut Core {
+        self.core.as_mut().unwrap()
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        Now {
+            time: self.time,
+            wall: UnixMillis(WALL + self.time.nanos() / 1_000_000),
+        }
+    }
+
+    pub(crate) fn try_order(
+        &mut self,
+        operations: &[Value],
+        options: &OrderOptions,
+    ) -> Result<Ordered, OrderError> {
+        let operations = operations.iter().cloned().map(operation).collect();
+        let now = self.now();
+        let ordered = self.core().order(operations, &Actor::system(), options, now);
+        self.deliver();
+        ordered
+    }
+
+    pub(crate) fn order(&mut self, operations: &[Value]) -> Ordered {
+        self.try_order(operations, &OrderOptions::default()).unwrap()
+    }
+
+    /// Returns the connections, two at each site.
+    pub(crate) fn connections(&mut self) -> Vec<ConnectionId> {
+        self.core().exchange().connections.keys().copied().collect()
+    }
+
+    /// Orders a circuit between two connections, by their places in the list.
+    pub(crate) fn circuit(&mut self, name: &str, ends: [(usize, u16); 2]) -> (ServiceId, Ordered) {
+        let ordered = self
+            .try_order(&self.circuit_operations(name, ends), &OrderOptions::default())
+            .unwrap();
+        (ordered.applied.first().unwrap(), ordered)
+    }
+
+    pub(crate) fn circuit_operations(&self, name: &str, ends: [(usize, u16); 2]) -> Vec<Value> {
+        let exchange = self.core.as_ref().unwrap().exchange();
+        let account = exchange.accounts.keys().next().unwrap();
+        let mut operations =
+            vec![json!({"operation": "create_service", "account": account, "kind": "p2p_vc", "name": name})];
+        operations.extend(ends.map(|(connection, vlan)| {
+            let connection = exchange.connections.keys().nth(connection).unwrap();
+            json!({"operation": "configure_end", "service": "sv-0", "connection": connection,
+                "vlan": {"type": "dot1q", "vlan": vlan}, "capacity_mbps": 100})
+        }));
+        operations
+    }
+
+    /// Passes the requests of the core to the switches.
+    pub(crate) fn deliver(&mut self) {
+        let at = self.time + LATENCY;
+        let Some(core) = &mut self.core else { return };
+        for output in core.outputs() {
+            match output {
+                Output::Dump { switch, session } => {
+                    let switch = self.switches.get_mut(&switch).unwrap();
+                    assert_eq!(switch.session, Some(session));
+                    switch.waiting.push((at, None));
+                }
+                Output::Commit {
+                    switch,
+                    session,
+                    commit,
+                    modifications,
+                } => {
+                    let switch = self.switches.get_mut(&switch).unwrap();
+                    assert_eq!(switch.session, Some(session));
+                    switch.waiting.push((at, Some((commit, modifications))));
+                }
+                Output::Event(_) => {}
+            }
+        }
+    }
+
+    /// Does the next thing that is due until `until`; returns false if there is none.
+    pub(crate) fn step(&mut self, until: Time) -> bool {
+        let answers = self.switches.values().filter(|switch| !switch.is_deaf);
+        let answers = answers.flat_map(|switch| switch.waiting.iter().map(|(at, _)| *at));
+        let deadline = self.core.as_ref().and_then(Core::deadline);
+        let next = answers
+            .chain(self.reconnect.values().copied())
+            .chain(deadline)
+            .min();
+        let Some(next) = next.filter(|next| *next <= until) else {
+            self.time = until;
+            return false;
+        };
+        self.time = self.time.max(next);
+        let now = self.now();
+        if let Some(switch) = self
+            .reconnect
+            .iter()
+            .find(|(_, at)| **at <= self.time)
+            .map(|(switch, _)| *switch)
+        {
+            self.reconnect.remove(&switch);
+            self.sessions += 1;
+            let session = self.sessions;
+            self.switches.get_mut(&switch).unwrap().session = Some(session);
+            self.core().handle(
+                Event::Connected {
+                    switch: switch.0,
+                    session,
+                },
+                now,
+            );
+            self.deliver();
+            return true;
+        }
+        let ids: Vec<SwitchId> = self.switches.keys().copied().collect();
+        for id in ids {
+            let switch = self.switches.get_mut(&id).unwrap();
+            let due = switch
+                .waiting
+                .iter()
+                .position(|(at, _)| *at <= now.time)
+                .filter(|_| !switch.is_deaf);
+            let (Some(due), Some(session)) = (due, switch.session) else {
+                continue;
+            };
+            let event = match switch.waiting.remove(due).1 {
+                None => Event::Dumped {
+                    switch: id.0,
+                    session,
+                    content: Ok(switch.content.clone()),
+                },
+                Some((commit, modifications)) => match switch.apply(modifications) {
+                    Ok(()) => Event::Committed {
+                        switch: id.0,
+                        session,
+                        commit,
+                    },
+                    Err(reason) => Event::Refused {
+                        switch: id.0,
+                        session,
+                        commit,
+                        reason,
+                        partly: false,
+                    },
+                },
+            };
+            self.core().handle(event, now);
+            self.deliver();
+        }
+        self.core().tick(now);
+        self.deliver();
+        true
+    }
+
+    pub(crate) fn run(&mut self, duration: Duration) {
+        let until = self.time + duration;
+        while self.step(until) {}
+    }
+
+    /// Returns true if nothing is under way and each switch has exactly what the plan says.
+    pub(crate) fn is_settled(&mut self) -> bool {
+        let now = self.now();
+        let plan = self.core().plan(now);
+        let is_idle = self.core().engine().changes().next().is_none();
+        let empty = Content::<Fabric>::new();
+        is_idle
+            && self.switches.iter().all(|(id, switch)| {
+                let mut content = switch.content.clone();
+                content.retain(|key, _| !is_marker(key));
+                content == *plan.get(&id.0).unwrap_or(&empty)
+            })
+    }
+
+    /// Returns the numbers that wait for the engine.
+    pub(crate) fn numbers_in_switches(&mut self) -> Vec<String> {
+        let pools = self.core().exchange().pools.clone();
+        let waiting = pools.into_iter().flat_map(|(kind, pool)| {
+            let numbers = pool.released.into_iter();
+            let waiting = numbers.filter(|(_, rest)| *rest == millrace_ix_model::Released::InSwitches);
+            waiting
+                .map(move |(number, _)| format!("{kind:?} {number}"))
+                .collect::<Vec<_>>()
+        });
+        waiting.collect()
+    }
+
+    /// Returns the identifiers of all services.
+    pub(crate) fn services(&mut self) -> Vec<ServiceId> {
+        self.core().exchange().services.keys().copied().collect()
+    }
+
+    pub(crate) fn delete(&mut self, object: impl Into<ObjectId>) -> Ordered {
+        let object: ObjectId = object.into();
+        self.order(&[json!({"operation": "delete", "target": object})])
+    }
+}
+
+fn ports() -> Value {
+    [1, 2, 100]
+        .map(|number| json!({"number": number, "speed_mbps": 10000}))
+        .into_iter()
+        .collect()
+}
+
+/// Returns true for the marker entry.
+pub(crate) fn is_marker(key: &FabricKey) -> bool {
+    matches!(key, FabricKey::Flow(flow) if flow.table.0 == 7)
+}
