@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 packages=(
     build-essential pkg-config libclang-dev clang ca-certificates curl
-    libdpdk-dev dpdk dpdk-dev libpcap-dev libsqlite3-dev libpcre2-dev
+    libdpdk-dev dpdk dpdk-dev libpcap-dev libdaq-dev libsqlite3-dev libpcre2-dev
     openvswitch-switch openvswitch-switch-dpdk
     iperf3 iproute2 iputils-ping ethtool tcpdump tshark procps
     python3 python3-venv prometheus valgrind fonts-dejavu-core

@@ -29,6 +29,7 @@ mod tunnel;
 mod vhost_messages;
 mod vhost_ring;
 mod wan;
+mod window;
 mod wire;
 
 /// A function of untrusted bytes.
@@ -57,6 +58,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("manifest", fileset::manifest),
     ("memif_messages", memif::messages),
     ("memif_ring", memif::ring),
+    ("nf_attach", window::attach),
+    ("nf_window", window::window),
     ("openflow_connection", openflow::connection),
     ("openflow_message", openflow::message),
     ("pcap", files::pcap),

@@ -329,6 +329,12 @@ impl Attachment {
         !self.end.is_stopped() && is_open(&self.socket)
     }
 
+    /// Returns the connection and the window, for a caller with a poll loop of its own. The function is detached when the
+    /// connection is dropped.
+    pub fn into_parts(self) -> (AttachedSocket, FunctionEnd) {
+        (AttachedSocket(self.socket), self.end)
+    }
+
     /// Returns the connection, whose end tells both sides that the other one has ended.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
@@ -344,6 +350,17 @@ impl Attachment {
     pub fn run(&mut self, function: &mut dyn Function, setup: &Setup, mut goes_on: impl FnMut() -> bool) {
         let socket = &self.socket;
         self.end.run(function, setup, || is_open(socket) && goes_on());
+    }
+}
+
+/// The connection of an attached function.
+#[derive(Debug)]
+pub struct AttachedSocket(OwnedFd);
+
+impl AttachedSocket {
+    /// Returns whether the switch has not closed the connection.
+    pub fn is_open(&self) -> bool {
+        is_open(&self.0)
     }
 }
 

@@ -71,6 +71,12 @@ impl<P: Packet> Isolated<P> {
         }
     }
 
+    fn read_counters(&self) {
+        for index in 0..self.counters.len() {
+            self.counters.set(index, self.end.counter(index));
+        }
+    }
+
     /// Takes back packets of one kind, `most` at most, all of which are answered.
     fn take_back(
         &mut self,
@@ -350,15 +356,15 @@ impl<P: Packet> Remote<P> for Isolated<P> {
         let process = &self.process;
         let has_ended = process.is_dead.load(Ordering::Relaxed) || process.is_closed.load(Ordering::Relaxed);
         if self.violation.is_some() || has_ended {
+            // What a process has counted last.
+            self.read_counters();
             return false;
         }
         if now < self.next_look {
             return true;
         }
         self.next_look = now + POLL_INTERVAL;
-        for index in 0..self.counters.len() {
-            self.counters.set(index, self.end.counter(index));
-        }
+        self.read_counters();
         let beats = self.end.heartbeat();
         let chances = self.process.chances.load(Ordering::Relaxed);
         match self.heartbeat {

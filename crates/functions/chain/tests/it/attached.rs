@@ -55,7 +55,8 @@ impl Drop for Attached {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            thread.join().unwrap();
+            let ended = thread.join();
+            assert!(ended.is_ok() || std::thread::panicking());
         }
     }
 }
@@ -126,6 +127,10 @@ fn each_instance_has_one_process_and_flows_stay_with_theirs() {
     };
     let (mut testbed, one, two) = TestBed::new(1, 1, vec![hop]);
     let first = Attached::run(&socket, Some(0), "one");
+    testbed.wait("the first instance", |testbed| {
+        testbed.chain.tick(testbed.bridge.now());
+        testbed.chain.processes().count() == 1
+    });
     let second = Attached::run(&socket, None, "two");
     wait_for(&mut testbed, HopState::Up);
     let refusal = |instance: Option<u32>, testbed: &mut TestBed| {

@@ -24,14 +24,14 @@ use crate::slot::{BURST, Slot};
 pub struct FunctionEnd {
     pub(super) region: Region,
     pub(super) layout: Layout,
-    memory: PacketMemory,
+    pub(super) memory: PacketMemory,
     /// The function writes to packets.
     writes: bool,
     /// The switch's counter when it was read last.
-    given: u64,
-    done: u64,
+    pub(super) given: u64,
+    pub(super) done: u64,
     effects: Effects,
-    records: RecordWriter,
+    pub(super) records: RecordWriter,
 }
 
 impl FunctionEnd {
@@ -157,7 +157,7 @@ impl FunctionEnd {
 
     /// Returns the number of packets to be processed: all, or at least a burst.
     #[inline]
-    fn waiting(&mut self) -> u64 {
+    pub(super) fn waiting(&mut self) -> u64 {
         let known = self.given.wrapping_sub(self.done);
         if known >= BURST as u64 {
             return known;
@@ -275,7 +275,7 @@ impl FunctionEnd {
     /// Sets the note of a packet. An equal note of the previous packet in the slot is not written again, so that no cache
     /// line is transferred.
     #[inline]
-    fn note(&self, number: u64, value: u8) {
+    pub(super) fn note(&self, number: u64, value: u8) {
         let note = self.region.byte(self.layout.note(number));
         if note.load(Ordering::Relaxed) != value {
             note.store(value, Ordering::Relaxed);
@@ -284,7 +284,7 @@ impl FunctionEnd {
 
     /// Writes the answer to a packet that has moved or resized, or is not forwarded to the next hop.
     #[inline]
-    fn answer(&self, number: u64, (start, size): (usize, usize), verdict: Verdict) {
+    pub(super) fn answer(&self, number: u64, (start, size): (usize, usize), verdict: Verdict) {
         let answer = self.layout.answer(number);
         let (word, operand) = verdict.to_raw();
         let words = [halves(start as u32, size as u32), halves(word, operand)];

@@ -44,11 +44,13 @@ mod function;
 mod records;
 mod region;
 mod switch;
+mod unordered;
 
 pub use function::FunctionEnd;
 pub use records::{MESSAGE_MAX, Record, RecordKind};
 pub use region::{PacketMemory, Region};
 pub use switch::{Answer, PacketLocation, SwitchEnd};
+pub use unordered::{ReceivedPacket, Unordered};
 
 use thiserror::Error;
 

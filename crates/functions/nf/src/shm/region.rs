@@ -44,7 +44,7 @@ impl Region {
     }
 
     #[inline(always)]
-    fn start(&self) -> NonNull<u8> {
+    pub(super) fn start(&self) -> NonNull<u8> {
         self.0.start()
     }
 
@@ -209,6 +209,17 @@ impl PacketMemory {
             }
         }
         areas
+    }
+
+    /// Returns the pointer for `size` bytes at an address, or `None` if they exceed the memory.
+    pub(super) fn address(&self, address: u64, size: usize) -> Option<NonNull<u8>> {
+        self.areas.iter().find_map(|area| {
+            let at = usize::try_from(address)
+                .ok()?
+                .checked_sub(area.start.as_ptr() as usize)?;
+            let holds = at <= area.size && size <= area.size - at;
+            holds.then(|| NonNull::new(area.start.as_ptr().wrapping_add(at)))?
+        })
     }
 
     /// Returns the bytes of packets that this side owns by the protocol, by address and size, each with its value of type

@@ -489,3 +489,54 @@ fn records_that_violate_the_protocol_are_detected() {
         let _is_written = switch.notify(&ended);
     }
 }
+
+#[test]
+fn answers_in_any_order_reach_the_switch_in_the_order_of_the_packets() {
+    let (mut switch, function) = window();
+    let mut queue = Unordered::new(function);
+    for first in 0..5 {
+        assert!(switch.give(&[first, 9, 9], 3, Direction::Forward));
+    }
+    switch.publish();
+    let packets: Vec<ReceivedPacket> = core::iter::from_fn(|| queue.receive()).collect();
+    assert_eq!(packets.len(), 5);
+    assert_eq!((packets[4].size, queue.outstanding()), (3, 5));
+    queue.answer(&packets[3], Verdict::Drop);
+    queue.answer(&packets[1], Verdict::Next);
+    queue.publish();
+    assert_eq!(switch.done(), Ok(0), "the first packet is not answered");
+    queue.shun(&packets[0], ShunAction::Drop, Duration::from_secs(7));
+    assert!(queue.send(Some(&packets[0]), Direction::Backward, &[7; 60]));
+    queue.answer(&packets[0], Verdict::Drop);
+    // A second answer to the same packet counts for nothing.
+    queue.answer(&packets[0], Verdict::Next);
+    queue.publish();
+    assert_eq!(switch.done(), Ok(2));
+    let kinds: Vec<_> = records(&mut switch)
+        .into_iter()
+        .map(|(kind, after, _)| (kind, after))
+        .collect();
+    assert_eq!(kinds, [(SHUN, 1), (BACK, 1)]);
+    assert_eq!(take(&mut switch, 3).0, Verdict::Drop);
+    assert_eq!(take(&mut switch, 3).0, Verdict::Next);
+    for packet in [packets[4], packets[2], packets[0]] {
+        queue.answer(&packet, Verdict::Next);
+    }
+    queue.publish();
+    assert_eq!(switch.done(), Ok(3));
+    assert_eq!(
+        [0, 1, 2].map(|_| take(&mut switch, 3).0 == Verdict::Drop),
+        [false, true, false]
+    );
+    // The slots are used again.
+    for round in 0..40_u8 {
+        assert!(switch.give(&[round; 20], 20, Direction::Forward));
+        switch.publish();
+        let packet = queue.receive().unwrap();
+        assert!(queue.receive().is_none());
+        queue.answer(&packet, Verdict::Next);
+        queue.publish();
+        assert_ne!(switch.done(), Ok(0));
+        assert_eq!(take(&mut switch, 20).2, [round; 20]);
+    }
+}

@@ -1,0 +1,110 @@
+//! What both interfaces need of C: strings, handles, time.
+
+#![allow(unsafe_code)]
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use millrace_nf::Direction;
+
+/// `struct timeval`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TimeValue {
+    /// Seconds since 1970.
+    pub seconds: i64,
+    /// Microseconds.
+    pub micros: i64,
+}
+
+impl TimeValue {
+    /// Returns the current time.
+    pub(crate) fn now() -> TimeValue {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        TimeValue {
+            seconds: unix.as_secs().cast_signed(),
+            micros: i64::from(unix.subsec_micros()),
+        }
+    }
+}
+
+/// Results of functions.
+pub(crate) const SUCCESS: c_int = 0;
+pub(crate) const ERROR: c_int = -1;
+pub(crate) const ERROR_NODEV: c_int = -3;
+pub(crate) const ERROR_NOTSUP: c_int = -4;
+pub(crate) const ERROR_INVAL: c_int = -7;
+
+/// Index of an interface that is not known.
+pub(crate) const UNKNOWN: i32 = -1;
+/// The link type Ethernet (`DLT_EN10MB`).
+pub(crate) const ETHERNET: c_int = 1;
+
+/// Interrupts are seen this soon while no packet comes.
+pub(crate) const POLL: Duration = Duration::from_micros(50);
+/// Empty polls before the first sleep.
+pub(crate) const SPINS: u32 = 64;
+
+/// Returns the index of the interface on which a packet came in: 0 for forward, 1 for backward.
+pub(crate) fn ingress(direction: Direction) -> i32 {
+    direction.to_raw().cast_signed()
+}
+
+/// Returns the direction of packets that came in on an interface, or the other one if `is_reverse`.
+pub(crate) fn direction(ingress: i32, is_reverse: bool) -> Direction {
+    match (ingress == 1) != is_reverse {
+        false => Direction::Forward,
+        true => Direction::Backward,
+    }
+}
+
+/// Returns a text of the caller, or an empty one for a null pointer or other bytes than UTF-8.
+///
+/// # Safety
+/// The pointer is null or leads to a string that ends with a zero and lives as long as the text is used.
+pub(crate) unsafe fn text<'a>(pointer: *const c_char) -> &'a str {
+    if pointer.is_null() {
+        return "";
+    }
+    // SAFETY: by the contract of this function.
+    let text = unsafe { CStr::from_ptr(pointer) };
+    text.to_str().unwrap_or_default()
+}
+
+/// Writes a text with its final zero into a buffer of the caller, cut to fit.
+///
+/// # Safety
+/// The pointer is null or leads to `size` bytes that nothing else uses meanwhile.
+pub(crate) unsafe fn write_text(buffer: *mut c_char, size: usize, text: &str) {
+    if buffer.is_null() || size == 0 {
+        return;
+    }
+    let len = text.len().min(size - 1);
+    let bytes = text.as_bytes().as_ptr().cast::<c_char>();
+    // SAFETY: `len` is less than `size`, and the text is no longer.
+    unsafe { buffer.copy_from_nonoverlapping(bytes, len) };
+    // SAFETY: as above.
+    let end = unsafe { buffer.add(len) };
+    // SAFETY: as above.
+    unsafe { end.write(0) };
+}
+
+/// Returns the value that a handle refers to, or `None` for a null pointer.
+///
+/// # Safety
+/// The handle is null, or was made by `Box::into_raw` of a `T` that lives.
+pub(crate) unsafe fn handle<'a, T>(handle: *mut c_void) -> Option<&'a T> {
+    // SAFETY: by the contract of this function. All changes of the value go through its cells.
+    unsafe { handle.cast::<T>().as_ref() }
+}
+
+/// Waits between two polls that found nothing. Returns false once `limit` has passed since `began`.
+pub(crate) fn pause(polls: &mut u32, began: Instant, limit: Option<Duration>) -> bool {
+    *polls = polls.saturating_add(1);
+    if *polls > SPINS {
+        std::thread::sleep(POLL);
+    } else {
+        std::thread::yield_now();
+    }
+    limit.is_none_or(|limit| began.elapsed() < limit)
+}

@@ -1,0 +1,178 @@
+//! The function's end of a window for callers that hold packets for a while and answer them in any order, such as a library that
+//! hands packets to a foreign program. The switch still gets answers in order: an answer waits for those to earlier packets.
+
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering;
+
+use millrace_types::Duration;
+
+use super::region::Region;
+use super::{BurstKind, Descriptor, FunctionEnd, UNCHANGED, at};
+use crate::effects::{ShunAction, ShunnedFlow};
+use crate::function::{Direction, Verdict};
+
+/// A packet that was received and is not answered.
+#[derive(Debug, Clone, Copy)]
+pub struct ReceivedPacket {
+    /// The number of the packet in the window.
+    pub number: u64,
+    /// The first byte. The bytes are valid while the packet is not answered and the [`FunctionEnd`] lives.
+    pub bytes: NonNull<u8>,
+    /// Bytes that can be read: all segments (class `isolated`), or the first one (class `ring`).
+    pub size: usize,
+    /// Bytes of the first segment, which may be changed.
+    pub head_size: usize,
+    /// Bytes of all segments.
+    pub total: usize,
+    /// The direction, and whether a function sent the packet.
+    pub kind: BurstKind,
+    start: usize,
+}
+
+/// Packets that were received and not answered, in a window.
+#[derive(Debug)]
+pub struct Unordered {
+    end: FunctionEnd,
+    /// The number of packets received.
+    received: u64,
+    /// For each slot, whether its packet is answered.
+    answered: Box<[bool]>,
+}
+
+impl Unordered {
+    /// Uses a window that nobody has used yet.
+    pub fn new(end: FunctionEnd) -> Unordered {
+        Unordered {
+            received: end.done,
+            answered: vec![false; end.layout.slots].into(),
+            end,
+        }
+    }
+
+    /// Returns the window, to show counters and pass messages on.
+    pub fn end(&mut self) -> &mut FunctionEnd {
+        &mut self.end
+    }
+
+    /// Returns the number of packets that are received and not answered to the switch.
+    pub fn outstanding(&self) -> usize {
+        (self.received - self.end.done) as usize
+    }
+
+    /// Returns whether a packet waits.
+    pub fn is_waiting(&mut self) -> bool {
+        self.end.waiting() > self.received - self.end.done
+    }
+
+    /// Returns the next packet.
+    #[inline]
+    pub fn receive(&mut self) -> Option<ReceivedPacket> {
+        // `waiting` reads the switch's counter only if it knows of less than a burst.
+        if self.end.given == self.received {
+            self.end.given = self.end.region.number(at::GIVEN).load(Ordering::Acquire);
+        }
+        if self.end.given.wrapping_sub(self.received).cast_signed() <= 0 {
+            return None;
+        }
+        let (number, layout, region) = (self.received, self.end.layout, &self.end.region);
+        let word = |at: usize| region.number(at).load(Ordering::Relaxed);
+        let packet = Descriptor::from_word(word(layout.descriptor(number)));
+        let (start, head_size, total) = (
+            usize::from(packet.start),
+            usize::from(packet.size),
+            packet.total as usize,
+        );
+        let (bytes, size) = match layout.slot_size {
+            0 => {
+                let address = word(layout.descriptor(number) + 8);
+                let bytes = self.end.memory.address(address, start + head_size);
+                (bytes, head_size)
+            }
+            slot_size => {
+                let size = total.max(head_size).min(slot_size.saturating_sub(start));
+                (region.address(layout.slot(number), start + size), size)
+            }
+        };
+        self.received += 1;
+        let Some(bytes) = bytes else {
+            // The switch gives no such packet. An answer keeps the others going.
+            self.answer_raw(number, (start, head_size), Verdict::Drop);
+            return None;
+        };
+        Some(ReceivedPacket {
+            number,
+            bytes: NonNull::new(bytes.as_ptr().wrapping_add(start)).unwrap_or(bytes),
+            size,
+            head_size,
+            total,
+            kind: packet.kind,
+            start,
+        })
+    }
+
+    /// Answers a packet, whose bytes may have changed in place. The switch sees the answer after [`publish`](Self::publish). An
+    /// answer to a packet that is answered already changes nothing.
+    pub fn answer(&mut self, packet: &ReceivedPacket, verdict: Verdict) {
+        self.answer_raw(packet.number, (packet.start, packet.head_size), verdict);
+    }
+
+    fn answer_raw(&mut self, number: u64, bounds: (usize, usize), verdict: Verdict) {
+        let index = self.end.layout.index(number);
+        let is_open = (self.end.done..self.received).contains(&number) && !self.answered[index];
+        if !is_open {
+            return;
+        }
+        match verdict {
+            Verdict::Next => self.end.note(number, UNCHANGED),
+            verdict => self.end.answer(number, bounds, verdict),
+        }
+        self.answered[index] = true;
+    }
+
+    /// Makes the answers visible to the switch, as far as all earlier packets are answered.
+    pub fn publish(&mut self) {
+        let first = self.end.done;
+        while self.end.done != self.received && self.answered[self.end.layout.index(self.end.done)] {
+            self.answered[self.end.layout.index(self.end.done)] = false;
+            self.end.done += 1;
+        }
+        // Records become visible before the answers that they belong to.
+        self.end.records.publish(&self.end.region);
+        if self.end.done != first {
+            let done = self.end.region.number(at::DONE);
+            done.store(self.end.done, Ordering::Release);
+        }
+    }
+
+    /// Shuns the flow of a packet that is not answered yet.
+    pub fn shun(&mut self, packet: &ReceivedPacket, action: ShunAction, idle: Duration) {
+        let window = (&self.end.region, self.end.layout);
+        self.end.records.shun(window, packet.number + 1, action, idle);
+    }
+
+    /// Sends a packet once the switch has taken back `packet`, or all packets that were received. Returns false, and counts the
+    /// packet, if there is no room, or `packet` was itself sent by a function.
+    pub fn send(&mut self, packet: Option<&ReceivedPacket>, direction: Direction, frame: &[u8]) -> bool {
+        if packet.is_some_and(|packet| packet.kind.is_sent) {
+            self.end.records.refuse(&self.end.region, 1);
+            return false;
+        }
+        let after = packet.map_or(self.received, |packet| packet.number + 1);
+        let window = (&self.end.region, self.end.layout);
+        self.end.records.send(window, direction, after, frame)
+    }
+
+    /// Returns a flow that is shunned no longer.
+    pub fn shun_ended(&mut self) -> Option<ShunnedFlow> {
+        self.end.records.notice(&self.end.region, self.end.layout)
+    }
+}
+
+impl Region {
+    /// Returns the address of `size` bytes at an offset, or `None` if they exceed the mapping.
+    pub(super) fn address(&self, at: usize, size: usize) -> Option<NonNull<u8>> {
+        let end = at.checked_add(size)?;
+        (end <= self.size()).then_some(())?;
+        NonNull::new(self.start().as_ptr().wrapping_add(at))
+    }
+}
