@@ -32,11 +32,11 @@ pub(crate) fn plan_p2p(context: &ServiceContext<'_>, builder: &mut Builder) {
 /// Adds the entries of the direction from `end` to `other`, and of frames by trunk that leave at `end`.
 fn plan_end(context: &ServiceContext<'_>, end: &End<'_>, other: &End<'_>, builder: &mut Builder) {
     tags::plan_ingress(context, end, builder);
-    let from_end = context.matching(context.from_end(end), Metadata::ENTERED);
+    let from_end = context.matching(context.entered_by(end), Metadata::ENTERED);
     let admit = Line::new(ADMIT, PRIORITY, from_end, end.cookie(CookieKind::End));
     builder.flow(end.switch, admit.goto(POLICE));
     tags::plan_police(context, end, builder);
-    let from_end = context.matching(context.from_end(end), Metadata::ENTERED | Metadata::TRUNK);
+    let from_end = context.matching(context.entered_by(end), Metadata::ENTERED | Metadata::TRUNK);
     let forward = Line::new(FORWARD, PRIORITY, from_end, context.cookie());
     builder.flow(end.switch, forward.leaves(other.index()).goto(PROTECT));
     if end.shares_ports(other) {

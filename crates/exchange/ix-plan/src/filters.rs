@@ -1,4 +1,345 @@
-//! TODO
-use crate::builder::Builder;
+//! Filters: table 5. A rule is bound to the end by which a frame leaves, so that it touches traffic to its owner only, and
+//! is in every switch, so that the drop happens where the frame enters the exchange.
+//!
+//! OpenFlow 1.3 matches ports exactly or not at all, and has no fields for fragments and TCP flags. With the extensions of
+//! Open vSwitch a range of ports is at most 30 masks; without, a filter with a range over [`EXACT_PORTS_MAX`] ports, with
+//! fragments or flags is left out and named as a problem, and never approximated.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use millrace_flow::Field;
+use millrace_ix_model::{
+    AccountId, Config, Exchange, Filter, FilterAction, FilterId, FilterMatch, FilterState, FragmentMatch,
+    Ports, Prefix,
+};
+
+use crate::builder::{Builder, Line};
+use crate::entry::Matching;
+use crate::lan::{ICMPV6, IPV4, IPV6};
+use crate::layout::{CookieFields, CookieKind, EGRESS, Metadata, PROTECT, filter_meter};
 use crate::plan::Settings;
-pub(crate) fn plan_filters(_: &millrace_ix_model::Exchange, _: &Settings, _: &mut Builder) {}
+
+/// The longest range of ports that is written as exact ports, without masks.
+pub const EXACT_PORTS_MAX: u32 = 64;
+/// The entries of all filters of one account, for one end and in one switch.
+const ENTRIES_MAX: usize = 20_000;
+/// The highest priority of a filter.
+const FIRST_PRIORITY: u16 = 60_000;
+/// The seconds after which a switch removes a filter that the engine has not renewed: 18 hours.
+pub const FILTER_HARD_TIMEOUT_SECS: u16 = 64_800;
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMP: u8 = 1;
+
+/// Adds the active filters of all accounts.
+pub(crate) fn plan_filters(exchange: &Exchange, settings: &Settings, builder: &mut Builder) {
+    let mut by_account: BTreeMap<AccountId, Vec<(FilterId, &Filter)>> = BTreeMap::new();
+    for (id, filter) in &exchange.filters {
+        if filter.state == FilterState::Active && filter.valid_until.is_none_or(|end| end > settings.now) {
+            by_account.entry(filter.account).or_default().push((*id, filter));
+        }
+    }
+    for (account, mut filters) in by_account {
+        filters.sort_by_key(|(id, filter)| (filter.rank, *id));
+        plan_account(exchange, account, &filters, settings, builder);
+    }
+}
+
+/// Returns the indexes of the ends of an account.
+fn indexes(exchange: &Exchange, is_of: impl Fn(&Config) -> bool) -> BTreeSet<u32> {
+    exchange
+        .configs
+        .values()
+        .filter(|config| is_of(config))
+        .map(|config| config.index.raw())
+        .collect()
+}
+
+fn plan_account(
+    exchange: &Exchange,
+    account: AccountId,
+    filters: &[(FilterId, &Filter)],
+    settings: &Settings,
+    builder: &mut Builder,
+) {
+    let victims = indexes(exchange, |config| config.account == account);
+    let mut placed: Vec<(Vec<Matching>, u16)> = Vec::new();
+    let mut entries = 0;
+    for (id, filter) in filters {
+        let matchings = match expand(&filter.matching, settings.extensions) {
+            Ok(matchings) => matchings,
+            Err(reason) => {
+                builder.problem(*id, reason);
+                continue;
+            }
+        };
+        let sources = (!filter.peers.is_empty())
+            .then(|| indexes(exchange, |config| filter.peers.contains(&config.account)));
+        let copies = sources.as_ref().map_or(1, BTreeSet::len);
+        if entries + matchings.len() * copies > ENTRIES_MAX {
+            let message = format!(
+                "the account's filters need more than {ENTRIES_MAX} entries: use prefixes and exact ports"
+            );
+            builder.problem(*id, message);
+            continue;
+        }
+        entries += matchings.len() * copies;
+        // A filter is below every earlier one that it overlaps, and no lower: filters that are added or removed elsewhere
+        // do not move it.
+        let overlapping = placed.iter().filter(|(others, _)| {
+            others
+                .iter()
+                .any(|other| matchings.iter().any(|matching| matching.overlaps(other)))
+        });
+        let level = overlapping.map(|(_, level)| level + 1).max().unwrap_or(0);
+        let cookie = CookieFields {
+            kind: CookieKind::Filter,
+            object: id.0,
+            generation: 0,
+        };
+        for switch in exchange.switches.keys() {
+            let meter = match filter.action {
+                FilterAction::Shape { rate_kbps } => {
+                    let meter = filter_meter(*id);
+                    builder.rate_meter(*switch, meter, rate_kbps);
+                    Some(meter)
+                }
+                FilterAction::Drop | FilterAction::Count => None,
+            };
+            for matching in &matchings {
+                for victim in &victims {
+                    for source in sources
+                        .as_ref()
+                        .map_or(vec![None], |set| set.iter().copied().map(Some).collect())
+                    {
+                        let fields = Metadata {
+                            entered: source.unwrap_or(0),
+                            leaves: *victim,
+                            ..Metadata::default()
+                        };
+                        let entered = if source.is_some() { Metadata::ENTERED } else { 0 };
+                        let matching = matching.clone().masked(
+                            Field::Metadata,
+                            fields.word(),
+                            Metadata::LEAVES | entered,
+                        );
+                        let line = Line::new(PROTECT, FIRST_PRIORITY - level, matching, cookie);
+                        let line = line.expires_after(FILTER_HARD_TIMEOUT_SECS);
+                        builder.flow(
+                            *switch,
+                            match filter.action {
+                                FilterAction::Drop => line,
+                                FilterAction::Count | FilterAction::Shape { .. } => {
+                                    meter.into_iter().fold(line, Line::meter).goto(EGRESS)
+                                }
+                            },
+                        );
+                    }
+                }
+            }
+        }
+        placed.push((matchings, level));
+    }
+}
+
+/// Returns the matches of a filter's packets, or the reason why switches cannot have it.
+pub(crate) fn expand(filter: &FilterMatch, extensions: bool) -> Result<Vec<Matching>, String> {
+    if let Some((field, reason)) = filter.contradiction() {
+        return Err(format!("{field}: {reason}"));
+    }
+    let is_ipv6 = filter.destination.is_ipv6();
+    let mut base = Matching::any().with(Field::EthType, if is_ipv6 { IPV6 } else { IPV4 });
+    base = with_prefix(base, filter.destination, [Field::Ipv4Dst, Field::Ipv6Dst]);
+    if let Some(source) = filter.source {
+        base = with_prefix(base, source, [Field::Ipv4Src, Field::Ipv6Src]);
+    }
+    if let Some(protocol) = filter.protocol {
+        base = base.with(Field::IpProto, protocol);
+    }
+    if let Some(dscp) = filter.dscp {
+        base = base.with(Field::IpDscp, dscp);
+    }
+    let icmp = if is_ipv6 {
+        [Field::Icmpv6Type, Field::Icmpv6Code]
+    } else {
+        [Field::Icmpv4Type, Field::Icmpv4Code]
+    };
+    for (field, value) in icmp.into_iter().zip([filter.icmp_type, filter.icmp_code]) {
+        base = value
+            .into_iter()
+            .fold(base, |base, value| base.with(field, value));
+    }
+    let has_ports = !filter.source_ports.is_empty() || !filter.destination_ports.is_empty();
+    if let Some(fragment) = filter.fragment {
+        if !extensions {
+            return Err(
+                "OpenFlow 1.3 has no match on fragments: switch the match extensions of the bridge on"
+                    .to_owned(),
+            );
+        }
+        // The bits of ip_frag: 1 is any fragment, 2 is a later one.
+        let (value, mask) = match fragment {
+            FragmentMatch::Not => (0u8, 3u8),
+            FragmentMatch::Any => (1, 1),
+            FragmentMatch::First => (1, 3),
+            FragmentMatch::Later => (3, 3),
+        };
+        base = base.masked(Field::IpFrag, value, mask);
+    }
+    if let Some(flags) = filter.tcp_flags {
+        if !extensions {
+            return Err(
+                "OpenFlow 1.3 has no match on TCP flags: switch the match extensions of the bridge on"
+                    .to_owned(),
+            );
+        }
+        base = base.masked(Field::TcpFlags, flags.value, flags.mask);
+    }
+    if !has_ports {
+        return Ok(vec![base]);
+    }
+    let fields = match filter.protocol {
+        Some(TCP) => [Field::TcpSrc, Field::TcpDst],
+        Some(UDP) => [Field::UdpSrc, Field::UdpDst],
+        _ => [Field::SctpSrc, Field::SctpDst],
+    };
+    let mut matchings = vec![base];
+    for (field, ranges) in fields
+        .into_iter()
+        .zip([&filter.source_ports, &filter.destination_ports])
+    {
+        if ranges.is_empty() {
+            continue;
+        }
+        let masks = port_masks(ranges, extensions)?;
+        matchings = matchings
+            .iter()
+            .flat_map(|matching| {
+                masks
+                    .iter()
+                    .map(|(value, mask)| matching.clone().masked(field, *value, *mask))
+            })
+            .collect();
+        if matchings.len() > ENTRIES_MAX {
+            return Err(format!(
+                "the ports need more than {ENTRIES_MAX} entries: expected fewer ranges"
+            ));
+        }
+    }
+    debug_assert!(filter.protocol != Some(ICMP) && filter.protocol != Some(ICMPV6));
+    Ok(matchings)
+}
+
+fn with_prefix(matching: Matching, prefix: Prefix, [v4, v6]: [Field; 2]) -> Matching {
+    let shift = |bits: u32| bits - u32::from(prefix.len());
+    match prefix.address() {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX.checked_shl(shift(32)).unwrap_or(0);
+            matching.masked(v4, address.to_bits(), mask)
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX.checked_shl(shift(128)).unwrap_or(0);
+            matching.masked(v6, address.to_bits(), mask)
+        }
+    }
+}
+
+/// Returns values and masks that match exactly the ports of any of the ranges, each port once.
+fn port_masks(ranges: &[Ports], extensions: bool) -> Result<Vec<(u16, u16)>, String> {
+    let mut sorted = ranges.to_vec();
+    sorted.sort_unstable();
+    let mut merged: Vec<Ports> = Vec::new();
+    for range in sorted {
+        match merged.last_mut() {
+            Some(last) if u32::from(range.first) <= u32::from(last.last) + 1 => {
+                last.last = last.last.max(range.last);
+            }
+            _ => merged.push(range),
+        }
+    }
+    let mut masks = Vec::new();
+    for Ports { first, last } in merged {
+        let count = u32::from(last) - u32::from(first) + 1;
+        if !extensions {
+            if count > EXACT_PORTS_MAX {
+                return Err(format!(
+                    "OpenFlow 1.3 matches single ports, and {first} to {last} are {count}: expected at most \
+                     {EXACT_PORTS_MAX}, or the match extensions of the bridge"
+                ));
+            }
+            masks.extend((first..=last).map(|port| (port, u16::MAX)));
+            continue;
+        }
+        let (mut at, end) = (u32::from(first), u32::from(last));
+        while at <= end {
+            // The largest block that begins here and ends within the range.
+            let aligned = if at == 0 { 16 } else { at.trailing_zeros().min(16) };
+            let fits = (end - at + 1).ilog2();
+            let bits = aligned.min(fits);
+            masks.push((at as u16, (u32::from(u16::MAX) << bits) as u16));
+            at += 1 << bits;
+        }
+    }
+    Ok(masks)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_masks_of_ranges_are_exactly_their_ports(
+            ends in prop::collection::vec((any::<u16>(), any::<u16>()), 1..4), port in any::<u16>(),
+        ) {
+            let ranges: Vec<_> = ends.iter().map(|(a, b)| Ports { first: *a.min(b), last: *a.max(b) }).collect();
+            let masks = port_masks(&ranges, true).unwrap();
+            prop_assert!(masks.len() <= 30 * ranges.len());
+            for port in ranges.iter().flat_map(|range| [range.first, range.last, port]) {
+                let wanted = ranges.iter().any(|range| (range.first..=range.last).contains(&port));
+                let hits = masks.iter().filter(|(value, mask)| port & mask == *value).count();
+                prop_assert_eq!(hits, usize::from(wanted), "{}", port);
+            }
+        }
+    }
+
+    #[test]
+    fn the_worst_range_has_thirty_masks_and_all_ports_one() {
+        let range = |first, last| port_masks(&[Ports { first, last }], true).unwrap().len();
+        assert_eq!(range(1, 65_534), 30);
+        assert_eq!(range(0, 65_535), 1);
+    }
+
+    #[test]
+    fn what_the_switches_cannot_match_is_refused_in_words() {
+        let mut filter = FilterMatch::to("192.0.2.1/32".parse().unwrap());
+        filter.protocol = Some(17);
+        filter.source_ports = vec![Ports { first: 0, last: 64 }];
+        let refused = |filter: &FilterMatch| expand(filter, false).unwrap_err();
+        assert!(refused(&filter).contains("single ports"));
+        filter.source_ports = vec![Ports { first: 1, last: 64 }];
+        assert_eq!(expand(&filter, false).unwrap().len(), 64);
+        filter.source_ports.clear();
+        filter.fragment = Some(FragmentMatch::Later);
+        assert!(refused(&filter).contains("fragments"));
+        assert_eq!(expand(&filter, true).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn every_match_of_an_expanded_filter_is_valid() {
+        let mut filter = FilterMatch::to("2001:db8::/32".parse().unwrap());
+        filter.source = "::/0".parse().ok();
+        filter.protocol = Some(6);
+        filter.source_ports = vec![Ports { first: 5, last: 900 }];
+        filter.destination_ports = vec![Ports { first: 80, last: 80 }];
+        filter.dscp = Some(5);
+        filter.fragment = Some(FragmentMatch::Not);
+        for matching in expand(&filter, true).unwrap() {
+            matching.to_match().unwrap();
+        }
+    }
+}

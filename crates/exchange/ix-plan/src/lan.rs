@@ -1,4 +1,337 @@
-//! TODO
-use crate::builder::Builder;
-use crate::plan::ServiceContext;
-pub(crate) fn plan_lan(_: &ServiceContext<'_>, _: &mut Builder) {}
+//! Peering LANs. Established traffic is unicast between registered MAC addresses; ARP requests and neighbour
+//! solicitations become unicast to the owner of the address; nothing is flooded.
+//!
+//! ```text
+//! 0, 1       the tags of the end are popped, so that table 2 sees none
+//! 2 admit    200 router advertisements, DHCP and redirects of the whole LAN: drop
+//!            160 ARP and neighbour discovery of the end's own addresses: to 3, multicast ones through a storm meter
+//!            150 every other neighbour solicitation and advertisement: drop
+//!            100 the policy's EtherTypes from a registered MAC address: to 3
+//! 4 forward  110 to an address of the sender itself: drop
+//!            100 by destination MAC; ARP by target, solicitation by target: the owner's MAC is written
+//! ```
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use millrace_flow::{Action, Field};
+use millrace_ix_model::LanPolicy;
+use millrace_types::{Mac, MeterId, PortNo};
+
+use crate::builder::{Builder, Line, actions, set};
+use crate::entry::Matching;
+use crate::layout::{
+    ADMIT, CookieFields, CookieKind, FORWARD, Metadata, POLICE, PROTECT, Storm, storm_meter,
+};
+use crate::plan::{End, ServiceContext};
+use crate::tags::{self, PRIORITY};
+
+/// The priority of drops for the whole LAN.
+const DROP_PRIORITY: u16 = 200;
+/// The priority of ARP and neighbour discovery that is the end's own.
+const OWN_PRIORITY: u16 = 160;
+/// The priority of the drop of all other neighbour discovery.
+const FOREIGN_PRIORITY: u16 = 150;
+/// The priority of frames to the sender's own addresses.
+const TO_SELF_PRIORITY: u16 = 110;
+/// The copies a second that the controller gets from an end in quarantine.
+const QUARANTINE_PPS: u32 = 50;
+
+pub(crate) const IPV4: u16 = 0x0800;
+pub(crate) const ARP: u16 = 0x0806;
+pub(crate) const IPV6: u16 = 0x86dd;
+pub(crate) const UDP: u8 = 17;
+pub(crate) const ICMPV6: u8 = 58;
+
+/// ICMPv6 types (RFC 4861, section 4).
+const ROUTER_SOLICITATION: u8 = 133;
+const ROUTER_ADVERTISEMENT: u8 = 134;
+const NEIGHBOUR_SOLICITATION: u8 = 135;
+const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
+const REDIRECT: u8 = 137;
+/// UDP ports of DHCP servers and clients (RFC 2131, RFC 8415).
+const DHCP_PORTS: [u16; 2] = [67, 68];
+const DHCPV6_PORTS: [u16; 2] = [546, 547];
+
+/// The addresses of an end.
+pub(crate) struct Addresses {
+    /// The MAC addresses, the newest last.
+    pub(crate) macs: Vec<Mac>,
+    v4: Vec<Ipv4Addr>,
+    v6: Vec<Ipv6Addr>,
+}
+
+/// Returns the addresses of an end that are valid now.
+pub(crate) fn addresses(context: &ServiceContext<'_>, end: &End<'_>) -> Addresses {
+    let now = context.settings.now;
+    let macs = context.exchange.macs.values();
+    let mut macs: Vec<_> = macs
+        .filter(|mac| {
+            mac.config == end.id && mac.valid_from <= now && mac.valid_until.is_none_or(|end| end > now)
+        })
+        .collect();
+    // The sort keeps the order of registration among addresses that became valid at the same time.
+    macs.sort_by_key(|mac| mac.valid_from);
+    let macs: Vec<_> = macs.iter().map(|mac| mac.address).collect();
+    let (mut v4, mut v6) = (Vec::new(), Vec::new());
+    let ips = context.exchange.ips.values();
+    for ip in ips.filter(|ip| ip.config == end.id && ip.valid_until.is_none_or(|end| end > now)) {
+        match ip.address {
+            IpAddr::V4(address) => v4.push(address),
+            IpAddr::V6(address) => v6.push(address),
+        }
+    }
+    // Each MAC address has a link-local address of its own (RFC 4291, appendix A); others are registered.
+    v6.extend(
+        macs.iter()
+            .map(|mac| link_local(*mac))
+            .filter(|_| !v6.is_empty())
+            .collect::<Vec<_>>(),
+    );
+    v6.dedup();
+    Addresses { macs, v4, v6 }
+}
+
+/// Returns the link-local address that is made of a MAC address (RFC 4291, appendix A).
+fn link_local(Mac([a, b, c, d, e, f]): Mac) -> Ipv6Addr {
+    let word = |high, low| u16::from_be_bytes([high, low]);
+    Ipv6Addr::new(
+        0xfe80,
+        0,
+        0,
+        0,
+        word(a ^ 2, b),
+        word(c, 0xff),
+        word(0xfe, d),
+        word(e, f),
+    )
+}
+
+/// Adds the entries of a peering LAN.
+pub(crate) fn plan_lan(context: &ServiceContext<'_>, builder: &mut Builder) {
+    let policy = context
+        .service
+        .policy
+        .and_then(|policy| context.exchange.policies.get(&policy));
+    let Some(policy) = policy else {
+        builder.problem(context.id, "the peering LAN has no policy");
+        return;
+    };
+    tags::plan_from_trunks(context, builder);
+    for switch in context.switches() {
+        for matching in never_admitted(context) {
+            builder.flow(
+                switch,
+                Line::new(ADMIT, DROP_PRIORITY, matching, drop_cookie(context)),
+            );
+        }
+    }
+    for end in context.ends.iter().filter(|end| !end.config.shut_down) {
+        tags::plan_untagged_ingress(context, end, builder);
+        if !end.config.quarantine.is_over() {
+            plan_quarantine(context, end, builder);
+            continue;
+        }
+        tags::plan_police(context, end, builder);
+        let own = addresses(context, end);
+        plan_admission(context, end, &own, policy, builder);
+        plan_delivery(context, end, &own, builder);
+        tags::plan_egress(context, end, None, builder);
+        for sibling in siblings(context, end) {
+            tags::plan_egress(context, end, Some(sibling), builder);
+        }
+        tags::plan_to_trunk(context, end, builder);
+    }
+}
+
+/// Returns the other ends of the service on the same ports: the customers of one reseller.
+pub(crate) fn siblings<'a, 'b>(
+    context: &'a ServiceContext<'b>,
+    end: &'a End<'b>,
+) -> impl Iterator<Item = &'a End<'b>> {
+    let others = context.ends.iter().filter(|other| other.id != end.id);
+    others.filter(|other| other.shares_ports(end) && !other.config.shut_down)
+}
+
+fn drop_cookie(context: &ServiceContext<'_>) -> CookieFields {
+    CookieFields {
+        kind: CookieKind::Drop,
+        object: context.service.index.raw(),
+        generation: 0,
+    }
+}
+
+/// Returns the matches of frames that no member may send.
+fn never_admitted(context: &ServiceContext<'_>) -> Vec<Matching> {
+    let service = || context.matching(Metadata::default(), 0);
+    let icmpv6 = |kind: u8| {
+        let icmpv6 = service().with(Field::EthType, IPV6).with(Field::IpProto, ICMPV6);
+        icmpv6.with(Field::Icmpv6Type, kind)
+    };
+    let udp = |ethertype: u16, port: u16| {
+        let udp = service()
+            .with(Field::EthType, ethertype)
+            .with(Field::IpProto, UDP);
+        udp.with(Field::UdpDst, port)
+    };
+    let neighbours = [ROUTER_SOLICITATION, ROUTER_ADVERTISEMENT, REDIRECT].map(icmpv6);
+    let dhcp = DHCP_PORTS.map(|port| udp(IPV4, port));
+    let dhcpv6 = DHCPV6_PORTS.map(|port| udp(IPV6, port));
+    neighbours.into_iter().chain(dhcp).chain(dhcpv6).collect()
+}
+
+/// Adds the entries of an end in quarantine: its frames go nowhere, and the engine gets some of them to judge.
+fn plan_quarantine(context: &ServiceContext<'_>, end: &End<'_>, builder: &mut Builder) {
+    let meter = storm_meter(end.config, Storm::PacketIn);
+    builder.packet_meter(end.switch, meter, QUARANTINE_PPS);
+    let matching = context.matching(context.entered_by(end), Metadata::ENTERED);
+    // It outranks the drops of the whole LAN, because the engine looks for exactly those frames.
+    let line = Line::new(ADMIT, DROP_PRIORITY + 1, matching, end.cookie(CookieKind::End));
+    builder.flow(
+        end.switch,
+        line.meter(meter).apply(vec![Action::output(PortNo::CONTROLLER)]),
+    );
+}
+
+/// Adds the admission of an end's frames: table 2.
+fn plan_admission(
+    context: &ServiceContext<'_>,
+    end: &End<'_>,
+    own: &Addresses,
+    policy: &LanPolicy,
+    builder: &mut Builder,
+) {
+    let broadcast = storm_meter(end.config, Storm::Broadcast);
+    let multicast = storm_meter(end.config, Storm::Multicast);
+    builder.packet_meter(end.switch, broadcast, policy.broadcast_pps);
+    builder.packet_meter(end.switch, multicast, policy.multicast_pps);
+    let cookie = end.cookie(CookieKind::End);
+    // A frame that has a tag still is one of a member that tags what the end does not have.
+    let from_end = || {
+        context
+            .matching(context.entered_by(end), Metadata::ENTERED)
+            .with(Field::VlanVid, 0u16)
+    };
+    let mut admit = |priority: u16, matching: Matching, meter: Option<MeterId>| {
+        let line = Line::new(ADMIT, priority, matching, cookie).goto(POLICE);
+        builder.flow(end.switch, meter.into_iter().fold(line, Line::meter));
+    };
+    for mac in &own.macs {
+        let from_mac = || from_end().with(Field::EthSrc, mac.to_u64());
+        for ethertype in policy.ethertypes.iter().filter(|ethertype| **ethertype != ARP) {
+            admit(PRIORITY, from_mac().with(Field::EthType, *ethertype), None);
+        }
+        if policy.ethertypes.contains(&ARP) {
+            // A probe asks with the unspecified address (RFC 5227, section 2.1.1).
+            for address in own.v4.iter().chain(&[Ipv4Addr::UNSPECIFIED]) {
+                let arp = from_mac()
+                    .with(Field::EthType, ARP)
+                    .with(Field::ArpSha, mac.to_u64())
+                    .with(Field::ArpSpa, address.to_bits());
+                admit(OWN_PRIORITY, arp.clone(), None);
+                admit(
+                    OWN_PRIORITY + 1,
+                    arp.with(Field::EthDst, Mac::BROADCAST.to_u64()),
+                    Some(broadcast),
+                );
+            }
+        }
+        if policy.ethertypes.contains(&IPV6) {
+            let discovery = |kind: u8| {
+                let icmpv6 = from_mac().with(Field::EthType, IPV6).with(Field::IpProto, ICMPV6);
+                icmpv6.with(Field::Icmpv6Type, kind)
+            };
+            let solicitation = || discovery(NEIGHBOUR_SOLICITATION);
+            let to_group = |matching: Matching| {
+                matching.masked(Field::EthDst, 0x0100_0000_0000_u64, 0x0100_0000_0000_u64)
+            };
+            // Duplicate address detection has no source address and no link-layer address (RFC 4862, section 5.4.2).
+            let detection = solicitation().with(Field::Ipv6Src, 0u128);
+            admit(OWN_PRIORITY + 1, to_group(detection), Some(multicast));
+            for address in &own.v6 {
+                let from_address = solicitation()
+                    .with(Field::Ipv6Src, address.to_bits())
+                    .with(Field::Ipv6NdSll, mac.to_u64());
+                admit(OWN_PRIORITY, from_address.clone(), None);
+                admit(OWN_PRIORITY + 1, to_group(from_address), Some(multicast));
+                let advertisement = discovery(NEIGHBOUR_ADVERTISEMENT)
+                    .with(Field::Ipv6NdTarget, address.to_bits())
+                    .with(Field::Ipv6NdTll, mac.to_u64());
+                admit(OWN_PRIORITY, advertisement, None);
+            }
+        }
+    }
+    if policy.ethertypes.contains(&IPV6) {
+        for kind in [NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT] {
+            let any = from_end().with(Field::EthType, IPV6).with(Field::IpProto, ICMPV6);
+            let line = Line::new(ADMIT, FOREIGN_PRIORITY, any.with(Field::Icmpv6Type, kind), cookie);
+            builder.flow(end.switch, line);
+        }
+    }
+}
+
+/// Adds the entries, at every switch of the LAN, that send frames for an end's addresses to the end: table 4.
+fn plan_delivery(context: &ServiceContext<'_>, end: &End<'_>, own: &Addresses, builder: &mut Builder) {
+    let cookie = end.cookie(CookieKind::End);
+    let Some(newest) = own.macs.last() else {
+        return;
+    };
+    // Each question for an address of the end, as (match, MAC address to write).
+    let mut questions = Vec::new();
+    for mac in &own.macs {
+        questions.push((Matching::any().with(Field::EthDst, mac.to_u64()), None));
+    }
+    for address in &own.v4 {
+        let arp = Matching::any()
+            .with(Field::EthDst, Mac::BROADCAST.to_u64())
+            .with(Field::EthType, ARP)
+            .with(Field::ArpOp, 1u8)
+            .with(Field::ArpTpa, address.to_bits());
+        questions.push((arp, Some(*newest)));
+    }
+    for address in &own.v6 {
+        let [.., x, y, z] = address.octets();
+        // The Ethernet address of the solicited-node group (RFC 4291, section 2.7.1; RFC 2464, section 7).
+        let group = Mac([0x33, 0x33, 0xff, x, y, z]);
+        let solicitation = Matching::any()
+            .with(Field::EthDst, group.to_u64())
+            .with(Field::EthType, IPV6)
+            .with(Field::IpProto, ICMPV6)
+            .with(Field::Icmpv6Type, NEIGHBOUR_SOLICITATION)
+            .with(Field::Ipv6NdTarget, address.to_bits());
+        questions.push((solicitation, Some(*newest)));
+    }
+    for switch in context.switches() {
+        for (question, mac) in &questions {
+            let asked = |fields: Metadata, mask: u64| {
+                let (value, mask) = context
+                    .matching(fields, mask)
+                    .field(Field::Metadata)
+                    .unwrap_or_default();
+                question
+                    .clone()
+                    .masked(Field::Metadata, value, mask.unwrap_or(u64::MAX.into()))
+            };
+            let write = actions([mac.and_then(|mac| set(Field::EthDst, mac.to_u64()))]);
+            let line = Line::new(FORWARD, PRIORITY, asked(Metadata::default(), 0), cookie).apply(write);
+            builder.flow(switch, line.leaves(end.index()).goto(PROTECT));
+            if switch == end.switch {
+                let itself = asked(context.entered_by(end), Metadata::ENTERED | Metadata::TRUNK);
+                builder.flow(switch, Line::new(FORWARD, TO_SELF_PRIORITY, itself, cookie));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_link_local_address_is_that_of_the_rfc() {
+        let mac = Mac([0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde]);
+        assert_eq!(
+            link_local(mac),
+            "fe80::3656:78ff:fe9a:bcde".parse::<Ipv6Addr>().unwrap()
+        );
+    }
+}

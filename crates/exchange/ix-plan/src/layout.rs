@@ -188,9 +188,10 @@ pub(crate) const fn root_copies_group(service: ServiceIndex) -> GroupId {
     GroupId(0x0200_0000 | service.raw())
 }
 
-/// Returns the group that pushes the outer tag of copies to an end with two tags.
-pub(crate) const fn outer_tag_group(config: &Config) -> GroupId {
-    GroupId(0x0300_0000 | config.meter.raw())
+/// Returns the group that pushes the outer tag of copies to an end with two tags; `is_hairpin` for copies that go back to
+/// the ports where they came from.
+pub(crate) const fn outer_tag_group(config: &Config, is_hairpin: bool) -> GroupId {
+    GroupId(0x0300_0000 | (is_hairpin as u32) << 20 | config.meter.raw())
 }
 
 #[cfg(test)]

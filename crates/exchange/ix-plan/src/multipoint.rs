@@ -1,4 +1,274 @@
-//! TODO
-use crate::builder::Builder;
-use crate::plan::ServiceContext;
-pub(crate) fn plan_multipoint(_: &ServiceContext<'_>, _: &mut Builder) {}
+//! Circuits between many ends. Frames for a registered MAC address go to its end; broadcast, multicast and unknown
+//! destinations of admitted sources are copied to all ends (`mp2mp_vc`), or between roots and leaves (`p2mp_vc`: a leaf
+//! reaches roots only).
+//!
+//! ```text
+//! end --> 4: unknown --> 6: group of the end: a bucket for each other local end, one for each remote switch
+//! trunk --> 4: unknown --> 6: group of the service: a bucket for each local end (or root, if a leaf sent it)
+//! ```
+//! On trunks, copies that a leaf sent have VID 2 instead of 1, because their sender is not known there.
+
+use millrace_flow::{Action, Bucket, Field};
+use millrace_ix_model::{EndRole, SwitchId, TagType, TrunkKind, VlanConfig};
+use millrace_types::GroupId;
+
+use crate::builder::{Builder, Line, actions, bucket, present, push_tag, set, set_pcp, set_vid};
+use crate::entry::{GroupKind, Matching};
+use crate::lan::{addresses, siblings};
+use crate::layout::{
+    ADMIT, CookieKind, EGRESS, FORWARD, INSIDE_VID, LEAF_COPY_VID, Metadata, POLICE, PROTECT, Storm,
+    copies_group, outer_tag_group, root_copies_group, storm_meter,
+};
+use crate::plan::{End, ServiceContext};
+use crate::tags::{self, PRIORITY};
+
+/// The copies a second that an end may cause.
+const COPIES_PPS: u32 = 100;
+/// The priority of frames to registered addresses.
+const KNOWN_PRIORITY: u16 = 100;
+/// The priority of frames to the sender's own addresses, and of frames that a leaf must not send.
+const REFUSED_PRIORITY: u16 = 110;
+/// The priority of all other frames.
+const UNKNOWN_PRIORITY: u16 = 50;
+
+/// Adds the entries of a multipoint circuit.
+pub(crate) fn plan_multipoint(context: &ServiceContext<'_>, builder: &mut Builder) {
+    let ends: Vec<_> = context
+        .ends
+        .iter()
+        .filter(|end| !end.config.shut_down)
+        .copied()
+        .collect();
+    let has_leaves = ends.iter().any(|end| end.config.role == EndRole::Leaf);
+    let switches: Vec<_> = context.switches().into_iter().collect();
+    for (at, one) in switches.iter().enumerate() {
+        for two in &switches[..at] {
+            match context.trunk_kind(*one, *two) {
+                Some(TrunkKind::STag) if has_leaves => {
+                    let message =
+                        "leaves over a trunk with S-tags need a tag more than a switch can set in one group";
+                    builder.problem(context.id, message);
+                    return;
+                }
+                Some(_) => {}
+                None => {
+                    builder.problem(context.id, format!("no trunk joins {two} and {one}"));
+                    return;
+                }
+            }
+        }
+    }
+    tags::plan_from_trunks(context, builder);
+    for end in &ends {
+        tags::plan_ingress(context, end, builder);
+        tags::plan_police(context, end, builder);
+        tags::plan_egress(context, end, None, builder);
+        for sibling in siblings(context, end) {
+            tags::plan_egress(context, end, Some(sibling), builder);
+        }
+        tags::plan_to_trunk(context, end, builder);
+        plan_outer_tag(end, builder);
+        plan_admission(context, end, builder);
+        plan_known(context, end, &ends, builder);
+        plan_copies(context, end, &ends, builder);
+    }
+    for switch in &switches {
+        plan_copies_from_trunk(context, *switch, &ends, has_leaves, builder);
+    }
+}
+
+/// Returns true if frames may go from one end to the other.
+fn reaches(from: &End<'_>, to: &End<'_>) -> bool {
+    from.id != to.id && (from.config.role == EndRole::Root || to.config.role == EndRole::Root)
+}
+
+/// Adds the admission of registered sources: table 2. Frames to groups pass a storm meter.
+fn plan_admission(context: &ServiceContext<'_>, end: &End<'_>, builder: &mut Builder) {
+    let meter = storm_meter(end.config, Storm::Multicast);
+    builder.packet_meter(end.switch, meter, COPIES_PPS);
+    let cookie = end.cookie(CookieKind::End);
+    for mac in addresses(context, end).macs {
+        let from_mac = context
+            .matching(context.entered_by(end), Metadata::ENTERED)
+            .with(Field::EthSrc, mac.to_u64());
+        let to_group = from_mac
+            .clone()
+            .masked(Field::EthDst, 0x0100_0000_0000_u64, 0x0100_0000_0000_u64);
+        builder.flow(
+            end.switch,
+            Line::new(ADMIT, PRIORITY, from_mac, cookie).goto(POLICE),
+        );
+        builder.flow(
+            end.switch,
+            Line::new(ADMIT, PRIORITY + 1, to_group, cookie)
+                .meter(meter)
+                .goto(POLICE),
+        );
+    }
+}
+
+/// Adds the entries, at every switch, for frames to the registered addresses of an end: table 4.
+fn plan_known(context: &ServiceContext<'_>, end: &End<'_>, ends: &[End<'_>], builder: &mut Builder) {
+    let cookie = end.cookie(CookieKind::End);
+    for mac in addresses(context, end).macs {
+        let to_mac =
+            |fields: Metadata, mask: u64| context.matching(fields, mask).with(Field::EthDst, mac.to_u64());
+        for switch in context.switches() {
+            let line = Line::new(FORWARD, KNOWN_PRIORITY, to_mac(Metadata::default(), 0), cookie);
+            builder.flow(switch, line.leaves(end.index()).goto(PROTECT));
+        }
+        // The sender itself, and leaves if this is one.
+        for from in ends.iter().filter(|from| !reaches(from, end)) {
+            let refused = to_mac(context.entered_by(from), Metadata::ENTERED | Metadata::TRUNK);
+            builder.flow(from.switch, Line::new(FORWARD, REFUSED_PRIORITY, refused, cookie));
+        }
+    }
+}
+
+/// Adds the copies of an end's frames to unknown destinations: tables 4 and 6, and the group of the end.
+fn plan_copies(context: &ServiceContext<'_>, end: &End<'_>, ends: &[End<'_>], builder: &mut Builder) {
+    let Some(group) = end.config.group.map(|group| GroupId(group.raw())) else {
+        return;
+    };
+    let reached: Vec<_> = ends.iter().filter(|other| reaches(end, other)).collect();
+    let mut buckets: Vec<Bucket> = reached
+        .iter()
+        .filter(|other| other.switch == end.switch)
+        .map(|other| copy_bucket(other, other.shares_ports(end)))
+        .collect();
+    let mut remote: Vec<_> = reached
+        .iter()
+        .map(|other| other.switch)
+        .filter(|switch| *switch != end.switch)
+        .collect();
+    remote.sort_unstable();
+    remote.dedup();
+    for switch in remote {
+        buckets.extend(trunk_bucket(context, end, switch));
+    }
+    let cookie = context.cookie();
+    let fields = Metadata {
+        leaves: Metadata::COPIES,
+        ..context.entered_by(end)
+    };
+    let from_end = context.matching(fields, Metadata::ENTERED | Metadata::TRUNK);
+    if buckets.is_empty() {
+        return;
+    }
+    builder.group(end.switch, group, GroupKind::All, buckets);
+    let unknown = Line::new(FORWARD, UNKNOWN_PRIORITY, from_end, cookie);
+    builder.flow(end.switch, unknown.leaves(Metadata::COPIES).goto(EGRESS));
+    let copies = context.matching(fields, Metadata::ENTERED | Metadata::TRUNK | Metadata::LEAVES);
+    builder.flow(
+        end.switch,
+        Line::new(EGRESS, PRIORITY, copies, cookie).apply(vec![Action::Group(group)]),
+    );
+}
+
+/// Adds the copies, at a switch, of frames that came by trunk.
+fn plan_copies_from_trunk(
+    context: &ServiceContext<'_>,
+    switch: SwitchId,
+    ends: &[End<'_>],
+    has_leaves: bool,
+    builder: &mut Builder,
+) {
+    if context.service.wire_id.is_none() {
+        return;
+    }
+    let local = || ends.iter().filter(|end| end.switch == switch);
+    let roots = || local().filter(|end| end.config.role == EndRole::Root);
+    let by_trunk = Metadata {
+        by_trunk: true,
+        leaves: Metadata::COPIES,
+        ..Metadata::default()
+    };
+    let index = context.service.index;
+    let to_all = (
+        INSIDE_VID,
+        copies_group(index),
+        local().map(|end| copy_bucket(end, false)).collect::<Vec<_>>(),
+    );
+    let to_roots = (
+        LEAF_COPY_VID,
+        root_copies_group(index),
+        roots().map(|end| copy_bucket(end, false)).collect(),
+    );
+    for (vid, group, buckets) in [to_all, to_roots] {
+        if buckets.is_empty() || vid == LEAF_COPY_VID && !has_leaves {
+            continue;
+        }
+        builder.group(switch, group, GroupKind::All, buckets);
+        let with_vid = |matching: Matching| matching.with(Field::VlanVid, present(vid));
+        let unknown = with_vid(context.matching(by_trunk, Metadata::TRUNK));
+        let line = Line::new(FORWARD, UNKNOWN_PRIORITY, unknown, context.cookie());
+        builder.flow(switch, line.leaves(Metadata::COPIES).goto(EGRESS));
+        let copies = with_vid(context.matching(by_trunk, Metadata::TRUNK | Metadata::LEAVES));
+        let line = Line::new(EGRESS, PRIORITY, copies, context.cookie());
+        builder.flow(switch, line.apply(vec![Action::Group(group)]));
+    }
+}
+
+/// Returns the bucket that sends a copy over the trunks to a switch.
+fn trunk_bucket(context: &ServiceContext<'_>, from: &End<'_>, to: SwitchId) -> Option<Bucket> {
+    let wire_id = context.service.wire_id?.raw();
+    let to_group = Some(Action::Group(GroupId(
+        context.exchange.switches.get(&to)?.group.raw(),
+    )));
+    let list = match context.trunk_kind(from.switch, to)? {
+        TrunkKind::Vxlan => {
+            let vid = match from.config.role {
+                EndRole::Root => None,
+                EndRole::Leaf => set_vid(LEAF_COPY_VID),
+            };
+            actions([vid, set(Field::TunnelId, wire_id), to_group])
+        }
+        TrunkKind::STag => {
+            let vid = u16::try_from(wire_id).ok()?;
+            actions([
+                push_tag(TagType::STag.ethertype()),
+                set_vid(vid),
+                set_pcp(0),
+                to_group,
+            ])
+        }
+    };
+    Some(bucket(list))
+}
+
+/// Returns the bucket that gives an end its copy. An action set has one action that sets a VID, so that the outer of two
+/// tags is pushed by a group of its own.
+fn copy_bucket(end: &End<'_>, is_hairpin: bool) -> Bucket {
+    let out = tags::output(end, is_hairpin);
+    bucket(match end.config.vlan {
+        VlanConfig::Port => actions([Some(Action::PopVlan), out]),
+        VlanConfig::Dot1q {
+            vlan,
+            ethertype: TagType::CTag,
+        } => actions([set_vid(vlan.raw()), out]),
+        VlanConfig::Dot1q {
+            vlan,
+            ethertype: TagType::STag,
+        } => {
+            let push = push_tag(TagType::STag.ethertype());
+            actions([Some(Action::PopVlan), push, set_vid(vlan.raw()), set_pcp(0), out])
+        }
+        VlanConfig::Qinq { inner, .. } => {
+            let outer = Some(Action::Group(outer_tag_group(end.config, is_hairpin)));
+            actions([set_vid(inner.raw()), outer])
+        }
+    })
+}
+
+/// Adds the groups that push the outer tag of copies to an end with two tags.
+fn plan_outer_tag(end: &End<'_>, builder: &mut Builder) {
+    if let VlanConfig::Qinq { outer, ethertype, .. } = end.config.vlan {
+        for is_hairpin in [false, true] {
+            let push = push_tag(ethertype.ethertype());
+            let out = tags::output(end, is_hairpin);
+            let list = actions([push, set_vid(outer.raw()), set_pcp(0), out]);
+            let group = outer_tag_group(end.config, is_hairpin);
+            builder.group(end.switch, group, GroupKind::Indirect, vec![bucket(list)]);
+        }
+    }
+}

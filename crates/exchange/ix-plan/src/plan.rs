@@ -245,7 +245,7 @@ impl<'a> ServiceContext<'a> {
     }
 
     /// Returns the metadata of frames that an end sends.
-    pub(crate) fn from_end(&self, end: &End<'_>) -> Metadata {
+    pub(crate) fn entered_by(&self, end: &End<'_>) -> Metadata {
         Metadata {
             service: self.service.index.raw(),
             by_trunk: false,

@@ -6,8 +6,8 @@
 //! second one is pushed, there is one entry for each of the eight priorities.
 
 use millrace_flow::{Action, Field};
-use millrace_ix_model::{Connection, Exchange, TagType, TrunkKind, VlanConfig, VlanId};
-use millrace_types::{GroupId, PortNo};
+use millrace_ix_model::{Connection, Exchange, ServiceKind, TagType, TrunkKind, VlanConfig, VlanId};
+use millrace_types::{GroupId, PortNo, TableId};
 
 use crate::builder::{Builder, Line, actions, present, push_tag, set, set_pcp, set_vid};
 use crate::entry::Matching;
@@ -32,7 +32,7 @@ const S_TAG: u16 = 0x88a8;
 /// Adds the entries that take an end's frames in: table 0, and table 1 for two tags.
 pub(crate) fn plan_ingress(context: &ServiceContext<'_>, end: &End<'_>, builder: &mut Builder) {
     let cookie = end.cookie(CookieKind::End);
-    let inside = context.from_end(end);
+    let inside = context.entered_by(end);
     let push_inside = || actions([push_tag(C_TAG), set_vid(INSIDE_VID), set_pcp(0)]);
     for port in &end.connection.ports {
         let from_port = || Matching::any().with(Field::InPort, port.port.raw());
@@ -77,12 +77,65 @@ pub(crate) fn plan_ingress(context: &ServiceContext<'_>, end: &End<'_>, builder:
         }
     }
     if let VlanConfig::Qinq { outer, inner, .. } = end.config.vlan {
-        let outer_known = outer_known(end.connection, outer);
-        let mask = Metadata::SERVICE | Metadata::ENTERED;
-        let matching = crate::builder::metadata(outer_known, mask).with(Field::VlanVid, present(inner.raw()));
+        let matching = inner_tag(end, outer).with(Field::VlanVid, present(inner.raw()));
         let line = Line::new(INNER, PRIORITY, matching, cookie).apply(actions([set_vid(INSIDE_VID)]));
         builder.flow(end.switch, line.metadata(inside).goto(ADMIT));
     }
+}
+
+/// Adds the entries that take an end's frames in without any tag, so that table 2 sees if there is one tag too many. The
+/// priority is in the metadata, where the end by which a frame leaves is written later; table 3 pushes the inside tag.
+pub(crate) fn plan_untagged_ingress(context: &ServiceContext<'_>, end: &End<'_>, builder: &mut Builder) {
+    let cookie = end.cookie(CookieKind::End);
+    let with_pcp = |pcp: u8| Metadata {
+        leaves: pcp.into(),
+        ..context.entered_by(end)
+    };
+    let pop = |builder: &mut Builder, table: TableId, matching: Matching| {
+        for pcp in PCPS {
+            let line = Line::new(
+                table,
+                PRIORITY,
+                matching.clone().with(Field::VlanPcp, pcp),
+                cookie,
+            );
+            builder.flow(
+                end.switch,
+                line.apply(vec![Action::PopVlan])
+                    .metadata(with_pcp(pcp))
+                    .goto(ADMIT),
+            );
+        }
+    };
+    if let VlanConfig::Qinq { outer, inner, .. } = end.config.vlan {
+        pop(
+            builder,
+            INNER,
+            inner_tag(end, outer).with(Field::VlanVid, present(inner.raw())),
+        );
+    }
+    for port in &end.connection.ports {
+        let from_port = Matching::any().with(Field::InPort, port.port.raw());
+        match end.config.vlan {
+            VlanConfig::Dot1q { vlan, .. } => {
+                pop(builder, PORT, from_port.with(Field::VlanVid, present(vlan.raw())));
+            }
+            VlanConfig::Port => {
+                let line = Line::new(PORT, PRIORITY, from_port.with(Field::VlanVid, 0u16), cookie);
+                builder.flow(end.switch, line.metadata(with_pcp(0)).goto(ADMIT));
+            }
+            // The outer tag is not this end's alone: `plan_outer_tags` has its entries.
+            VlanConfig::Qinq { .. } => {}
+        }
+    }
+}
+
+/// Returns the match, in table 1, of an end's frames without their outer tag.
+fn inner_tag(end: &End<'_>, outer: VlanId) -> Matching {
+    crate::builder::metadata(
+        outer_known(end.connection, outer),
+        Metadata::SERVICE | Metadata::ENTERED,
+    )
 }
 
 /// Returns the metadata between tables 0 and 1 of frames whose outer tag is known.
@@ -122,7 +175,7 @@ pub(crate) fn plan_outer_tags(exchange: &Exchange, builder: &mut Builder) {
     }
 }
 
-/// Adds the contracted rate of an end: table 3 and its meter.
+/// Adds the contracted rate of an end: table 3 and its meter. Frames of a peering LAN get their inside tag here.
 pub(crate) fn plan_police(context: &ServiceContext<'_>, end: &End<'_>, builder: &mut Builder) {
     let speed_mbps = || -> u32 {
         let ports = end.connection.ports.iter().filter_map(|port| {
@@ -133,9 +186,26 @@ pub(crate) fn plan_police(context: &ServiceContext<'_>, end: &End<'_>, builder: 
     };
     let rate_mbps = end.config.capacity_mbps.unwrap_or_else(speed_mbps);
     builder.rate_meter(end.switch, end.meter(), rate_mbps.saturating_mul(1000));
-    let matching = context.matching(context.from_end(end), Metadata::ENTERED);
-    let line = Line::new(POLICE, PRIORITY, matching, end.cookie(CookieKind::Police));
-    builder.flow(end.switch, line.meter(end.meter()).goto(FORWARD));
+    let cookie = end.cookie(CookieKind::Police);
+    if context.service.kind != ServiceKind::ExchangeLan {
+        let matching = context.matching(context.entered_by(end), Metadata::ENTERED);
+        let line = Line::new(POLICE, PRIORITY, matching, cookie);
+        builder.flow(end.switch, line.meter(end.meter()).goto(FORWARD));
+        return;
+    }
+    let has_tag = end.config.vlan != VlanConfig::Port;
+    for pcp in PCPS.filter(|pcp| has_tag || *pcp == 0) {
+        let fields = Metadata {
+            leaves: pcp.into(),
+            ..context.entered_by(end)
+        };
+        let matching = context
+            .matching(fields, Metadata::ENTERED | Metadata::LEAVES)
+            .with(Field::VlanVid, 0u16);
+        let line = Line::new(POLICE, PRIORITY, matching, cookie).meter(end.meter());
+        let push = actions([push_tag(C_TAG), set_vid(INSIDE_VID), set_pcp(pcp)]);
+        builder.flow(end.switch, line.apply(push).goto(FORWARD));
+    }
 }
 
 /// Returns the action that sends a frame to an end's ports.

@@ -178,7 +178,9 @@ impl Order<'_> {
         if service.kind != ServiceKind::ExchangeLan {
             return Err(Refusal::conflict(format!("{id} is no peering LAN: it has no addresses")).object(id));
         }
-        let is_inside = service.networks.iter().any(|network| network.contains(address));
+        // Link-local addresses that are not made of a MAC address are learned and registered (RFC 4291, section 2.5.6).
+        let is_link_local = matches!(address, core::net::IpAddr::V6(v6) if v6.is_unicast_link_local());
+        let is_inside = is_link_local || service.networks.iter().any(|network| network.contains(address));
         if !is_usable(address) || !is_inside {
             let message = format!("{address} is no address of the networks of {id}");
             return Err(Refusal::invalid("address", message));

@@ -1,11 +1,11 @@
 //! Circuits: all pairs of tags at all distances, and random exchanges, in the pipeline.
 
-use millrace_ix_model::{ServiceKind, SwitchId, TrunkKind, VlanConfig, VlanRequest};
+use millrace_ix_model::{ServiceKind, TrunkKind, VlanRequest};
 use millrace_ix_plan::{Settings, plan};
 
 use crate::fabric::{Delivered, Fabric};
 use crate::oracle::{self, Delivery, join, tags_of};
-use crate::world::{NOW, Random, World, c_tag, qinq, random_circuits, s_tag};
+use crate::world::{NOW, Random, World, c_tag, qinq, random_circuits, random_frame, s_tag};
 
 const SETTINGS: Settings = Settings {
     now: NOW,
@@ -170,35 +170,12 @@ pub(crate) fn number(name: &str, short: u64) -> u64 {
         .unwrap_or(short)
 }
 
-/// Returns a frame for a random place: mostly one that an end there expects, sometimes noise.
-fn random_frame(world: &World, random: &mut Random) -> (SwitchId, u32, Vec<u8>) {
-    let configs: Vec<_> = world.exchange.configs.values().collect();
-    let config = random.pick(&configs);
-    let port = *random.pick(&world.exchange.connections[&config.connection].ports);
-    let pcp = random.below(8) as u8;
-    let mut tags = tags_of(config.vlan, pcp);
-    match random.below(8) {
-        0 => tags = vec![],
-        1 => tags = vec![(0x8100, pcp, 100 + random.below(3996) as u16)],
-        2 => tags.push((0x8100, random.below(8) as u8, random.below(4095) as u16)),
-        3 if config.vlan == VlanConfig::Port => tags = vec![(0x88a8, pcp, 77), (0x8100, 1, 78)],
-        _ => {}
-    }
-    let mut addresses = random.bytes(12);
-    if random.below(16) == 0 {
-        addresses[..5].copy_from_slice(&[1, 0x80, 0xc2, 0, 0]);
-    }
-    let size = 46 + random.below(1455) as usize;
-    let rest = [&[0x08, 0x00][..], &random.bytes(size)].concat();
-    (port.switch, port.port.raw(), join(&addresses, &tags, &rest))
-}
-
 #[test]
 fn random_exchanges_deliver_what_the_oracle_says_and_nothing_else() {
     let (exchanges, frames) = (number("MILLRACE_EXCHANGES", 12), number("MILLRACE_FRAMES", 250));
     let (mut delivered_frames, mut dropped) = (0u64, 0u64);
     for seed in 0..exchanges {
-        let world = random_circuits(seed);
+        let world = random_circuits(seed, None);
         let plan = plan(&world.exchange, &SETTINGS);
         assert_eq!(plan.problems, [], "seed {seed}");
         let mut fabric = Fabric::new(&world.exchange);
@@ -212,9 +189,9 @@ fn random_exchanges_deliver_what_the_oracle_says_and_nothing_else() {
                 format!("seed {seed} {switch} {port} {:02x?}", &frame[..22])
             });
             if wanted.is_some() {
-                delivered_frames += 1
+                delivered_frames += 1;
             } else {
-                dropped += 1
+                dropped += 1;
             }
         }
     }

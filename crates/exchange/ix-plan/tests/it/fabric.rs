@@ -36,12 +36,11 @@ struct Switch {
     state: millrace_ix_plan::SwitchState,
 }
 
-/// The frames that a processor sends, drops and gives to the controller.
+/// The frames that a processor sends, and the number that it gives to the controller.
 #[derive(Default)]
 struct Recorder {
     sent: Vec<(u32, Vec<u8>)>,
     packet_ins: usize,
-    dropped: Vec<DropReason>,
 }
 
 fn bytes<P: Packet>(packet: &P) -> Vec<u8> {
@@ -63,9 +62,7 @@ impl<P: Packet> Egress<P> for Recorder {
 
     fn traced(&mut self, _: u64, _: PortNo, _: P) {}
 
-    fn dropped(&mut self, reason: DropReason, _: P) {
-        self.dropped.push(reason);
-    }
+    fn dropped(&mut self, _: DropReason, _: P) {}
 }
 
 impl Switch {
@@ -286,13 +283,8 @@ impl Fabric {
         &self.switches[&switch].state
     }
 
-    /// Returns the frames between switches that a frame from a member causes, and those that left at members.
-    pub(crate) fn step(
-        &mut self,
-        switch: SwitchId,
-        port: u32,
-        frame: &[u8],
-    ) -> (Vec<Delivered>, Vec<Delivered>) {
+    /// Returns the ports and frames that a switch sends after one comes in.
+    pub(crate) fn raw_step(&mut self, switch: SwitchId, port: u32, frame: &[u8]) -> Vec<(u32, Vec<u8>)> {
         let mut recorder = Recorder::default();
         let found = self.switches.get_mut(&switch).unwrap();
         let mut burst: ArrayVec<Frame, BURST> = [Frame::new(frame)].into_iter().collect();
@@ -301,17 +293,37 @@ impl Fabric {
             .processor
             .process_burst(&found.active, origin, &mut burst, self.now, &mut recorder);
         self.packet_ins += recorder.packet_ins;
-        let (mut between, mut delivered) = (Vec::new(), Vec::new());
-        for (port, frame) in recorder.sent {
-            match self.wires.get(&(switch, port)) {
-                Some((switch, port)) => between.push(Delivered {
-                    switch: *switch,
-                    port: *port,
-                    frame,
-                }),
-                None => delivered.push(Delivered { switch, port, frame }),
-            }
-        }
+        recorder.sent
+    }
+
+    /// Returns those of the frames that come in at another switch.
+    pub(crate) fn across(&self, switch: SwitchId, sent: &[(u32, Vec<u8>)]) -> Vec<Delivered> {
+        let wires = sent.iter().filter_map(|(port, frame)| {
+            let (switch, port) = *self.wires.get(&(switch, *port))?;
+            Some(Delivered {
+                switch,
+                port,
+                frame: frame.clone(),
+            })
+        });
+        wires.collect()
+    }
+
+    /// Returns the frames between switches that a frame from a member causes, and those that left at members.
+    pub(crate) fn step(
+        &mut self,
+        switch: SwitchId,
+        port: u32,
+        frame: &[u8],
+    ) -> (Vec<Delivered>, Vec<Delivered>) {
+        let sent = self.raw_step(switch, port, frame);
+        let between = self.across(switch, &sent);
+        let members = sent
+            .into_iter()
+            .filter(|(port, _)| !self.wires.contains_key(&(switch, *port)));
+        let delivered = members
+            .map(|(port, frame)| Delivered { switch, port, frame })
+            .collect();
         (between, delivered)
     }
 

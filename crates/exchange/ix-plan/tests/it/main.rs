@@ -10,6 +10,10 @@
 mod changes;
 mod circuits;
 mod fabric;
+mod frames;
+mod lan_oracle;
+mod lan_world;
+mod lans;
 mod oracle;
 mod worked_example;
 mod world;

@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 
 use millrace_ix_model::{
     AccountId, AccountKind, Actor, Applied, ConnectionId, ConnectionKind, EndRole, Exchange, Key, Operation,
-    PortId, Refusal, ServiceId, ServiceKind, SwitchId, SwitchPort, TagType, Timestamp, TrunkKind, VlanId,
-    VlanRequest,
+    PortId, Refusal, ServiceId, ServiceKind, SwitchId, SwitchPort, TagType, Timestamp, TrunkKind, VlanConfig,
+    VlanId, VlanRequest,
 };
 use millrace_types::{Dpid, PortNo, split_mix};
+
+use crate::oracle::{Tag, join, tags_of};
 
 pub(crate) const NOW: Timestamp = Timestamp::from_secs(1_795_470_000);
 
@@ -190,10 +192,12 @@ pub(crate) fn qinq(outer: u16, inner: u16) -> VlanRequest {
     }
 }
 
-/// Returns an exchange of random circuits between random connections, some of them LAGs, for one seed.
-pub(crate) fn random_circuits(seed: u64) -> World {
+/// Returns an exchange of random circuits between random connections, some of them LAGs, for one seed; over trunks of
+/// random encapsulation unless one is given.
+pub(crate) fn random_circuits(seed: u64, kind: Option<TrunkKind>) -> World {
     let mut random = Random(seed);
-    let kind = *random.pick(&[TrunkKind::Vxlan, TrunkKind::STag]);
+    let drawn = *random.pick(&[TrunkKind::Vxlan, TrunkKind::STag]);
+    let kind = kind.unwrap_or(drawn);
     let mut world = World::new(1 + random.below(3) as u32, kind);
     let mut next_port = vec![1; world.switches.len()];
     let mut members = Vec::new();
@@ -227,4 +231,30 @@ pub(crate) fn random_circuits(seed: u64) -> World {
         }
     }
     world
+}
+
+/// The tags of frames that only a transparent circuit passes.
+pub(crate) const TAGS_OF_WHOLE_PORT: [Tag; 2] = [(0x88a8, 5, 77), (0x8100, 1, 78)];
+
+/// Returns a frame for a random place: mostly one that an end there expects, sometimes noise.
+pub(crate) fn random_frame(world: &World, random: &mut Random) -> (SwitchId, u32, Vec<u8>) {
+    let configs: Vec<_> = world.exchange.configs.values().collect();
+    let config = random.pick(&configs);
+    let port = *random.pick(&world.exchange.connections[&config.connection].ports);
+    let pcp = random.below(8) as u8;
+    let mut tags = tags_of(config.vlan, pcp);
+    match random.below(8) {
+        0 => tags = vec![],
+        1 => tags = vec![(0x8100, pcp, 100 + random.below(3996) as u16)],
+        2 => tags.push((0x8100, random.below(8) as u8, random.below(4095) as u16)),
+        3 if config.vlan == VlanConfig::Port => tags = TAGS_OF_WHOLE_PORT.to_vec(),
+        _ => {}
+    }
+    let mut addresses = random.bytes(12);
+    if random.below(16) == 0 {
+        addresses[..5].copy_from_slice(&[1, 0x80, 0xc2, 0, 0]);
+    }
+    let size = 46 + random.below(1455) as usize;
+    let rest = [&[0x08, 0x00][..], &random.bytes(size)].concat();
+    (port.switch, port.port.raw(), join(&addresses, &tags, &rest))
 }
