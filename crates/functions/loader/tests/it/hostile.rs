@@ -252,7 +252,7 @@ fn modules_that_are_not_functions_are_rejected() {
     );
     let endless = described("(loop $again (br $again)) unreachable");
     assert!(
-        endless.contains("fuel") || endless.contains("2 s to begin"),
+        endless.contains("fuel") || endless.contains("2 s to start"),
         "{endless}"
     );
     assert!(
