@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: help setup build demo test test-times test-rust test-interop conformance soak bench bench-full bench-wan bench-transport simulate kill-transfers exchange-check fuzz sanitize lint install clean
+.PHONY: help setup build demo test test-times test-rust test-interop conformance soak bench bench-full bench-wan bench-transport simulate kill-transfers exchange-check portal portal-check fuzz sanitize lint install clean
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 PREFIX ?= /usr/local
@@ -83,6 +83,14 @@ kill-transfers: setup ## kill either end of a transfer of 512 MiB 200 times; the
 exchange-check: setup ## run the long forms of the exchange's tests: 10,000 kills of the engine in virtual time
 	MILLRACE_EXCHANGE_LONG=1 cargo test --locked -p millrace-ix-engine --test it -- --nocapture simulation
 	MILLRACE_EXCHANGE_LONG=1 cargo test --locked -p millrace-ix-service --test it -- --nocapture crash retries
+
+portal: ## build the web page of the exchange (needs Node 20; without it the engine serves the API only)
+	@if command -v npm >/dev/null; then cd portal && npm ci --no-audit --no-fund && npm run build; \
+	else echo "portal: Node and npm are not installed; millrace-ix will serve the API only"; fi
+
+portal-check: portal ## test the web page: units, and journeys in Chromium against the API (apt: chromium fonts-noto-cjk)
+	cargo build --locked -p millrace-ix-api --example portal --features fake
+	cd portal && npm run check && npm test && npm run journeys
 
 fuzz: setup ## run every fuzzer for FUZZ_SECONDS (60) each
 	@scripts/fuzz.sh $(FUZZ_SECONDS)

@@ -1,0 +1,78 @@
+//! Serves the API and the page over an exchange in memory: `portal ADDRESS [FOLDER_OF_THE_PAGE]`.
+//!
+//! The users are those of `millrace_ix_api::fake::demo`, with its password; operators have the TOTP secret
+//! `GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ`. `POST /test/...` changes what an engine would find out by itself: tests of the
+//! page use it.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::post;
+use millrace_ix_api::fake::{FakeExchange, PASSWORD, demo};
+use millrace_ix_api::service::SwitchState;
+use millrace_ix_api::session::{MemoryCredentials, Sealer, TotpSecret};
+use millrace_ix_api::{App, Page, Settings, router};
+use millrace_ix_model::Role;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let address = arguments
+        .next()
+        .ok_or("expected an address, such as 127.0.0.1:8080")?;
+    let page = match arguments.next() {
+        Some(folder) => Page::from_folder(Path::new(&folder))?,
+        None => Page::embedded(),
+    };
+    let service = FakeExchange::new(demo()?);
+    let settings = Settings {
+        name: "Millrace IX".to_owned(),
+        page,
+    };
+    let credentials = Arc::new(MemoryCredentials::default());
+    let app = App::new(service.clone(), credentials, Sealer::new(&[7; 32])?, settings)?;
+    let secret =
+        TotpSecret::from_base32("GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ").ok_or("the secret is no Base32")?;
+    for (id, user) in &demo()?.users {
+        app.set_password(*id, PASSWORD)?;
+        if user.roles.iter().any(|role| role.is_operator()) || user.roles.contains(&Role::Regulator) {
+            app.set_totp(*id, &secret)?;
+        }
+    }
+    let test = Router::new()
+        .route(
+            "/test/switch/{state}",
+            post({
+                let service = Arc::clone(&service);
+                async move |axum::extract::Path(state): axum::extract::Path<String>| {
+                    let (state, down): (_, &[u32]) = match state.as_str() {
+                        "unreachable" => (SwitchState::Unreachable, &[]),
+                        "trunk-down" => (SwitchState::InSync, &[100]),
+                        _ => (SwitchState::InSync, &[]),
+                    };
+                    let switches = demo().map(|exchange| exchange.switches.into_keys().collect::<Vec<_>>());
+                    for switch in switches.unwrap_or_default().into_iter().take(1) {
+                        service.set_switch(switch, state, down);
+                    }
+                }
+            }),
+        )
+        .route(
+            "/test/database/{state}",
+            post(
+                async move |axum::extract::Path(state): axum::extract::Path<String>| {
+                    service.set_unavailable(state == "away");
+                },
+            ),
+        );
+    let listener = tokio::net::TcpListener::bind(address).await?;
+    let line = format!("serving http://{}\n", listener.local_addr()?);
+    std::io::Write::write_all(&mut std::io::stdout(), line.as_bytes())?;
+    let all = test
+        .merge(router(app))
+        .into_make_service_with_connect_info::<SocketAddr>();
+    axum::serve(listener, all).await?;
+    Ok(())
+}

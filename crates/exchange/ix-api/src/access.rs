@@ -1,0 +1,191 @@
+//! Who sends a request, and what of it the request may reach.
+//!
+//! [`Principal`] is the user behind a session or an API key. [`Access`] is an object that the principal may read: only
+//! the permission table of the model makes one, so that a handler cannot forget to ask. An object that may not be read
+//! is answered as an absent one.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, Path};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, header};
+use millrace_ix_model::permission::is_permitted;
+use millrace_ix_model::{Actor, Key, ObjectId, OperationKind, Relation};
+
+use crate::app::{App, actor_of};
+use crate::problem::{Problem, ProblemKind};
+use crate::service::Snapshot;
+use crate::session::{ApiKeyRecord, KeyScope, fingerprint, load_json, save_json};
+
+/// The user behind a request.
+#[derive(Debug, Clone)]
+pub(crate) struct Principal {
+    pub(crate) actor: Actor,
+    /// The name with which the user signs in.
+    pub(crate) name: String,
+    /// The exchange at the time of the request.
+    pub(crate) snapshot: Arc<Snapshot>,
+}
+
+impl Principal {
+    /// Returns the name of the actor in the audit chain and in the journal: the user's identifier.
+    pub(crate) fn audit_name(&self) -> String {
+        self.actor
+            .user
+            .map_or_else(|| self.name.clone(), |user| user.to_string())
+    }
+
+    /// Returns true if the actor may read an object.
+    pub(crate) fn may_read(&self, object: impl Into<ObjectId>) -> bool {
+        self.snapshot.exchange.may_read(&self.actor, object.into())
+    }
+
+    /// Returns true if the actor may do an operation to an object.
+    pub(crate) fn may(&self, kind: OperationKind, object: impl Into<ObjectId>) -> bool {
+        is_permitted(
+            &self.actor,
+            kind,
+            self.snapshot.exchange.relation(&self.actor, object.into()),
+        )
+    }
+
+    /// Returns true if the actor's roles permit an operation on some object.
+    pub(crate) fn may_somewhere(&self, kind: OperationKind) -> bool {
+        Relation::ALL
+            .into_iter()
+            .any(|relation| is_permitted(&self.actor, kind, relation))
+    }
+
+    /// Rejects a request for something of the exchange itself that the roles do not permit.
+    pub(crate) fn require(&self, kind: OperationKind) -> Result<(), Problem> {
+        if self.may_somewhere(kind) {
+            return Ok(());
+        }
+        Err(Problem::new(ProblemKind::Forbidden, "your roles do not permit this").with_code("forbidden"))
+    }
+}
+
+impl FromRequestParts<App> for Principal {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Principal, Problem> {
+        let snapshot = app.snapshot();
+        let user = match bearer(&parts.headers) {
+            Some(key) => key_user(app, key, &parts.method)?,
+            None => app
+                .sessions
+                .find(&parts.headers, app.now())
+                .map(|session| session.user),
+        };
+        let found = user.and_then(|id| {
+            Some((
+                actor_of(&snapshot, id)?,
+                snapshot.exchange.users.get(&id)?.name.clone(),
+            ))
+        });
+        let (actor, name) = found.ok_or_else(|| {
+            Problem::new(ProblemKind::Unauthorized, "there is no session, or it has ended").with_next_step(
+                "sign in at POST /api/v1/session, or send `Authorization: Bearer` with an API key",
+            )
+        })?;
+        Ok(Principal {
+            actor,
+            name,
+            snapshot,
+        })
+    }
+}
+
+/// Returns the API key of a request.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, key) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
+}
+
+/// Returns the user of an API key that may send a request with this method.
+fn key_user(app: &App, key: &str, method: &Method) -> Result<Option<millrace_ix_model::UserId>, Problem> {
+    let stored = format!("key/{}", fingerprint(key));
+    let Some(mut record) = load_json::<ApiKeyRecord>(&*app.credentials, &stored)? else {
+        return Ok(None);
+    };
+    if record.scope == KeyScope::Read && !matches!(*method, Method::GET | Method::HEAD) {
+        let detail = "this API key may only read: expected a key with the scope `write`";
+        return Err(Problem::new(ProblemKind::Forbidden, detail).with_code("forbidden"));
+    }
+    let now = app.now();
+    if record
+        .last_used
+        .is_none_or(|last| now.since(last).as_secs() >= 60)
+    {
+        record.last_used = Some(now);
+        save_json(&*app.credentials, &stored, &record)?;
+    }
+    Ok(Some(record.user))
+}
+
+/// An object that the principal may read.
+#[derive(Debug, Clone)]
+pub(crate) struct Access<K> {
+    principal: Principal,
+    id: K,
+}
+
+impl<K: Key> Access<K> {
+    /// Returns access to an object.
+    ///
+    /// # Errors
+    /// The same problem for an object that is absent and for one that may not be read.
+    pub(crate) fn to(principal: Principal, id: K) -> Result<Access<K>, Problem> {
+        let object: ObjectId = id.into();
+        if principal.may_read(object) {
+            Ok(Access { principal, id })
+        } else {
+            Err(Problem::absent(object))
+        }
+    }
+
+    /// Returns the identifier.
+    pub(crate) fn id(&self) -> K {
+        self.id
+    }
+
+    /// Returns the principal.
+    pub(crate) fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
+    /// Returns the object.
+    pub(crate) fn object(&self) -> Result<&K::Object, Problem> {
+        self.id
+            .stored(&self.principal.snapshot.exchange)
+            .ok_or_else(|| Problem::absent(self.id.into()))
+    }
+
+    /// Rejects an operation that the permission table does not permit on this object.
+    pub(crate) fn require(&self, kind: OperationKind) -> Result<(), Problem> {
+        if self.principal.may(kind, self.id) {
+            return Ok(());
+        }
+        let object: ObjectId = self.id.into();
+        let detail =
+            format!("your roles do not permit this for {object}: ask an administrator of the account");
+        Err(Problem::new(ProblemKind::Forbidden, detail).with_code("forbidden"))
+    }
+}
+
+impl<K: Key + std::str::FromStr + Send> FromRequestParts<App> for Access<K> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Access<K>, Problem> {
+        let principal = Principal::from_request_parts(parts, app).await?;
+        let Path(text) = Path::<String>::from_request_parts(parts, app)
+            .await
+            .map_err(|error| Problem::new(ProblemKind::BadRequest, error.body_text()))?;
+        // Text that is no identifier names nothing, like an identifier that nobody has.
+        let id = text
+            .parse::<K>()
+            .map_err(|_| Problem::absent(text.chars().take(40).collect::<String>()))?;
+        Access::to(principal, id)
+    }
+}

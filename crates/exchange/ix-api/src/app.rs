@@ -1,0 +1,210 @@
+//! The state that every handler shares.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use millrace_ix_model::{Actor, Timestamp, UserId};
+use millrace_types::Time;
+use tokio::sync::Semaphore;
+
+use crate::events::EventLog;
+use crate::page::Page;
+use crate::problem::{Problem, ProblemKind};
+use crate::service::{AuditNote, ExchangeService, ServiceError, Snapshot};
+use crate::session::{
+    Attempts, CredentialError, CredentialStore, PasswordError, SealError, Sealer, Sessions, TotpSecret,
+    UserCredentials, hash_password,
+};
+
+/// The number of passwords that are hashed at once. Each takes 19 MiB and one core for some 30 ms.
+const HASHES_MAX: usize = 4;
+/// The largest number of event streams.
+pub(crate) const STREAMS_MAX: usize = 1024;
+
+/// The settings of the API.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The name of the exchange, for the page.
+    pub name: String,
+    /// The page.
+    pub page: Page,
+}
+
+/// The state that every handler shares. Clones are cheap and refer to the same state.
+#[derive(Clone)]
+pub struct App(Arc<Inner>);
+
+/// The parts that all clones of [`App`] share.
+pub struct Inner {
+    pub(crate) service: Arc<dyn ExchangeService>,
+    pub(crate) credentials: Arc<dyn CredentialStore>,
+    pub(crate) sealer: Sealer,
+    pub(crate) sessions: Sessions,
+    pub(crate) attempts: Attempts,
+    pub(crate) settings: Settings,
+    pub(crate) events: Arc<EventLog>,
+    pub(crate) document: utoipa::openapi::OpenApi,
+    pub(crate) hashes: Semaphore,
+    pub(crate) streams: Arc<Semaphore>,
+    started: Instant,
+}
+
+impl std::ops::Deref for App {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+/// Credentials of a user could not be set.
+#[derive(Debug, thiserror::Error)]
+pub enum SetCredentialError {
+    /// The password is too short or too long.
+    #[error(transparent)]
+    Password(#[from] PasswordError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] CredentialError),
+    /// The secret could not be sealed.
+    #[error(transparent)]
+    Seal(#[from] SealError),
+}
+
+impl App {
+    /// Returns the state. It reads the sessions from the store.
+    ///
+    /// # Errors
+    /// [`CredentialError`].
+    pub fn new(
+        service: Arc<dyn ExchangeService>,
+        credentials: Arc<dyn CredentialStore>,
+        sealer: Sealer,
+        settings: Settings,
+    ) -> Result<App, CredentialError> {
+        let sessions = Sessions::load(Arc::clone(&credentials))?;
+        Ok(App(Arc::new(Inner {
+            events: EventLog::start(Arc::clone(&service)),
+            service,
+            credentials,
+            sealer,
+            sessions,
+            attempts: Attempts::default(),
+            settings,
+            document: crate::routes::document(),
+            hashes: Semaphore::new(HASHES_MAX),
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            started: Instant::now(),
+        })))
+    }
+
+    /// Sets the password of a user and ends the user's sessions. Takes some 30 ms: call it on a blocking thread.
+    ///
+    /// # Errors
+    /// [`SetCredentialError`].
+    pub fn set_password(&self, user: UserId, password: &str) -> Result<(), SetCredentialError> {
+        let hash = hash_password(password)?;
+        self.change_credentials(user, |credentials| credentials.password = Some(hash))?;
+        self.sessions.end_all(user)?;
+        Ok(())
+    }
+
+    /// Gives a user a TOTP secret, which replaces an older one.
+    ///
+    /// # Errors
+    /// [`SetCredentialError`].
+    pub fn set_totp(&self, user: UserId, secret: &TotpSecret) -> Result<(), SetCredentialError> {
+        let sealed = self.sealer.seal(&totp_purpose(user), secret.as_bytes())?;
+        self.change_credentials(user, |credentials| {
+            credentials.totp = Some(sealed);
+            credentials.totp_step = 0;
+        })?;
+        Ok(())
+    }
+
+    fn change_credentials(
+        &self,
+        user: UserId,
+        change: impl FnOnce(&mut UserCredentials),
+    ) -> Result<(), CredentialError> {
+        let key = UserCredentials::key(&user.to_string());
+        let mut credentials: UserCredentials =
+            crate::session::load_json(&*self.credentials, &key)?.unwrap_or_default();
+        change(&mut credentials);
+        crate::session::save_json(&*self.credentials, &key, &credentials)
+    }
+
+    /// Returns the newest snapshot.
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        self.service.snapshot()
+    }
+
+    /// Returns the time of the wall clock.
+    pub(crate) fn now(&self) -> Timestamp {
+        let since = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// Returns the monotonic time since the start.
+    pub(crate) fn uptime(&self) -> Time {
+        Time::ZERO + self.started.elapsed()
+    }
+
+    /// Adds an entry to the audit chain. A chain that cannot be written fails the act that it would hold.
+    pub(crate) async fn record(
+        &self,
+        actor: &str,
+        action: &str,
+        object: impl ToString,
+        detail: serde_json::Value,
+    ) -> Result<(), Problem> {
+        let note = AuditNote {
+            actor: actor.to_owned(),
+            action: action.to_owned(),
+            object: object.to_string(),
+            detail,
+        };
+        Ok(self.service.record(note).await?)
+    }
+}
+
+/// Returns the purpose under which a user's TOTP secret is sealed.
+pub(crate) fn totp_purpose(user: UserId) -> String {
+    format!("totp {user}")
+}
+
+/// Returns the actor of a user, with the roles that the user has now; `None` if there is no such user any more.
+pub(crate) fn actor_of(snapshot: &Snapshot, user: UserId) -> Option<Actor> {
+    let found = snapshot.exchange.users.get(&user)?;
+    Some(Actor {
+        user: Some(user),
+        account: Some(found.account),
+        roles: found.roles.clone(),
+    })
+}
+
+impl From<CredentialError> for Problem {
+    fn from(error: CredentialError) -> Problem {
+        tracing::error!(%error, "credentials");
+        Problem::new(
+            ProblemKind::Unavailable,
+            "the store of credentials does not answer",
+        )
+        .retry_after(5)
+    }
+}
+
+impl From<ServiceError> for Problem {
+    fn from(error: ServiceError) -> Problem {
+        let detail = error.to_string();
+        match error {
+            ServiceError::Refused(refusal) => crate::refusal::problem(&refusal),
+            ServiceError::Stale { .. } => Problem::new(ProblemKind::Stale, detail)
+                .with_next_step("read the object again, and order with its new ETag in If-Match"),
+            ServiceError::KeyReused => Problem::new(ProblemKind::Conflict, detail).with_code("key-reused"),
+            ServiceError::Unavailable { .. } => Problem::new(ProblemKind::Unavailable, detail).retry_after(5),
+        }
+    }
+}

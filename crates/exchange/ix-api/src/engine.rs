@@ -1,0 +1,423 @@
+//! The engine of `millrace-ix-service` behind this crate's traits.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use millrace_ix_engine::SyncState;
+use millrace_ix_model::{ObjectId, SwitchId, Timestamp};
+use millrace_ix_service::{EventKind, Handle, OrderError, OrderOptions, ServiceEvent};
+use millrace_ix_store::{AuditEntry, ChangeState, IdempotencyKey, JournalRecord, Revision, UnixMillis};
+use serde_json::Value;
+use tokio::sync::broadcast;
+
+use crate::service::{
+    AuditNote, AuditRecord, ChangeRecord, Event, ExchangeService, Order, Outcome, PlannedEntries, Reply,
+    ServiceError, Snapshot, StepRecord, SwitchHealth, SwitchState,
+};
+use crate::session::{CredentialError, CredentialStore};
+
+/// The largest number that SQLite compares as an integer.
+const NO_BOUND: u64 = i64::MAX as u64;
+
+/// An exchange that runs in this process.
+pub struct Engine {
+    handle: Handle,
+    events: broadcast::Sender<Arc<Event>>,
+    /// The snapshot that was made last, with the serial number of its event.
+    cached: Mutex<Option<(u64, u64, Arc<Snapshot>)>>,
+    /// The states of the switches with the time since when they are in them.
+    since: Mutex<BTreeMap<SwitchId, (SwitchState, Timestamp)>>,
+    /// The number of an audit entry that exists; the newest is not far above.
+    audit_seen: AtomicU64,
+}
+
+impl Engine {
+    /// Returns the engine behind a handle. It must be called in a tokio runtime, where a task passes on the events.
+    pub fn new(handle: Handle) -> Arc<Engine> {
+        let engine = Arc::new(Engine {
+            events: broadcast::Sender::new(4096),
+            cached: Mutex::new(None),
+            since: Mutex::new(BTreeMap::new()),
+            audit_seen: AtomicU64::new(0),
+            handle,
+        });
+        let receiver = engine.handle.subscribe();
+        tokio::spawn(forward(Arc::downgrade(&engine), receiver));
+        engine
+    }
+
+    fn health(&self, id: SwitchId, status: &millrace_ix_engine::SwitchStatus) -> SwitchHealth {
+        let (state, error) = match status.state {
+            SyncState::Disconnected => (SwitchState::Unreachable, None),
+            SyncState::Unknown => (SwitchState::Syncing, None),
+            SyncState::Known { differing: 0 } if status.foreign > 0 => (
+                SwitchState::Drifted,
+                Some(format!("{} foreign entries", status.foreign)),
+            ),
+            SyncState::Known { differing: 0 } => (SwitchState::InSync, None),
+            SyncState::Known { .. } => (SwitchState::Syncing, None),
+        };
+        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = since.entry(id).or_insert_with(|| (state, now()));
+        if entry.0 != state {
+            *entry = (state, now());
+        }
+        SwitchHealth {
+            state,
+            since: Some(entry.1),
+            error,
+            entries: status.entries,
+            // The engine does not read port states yet.
+            ports_down: None,
+        }
+    }
+
+    /// Returns the number of the newest audit entry.
+    async fn audit_head(&self) -> Result<u64, ServiceError> {
+        let exists = async |number: u64| -> Result<bool, ServiceError> {
+            let found = self.handle.audit(number - 1, 1).await.map_err(error)?;
+            Ok(!found.is_empty())
+        };
+        let mut low = self.audit_seen.load(Ordering::Relaxed);
+        let mut step = 1;
+        while exists(low + step).await? {
+            low += step;
+            step *= 2;
+        }
+        let mut high = low + step;
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if exists(middle).await? {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        self.audit_seen.store(low, Ordering::Relaxed);
+        Ok(low)
+    }
+
+    fn record(&self, record: &millrace_ix_store::ChangeRecord) -> ChangeRecord {
+        let detail = &record.detail;
+        let operations = detail["operations"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
+        let objects = detail["objects"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let snapshot = self.handle.snapshot();
+        let open = snapshot.changes.iter().find(|change| change.change == record.id);
+        ChangeRecord {
+            id: record.id,
+            operation: operations
+                .first()
+                .map(|operation| text(&operation["operation"]))
+                .unwrap_or_default(),
+            actor: text(&detail["actor"]),
+            objects: objects
+                .iter()
+                .filter_map(|id| id.as_str()?.parse::<ObjectId>().ok())
+                .collect(),
+            state: record.state.name().to_owned(),
+            accepted_at: time(record.accepted_at),
+            updated_at: time(record.updated_at),
+            waiting_for: open
+                .map(|change| change.switches.iter().map(|id| SwitchId(*id)).collect())
+                .unwrap_or_default(),
+            error: None,
+        }
+    }
+}
+
+/// Passes on events until the engine ends.
+async fn forward(engine: std::sync::Weak<Engine>, mut receiver: broadcast::Receiver<Arc<ServiceEvent>>) {
+    loop {
+        let event = receiver.recv().await;
+        let Some(engine) = engine.upgrade() else {
+            return;
+        };
+        match event {
+            Ok(event) => {
+                // Nobody may be listening.
+                let _ = engine.events.send(Arc::new(translate(&event)));
+            }
+            Err(broadcast::error::RecvError::Lagged(missed)) => {
+                tracing::warn!(missed, "events of the engine were missed");
+                let every = engine.handle.snapshot().exchange.ids().collect();
+                let event = Event {
+                    kind: "object",
+                    objects: every,
+                    change: None,
+                };
+                let _ = engine.events.send(Arc::new(event));
+            }
+            Err(broadcast::error::RecvError::Closed) => return,
+        }
+    }
+}
+
+fn translate(event: &ServiceEvent) -> Event {
+    let (kind, objects, change) = match &event.kind {
+        EventKind::Object { id, .. } => ("object", vec![*id], None),
+        EventKind::Change { change, objects, .. } => ("change", objects.clone(), Some(*change)),
+        EventKind::Switch { switch } => ("switch", vec![ObjectId::from(*switch)], None),
+        EventKind::Notice { switch, change, .. } => (
+            "notice",
+            switch.iter().map(|id| ObjectId::from(*id)).collect(),
+            *change,
+        ),
+        EventKind::Mode { .. } => ("mode", Vec::new(), None),
+    };
+    Event {
+        kind,
+        objects,
+        change,
+    }
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn time(millis: UnixMillis) -> Timestamp {
+    Timestamp::from_millis(millis.0)
+}
+
+fn error(error: OrderError) -> ServiceError {
+    match error {
+        OrderError::Refused(refusal) => ServiceError::Refused(refusal),
+        OrderError::Stale {
+            object,
+            expected,
+            found,
+        } => ServiceError::Stale {
+            object,
+            expected: expected.0,
+            found: found.map_or(0, |revision| revision.0),
+        },
+        OrderError::KeyReused => ServiceError::KeyReused,
+        OrderError::ReadOnly(reason) | OrderError::Unavailable(reason) => {
+            ServiceError::Unavailable { reason }
+        }
+        OrderError::Stopped => ServiceError::Unavailable {
+            reason: "it has ended".to_owned(),
+        },
+    }
+}
+
+/// Returns a step of the journal with the reason in its detail.
+fn step(record: &JournalRecord) -> StepRecord {
+    StepRecord {
+        state: record.state.name().to_owned(),
+        at: time(record.at),
+        detail: record.detail["reason"].as_str().map(str::to_owned),
+    }
+}
+
+impl ExchangeService for Engine {
+    fn snapshot(&self) -> Arc<Snapshot> {
+        let found = self.handle.snapshot();
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((serial, revision, snapshot)) = &*cached
+            && (*serial, *revision) == (found.serial, found.revision.0)
+        {
+            return Arc::clone(snapshot);
+        }
+        let mut snapshot = Snapshot::new(Arc::clone(&found.exchange), found.revision.0);
+        snapshot.revisions = found
+            .revisions
+            .iter()
+            .map(|(id, revision)| (*id, revision.0))
+            .collect();
+        let services = found.exchange.services.keys();
+        snapshot.realisations = services.map(|id| (*id, found.realisation(*id))).collect();
+        snapshot.switches = found
+            .switches
+            .iter()
+            .map(|(id, status)| (*id, self.health(*id, status)))
+            .collect();
+        let snapshot = Arc::new(snapshot);
+        *cached = Some((found.serial, found.revision.0, Arc::clone(&snapshot)));
+        snapshot
+    }
+
+    fn order(&self, order: Order) -> Reply<'_, Outcome> {
+        Box::pin(async move {
+            let preview = order
+                .dry_run
+                .then(|| (order.operations.clone(), order.actor.clone()));
+            let scope = order.actor.user.map(|user| user.to_string()).unwrap_or_default();
+            let options = OrderOptions {
+                if_match: order
+                    .expected
+                    .map(|(object, revision)| (object, Revision(revision))),
+                idempotency: order
+                    .idempotency
+                    .map(|(key, hash)| (IdempotencyKey { scope, key }, hash)),
+                dry_run: order.dry_run,
+            };
+            let began = Instant::now();
+            let done = self
+                .handle
+                .order(order.operations, order.actor, options)
+                .await
+                .map_err(error)?;
+            tracing::debug!(change = done.change, elapsed = ?began.elapsed(), "order");
+            let preview = preview.and_then(|(operations, actor)| {
+                let mut exchange = millrace_ix_model::Exchange::clone(&self.handle.snapshot().exchange);
+                crate::routes::apply_all(&mut exchange, &actor, now(), &operations).ok()?;
+                Some(Arc::new(exchange))
+            });
+            Ok(Outcome {
+                change: done.change,
+                applied: done.applied,
+                plan: done
+                    .entries
+                    .into_iter()
+                    .map(|(id, counts)| {
+                        let planned = PlannedEntries {
+                            added: counts.added,
+                            changed: counts.changed,
+                            removed: counts.removed,
+                        };
+                        (id, planned)
+                    })
+                    .collect(),
+                preview,
+            })
+        })
+    }
+
+    fn changes(&self, before: Option<u64>, limit: usize) -> Reply<'_, Vec<ChangeRecord>> {
+        Box::pin(async move {
+            let records = self
+                .handle
+                .changes(before.unwrap_or(NO_BOUND), limit)
+                .await
+                .map_err(error)?;
+            Ok(records.iter().map(|record| self.record(record)).collect())
+        })
+    }
+
+    fn change(&self, id: u64) -> Reply<'_, Option<(ChangeRecord, Vec<StepRecord>)>> {
+        Box::pin(async move {
+            let Some(before) = id.checked_add(1).filter(|before| *before < NO_BOUND) else {
+                return Ok(None);
+            };
+            let records = self.handle.changes(before, 1).await.map_err(error)?;
+            let Some(record) = records.first().filter(|record| record.id == id) else {
+                return Ok(None);
+            };
+            let steps = self.handle.journal(id).await.map_err(error)?;
+            let mut found = self.record(record);
+            found.error = steps
+                .iter()
+                .find(|record| record.state == ChangeState::RolledBack)
+                .and_then(|record| step(record).detail);
+            Ok(Some((found, steps.iter().map(step).collect())))
+        })
+    }
+
+    fn audit(&self, before: Option<u64>, limit: usize) -> Reply<'_, Vec<AuditRecord>> {
+        Box::pin(async move {
+            let end = match before {
+                Some(before) => before,
+                None => self.audit_head().await? + 1,
+            };
+            let length = u64::try_from(limit).unwrap_or(u64::MAX);
+            let after = end.saturating_sub(1).saturating_sub(length);
+            let count = usize::try_from(end.saturating_sub(1).saturating_sub(after)).unwrap_or(usize::MAX);
+            let mut records = self.handle.audit(after, count).await.map_err(error)?;
+            records.reverse();
+            let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
+            let read = |record: millrace_ix_store::AuditRecord| AuditRecord {
+                serial: record.serial,
+                time: Timestamp::from_millis(record.body["time"].as_u64().unwrap_or(0)),
+                actor: text(&record.body["actor"]),
+                action: text(&record.body["action"]),
+                object: text(&record.body["object"]),
+                detail: record.body["detail"].clone(),
+                hash: record.hash,
+            };
+            Ok(records.into_iter().map(read).collect())
+        })
+    }
+
+    fn record(&self, note: AuditNote) -> Reply<'_, ()> {
+        let entry = AuditEntry {
+            actor: note.actor,
+            action: note.action,
+            object: note.object,
+            detail: note.detail,
+        };
+        Box::pin(async move { self.handle.record(entry).await.map_err(error) })
+    }
+
+    fn subscribe(&self) -> broadcast::Receiver<Arc<Event>> {
+        self.events.subscribe()
+    }
+}
+
+/// Credentials in the engine's database.
+pub struct EngineCredentials(Handle);
+
+impl EngineCredentials {
+    /// Returns the credentials behind a handle.
+    pub fn new(handle: Handle) -> EngineCredentials {
+        EngineCredentials(handle)
+    }
+
+    /// Runs a job on the database from any thread: a worker of a runtime may not block on a channel, so that a thread
+    /// of its own waits there.
+    fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut dyn millrace_ix_store::Store) -> Result<T, millrace_ix_store::StoreError>
+        + Send
+        + 'static,
+    ) -> Result<T, CredentialError> {
+        let handle = self.0.clone();
+        let wait = move || handle.store_blocking(move |store, _| job(store));
+        let done = match tokio::runtime::Handle::try_current() {
+            Ok(_) => std::thread::spawn(wait).join().map_err(|_| CredentialError {
+                reason: "the database's thread ended".to_owned(),
+            })?,
+            Err(_) => wait(),
+        };
+        done.map_err(|error| CredentialError {
+            reason: error.to_string(),
+        })
+    }
+}
+
+impl CredentialStore for EngineCredentials {
+    fn load(&self, key: &str) -> Result<Option<Vec<u8>>, CredentialError> {
+        let key = key.to_owned();
+        self.run(move |store| store.credential(&key))
+    }
+
+    fn save(&self, key: &str, value: Option<&[u8]>) -> Result<(), CredentialError> {
+        let (key, value) = (key.to_owned(), value.map(<[u8]>::to_vec));
+        self.run(move |store| store.put_credential(&key, value.as_deref()))
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, CredentialError> {
+        let prefix = prefix.to_owned();
+        self.run(move |store| {
+            let mut found = Vec::new();
+            for key in store.credential_keys(&prefix)? {
+                if let Some(value) = store.credential(&key)? {
+                    found.push((key, value));
+                }
+            }
+            Ok(found)
+        })
+    }
+}

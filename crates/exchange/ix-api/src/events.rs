@@ -1,0 +1,241 @@
+//! The stream of events: what happened, for each account only what it may know.
+//!
+//! ```text
+//!  engine --broadcast--> EventLog: serial, objects, and the accounts that may know of each object
+//!                           |              (computed before the object can be gone)
+//!                           +--> stream of a session: events after Last-Event-ID, filtered, then new ones
+//! ```
+//! The id of an event is `BOOT-SERIAL`. A stream that asks for an event of another start, or for one that is no longer
+//! kept, gets `reset`: the client reads everything again.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use millrace_ix_model::{AccountId, Exchange, ObjectId};
+use tokio::sync::{broadcast, watch};
+
+use crate::access::Principal;
+use crate::service::{Event, ExchangeService};
+
+/// The number of events that are kept for clients that reconnect.
+const KEPT: usize = 8192;
+
+/// An event with those who may know of it.
+#[derive(Debug)]
+pub(crate) struct Logged {
+    pub(crate) serial: u64,
+    pub(crate) kind: &'static str,
+    pub(crate) change: Option<u64>,
+    /// The objects, each with the accounts that may know of it.
+    objects: Vec<(ObjectId, BTreeSet<AccountId>)>,
+}
+
+impl Logged {
+    /// Returns the objects that a principal may know of; none means that the event is not for it.
+    pub(crate) fn visible_to(&self, principal: &Principal) -> Vec<ObjectId> {
+        let account = principal.actor.account;
+        let may = |object: ObjectId, audience: &BTreeSet<AccountId>| {
+            if principal.actor.is_operator() {
+                return principal.may_somewhere(millrace_ix_model::permission::read_kind(object));
+            }
+            account.is_some_and(|account| audience.contains(&account))
+        };
+        self.objects
+            .iter()
+            .filter(|(object, audience)| may(*object, audience))
+            .map(|(object, _)| *object)
+            .collect()
+    }
+}
+
+/// The newest events.
+#[derive(Debug)]
+pub(crate) struct EventLog {
+    /// A number that differs at each start, so that ids of an earlier start are recognised.
+    boot: u64,
+    kept: Mutex<VecDeque<Arc<Logged>>>,
+    newest: watch::Sender<u64>,
+}
+
+impl EventLog {
+    /// Returns a log that follows the engine for as long as the engine lives.
+    pub(crate) fn start(service: Arc<dyn ExchangeService>) -> Arc<EventLog> {
+        let boot = crate::session::random::<6>().unwrap_or_default();
+        let boot = boot
+            .iter()
+            .fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
+        let log = Arc::new(EventLog {
+            boot,
+            kept: Mutex::new(VecDeque::new()),
+            newest: watch::Sender::new(0),
+        });
+        let receiver = service.subscribe();
+        tokio::spawn(follow(Arc::downgrade(&log), service, receiver));
+        log
+    }
+
+    /// Returns the id of the newest event.
+    pub(crate) fn newest(&self) -> u64 {
+        *self.newest.borrow()
+    }
+
+    /// Returns the text of an id.
+    pub(crate) fn id(&self, serial: u64) -> String {
+        format!("{:x}-{serial}", self.boot)
+    }
+
+    /// Returns the serial of an id, or `None` if it belongs to another start.
+    pub(crate) fn serial(&self, id: &str) -> Option<u64> {
+        let (boot, serial) = id.split_once('-')?;
+        (u64::from_str_radix(boot, 16).ok()? == self.boot)
+            .then(|| serial.parse().ok())
+            .flatten()
+    }
+
+    /// Returns a receiver of the newest serial.
+    pub(crate) fn watch(&self) -> watch::Receiver<u64> {
+        self.newest.subscribe()
+    }
+
+    /// Returns the events after a serial; `None` if some of them are no longer kept.
+    pub(crate) fn after(&self, serial: u64) -> Option<Vec<Arc<Logged>>> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let oldest = kept
+            .front()
+            .map_or_else(|| self.newest() + 1, |event| event.serial);
+        if serial > self.newest() || serial + 1 < oldest {
+            return None;
+        }
+        let skip = usize::try_from(serial + 1 - oldest).unwrap_or(usize::MAX);
+        Some(kept.iter().skip(skip).cloned().collect())
+    }
+
+    fn push(&self, event: Event, before: &Exchange, after: &Exchange) {
+        let objects = event.objects.into_iter().map(|object| {
+            let mut audience = BTreeSet::new();
+            collect_audience(before, object, &mut audience);
+            collect_audience(after, object, &mut audience);
+            (object, audience)
+        });
+        let objects = objects.collect();
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let serial = self.newest() + 1;
+        kept.push_back(Arc::new(Logged {
+            serial,
+            kind: event.kind,
+            change: event.change,
+            objects,
+        }));
+        if kept.len() > KEPT {
+            kept.pop_front();
+        }
+        // The lock is held: readers see the event and its serial together.
+        self.newest.send_replace(serial);
+    }
+
+    /// Forgets all events, because some were missed. Clients read everything again.
+    fn reset(&self) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.clear();
+        self.newest.send_modify(|serial| *serial += 1);
+    }
+}
+
+async fn follow(
+    log: std::sync::Weak<EventLog>,
+    service: Arc<dyn ExchangeService>,
+    mut receiver: broadcast::Receiver<Arc<Event>>,
+) {
+    let mut before = service.snapshot();
+    loop {
+        let event = receiver.recv().await;
+        let Some(log) = log.upgrade() else {
+            return;
+        };
+        let after = service.snapshot();
+        match event {
+            Ok(event) => log.push(Event::clone(&event), &before.exchange, &after.exchange),
+            Err(broadcast::error::RecvError::Lagged(missed)) => {
+                tracing::warn!(missed, "events were missed; streams begin again");
+                log.reset();
+            }
+            Err(broadcast::error::RecvError::Closed) => return,
+        }
+        before = after;
+    }
+}
+
+/// Adds the accounts that may read an object: its owner, the other party of its service, and the resellers above them.
+///
+/// The table of the model decides: an account is added if one of its possible members may read the object.
+fn collect_audience(exchange: &Exchange, object: ObjectId, audience: &mut BTreeSet<AccountId>) {
+    let mut parties: BTreeSet<AccountId> = BTreeSet::new();
+    let service = match object {
+        ObjectId::Service(id) => Some(id),
+        ObjectId::Config(id) => exchange.configs.get(&id).map(|config| config.service),
+        ObjectId::Mac(id) => exchange
+            .macs
+            .get(&id)
+            .and_then(|mac| exchange.configs.get(&mac.config))
+            .map(|config| config.service),
+        ObjectId::Ip(id) => exchange
+            .ips
+            .get(&id)
+            .and_then(|ip| exchange.configs.get(&ip.config))
+            .map(|config| config.service),
+        ObjectId::ServiceKey(id) => exchange.service_keys.get(&id).map(|key| key.service),
+        ObjectId::Account(id) => {
+            parties.insert(id);
+            None
+        }
+        ObjectId::User(id) => {
+            parties.extend(exchange.users.get(&id).map(|user| user.account));
+            None
+        }
+        ObjectId::Connection(id) => {
+            parties.extend(exchange.connections.get(&id).map(|connection| connection.account));
+            None
+        }
+        ObjectId::Filter(id) => {
+            parties.extend(exchange.filters.get(&id).map(|filter| filter.account));
+            None
+        }
+        ObjectId::Site(_)
+        | ObjectId::Switch(_)
+        | ObjectId::Trunk(_)
+        | ObjectId::Policy(_)
+        | ObjectId::Approval(_) => None,
+    };
+    if let Some(service) = service {
+        let found = exchange.services.get(&service);
+        parties.extend(found.map(|service| service.account));
+        parties.extend(found.and_then(|service| service.peer));
+        parties.extend(exchange.ends(service).map(|(_, config)| config.account));
+    }
+    let mut accounts = parties;
+    let mut above: Vec<AccountId> = accounts.iter().copied().collect();
+    while let Some(id) = above.pop() {
+        let parent = exchange.accounts.get(&id).and_then(|account| account.parent);
+        if let Some(parent) = parent
+            && accounts.insert(parent)
+        {
+            above.push(parent);
+        }
+    }
+    for account in accounts {
+        let Some(kind) = exchange.accounts.get(&account).map(|account| account.kind) else {
+            continue;
+        };
+        let actor = millrace_ix_model::Actor {
+            user: None,
+            account: Some(account),
+            roles: millrace_ix_model::Role::ALL
+                .into_iter()
+                .filter(|role| role.suits(kind))
+                .collect(),
+        };
+        if exchange.may_read(&actor, object) {
+            audience.insert(account);
+        }
+    }
+}

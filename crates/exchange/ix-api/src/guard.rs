@@ -1,0 +1,154 @@
+//! Checks of every request before its handler, and headers of every answer.
+//!
+//! A page of another origin may not send requests to the API, whatever cookie the browser would add. `Origin` tells it,
+//! and `Sec-Fetch-Site` (W3C, "Fetch Metadata Request Headers") where browsers send no `Origin`. Navigation to the page
+//! itself may come from anywhere: a link in a mail must work.
+
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderValue, Version, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::page::CONTENT_SECURITY_POLICY;
+use crate::problem::{Problem, ProblemKind};
+
+/// Middleware that checks `Host` and the origin, and adds the headers of every answer.
+pub(crate) async fn guard(request: Request, next: Next) -> Response {
+    let is_api = request.uri().path().starts_with("/api/");
+    let checked = check_host(request.version(), request.headers()).and_then(|()| {
+        if is_api {
+            check_origin(request.headers())
+        } else {
+            Ok(())
+        }
+    });
+    let mut response = match checked {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    };
+    let headers = response.headers_mut();
+    for (name, value) in [
+        ("content-security-policy", CONTENT_SECURITY_POLICY),
+        ("x-content-type-options", "nosniff"),
+        ("referrer-policy", "same-origin"),
+        ("cross-origin-opener-policy", "same-origin"),
+        ("cross-origin-resource-policy", "same-origin"),
+        (
+            "permissions-policy",
+            "camera=(), microphone=(), geolocation=(), payment=()",
+        ),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    if is_api && !headers.contains_key(header::CACHE_CONTROL) {
+        // Answers differ by user, and a shared cache must not keep them.
+        headers.insert(
+            header::CACHE_CONTROL,
+            HeaderValue::from_static("private, no-cache"),
+        );
+    }
+    response
+}
+
+/// Checks that a request has one `Host` header (RFC 9112, section 3.2); HTTP/1.0 may have none, and HTTP/2 has the
+/// authority instead.
+fn check_host(version: Version, headers: &HeaderMap) -> Result<(), Problem> {
+    match headers.get_all(header::HOST).iter().count() {
+        1 => Ok(()),
+        0 if version != Version::HTTP_11 => Ok(()),
+        count => Err(Problem::new(
+            ProblemKind::BadRequest,
+            format!("the request has {count} Host headers: expected one"),
+        )),
+    }
+}
+
+/// Rejects a request that a page of another origin sends.
+fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
+    let host = headers.get(header::HOST).map_or(&b""[..], HeaderValue::as_bytes);
+    let is_own = |origin: &HeaderValue| {
+        let origin = origin.as_bytes();
+        let authority = origin
+            .strip_prefix(b"https://")
+            .or_else(|| origin.strip_prefix(b"http://"));
+        authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
+    };
+    let foreign = headers
+        .get_all(header::ORIGIN)
+        .iter()
+        .find(|origin| !is_own(origin))
+        .or_else(|| {
+            // `none` means that the user typed or chose the address; no page is involved.
+            let mut sites = headers.get_all("sec-fetch-site").iter();
+            sites.find(|site| !matches!(site.as_bytes(), b"same-origin" | b"none"))
+        });
+    match foreign {
+        None => Ok(()),
+        Some(value) => {
+            let shown: String = String::from_utf8_lossy(value.as_bytes())
+                .chars()
+                .take(64)
+                .collect();
+            let detail =
+                format!("a page of another origin (`{shown}`) may not send requests to this exchange");
+            Err(Problem::new(ProblemKind::ForeignOrigin, detail))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(list: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in list {
+            headers.append(*name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn only_the_own_origin_may_send_requests() {
+        let host = ("host", "ix.example");
+        for (list, may) in [
+            (&[host][..], true),
+            (&[host, ("origin", "https://ix.example")], true),
+            (&[host, ("origin", "https://evil.example")], false),
+            (&[host, ("origin", "https://ix.example.evil.example")], false),
+            (&[host, ("origin", "null")], false),
+            (&[host, ("origin", "é")], false),
+            (
+                &[
+                    host,
+                    ("origin", "https://ix.example"),
+                    ("origin", "https://evil.example"),
+                ],
+                false,
+            ),
+            (&[host, ("sec-fetch-site", "same-origin")], true),
+            (&[host, ("sec-fetch-site", "none")], true),
+            (&[host, ("sec-fetch-site", "same-site")], false),
+            (&[host, ("sec-fetch-site", "cross-site")], false),
+            (
+                &[
+                    host,
+                    ("sec-fetch-site", "same-origin"),
+                    ("sec-fetch-site", "cross-site"),
+                ],
+                false,
+            ),
+        ] {
+            assert_eq!(check_origin(&headers(list)).is_ok(), may, "{list:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_has_one_host() {
+        let host = ("host", "a");
+        assert!(check_host(Version::HTTP_11, &headers(&[host])).is_ok());
+        assert!(check_host(Version::HTTP_11, &headers(&[host, host])).is_err());
+        assert!(check_host(Version::HTTP_11, &headers(&[])).is_err());
+        assert!(check_host(Version::HTTP_2, &headers(&[])).is_ok());
+    }
+}

@@ -1,0 +1,35 @@
+//! The REST API of an exchange, its sign-in, its event stream, and the web page that it serves.
+//!
+//! ```text
+//!  request --> guard (Host, origin, headers) --> Principal (session or API key) --> Access<K> (permission table)
+//!                                                                                     |
+//!   page <-- files built from portal/                      view <-- render <-- Snapshot    orders --> ExchangeService
+//! ```
+//! Nothing here decides what is permitted: that is one table of `millrace-ix-model`. [`ExchangeService`] is the engine.
+
+#![forbid(unsafe_code)]
+
+mod access;
+mod app;
+pub mod engine;
+mod events;
+#[cfg(feature = "fake")]
+pub mod fake;
+mod guard;
+mod page;
+mod problem;
+mod refusal;
+mod render;
+mod request;
+mod routes;
+mod serve;
+pub mod service;
+pub mod session;
+pub mod view;
+
+pub use app::{App, SetCredentialError, Settings};
+pub use page::Page;
+pub use problem::{InvalidValue, Problem, ProblemKind};
+pub use routes::openapi_json;
+pub use serve::{router, serve};
+pub use service::ExchangeService;

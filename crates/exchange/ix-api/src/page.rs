@@ -1,0 +1,223 @@
+//! The web page: the files that `make portal` built, embedded in this crate or read from a folder at start.
+//!
+//! Every address that is no file and not below `/api` gives `index.html`, because the page has addresses of its own.
+//! Files whose names carry a digest never change; the others are validated by their ETag at each use.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::{fs, io};
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+
+static EMBEDDED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/page.rs"));
+
+/// The policy of every answer: nothing inline, nothing from another host, no frames.
+pub(crate) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+    img-src 'self'; font-src 'self'; connect-src 'self'; worker-src 'self'; manifest-src 'self'; base-uri 'none'; \
+    form-action 'self'; frame-ancestors 'none'";
+
+/// A file of the page.
+#[derive(Debug, Clone)]
+struct File {
+    content: Cow<'static, [u8]>,
+    gzip: Option<Cow<'static, [u8]>>,
+    etag: String,
+}
+
+/// The files of the page by path.
+#[derive(Debug, Clone, Default)]
+pub struct Page {
+    files: BTreeMap<String, File>,
+}
+
+impl Page {
+    /// Returns the page that was built before this crate. It is empty if none was.
+    pub fn embedded() -> Page {
+        Page::new(
+            EMBEDDED
+                .iter()
+                .map(|(path, content)| ((*path).to_owned(), Cow::Borrowed(*content)))
+                .collect(),
+        )
+    }
+
+    /// Returns the page in a folder.
+    ///
+    /// # Errors
+    /// An error of the file system.
+    pub fn from_folder(folder: &Path) -> io::Result<Page> {
+        let mut files = BTreeMap::new();
+        read(folder, "", &mut files)?;
+        Ok(Page::new(files))
+    }
+
+    fn new(mut contents: BTreeMap<String, Cow<'static, [u8]>>) -> Page {
+        let paths: Vec<String> = contents
+            .keys()
+            .filter(|path| !path.ends_with(".gz"))
+            .cloned()
+            .collect();
+        let mut files = BTreeMap::new();
+        for path in paths {
+            let gzip = contents.remove(&format!("{path}.gz"));
+            let Some(content) = contents.remove(&path) else {
+                continue;
+            };
+            let digest = ring::digest::digest(&ring::digest::SHA256, &content);
+            let tag: String = digest
+                .as_ref()
+                .iter()
+                .take(12)
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
+            let etag = format!("\"{tag}\"");
+            files.insert(path, File { content, gzip, etag });
+        }
+        Page { files }
+    }
+
+    /// Returns true if there is no page.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// Returns the answer to a request for a file or for an address of the page.
+    pub(crate) fn answer(&self, uri: &Uri, headers: &HeaderMap) -> Response {
+        let path = uri.path().trim_start_matches('/');
+        if let Some(file) = self.files.get(path) {
+            return respond(path, file, headers);
+        }
+        // A missing file stays missing: an old page asks for scripts of its own build.
+        let is_address = !path.starts_with("assets/");
+        match self.files.get("index.html").filter(|_| is_address) {
+            Some(file) => respond("index.html", file, headers),
+            None => (
+                StatusCode::NOT_FOUND,
+                "no page is built into this program: the API is below /api/v1\n",
+            )
+                .into_response(),
+        }
+    }
+}
+
+fn read(folder: &Path, prefix: &str, files: &mut BTreeMap<String, Cow<'static, [u8]>>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        if entry.file_type()?.is_dir() {
+            read(&entry.path(), &format!("{name}/"), files)?;
+        } else {
+            files.insert(name, Cow::Owned(fs::read(entry.path())?));
+        }
+    }
+    Ok(())
+}
+
+fn respond(path: &str, file: &File, headers: &HeaderMap) -> Response {
+    let contains = |name: header::HeaderName, wanted: &str| {
+        headers
+            .get_all(name)
+            .iter()
+            .any(|value| value.to_str().is_ok_and(|value| value.contains(wanted)))
+    };
+    let cache = if path.starts_with("assets/") {
+        "public, max-age=31536000, immutable"
+    } else {
+        "no-cache"
+    };
+    let (status, body, encoding) = if contains(header::IF_NONE_MATCH, &file.etag) {
+        (StatusCode::NOT_MODIFIED, &b""[..], None)
+    } else {
+        match &file.gzip {
+            Some(gzip) if contains(header::ACCEPT_ENCODING, "gzip") => {
+                (StatusCode::OK, &**gzip, Some("gzip"))
+            }
+            _ => (StatusCode::OK, &*file.content, None),
+        }
+    };
+    let mut response = (status, body.to_vec()).into_response();
+    let answer = response.headers_mut();
+    answer.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type(path)));
+    answer.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
+    answer.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+    if let Ok(etag) = HeaderValue::from_str(&file.etag) {
+        answer.insert(header::ETAG, etag);
+    }
+    if let Some(encoding) = encoding {
+        answer.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
+    }
+    response
+}
+
+fn media_type(path: &str) -> &'static str {
+    match path.rsplit('.').next() {
+        Some("html") => "text/html; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        Some("json") => "application/json",
+        Some("woff2") => "font/woff2",
+        _ => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page() -> Page {
+        let file = |text: &'static str| Cow::Borrowed(text.as_bytes());
+        Page::new(BTreeMap::from([
+            ("index.html".to_owned(), file("<!doctype html>")),
+            ("assets/a-1.js".to_owned(), file("let a;")),
+            ("assets/a-1.js.gz".to_owned(), file("zipped")),
+        ]))
+    }
+
+    fn get(path: &'static str, headers: &[(header::HeaderName, &str)]) -> Response {
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (name.clone(), value.parse().unwrap()))
+            .collect();
+        page().answer(&Uri::from_static(path), &headers)
+    }
+
+    #[test]
+    fn addresses_of_the_page_give_its_document_and_missing_files_are_missing() {
+        for path in ["/", "/services/sv-7", "/fabric?at=1"] {
+            let response = get(path, &[]);
+            assert_eq!(response.status(), 200, "{path}");
+            assert_eq!(response.headers()["content-type"], "text/html; charset=utf-8");
+            assert_eq!(response.headers()["cache-control"], "no-cache");
+        }
+        assert_eq!(get("/assets/old-0.js", &[]).status(), 404);
+        assert_eq!(
+            Page::default()
+                .answer(&Uri::from_static("/"), &HeaderMap::new())
+                .status(),
+            404
+        );
+    }
+
+    #[test]
+    fn files_are_compressed_cached_and_validated() {
+        let plain = get("/assets/a-1.js", &[]);
+        assert!(plain.headers().get("content-encoding").is_none());
+        assert!(
+            plain.headers()["cache-control"]
+                .to_str()
+                .unwrap()
+                .contains("immutable")
+        );
+        let zipped = get("/assets/a-1.js", &[(header::ACCEPT_ENCODING, "gzip, br")]);
+        assert_eq!(zipped.headers()["content-encoding"], "gzip");
+        let etag = plain.headers()["etag"].to_str().unwrap().to_owned();
+        assert_eq!(
+            get("/assets/a-1.js", &[(header::IF_NONE_MATCH, &etag)]).status(),
+            304
+        );
+        assert_eq!(get("/assets/a-1.js.gz", &[]).status(), 404, "only as an encoding");
+    }
+}

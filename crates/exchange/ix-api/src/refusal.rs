@@ -1,0 +1,37 @@
+//! The model's refusals as problem documents.
+
+use millrace_ix_model::{Refusal, RefusalCode};
+
+use crate::problem::{Problem, ProblemKind};
+
+/// Returns the problem of a refused order, with the field as a JSON pointer.
+pub(crate) fn problem(refusal: &Refusal) -> Problem {
+    let kind = match refusal.code {
+        RefusalCode::NotFound => ProblemKind::NotFound,
+        RefusalCode::Forbidden => ProblemKind::Forbidden,
+        RefusalCode::Invalid => ProblemKind::Invalid,
+        RefusalCode::Conflict | RefusalCode::Exhausted | RefusalCode::Locked => ProblemKind::Conflict,
+    };
+    // A foreign object is answered as an absent one, byte for byte: the object alone makes the answer.
+    if let (RefusalCode::NotFound, Some(object)) = (refusal.code, refusal.object) {
+        return Problem::absent(object);
+    }
+    let code = match refusal.code {
+        RefusalCode::Conflict => match refusal.field.as_deref() {
+            Some("name") => "name-taken",
+            Some("vlan") => "vlan-taken",
+            Some("capacity_mbps") => "over-capacity",
+            _ => "conflict",
+        },
+        RefusalCode::Exhausted => "exhausted",
+        RefusalCode::Locked => "locked",
+        RefusalCode::NotFound => "not-found",
+        RefusalCode::Forbidden => "forbidden",
+        RefusalCode::Invalid => "invalid",
+    };
+    let problem = Problem::new(kind, refusal.message.clone()).with_code(code);
+    match &refusal.field {
+        Some(field) => problem.with_error(format!("/{}", field.replace('.', "/")), code),
+        None => problem,
+    }
+}

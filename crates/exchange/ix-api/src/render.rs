@@ -1,0 +1,723 @@
+//! The model's objects as values of the API, for one actor: what belongs to others is left out here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use millrace_ix_model::state::{Checklist, CommercialState, ConsentState, Realisation, Severity, shown};
+use millrace_ix_model::{
+    Account, AccountId, Config, ConfigId, Connection, ConnectionId, Consent, Filter, FilterAction, FilterId,
+    FilterState, ObjectId, OperationKind, Ports, Quarantine, Service, ServiceId, ServiceKind, SiteId,
+    SwitchId, Timestamp, TrunkId, User, UserId, VlanConfig,
+};
+use serde::Serialize;
+
+use crate::access::Principal;
+use crate::service::{Snapshot, SwitchState};
+use crate::view;
+
+/// Returns the name that serde gives a value without fields.
+pub(crate) fn word(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(text)) => text,
+        _ => String::new(),
+    }
+}
+
+/// What a request sees: the snapshot through the eyes of its principal.
+pub(crate) struct Scope<'a> {
+    principal: &'a Principal,
+    snapshot: &'a Snapshot,
+    now: Timestamp,
+}
+
+impl<'a> Scope<'a> {
+    pub(crate) fn new(principal: &'a Principal, now: Timestamp) -> Scope<'a> {
+        Scope {
+            principal,
+            snapshot: &principal.snapshot,
+            now,
+        }
+    }
+
+    /// Returns the operations of a list that are permitted on an object, by their names.
+    fn can(&self, object: impl Into<ObjectId>, kinds: &[OperationKind]) -> Vec<String> {
+        let object = object.into();
+        kinds
+            .iter()
+            .filter(|kind| self.principal.may(**kind, object))
+            .map(word)
+            .collect()
+    }
+
+    /// Returns the name of an account. The permission table lets everybody know names of accounts (presence).
+    pub(crate) fn account_name(&self, id: AccountId) -> view::AccountName {
+        let found = self.snapshot.exchange.accounts.get(&id);
+        view::AccountName {
+            id: id.to_string(),
+            name: found.map_or_else(|| id.to_string(), |account| account.name.clone()),
+            asns: found
+                .map(|account| account.asns.iter().copied().collect())
+                .unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn account(&self, id: AccountId, account: &Account) -> view::Account {
+        let exchange = &self.snapshot.exchange;
+        let full = self.principal.may_read(id);
+        let connections = exchange
+            .connections
+            .values()
+            .filter(|connection| full && connection.account == id);
+        let services: BTreeSet<ServiceId> = if full {
+            let ordered = exchange
+                .services
+                .iter()
+                .filter(|(_, service)| service.account == id)
+                .map(|(id, _)| *id);
+            let joined = exchange
+                .configs
+                .values()
+                .filter(|config| config.account == id)
+                .map(|config| config.service);
+            ordered.chain(joined).collect()
+        } else {
+            BTreeSet::new()
+        };
+        view::Account {
+            id: id.to_string(),
+            name: account.name.clone(),
+            kind: word(&account.kind),
+            parent: account
+                .parent
+                .filter(|_| full)
+                .map(|parent| self.account_name(parent)),
+            asns: account.asns.iter().copied().collect(),
+            discoverable: account.discoverable,
+            connections: connections.count(),
+            services: services.len(),
+            revision: self.snapshot.revision_of(id.into()),
+            can: self.can(id, &[OperationKind::UpdateAccount, OperationKind::DeleteAccount]),
+        }
+    }
+
+    pub(crate) fn user(&self, id: UserId, user: &User) -> view::User {
+        view::User {
+            id: id.to_string(),
+            name: user.name.clone(),
+            account: self.account_name(user.account),
+            roles: user.roles.iter().map(|role| role.name().to_owned()).collect(),
+            email: user.email.clone(),
+            revision: self.snapshot.revision_of(id.into()),
+            can: self.can(id, &[OperationKind::UpdateUser, OperationKind::DeleteUser]),
+        }
+    }
+
+    fn site_name(&self, id: SiteId) -> String {
+        self.snapshot
+            .exchange
+            .sites
+            .get(&id)
+            .map_or_else(|| id.to_string(), |site| site.name.clone())
+    }
+
+    fn port(&self, id: millrace_ix_model::PortId) -> view::Port {
+        let switch = self.snapshot.exchange.switches.get(&id.switch);
+        let speed = switch
+            .and_then(|switch| switch.port(id.port))
+            .map_or(0, |port| port.speed_mbps);
+        view::Port {
+            id: id.to_string(),
+            switch: switch.map_or_else(|| id.switch.to_string(), |switch| switch.name.clone()),
+            site: switch
+                .map(|switch| self.site_name(switch.site))
+                .unwrap_or_default(),
+            number: id.port.raw(),
+            speed_mbps: speed,
+            up: self.snapshot.is_up(id),
+        }
+    }
+
+    /// Returns the site of a connection.
+    fn site_of(&self, connection: ConnectionId) -> String {
+        let found = self.snapshot.exchange.connections.get(&connection);
+        let port = found.and_then(|connection| connection.ports.first());
+        port.map(|port| self.port(*port).site).unwrap_or_default()
+    }
+
+    /// Returns `up`, `degraded`, `down` or `unknown`.
+    pub(crate) fn connection_state(&self, connection: &Connection) -> &'static str {
+        let ports: Vec<Option<bool>> = connection
+            .ports
+            .iter()
+            .map(|port| self.snapshot.is_up(*port))
+            .collect();
+        if ports.iter().any(Option::is_none) {
+            "unknown"
+        } else if ports.iter().all(|up| *up == Some(true)) {
+            "up"
+        } else if ports.contains(&Some(true)) {
+            "degraded"
+        } else {
+            "down"
+        }
+    }
+
+    pub(crate) fn connection(&self, id: ConnectionId, connection: &Connection) -> view::Connection {
+        let ports: Vec<view::Port> = connection.ports.iter().map(|port| self.port(*port)).collect();
+        let ends = self
+            .snapshot
+            .index()
+            .by_connection
+            .get(&id)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let configs = ends
+            .iter()
+            .filter_map(|end| self.snapshot.exchange.configs.get(end));
+        view::Connection {
+            id: id.to_string(),
+            name: connection.name.clone(),
+            account: self.account_name(connection.account),
+            kind: word(&connection.kind),
+            site: ports.first().map(|port| port.site.clone()).unwrap_or_default(),
+            state: self.connection_state(connection).to_owned(),
+            speed_mbps: ports.iter().map(|port| port.speed_mbps).sum(),
+            reserved_mbps: configs
+                .filter_map(|config| config.capacity_mbps)
+                .fold(0, u32::saturating_add),
+            ends: ends.len(),
+            ports,
+            locked_by: connection.locked_by.map(|account| self.account_name(account)),
+            revision: self.snapshot.revision_of(id.into()),
+            can: self.can(
+                id,
+                &[
+                    OperationKind::SetConnectionPorts,
+                    OperationKind::DeleteConnection,
+                    OperationKind::Lock,
+                ],
+            ),
+        }
+    }
+
+    pub(crate) fn vlans(&self, id: ConnectionId) -> view::Vlans {
+        let exchange = &self.snapshot.exchange;
+        let ends = self
+            .snapshot
+            .index()
+            .by_connection
+            .get(&id)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let mut used: BTreeSet<u16> = BTreeSet::new();
+        let mut taken = Vec::new();
+        for config in ends.iter().filter_map(|end| exchange.configs.get(end)) {
+            let outer = config.vlan.outer().map(millrace_ix_model::VlanId::raw);
+            used.extend(outer);
+            let service = exchange.services.get(&config.service);
+            taken.push(view::TakenVlan {
+                vlan: config.vlan.to_string(),
+                outer,
+                service: config.service.to_string(),
+                name: service.map(|service| service.name.clone()).unwrap_or_default(),
+            });
+        }
+        let whole = ends
+            .iter()
+            .filter_map(|end| exchange.configs.get(end))
+            .any(|config| config.vlan == VlanConfig::Port);
+        let mut free: Vec<[u16; 2]> = Vec::new();
+        for vid in (2..=4094_u16).filter(|vid| !whole && !used.contains(vid)) {
+            match free.last_mut() {
+                Some([_, last]) if *last + 1 == vid => *last = vid,
+                _ => free.push([vid, vid]),
+            }
+        }
+        view::Vlans {
+            free,
+            port: ends.is_empty(),
+            taken,
+        }
+    }
+
+    pub(crate) fn end(&self, id: ConfigId, config: &Config) -> view::End {
+        let exchange = &self.snapshot.exchange;
+        // The other party of a service knows that the end exists and where, and not on which port and VLAN.
+        let own = self.principal.may(OperationKind::ReadConnection, id);
+        let connection = exchange.connections.get(&config.connection).filter(|_| own);
+        let macs = self
+            .snapshot
+            .index()
+            .macs
+            .get(&id)
+            .filter(|_| own)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        view::End {
+            id: id.to_string(),
+            service: config.service.to_string(),
+            account: self.account_name(config.account),
+            own,
+            site: self.site_of(config.connection),
+            connection: connection.map(|connection| view::ConnectionName {
+                id: config.connection.to_string(),
+                name: connection.name.clone(),
+                ports: connection.ports.iter().map(ToString::to_string).collect(),
+            }),
+            vlan: own.then(|| vlan(config.vlan)),
+            vlan_text: own.then(|| config.vlan.to_string()),
+            capacity_mbps: config.capacity_mbps.filter(|_| own),
+            shut_down: config.shut_down,
+            macs: macs
+                .iter()
+                .filter_map(|mac| Some((mac, exchange.macs.get(mac)?)))
+                .map(|(mac, found)| view::RegisteredMac {
+                    id: mac.to_string(),
+                    address: found.address.to_string(),
+                    valid_from: found.valid_from.to_string(),
+                    valid_until: found.valid_until.map(|time| time.to_string()),
+                })
+                .collect(),
+            quarantine: match config.quarantine {
+                Quarantine::NotNeeded => "not_needed",
+                Quarantine::Running { .. } => "running",
+                Quarantine::Passed => "passed",
+                Quarantine::Waived { .. } => "waived",
+            }
+            .to_owned(),
+            revision: self.snapshot.revision_of(id.into()),
+            can: self.can(
+                id,
+                &[
+                    OperationKind::SetRate,
+                    OperationKind::MoveEnd,
+                    OperationKind::ShutDown,
+                    OperationKind::DeleteEnd,
+                    OperationKind::AddMac,
+                    OperationKind::RemoveMac,
+                    OperationKind::WaiveQuarantine,
+                ],
+            ),
+        }
+    }
+
+    /// Returns the ends of a service that the actor may see.
+    fn ends(&self, id: ServiceId) -> Vec<(ConfigId, &'a Config)> {
+        let ends = self
+            .snapshot
+            .index()
+            .by_service
+            .get(&id)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let found = ends
+            .iter()
+            .filter_map(|end| Some((*end, self.snapshot.exchange.configs.get(end)?)));
+        found.filter(|(end, _)| self.principal.may_read(*end)).collect()
+    }
+
+    /// Returns the state that people see.
+    pub(crate) fn shown(&self, id: ServiceId, service: &Service) -> millrace_ix_model::state::Shown {
+        let planned = Realisation::Planned;
+        let realisation = self.snapshot.realisations.get(&id).unwrap_or(&planned);
+        let consent = match service.consent {
+            Consent::NotNeeded | Consent::Accepted => ConsentState::Given,
+            Consent::Pending => ConsentState::Pending,
+            Consent::Refused { .. } => ConsentState::Refused,
+        };
+        let checklist = self
+            .ends(id)
+            .iter()
+            .fold(Checklist::NotNeeded, |list, (_, config)| {
+                match config.quarantine {
+                    Quarantine::Running { clean_since } => {
+                        let policy = service
+                            .policy
+                            .and_then(|policy| self.snapshot.exchange.policies.get(&policy));
+                        let all = policy.map_or(900, |policy| policy.quarantine_secs);
+                        let passed = u32::try_from(self.now.since(clean_since).as_secs()).unwrap_or(u32::MAX);
+                        Checklist::Running {
+                            remaining_secs: all.saturating_sub(passed),
+                        }
+                    }
+                    _ => list,
+                }
+            });
+        shown(service.state, realisation, consent, &checklist)
+    }
+
+    pub(crate) fn service(&self, id: ServiceId, service: &Service) -> view::Service {
+        let state = self.shown(id, service);
+        let ends = self.ends(id);
+        let (consent, because) = match &service.consent {
+            Consent::NotNeeded => ("not_needed", None),
+            Consent::Pending => ("pending", None),
+            Consent::Accepted => ("accepted", None),
+            Consent::Refused { reason } => ("refused", Some(reason.clone())),
+        };
+        view::Service {
+            id: id.to_string(),
+            name: service.name.clone(),
+            kind: word(&service.kind),
+            account: self.account_name(service.account),
+            peer: service.peer.map(|peer| self.account_name(peer)),
+            stages: stages(service, state.state, ends.len()),
+            state: word(&state.state),
+            status: state
+                .status
+                .iter()
+                .map(|status| view::Status {
+                    severity: severity(status.severity),
+                    tag: status.tag.to_owned(),
+                    message: status.message.clone(),
+                })
+                .collect(),
+            path: self.path(&ends),
+            ends: ends.iter().map(|(id, config)| self.end(*id, config)).collect(),
+            consent: consent.to_owned(),
+            refused_because: because,
+            locked_by: service.locked_by.map(|account| self.account_name(account)),
+            generation: service.generation,
+            revision: self.snapshot.revision_of(id.into()),
+            can: self.can(
+                id,
+                &[
+                    OperationKind::Accept,
+                    OperationKind::Refuse,
+                    OperationKind::ConfigureEnd,
+                    OperationKind::RenameService,
+                    OperationKind::CreateServiceKey,
+                    OperationKind::Lock,
+                    OperationKind::Unlock,
+                    OperationKind::DeleteService,
+                ],
+            ),
+        }
+    }
+
+    /// Returns the way of the frames between the first two ends.
+    fn path(&self, ends: &[(ConfigId, &Config)]) -> Vec<view::Hop> {
+        let [(_, near), (_, far), ..] = ends else {
+            return Vec::new();
+        };
+        let port_of = |config: &Config| {
+            let connection = self.snapshot.exchange.connections.get(&config.connection)?;
+            Some((connection, *connection.ports.first()?))
+        };
+        let (Some((near_link, near_port)), Some((far_link, far_port))) = (port_of(near), port_of(far)) else {
+            return Vec::new();
+        };
+        let hop = |kind: &str, name: String, site: Option<String>, up: Option<bool>| view::Hop {
+            kind: kind.to_owned(),
+            name,
+            site,
+            up,
+        };
+        let end_hop = |config: &Config, connection: &Connection| {
+            let name = if self
+                .principal
+                .may(OperationKind::ReadConnection, config.connection)
+            {
+                connection.name.clone()
+            } else {
+                self.account_name(config.account).name
+            };
+            let up = match self.connection_state(connection) {
+                "up" | "degraded" => Some(true),
+                "down" => Some(false),
+                _ => None,
+            };
+            hop("port", name, Some(self.site_of(config.connection)), up)
+        };
+        let switch_hop = |id: SwitchId| {
+            let found = self.snapshot.exchange.switches.get(&id);
+            let health = self.snapshot.switches.get(&id);
+            let name = found.map_or_else(|| id.to_string(), |switch| switch.name.clone());
+            let up = health.map(|health| health.state != SwitchState::Unreachable);
+            hop(
+                "switch",
+                name,
+                found.map(|switch| self.site_name(switch.site)),
+                up,
+            )
+        };
+        let mut hops = vec![end_hop(near, near_link), switch_hop(near_port.switch)];
+        if near_port.switch != far_port.switch {
+            let carrier = self.carrier(near_port.switch, far_port.switch);
+            if let Some((id, trunk)) =
+                carrier.and_then(|id| Some((id, self.snapshot.exchange.trunks.get(&id)?)))
+            {
+                hops.push(hop("trunk", trunk.name.clone(), None, self.trunk_up(id)));
+            }
+            hops.push(switch_hop(far_port.switch));
+        }
+        hops.push(end_hop(far, far_link));
+        hops
+    }
+
+    /// Returns true if both ends of a trunk have a link; `None` if that is not known.
+    pub(crate) fn trunk_up(&self, id: TrunkId) -> Option<bool> {
+        let trunk = self.snapshot.exchange.trunks.get(&id)?;
+        let [a, b] = trunk.ends.map(|end| self.snapshot.is_up(end));
+        match (a, b) {
+            (Some(false), _) | (_, Some(false)) => Some(false),
+            (Some(true), Some(true)) => Some(true),
+            _ => None,
+        }
+    }
+
+    /// Returns the trunk that carries the traffic between two switches: the one with the lowest cost that is not down;
+    /// drained ones come last.
+    pub(crate) fn carrier(&self, a: SwitchId, b: SwitchId) -> Option<TrunkId> {
+        let joins = |ends: [millrace_ix_model::PortId; 2]| {
+            let [one, other] = ends.map(|end| end.switch);
+            (one, other) == (a, b) || (one, other) == (b, a)
+        };
+        let trunks = self
+            .snapshot
+            .exchange
+            .trunks
+            .iter()
+            .filter(|(_, trunk)| joins(trunk.ends));
+        let usable = trunks.filter(|(id, _)| self.trunk_up(**id) != Some(false));
+        usable
+            .min_by_key(|(id, trunk)| (trunk.drained, trunk.cost, **id))
+            .map(|(id, _)| *id)
+    }
+
+    pub(crate) fn trunk(&self, id: TrunkId, trunk: &millrace_ix_model::Trunk) -> view::Trunk {
+        let [a, b] = trunk.ends.map(|end| end.switch);
+        let (services, contracted_mbps) = self.between(a, b);
+        view::Trunk {
+            id: id.to_string(),
+            name: trunk.name.clone(),
+            kind: word(&trunk.kind),
+            ends: trunk.ends.iter().map(|end| self.port(*end)).collect(),
+            cost: trunk.cost,
+            capacity_mbps: trunk.capacity_mbps,
+            contracted_mbps,
+            drained: trunk.drained,
+            up: self.trunk_up(id),
+            since: None,
+            carries: self.carrier(a, b) == Some(id),
+            services,
+            revision: self.snapshot.revision_of(id.into()),
+            can: self.can(id, &[OperationKind::DrainTrunk, OperationKind::DeleteFabric]),
+        }
+    }
+
+    /// Returns the number of services with ends at both switches, and the sum of their contracted rates.
+    fn between(&self, a: SwitchId, b: SwitchId) -> (usize, u32) {
+        let exchange = &self.snapshot.exchange;
+        let (mut services, mut contracted) = (0, 0_u32);
+        for ends in self.snapshot.index().by_service.values() {
+            let configs = ends.iter().filter_map(|end| exchange.configs.get(end));
+            let (mut at_a, mut at_b, mut rate) = (false, false, 0);
+            for config in configs {
+                let connection = exchange.connections.get(&config.connection);
+                let switch = connection
+                    .and_then(|connection| connection.ports.first())
+                    .map(|port| port.switch);
+                at_a |= switch == Some(a);
+                at_b |= switch == Some(b);
+                rate = rate.max(config.capacity_mbps.unwrap_or(0));
+            }
+            if at_a && at_b {
+                services += 1;
+                contracted = contracted.saturating_add(rate);
+            }
+        }
+        (services, contracted)
+    }
+
+    pub(crate) fn switch(&self, id: SwitchId, switch: &millrace_ix_model::Switch) -> view::Switch {
+        let exchange = &self.snapshot.exchange;
+        let health = self.snapshot.switches.get(&id);
+        let connections = exchange
+            .connections
+            .values()
+            .flat_map(|connection| connection.ports.iter());
+        let trunks = exchange.trunks.values().flat_map(|trunk| trunk.ends.iter());
+        view::Switch {
+            id: id.to_string(),
+            name: switch.name.clone(),
+            site: self.site_name(switch.site),
+            dpid: switch.dpid.to_string(),
+            state: health.map_or("unknown", |health| health.state.name()).to_owned(),
+            since: health
+                .and_then(|health| health.since)
+                .map(|time| time.to_string()),
+            error: health.and_then(|health| health.error.clone()),
+            entries: health.map_or(0, |health| health.entries),
+            ports: switch.ports.len(),
+            ports_used: connections.chain(trunks).filter(|port| port.switch == id).count(),
+            revision: self.snapshot.revision_of(id.into()),
+            can: self.can(id, &[OperationKind::SetPorts, OperationKind::DeleteFabric]),
+        }
+    }
+
+    pub(crate) fn site(&self, id: SiteId, site: &millrace_ix_model::Site) -> view::Site {
+        let exchange = &self.snapshot.exchange;
+        let switches: BTreeSet<SwitchId> = exchange
+            .switches
+            .iter()
+            .filter(|(_, switch)| switch.site == id)
+            .map(|(id, _)| *id)
+            .collect();
+        let is_here = |connection: &&Connection| {
+            connection
+                .ports
+                .first()
+                .is_some_and(|port| switches.contains(&port.switch))
+        };
+        view::Site {
+            id: id.to_string(),
+            name: site.name.clone(),
+            switches: switches.len(),
+            connections: exchange.connections.values().filter(is_here).count(),
+        }
+    }
+
+    pub(crate) fn filter(&self, id: FilterId, filter: &Filter) -> view::Filter {
+        let (state, reason) = match &filter.state {
+            FilterState::Draft => ("draft", None),
+            FilterState::Checked => ("checked", None),
+            FilterState::Active => ("active", None),
+            FilterState::Expired => ("expired", None),
+            FilterState::Refused { reason } => ("refused", Some(reason.clone())),
+            FilterState::Suspended { reason } => ("suspended", Some(reason.clone())),
+        };
+        let (action, rate_kbps) = match filter.action {
+            FilterAction::Drop => ("drop", None),
+            FilterAction::Shape { rate_kbps } => ("shape", Some(rate_kbps)),
+            FilterAction::Count => ("count", None),
+        };
+        view::Filter {
+            id: id.to_string(),
+            account: self.account_name(filter.account),
+            matching: matching(filter),
+            action: action.to_owned(),
+            rate_kbps,
+            origin: word(&filter.origin),
+            state: state.to_owned(),
+            reason,
+            expires: filter.valid_until.map(|time| time.to_string()),
+            revision: self.snapshot.revision_of(id.into()),
+            can: self.can(id, &[OperationKind::WriteFilter]),
+        }
+    }
+
+    /// Returns the number of objects by state, the states in the order of their names.
+    pub(crate) fn count(states: impl Iterator<Item = String>) -> Vec<view::Count> {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for state in states {
+            *counts.entry(state).or_default() += 1;
+        }
+        counts
+            .into_iter()
+            .map(|(state, count)| view::Count { state, count })
+            .collect()
+    }
+}
+
+pub(crate) fn severity(severity: Severity) -> view::Severity {
+    match severity {
+        Severity::Error => view::Severity::Error,
+        Severity::Warning => view::Severity::Warning,
+        Severity::Info => view::Severity::Info,
+    }
+}
+
+fn vlan(config: VlanConfig) -> view::Vlan {
+    match config {
+        VlanConfig::Port => view::Vlan::Port,
+        VlanConfig::Dot1q { vlan, .. } => view::Vlan::Dot1q {
+            vlan: Some(vlan.raw()),
+        },
+        VlanConfig::Qinq { outer, inner, .. } => view::Vlan::Qinq {
+            outer: Some(outer.raw()),
+            inner: Some(inner.raw()),
+        },
+    }
+}
+
+/// Returns the stages of a service's life with the present one.
+fn stages(service: &Service, state: CommercialState, ends: usize) -> Vec<view::Stage> {
+    use CommercialState as C;
+    let has_consent = !matches!(service.consent, Consent::NotNeeded);
+    let has_quarantine = service.kind == ServiceKind::ExchangeLan;
+    let consented = matches!(service.consent, Consent::NotNeeded | Consent::Accepted);
+    let configured = consented && (ends >= 2 || service.kind != ServiceKind::P2pVc && ends >= 1);
+    let in_place = matches!(state, C::Testing | C::Production | C::ProductionChangePending);
+    let in_production = matches!(state, C::Production | C::ProductionChangePending);
+    let leaving = matches!(state, C::DecommissionRequested | C::Decommissioned | C::Archived);
+    let mut stages = vec![("ordered", true)];
+    if has_consent {
+        stages.push(("consented", consented));
+    }
+    stages.push(("configured", configured));
+    stages.push(("installed", in_place));
+    if has_quarantine {
+        stages.push(("quarantine", in_production));
+    }
+    stages.push(("production", in_production));
+    if leaving {
+        stages.push(("removed", matches!(state, C::Decommissioned | C::Archived)));
+    }
+    let failed = matches!(state, C::Error | C::Cancelled);
+    let mut has_current = false;
+    stages
+        .into_iter()
+        .map(|(stage, done)| {
+            let done = done || leaving && stage != "removed";
+            let state = if done {
+                "done"
+            } else if has_current {
+                "open"
+            } else {
+                has_current = true;
+                if failed { "failed" } else { "current" }
+            };
+            view::Stage {
+                stage: stage.to_owned(),
+                state: state.to_owned(),
+            }
+        })
+        .collect()
+}
+
+/// Returns what a filter matches, in the words of network engineers.
+fn matching(filter: &Filter) -> String {
+    let found = &filter.matching;
+    let ports = |ports: &[Ports]| {
+        let one = |ports: &Ports| {
+            if ports.first == ports.last {
+                ports.first.to_string()
+            } else {
+                format!("{}-{}", ports.first, ports.last)
+            }
+        };
+        ports.iter().map(one).collect::<Vec<_>>().join(",")
+    };
+    let mut words = vec![format!("to {}", found.destination)];
+    if let Some(source) = found.source {
+        words.push(format!("from {source}"));
+    }
+    match found.protocol {
+        Some(1) => words.push("icmp".to_owned()),
+        Some(6) => words.push("tcp".to_owned()),
+        Some(17) => words.push("udp".to_owned()),
+        Some(58) => words.push("icmpv6".to_owned()),
+        Some(protocol) => words.push(format!("protocol {protocol}")),
+        None => {}
+    }
+    if !found.source_ports.is_empty() {
+        words.push(format!("source port {}", ports(&found.source_ports)));
+    }
+    if !found.destination_ports.is_empty() {
+        words.push(format!("port {}", ports(&found.destination_ports)));
+    }
+    if let Some(fragment) = found.fragment {
+        words.push(format!("fragment {}", word(&fragment)));
+    }
+    words.join(", ")
+}

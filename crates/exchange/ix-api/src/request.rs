@@ -1,0 +1,296 @@
+//! Parts of requests that many handlers read: JSON bodies, conditions, keys, pages of collections.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use millrace_ix_model::ObjectId;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::app::App;
+use crate::problem::{Problem, ProblemKind};
+use crate::view::List;
+
+/// The largest body of a request in bytes.
+pub(crate) const BODY_LIMIT: usize = 256 * 1024;
+
+/// A JSON body, and the SHA-256 of the request that it belongs to.
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &App) -> Result<Body<T>, Problem> {
+        let media = request
+            .headers()
+            .get(header::CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or("");
+        let media = media.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
+        if media != "application/json" {
+            let detail = format!("the content type is `{media}`: expected application/json");
+            return Err(Problem::new(ProblemKind::UnsupportedMedia, detail));
+        }
+        let bytes = Bytes::from_request(request, app).await.map_err(|rejection| {
+            let kind = match rejection.status().as_u16() {
+                413 => ProblemKind::TooLarge,
+                _ => ProblemKind::BadRequest,
+            };
+            Problem::new(kind, rejection.body_text())
+        })?;
+        let value = serde_json::from_slice(&bytes).map_err(|error| {
+            let kind = if error.is_data() {
+                ProblemKind::Invalid
+            } else {
+                ProblemKind::BadRequest
+            };
+            Problem::new(kind, format!("the body is not as expected: {error}"))
+        })?;
+        // serde reads a list as a struct, too, element by element.
+        if bytes.trim_ascii_start().first() == Some(&b'{') {
+            Ok(Body(value))
+        } else {
+            Err(Problem::new(
+                ProblemKind::Invalid,
+                "the body is not an object: expected one",
+            ))
+        }
+    }
+}
+
+/// The parameters in the query.
+pub(crate) struct Query<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Query<T>, Problem> {
+        match axum::extract::Query::from_request_parts(parts, state).await {
+            Ok(axum::extract::Query(value)) => Ok(Query(value)),
+            Err(rejection) => Err(Problem::new(ProblemKind::BadRequest, rejection.body_text())),
+        }
+    }
+}
+
+/// The page of a collection.
+#[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PageParams {
+    /// The number of objects, 1 to 500; the default is 100.
+    limit: Option<usize>,
+    /// The cursor: `next` of the page before.
+    after: Option<String>,
+}
+
+impl PageParams {
+    /// Returns the limit.
+    pub(crate) fn limit(&self) -> Result<usize, Problem> {
+        match self.limit.unwrap_or(100) {
+            limit @ 1..=500 => Ok(limit),
+            limit => Err(Problem::new(
+                ProblemKind::BadRequest,
+                format!("limit={limit}: expected 1 to 500"),
+            )),
+        }
+    }
+
+    /// Returns the cursor.
+    pub(crate) fn after<T: std::str::FromStr>(&self) -> Result<Option<T>, Problem> {
+        let Some(text) = self.after.as_deref().filter(|text| !text.is_empty()) else {
+            return Ok(None);
+        };
+        text.parse().map(Some).map_err(|_| {
+            let text: String = text.chars().take(40).collect();
+            Problem::new(
+                ProblemKind::BadRequest,
+                format!("after={text}: expected the `next` of a page"),
+            )
+        })
+    }
+
+    /// Returns the page of objects that are ordered by their identifiers.
+    pub(crate) fn page<K, V, T>(
+        &self,
+        objects: &[(K, V)],
+        view: impl Fn(K, &V) -> T,
+    ) -> Result<List<T>, Problem>
+    where
+        K: Copy + Ord + std::fmt::Display + std::str::FromStr,
+    {
+        let limit = self.limit()?;
+        let begin = match self.after::<K>()? {
+            Some(after) => objects.partition_point(|(id, _)| *id <= after),
+            None => 0,
+        };
+        let rest = objects.get(begin..).unwrap_or_default();
+        let next = (rest.len() > limit)
+            .then(|| rest.get(limit - 1).map(|(id, _)| id.to_string()))
+            .flatten();
+        Ok(List {
+            items: rest
+                .iter()
+                .take(limit)
+                .map(|(id, object)| view(*id, object))
+                .collect(),
+            next,
+            total: objects.len(),
+        })
+    }
+}
+
+/// The options of an order.
+#[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct OrderParams {
+    /// Only return what the order would do.
+    dry_run: Option<bool>,
+}
+
+/// The conditions of an order: dry run, expected revision, idempotency key.
+#[derive(Debug, Clone)]
+pub(crate) struct Conditions {
+    pub(crate) dry_run: bool,
+    if_match: Option<Vec<u64>>,
+    any: bool,
+    key: Option<String>,
+    /// Method and path of the request.
+    request: String,
+}
+
+impl FromRequestParts<App> for Conditions {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Conditions, Problem> {
+        let Query(params) = Query::<OrderParams>::from_request_parts(parts, app).await?;
+        let (if_match, any) = parse_if_match(&parts.headers)?;
+        let key = match parts.headers.get("idempotency-key") {
+            None => None,
+            Some(value) => Some(
+                value
+                    .to_str()
+                    .ok()
+                    .filter(|key| (8..=128).contains(&key.len()))
+                    .map(str::to_owned)
+                    .ok_or_else(|| {
+                        let detail = "Idempotency-Key is malformed: expected 8 to 128 characters of ASCII";
+                        Problem::new(ProblemKind::BadRequest, detail)
+                    })?,
+            ),
+        };
+        Ok(Conditions {
+            dry_run: params.dry_run.unwrap_or(false),
+            if_match,
+            any,
+            key,
+            request: format!("{} {}", parts.method, parts.uri.path()),
+        })
+    }
+}
+
+impl Conditions {
+    /// Returns the revision that the object must have. An order to an existing object needs one: `If-Match`.
+    pub(crate) fn expected(
+        &self,
+        object: ObjectId,
+        revision: u64,
+    ) -> Result<Option<(ObjectId, u64)>, Problem> {
+        if self.any {
+            return Ok(None);
+        }
+        let Some(tags) = &self.if_match else {
+            let detail = "the order changes an object: expected its ETag in If-Match, or * to overwrite";
+            return Err(Problem::new(ProblemKind::ConditionRequired, detail));
+        };
+        if tags.contains(&revision) {
+            return Ok(Some((object, revision)));
+        }
+        let detail = format!("{object} is at revision {revision}: expected the one in If-Match");
+        Err(Problem::new(ProblemKind::Stale, detail)
+            .with_next_step("read the object again, and order with its new ETag in If-Match"))
+    }
+
+    /// Returns the idempotency key, in the scope of a user, with the hash of the request.
+    pub(crate) fn idempotency(&self, user: &str, body: &impl serde::Serialize) -> Option<(String, String)> {
+        let key = self.key.as_ref().filter(|_| !self.dry_run)?;
+        let body = serde_json::to_string(body).unwrap_or_default();
+        Some((
+            format!("{user} {key}"),
+            crate::session::fingerprint(&format!("{} {body}", self.request)),
+        ))
+    }
+}
+
+/// Returns the revisions that `If-Match` lists, and true if it has `*`.
+fn parse_if_match(headers: &HeaderMap) -> Result<(Option<Vec<u64>>, bool), Problem> {
+    let bad = || {
+        let detail = "If-Match is malformed: expected an entity tag as \"7\", a list of them, or *";
+        Problem::new(ProblemKind::BadRequest, detail)
+    };
+    if !headers.contains_key(header::IF_MATCH) {
+        return Ok((None, false));
+    }
+    let (mut revisions, mut any) = (Vec::new(), false);
+    for value in headers.get_all(header::IF_MATCH) {
+        for tag in value.to_str().map_err(|_| bad())?.split(',').map(str::trim) {
+            if tag == "*" {
+                any = true;
+                continue;
+            }
+            // `If-Match` compares strongly (RFC 9110, section 13.1.1): a weak tag matches nothing.
+            let (tag, is_weak) = tag.strip_prefix("W/").map_or((tag, false), |tag| (tag, true));
+            let inner = tag
+                .strip_prefix('"')
+                .and_then(|tag| tag.strip_suffix('"'))
+                .ok_or_else(bad)?;
+            revisions.extend(inner.parse::<u64>().ok().filter(|_| !is_weak));
+        }
+    }
+    Ok((Some(revisions), any))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_lists_and_the_star_are_understood() {
+        let parse = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::IF_MATCH, value.parse().unwrap());
+            parse_if_match(&headers)
+        };
+        assert_eq!(parse_if_match(&HeaderMap::new()).unwrap(), (None, false));
+        assert_eq!(parse("*").unwrap(), (Some(vec![]), true));
+        assert_eq!(parse("\"7\", \"8\"").unwrap(), (Some(vec![7, 8]), false));
+        assert_eq!(parse("W/\"7\", \"x\"").unwrap(), (Some(vec![]), false));
+        for wrong in ["7", "\"7", "", "\"7\" \"8\"x"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn pages_follow_each_other_without_gap_and_repetition() {
+        let objects: Vec<(u32, u32)> = (0..250).map(|number| (number * 2, number)).collect();
+        let mut params = PageParams {
+            limit: Some(100),
+            after: None,
+        };
+        let mut seen = Vec::new();
+        loop {
+            let page = params.page(&objects, |id, _| id).unwrap();
+            assert_eq!(page.total, 250);
+            seen.extend(page.items);
+            match page.next {
+                Some(next) => params.after = Some(next),
+                None => break,
+            }
+        }
+        assert_eq!(seen, objects.iter().map(|(id, _)| *id).collect::<Vec<_>>());
+        // The object of the cursor may be gone meanwhile.
+        params.after = Some("3".to_owned());
+        assert_eq!(params.page(&objects, |id, _| id).unwrap().items[0], 4);
+        params.limit = Some(0);
+        assert!(params.page(&objects, |id, _| id).is_err());
+    }
+}

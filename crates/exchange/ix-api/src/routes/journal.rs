@@ -1,0 +1,214 @@
+//! The journal of changes, and the audit chain.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use millrace_ix_model::{OperationKind, Role, UserId};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::objects::may_read_any;
+use crate::access::Principal;
+use crate::app::App;
+use crate::problem::Problem;
+use crate::request::{PageParams, Query};
+use crate::service::{ChangeRecord, StepRecord};
+use crate::view::{AuditEntry, Change, ChangeStep, List};
+
+/// The number of records that are read from the engine at once.
+const CHUNK: usize = 500;
+/// The largest number of records that one request looks at, so that a filter that matches nothing ends.
+const LOOKED_AT_MAX: usize = 20_000;
+
+/// Returns the number of a change: `ch-7` is 7.
+fn number(text: &str) -> Option<u64> {
+    text.strip_prefix("ch-")?.parse().ok()
+}
+
+/// Returns the name of the user whom the journal or the audit chain names by identifier.
+fn person(principal: &Principal, actor: &str) -> String {
+    let user = actor
+        .parse()
+        .ok()
+        .and_then(|id: UserId| principal.snapshot.exchange.users.get(&id));
+    user.map_or_else(|| actor.to_owned(), |user| user.name.clone())
+}
+
+fn view(principal: &Principal, change: &ChangeRecord, steps: &[StepRecord]) -> Change {
+    let exchange = &principal.snapshot.exchange;
+    let fabric = principal.may_somewhere(OperationKind::ReadFabric);
+    let switch_name = |id: &millrace_ix_model::SwitchId| {
+        exchange
+            .switches
+            .get(id)
+            .map_or_else(|| id.to_string(), |switch| switch.name.clone())
+    };
+    Change {
+        id: format!("ch-{}", change.id),
+        operation: change.operation.clone(),
+        actor: person(principal, &change.actor),
+        objects: change
+            .objects
+            .iter()
+            .filter(|object| fabric || principal.may_read(**object))
+            .map(ToString::to_string)
+            .collect(),
+        state: change.state.clone(),
+        accepted_at: change.accepted_at.to_string(),
+        updated_at: change.updated_at.to_string(),
+        waiting_for: change
+            .waiting_for
+            .iter()
+            .filter(|_| fabric)
+            .map(switch_name)
+            .collect(),
+        error: change.error.clone().filter(|_| fabric),
+        steps: steps
+            .iter()
+            .map(|step| ChangeStep {
+                state: step.state.clone(),
+                at: step.at.to_string(),
+                detail: step.detail.clone().filter(|_| fabric),
+            })
+            .collect(),
+    }
+}
+
+/// Returns true if the principal may see a change: one that concerns an object of its own.
+fn may_see(principal: &Principal, change: &ChangeRecord) -> bool {
+    principal.actor.is_operator() && principal.may_somewhere(OperationKind::ReadChanges)
+        || principal.may_somewhere(OperationKind::ReadChanges) && may_read_any(principal, &change.objects)
+}
+
+/// List changes, newest first
+#[utoipa::path(get, path = "/api/v1/changes", tag = "changes", params(PageParams),
+    responses((status = 200, body = List<Change>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn changes(
+    State(app): State<App>,
+    principal: Principal,
+    Query(page): Query<PageParams>,
+) -> Result<Json<List<Change>>, Problem> {
+    principal.require(OperationKind::ReadChanges)?;
+    let limit = page.limit()?;
+    let mut before = page.after::<String>()?.as_deref().and_then(number);
+    let (mut items, mut looked_at, mut more) = (Vec::new(), 0, true);
+    while more && items.len() <= limit && looked_at < LOOKED_AT_MAX {
+        let records = app.service.changes(before, CHUNK).await?;
+        more = records.len() == CHUNK;
+        looked_at += records.len();
+        before = records.last().map(|record| record.id);
+        let seen = records.iter().filter(|record| may_see(&principal, record));
+        items.extend(seen.map(|record| view(&principal, record, &[])));
+    }
+    let has_more = items.len() > limit;
+    items.truncate(limit);
+    Ok(Json(List {
+        next: items.last().filter(|_| has_more).map(|change| change.id.clone()),
+        total: items.len(),
+        items,
+    }))
+}
+
+/// Read a change with its steps
+#[utoipa::path(get, path = "/api/v1/changes/{id}", tag = "changes", params(("id" = String, Path, description = "The change")),
+    responses((status = 200, body = Change), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn change(
+    State(app): State<App>,
+    principal: Principal,
+    Path(id): Path<String>,
+) -> Result<Json<Change>, Problem> {
+    let absent = || Problem::absent(id.chars().take(40).collect::<String>());
+    let found = match number(&id) {
+        Some(number) => app.service.change(number).await?,
+        None => None,
+    };
+    match found {
+        Some((record, steps)) if may_see(&principal, &record) => Ok(Json(view(&principal, &record, &steps))),
+        _ => Err(absent()),
+    }
+}
+
+/// The filter of the audit chain.
+#[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct AuditFilter {
+    /// Only entries of this actor.
+    actor: Option<String>,
+    /// Only entries about this object.
+    object: Option<String>,
+}
+
+/// Read the audit chain, newest first
+///
+/// Operators and the regulator read all of it, and each read by the regulator is an entry itself. Others read the
+/// entries of their own account's people.
+#[utoipa::path(get, path = "/api/v1/audit", tag = "audit", params(PageParams, AuditFilter),
+    responses((status = 200, body = List<AuditEntry>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn audit(
+    State(app): State<App>,
+    principal: Principal,
+    Query(page): Query<PageParams>,
+    Query(filter): Query<AuditFilter>,
+) -> Result<Json<List<AuditEntry>>, Problem> {
+    principal.require(OperationKind::ReadAudit)?;
+    let limit = page.limit()?;
+    let mut before = page.after::<u64>()?;
+    if principal.actor.roles.contains(&Role::Regulator) {
+        app.record(&principal.audit_name(), "read_audit", "", json!({}))
+            .await?;
+    }
+    let sees_all = millrace_ix_model::permission::is_permitted(
+        &principal.actor,
+        OperationKind::ReadAudit,
+        millrace_ix_model::Relation::Foreign,
+    );
+    let exchange = &principal.snapshot.exchange;
+    let own = principal
+        .actor
+        .account
+        .map(|account| exchange.descendants(account))
+        .unwrap_or_default();
+    let people = exchange
+        .users
+        .iter()
+        .filter(|(_, user)| own.contains(&user.account));
+    let people: std::collections::BTreeSet<String> = people.map(|(id, _)| id.to_string()).collect();
+    let matches = |text: &str, wanted: &Option<String>| {
+        wanted
+            .as_deref()
+            .filter(|wanted| !wanted.is_empty())
+            .is_none_or(|wanted| text == wanted)
+    };
+    let (mut items, mut looked_at, mut more) = (Vec::new(), 0, true);
+    while more && items.len() <= limit && looked_at < LOOKED_AT_MAX {
+        let records = app.service.audit(before, CHUNK).await?;
+        more = records.len() == CHUNK;
+        looked_at += records.len();
+        before = records.last().map(|record| record.serial);
+        for record in records {
+            let seen = sees_all || people.contains(&record.actor);
+            let actor = person(&principal, &record.actor);
+            let by = matches(&actor, &filter.actor) || matches(&record.actor, &filter.actor);
+            if seen && by && matches(&record.object, &filter.object) {
+                items.push(AuditEntry {
+                    serial: record.serial,
+                    time: record.time.to_string(),
+                    actor,
+                    action: record.action,
+                    object: record.object,
+                    detail: record.detail,
+                    hash: record.hash,
+                });
+            }
+        }
+    }
+    let has_more = items.len() > limit;
+    items.truncate(limit);
+    Ok(Json(List {
+        next: items
+            .last()
+            .filter(|_| has_more)
+            .map(|entry| entry.serial.to_string()),
+        total: items.len(),
+        items,
+    }))
+}

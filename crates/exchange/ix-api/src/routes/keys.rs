@@ -1,0 +1,144 @@
+//! API keys of the own user.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::ToSchema;
+
+use crate::access::Principal;
+use crate::app::App;
+use crate::problem::{Problem, ProblemKind};
+use crate::request::{Body, PageParams, Query};
+use crate::session::{ApiKeyRecord, KEY_PREFIX, KeyScope, fingerprint, parse, random, save_json};
+use crate::view::{ApiKey, List};
+
+/// The number of digits of a fingerprint that identify a key in the API.
+const ID_LEN: usize = 16;
+/// The largest number of keys of a user.
+const KEYS_MAX: usize = 50;
+
+/// Returns the keys of a user with their places in the store, in the order of their identifiers.
+fn keys_of(app: &App, principal: &Principal) -> Result<Vec<(String, ApiKeyRecord)>, Problem> {
+    let mut keys = Vec::new();
+    for (key, value) in app.credentials.list("key/")? {
+        let record: ApiKeyRecord = parse(&value)?;
+        if Some(record.user) == principal.actor.user {
+            keys.push((key.trim_start_matches("key/").to_owned(), record));
+        }
+    }
+    Ok(keys)
+}
+
+fn view(fingerprint: &str, record: &ApiKeyRecord) -> ApiKey {
+    ApiKey {
+        id: fingerprint.chars().take(ID_LEN).collect(),
+        name: record.name.clone(),
+        scope: record.scope,
+        user: record.user.to_string(),
+        created: record.created.to_string(),
+        last_used: record.last_used.map(|time| time.to_string()),
+    }
+}
+
+/// List the own API keys
+#[utoipa::path(get, path = "/api/v1/api-keys", tag = "session", params(PageParams),
+    responses((status = 200, body = List<ApiKey>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn list(
+    State(app): State<App>,
+    principal: Principal,
+    Query(params): Query<PageParams>,
+) -> Result<Json<List<ApiKey>>, Problem> {
+    params.limit()?;
+    let keys = keys_of(&app, &principal)?;
+    let items: Vec<ApiKey> = keys.iter().map(|(key, record)| view(key, record)).collect();
+    Ok(Json(List {
+        total: items.len(),
+        items,
+        next: None,
+    }))
+}
+
+/// A new API key.
+#[derive(Deserialize, ToSchema)]
+pub(crate) struct NewKey {
+    /// The name that tells where it is used.
+    name: String,
+    /// The requests that it may send.
+    scope: KeyScope,
+}
+
+/// A new API key with its secret, which is shown once.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct CreatedKey {
+    /// The key.
+    key: ApiKey,
+    /// The secret, for `Authorization: Bearer`.
+    secret: String,
+}
+
+/// Create an API key, which acts as the own user
+#[utoipa::path(post, path = "/api/v1/api-keys", tag = "session", request_body = NewKey,
+    responses((status = 201, body = CreatedKey), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn create(
+    State(app): State<App>,
+    principal: Principal,
+    Body(given): Body<NewKey>,
+) -> Result<(StatusCode, Json<CreatedKey>), Problem> {
+    let Some(user) = principal.actor.user else {
+        return Err(Problem::new(ProblemKind::Unauthorized, "there is no session"));
+    };
+    let name = given.name.trim();
+    if name.is_empty() || name.chars().count() > 100 || name.chars().any(char::is_control) {
+        let problem = Problem::new(ProblemKind::Invalid, "expected a name of 1 to 100 characters");
+        return Err(problem.with_error("/name", "invalid"));
+    }
+    if keys_of(&app, &principal)?.len() >= KEYS_MAX {
+        return Err(Problem::new(
+            ProblemKind::Conflict,
+            format!("you have {KEYS_MAX} API keys: delete one first"),
+        ));
+    }
+    let bytes = random::<32>().map_err(|error| Problem::new(ProblemKind::Internal, error.to_string()))?;
+    let secret = format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes));
+    let record = ApiKeyRecord {
+        user,
+        name: name.to_owned(),
+        scope: given.scope,
+        created: app.now(),
+        last_used: None,
+    };
+    let print = fingerprint(&secret);
+    let key = view(&print, &record);
+    app.record(
+        &principal.audit_name(),
+        "create_api_key",
+        user,
+        json!({ "key": key.id, "name": record.name }),
+    )
+    .await?;
+    save_json(&*app.credentials, &format!("key/{print}"), &record)?;
+    Ok((StatusCode::CREATED, Json(CreatedKey { key, secret })))
+}
+
+/// Delete an API key
+#[utoipa::path(delete, path = "/api/v1/api-keys/{id}", tag = "session", params(("id" = String, Path, description = "The key")),
+    responses((status = 204), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn delete(
+    State(app): State<App>,
+    principal: Principal,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let keys = keys_of(&app, &principal)?;
+    let found = keys.iter().find(|(key, record)| view(key, record).id == id);
+    let Some((key, _)) = found else {
+        return Err(Problem::absent(id.chars().take(40).collect::<String>()));
+    };
+    app.record(&principal.audit_name(), "delete_api_key", &id, json!({}))
+        .await?;
+    app.credentials.save(&format!("key/{key}"), None)?;
+    Ok(StatusCode::NO_CONTENT)
+}

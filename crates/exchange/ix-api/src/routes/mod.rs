@@ -1,0 +1,108 @@
+//! The resources, from which the router and the OpenAPI document are made.
+
+mod documents;
+mod ends;
+mod journal;
+mod keys;
+mod objects;
+mod orders;
+mod overview;
+mod people;
+mod services;
+mod session;
+mod stream;
+
+pub(crate) use orders::apply_all;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+
+#[derive(OpenApi)]
+#[openapi(info(
+    title = "Millrace exchange",
+    description = "The exchange: connections, services, filters, and for operators the fabric, its changes and the audit \
+        chain. Objects have an ETag; orders to them need it in If-Match, may carry an Idempotency-Key, and with \
+        ?dry_run=true only tell what they would do. Objects of others are answered as absent ones. Errors are problem \
+        documents (RFC 9457). `can` lists the operations that the permission table permits on an object.",
+    license(name = "Apache-2.0", identifier = "Apache-2.0")
+))]
+struct Document;
+
+/// Returns the OpenAPI document.
+pub(crate) fn document() -> utoipa::openapi::OpenApi {
+    let mut document = routes().into_openapi();
+    for (path, item) in &mut document.paths.paths {
+        let name: String = path
+            .trim_start_matches("/api/v1/")
+            .replace(['/', '-', '.'], "_")
+            .replace(['{', '}'], "");
+        let operations = [
+            ("get", &mut item.get),
+            ("put", &mut item.put),
+            ("post", &mut item.post),
+            ("delete", &mut item.delete),
+        ];
+        // The names of handlers are not unique.
+        for (method, operation) in operations {
+            if let Some(operation) = operation {
+                operation.operation_id = Some(format!("{method}_{name}"));
+            }
+        }
+    }
+    document
+}
+
+/// Returns the OpenAPI document as JSON text, as `portal/openapi.json` holds it.
+pub fn openapi_json() -> String {
+    let mut text = document().to_pretty_json().unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// Returns all resources with their descriptions.
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(session::read, session::sign_in, session::sign_out))
+        .routes(routes!(session::change_password))
+        .routes(routes!(keys::list, keys::create))
+        .routes(routes!(keys::delete))
+        .routes(routes!(overview::overview))
+        .routes(routes!(objects::accounts, people::create_account))
+        .routes(routes!(objects::account))
+        .routes(routes!(objects::users, people::create_user))
+        .routes(routes!(objects::user))
+        .routes(routes!(objects::connections, people::create_connection))
+        .routes(routes!(objects::connection))
+        .routes(routes!(objects::vlans))
+        .routes(routes!(services::list, services::create))
+        .routes(routes!(services::read, services::delete))
+        .routes(routes!(services::accept))
+        .routes(routes!(services::refuse))
+        .routes(routes!(services::lock))
+        .routes(routes!(services::create_key))
+        .routes(routes!(services::redeem_key))
+        .routes(routes!(ends::list))
+        .routes(routes!(ends::read, ends::delete))
+        .routes(routes!(ends::rate))
+        .routes(routes!(ends::place))
+        .routes(routes!(ends::shut_down))
+        .routes(routes!(ends::add_mac))
+        .routes(routes!(ends::remove_mac))
+        .routes(routes!(objects::filters))
+        .routes(routes!(objects::filter))
+        .routes(routes!(objects::sites))
+        .routes(routes!(objects::switches))
+        .routes(routes!(objects::switch))
+        .routes(routes!(objects::trunks))
+        .routes(routes!(objects::trunk))
+        .routes(routes!(ends::drain))
+        .routes(routes!(journal::changes))
+        .routes(routes!(journal::change))
+        .routes(routes!(journal::audit))
+        .routes(routes!(stream::events))
+        .routes(routes!(documents::openapi))
+        .routes(routes!(documents::problem))
+        .routes(routes!(documents::health))
+}

@@ -1,0 +1,161 @@
+//! What every order has in common: the conditions, the engine, the answer.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use millrace_ix_model::{
+    Actor, Applied, Exchange, ObjectId, Operation, Refusal, ServiceId, ServiceKeyId, Timestamp,
+};
+use serde::Serialize;
+
+use crate::access::Principal;
+use crate::app::App;
+use crate::problem::Problem;
+use crate::request::Conditions;
+use crate::service::{CREATED_SERVICE, Order, Outcome, ServiceError};
+use crate::view::{Ordered, PlannedSwitch};
+
+/// An operation, and the place in the request's body that it comes from.
+pub(crate) type Step = (Operation, &'static str);
+
+/// The place of an own end in the body; fields of the order that are not the end's stand beside it.
+pub(crate) const END: &str = "end.";
+
+/// Gives an order to the engine and returns its answer.
+///
+/// `expected` is the object and revision that the client has read.
+pub(crate) async fn order(
+    app: &App,
+    principal: &Principal,
+    conditions: &Conditions,
+    expected: Option<(ObjectId, u64)>,
+    steps: Vec<Step>,
+    body: &impl Serialize,
+) -> Result<Response, Problem> {
+    let user = principal
+        .actor
+        .user
+        .map(|user| user.to_string())
+        .unwrap_or_default();
+    let order = Order {
+        actor: principal.actor.clone(),
+        operations: steps.iter().map(|(operation, _)| operation.clone()).collect(),
+        expected,
+        idempotency: conditions.idempotency(&user, body),
+        dry_run: conditions.dry_run,
+    };
+    let outcome = match app.service.order(order).await {
+        Ok(outcome) => outcome,
+        Err(ServiceError::Refused(refusal)) => return Err(locate(app, principal, &steps, refusal)),
+        Err(error) => return Err(error.into()),
+    };
+    let created = !conditions.dry_run && !outcome.applied.created.is_empty();
+    let ordered = view(app, conditions.dry_run, &outcome);
+    let status = if created {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    Ok((status, Json(ordered)).into_response())
+}
+
+/// Returns the problem of a refused order with the place in the body: the steps are tried one after the other to find
+/// the one that was refused.
+fn locate(app: &App, principal: &Principal, steps: &[Step], refusal: Refusal) -> Problem {
+    let [(_, only)] = steps else {
+        let mut exchange = Exchange::clone(&app.snapshot().exchange);
+        let mut service = None;
+        for (operation, pointer) in steps {
+            match exchange.apply(
+                &principal.actor,
+                app.now(),
+                with_service(operation.clone(), service),
+            ) {
+                Ok(applied) => service = service.or_else(|| applied.first::<ServiceId>()),
+                Err(refusal) => return refused(refusal, pointer),
+            }
+        }
+        return refused(refusal, "");
+    };
+    refused(refusal, only)
+}
+
+/// Returns the operation with the service that an earlier one created.
+pub(crate) fn with_service(mut operation: Operation, created: Option<ServiceId>) -> Operation {
+    if let (Operation::ConfigureEnd { service, .. }, Some(created)) = (&mut operation, created)
+        && *service == CREATED_SERVICE
+    {
+        *service = created;
+    }
+    operation
+}
+
+/// Executes operations in order on an exchange.
+pub(crate) fn apply_all(
+    exchange: &mut Exchange,
+    actor: &Actor,
+    now: Timestamp,
+    operations: &[Operation],
+) -> Result<Applied, Refusal> {
+    let mut all = Applied::default();
+    for operation in operations {
+        let operation = with_service(operation.clone(), all.first::<ServiceId>());
+        let applied = exchange.apply(actor, now, operation)?;
+        let is_new = |id: &ObjectId| !all.created.contains(id) && !all.changed.contains(id);
+        let changed: Vec<ObjectId> = applied.changed.into_iter().filter(is_new).collect();
+        all.changed.extend(changed);
+        all.created.extend(applied.created);
+        all.deleted.extend(applied.deleted);
+    }
+    Ok(all)
+}
+
+fn refused(mut refusal: Refusal, prefix: &str) -> Problem {
+    if let Some(field) = &refusal.field
+        && (prefix != END || matches!(field.as_str(), "connection" | "vlan" | "capacity_mbps"))
+    {
+        refusal.field = Some(format!("{prefix}{field}"));
+    }
+    crate::refusal::problem(&refusal)
+}
+
+fn view(app: &App, dry_run: bool, outcome: &Outcome) -> Ordered {
+    let snapshot = app.snapshot();
+    let exchange = outcome.preview.as_ref().unwrap_or(&snapshot.exchange);
+    let texts = |objects: &[ObjectId]| objects.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let Applied {
+        created,
+        changed,
+        deleted,
+    } = &outcome.applied;
+    let end = created.iter().chain(changed).find_map(|object| match object {
+        ObjectId::Config(id) => exchange.configs.get(id),
+        _ => None,
+    });
+    let key = outcome
+        .applied
+        .first::<ServiceKeyId>()
+        .and_then(|key| exchange.service_keys.get(&key));
+    Ordered {
+        dry_run,
+        change: outcome.change.map(|change| format!("ch-{change}")),
+        created: texts(created),
+        changed: texts(changed),
+        deleted: texts(deleted),
+        plan: outcome
+            .plan
+            .iter()
+            .map(|(id, entries)| PlannedSwitch {
+                switch: exchange
+                    .switches
+                    .get(id)
+                    .map_or_else(|| id.to_string(), |switch| switch.name.clone()),
+                added: entries.added,
+                changed: entries.changed,
+                removed: entries.removed,
+            })
+            .collect(),
+        vlan: end.map(|config| config.vlan.to_string()),
+        secret: key.filter(|_| !dry_run).map(|key| key.secret.clone()),
+    }
+}

@@ -1,0 +1,155 @@
+//! The first screen: what waits for somebody, and numbers by state.
+
+use axum::Json;
+use axum::extract::State;
+use millrace_ix_model::state::Severity as ModelSeverity;
+use millrace_ix_model::{Consent, ObjectId, OperationKind, Quarantine, ServiceKind, Timestamp};
+
+use super::services::readable;
+use crate::access::Principal;
+use crate::app::App;
+use crate::problem::Problem;
+use crate::render::{Scope, word};
+use crate::service::SwitchState;
+use crate::view::{Overview, Severity, Task};
+
+/// The time before the end of a MAC address in which its end is a task.
+const SOON: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
+
+/// Read what needs attention
+#[utoipa::path(get, path = "/api/v1/overview", tag = "overview",
+    responses((status = 200, body = Overview), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn overview(
+    State(app): State<App>,
+    principal: Principal,
+) -> Result<Json<Overview>, Problem> {
+    let now = app.now();
+    let scope = Scope::new(&principal, now);
+    let exchange = &principal.snapshot.exchange;
+    let services = readable(&principal);
+    let mut tasks = service_tasks(&principal, &scope, now);
+    let readable = exchange
+        .connections
+        .iter()
+        .filter(|(id, _)| principal.may_read(**id));
+    let connections: Vec<_> = readable.collect();
+    for (id, connection) in &connections {
+        if scope.connection_state(connection) == "down" {
+            tasks.push(task("connection_down", **id, &connection.name, Severity::Error));
+        }
+    }
+    let fabric = principal.may_somewhere(OperationKind::ReadFabric);
+    let (mut switches, mut trunks, mut changes_open) = (Vec::new(), Vec::new(), 0);
+    if fabric {
+        for (id, switch) in &exchange.switches {
+            let state = principal.snapshot.switches.get(id).map(|health| health.state);
+            switches.push(state.map_or("unknown", SwitchState::name).to_owned());
+            if state == Some(SwitchState::Unreachable) {
+                tasks.push(task("switch_unreachable", *id, &switch.name, Severity::Error));
+            }
+        }
+        for (id, trunk) in &exchange.trunks {
+            let up = scope.trunk_up(*id);
+            let state = match up {
+                Some(false) => "down",
+                _ if trunk.drained => "drained",
+                Some(true) => "up",
+                None => "unknown",
+            };
+            trunks.push(state.to_owned());
+            if up == Some(false) {
+                tasks.push(task("trunk_down", *id, &trunk.name, Severity::Error));
+            }
+        }
+        let changes = app.service.changes(None, 500).await?;
+        changes_open = changes
+            .iter()
+            .filter(|change| !matches!(change.state.as_str(), "cleaned" | "rolled_back"))
+            .count();
+    }
+    tasks.sort_by(|a, b| (a.severity, &a.task, &a.object).cmp(&(b.severity, &b.task, &b.object)));
+    Ok(Json(Overview {
+        tasks,
+        services: Scope::count(
+            services
+                .iter()
+                .map(|(id, service)| word(&scope.shown(*id, service).state)),
+        ),
+        connections: Scope::count(
+            connections
+                .iter()
+                .map(|(_, connection)| scope.connection_state(connection).to_owned()),
+        ),
+        switches: Scope::count(switches.into_iter()),
+        trunks: Scope::count(trunks.into_iter()),
+        changes_open,
+        at: now.to_string(),
+        revision: principal.snapshot.revision,
+    }))
+}
+
+fn task(task: &str, object: impl Into<ObjectId>, name: &str, severity: Severity) -> Task {
+    Task {
+        task: task.to_owned(),
+        object: object.into().to_string(),
+        name: name.to_owned(),
+        account: None,
+        severity,
+        until: None,
+    }
+}
+
+/// Returns what services ask of the actor's account.
+fn service_tasks(principal: &Principal, scope: &Scope<'_>, now: Timestamp) -> Vec<Task> {
+    let exchange = &principal.snapshot.exchange;
+    let index = principal.snapshot.index();
+    let own = principal.actor.account;
+    let mut tasks = Vec::new();
+    for (id, service) in readable(principal) {
+        let ends = index.by_service.get(&id).map(Vec::as_slice).unwrap_or_default();
+        let configs = || {
+            ends.iter()
+                .filter_map(|end| Some((*end, exchange.configs.get(end)?)))
+        };
+        let has_own_end = configs().any(|(_, config)| Some(config.account) == own);
+        if service.peer.is_some() && service.peer == own && service.consent == Consent::Pending {
+            let mut invitation = task("accept", id, &service.name, Severity::Warning);
+            invitation.account = Some(scope.account_name(service.account));
+            tasks.push(invitation);
+        } else if Some(service.account) == own
+            && service.kind == ServiceKind::P2pVc
+            && !has_own_end
+            && service.state.is_carried()
+        {
+            tasks.push(task("configure_end", id, &service.name, Severity::Warning));
+        }
+        if Some(service.account) == own && matches!(service.consent, Consent::Refused { .. }) {
+            tasks.push(task("refused", id, &service.name, Severity::Info));
+        }
+        for status in scope.shown(id, service).status {
+            match (status.tag, status.severity) {
+                ("degraded" | "missing", _) => {
+                    tasks.push(task("degraded", id, &service.name, Severity::Error));
+                }
+                ("quarantine_failing", ModelSeverity::Error) => {
+                    tasks.push(task("quarantine_failing", id, &service.name, Severity::Error));
+                }
+                _ => {}
+            }
+        }
+        for (end, config) in configs().filter(|(end, _)| principal.may(OperationKind::AddMac, *end)) {
+            if matches!(config.quarantine, Quarantine::Running { .. }) {
+                tasks.push(task("quarantine", id, &service.name, Severity::Info));
+            }
+            let macs = index.macs.get(&end).map(Vec::as_slice).unwrap_or_default();
+            for until in macs.iter().filter_map(|mac| exchange.macs.get(mac)?.valid_until) {
+                if until > now && until.since(now) < SOON {
+                    let mut ends = task("mac_ends", id, &service.name, Severity::Warning);
+                    ends.until = Some(until.to_string());
+                    tasks.push(ends);
+                }
+            }
+        }
+    }
+    tasks
+}

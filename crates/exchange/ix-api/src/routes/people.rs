@@ -1,0 +1,148 @@
+//! New accounts, users and connections.
+
+use std::collections::BTreeSet;
+
+use axum::extract::State;
+use axum::response::Response;
+use millrace_ix_model::{AccountId, AccountKind, ConnectionKind, Operation, PortId, Role};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::orders::order;
+use crate::access::Principal;
+use crate::app::App;
+use crate::problem::{Problem, ProblemKind};
+use crate::request::{Body, Conditions, OrderParams};
+use crate::view::Ordered;
+
+/// Returns the model's value of a word of the body.
+fn parse<T: serde::de::DeserializeOwned>(word: &str, pointer: &str) -> Result<T, Problem> {
+    serde_json::from_value(serde_json::Value::String(word.to_owned()))
+        .map_err(|error| Problem::new(ProblemKind::Invalid, error.to_string()).with_error(pointer, "invalid"))
+}
+
+/// A new account.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub(crate) struct NewAccount {
+    /// The name.
+    name: String,
+    /// `exchange`, `reseller`, `member` or `authority`.
+    kind: String,
+    /// The account that manages it.
+    #[serde(default)]
+    parent: Option<String>,
+    /// The autonomous systems.
+    #[serde(default)]
+    asns: BTreeSet<u32>,
+    /// True if other accounts may find it.
+    #[serde(default)]
+    discoverable: bool,
+}
+
+/// Add an account
+#[utoipa::path(post, path = "/api/v1/accounts", tag = "accounts", request_body = NewAccount, params(OrderParams,
+        ("idempotency-key" = Option<String>, Header, description = "Makes the order repeatable")),
+    responses((status = 201, body = Ordered), (status = 200, body = Ordered, description = "Dry run"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn create_account(
+    State(app): State<App>,
+    principal: Principal,
+    conditions: Conditions,
+    Body(given): Body<NewAccount>,
+) -> Result<Response, Problem> {
+    let operation = Operation::CreateAccount {
+        name: given.name.trim().to_owned(),
+        kind: parse::<AccountKind>(&given.kind, "/kind")?,
+        parent: given
+            .parent
+            .as_deref()
+            .map(|text| parse::<AccountId>(text, "/parent"))
+            .transpose()?,
+        asns: given.asns.clone(),
+        discoverable: given.discoverable,
+        as_set: None,
+        external_ref: None,
+    };
+    order(&app, &principal, &conditions, None, vec![(operation, "")], &given).await
+}
+
+/// A new user.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub(crate) struct NewUser {
+    /// The name with which the user signs in.
+    name: String,
+    /// The account; the own one if it is null.
+    #[serde(default)]
+    account: Option<String>,
+    /// The roles.
+    roles: Vec<String>,
+    /// The mail address.
+    #[serde(default)]
+    email: Option<String>,
+}
+
+/// Add a user
+#[utoipa::path(post, path = "/api/v1/users", tag = "accounts", request_body = NewUser, params(OrderParams,
+        ("idempotency-key" = Option<String>, Header, description = "Makes the order repeatable")),
+    responses((status = 201, body = Ordered), (status = 200, body = Ordered, description = "Dry run"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn create_user(
+    State(app): State<App>,
+    principal: Principal,
+    conditions: Conditions,
+    Body(given): Body<NewUser>,
+) -> Result<Response, Problem> {
+    let roles = given
+        .roles
+        .iter()
+        .map(|role| parse::<Role>(role, "/roles"))
+        .collect::<Result<BTreeSet<_>, _>>()?;
+    let operation = Operation::CreateUser {
+        name: given.name.trim().to_owned(),
+        account: given
+            .account
+            .as_deref()
+            .map(|text| parse::<AccountId>(text, "/account"))
+            .transpose()?,
+        roles,
+        email: given.email.clone(),
+        language: None,
+    };
+    order(&app, &principal, &conditions, None, vec![(operation, "")], &given).await
+}
+
+/// A new connection.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub(crate) struct NewConnection {
+    /// The account that uses it.
+    account: String,
+    /// The name.
+    name: String,
+    /// `standalone`, `lag_static` or `lag_lacp`.
+    kind: String,
+    /// The ports, such as `sw-1:3`.
+    ports: Vec<String>,
+}
+
+/// Add a connection
+#[utoipa::path(post, path = "/api/v1/connections", tag = "connections", request_body = NewConnection, params(OrderParams,
+        ("idempotency-key" = Option<String>, Header, description = "Makes the order repeatable")),
+    responses((status = 201, body = Ordered), (status = 200, body = Ordered, description = "Dry run"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn create_connection(
+    State(app): State<App>,
+    principal: Principal,
+    conditions: Conditions,
+    Body(given): Body<NewConnection>,
+) -> Result<Response, Problem> {
+    let ports = given
+        .ports
+        .iter()
+        .map(|port| parse::<PortId>(port, "/ports"))
+        .collect::<Result<Vec<_>, _>>()?;
+    let operation = Operation::CreateConnection {
+        account: Some(parse::<AccountId>(&given.account, "/account")?),
+        name: given.name.trim().to_owned(),
+        kind: parse::<ConnectionKind>(&given.kind, "/kind")?,
+        ports,
+        external_ref: None,
+    };
+    order(&app, &principal, &conditions, None, vec![(operation, "")], &given).await
+}

@@ -1,0 +1,177 @@
+//! The stream of events as server-sent events.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures::stream;
+use serde::{Deserialize, Serialize};
+
+use crate::access::Principal;
+use crate::app::{App, STREAMS_MAX, actor_of};
+use crate::events::Logged;
+use crate::problem::{Problem, ProblemKind};
+use crate::request::Query;
+
+/// The interval of comments on an idle stream, by which dead connections are noticed.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// The place from which a stream goes on.
+#[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct StreamParams {
+    /// The id of the last event that the client has seen; as the header `Last-Event-ID`.
+    after: Option<String>,
+}
+
+/// An event as it is sent.
+#[derive(Serialize)]
+struct Sent {
+    serial: u64,
+    kind: &'static str,
+    objects: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    change: Option<String>,
+}
+
+/// Stream what happens
+///
+/// `change` names the objects that were created, changed or deleted, and only those that the account may know of. After
+/// a broken connection, `Last-Event-ID` resumes without a gap. `reset` asks to read everything again: events were
+/// missed. A comment is sent every 15 s.
+#[utoipa::path(get, path = "/api/v1/events", tag = "events",
+    params(StreamParams, ("last-event-id" = Option<String>, Header, description = "The id of the last event that the client has seen")),
+    responses((status = 200, body = String, content_type = "text/event-stream"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn events(
+    State(app): State<App>,
+    principal: Principal,
+    Query(params): Query<StreamParams>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let permit = Arc::clone(&app.streams).try_acquire_owned().map_err(|_| {
+        Problem::new(
+            ProblemKind::Busy,
+            format!("{STREAMS_MAX} streams are open: expected no more"),
+        )
+        .retry_after(30)
+    })?;
+    // A browser sends the header when it reconnects; it is newer than the parameter of the first request.
+    let header = headers
+        .get("last-event-id")
+        .and_then(|value| value.to_str().ok())
+        .map(str::to_owned);
+    let seen = header.or(params.after).filter(|id| !id.is_empty());
+    let newest = app.events.newest();
+    let mut ready = VecDeque::new();
+    let last = match seen.as_deref().map(|id| app.events.serial(id)) {
+        // A client without an id has just read everything.
+        None => newest,
+        Some(Some(serial)) if app.events.after(serial).is_some() => serial,
+        Some(_) => {
+            ready.push_back(reset(&app, newest));
+            newest
+        }
+    };
+    // The first comment makes proxies and browsers see the stream at once.
+    let stream = Follower {
+        watch: app.events.watch(),
+        app,
+        principal,
+        headers,
+        last,
+        ready,
+        _permit: permit,
+    };
+    let events = stream::unfold(stream, |mut stream| async move {
+        let event = stream.next().await?;
+        Some((Ok::<_, Infallible>(event), stream))
+    });
+    let mut response = Sse::new(events)
+        .keep_alive(KeepAlive::new().interval(HEARTBEAT).text("alive"))
+        .into_response();
+    response
+        .headers_mut()
+        .insert("x-accel-buffering", axum::http::HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+fn reset(app: &App, serial: u64) -> Event {
+    Event::default()
+        .event("reset")
+        .id(app.events.id(serial))
+        .data("{}")
+}
+
+struct Follower {
+    app: App,
+    principal: Principal,
+    headers: HeaderMap,
+    watch: tokio::sync::watch::Receiver<u64>,
+    /// The serial of the last event that was looked at.
+    last: u64,
+    ready: VecDeque<Event>,
+    _permit: tokio::sync::OwnedSemaphorePermit,
+}
+
+impl Follower {
+    /// Returns the next event; `None` ends the stream.
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            match self.app.events.after(self.last) {
+                Some(events) if !events.is_empty() => {
+                    // Roles and session may have ended since the last event.
+                    self.renew()?;
+                    for event in events {
+                        self.last = event.serial;
+                        self.ready.extend(self.visible(&event));
+                    }
+                }
+                Some(_) => self.watch.changed().await.ok()?,
+                None => {
+                    self.last = self.app.events.newest();
+                    self.ready.push_back(reset(&self.app, self.last));
+                }
+            }
+        }
+    }
+
+    /// Reads the principal again; `None` if its session has ended.
+    fn renew(&mut self) -> Option<()> {
+        let user = self.principal.actor.user?;
+        if self.headers.contains_key(axum::http::header::COOKIE) {
+            self.app.sessions.find(&self.headers, self.app.now())?;
+        }
+        let snapshot = self.app.snapshot();
+        self.principal.actor = actor_of(&snapshot, user)?;
+        self.principal.snapshot = snapshot;
+        Some(())
+    }
+
+    fn visible(&self, event: &Logged) -> Option<Event> {
+        let objects = event.visible_to(&self.principal);
+        if objects.is_empty() {
+            return None;
+        }
+        let sent = Sent {
+            serial: event.serial,
+            kind: event.kind,
+            objects: objects.iter().map(ToString::to_string).collect(),
+            change: event.change.map(|change| format!("ch-{change}")),
+        };
+        let data = serde_json::to_string(&sent).unwrap_or_default();
+        Some(
+            Event::default()
+                .event("change")
+                .id(self.app.events.id(event.serial))
+                .data(data),
+        )
+    }
+}

@@ -1,0 +1,297 @@
+//! The engine as this crate uses it: a snapshot to read from, orders, the journal, the audit chain, events.
+//!
+//! A trait, so that tests run the whole API over an exchange in memory, and so that this crate knows neither the
+//! database nor the switches.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+
+use millrace_ix_model::state::Realisation;
+use millrace_ix_model::{
+    Actor, Applied, ConfigId, ConnectionId, Exchange, ObjectId, Operation, PortId, Refusal, ServiceId,
+    SwitchId, Timestamp,
+};
+use tokio::sync::broadcast;
+
+/// The state of a switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SwitchState {
+    /// The switch holds what the plan says.
+    InSync,
+    /// Changes are on the way to the switch.
+    Syncing,
+    /// The switch holds something else, and the engine may not mend it.
+    Drifted,
+    /// The switch is not connected, or does not answer.
+    Unreachable,
+}
+
+impl SwitchState {
+    /// Returns the name in the API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SwitchState::InSync => "in_sync",
+            SwitchState::Syncing => "syncing",
+            SwitchState::Drifted => "drifted",
+            SwitchState::Unreachable => "unreachable",
+        }
+    }
+}
+
+/// What the engine knows about a switch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SwitchHealth {
+    /// The state.
+    pub state: SwitchState,
+    /// The time since when it is in this state, if it is known.
+    pub since: Option<Timestamp>,
+    /// The last error of the switch, in words.
+    pub error: Option<String>,
+    /// The number of flow entries that the plan has for it.
+    pub entries: usize,
+    /// The ports without a link; `None` while they are not known.
+    pub ports_down: Option<BTreeSet<u32>>,
+}
+
+/// The exchange at one revision, with what the engine knows about its realisation.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    /// The objects.
+    pub exchange: Arc<Exchange>,
+    /// The revision.
+    pub revision: u64,
+    /// The revision at which each object was last written; the snapshot's own for objects that are not listed.
+    pub revisions: BTreeMap<ObjectId, u64>,
+    /// The realisation of services; planned if a service is not listed.
+    pub realisations: BTreeMap<ServiceId, Realisation>,
+    /// The switches; unknown if one is not listed.
+    pub switches: BTreeMap<SwitchId, SwitchHealth>,
+    index: OnceLock<Index>,
+}
+
+/// The ends by service and by connection.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    /// The ends of each service.
+    pub(crate) by_service: HashMap<ServiceId, Vec<ConfigId>>,
+    /// The ends of each connection.
+    pub(crate) by_connection: HashMap<ConnectionId, Vec<ConfigId>>,
+    /// The MAC addresses of each end.
+    pub(crate) macs: HashMap<ConfigId, Vec<millrace_ix_model::MacId>>,
+}
+
+impl Snapshot {
+    /// Returns a snapshot.
+    pub fn new(exchange: Arc<Exchange>, revision: u64) -> Snapshot {
+        Snapshot {
+            exchange,
+            revision,
+            ..Snapshot::default()
+        }
+    }
+
+    /// Returns the revision at which an object was last written.
+    pub fn revision_of(&self, object: ObjectId) -> u64 {
+        self.revisions.get(&object).copied().unwrap_or(self.revision)
+    }
+
+    /// Returns true if a port has a link; `None` if that is not known.
+    pub fn is_up(&self, port: PortId) -> Option<bool> {
+        let health = self.switches.get(&port.switch)?;
+        if health.state == SwitchState::Unreachable {
+            return None;
+        }
+        health
+            .ports_down
+            .as_ref()
+            .map(|down| !down.contains(&port.port.raw()))
+    }
+
+    pub(crate) fn index(&self) -> &Index {
+        self.index.get_or_init(|| {
+            let mut index = Index::default();
+            for (id, config) in &self.exchange.configs {
+                index.by_service.entry(config.service).or_default().push(*id);
+                index
+                    .by_connection
+                    .entry(config.connection)
+                    .or_default()
+                    .push(*id);
+            }
+            for (id, mac) in &self.exchange.macs {
+                index.macs.entry(mac.config).or_default().push(*id);
+            }
+            index
+        })
+    }
+}
+
+/// An order.
+#[derive(Debug, Clone)]
+pub struct Order {
+    /// The person or program that orders.
+    pub actor: Actor,
+    /// The operations, which are done in order, all or none. [`CREATED_SERVICE`] in a later one is the service that an
+    /// earlier one created.
+    pub operations: Vec<Operation>,
+    /// The object, and the revision at which the orderer has read it.
+    pub expected: Option<(ObjectId, u64)>,
+    /// The key under which the orderer may repeat the order, and the hash of the request.
+    pub idempotency: Option<(String, String)>,
+    /// True if nothing is to be done.
+    pub dry_run: bool,
+}
+
+/// The service that an earlier operation of the same order created.
+pub const CREATED_SERVICE: ServiceId = ServiceId(0);
+
+/// The number of entries, groups and meters that an order adds to, changes in and removes from a switch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PlannedEntries {
+    /// Added.
+    pub added: usize,
+    /// Changed.
+    pub changed: usize,
+    /// Removed.
+    pub removed: usize,
+}
+
+/// The outcome of an order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// The change that makes the switches follow.
+    pub change: Option<u64>,
+    /// The objects.
+    pub applied: Applied,
+    /// What the switches have to do.
+    pub plan: BTreeMap<SwitchId, PlannedEntries>,
+    /// The exchange as it would be, for a dry run.
+    pub preview: Option<Arc<Exchange>>,
+}
+
+/// A failure of the engine.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ServiceError {
+    /// The model refused the order.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The object has changed since it was read.
+    #[error("{object} is at revision {found}: expected {expected}")]
+    Stale {
+        /// The object.
+        object: ObjectId,
+        /// The revision that the orderer has read.
+        expected: u64,
+        /// The revision that the object has.
+        found: u64,
+    },
+    /// The key was used for another request.
+    #[error("the idempotency key was used for another request: expected a new key")]
+    KeyReused,
+    /// Orders are not accepted at the moment.
+    #[error("the engine accepts no orders: {reason}")]
+    Unavailable {
+        /// The reason in words.
+        reason: String,
+    },
+}
+
+/// A change of the journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangeRecord {
+    /// The number.
+    pub id: u64,
+    /// The operation as a word.
+    pub operation: String,
+    /// The orderer.
+    pub actor: String,
+    /// The objects concerned.
+    pub objects: Vec<ObjectId>,
+    /// The state as a word.
+    pub state: String,
+    /// The time of the order.
+    pub accepted_at: Timestamp,
+    /// The time of the last step.
+    pub updated_at: Timestamp,
+    /// The switches that have not answered.
+    pub waiting_for: Vec<SwitchId>,
+    /// The error of a switch, or the reason of a rollback.
+    pub error: Option<String>,
+}
+
+/// A step of a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepRecord {
+    /// The state as a word.
+    pub state: String,
+    /// The time.
+    pub at: Timestamp,
+    /// Details in words.
+    pub detail: Option<String>,
+}
+
+/// An entry of the audit chain.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AuditRecord {
+    /// The position in the chain.
+    pub serial: u64,
+    /// The time.
+    pub time: Timestamp,
+    /// Who acted.
+    pub actor: String,
+    /// The act.
+    pub action: String,
+    /// The object, or empty.
+    pub object: String,
+    /// Further facts.
+    pub detail: serde_json::Value,
+    /// The hash of the entry, in hexadecimal.
+    pub hash: String,
+}
+
+/// An act that the audit chain is to hold.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AuditNote {
+    /// Who acted.
+    pub actor: String,
+    /// The act.
+    pub action: String,
+    /// The object, or empty.
+    pub object: String,
+    /// Further facts.
+    pub detail: serde_json::Value,
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// The kind as a word: `object`, `change`, `switch`, `notice`.
+    pub kind: &'static str,
+    /// The objects concerned.
+    pub objects: Vec<ObjectId>,
+    /// The change concerned.
+    pub change: Option<u64>,
+}
+
+/// The answer of a call that may wait.
+pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, ServiceError>> + Send + 'a>>;
+
+/// The engine.
+pub trait ExchangeService: Send + Sync {
+    /// Returns the newest snapshot.
+    fn snapshot(&self) -> Arc<Snapshot>;
+    /// Executes an order.
+    fn order(&self, order: Order) -> Reply<'_, Outcome>;
+    /// Returns up to `limit` changes below `before`, newest first.
+    fn changes(&self, before: Option<u64>, limit: usize) -> Reply<'_, Vec<ChangeRecord>>;
+    /// Returns one change with its steps.
+    fn change(&self, id: u64) -> Reply<'_, Option<(ChangeRecord, Vec<StepRecord>)>>;
+    /// Returns up to `limit` entries of the audit chain below `before`, newest first.
+    fn audit(&self, before: Option<u64>, limit: usize) -> Reply<'_, Vec<AuditRecord>>;
+    /// Adds an entry to the audit chain.
+    fn record(&self, note: AuditNote) -> Reply<'_, ()>;
+    /// Returns the events from now on.
+    fn subscribe(&self) -> broadcast::Receiver<Arc<Event>>;
+}

@@ -1,0 +1,57 @@
+//! Sign-in: passwords, one-time passwords, limits on attempts, sessions and API keys.
+//!
+//! ```text
+//!  POST /api/v1/session --> Attempts (5 a minute for a login, 20 for an address)
+//!                              |
+//!                              v
+//!                           password (argon2id) --> totp (operators) --> Sessions: token in a cookie,
+//!                                                                       SHA-256 of it in the store
+//! ```
+//! Nothing that a thief of the database could use is stored in clear: passwords as argon2id, tokens and keys as
+//! SHA-256 of 256 random bits, TOTP secrets sealed with a key that lies in a file.
+
+mod api_key;
+mod attempts;
+mod base32;
+mod credentials;
+mod password;
+mod seal;
+mod sessions;
+mod totp;
+
+pub(crate) use api_key::PREFIX as KEY_PREFIX;
+pub use api_key::{ApiKeyRecord, KeyScope};
+pub use attempts::{Attempts, TooMany};
+pub use credentials::{CredentialError, CredentialStore, MemoryCredentials, UserCredentials};
+pub(crate) use credentials::{load_json, parse, save_json};
+pub use password::{PasswordError, hash_password, verify_password};
+pub use seal::{SealError, Sealer};
+pub use sessions::{COOKIE, Session, Sessions};
+pub use totp::{TotpSecret, code_at};
+
+use ring::rand::{SecureRandom, SystemRandom};
+
+/// The system's random numbers are not available.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the system gave no random numbers: check /dev/urandom")]
+pub struct NoRandom;
+
+/// Returns random bytes from the system.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], NoRandom> {
+    let mut bytes = [0; N];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| NoRandom)?;
+    Ok(bytes)
+}
+
+/// Returns the SHA-256 of a token as hexadecimal text, under which the token is stored.
+pub(crate) fn fingerprint(token: &str) -> String {
+    use std::fmt::Write as _;
+    let digest = ring::digest::digest(&ring::digest::SHA256, token.as_bytes());
+    digest
+        .as_ref()
+        .iter()
+        .fold(String::with_capacity(64), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+}

@@ -1,0 +1,252 @@
+//! Sessions: a random token in a cookie, its SHA-256 in the store. A session ends 12 hours after sign-in, after 2 hours
+//! without a request, or when the user signs out. It survives a restart of the engine.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::http::{HeaderMap, header};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use millrace_ix_model::{Timestamp, UserId};
+use serde::{Deserialize, Serialize};
+
+use super::credentials::{CredentialError, CredentialStore, parse, save_json};
+use super::{NoRandom, fingerprint, random};
+
+/// The name of the cookie. Browsers accept the prefix only with `Secure`, `Path=/` and without `Domain`
+/// (RFC 6265bis, section 4.1.3.2), so that no other host can set it.
+pub const COOKIE: &str = "__Host-millrace";
+
+/// The longest life of a session.
+const LIFE: Duration = Duration::from_secs(12 * 3600);
+/// The longest time without a request.
+const IDLE: Duration = Duration::from_secs(2 * 3600);
+/// The largest number of sessions of one user; the oldest ends when another begins.
+const PER_USER: usize = 16;
+/// The key prefix in the store.
+const PREFIX: &str = "session/";
+
+/// A session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// The user.
+    pub user: UserId,
+    /// The time of the sign-in.
+    pub began: Timestamp,
+    /// The time of the last request, to the minute.
+    pub seen: Timestamp,
+}
+
+impl Session {
+    fn is_over(&self, now: Timestamp) -> bool {
+        now.since(self.began) >= LIFE || now.since(self.seen) >= IDLE
+    }
+}
+
+/// All sessions.
+pub struct Sessions {
+    store: Arc<dyn CredentialStore>,
+    open: Mutex<HashMap<String, Session>>,
+}
+
+impl Sessions {
+    /// Returns the sessions in the store.
+    ///
+    /// # Errors
+    /// [`CredentialError`].
+    pub fn load(store: Arc<dyn CredentialStore>) -> Result<Sessions, CredentialError> {
+        let mut open = HashMap::new();
+        for (key, value) in store.list(PREFIX)? {
+            if let Some(fingerprint) = key.strip_prefix(PREFIX) {
+                open.insert(fingerprint.to_owned(), parse(&value)?);
+            }
+        }
+        Ok(Sessions {
+            store,
+            open: Mutex::new(open),
+        })
+    }
+
+    fn open(&self) -> std::sync::MutexGuard<'_, HashMap<String, Session>> {
+        self.open
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Begins a session and returns the value of the `Set-Cookie` header.
+    ///
+    /// # Errors
+    /// [`CredentialError`], also if the system has no random numbers.
+    pub fn begin(&self, user: UserId, now: Timestamp) -> Result<String, CredentialError> {
+        let bytes = random::<32>().map_err(|error: NoRandom| CredentialError {
+            reason: error.to_string(),
+        })?;
+        let token = URL_SAFE_NO_PAD.encode(bytes);
+        let session = Session {
+            user,
+            began: now,
+            seen: now,
+        };
+        let key = fingerprint(&token);
+        save_json(&*self.store, &format!("{PREFIX}{key}"), &session)?;
+        let ended = {
+            let mut open = self.open();
+            open.insert(key, session);
+            excess(&mut open, user, now)
+        };
+        for key in ended {
+            self.store.save(&format!("{PREFIX}{key}"), None)?;
+        }
+        Ok(format!(
+            "{COOKIE}={token}; Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age={}",
+            LIFE.as_secs()
+        ))
+    }
+
+    /// Returns the session whose token the cookie of a request carries.
+    pub fn find(&self, headers: &HeaderMap, now: Timestamp) -> Option<Session> {
+        let key = fingerprint(token(headers)?);
+        let mut open = self.open();
+        let session = open.get_mut(&key)?;
+        if session.is_over(now) {
+            open.remove(&key);
+            return None;
+        }
+        session.seen = now;
+        Some(session.clone())
+    }
+
+    /// Ends the session of a request. Returns the `Set-Cookie` header that removes the cookie.
+    ///
+    /// # Errors
+    /// [`CredentialError`].
+    pub fn end(&self, headers: &HeaderMap) -> Result<String, CredentialError> {
+        if let Some(token) = token(headers) {
+            let key = fingerprint(token);
+            self.open().remove(&key);
+            self.store.save(&format!("{PREFIX}{key}"), None)?;
+        }
+        Ok(format!(
+            "{COOKIE}=; Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age=0"
+        ))
+    }
+
+    /// Ends all sessions of a user, as after a change of the password.
+    ///
+    /// # Errors
+    /// [`CredentialError`].
+    pub fn end_all(&self, user: UserId) -> Result<(), CredentialError> {
+        let ended: Vec<String> = self
+            .open()
+            .extract_if(|_, session| session.user == user)
+            .map(|(key, _)| key)
+            .collect();
+        for key in ended {
+            self.store.save(&format!("{PREFIX}{key}"), None)?;
+        }
+        Ok(())
+    }
+}
+
+/// Removes sessions that are over, and the oldest of a user who has too many. Returns the removed keys.
+fn excess(open: &mut HashMap<String, Session>, user: UserId, now: Timestamp) -> Vec<String> {
+    let mut ended: Vec<String> = open
+        .extract_if(|_, session| session.is_over(now))
+        .map(|(key, _)| key)
+        .collect();
+    let mut own: Vec<(Timestamp, String)> = open
+        .iter()
+        .filter(|(_, session)| session.user == user)
+        .map(|(key, session)| (session.began, key.clone()))
+        .collect();
+    own.sort();
+    for (_, key) in own.iter().take(own.len().saturating_sub(PER_USER)) {
+        open.remove(key);
+        ended.push(key.clone());
+    }
+    ended
+}
+
+/// Returns the token in the cookie of a request.
+fn token(headers: &HeaderMap) -> Option<&str> {
+    headers
+        .get_all(header::COOKIE)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(';'))
+        .find_map(|pair| pair.trim().strip_prefix(COOKIE)?.strip_prefix('='))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::credentials::MemoryCredentials;
+    use super::*;
+
+    fn request(set_cookie: &str) -> HeaderMap {
+        let pair = set_cookie.split(';').next().unwrap();
+        let mut headers = HeaderMap::new();
+        headers.insert(header::COOKIE, format!("theme=dark; {pair}").parse().unwrap());
+        headers
+    }
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_secs(1_000_000 + seconds)
+    }
+
+    #[test]
+    fn a_session_outlives_a_restart_and_ends_by_sign_out() {
+        let store: Arc<dyn CredentialStore> = Arc::new(MemoryCredentials::default());
+        let sessions = Sessions::load(Arc::clone(&store)).unwrap();
+        let headers = request(&sessions.begin(UserId(3), at(0)).unwrap());
+        let again = Sessions::load(Arc::clone(&store)).unwrap();
+        assert_eq!(again.find(&headers, at(60)).unwrap().user, UserId(3));
+        assert!(again.end(&headers).unwrap().contains("Max-Age=0"));
+        assert_eq!(again.find(&headers, at(61)), None);
+        assert_eq!(Sessions::load(store).unwrap().find(&headers, at(61)), None);
+    }
+
+    #[test]
+    fn a_session_ends_after_two_idle_hours_and_after_twelve_in_all() {
+        let sessions = Sessions::load(Arc::new(MemoryCredentials::default())).unwrap();
+        let headers = request(&sessions.begin(UserId(3), at(0)).unwrap());
+        for hour in 1..12 {
+            assert!(sessions.find(&headers, at(hour * 3600)).is_some(), "{hour}");
+        }
+        assert_eq!(sessions.find(&headers, at(12 * 3600)), None);
+        let headers = request(&sessions.begin(UserId(3), at(0)).unwrap());
+        assert_eq!(sessions.find(&headers, at(2 * 3600)), None);
+    }
+
+    #[test]
+    fn the_store_holds_no_token_and_the_cookie_is_bound_to_the_host() {
+        let store = Arc::new(MemoryCredentials::default());
+        let sessions = Sessions::load(store.clone()).unwrap();
+        let cookie = sessions.begin(UserId(3), at(0)).unwrap();
+        assert!(cookie.starts_with("__Host-"), "{cookie}");
+        for attribute in ["Path=/", "Secure", "HttpOnly", "SameSite=Strict"] {
+            assert!(cookie.contains(attribute), "{attribute}");
+        }
+        let headers = request(&cookie);
+        let token = token(&headers).unwrap();
+        for (key, value) in store.list("").unwrap() {
+            assert!(!key.contains(token) && !String::from_utf8_lossy(&value).contains(token));
+        }
+    }
+
+    #[test]
+    fn a_user_has_at_most_sixteen_sessions() {
+        let sessions = Sessions::load(Arc::new(MemoryCredentials::default())).unwrap();
+        let all: Vec<HeaderMap> = (0..17)
+            .map(|second| request(&sessions.begin(UserId(3), at(second)).unwrap()))
+            .collect();
+        assert_eq!(sessions.find(&all[0], at(20)), None);
+        assert!(
+            all[1..]
+                .iter()
+                .all(|headers| sessions.find(headers, at(20)).is_some())
+        );
+        sessions.end_all(UserId(3)).unwrap();
+        assert!(all.iter().all(|headers| sessions.find(headers, at(21)).is_none()));
+    }
+}

@@ -1,0 +1,615 @@
+//! The JSON values of the API. They are not the model's objects: what an account sees of another account's object is
+//! less than what its owner sees, and numbers of the fabric are shown to operators only.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A page of a collection.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct List<T> {
+    /// The objects.
+    pub items: Vec<T>,
+    /// The cursor of the next page, for `after`; null on the last one.
+    #[schema(required)]
+    pub next: Option<String>,
+    /// The number of objects in all pages.
+    pub total: usize,
+}
+
+/// The name of an account, as every other account may see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct AccountName {
+    /// The identifier.
+    pub id: String,
+    /// The name.
+    pub name: String,
+    /// The autonomous systems.
+    pub asns: Vec<u32>,
+}
+
+/// The actor of a request: who is signed in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Whoami {
+    /// The user.
+    pub user: String,
+    /// The name with which the user signs in.
+    pub name: String,
+    /// The account.
+    pub account: AccountName,
+    /// The roles.
+    pub roles: Vec<String>,
+    /// True for the exchange's own people.
+    pub operator: bool,
+    /// The operations that the roles permit on something, for menus. Each object says itself what is permitted on it.
+    pub can: Vec<String>,
+    /// The language of the user's pages, if one is chosen.
+    #[schema(required)]
+    pub language: Option<String>,
+    /// The name of the exchange.
+    pub exchange: String,
+}
+
+/// The severity of a status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Somebody must act.
+    Error,
+    /// Something is not as contracted.
+    Warning,
+    /// Something is under way, or waits for somebody else.
+    Info,
+}
+
+/// One fact about an object's state, with what is missing to move on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Status {
+    /// The severity.
+    pub severity: Severity,
+    /// The fact as a word, for programs and translations.
+    pub tag: String,
+    /// The fact in words.
+    pub message: String,
+}
+
+/// An account.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Account {
+    /// The identifier.
+    pub id: String,
+    /// The name.
+    pub name: String,
+    /// `exchange`, `reseller`, `member` or `authority`.
+    pub kind: String,
+    /// The account that manages this one.
+    #[schema(required)]
+    pub parent: Option<AccountName>,
+    /// The autonomous systems.
+    pub asns: Vec<u32>,
+    /// True if other accounts find this one.
+    pub discoverable: bool,
+    /// The number of its connections.
+    pub connections: usize,
+    /// The number of services that it ordered or takes part in.
+    pub services: usize,
+    /// The revision, which is also the ETag.
+    pub revision: u64,
+    /// The operations that are permitted on it.
+    pub can: Vec<String>,
+}
+
+/// A user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct User {
+    /// The identifier.
+    pub id: String,
+    /// The name with which the user signs in.
+    pub name: String,
+    /// The account.
+    pub account: AccountName,
+    /// The roles.
+    pub roles: Vec<String>,
+    /// The mail address.
+    #[schema(required)]
+    pub email: Option<String>,
+    /// The revision, which is also the ETag.
+    pub revision: u64,
+    /// The operations that are permitted on it.
+    pub can: Vec<String>,
+}
+
+/// A port of a switch, in words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Port {
+    /// The port: `sw-1:3`.
+    pub id: String,
+    /// The name of the switch.
+    pub switch: String,
+    /// The name of the site.
+    pub site: String,
+    /// The OpenFlow port number.
+    pub number: u32,
+    /// The speed in Mbit/s.
+    pub speed_mbps: u32,
+    /// True if the port has a link; null if the switch is not reachable.
+    #[schema(required)]
+    pub up: Option<bool>,
+}
+
+/// A connection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Connection {
+    /// The identifier.
+    pub id: String,
+    /// The name.
+    pub name: String,
+    /// The account.
+    pub account: AccountName,
+    /// `standalone`, `lag_static` or `lag_lacp`.
+    pub kind: String,
+    /// The site.
+    pub site: String,
+    /// The ports.
+    pub ports: Vec<Port>,
+    /// `up`, `degraded`, `down` or `unknown`.
+    pub state: String,
+    /// The speed of all ports in Mbit/s.
+    pub speed_mbps: u32,
+    /// The sum of the contracted rates of its ends in Mbit/s.
+    pub reserved_mbps: u32,
+    /// The number of its ends of services.
+    pub ends: usize,
+    /// The account that locked it against deletion.
+    #[schema(required)]
+    pub locked_by: Option<AccountName>,
+    /// The revision, which is also the ETag.
+    pub revision: u64,
+    /// The operations that are permitted on it.
+    pub can: Vec<String>,
+}
+
+/// The VLANs of a connection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Vlans {
+    /// The free ranges of VIDs for an end with one tag: first and last.
+    pub free: Vec<[u16; 2]>,
+    /// True if the connection has no end, so that an end may have the whole port.
+    pub port: bool,
+    /// The VIDs in use.
+    pub taken: Vec<TakenVlan>,
+}
+
+/// A VLAN in use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct TakenVlan {
+    /// The tags in words: `VLAN 100`.
+    pub vlan: String,
+    /// The VID of the outer tag; null for the whole port.
+    #[schema(required)]
+    pub outer: Option<u16>,
+    /// The service that uses it.
+    pub service: String,
+    /// The name of the service.
+    pub name: String,
+}
+
+/// The tags of the frames at an end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Vlan {
+    /// The whole connection, untagged.
+    Port,
+    /// One tag; the lowest free VID if it is null in an order.
+    Dot1q {
+        /// The VID.
+        #[serde(default)]
+        vlan: Option<u16>,
+    },
+    /// Two tags; the lowest free VIDs where they are null in an order.
+    Qinq {
+        /// The VID of the outer tag.
+        #[serde(default)]
+        outer: Option<u16>,
+        /// The VID of the inner tag.
+        #[serde(default)]
+        inner: Option<u16>,
+    },
+}
+
+/// One connection's end of a service. Of a foreign end only account and site are shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct End {
+    /// The identifier.
+    pub id: String,
+    /// The service.
+    pub service: String,
+    /// The account.
+    pub account: AccountName,
+    /// True if the end is shown in full.
+    pub own: bool,
+    /// The site.
+    pub site: String,
+    /// The connection.
+    #[schema(required)]
+    pub connection: Option<ConnectionName>,
+    /// The tags.
+    #[schema(required)]
+    pub vlan: Option<Vlan>,
+    /// The tags in words.
+    #[schema(required)]
+    pub vlan_text: Option<String>,
+    /// The contracted rate in Mbit/s; null for the speed of the connection.
+    #[schema(required)]
+    pub capacity_mbps: Option<u32>,
+    /// True while the end is shut down.
+    pub shut_down: bool,
+    /// The MAC addresses that are registered at it.
+    pub macs: Vec<RegisteredMac>,
+    /// The state of the admission to a peering LAN: `not_needed`, `testing`, `passed`, `waived`.
+    pub quarantine: String,
+    /// The revision, which is also the ETag.
+    pub revision: u64,
+    /// The operations that are permitted on it.
+    pub can: Vec<String>,
+}
+
+/// A connection by name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ConnectionName {
+    /// The identifier.
+    pub id: String,
+    /// The name.
+    pub name: String,
+    /// The ports in words: `sw-1:3`.
+    pub ports: Vec<String>,
+}
+
+/// A MAC address that frames from an end may have as source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct RegisteredMac {
+    /// The identifier.
+    pub id: String,
+    /// The address.
+    pub address: String,
+    /// The first moment of validity.
+    pub valid_from: String,
+    /// The end of validity; null for no end.
+    #[schema(required)]
+    pub valid_until: Option<String>,
+}
+
+/// A service: what frames travel in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Service {
+    /// The identifier.
+    pub id: String,
+    /// The name.
+    pub name: String,
+    /// `p2p_vc`, `p2mp_vc`, `mp2mp_vc` or `exchange_lan`.
+    pub kind: String,
+    /// The account that ordered it.
+    pub account: AccountName,
+    /// The invited account.
+    #[schema(required)]
+    pub peer: Option<AccountName>,
+    /// The state, from the commercial state, the realisation in the switches, and consent.
+    pub state: String,
+    /// What is missing to move on, the most severe first.
+    pub status: Vec<Status>,
+    /// The stages of its life with the present one, in order.
+    pub stages: Vec<Stage>,
+    /// The ends.
+    pub ends: Vec<End>,
+    /// `not_needed`, `pending`, `accepted` or `refused`.
+    pub consent: String,
+    /// The reason of a refusal.
+    #[schema(required)]
+    pub refused_because: Option<String>,
+    /// The account that locked it against deletion.
+    #[schema(required)]
+    pub locked_by: Option<AccountName>,
+    /// The version of the way that frames take.
+    pub generation: u32,
+    /// The way of the frames through the fabric; empty before both ends are configured.
+    pub path: Vec<Hop>,
+    /// The revision, which is also the ETag.
+    pub revision: u64,
+    /// The operations that are permitted on it.
+    pub can: Vec<String>,
+}
+
+/// A stage in the life of a service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Stage {
+    /// The stage as a word: `ordered`, `consented`, `configured`, `installed`, `quarantine`, `production`, `removed`.
+    pub stage: String,
+    /// `done`, `current`, `failed` or `open`.
+    pub state: String,
+}
+
+/// A hop of a path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Hop {
+    /// `port`, `switch` or `trunk`.
+    pub kind: String,
+    /// The name.
+    pub name: String,
+    /// The site, for ports and switches.
+    #[schema(required)]
+    pub site: Option<String>,
+    /// True if it works; null if that is not known.
+    #[schema(required)]
+    pub up: Option<bool>,
+}
+
+/// A filter at the ingress of the fabric.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Filter {
+    /// The identifier.
+    pub id: String,
+    /// The account that it protects.
+    pub account: AccountName,
+    /// What it matches, in words.
+    pub matching: String,
+    /// `drop`, `shape` or `count`.
+    pub action: String,
+    /// The rate of `shape` in kbit/s.
+    #[schema(required)]
+    pub rate_kbps: Option<u32>,
+    /// `page`, `api`, `rtbh` or `flowspec`.
+    pub origin: String,
+    /// `draft`, `checked`, `active`, `expired`, `refused` or `suspended`.
+    pub state: String,
+    /// The reason of a refusal or suspension.
+    #[schema(required)]
+    pub reason: Option<String>,
+    /// The end of its time to live.
+    #[schema(required)]
+    pub expires: Option<String>,
+    /// The revision, which is also the ETag.
+    pub revision: u64,
+    /// The operations that are permitted on it.
+    pub can: Vec<String>,
+}
+
+/// A site.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Site {
+    /// The identifier.
+    pub id: String,
+    /// The name.
+    pub name: String,
+    /// The number of its switches.
+    pub switches: usize,
+    /// The number of connections there.
+    pub connections: usize,
+}
+
+/// A switch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Switch {
+    /// The identifier.
+    pub id: String,
+    /// The name.
+    pub name: String,
+    /// The name of the site.
+    pub site: String,
+    /// The datapath id.
+    pub dpid: String,
+    /// `in_sync`, `syncing`, `drifted`, `unreachable` or `unknown`.
+    pub state: String,
+    /// The time since when it is in this state.
+    #[schema(required)]
+    pub since: Option<String>,
+    /// The last error that the switch reported.
+    #[schema(required)]
+    pub error: Option<String>,
+    /// The number of flow entries that the plan has for it.
+    pub entries: usize,
+    /// The number of its ports.
+    pub ports: usize,
+    /// The number of its ports that connections and trunks use.
+    pub ports_used: usize,
+    /// The revision, which is also the ETag.
+    pub revision: u64,
+    /// The operations that are permitted on it.
+    pub can: Vec<String>,
+}
+
+/// A trunk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Trunk {
+    /// The identifier.
+    pub id: String,
+    /// The name.
+    pub name: String,
+    /// `vxlan` or `s_tag`.
+    pub kind: String,
+    /// The two ends.
+    pub ends: Vec<Port>,
+    /// The cost; the trunk with the lowest cost carries the traffic.
+    pub cost: u32,
+    /// The capacity in Mbit/s.
+    pub capacity_mbps: u32,
+    /// The sum of the contracted rates between its sites in Mbit/s.
+    pub contracted_mbps: u32,
+    /// True if no traffic is to use it.
+    pub drained: bool,
+    /// True if both ends are up; null if that is not known.
+    #[schema(required)]
+    pub up: Option<bool>,
+    /// The time since when it is up or down.
+    #[schema(required)]
+    pub since: Option<String>,
+    /// True if it carries the traffic between its sites now.
+    pub carries: bool,
+    /// The number of services between its sites.
+    pub services: usize,
+    /// The revision, which is also the ETag.
+    pub revision: u64,
+    /// The operations that are permitted on it.
+    pub can: Vec<String>,
+}
+
+/// A change in the journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Change {
+    /// The number.
+    pub id: String,
+    /// The operation as a word.
+    pub operation: String,
+    /// Who ordered it.
+    pub actor: String,
+    /// The objects that it created, changed or deleted.
+    pub objects: Vec<String>,
+    /// `accepted`, `planned`, `staged`, `flipped`, `drained`, `cleaned` or `rolled_back`.
+    pub state: String,
+    /// The time of the order.
+    pub accepted_at: String,
+    /// The time of the last step.
+    pub updated_at: String,
+    /// The switches that have not answered.
+    pub waiting_for: Vec<String>,
+    /// The error of a switch, or the reason of a rollback.
+    #[schema(required)]
+    pub error: Option<String>,
+    /// The steps so far; only in a single change.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub steps: Vec<ChangeStep>,
+}
+
+/// A step of a change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ChangeStep {
+    /// The state that it entered.
+    pub state: String,
+    /// The time.
+    pub at: String,
+    /// Details in words.
+    #[schema(required)]
+    pub detail: Option<String>,
+}
+
+/// An entry of the audit chain.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct AuditEntry {
+    /// The position in the chain.
+    pub serial: u64,
+    /// The time.
+    pub time: String,
+    /// Who acted.
+    pub actor: String,
+    /// The act.
+    pub action: String,
+    /// The object.
+    pub object: String,
+    /// Further facts.
+    pub detail: serde_json::Value,
+    /// The SHA-256 of the entry in the chain, in hexadecimal.
+    pub hash: String,
+}
+
+/// The answer to an order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Ordered {
+    /// True if nothing was done.
+    pub dry_run: bool,
+    /// The change that makes the switches follow; null for a dry run, and if no switch is concerned.
+    #[schema(required)]
+    pub change: Option<String>,
+    /// The objects that were, or would be, created.
+    pub created: Vec<String>,
+    /// The objects that were, or would be, changed.
+    pub changed: Vec<String>,
+    /// The objects that were, or would be, deleted.
+    pub deleted: Vec<String>,
+    /// What each switch has to do.
+    pub plan: Vec<PlannedSwitch>,
+    /// The tags that were, or would be, chosen for the end.
+    #[schema(required)]
+    pub vlan: Option<String>,
+    /// The secret of a new service key; it is shown once.
+    #[schema(required)]
+    pub secret: Option<String>,
+}
+
+/// What a switch has to do for an order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PlannedSwitch {
+    /// The name of the switch.
+    pub switch: String,
+    /// The number of entries, groups and meters that are added.
+    pub added: usize,
+    /// The number that is changed.
+    pub changed: usize,
+    /// The number that is removed.
+    pub removed: usize,
+}
+
+/// What needs attention, and the numbers of the first screen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Overview {
+    /// What waits for somebody of this account.
+    pub tasks: Vec<Task>,
+    /// The number of services by state.
+    pub services: Vec<Count>,
+    /// The number of connections by state.
+    pub connections: Vec<Count>,
+    /// The number of switches by state; operators only.
+    pub switches: Vec<Count>,
+    /// The number of trunks by state; operators only.
+    pub trunks: Vec<Count>,
+    /// The number of changes that are not finished; operators only.
+    pub changes_open: usize,
+    /// The time of the snapshot.
+    pub at: String,
+    /// The revision of the snapshot.
+    pub revision: u64,
+}
+
+/// A number by state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Count {
+    /// The state.
+    pub state: String,
+    /// The number.
+    pub count: usize,
+}
+
+/// Something that waits for somebody.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Task {
+    /// The task as a word: `accept`, `configure_end`, `quarantine`, `mac_ends`, `switch_unreachable`, `trunk_down`.
+    pub task: String,
+    /// The object.
+    pub object: String,
+    /// The name of the object.
+    pub name: String,
+    /// The account that asks, or is concerned.
+    #[schema(required)]
+    pub account: Option<AccountName>,
+    /// The severity.
+    pub severity: Severity,
+    /// The time of its end, if it has one.
+    #[schema(required)]
+    pub until: Option<String>,
+}
+
+/// An API key without its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ApiKey {
+    /// The identifier.
+    pub id: String,
+    /// The name that tells its owner where it is used.
+    pub name: String,
+    /// The requests that it may send.
+    pub scope: crate::session::KeyScope,
+    /// The user as whom it acts.
+    pub user: String,
+    /// The time of its creation.
+    pub created: String,
+    /// The time of the last request.
+    #[schema(required)]
+    pub last_used: Option<String>,
+}

@@ -1,0 +1,32 @@
+//! The OpenAPI document, from which the types of the page are made.
+
+use std::path::Path;
+
+use crate::support::Api;
+
+#[test]
+fn the_page_has_the_document_of_this_api() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../portal/openapi.json");
+    let document = millrace_ix_api::openapi_json();
+    if std::env::var_os("MILLRACE_BLESS").is_some() {
+        std::fs::write(&path, &document).unwrap();
+    }
+    let stored = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        stored == document,
+        "portal/openapi.json is not the document of this API: run this test with MILLRACE_BLESS=1, then `npm run types` in \
+         portal/"
+    );
+}
+
+#[tokio::test]
+async fn the_api_serves_its_document_and_every_problem_has_a_meaning() {
+    let api = Api::new();
+    let document = api.get("", "/api/v1/openapi.json").await.json();
+    assert_eq!(document["openapi"], "3.1.0");
+    for kind in millrace_ix_api::ProblemKind::ALL {
+        let answer = api.get("", &format!("/api/v1/problems/{}", kind.name())).await;
+        assert_eq!(answer.status, 200, "{}", kind.name());
+        assert!(answer.text().contains(&kind.status().to_string()));
+    }
+}

@@ -1,0 +1,118 @@
+//! The stream of events.
+
+use axum::http::Method;
+use futures::StreamExt as _;
+use serde_json::json;
+
+use crate::support::Api;
+
+/// Reads one event of a stream: its id, name and data.
+async fn next(stream: &mut axum::body::BodyDataStream) -> (String, String, String) {
+    let mut text = String::new();
+    while !text.contains("\n\n") {
+        let chunk = tokio::time::timeout(std::time::Duration::from_secs(20), stream.next()).await;
+        let chunk = chunk
+            .expect("an event comes in time")
+            .expect("the stream goes on")
+            .unwrap();
+        text.push_str(std::str::from_utf8(&chunk).unwrap());
+    }
+    let field = |name: &str| {
+        let prefix = format!("{name}: ");
+        text.lines()
+            .find_map(|line| line.strip_prefix(&prefix))
+            .unwrap_or("")
+            .to_owned()
+    };
+    (field("id"), field("event"), field("data"))
+}
+
+async fn order(api: &Api, key: &str, connection: &str, vlan: u16) -> String {
+    let list = api.get(key, "/api/v1/connections").await.json();
+    let items = list["items"].as_array().unwrap().clone();
+    let id = items.iter().find(|item| item["name"] == connection).unwrap()["id"].clone();
+    let body = json!({ "name": format!("path {vlan}"), "end": { "connection": id, "vlan": { "type": "dot1q", "vlan": vlan } } });
+    let made = api
+        .send(Method::POST, "/api/v1/services", key, &[], Some(body))
+        .await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    made.json()["created"][0].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn an_account_sees_its_own_events_and_no_others() {
+    let api = Api::new();
+    let (ann, dan, ops) = (api.key("ann"), api.key("dan"), api.key("ops"));
+    let (mut of_ann, mut of_dan, mut of_ops) = (
+        api.stream(&ann, None).await,
+        api.stream(&dan, None).await,
+        api.stream(&ops, None).await,
+    );
+    let mut expected = Vec::new();
+    for vlan in 1000..1020 {
+        expected.push((
+            order(&api, &ann, "aoba-tokyo", vlan).await,
+            order(&api, &dan, "delta-dc", vlan).await,
+        ));
+    }
+    for (of_a, of_d) in &expected {
+        let (_, name, data) = next(&mut of_ann).await;
+        assert_eq!(name, "change");
+        assert!(data.contains(of_a) && !data.contains(of_d), "{data}");
+        let (_, _, data) = next(&mut of_dan).await;
+        assert!(data.contains(of_d) && !data.contains(of_a), "{data}");
+        let (_, _, first) = next(&mut of_ops).await;
+        let (_, _, second) = next(&mut of_ops).await;
+        assert!(
+            first.contains(of_a) && second.contains(of_d),
+            "an operator sees both"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_stream_goes_on_after_the_last_event_that_was_seen() {
+    let api = Api::new();
+    let ann = api.key("ann");
+    let mut stream = api.stream(&ann, None).await;
+    let first = order(&api, &ann, "aoba-tokyo", 1000).await;
+    let (id, _, data) = next(&mut stream).await;
+    assert!(data.contains(&first));
+    drop(stream);
+    let mut missed = Vec::new();
+    for vlan in 1001..1006 {
+        missed.push(order(&api, &ann, "aoba-tokyo", vlan).await);
+    }
+    let mut stream = api.stream(&ann, Some(&id)).await;
+    for object in missed {
+        let (_, _, data) = next(&mut stream).await;
+        assert!(data.contains(&object), "{data}");
+    }
+    // An id of an engine that was started before asks to read everything again.
+    let mut stream = api.stream(&ann, Some("0-7")).await;
+    assert_eq!(next(&mut stream).await.1, "reset");
+}
+
+#[tokio::test]
+async fn the_events_of_a_deleted_service_reach_both_parties_and_nobody_else() {
+    let api = Api::new();
+    let (ann, bob, dan) = (api.key("ann"), api.key("bob"), api.key("dan"));
+    let list = api.get(&ann, "/api/v1/services?q=transit").await.json();
+    let id = list["items"][0]["id"].as_str().unwrap().to_owned();
+    let (mut of_bob, mut of_dan) = (api.stream(&bob, None).await, api.stream(&dan, None).await);
+    let deleted = api
+        .send(
+            Method::DELETE,
+            &format!("/api/v1/services/{id}"),
+            &ann,
+            &[("if-match", "*")],
+            None,
+        )
+        .await;
+    assert_eq!(deleted.status, 200, "{}", deleted.text());
+    let (_, _, data) = next(&mut of_bob).await;
+    assert!(data.contains(&id), "{data}");
+    let own = order(&api, &dan, "delta-dc", 55).await;
+    let (_, _, data) = next(&mut of_dan).await;
+    assert!(data.contains(&own) && !data.contains(&id), "{data}");
+}

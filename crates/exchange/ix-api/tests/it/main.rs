@@ -1,0 +1,10 @@
+//! The API over an exchange in memory.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod document;
+mod events;
+mod orders;
+mod permissions;
+mod sign_in;
+mod support;

@@ -1,0 +1,280 @@
+//! Orders: conditions, keys, dry runs, refusals at their fields.
+
+use axum::http::Method;
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Api};
+
+async fn post(api: &Api, key: &str, path: &str, headers: &[(&str, &str)], body: Value) -> Answer {
+    api.send(Method::POST, path, key, headers, Some(body)).await
+}
+
+/// Returns the identifier of the object with a name in a collection.
+async fn id_of(api: &Api, key: &str, collection: &str, name: &str) -> String {
+    let list = api
+        .get(key, &format!("/api/v1/{collection}?limit=500"))
+        .await
+        .json();
+    let items = list["items"].as_array().unwrap().clone();
+    let found = items
+        .into_iter()
+        .find(|item| item["name"] == name)
+        .unwrap_or_else(|| panic!("{name} in {list}"));
+    found["id"].as_str().unwrap().to_owned()
+}
+
+fn path(connection: &str, vlan: u16, peer: Option<&str>) -> Value {
+    json!({
+        "name": "new-path",
+        "peer": peer,
+        "end": { "connection": connection, "vlan": { "type": "dot1q", "vlan": vlan }, "capacity_mbps": 100 },
+    })
+}
+
+#[tokio::test]
+async fn a_path_is_ordered_accepted_changed_locked_and_deleted() {
+    let api = Api::new();
+    let (ann, bob) = (api.key("ann"), api.key("bob"));
+    let near = id_of(&api, &ann, "connections", "aoba-tokyo").await;
+    let far = id_of(&api, &bob, "connections", "baikal-makuhari").await;
+    let peer = id_of(&api, &ann, "accounts", "Baikal Telecom").await;
+    let dry = post(
+        &api,
+        &ann,
+        "/api/v1/services?dry_run=true",
+        &[],
+        path(&near, 500, Some(&peer)),
+    )
+    .await;
+    assert_eq!(dry.status, 200, "{}", dry.text());
+    assert_eq!(dry.json()["vlan"], "VLAN 500");
+    let before = api.get(&ann, "/api/v1/services").await.json()["total"].clone();
+    let made = post(&api, &ann, "/api/v1/services", &[], path(&near, 500, Some(&peer))).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(
+        made.json()["created"].as_array().unwrap().len(),
+        2,
+        "service and end: {}",
+        made.text()
+    );
+    let after = api.get(&ann, "/api/v1/services").await.json()["total"].clone();
+    assert_eq!(
+        after.as_u64().unwrap(),
+        before.as_u64().unwrap() + 1,
+        "the dry run made nothing"
+    );
+    let id = id_of(&api, &ann, "services", "new-path").await;
+    let url = format!("/api/v1/services/{id}");
+    let invitation = api.get(&bob, &url).await;
+    assert_eq!(invitation.json()["state"], "requested");
+    assert!(
+        invitation.json()["can"]
+            .as_array()
+            .unwrap()
+            .contains(&json!("accept"))
+    );
+    let overview = api.get(&bob, "/api/v1/overview").await.json();
+    assert!(overview["tasks"].to_string().contains(&id), "{overview}");
+    let end = json!({ "end": { "connection": far, "vlan": { "type": "dot1q", "vlan": null } } });
+    let etag = invitation.etag();
+    let accepted = post(&api, &bob, &format!("{url}/accept"), &[("if-match", &etag)], end).await;
+    assert_eq!(accepted.status, 201, "{}", accepted.text());
+    let service = api.get(&ann, &url).await;
+    assert_eq!(service.json()["state"], "production", "{}", service.text());
+    assert_eq!(
+        service.json()["path"].as_array().unwrap().len(),
+        5,
+        "port, switch, trunk, switch, port"
+    );
+    let own = service.json()["ends"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|end| end["own"] == true)
+        .unwrap()
+        .clone();
+    let end_url = format!("/api/v1/configs/{}", own["id"].as_str().unwrap());
+    let end_tag = api.get(&ann, &end_url).await.etag();
+    let rate = json!({ "capacity_mbps": 300 });
+    let changed = api
+        .send(
+            Method::PUT,
+            &format!("{end_url}/rate"),
+            &ann,
+            &[("if-match", &end_tag)],
+            Some(rate.clone()),
+        )
+        .await;
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    let stale = api
+        .send(
+            Method::PUT,
+            &format!("{end_url}/rate"),
+            &ann,
+            &[("if-match", &end_tag)],
+            Some(rate),
+        )
+        .await;
+    assert_eq!(stale.status, 412, "{}", stale.text());
+    let tag = api.get(&ann, &url).await.etag();
+    let lock = json!({ "locked": true });
+    let locked = api
+        .send(
+            Method::PUT,
+            &format!("{url}/lock"),
+            &ann,
+            &[("if-match", &tag)],
+            Some(lock),
+        )
+        .await;
+    assert_eq!(locked.status, 200, "{}", locked.text());
+    let refused = api
+        .send(Method::DELETE, &url, &ann, &[("if-match", "*")], None)
+        .await;
+    assert_eq!(
+        (refused.status, refused.json()["code"].clone()),
+        (409, json!("locked"))
+    );
+    let unlock = json!({ "locked": false });
+    api.send(
+        Method::PUT,
+        &format!("{url}/lock"),
+        &ann,
+        &[("if-match", "*")],
+        Some(unlock),
+    )
+    .await;
+    let without = api.send(Method::DELETE, &url, &ann, &[], None).await;
+    assert_eq!(without.status, 428, "an order to an object needs If-Match");
+    let deleted = api
+        .send(Method::DELETE, &url, &ann, &[("if-match", "*")], None)
+        .await;
+    assert_eq!(deleted.status, 200, "{}", deleted.text());
+}
+
+#[tokio::test]
+async fn a_repeated_order_is_done_once_and_a_key_belongs_to_one_request() {
+    let api = Api::new();
+    let ann = api.key("ann");
+    let near = id_of(&api, &ann, "connections", "aoba-tokyo").await;
+    let key = [("idempotency-key", "0123456789")];
+    let first = post(&api, &ann, "/api/v1/services", &key, path(&near, 501, None)).await;
+    let again = post(&api, &ann, "/api/v1/services", &key, path(&near, 501, None)).await;
+    assert_eq!(first.status, 201);
+    assert_eq!(first.json()["created"], again.json()["created"]);
+    let other = post(&api, &ann, "/api/v1/services", &key, path(&near, 502, None)).await;
+    assert_eq!(
+        (other.status, other.json()["code"].clone()),
+        (409, json!("key-reused"))
+    );
+    // The same key of another user is another key.
+    let tia = api.key("tia");
+    let taken = post(&api, &tia, "/api/v1/services", &key, path(&near, 501, None)).await;
+    assert_eq!(taken.status, 409);
+    assert_ne!(taken.json()["code"], "key-reused");
+}
+
+#[tokio::test]
+async fn refusals_name_the_field_in_the_body() {
+    let api = Api::new();
+    let ann = api.key("ann");
+    let near = id_of(&api, &ann, "connections", "aoba-tokyo").await;
+    let pointer = |answer: &Answer| answer.json()["errors"][0]["pointer"].clone();
+    let taken = post(&api, &ann, "/api/v1/services", &[], path(&near, 100, None)).await;
+    assert_eq!(
+        (taken.status, pointer(&taken)),
+        (409, json!("/end/vlan")),
+        "{}",
+        taken.text()
+    );
+    let beyond = post(&api, &ann, "/api/v1/services", &[], path(&near, 4095, None)).await;
+    assert_eq!(
+        (beyond.status, pointer(&beyond)),
+        (422, json!("/end/vlan")),
+        "{}",
+        beyond.text()
+    );
+    let mut nameless = path(&near, 600, None);
+    nameless["name"] = json!("");
+    let nameless = post(&api, &ann, "/api/v1/services", &[], nameless).await;
+    assert_eq!(
+        (nameless.status, pointer(&nameless)),
+        (422, json!("/name")),
+        "{}",
+        nameless.text()
+    );
+    // Nothing of an order that was refused is there: not even its service.
+    let list = api.get(&ann, "/api/v1/services?q=new-path").await.json();
+    assert_eq!(list["total"], 0, "{list}");
+}
+
+#[tokio::test]
+async fn bodies_that_are_no_json_objects_are_refused() {
+    let api = Api::new();
+    let ann = api.key("ann");
+    let list = post(&api, &ann, "/api/v1/services", &[], json!(["name"])).await;
+    assert_eq!(list.status, 422);
+    let text = api
+        .send(
+            Method::POST,
+            "/api/v1/services",
+            &ann,
+            &[("content-type", "text/plain")],
+            None,
+        )
+        .await;
+    assert_eq!(text.status, 415);
+}
+
+#[tokio::test]
+async fn an_order_without_a_database_is_refused_with_the_time_to_try_again() {
+    let api = Api::new();
+    let ann = api.key("ann");
+    let near = id_of(&api, &ann, "connections", "aoba-tokyo").await;
+    api.service.set_unavailable(true);
+    let refused = post(&api, &ann, "/api/v1/services", &[], path(&near, 700, None)).await;
+    assert_eq!(refused.status, 503);
+    assert!(refused.headers.contains_key("retry-after"));
+    assert_eq!(
+        api.get(&ann, "/api/v1/services").await.status,
+        200,
+        "reading goes on"
+    );
+}
+
+#[tokio::test]
+async fn a_service_key_is_shown_once_and_lets_its_holder_in() {
+    let api = Api::new();
+    let (ann, dan) = (api.key("ann"), api.key("dan"));
+    let near = id_of(&api, &ann, "connections", "aoba-tokyo").await;
+    let far = id_of(&api, &dan, "connections", "delta-dc").await;
+    post(&api, &ann, "/api/v1/services", &[], path(&near, 800, None)).await;
+    let id = id_of(&api, &ann, "services", "new-path").await;
+    let made = post(
+        &api,
+        &ann,
+        &format!("/api/v1/services/{id}/keys"),
+        &[],
+        json!({ "hours": 72 }),
+    )
+    .await;
+    let secret = made.json()["secret"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{}", made.text()))
+        .to_owned();
+    assert_eq!(
+        api.get(&dan, &format!("/api/v1/services/{id}")).await.status,
+        404,
+        "before"
+    );
+    let body =
+        json!({ "secret": secret, "end": { "connection": far, "vlan": { "type": "dot1q", "vlan": 9 } } });
+    let redeemed = post(&api, &dan, "/api/v1/service-keys/redeem", &[], body.clone()).await;
+    assert_eq!(redeemed.status, 201, "{}", redeemed.text());
+    assert_eq!(
+        api.get(&dan, &format!("/api/v1/services/{id}")).await.json()["state"],
+        "production"
+    );
+    let again = post(&api, &dan, "/api/v1/service-keys/redeem", &[], body).await;
+    assert!(matches!(again.status, 404 | 409), "{}", again.text());
+}

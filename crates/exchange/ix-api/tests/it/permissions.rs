@@ -1,0 +1,352 @@
+//! Every operation of the OpenAPI document, for every role, on own, shared, foreign and absent objects: the answer is what
+//! the model's permission table says, and a foreign object is answered as an absent one.
+
+use axum::http::Method;
+use millrace_ix_api::fake::demo;
+use millrace_ix_model::permission::is_permitted;
+use millrace_ix_model::{Actor, Exchange, ObjectId, OperationKind as K, Relation};
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Api};
+
+/// A user of each role.
+const PEOPLE: [(&str, &str); 10] = [
+    ("ann", "member_admin"),
+    ("tia", "member_tech"),
+    ("nia", "member_noc"),
+    ("bil", "member_billing"),
+    ("rex", "reseller"),
+    ("noc", "operator_noc"),
+    ("pro", "operator_provisioning"),
+    ("ops", "operator_admin"),
+    ("reg", "regulator"),
+    ("kei", "api_client"),
+];
+
+/// What an operation of the document needs.
+enum Rule {
+    /// Anybody, also without a session.
+    Public,
+    /// Everybody who is signed in.
+    SignedIn,
+    /// The operation on the object in the path, with this body.
+    Object(K, Value),
+    /// The operation for the account in the body. `{account}` stands for it.
+    Account(K, Value),
+    /// The operation on anything.
+    Anything(K),
+}
+
+/// Returns the rule of an operation; the test fails for one that is not listed here.
+fn rule(method: &str, path: &str) -> Rule {
+    let end = json!({ "connection": "cn-1", "vlan": { "type": "dot1q", "vlan": 999 }, "capacity_mbps": 10 });
+    match (method, path.trim_start_matches("/api/v1")) {
+        ("get", "/openapi.json" | "/problems/{name}" | "/health") | ("post", "/session") => Rule::Public,
+        ("get", "/session" | "/overview" | "/events" | "/api-keys")
+        | ("get", "/accounts" | "/connections" | "/services" | "/configs" | "/filters")
+        | ("delete", "/session" | "/api-keys/{id}")
+        | ("put", "/session/password")
+        | ("post", "/api-keys" | "/service-keys/redeem") => Rule::SignedIn,
+        ("get", "/users") => Rule::Anything(K::ReadUsers),
+        ("get", "/sites" | "/switches" | "/trunks") => Rule::Anything(K::ReadFabric),
+        ("get", "/changes" | "/changes/{id}") => Rule::Anything(K::ReadChanges),
+        ("get", "/audit") => Rule::Anything(K::ReadAudit),
+        ("get", "/accounts/{id}") => Rule::Object(K::ReadAccount, Value::Null),
+        ("get", "/users/{id}") => Rule::Object(K::ReadUsers, Value::Null),
+        ("get", "/connections/{id}" | "/connections/{id}/vlans") => {
+            Rule::Object(K::ReadConnection, Value::Null)
+        }
+        ("get", "/services/{id}") => Rule::Object(K::ReadService, Value::Null),
+        ("get", "/configs/{id}") => Rule::Object(K::ReadEnd, Value::Null),
+        ("get", "/filters/{id}") => Rule::Object(K::ReadFilter, Value::Null),
+        ("get", "/switches/{id}" | "/trunks/{id}") => Rule::Object(K::ReadFabric, Value::Null),
+        ("post", "/accounts") => Rule::Account(
+            K::CreateAccount,
+            json!({ "name": "New Member", "kind": "member", "parent": "{account}" }),
+        ),
+        ("post", "/users") => Rule::Account(
+            K::CreateUser,
+            json!({ "name": "new", "account": "{account}", "roles": ["member_tech"] }),
+        ),
+        ("post", "/connections") => Rule::Account(
+            K::CreateConnection,
+            json!({ "account": "{account}", "name": "new", "kind": "standalone", "ports": ["sw-3:20"] }),
+        ),
+        ("post", "/services") => Rule::Account(
+            K::CreateService,
+            json!({ "name": "new", "account": "{account}", "end": end }),
+        ),
+        ("delete", "/services/{id}") => Rule::Object(K::DeleteService, Value::Null),
+        ("post", "/services/{id}/accept") => Rule::Object(K::Accept, json!({ "end": end })),
+        ("post", "/services/{id}/refuse") => Rule::Object(K::Refuse, json!({ "reason": "no" })),
+        ("put", "/services/{id}/lock") => Rule::Object(K::Lock, json!({ "locked": true })),
+        ("post", "/services/{id}/keys") => Rule::Object(K::CreateServiceKey, json!({ "hours": 1 })),
+        ("delete", "/configs/{id}") => Rule::Object(K::DeleteEnd, Value::Null),
+        ("put", "/configs/{id}/rate") => Rule::Object(K::SetRate, json!({ "capacity_mbps": 7 })),
+        ("put", "/configs/{id}/place") => Rule::Object(
+            K::MoveEnd,
+            json!({ "connection": "cn-1", "vlan": { "type": "port" } }),
+        ),
+        ("put", "/configs/{id}/shut-down") => Rule::Object(K::ShutDown, json!({ "shut_down": true })),
+        ("post", "/configs/{id}/macs") => Rule::Object(K::AddMac, json!({ "address": "02:00:00:00:00:01" })),
+        ("delete", "/macs/{id}") => Rule::Object(K::RemoveMac, Value::Null),
+        ("put", "/trunks/{id}/drain") => Rule::Object(K::DrainTrunk, json!({ "drained": true })),
+        other => panic!("the operation {other:?} has no rule: add one"),
+    }
+}
+
+/// Returns every object of the type that a path names, and an absent one.
+fn objects(exchange: &Exchange, path: &str) -> Vec<ObjectId> {
+    let prefix = match path.trim_start_matches("/api/v1/").split('/').next().unwrap() {
+        "accounts" => "ac",
+        "users" => "us",
+        "connections" => "cn",
+        "services" => "sv",
+        "configs" => "nc",
+        "filters" => "fi",
+        "switches" => "sw",
+        "trunks" => "tr",
+        "macs" => "mc",
+        other => panic!("{other}"),
+    };
+    let all = exchange
+        .ids()
+        .filter(|id| id.to_string().starts_with(&format!("{prefix}-")));
+    all.chain([absent(prefix)]).collect()
+}
+
+fn absent(prefix: &str) -> ObjectId {
+    format!("{prefix}-999999").parse().unwrap()
+}
+
+fn actor(exchange: &Exchange, name: &str) -> Actor {
+    let (id, user) = exchange.users.iter().find(|(_, user)| user.name == name).unwrap();
+    Actor {
+        user: Some(*id),
+        account: Some(user.account),
+        roles: user.roles.clone(),
+    }
+}
+
+async fn send(api: &Api, method: &str, path: &str, key: &str, body: &Value) -> Answer {
+    let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
+    let body = Some(body.clone()).filter(|body| !body.is_null());
+    let path = if method == Method::GET {
+        path.to_owned()
+    } else {
+        format!("{path}?dry_run=true")
+    };
+    api.send(method, &path, key, &[("if-match", "*")], body).await
+}
+
+/// Returns what an answer says, with the identifier taken out.
+fn without_id(answer: &Answer, id: &str) -> (u16, Vec<(String, String)>, String) {
+    let headers = answer
+        .headers
+        .iter()
+        // Its length is that of the identifier.
+        .filter(|(name, _)| *name != "content-length")
+        .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
+        .collect();
+    (answer.status, headers, answer.text().replace(id, "ID"))
+}
+
+#[tokio::test]
+async fn every_operation_answers_as_the_permission_table_says() {
+    let exchange = demo().unwrap();
+    let api = Api::new();
+    let document: Value = serde_json::from_str(&millrace_ix_api::openapi_json()).unwrap();
+    let mut cases = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for method in item
+            .as_object()
+            .unwrap()
+            .keys()
+            .filter(|key| *key != "parameters")
+        {
+            let rule = rule(method, path);
+            if !matches!(rule, Rule::Public) {
+                let plain = path.replace("{id}", "sv-1").replace("{name}", "x");
+                let answer = send(&api, method, &plain, "", &Value::Null).await;
+                assert_eq!(answer.status, 401, "{method} {path} without a session");
+            }
+            for (name, role) in PEOPLE {
+                let actor = actor(&exchange, name);
+                api.key(name);
+                cases += check(&api, &exchange, &actor, (name, role), (method, path), &rule).await;
+            }
+        }
+    }
+    assert!(cases > 1_500, "only {cases} cases");
+}
+
+/// Checks one operation for one role. Returns the number of cases.
+async fn check(
+    api: &Api,
+    exchange: &Exchange,
+    actor: &Actor,
+    (name, role): (&str, &str),
+    (method, path): (&str, &str),
+    rule: &Rule,
+) -> usize {
+    let case = |object: ObjectId| format!("{method} {path} for {object} by {role}");
+    match rule {
+        Rule::Public | Rule::SignedIn => 0,
+        Rule::Anything(kind) => {
+            let answer = send(
+                api,
+                method,
+                &path.replace("{id}", "ch-999999"),
+                name,
+                &Value::Null,
+            )
+            .await;
+            let may = Relation::ALL
+                .iter()
+                .any(|relation| is_permitted(actor, *kind, *relation));
+            let expected = match (may, path.contains("{id}")) {
+                (_, true) => 404,
+                (true, false) => 200,
+                (false, false) => 403,
+            };
+            assert_eq!(
+                answer.status,
+                expected,
+                "{method} {path} by {role}: {}",
+                answer.text()
+            );
+            1
+        }
+        Rule::Object(kind, body) => {
+            let all = objects(exchange, path);
+            let nobody = *all.last().unwrap();
+            let reference = send(
+                api,
+                method,
+                &path.replace("{id}", &nobody.to_string()),
+                name,
+                body,
+            )
+            .await;
+            let reference = without_id(&reference, &nobody.to_string());
+            for object in &all {
+                let id = object.to_string();
+                let answer = send(api, method, &path.replace("{id}", &id), name, body).await;
+                if !exchange.may_read(actor, *object) {
+                    assert_eq!(without_id(&answer, &id), reference, "{}", case(*object));
+                    assert_eq!(answer.status, 404, "{}", case(*object));
+                } else if !is_permitted(actor, *kind, exchange.relation(actor, *object)) {
+                    assert_eq!(answer.status, 403, "{}: {}", case(*object), answer.text());
+                } else {
+                    // The body may name things that are in use; the permission was there.
+                    assert!(
+                        matches!(answer.status, 200 | 201 | 404 | 409 | 422),
+                        "{}: {}",
+                        case(*object),
+                        answer.text()
+                    );
+                    assert!(
+                        !answer.text().contains(&format!("there is no {id}")),
+                        "{}",
+                        case(*object)
+                    );
+                }
+            }
+            all.len()
+        }
+        Rule::Account(kind, body) => {
+            let accounts: Vec<ObjectId> = exchange.accounts.keys().map(|id| ObjectId::from(*id)).collect();
+            for object in accounts.iter().copied().chain([absent("ac")]) {
+                let body = body.to_string().replace("{account}", &object.to_string());
+                let body: Value = serde_json::from_str(&body).unwrap();
+                let answer = send(api, method, path, name, &body).await;
+                let relation = match (kind, exchange.relation(actor, object)) {
+                    // An account below one's own is to be a child.
+                    (K::CreateAccount, Relation::Own) => Relation::Child,
+                    (_, relation) => relation,
+                };
+                let is_there = object != absent("ac");
+                if is_there && is_permitted(actor, *kind, relation) {
+                    // The body may name things that are in use; the permission was there.
+                    assert!(
+                        !matches!(answer.status, 401 | 403),
+                        "{}: {}",
+                        case(object),
+                        answer.text()
+                    );
+                } else {
+                    assert!(
+                        matches!(answer.status, 403 | 404 | 409 | 422),
+                        "{}: {}",
+                        case(object),
+                        answer.text()
+                    );
+                }
+            }
+            accounts.len() + 1
+        }
+    }
+}
+
+#[tokio::test]
+async fn collections_hold_exactly_what_the_actor_may_read() {
+    let exchange = demo().unwrap();
+    let api = Api::new();
+    for (name, role) in PEOPLE {
+        let actor = actor(&exchange, name);
+        api.key(name);
+        for (collection, prefix) in [
+            ("connections", "cn"),
+            ("services", "sv"),
+            ("configs", "nc"),
+            ("filters", "fi"),
+        ] {
+            let answer = api
+                .get(name, &format!("/api/v1/{collection}?limit=500"))
+                .await
+                .json();
+            let listed: Vec<String> = answer["items"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|item| item["id"].as_str().unwrap().to_owned())
+                .collect();
+            let readable: Vec<String> = exchange
+                .ids()
+                .filter(|id| {
+                    id.to_string().starts_with(&format!("{prefix}-")) && exchange.may_read(&actor, *id)
+                })
+                .map(|id| id.to_string())
+                .collect();
+            assert_eq!(listed, readable, "{collection} of {role}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_other_party_sees_where_an_end_is_and_not_its_port_vlan_and_rate() {
+    let api = Api::new();
+    let (ann, bob) = (api.key("ann"), api.key("bob"));
+    let list = api.get(&ann, "/api/v1/services?q=transit").await.json();
+    let id = list["items"][0]["id"].as_str().unwrap().to_owned();
+    let end_of = |service: &Value, account: &str| {
+        let ends = service["ends"].as_array().unwrap().clone();
+        ends.into_iter()
+            .find(|end| end["account"]["name"] == account)
+            .unwrap()
+    };
+    let mine = api.get(&ann, &format!("/api/v1/services/{id}")).await.json();
+    let theirs = api.get(&bob, &format!("/api/v1/services/{id}")).await.json();
+    assert_eq!(end_of(&mine, "Aoba Networks")["vlan_text"], "VLAN 100");
+    let seen = end_of(&theirs, "Aoba Networks");
+    assert_eq!(seen["site"], "Otemachi");
+    for hidden in ["connection", "vlan", "vlan_text", "capacity_mbps"] {
+        assert_eq!(seen[hidden], Value::Null, "{hidden}");
+    }
+    assert!(
+        !theirs.to_string().contains("aoba-tokyo"),
+        "the name of a foreign connection"
+    );
+    let dan = api.key("dan");
+    assert_eq!(api.get(&dan, &format!("/api/v1/services/{id}")).await.status, 404);
+}

@@ -1,0 +1,184 @@
+//! Sign-in over the whole API.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::http::Method;
+use millrace_ix_api::fake::PASSWORD;
+use millrace_ix_api::session::{KeyScope, TotpSecret, code_at};
+use serde_json::json;
+
+use crate::support::{Answer, Api};
+
+async fn sign_in(api: &Api, body: serde_json::Value) -> Answer {
+    api.send(Method::POST, "/api/v1/session", "", &[], Some(body))
+        .await
+}
+
+fn cookie(answer: &Answer) -> String {
+    answer.headers["set-cookie"]
+        .to_str()
+        .unwrap()
+        .split(';')
+        .next()
+        .unwrap()
+        .to_owned()
+}
+
+fn seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+#[tokio::test]
+async fn a_member_signs_in_reads_and_signs_out() {
+    let api = Api::new();
+    api.app.set_password(api.user("ann"), PASSWORD).unwrap();
+    let answer = sign_in(&api, json!({ "name": "Ann", "password": PASSWORD })).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.json()["account"]["name"], "Aoba Networks");
+    let cookie = cookie(&answer);
+    let with = [("cookie", cookie.as_str())];
+    assert_eq!(
+        api.send(Method::GET, "/api/v1/session", "", &with, None)
+            .await
+            .status,
+        200
+    );
+    let foreign = [("cookie", cookie.as_str()), ("origin", "https://evil.example")];
+    let answer = api
+        .send(Method::DELETE, "/api/v1/session", "", &foreign, None)
+        .await;
+    assert_eq!(answer.status, 403, "a page of another origin");
+    assert_eq!(
+        api.send(Method::DELETE, "/api/v1/session", "", &with, None)
+            .await
+            .status,
+        204
+    );
+    assert_eq!(
+        api.send(Method::GET, "/api/v1/session", "", &with, None)
+            .await
+            .status,
+        401
+    );
+    let ops = api.key("ops");
+    let audit = api.get(&ops, "/api/v1/audit?actor=ann").await.json();
+    let acts: Vec<_> = audit["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| entry["action"].clone())
+        .collect();
+    assert_eq!(acts, ["sign_out", "sign_in"], "newest first");
+}
+
+#[tokio::test]
+async fn a_wrong_name_and_a_wrong_password_get_the_same_answer() {
+    let api = Api::new();
+    api.app.set_password(api.user("ann"), PASSWORD).unwrap();
+    let wrong = sign_in(&api, json!({ "name": "ann", "password": "wrong" })).await;
+    let nobody = sign_in(&api, json!({ "name": "nobody", "password": "wrong" })).await;
+    let without_password = sign_in(&api, json!({ "name": "bob", "password": "" })).await;
+    assert_eq!(wrong.status, 401);
+    assert_eq!(wrong.text(), nobody.text());
+    assert_eq!(wrong.text(), without_password.text());
+}
+
+#[tokio::test]
+async fn an_operator_needs_a_second_factor_and_a_code_is_valid_once() {
+    let api = Api::new();
+    let user = api.user("ops");
+    api.app.set_password(user, PASSWORD).unwrap();
+    let without = sign_in(&api, json!({ "name": "ops", "password": PASSWORD })).await;
+    assert_eq!(
+        (without.status, without.json()["code"].clone()),
+        (403, json!("no-second-factor"))
+    );
+    let secret = TotpSecret::generate().unwrap();
+    api.app.set_totp(user, &secret).unwrap();
+    let asked = sign_in(&api, json!({ "name": "ops", "password": PASSWORD })).await;
+    assert!(asked.text().contains("code-required"), "{}", asked.text());
+    let code = code_at(&secret, seconds());
+    let right = sign_in(&api, json!({ "name": "ops", "password": PASSWORD, "code": code })).await;
+    assert_eq!(right.status, 200, "{}", right.text());
+    assert_eq!(right.json()["operator"], true);
+    let again = sign_in(&api, json!({ "name": "ops", "password": PASSWORD, "code": code })).await;
+    assert_eq!(again.json()["code"], "wrong-code");
+}
+
+#[tokio::test]
+async fn the_sixth_attempt_in_a_minute_is_refused_also_with_the_right_password() {
+    let api = Api::new();
+    api.app.set_password(api.user("ann"), PASSWORD).unwrap();
+    for _ in 0..5 {
+        assert_eq!(
+            sign_in(&api, json!({ "name": "ann", "password": "wrong" }))
+                .await
+                .status,
+            401
+        );
+    }
+    let sixth = sign_in(&api, json!({ "name": "ann", "password": PASSWORD })).await;
+    assert_eq!(sixth.status, 429);
+    let seconds: u64 = sixth.headers["retry-after"].to_str().unwrap().parse().unwrap();
+    assert!((1..=60).contains(&seconds), "{seconds}");
+}
+
+#[tokio::test]
+async fn an_api_key_is_shown_once_acts_in_its_scope_and_can_be_withdrawn() {
+    let api = Api::new();
+    let ann = api.key("ann");
+    let body = json!({ "name": "ansible", "scope": "read" });
+    let made = api
+        .send(Method::POST, "/api/v1/api-keys", &ann, &[], Some(body))
+        .await
+        .json();
+    let secret = made["secret"].as_str().unwrap().to_owned();
+    assert!(secret.starts_with("mx_"));
+    assert_eq!(api.get(&secret, "/api/v1/services").await.status, 200);
+    let write = api
+        .send(
+            Method::POST,
+            "/api/v1/api-keys",
+            &secret,
+            &[],
+            Some(json!({ "name": "x", "scope": "write" })),
+        )
+        .await;
+    assert_eq!(write.status, 403);
+    let list = api.get(&ann, "/api/v1/api-keys").await;
+    assert!(!list.text().contains(&secret));
+    assert!(
+        list.json()["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|key| key["last_used"].is_string())
+    );
+    let bob = api.key_of(api.user("bob"), "bob", KeyScope::Write);
+    let path = format!("/api/v1/api-keys/{}", made["key"]["id"].as_str().unwrap());
+    assert_eq!(api.send(Method::DELETE, &path, &bob, &[], None).await.status, 404);
+    assert_eq!(api.send(Method::DELETE, &path, &ann, &[], None).await.status, 204);
+    assert_eq!(api.get(&secret, "/api/v1/services").await.status, 401);
+}
+
+#[tokio::test]
+async fn every_answer_carries_the_policy_and_is_kept_by_no_shared_cache() {
+    let api = Api::new();
+    for path in ["/", "/api/v1/session", "/api/v1/nothing"] {
+        let answer = api.get("", path).await;
+        let policy = answer.headers["content-security-policy"].to_str().unwrap();
+        assert!(
+            policy.contains("default-src 'none'") && !policy.contains("unsafe"),
+            "{policy}"
+        );
+        assert_eq!(answer.headers["x-content-type-options"], "nosniff");
+    }
+    let answer = api.get("", "/api/v1/session").await;
+    assert_eq!(answer.headers["content-type"], "application/problem+json");
+    assert!(
+        answer.headers["cache-control"]
+            .to_str()
+            .unwrap()
+            .contains("no-store")
+    );
+}

@@ -1,0 +1,163 @@
+//! The API without a socket: requests go to the router.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::http::{HeaderMap, Method, Request};
+use http_body_util::BodyExt as _;
+use millrace_ix_api::fake::{FakeExchange, demo};
+use millrace_ix_api::session::{ApiKeyRecord, CredentialStore, KeyScope, MemoryCredentials, Sealer};
+use millrace_ix_api::{App, Page, Settings, router};
+use millrace_ix_model::{Timestamp, UserId};
+use tower::ServiceExt as _;
+
+/// The API over the exchange of the demonstrations.
+pub(crate) struct Api {
+    pub(crate) service: Arc<FakeExchange>,
+    pub(crate) app: App,
+    credentials: Arc<MemoryCredentials>,
+    router: Router,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.body.clone()).unwrap()
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+    }
+
+    pub(crate) fn etag(&self) -> String {
+        self.headers["etag"].to_str().unwrap().to_owned()
+    }
+}
+
+impl Api {
+    pub(crate) fn new() -> Api {
+        Api::over(demo().unwrap())
+    }
+
+    pub(crate) fn over(exchange: millrace_ix_model::Exchange) -> Api {
+        let service = FakeExchange::new(exchange);
+        let credentials = Arc::new(MemoryCredentials::default());
+        let settings = Settings {
+            name: "Test IX".to_owned(),
+            page: Page::default(),
+        };
+        let sealer = Sealer::new(&[7; 32]).unwrap();
+        let app = App::new(service.clone(), credentials.clone(), sealer, settings).unwrap();
+        Api {
+            service,
+            router: router(app.clone()),
+            app,
+            credentials,
+        }
+    }
+
+    /// Returns the identifier of a user.
+    pub(crate) fn user(&self, name: &str) -> UserId {
+        let users = demo().unwrap().users;
+        users
+            .iter()
+            .find(|(_, user)| user.name == name)
+            .map(|(id, _)| *id)
+            .unwrap()
+    }
+
+    /// Gives a user an API key without a sign-in. The key is the user's name.
+    pub(crate) fn key(&self, name: &str) -> String {
+        self.key_of(self.user(name), name, KeyScope::Write)
+    }
+
+    /// Gives a user an API key without a sign-in.
+    pub(crate) fn key_of(&self, user: UserId, key: &str, scope: KeyScope) -> String {
+        let record = ApiKeyRecord {
+            user,
+            name: "test".to_owned(),
+            scope,
+            created: Timestamp::from_secs(0),
+            last_used: None,
+        };
+        let digest = ring::digest::digest(&ring::digest::SHA256, key.as_bytes());
+        let print: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        self.credentials
+            .save(
+                &format!("key/{print}"),
+                Some(&serde_json::to_vec(&record).unwrap()),
+            )
+            .unwrap();
+        key.to_owned()
+    }
+
+    /// Sends a request as the holder of a key; without a key nobody is signed in.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        key: &str,
+        headers: &[(&str, &str)],
+        body: Option<serde_json::Value>,
+    ) -> Answer {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "ix.example");
+        if !key.is_empty() {
+            request = request.header("authorization", format!("Bearer {key}"));
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let mut request = match body {
+            Some(body) => request
+                .header("content-type", "application/json")
+                .body(Body::from(body.to_string())),
+            None => request.body(Body::empty()),
+        }
+        .unwrap();
+        let peer: SocketAddr = "192.0.2.1:5000".parse().unwrap();
+        request.extensions_mut().insert(ConnectInfo(peer));
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        Answer {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body: body.collect().await.unwrap().to_bytes().to_vec(),
+        }
+    }
+
+    pub(crate) async fn get(&self, key: &str, path: &str) -> Answer {
+        self.send(Method::GET, path, key, &[], None).await
+    }
+
+    /// Returns the answer of a stream without waiting for its end.
+    pub(crate) async fn stream(&self, key: &str, after: Option<&str>) -> axum::body::BodyDataStream {
+        let mut request = Request::builder()
+            .uri("/api/v1/events")
+            .header("host", "ix.example")
+            .header("authorization", format!("Bearer {key}"));
+        if let Some(after) = after {
+            request = request.header("last-event-id", after);
+        }
+        let response = self
+            .router
+            .clone()
+            .oneshot(request.body(Body::empty()).unwrap())
+            .await
+            .unwrap();
+        assert_eq!(response.status(), 200);
+        response.into_body().into_data_stream()
+    }
+}

@@ -1,0 +1,28 @@
+/// <reference lib="webworker" />
+import { openStream, type StreamMessage } from "./stream";
+
+// One worker for all tabs of this browser. It opens the stream with the first tab and closes it after the last one.
+const scope = self as unknown as SharedWorkerGlobalScope;
+const tabs = new Set<MessagePort>();
+let close: (() => void) | undefined;
+let state: StreamMessage | undefined;
+
+scope.onconnect = (connection) => {
+  const port = connection.ports[0];
+  if (!port) return;
+  tabs.add(port);
+  if (state) port.postMessage(state);
+  close ??= openStream("/api/v1/events", (message) => {
+    if (message.type === "state") state = message;
+    for (const tab of tabs) tab.postMessage(message);
+  });
+  port.onmessage = (message: MessageEvent<string>) => {
+    if (message.data !== "bye") return;
+    tabs.delete(port);
+    if (tabs.size === 0) {
+      close?.();
+      close = undefined;
+      state = undefined;
+    }
+  };
+};

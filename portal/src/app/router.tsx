@@ -1,0 +1,73 @@
+import { createRootRoute, createRoute, createRouter, Link, type RouterHistory } from "@tanstack/react-router";
+import { lazy, Suspense, type FunctionComponent } from "react";
+
+import { useText } from "../i18n/text";
+import { Home } from "../screens/home";
+import { parseAuditSearch } from "../screens/audit.search";
+import { parseServicesSearch } from "../screens/services.search";
+import { Empty, Notice, ScreenHead, Skeleton } from "../ui/parts";
+import { Shell } from "./shell";
+
+/** Returns a screen whose code is loaded with its first use. */
+function later<K extends string>(load: () => Promise<Record<K, FunctionComponent>>, name: K): FunctionComponent {
+  const Screen = lazy<FunctionComponent>(() => load().then((module) => ({ default: module[name] })));
+  return function Later() {
+    return (
+      <Suspense fallback={<Skeleton lines={8} />}>
+        <Screen />
+      </Suspense>
+    );
+  };
+}
+
+function Missing() {
+  const t = useText();
+  return (
+    <>
+      <ScreenHead title={t("missing.title")} />
+      <Empty title={t("missing.about")} action={<Link to="/">{t("nav.home")}</Link>} />
+    </>
+  );
+}
+
+/** A mistake of the page itself. */
+function Broken({ error }: { error: unknown }) {
+  const t = useText();
+  return (
+    <Notice tone="bad" title={t("broken.title")} live>
+      <p>{t("broken.about")}</p>
+      <code>{error instanceof Error ? error.message : String(error)}</code>
+    </Notice>
+  );
+}
+
+const root = createRootRoute({ component: Shell, notFoundComponent: Missing, errorComponent: Broken });
+const route = <P extends string>(path: P, component: FunctionComponent) => createRoute({ getParentRoute: () => root, path, component });
+
+const services = createRoute({ getParentRoute: () => root, path: "/services", component: later(() => import("../screens/services"), "Services"), validateSearch: parseServicesSearch });
+const audit = createRoute({ getParentRoute: () => root, path: "/audit", component: later(() => import("../screens/audit"), "Audit"), validateSearch: parseAuditSearch });
+
+const tree = root.addChildren([
+  route("/", Home),
+  route("/order", later(() => import("../screens/order"), "OrderPath")),
+  services,
+  route("/services/$id", later(() => import("../screens/service"), "Service")),
+  route("/connections", later(() => import("../screens/connections"), "Connections")),
+  route("/filters", later(() => import("../screens/filters"), "Filters")),
+  route("/noc", later(() => import("../screens/noc"), "NocWall")),
+  route("/fabric", later(() => import("../screens/fabric"), "Fabric")),
+  route("/changes", later(() => import("../screens/changes"), "Changes")),
+  route("/changes/$id", later(() => import("../screens/changes"), "Change")),
+  route("/members", later(() => import("../screens/members"), "Members")),
+  audit,
+]);
+
+export function newRouter(history?: RouterHistory) {
+  return createRouter({ routeTree: tree, defaultPreload: "intent", defaultErrorComponent: Broken, ...(history ? { history } : {}) });
+}
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: ReturnType<typeof newRouter>;
+  }
+}

@@ -1,0 +1,225 @@
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, Outlet, useRouterState } from "@tanstack/react-router";
+import { createContext, useContext, useEffect, useMemo, useRef, useState } from "react";
+import { Dialog, DialogTrigger, Heading, Modal, ModalOverlay } from "react-aria-components";
+
+import { client, result, watchSession } from "../api/client";
+import { LiveUpdates, useLive } from "../api/live";
+import { RequestError } from "../api/problem";
+import { overview, session } from "../api/queries";
+import type { Whoami } from "../api/types";
+import { useClock } from "../i18n/format";
+import type { MessageId } from "../i18n/messages";
+import { useText } from "../i18n/text";
+import { SignIn, SignInForm } from "../screens/signin";
+import { Menu, Search, Warning } from "../ui/icons";
+import { Failure } from "../ui/loaded";
+import { Button, Skeleton } from "../ui/parts";
+import { formatAge } from "../i18n/units";
+import { useLanguage } from "../i18n/text";
+import { Preferences } from "./preferences";
+import { Finder } from "./finder";
+import { Shortcuts, type Jump } from "./shortcuts";
+
+const Me = createContext<Whoami | undefined>(undefined);
+
+/** Returns who is signed in. Only screens inside the shell call it. */
+export function useMe(): Whoami {
+  const me = useContext(Me);
+  if (!me) throw new Error("useMe is called outside of the shell");
+  return me;
+}
+
+type Entry = Jump & { count?: "tasks" };
+
+const MEMBER: Entry[] = [
+  { letter: "h", to: "/", name: "nav.home", count: "tasks" },
+  { letter: "s", to: "/services", name: "nav.services" },
+  { letter: "o", to: "/order", name: "nav.order" },
+  { letter: "c", to: "/connections", name: "nav.connections" },
+  { letter: "f", to: "/filters", name: "nav.filters" },
+];
+const OPERATOR: Entry[] = [
+  { letter: "w", to: "/noc", name: "nav.noc" },
+  { letter: "b", to: "/fabric", name: "nav.fabric" },
+  { letter: "j", to: "/changes", name: "nav.changes" },
+  { letter: "m", to: "/members", name: "nav.members" },
+];
+const AUDIT: Entry = { letter: "a", to: "/audit", name: "nav.audit" };
+
+/** Returns the entries of the navigation for a user, by group. */
+export function navigation(me: Whoami): { title: MessageId; entries: Entry[] }[] {
+  const groups: { title: MessageId; entries: Entry[] }[] = [];
+  const audit = me.can.includes("read_audit") ? [AUDIT] : [];
+  if (me.roles.includes("regulator")) return [{ title: "nav.supervision", entries: [OPERATOR[1], ...audit].filter((entry) => entry !== undefined) }];
+  if (me.operator) {
+    groups.push({ title: "nav.exchange", entries: [...OPERATOR, ...audit] });
+    groups.push({ title: "nav.all", entries: MEMBER.filter((entry) => entry.to !== "/order") });
+  } else {
+    groups.push({ title: "nav.member", entries: [...MEMBER, ...audit] });
+  }
+  return groups;
+}
+
+function Navigation({ me }: { me: Whoami }) {
+  const t = useText();
+  const tasks = useQuery({ ...overview, enabled: !me.roles.includes("regulator") }).data?.tasks.length ?? 0;
+  return (
+    <nav className="nav" aria-label={t("nav.label")}>
+      <Link to="/" className="brand">
+        <img src="/mark.svg" alt="" />
+        <span>{me.exchange}</span>
+      </Link>
+      {navigation(me).map((group) => (
+        <div key={group.title} className="nav-group">
+          <div className="nav-title">{t(group.title)}</div>
+          {group.entries.map((entry) => (
+            <Link key={entry.to} to={entry.to} activeOptions={{ exact: entry.to === "/" }} activeProps={{ "aria-current": "page" }}>
+              <span>{t(entry.name)}</span>
+              {entry.count && tasks > 0 ? (
+                <span className="count">
+                  <span aria-hidden="true">{tasks}</span>
+                  <span className="visually-hidden">{t("nav.tasks", { count: tasks })}</span>
+                </span>
+              ) : null}
+            </Link>
+          ))}
+        </div>
+      ))}
+    </nav>
+  );
+}
+
+/** The navigation on small screens. */
+function Drawer({ me }: { me: Whoami }) {
+  const t = useText();
+  const [open, setOpen] = useState(false);
+  const path = useRouterState({ select: (state) => state.location.pathname });
+  useEffect(() => setOpen(false), [path]);
+  return (
+    <DialogTrigger isOpen={open} onOpenChange={setOpen}>
+      <Button kind="quiet" className="menu-button" aria-label={t("nav.open")}>
+        <Menu />
+      </Button>
+      <ModalOverlay className="veil" isDismissable>
+        <Modal className="drawer">
+          <Dialog aria-label={t("nav.label")}>
+            <Navigation me={me} />
+          </Dialog>
+        </Modal>
+      </ModalOverlay>
+    </DialogTrigger>
+  );
+}
+
+/** Says since when what is on screen may be out of date. */
+function StaleBanner() {
+  const t = useText();
+  const live = useLive();
+  const { language } = useLanguage();
+  const now = useClock(1_000);
+  // A reconnection within a few seconds is not worth a word.
+  if (live.connected || now.getTime() - live.since < 4_000) return null;
+  return (
+    <div className="stale" role="status">
+      <Warning />
+      <span>{t("live.lost", { age: formatAge(new Date(live.since), now, language) })}</span>
+    </div>
+  );
+}
+
+/** The frame around every screen: navigation, search, who is signed in, and whether the data is live. */
+export function Shell() {
+  const query = useQuery({ ...session, retry: (count, error) => error instanceof RequestError && error.isTransient && count < 2 });
+  const [ended, setEnded] = useState(false);
+  useEffect(() => watchSession(() => setEnded(true)), []);
+  if (query.data === undefined) {
+    if (query.error instanceof RequestError && query.error.status === 401) return <SignIn />;
+    return (
+      <main className="main">
+        {query.isError ? <Failure error={query.error} retry={() => void query.refetch()} /> : <Skeleton lines={6} />}
+      </main>
+    );
+  }
+  return (
+    <Me value={query.data}>
+      <LiveUpdates>
+        <Frame me={query.data} />
+      </LiveUpdates>
+      {ended ? <SessionEnded name={query.data.name} onDone={() => setEnded(false)} /> : null}
+    </Me>
+  );
+}
+
+function Frame({ me }: { me: Whoami }) {
+  const t = useText();
+  const queries = useQueryClient();
+  const main = useRef<HTMLElement>(null);
+  const [searching, setSearching] = useState(false);
+  const path = useRouterState({ select: (state) => state.location.pathname });
+  const first = useRef(true);
+  useEffect(() => {
+    // A new screen takes the focus, so that keyboard and screen reader begin at its title.
+    if (first.current) first.current = false;
+    else main.current?.focus({ preventScroll: true });
+  }, [path]);
+  const jumps = useMemo(() => navigation(me).flatMap((group) => group.entries), [me]);
+  const signOut = () => {
+    void result(client.DELETE("/api/v1/session"))
+      .catch(() => {})
+      .then(() => {
+        queries.clear();
+        location.assign("/");
+      });
+  };
+  return (
+    <div className="shell">
+      <a href="#main" className="button skip" data-kind="primary">
+        {t("nav.skip")}
+      </a>
+      <Navigation me={me} />
+      <div>
+        <header className="top">
+          <Drawer me={me} />
+          <Button kind="quiet" onPress={() => setSearching(true)}>
+            <Search />
+            <span>{t("search.open")}</span>
+            <kbd className="key">/</kbd>
+          </Button>
+          <div className="who">
+            <Preferences onSignOut={signOut} label={`${me.name} · ${me.account.name}`} />
+          </div>
+        </header>
+        <StaleBanner />
+        <main className="main" id="main" tabIndex={-1} ref={main}>
+          <Outlet />
+        </main>
+      </div>
+      <Finder open={searching} onOpenChange={setSearching} />
+      <Shortcuts jumps={jumps} onSearch={() => setSearching(true)} />
+    </div>
+  );
+}
+
+/** Asks to sign in again above the screen, so that what was typed is kept. */
+function SessionEnded({ name, onDone }: { name: string; onDone: () => void }) {
+  const t = useText();
+  const queries = useQueryClient();
+  return (
+    <ModalOverlay className="veil" isOpen isKeyboardDismissDisabled>
+      <Modal className="modal">
+        <Dialog className="dialog">
+          <Heading slot="title">{t("session.ended")}</Heading>
+          <p>{t("session.endedAbout")}</p>
+          <SignInForm
+            name={name}
+            onDone={() => {
+              onDone();
+              void queries.invalidateQueries();
+            }}
+          />
+        </Dialog>
+      </Modal>
+    </ModalOverlay>
+  );
+}

@@ -1,0 +1,148 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link, useParams } from "@tanstack/react-router";
+
+import { change as changeQuery, changes as changesQuery } from "../api/queries";
+import type { Change as ChangeView } from "../api/types";
+import { RequestError } from "../api/problem";
+import { Age, Time } from "../i18n/format";
+import { useText } from "../i18n/text";
+import { Loaded } from "../ui/loaded";
+import { Crumb, Empty, Facts, Notice, Panel, ScreenHead } from "../ui/parts";
+import { operationWord, StateOf, stateWord } from "../ui/words";
+
+const PHASES = ["accepted", "planned", "staged", "flipped", "drained", "cleaned"];
+
+/** How far a change has come, as a bar with words. */
+function Phases({ change }: { change: ChangeView }) {
+  const t = useText();
+  const reached = PHASES.indexOf(change.state);
+  return (
+    <ol className="phases" aria-label={t("changes.phases")}>
+      {PHASES.map((phase, index) => (
+        <li key={phase} data-state={change.state === "rolled_back" ? "failed" : index < reached || change.state === "cleaned" ? "done" : index === reached ? "current" : "open"} {...(index === reached ? { "aria-current": "step" as const } : {})}>
+          {stateWord(t, phase)}
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+/** The changes, newest first: their phase, who ordered them, and what they wait for. */
+export function Changes() {
+  const t = useText();
+  const query = useQuery(changesQuery);
+  return (
+    <>
+      <ScreenHead title={t("nav.changes")} below={t("changes.about")} />
+      <Panel flush>
+        <div className={query.data && query.data.items.length > 0 ? "table-wrap" : "panel-body"}>
+          <Loaded query={query} lines={8} empty={{ when: (page) => page.items.length === 0, show: <Empty title={t("changes.none")}>{t("changes.noneAbout")}</Empty> }}>
+            {(page) => (
+              <table className="table cards">
+                <thead>
+                  <tr>
+                    <th scope="col">{t("changes.change")}</th>
+                    <th scope="col">{t("changes.phase")}</th>
+                    <th scope="col">{t("changes.objects")}</th>
+                    <th scope="col">{t("changes.who")}</th>
+                    <th scope="col">{t("changes.when")}</th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {page.items.map((change) => (
+                    <tr key={change.id}>
+                      <th scope="row">
+                        <Link to="/changes/$id" params={{ id: change.id }}>
+                          {operationWord(t, change.operation)}
+                        </Link>{" "}
+                        <span className="quiet">{change.id}</span>
+                      </th>
+                      <td data-label={t("changes.phase")}>
+                        <span>
+                          <StateOf state={change.state} />
+                          {change.error ? <small className="quiet"> {change.error}</small> : null}
+                          {change.waiting_for.length > 0 ? <small className="quiet"> {t("changes.waitsFor", { names: change.waiting_for.join(", ") })}</small> : null}
+                        </span>
+                      </td>
+                      <td data-label={t("changes.objects")}>{change.objects.slice(0, 4).join(", ")}</td>
+                      <td data-label={t("changes.who")}>{change.actor}</td>
+                      <td data-label={t("changes.when")}>
+                        <Age at={change.accepted_at} />
+                      </td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            )}
+          </Loaded>
+        </div>
+      </Panel>
+    </>
+  );
+}
+
+/** One change with its steps. */
+export function Change() {
+  const t = useText();
+  const { id } = useParams({ strict: false }) as { id: string };
+  const query = useQuery(changeQuery(id));
+  if (query.error instanceof RequestError && query.error.status === 404) {
+    return (
+      <>
+        <ScreenHead title={id} above={<Crumb to="/changes">{t("nav.changes")}</Crumb>} />
+        <Empty title={t("changes.absent")}>{t("changes.absentAbout")}</Empty>
+      </>
+    );
+  }
+  return (
+    <>
+      <ScreenHead title={query.data ? operationWord(t, query.data.operation) : id} above={<Crumb to="/changes">{t("nav.changes")}</Crumb>} below={<span className="quiet">{id}</span>} />
+      <Loaded query={query} lines={6}>
+        {(change) => (
+          <div className="stack">
+            {change.error ? <Notice tone="bad" title={change.error} /> : null}
+            {change.waiting_for.length > 0 ? <Notice tone="wait" title={t("changes.waitsFor", { names: change.waiting_for.join(", ") })} /> : null}
+            <Panel title={t("changes.phase")}>
+              <Phases change={change} />
+            </Panel>
+            <div className="two">
+              <Panel title={t("changes.steps")}>
+                <ol className="stack tight">
+                  {(change.steps ?? []).map((step, index) => (
+                    <li key={index} className="row">
+                      <StateOf state={step.state} />
+                      <Time at={step.at} />
+                      {step.detail ? <span className="quiet">{step.detail}</span> : null}
+                    </li>
+                  ))}
+                </ol>
+              </Panel>
+              <Panel title={t("changes.order")}>
+                <Facts
+                  items={[
+                    [t("changes.who"), change.actor],
+                    [t("changes.when"), <Time key="at" at={change.accepted_at} />],
+                    [
+                      t("changes.objects"),
+                      <span key="objects" className="row">
+                        {change.objects.map((object) =>
+                          object.startsWith("sv-") ? (
+                            <Link key={object} to="/services/$id" params={{ id: object }}>
+                              {object}
+                            </Link>
+                          ) : (
+                            <code key={object}>{object}</code>
+                          ),
+                        )}
+                      </span>,
+                    ],
+                  ]}
+                />
+              </Panel>
+            </div>
+          </div>
+        )}
+      </Loaded>
+    </>
+  );
+}

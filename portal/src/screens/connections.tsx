@@ -1,0 +1,88 @@
+import { useQuery } from "@tanstack/react-query";
+
+import { connections as connectionsQuery, vlans as vlansQuery } from "../api/queries";
+import type { Connection } from "../api/types";
+import { useMe } from "../app/shell";
+import { Rate } from "../i18n/format";
+import { useText } from "../i18n/text";
+import { Loaded } from "../ui/loaded";
+import { Empty, Facts, Panel, ScreenHead, State } from "../ui/parts";
+import { StateOf } from "../ui/words";
+
+/** Returns ranges as text: [[2, 99], [101, 101]] is "2–99, 101". */
+export function formatRanges(ranges: readonly (readonly number[])[]): string {
+  return ranges.map(([first, last]) => (first === last ? `${first}` : `${first}–${last}`)).join(", ");
+}
+
+function ConnectionPanel({ connection }: { connection: Connection }) {
+  const t = useText();
+  const me = useMe();
+  const vlans = useQuery(vlansQuery(connection.id));
+  return (
+    <section id={connection.id} tabIndex={-1}>
+      <Panel title={connection.name} actions={<StateOf state={connection.state} />}>
+        <div className="two">
+          <Facts
+            items={[
+              [t("connection.id"), <code key="id">{connection.id}</code>],
+              ...(me.operator ? ([[t("connection.account"), connection.account.name]] as [string, string][]) : []),
+              [t("service.site"), connection.site],
+              [t("connection.speed"), <Rate key="speed" bits={connection.speed_mbps * 1e6} />],
+              [t("connection.reserved"), <Rate key="reserved" bits={connection.reserved_mbps * 1e6} />],
+              [t("connection.ends"), String(connection.ends)],
+              ...connection.ports.map((port): [string, React.ReactNode] => [
+                t("connection.port", { number: port.number }),
+                <span key={port.id} className="row">
+                  <span>
+                    {port.switch} <code>{port.id}</code>
+                  </span>
+                  <State tone={port.up === null ? "off" : port.up ? "ok" : "bad"}>{t(port.up === null ? "state.unknown" : port.up ? "state.up" : "state.down")}</State>
+                </span>,
+              ]),
+            ]}
+          />
+          <div className="stack tight">
+            <h3>{t("connection.vlans")}</h3>
+            <Loaded query={vlans} lines={2}>
+              {(vlans) => (
+                <>
+                  <p>{vlans.free.length === 0 ? t("connection.noneFree") : t("connection.free", { ranges: formatRanges(vlans.free) })}</p>
+                  {vlans.taken.length === 0 ? null : (
+                    <ul>
+                      {vlans.taken.map((taken) => (
+                        <li key={`${taken.vlan} ${taken.service}`}>
+                          {taken.vlan}: {taken.name} <span className="quiet">{taken.service}</span>
+                        </li>
+                      ))}
+                    </ul>
+                  )}
+                </>
+              )}
+            </Loaded>
+          </div>
+        </div>
+      </Panel>
+    </section>
+  );
+}
+
+/** The connections: ports, speeds, what is reserved, which VLANs are free. */
+export function Connections() {
+  const t = useText();
+  const query = useQuery(connectionsQuery);
+  return (
+    <>
+      <ScreenHead title={t("nav.connections")} />
+      <Loaded query={query} lines={8} empty={{ when: (list) => list.length === 0, show: <Panel><Empty title={t("connections.empty")}>{t("connections.emptyAbout")}</Empty></Panel> }}>
+        {(list) => (
+          <div className="stack">
+            {list.map((connection) => (
+              <ConnectionPanel key={connection.id} connection={connection} />
+            ))}
+          </div>
+        )}
+      </Loaded>
+    </>
+  );
+}
+

@@ -1,0 +1,194 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+
+import { connections, overview, services } from "../api/queries";
+import type { Connection, Overview, Service, Task } from "../api/types";
+import { useMe } from "../app/shell";
+import { Time } from "../i18n/format";
+import type { MessageId } from "../i18n/messages";
+import { useText } from "../i18n/text";
+import { formatBitRate } from "../i18n/units";
+import { useLanguage } from "../i18n/text";
+import { ChevronRight } from "../ui/icons";
+import { Loaded } from "../ui/loaded";
+import { Empty, Panel, ScreenHead, State } from "../ui/parts";
+import { StateOf } from "../ui/words";
+
+const TASKS: Record<string, { title: MessageId; act: MessageId }> = {
+  accept: { title: "task.accept", act: "task.acceptAct" },
+  configure_end: { title: "task.configure", act: "task.configureAct" },
+  quarantine: { title: "task.quarantine", act: "task.look" },
+  quarantine_failing: { title: "task.quarantineFailing", act: "task.look" },
+  mac_ends: { title: "task.macEnds", act: "task.look" },
+  degraded: { title: "task.degraded", act: "task.look" },
+  refused: { title: "task.refused", act: "task.look" },
+  switch_unreachable: { title: "task.switchUnreachable", act: "task.look" },
+  trunk_down: { title: "task.trunkDown", act: "task.look" },
+  connection_down: { title: "task.connectionDown", act: "task.look" },
+};
+
+function taskAddress(task: Task): string {
+  const kind = task.object.split("-")[0];
+  if (kind === "sv") return `/services/${task.object}`;
+  if (kind === "sw" || kind === "tr") return "/fabric";
+  return "/connections";
+}
+
+/** What waits for somebody of this account, the most severe first. */
+export function Tasks({ tasks }: { tasks: Task[] }) {
+  const t = useText();
+  if (tasks.length === 0) {
+    return (
+      <div className="panel-body">
+        <State tone="ok">{t("home.nothing")}</State>
+      </div>
+    );
+  }
+  return (
+    <ul className="tasks">
+      {tasks.map((task) => {
+        const known = TASKS[task.task];
+        return (
+          <li key={`${task.task} ${task.object}`}>
+            <Link to={taskAddress(task)} className="task" data-severity={task.severity}>
+              <State tone={task.severity === "error" ? "bad" : task.severity === "warning" ? "wait" : "off"}>
+                <span className="task-title">{known ? t(known.title, { name: task.name, account: task.account?.name ?? "" }) : task.name}</span>
+              </State>
+              <span className="task-about">
+                {task.until ? (
+                  <span>
+                    {t("task.until")} <Time at={task.until} />
+                  </span>
+                ) : null}
+                <span className="task-act">
+                  {t(known?.act ?? "task.look")} <ChevronRight />
+                </span>
+              </span>
+            </Link>
+          </li>
+        );
+      })}
+    </ul>
+  );
+}
+
+function Numbers({ data }: { data: Overview }) {
+  const t = useText();
+  return (
+    <ul className="numbers">
+      {data.services.map((count) => (
+        <li key={count.state}>
+          <Link to="/services" search={{ q: "", state: count.state }} className="number-tile">
+            <span className="number-value">{count.count}</span>
+            <StateOf state={count.state} />
+          </Link>
+        </li>
+      ))}
+      {data.services.length === 0 ? <li className="quiet">{t("home.noServices")}</li> : null}
+    </ul>
+  );
+}
+
+function ConnectionRow({ connection }: { connection: Connection }) {
+  const t = useText();
+  const { language } = useLanguage();
+  const share = connection.speed_mbps === 0 ? 0 : Math.min(1, connection.reserved_mbps / connection.speed_mbps);
+  return (
+    <li className="line-item">
+      <div>
+        <Link to="/connections" hash={connection.id}>
+          {connection.name}
+        </Link>{" "}
+        <span className="quiet">
+          {connection.site} · {connection.ports.map((port) => port.id).join(", ")}
+        </span>
+      </div>
+      <StateOf state={connection.state} />
+      <div className="meter-line">
+        <meter min={0} max={1} high={0.9} value={share} aria-label={t("home.reserved")} />
+        <span className="quiet">
+          {t("home.reservedOf", { reserved: formatBitRate(connection.reserved_mbps * 1e6, language), speed: formatBitRate(connection.speed_mbps * 1e6, language) })}
+        </span>
+      </div>
+    </li>
+  );
+}
+
+/** The four steps from contract to first frame, with the ones that are done. */
+function FirstSteps({ connections, services }: { connections: Connection[]; services: Service[] }) {
+  const t = useText();
+  const done = [true, connections.length > 0, services.length > 0, services.some((service) => service.state === "production")];
+  const steps: MessageId[] = ["steps.contract", "steps.port", "steps.order", "steps.frames"];
+  const next = done.indexOf(false);
+  return (
+    <ol className="steps">
+      {steps.map((step, index) => (
+        <li key={step} data-state={done[index] ? "done" : index === next ? "next" : "open"}>
+          <State tone={done[index] ? "ok" : index === next ? "wait" : "off"}>{t(done[index] ? "steps.done" : index === next ? "steps.next" : "steps.later")}</State>
+          <span>{t(step)}</span>
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+/** The member's first screen: what needs me, my connections, my services. */
+export function Home() {
+  const t = useText();
+  const me = useMe();
+  const data = useQuery(overview);
+  const links = useQuery(connections);
+  const all = useQuery(services);
+  const canOrder = me.can.includes("create_service") && !me.operator;
+  return (
+    <>
+      <ScreenHead
+        title={t("home.title")}
+        below={t("home.hello", { account: me.account.name })}
+        actions={
+          canOrder ? (
+            <Link to="/order" className="button" data-kind="primary">
+              {t("nav.order")}
+            </Link>
+          ) : null
+        }
+      />
+      <div className="two">
+        <div className="stack">
+          <Panel title={t("home.needsMe")} flush>
+            <div className={data.data ? undefined : "panel-body"}>
+              <Loaded query={data}>{(data) => <Tasks tasks={data.tasks} />}</Loaded>
+            </div>
+          </Panel>
+          <Panel title={t("nav.connections")} flush>
+            <div className={links.data ? undefined : "panel-body"}>
+              <Loaded query={links} empty={{ when: (list) => list.length === 0, show: <Empty title={t("connections.empty")}>{t("connections.emptyAbout")}</Empty> }}>
+                {(list) => (
+                  <ul className="lines">
+                    {list.slice(0, 12).map((connection) => (
+                      <ConnectionRow key={connection.id} connection={connection} />
+                    ))}
+                  </ul>
+                )}
+              </Loaded>
+            </div>
+          </Panel>
+        </div>
+        <div className="stack">
+          <Panel title={t("nav.services")} actions={<Link to="/services" search={{ q: "", state: "" }}>
+                {t("home.allServices")}
+              </Link>}>
+            <Loaded query={data} lines={2}>
+              {(data) => <Numbers data={data} />}
+            </Loaded>
+          </Panel>
+          {links.data && all.data && !me.operator && !all.data.some((service) => service.state === "production") ? (
+            <Panel title={t("steps.title")}>
+              <FirstSteps connections={links.data} services={all.data} />
+            </Panel>
+          ) : null}
+        </div>
+      </div>
+    </>
+  );
+}

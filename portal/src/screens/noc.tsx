@@ -1,0 +1,145 @@
+import { useQuery } from "@tanstack/react-query";
+
+import { useLive } from "../api/live";
+import { changes as changesQuery, overview, switches as switchesQuery, trunks as trunksQuery } from "../api/queries";
+import { useClock } from "../i18n/format";
+import { useLanguage, useText } from "../i18n/text";
+import { formatAge, formatBitRate } from "../i18n/units";
+import { Failure } from "../ui/loaded";
+import { ScreenHead, Skeleton, State } from "../ui/parts";
+import { operationWord, StateOf, stateTone, stateWord } from "../ui/words";
+import { trunkState } from "./fabric";
+import { Tasks } from "./home";
+
+/** The wall: readable at four metres, no scrolling at 1080p. It goes grey with a clock when its data is old. */
+export function NocWall() {
+  const t = useText();
+  const { language } = useLanguage();
+  const live = useLive();
+  const now = useClock(1_000);
+  const summary = useQuery({ ...overview, refetchInterval: 30_000 });
+  const switches = useQuery(switchesQuery);
+  const trunks = useQuery(trunksQuery);
+  const changes = useQuery(changesQuery);
+  const failed = [summary, switches, trunks, changes].find((query) => query.isError && query.data === undefined);
+  if (failed) {
+    return (
+      <>
+        <ScreenHead title={t("nav.noc")} />
+        <Failure error={failed.error} retry={() => void failed.refetch()} />
+      </>
+    );
+  }
+  if (!summary.data || !switches.data || !trunks.data || !changes.data) {
+    return (
+      <>
+        <ScreenHead title={t("nav.noc")} />
+        <Skeleton lines={10} height="2rem" />
+      </>
+    );
+  }
+  const old = !live.connected && now.getTime() - live.since > 5_000;
+  const open = changes.data.items.filter((change) => change.state !== "cleaned" && change.state !== "rolled_back");
+  const sites = [...new Set(switches.data.map((entry) => entry.site))];
+  const failing = switches.data.filter((entry) => entry.state !== "in_sync").length;
+  const down = trunks.data.filter((trunk) => trunk.up === false).length;
+  const clock = new Intl.DateTimeFormat(language, { timeStyle: "medium" }).format(now);
+  return (
+    <>
+      <ScreenHead
+        title={t("nav.noc")}
+        actions={
+          <span className="wall-clock">
+            {old ? <State tone="bad">{t("noc.old", { age: formatAge(new Date(live.since), now, language) })}</State> : <State tone="ok">{t("noc.live")}</State>} <time dateTime={now.toISOString()}>{clock}</time>
+          </span>
+        }
+      />
+      <div className="wall" data-old={old}>
+        <ul className="wall-numbers">
+          <WallNumber value={summary.data.tasks.length} label={t("noc.alarms")} tone={summary.data.tasks.some((task) => task.severity === "error") ? "bad" : summary.data.tasks.length > 0 ? "wait" : "ok"} />
+          <WallNumber value={`${switches.data.length - failing}/${switches.data.length}`} label={t("noc.switches")} tone={failing > 0 ? "bad" : "ok"} />
+          <WallNumber value={`${trunks.data.length - down}/${trunks.data.length}`} label={t("noc.trunks")} tone={down > 0 ? "bad" : "ok"} />
+          <WallNumber value={open.length} label={t("noc.changes")} tone={open.some((change) => change.error) ? "bad" : open.length > 0 ? "wait" : "ok"} />
+        </ul>
+        <section className="panel wall-alarms" aria-labelledby="wall-alarms">
+          <h2 id="wall-alarms" className="panel-head">
+            {t("noc.alarms")}
+          </h2>
+          <Tasks tasks={summary.data.tasks.slice(0, 8)} />
+        </section>
+        {sites.map((site) => (
+          <section key={site} className="panel" aria-label={site}>
+            <h2 className="panel-head">{site}</h2>
+            <ul className="lines">
+              {switches.data
+                .filter((entry) => entry.site === site)
+                .map((entry) => (
+                  <li key={entry.id} className="line-item">
+                    <span>{entry.name}</span>
+                    <StateOf state={entry.state} />
+                    {entry.error ? <small className="quiet">{entry.error}</small> : null}
+                  </li>
+                ))}
+              {trunks.data
+                .filter((trunk) => trunk.ends[0]?.site === site)
+                .map((trunk) => (
+                  <li key={trunk.id} className="line-item">
+                    <span>
+                      {trunk.name} → {trunk.ends[1]?.site}
+                    </span>
+                    <StateOf state={trunkState(trunk)} />
+                    <span className="quiet">
+                      {formatBitRate(trunk.contracted_mbps * 1e6, language)} / {formatBitRate(trunk.capacity_mbps * 1e6, language)}
+                      {trunk.carries ? ` · ${t("fabric.carries")}` : ""}
+                    </span>
+                  </li>
+                ))}
+            </ul>
+          </section>
+        ))}
+        <section className="panel" aria-labelledby="wall-services">
+          <h2 id="wall-services" className="panel-head">
+            {t("nav.services")}
+          </h2>
+          <ul className="lines">
+            {summary.data.services.map((count) => (
+              <li key={count.state} className="line-item">
+                <State tone={stateTone(count.state)}>{stateWord(t, count.state)}</State>
+                <strong>{count.count}</strong>
+              </li>
+            ))}
+          </ul>
+        </section>
+        <section className="panel" aria-labelledby="wall-changes">
+          <h2 id="wall-changes" className="panel-head">
+            {t("noc.changes")}
+          </h2>
+          {open.length === 0 ? (
+            <div className="panel-body quiet">{t("changes.none")}</div>
+          ) : (
+            <ul className="lines">
+              {open.slice(0, 6).map((change) => (
+                <li key={change.id} className="line-item">
+                  <span>
+                    {operationWord(t, change.operation)} <span className="quiet">{change.objects[0]}</span>
+                  </span>
+                  <StateOf state={change.state} />
+                  {change.error ? <small className="quiet">{change.error}</small> : null}
+                </li>
+              ))}
+            </ul>
+          )}
+        </section>
+      </div>
+    </>
+  );
+}
+
+function WallNumber({ value, label, tone }: { value: number | string; label: string; tone: "ok" | "wait" | "bad" }) {
+  return (
+    <li className="wall-number" data-tone={tone}>
+      <span className="wall-value">{value}</span>
+      <State tone={tone}>{label}</State>
+    </li>
+  );
+}

@@ -1,0 +1,169 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { useVirtualizer } from "@tanstack/react-virtual";
+import { useMemo, useRef } from "react";
+
+import { services } from "../api/queries";
+import type { Service } from "../api/types";
+import { matches } from "../app/finder";
+import { useMe } from "../app/shell";
+import { useText } from "../i18n/text";
+import { formatBitRate } from "../i18n/units";
+import { useLanguage } from "../i18n/text";
+import { Select, TextField } from "../ui/fields";
+import { useHeld } from "../ui/held";
+import { Lock } from "../ui/icons";
+import { Loaded } from "../ui/loaded";
+import { Button, Empty, Notice, Panel, ScreenHead } from "../ui/parts";
+import type { ServicesSearch } from "./services.search";
+import { kindWord, StateOf, stateWord, statusText } from "../ui/words";
+
+/** Returns the words by which a service is found. */
+function words(service: Service): string {
+  const ends = service.ends.flatMap((end) => [end.id, end.vlan_text ?? "", end.account.name, end.site, end.connection?.name ?? "", ...end.macs.map((mac) => mac.address)]);
+  return [service.id, service.name, service.kind, service.account.name, service.peer?.name ?? "", ...ends].join(" ");
+}
+
+function withWhom(service: Service, own: string): string {
+  const others = new Set([service.account, ...(service.peer ? [service.peer] : []), ...service.ends.map((end) => end.account)].filter((account) => account.id !== own).map((account) => account.name));
+  return [...others].join(", ");
+}
+
+const ROW = 56;
+const HEAD = 36;
+
+/** All services, also many: only the rows in view exist. */
+export function Services() {
+  const t = useText();
+  const me = useMe();
+  const search = useSearch({ strict: false }) as ServicesSearch;
+  const navigate = useNavigate();
+  const query = useQuery(services);
+  const found = useMemo(
+    () => (query.data ?? []).filter((service) => (search.state === "" || service.state === search.state) && (search.q === "" || matches(words(service), search.q))),
+    [query.data, search.q, search.state],
+  );
+  const states = useMemo(() => [...new Set((query.data ?? []).map((service) => service.state))].sort(), [query.data]);
+  const change = (next: Partial<ServicesSearch>) => void navigate({ to: "/services", search: { ...search, ...next }, replace: true });
+  const orderLink = me.can.includes("create_service") && !me.operator ? (
+    <Link to="/order" className="button" data-kind="primary">
+      {t("nav.order")}
+    </Link>
+  ) : null;
+  return (
+    <>
+      <ScreenHead title={t("nav.services")} actions={orderLink} />
+      <div className="stack">
+        <div className="toolbar" role="search" aria-label={t("services.filter")}>
+          <TextField label={t("services.filter")} value={search.q} onChange={(q) => change({ q })} type="search" />
+          <Select
+            label={t("services.state")}
+            options={[{ id: "all", name: t("services.allStates") }, ...states.map((state) => ({ id: state, name: stateWord(t, state) }))]}
+            value={search.state === "" ? "all" : search.state}
+            onChange={(key) => change({ state: key === "all" ? "" : String(key) })}
+          />
+        </div>
+        <Panel flush title={t("services.count", { count: found.length })}>
+          <div className={query.data && query.data.length > 0 ? undefined : "panel-body"}>
+            <Loaded
+              query={query}
+              lines={8}
+              empty={{
+                when: (list) => list.length === 0,
+                show: (
+                  <Empty title={t("services.empty")} action={orderLink}>
+                    {t("services.emptyAbout")}
+                  </Empty>
+                ),
+              }}
+            >
+              {() =>
+                found.length === 0 ? (
+                  <Empty title={t("services.noMatch")} action={<Button onPress={() => change({ q: "", state: "" })}>{t("services.clear")}</Button>}>
+                    {t("services.noMatchAbout")}
+                  </Empty>
+                ) : (
+                  <Rows services={found} own={me.account.id} asked={`${search.state} ${search.q}`} />
+                )
+              }
+            </Loaded>
+          </div>
+        </Panel>
+      </div>
+    </>
+  );
+}
+
+const idOf = (service: Service) => service.id;
+
+function Rows({ services, own, asked }: { services: Service[]; own: string; asked: string }) {
+  const t = useText();
+  const { language } = useLanguage();
+  const scroll = useRef<HTMLDivElement>(null);
+  const held = useHeld(services, idOf, scroll, asked);
+  const rows = useVirtualizer({
+    count: held.items.length,
+    getScrollElement: () => scroll.current,
+    estimateSize: () => ROW,
+    overscan: 12,
+    getItemKey: (index) => held.items[index]?.id ?? index,
+  });
+  return (
+    <>
+      {held.waiting > 0 ? (
+        <Notice tone="off" title={t("held.waiting", { count: held.waiting })}>
+          <Button onPress={held.release}>{t("held.show")}</Button>
+        </Notice>
+      ) : null}
+      <div className="virtual" style={{ blockSize: rows.getTotalSize() + HEAD }} ref={scroll} {...held.handlers} role="table" aria-rowcount={held.items.length + 1} aria-label={t("nav.services")} tabIndex={0}>
+        <div className="virtual-head service-row" role="row" aria-rowindex={1}>
+          <span role="columnheader">{t("services.name")}</span>
+          <span role="columnheader">{t("services.state")}</span>
+          <span role="columnheader">{t("services.with")}</span>
+          <span role="columnheader">{t("services.ends")}</span>
+          <span role="columnheader">{t("services.rate")}</span>
+        </div>
+        <div role="rowgroup" style={{ blockSize: rows.getTotalSize(), position: "relative" }}>
+          {rows.getVirtualItems().map((row) => {
+            const service = held.items[row.index];
+            if (!service) return null;
+            const rate = Math.max(0, ...service.ends.map((end) => end.capacity_mbps ?? 0));
+            const first = service.status[0];
+            return (
+              <div key={row.key} role="row" aria-rowindex={row.index + 2} className="virtual-row service-row" style={{ transform: `translateY(${row.start}px)`, blockSize: ROW }}>
+                <span role="cell" className="cell-name">
+                  <Link to="/services/$id" params={{ id: service.id }}>
+                    {service.name}
+                  </Link>
+                  {service.locked_by ? (
+                    <span title={t("service.lockedBy", { account: service.locked_by.name })}>
+                      <Lock />
+                      <span className="visually-hidden">{t("service.lockedBy", { account: service.locked_by.name })}</span>
+                    </span>
+                  ) : null}
+                  <small className="quiet">
+                    {service.id} · {kindWord(t, service.kind)}
+                  </small>
+                </span>
+                <span role="cell">
+                  <StateOf state={service.state} />
+                  {first ? <small className="quiet clip">{statusText(t, first, service.can)}</small> : null}
+                </span>
+                <span role="cell" className="clip cell-with">{withWhom(service, own)}</span>
+                <span role="cell" className="cell-ends">
+                  {service.ends.map((end) => (
+                    <small key={end.id} className="clip">
+                      {end.site}
+                      {end.vlan_text ? ` · ${end.vlan_text}` : ""}
+                    </small>
+                  ))}
+                </span>
+                <span role="cell" className="cell-rate">{rate > 0 ? formatBitRate(rate * 1e6, language) : ""}</span>
+              </div>
+            );
+          })}
+        </div>
+      </div>
+    </>
+  );
+}

@@ -1,0 +1,121 @@
+import { useQueryClient } from "@tanstack/react-query";
+import { useEffect, useRef, useState } from "react";
+
+import { client, result } from "../api/client";
+import { RequestError } from "../api/problem";
+import { Preferences } from "../app/preferences";
+import { useText } from "../i18n/text";
+import { Form, TextField } from "../ui/fields";
+import { explain } from "../ui/loaded";
+import { Button, Notice } from "../ui/parts";
+
+/** The form with which one signs in: name and password, then the one-time code if the account needs one. */
+export function SignInForm({ onDone, name: known }: { onDone: () => void; name?: string }) {
+  const t = useText();
+  const [name, setName] = useState(known ?? "");
+  const [password, setPassword] = useState("");
+  const [code, setCode] = useState("");
+  const [needsCode, setNeedsCode] = useState(false);
+  const [pending, setPending] = useState(false);
+  const [error, setError] = useState<unknown>();
+  const [missing, setMissing] = useState<{ name?: string; password?: string; code?: string }>({});
+  const codeField = useRef<HTMLInputElement>(null);
+  useEffect(() => {
+    if (needsCode) codeField.current?.focus();
+  }, [needsCode]);
+
+  const submit = () => {
+    const absent = {
+      ...(name.trim() === "" ? { name: t("signin.nameMissing") } : {}),
+      ...(password === "" ? { password: t("signin.passwordMissing") } : {}),
+      ...(needsCode && !/^\d{6}$/.test(code) ? { code: t("signin.codeMissing") } : {}),
+    };
+    setMissing(absent);
+    setError(undefined);
+    const first = Object.keys(absent)[0];
+    if (first) {
+      document.getElementById(`signin-${first}`)?.focus();
+      return;
+    }
+    setPending(true);
+    const body = { name: name.trim(), password, ...(needsCode ? { code } : {}) };
+    result(client.POST("/api/v1/session", { body })).then(
+      () => {
+        setPending(false);
+        onDone();
+      },
+      (reason: unknown) => {
+        setPending(false);
+        setCode("");
+        if (reason instanceof RequestError && reason.problem?.type.endsWith("/code-required")) {
+          setNeedsCode(true);
+        } else {
+          setError(reason);
+        }
+      },
+    );
+  };
+
+  return (
+    <Form onSubmit={submit} pending={pending} label={t("signin.title")}>
+      {error === undefined ? null : <Notice tone="bad" title={explain(t, error)} live />}
+      <TextField
+        label={t("signin.name")}
+        value={name}
+        onChange={setName}
+        autoComplete="username"
+        error={missing.name}
+        isReadOnly={known !== undefined}
+        inputProps={{ id: "signin-name", autoCapitalize: "none", spellCheck: false }}
+      />
+      <TextField
+        label={t("signin.password")}
+        type="password"
+        value={password}
+        onChange={setPassword}
+        autoComplete="current-password"
+        error={missing.password}
+        inputProps={{ id: "signin-password" }}
+      />
+      {needsCode ? (
+        <TextField
+          label={t("signin.code")}
+          hint={t("signin.codeHint")}
+          value={code}
+          onChange={(value) => setCode(value.replace(/\D/g, "").slice(0, 6))}
+          autoComplete="one-time-code"
+          error={missing.code}
+          inputProps={{ id: "signin-code", inputMode: "numeric", ref: codeField }}
+        />
+      ) : null}
+      <Button type="submit" kind="primary" isPending={pending}>
+        {t("signin.submit")}
+      </Button>
+    </Form>
+  );
+}
+
+/** The whole screen that is shown without a session. The address stays, so that it leads to the same screen after. */
+export function SignIn() {
+  const t = useText();
+  const queries = useQueryClient();
+  useEffect(() => {
+    document.title = `${t("signin.title")} · ${t("app.name")}`;
+  }, [t]);
+  return (
+    <div className="signin">
+      <main>
+        <div className="signin-head">
+          <img src="/mark.svg" alt="" />
+          <h1>{t("signin.title")}</h1>
+          <p className="quiet">{t("signin.about")}</p>
+        </div>
+        <SignInForm onDone={() => void queries.resetQueries()} />
+      </main>
+      <footer>
+        <span>{t("app.name")}</span>
+        <Preferences />
+      </footer>
+    </div>
+  );
+}

@@ -1,0 +1,78 @@
+import { useState, type ReactNode } from "react";
+import { Dialog as AriaDialog, DialogTrigger, Heading, Modal, ModalOverlay } from "react-aria-components";
+
+import { useText } from "../i18n/text";
+import { Form } from "./fields";
+import { Button, Notice } from "./parts";
+
+type Act = {
+  /** The text of the button that opens the dialog and of the one that confirms. */
+  label: string;
+  /** The title of the dialog: a question or an act in words. */
+  title: string;
+  /** One sentence that says what happens. */
+  sentence: ReactNode;
+  kind?: "primary" | "danger" | "plain";
+  children?: ReactNode;
+  /** Performs the act. The dialog closes if it succeeds, and shows the error if it does not. */
+  act: () => Promise<unknown>;
+  isDisabled?: boolean;
+  /** Returns the words for an error. */
+  explain: (error: unknown) => string;
+  onOpen?: () => void;
+};
+
+/** A button whose act is confirmed in a sentence before it is done. */
+export function ConfirmedAct({ label, title, sentence, kind = "plain", children, act, isDisabled = false, explain, onOpen }: Act) {
+  const t = useText();
+  const [open, setOpen] = useState(false);
+  const [pending, setPending] = useState(false);
+  const [error, setError] = useState<unknown>();
+  const perform = () => {
+    setPending(true);
+    setError(undefined);
+    act().then(
+      () => {
+        setPending(false);
+        setOpen(false);
+      },
+      (reason: unknown) => {
+        setPending(false);
+        setError(reason);
+      },
+    );
+  };
+  const change = (next: boolean) => {
+    if (pending) return;
+    setError(undefined);
+    setOpen(next);
+    if (next) onOpen?.();
+  };
+  return (
+    <DialogTrigger isOpen={open} onOpenChange={change}>
+      <Button kind={kind} isDisabled={isDisabled}>
+        {label}
+      </Button>
+      <ModalOverlay className="veil" isDismissable={!pending}>
+        <Modal className="modal">
+          <AriaDialog className="dialog">
+            <Heading slot="title">{title}</Heading>
+            <Form onSubmit={perform} pending={pending}>
+              <p>{sentence}</p>
+              {children}
+              {error === undefined ? null : <Notice tone="bad" title={explain(error)} live />}
+              <div className="buttons">
+                <Button kind="quiet" onPress={() => change(false)} isDisabled={pending}>
+                  {t("act.cancel")}
+                </Button>
+                <Button type="submit" kind={kind === "plain" ? "primary" : kind} isPending={pending}>
+                  {label}
+                </Button>
+              </div>
+            </Form>
+          </AriaDialog>
+        </Modal>
+      </ModalOverlay>
+    </DialogTrigger>
+  );
+}

@@ -1,0 +1,83 @@
+import type { UseQueryResult } from "@tanstack/react-query";
+import type { ReactNode } from "react";
+
+import { RequestError } from "../api/problem";
+import { Age } from "../i18n/format";
+import { useText, type Translate } from "../i18n/text";
+import type { MessageId } from "../i18n/messages";
+import { Button, Notice, Skeleton } from "./parts";
+
+/** The problems that the page explains in the reader's language, by their `code`, or else by their kind. */
+const EXPLAINED: Record<string, MessageId> = {
+  "too-many-attempts": "problem.attempts",
+  "wrong-credentials": "problem.credentials",
+  "wrong-code": "problem.code",
+  "vlan-taken": "problem.vlanTaken",
+  "name-taken": "problem.nameTaken",
+  "over-capacity": "problem.overCapacity",
+  locked: "problem.locked",
+  "not-found": "problem.notFound",
+  forbidden: "problem.forbidden",
+  stale: "problem.stale",
+  unavailable: "problem.unavailable",
+  internal: "problem.internal",
+  busy: "problem.busy",
+};
+
+/** Returns the words for what went wrong. Reasons that have no translation are shown as the engine wrote them. */
+export function explain(t: Translate, error: unknown): string {
+  if (!(error instanceof RequestError) || !error.problem) return t("problem.network");
+  const { problem } = error;
+  const kind = problem.type.split("/").pop() ?? "";
+  const known = (problem.code && EXPLAINED[problem.code]) || EXPLAINED[kind];
+  if (!known) return problem.detail;
+  return t(known, { seconds: error.retryAfter ?? 0, detail: problem.detail });
+}
+
+/** Says what happened, whether the page tries again, and gives the next step. */
+export function Failure({ error, retry }: { error: unknown; retry?: () => void }) {
+  const t = useText();
+  const transient = error instanceof RequestError && error.isTransient;
+  const problem = error instanceof RequestError ? error.problem : undefined;
+  return (
+    <Notice tone="bad" title={explain(t, error)} live>
+      <div className="stack tight">
+        {problem?.next_step ? <p>{problem.next_step}</p> : null}
+        {transient ? <p>{t("load.retrying")}</p> : null}
+        <div className="row">
+          {retry ? <Button onPress={retry}>{t("act.retry")}</Button> : null}
+          {problem ? (
+            <span className="quiet small">
+              {t("load.support")} <code>{`${problem.type.split("/").pop()} ${problem.status}`}</code>
+            </span>
+          ) : null}
+        </div>
+      </div>
+    </Notice>
+  );
+}
+
+/** Shows what a query read, with its loading, error and stale states. */
+export function Loaded<T>({ query, children, lines = 4, empty }: { query: UseQueryResult<T>; children: (data: T) => ReactNode; lines?: number; empty?: { when: (data: T) => boolean; show: ReactNode } }) {
+  const t = useText();
+  const retry = () => void query.refetch();
+  if (query.data === undefined) {
+    if (query.isError) return <Failure error={query.error} retry={retry} />;
+    return <Skeleton lines={lines} />;
+  }
+  return (
+    <>
+      {query.isError ? (
+        <Notice tone="wait" title={t("load.stale")} live>
+          <div className="row">
+            <span>
+              {explain(t, query.error)} {t("load.readAt")} <Age at={query.dataUpdatedAt} />
+            </span>
+            <Button onPress={retry}>{t("act.retry")}</Button>
+          </div>
+        </Notice>
+      ) : null}
+      {empty?.when(query.data) ? empty.show : children(query.data)}
+    </>
+  );
+}

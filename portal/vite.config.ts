@@ -1,0 +1,23 @@
+/// <reference types="vitest/config" />
+import react from "@vitejs/plugin-react";
+import { defineConfig } from "vite";
+
+// The page is served from one origin under a policy without inline code, so nothing is inlined: no data: URLs, no
+// inline scripts.
+export default defineConfig({
+  plugins: [react()],
+  build: {
+    target: "es2022",
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    reportCompressedSize: false,
+  },
+  worker: { format: "es" },
+  test: {
+    environment: "jsdom",
+    include: ["tests/unit/**/*.test.{ts,tsx}"],
+    setupFiles: ["tests/unit/setup.ts"],
+    pool: "threads",
+    css: false,
+  },
+});
