@@ -51,6 +51,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("ips_match", detection::matching),
     ("ips_mime", parsers::mime),
     ("ips_packets", ips::packets),
+    ("ips_others", parsers::others),
     ("ips_smb", parsers::smb),
     ("ips_stream", ips::stream),
     ("ips_tls", parsers::tls),

@@ -107,3 +107,18 @@ pub(crate) fn mime(bytes: &[u8]) {
 pub(crate) fn smb(bytes: &[u8]) {
     parse(AppProtocol::Smb, bytes);
 }
+
+/// POP3, IMAP, SIP, Modbus, DNP3 and LDAP; the first byte chooses one of them.
+pub(crate) fn others(bytes: &[u8]) {
+    const PROTOCOLS: [AppProtocol; 6] = [
+        AppProtocol::Pop3,
+        AppProtocol::Imap,
+        AppProtocol::Sip,
+        AppProtocol::Modbus,
+        AppProtocol::Dnp3,
+        AppProtocol::Ldap,
+    ];
+    if let Some((first, rest)) = bytes.split_first() {
+        parse(PROTOCOLS[usize::from(*first) % PROTOCOLS.len()], rest);
+    }
+}

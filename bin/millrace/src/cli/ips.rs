@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use millrace_ips_engine::Mode;
 use millrace_ips_rules::Syntax;
 
 /// Intrusion prevention.
@@ -41,6 +42,10 @@ pub(crate) enum Ips {
     },
     /// Inspect captures with rules: print alerts, or write events as EVE JSON
     Read(ReadArgs),
+    /// Say why a rule raises an alert on the packets of a capture, or none: condition by condition
+    Trace(TraceArgs),
+    /// Inspect captures, and print the cost of rules and of searches
+    Profile(ProfileArgs),
     /// Print the variables and rule files of a suricata.yaml as TOML
     Import {
         /// The suricata.yaml
@@ -98,6 +103,15 @@ pub(crate) enum ReadMode {
     Ips,
 }
 
+impl From<ReadMode> for Mode {
+    fn from(mode: ReadMode) -> Mode {
+        match mode {
+            ReadMode::Ids => Mode::Ids,
+            ReadMode::Ips => Mode::Ips,
+        }
+    }
+}
+
 /// The events beside alerts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ReadRecords {
@@ -116,4 +130,63 @@ pub(crate) struct RuleArgs {
     /// Set a variable of addresses or ports
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub(crate) variables: Vec<String>,
+}
+
+/// Arguments of `millrace ips trace`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A line for each packet or transaction names the first condition that does not hold, with the value that \
+    was found. Other rules of the files are evaluated, too, since they set bits that the rule may ask for. Examples:\n  \
+    millrace ips trace day.pcap --sid 2024897 --rules emerging-all.rules\n  \
+    millrace ips trace day.pcap --sid 2024897 --rules emerging-all.rules --port 49161 --all"
+)]
+pub(crate) struct TraceArgs {
+    /// Capture, pcap or pcapng
+    #[arg(value_name = "CAPTURE")]
+    pub(crate) capture: PathBuf,
+    /// The number of the rule
+    #[arg(long)]
+    pub(crate) sid: u32,
+    #[command(flatten)]
+    pub(crate) rules: RuleArgs,
+    /// File of rules, classifications, references or thresholds
+    #[arg(long = "rules", required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Inspect as beside the path (ids) or in the path (ips)
+    #[arg(long, value_enum, default_value_t = ReadMode::Ids)]
+    pub(crate) mode: ReadMode,
+    /// Print only packets from or to this port
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
+    /// Print the conditions that hold, too
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+/// Arguments of `millrace ips profile`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "One evaluation of 16 is timed; totals are extrapolated from them. A search is the prefilter over one kind of \
+    bytes. Examples:\n  \
+    millrace ips profile day.pcap --rules emerging-all.rules\n  \
+    millrace ips profile day.pcap --rules emerging-all.rules --repeat 10 --most 50 --json"
+)]
+pub(crate) struct ProfileArgs {
+    /// Captures, pcap or pcapng
+    #[arg(required = true, value_name = "CAPTURE")]
+    pub(crate) captures: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) rules: RuleArgs,
+    /// File of rules, classifications, references or thresholds
+    #[arg(long = "rules", required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Inspect as beside the path (ids) or in the path (ips)
+    #[arg(long, value_enum, default_value_t = ReadMode::Ids)]
+    pub(crate) mode: ReadMode,
+    /// Inspect the captures so many times
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    pub(crate) repeat: u32,
+    /// Print at most so many rules
+    #[arg(long, value_name = "COUNT", default_value_t = 20)]
+    pub(crate) most: usize,
 }

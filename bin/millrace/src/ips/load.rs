@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
+use millrace_ips_engine::detect::{CompileSettings, Ruleset, compile};
 use millrace_ips_rules::files::{self, Class, Threshold};
 use millrace_ips_rules::{RuleSet, Variables};
 
@@ -39,6 +40,21 @@ pub(super) struct Loading<'a> {
 }
 
 impl Loading<'_> {
+    /// Returns the compiled rules, and the number of rules that were refused.
+    pub(super) fn compile(&self) -> Result<(Ruleset, usize)> {
+        let settings = CompileSettings {
+            variables: self.variables.clone(),
+            classes: self.classes.clone(),
+            thresholds: self.thresholds.clone(),
+            ..CompileSettings::default()
+        };
+        let (ruleset, refusals) = compile(&self.set, &settings);
+        if ruleset.rules.is_empty() {
+            bail!("no rule loads; `millrace ips check` says why");
+        }
+        Ok((ruleset, self.set.refusals().len() + refusals.len()))
+    }
+
     /// Sets the variables of the command line, which precede those of files.
     fn apply_arguments(&mut self) -> Result<()> {
         for text in &self.args.variables {

@@ -1,7 +1,9 @@
 //! `millrace ips`: rule files are checked, explained and imported on this machine, without the daemon.
 
 mod load;
+mod profile;
 mod read;
+mod trace;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -39,6 +41,8 @@ pub(crate) fn run(session: &Session, command: &Ips) -> Result<ExitCode> {
             session.print(&explanation, Explanation::text)?;
         }
         Ips::Read(args) => read::run(session, args)?,
+        Ips::Trace(args) => trace::run(session, args)?,
+        Ips::Profile(args) => profile::run(session, args)?,
         Ips::Import { file } => {
             let text =
                 std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;

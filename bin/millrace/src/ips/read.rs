@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use millrace_ips_engine::detect::{CompileSettings, Ruleset, compile};
+use millrace_ips_engine::detect::Ruleset;
 use millrace_ips_engine::event::Alert;
-use millrace_ips_engine::{Engine, Event, Events, Mode, Settings};
+use millrace_ips_engine::{Engine, Event, Events, Settings};
 use millrace_ips_eve::{Layout, RuleTables, Statistics, Version, Writer};
 use millrace_ips_offline::{CaptureError, CaptureSummary, CapturedFrame, read};
 use millrace_types::Time;
@@ -21,7 +21,7 @@ use pcap_file::pcapng::{PcapNgBlock, PcapNgWriter};
 use serde::Serialize;
 
 use super::load::load;
-use crate::cli::{ReadArgs, ReadMode, ReadRecords};
+use crate::cli::{ReadArgs, ReadRecords};
 use crate::output::Session;
 
 /// The result of a run.
@@ -85,27 +85,15 @@ struct Outputs {
 
 pub(super) fn run(session: &Session, args: &ReadArgs) -> Result<()> {
     let loaded = load(&args.rules, &args.files)?;
-    let compile_settings = CompileSettings {
-        variables: loaded.variables.clone(),
-        classes: loaded.classes.clone(),
-        thresholds: loaded.thresholds.clone(),
-        ..CompileSettings::default()
-    };
-    let (ruleset, refusals) = compile(&loaded.set, &compile_settings);
+    let (ruleset, refused) = loaded.compile()?;
     let mut summary = Summary {
         rules: ruleset.rules.len(),
-        refused: loaded.set.refusals().len() + refusals.len(),
+        refused,
         ..Summary::default()
     };
-    if ruleset.rules.is_empty() {
-        bail!("no rule loads; `millrace ips check` says why");
-    }
     let writes_records = args.eve.is_some() && args.records == ReadRecords::All;
     let settings = Settings {
-        mode: match args.mode {
-            ReadMode::Ids => Mode::Ids,
-            ReadMode::Ips => Mode::Ips,
-        },
+        mode: args.mode.into(),
         checks_checksums: args.checksums,
         records: args.eve.is_some(),
         ..Settings::default()

@@ -183,3 +183,75 @@ fn read_drops_frames_in_the_path_and_names_captures_that_are_none() {
     assert!(errors.contains("b.pcap: after 0 frames"), "{errors}");
     assert!(errors.contains("1 frames dropped"), "{errors}");
 }
+
+#[test]
+fn trace_names_the_first_condition_that_does_not_hold() {
+    let folder = tempfile::tempdir().unwrap();
+    capture(&folder.path().join("a.pcap"), b"some evil bytes");
+    let rules = "alert udp any any -> any 2000 (msg:\"evil\"; content:\"some\"; content:\"evil\"; distance:1; sid:7;)\n\
+        alert udp any any -> any 2001 (msg:\"port\"; content:\"evil\"; sid:8;)\n";
+    std::fs::write(folder.path().join("a.rules"), rules).unwrap();
+    let output = ips(
+        folder.path(),
+        &["trace", "a.pcap", "--sid", "7", "--rules", "a.rules"],
+    );
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines[..3],
+        [
+            "packet 1 (10.0.0.1 1000 -> 10.0.0.2 2000, to_server), packet: alert",
+            "packet 2 (10.0.0.1 1000 -> 10.0.0.2 2000, to_server), packet: no match: payload: content \"some\" [found: \"harmless\"]",
+            "sid 7: 1 alerts in 2 frames",
+        ]
+    );
+    let output = ips(
+        folder.path(),
+        &["trace", "a.pcap", "--sid", "8", "--rules", "a.rules", "--json"],
+    );
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let step = &report["lines"][0]["conditions"][0];
+    assert_eq!(
+        (step["condition"].as_str(), step["holds"].as_bool()),
+        (
+            Some("protocol, addresses and ports are those of the header"),
+            Some(false)
+        )
+    );
+    let output = ips(
+        folder.path(),
+        &["trace", "a.pcap", "--sid", "9", "--rules", "a.rules"],
+    );
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("no rule that loads has sid 9"), "{text}");
+}
+
+#[test]
+fn profile_counts_checks_and_hits_of_rules_and_searches() {
+    let folder = tempfile::tempdir().unwrap();
+    capture(&folder.path().join("a.pcap"), b"some evil bytes");
+    let rules = "alert udp any any -> any 2000 (msg:\"evil\"; content:\"evil\"; sid:7;)\n\
+        alert udp any any -> any 2000 (msg:\"none\"; content:\"evil\"; content:\"absent\"; fast_pattern:only; sid:8;)\n";
+    std::fs::write(folder.path().join("a.rules"), rules).unwrap();
+    let arguments = [
+        "profile", "a.pcap", "--rules", "a.rules", "--repeat", "16", "--json",
+    ];
+    let output = ips(folder.path(), &arguments);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let number = |value: &serde_json::Value| value.as_u64().unwrap();
+    let rules = report["rules"].as_array().unwrap();
+    assert_eq!(rules.len(), 1, "the prefilter leaves one rule: {report}");
+    assert_eq!(
+        (rules[0]["name"].as_str(), number(&rules[0]["checks"])),
+        (Some("7 evil"), 16)
+    );
+    assert_eq!(number(&rules[0]["hits"]), 16);
+    let group = &report["groups"][0];
+    assert_eq!(
+        (group["name"].as_str(), number(&group["checks"])),
+        (Some("packets, UDP"), 32)
+    );
+    // One of 16 measurements is timed; there are 48.
+    assert_eq!(number(&group["samples"]) + number(&rules[0]["samples"]), 3);
+}

@@ -1,7 +1,8 @@
 //! Fields of application protocols.
 
 use millrace_ips_engine::app::record::{
-    DnsRecord, DnsResource, FtpRecord, HttpRecord, Record, SmbRecord, SmtpRecord, SshRecord, TlsRecord,
+    Dnp3Record, DnsRecord, DnsResource, FtpRecord, HttpRecord, ModbusRecord, Record, SipRecord, SmbRecord,
+    SmtpRecord, SshRecord, TlsRecord,
 };
 
 use crate::dns;
@@ -38,7 +39,65 @@ pub(crate) fn record(out: &mut Object<'_>, record: &Record, layout: &Layout) {
         Record::Smb(fields) => {
             out.object("smb", |out| smb(out, fields));
         }
+        Record::Sip(fields) => {
+            out.object("sip", |out| sip(out, fields));
+        }
+        Record::Modbus(fields) => {
+            out.object("modbus", |out| modbus(out, fields));
+        }
+        Record::Dnp3(fields) => {
+            out.object("dnp3", |out| dnp3(out, fields));
+        }
     }
+}
+
+fn sip(out: &mut Object<'_>, fields: &SipRecord) {
+    let join = |parts: &[&[u8]]| parts.join(&b' ');
+    out.unless_empty("method", &fields.method)
+        .unless_empty("uri", &fields.uri)
+        .unless_empty("version", &fields.version);
+    match fields.code {
+        Some(code) => {
+            let code = code.to_string();
+            out.field("code", code.as_str())
+                .unless_empty("reason", &fields.reason)
+                .bytes(
+                    "response_line",
+                    &join(&[&fields.version, code.as_bytes(), &fields.reason]),
+                );
+        }
+        None => {
+            out.bytes(
+                "request_line",
+                &join(&[&fields.method, &fields.uri, &fields.version]),
+            );
+        }
+    }
+}
+
+fn modbus(out: &mut Object<'_>, fields: &ModbusRecord) {
+    for (name, message) in ["request", "response"].into_iter().zip(fields.messages) {
+        if let Some((unit, function)) = message {
+            out.object(name, |out| {
+                out.field("transaction_id", fields.identifier)
+                    .field("protocol_id", 0u16)
+                    .field("unit_id", unit)
+                    .field("function_raw", function);
+            });
+        }
+    }
+}
+
+fn dnp3(out: &mut Object<'_>, fields: &Dnp3Record) {
+    let name = match fields.indications {
+        Some(_) => "response",
+        None => "request",
+    };
+    out.object(name, |out| {
+        out.object("application", |out| {
+            out.field("function_code", fields.function);
+        });
+    });
 }
 
 fn http(out: &mut Object<'_>, fields: &HttpRecord) {

@@ -14,7 +14,7 @@ pub use comparison::comparison_line;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use millrace_ips_engine::detect::Ruleset;
+use millrace_ips_engine::detect::{Ruleset, TraceRecord};
 use millrace_ips_engine::{Engine, Events, Frame, LinkType, Verdict};
 
 /// The frames of a capture, counted.
@@ -41,6 +41,35 @@ pub fn read(
     engine: &mut Engine,
     rules: &Ruleset,
     mut each: impl FnMut(&Events, Option<&CapturedFrame>),
+) -> Result<CaptureSummary, CaptureError> {
+    pass(path, engine, rules, |_, events, frame| {
+        if !events.list.is_empty() {
+            each(events, frame);
+        }
+    })
+}
+
+/// Passes the frames of a capture through an engine that traces a rule. `each` gets the records in order.
+///
+/// # Errors
+/// As [`read`].
+pub fn trace(
+    path: &Path,
+    engine: &mut Engine,
+    rules: &Ruleset,
+    mut each: impl FnMut(TraceRecord),
+) -> Result<CaptureSummary, CaptureError> {
+    pass(path, engine, rules, |engine, _, _| {
+        engine.detector().take_trace().into_iter().for_each(&mut each);
+    })
+}
+
+/// Passes the frames of a capture through an engine, and calls `each` behind each frame, and behind the last inspection.
+fn pass(
+    path: &Path,
+    engine: &mut Engine,
+    rules: &Ruleset,
+    mut each: impl FnMut(&mut Engine, &Events, Option<&CapturedFrame>),
 ) -> Result<CaptureSummary, CaptureError> {
     let mut reader = CaptureReader::open(path)?;
     let mut summary = CaptureSummary::default();
@@ -70,17 +99,13 @@ pub fn read(
         let verdict = engine.frame(rules, frame, &mut events);
         summary.engine += start.elapsed();
         summary.dropped += u64::from(matches!(verdict, Verdict::Drop(_) | Verdict::Reject { .. }));
-        if !events.list.is_empty() {
-            each(&events, Some(&captured));
-            events.list.clear();
-        }
+        each(engine, &events, Some(&captured));
+        events.list.clear();
     }
     let start = Instant::now();
     engine.finish(rules, &mut events);
     summary.engine += start.elapsed();
-    if !events.list.is_empty() {
-        each(&events, None);
-    }
+    each(engine, &events, None);
     match failure {
         Some(error) => Err(error),
         None => Ok(summary),

@@ -11,6 +11,9 @@ const MESSAGE_SIZE: usize = 16 << 20;
 /// Largest size of the header of a message: the tag, and a length of up to four bytes with its count.
 const HEADER_SIZE: usize = 6;
 
+/// The first byte of a record of TLS with a handshake message (RFC 8446, section 5.1).
+const TLS_HANDSHAKE: u8 = 0x16;
+
 /// The place in the messages of a direction.
 #[derive(Debug, Default)]
 struct Side {
@@ -107,6 +110,14 @@ impl Parser for Ldap {
                 .extend_from_slice(&bytes[..bytes.len().min(HEADER_SIZE - known)]);
             match header(&side.header) {
                 Header::Incomplete => bytes = &[],
+                Header::Invalid if side.header[0] == TLS_HANDSHAKE => {
+                    // StartTLS (RFC 4511, section 4.14) was accepted.
+                    let mut rest = [Vec::new(), Vec::new()];
+                    side.header
+                        .extend_from_slice(bytes.get(HEADER_SIZE - known..).unwrap_or_default());
+                    rest[chunk.direction.index()] = core::mem::take(&mut side.header);
+                    return Outcome::Switch { rest };
+                }
                 Header::Invalid => return Outcome::Failed,
                 Header::Complete(size, body) => {
                     bytes = &bytes[size - known..];

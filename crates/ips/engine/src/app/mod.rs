@@ -8,6 +8,7 @@
 //!
 //! A parser never sees segment boundaries as meaning: any segmentation of a direction gives the same transactions.
 
+mod dnp3;
 pub mod dns;
 mod expectation;
 pub mod file;
@@ -15,10 +16,12 @@ mod ftp;
 mod http;
 mod ldap;
 mod mail;
+mod modbus;
 mod parser;
 mod probe;
 mod protocol;
 pub mod record;
+mod sip;
 mod smb;
 mod ssh;
 pub mod tls;
@@ -350,17 +353,23 @@ impl AppState {
 
 /// Returns a parser for a flow of a protocol; `None` for protocols that are only named.
 fn parser_of(protocol: AppProtocol, key: &FlowKey, settings: AppSettings) -> Option<Box<dyn Parser>> {
+    let transport = match key.protocol {
+        TCP => Transport::Tcp,
+        _ => Transport::Udp,
+    };
     match protocol {
         AppProtocol::Http => Some(Box::new(http::Http::new(settings))),
         AppProtocol::Smtp => Some(Box::new(mail::smtp::Smtp::new(settings))),
+        AppProtocol::Pop3 => Some(Box::new(mail::pop3::Pop3::new(settings))),
+        AppProtocol::Imap => Some(Box::new(mail::imap::Imap::new(settings))),
+        AppProtocol::Sip => Some(Box::new(sip::Sip::new(transport))),
+        AppProtocol::Modbus => Some(Box::<modbus::Modbus>::default()),
+        AppProtocol::Dnp3 => Some(Box::<dnp3::Dnp3>::default()),
         AppProtocol::Smb => Some(Box::<smb::Smb>::default()),
         AppProtocol::Dcerpc => Some(Box::<smb::dcerpc::Dcerpc>::default()),
         AppProtocol::Ssh => Some(Box::<ssh::Ssh>::default()),
         AppProtocol::Ftp => Some(Box::new(ftp::Ftp::new(*key))),
-        AppProtocol::Ldap => Some(Box::new(ldap::Ldap::new(match key.protocol {
-            TCP => Transport::Tcp,
-            _ => Transport::Udp,
-        }))),
+        AppProtocol::Ldap => Some(Box::new(ldap::Ldap::new(transport))),
         AppProtocol::Tls => Some(Box::new(tls::Tls::new(settings))),
         AppProtocol::Dns => Some(Box::new(dns::Dns::new(key.protocol == TCP))),
         _ => None,

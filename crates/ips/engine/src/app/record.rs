@@ -20,6 +20,12 @@ pub enum Record {
     Ssh(Box<SshRecord>),
     /// SMB and DCE/RPC over it.
     Smb(Box<SmbRecord>),
+    /// SIP.
+    Sip(Box<SipRecord>),
+    /// Modbus.
+    Modbus(Box<ModbusRecord>),
+    /// DNP3.
+    Dnp3(Box<Dnp3Record>),
 }
 
 /// An HTTP request and its response.
@@ -194,4 +200,39 @@ pub struct SmbRecord {
     pub share: Option<Vec<u8>>,
     /// Interface and operation of DCE/RPC.
     pub dcerpc: Option<(Vec<u8>, u16)>,
+}
+
+/// A SIP message.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SipRecord {
+    /// Method of a request.
+    pub method: Vec<u8>,
+    /// URI of a request.
+    pub uri: Vec<u8>,
+    /// Version in the first line.
+    pub version: Vec<u8>,
+    /// Status code of a response.
+    pub code: Option<u16>,
+    /// Reason phrase of a response.
+    pub reason: Vec<u8>,
+}
+
+/// A Modbus request and its answer.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ModbusRecord {
+    /// Transaction identifier.
+    pub identifier: u16,
+    /// Unit and function code of the message in each direction, by [`Direction::index`](crate::Direction::index).
+    pub messages: [Option<(u8, u8)>; 2],
+}
+
+/// A DNP3 application fragment.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Dnp3Record {
+    /// Function code.
+    pub function: u8,
+    /// Internal indications of a response, first byte first.
+    pub indications: Option<u16>,
+    /// Group and variation of the first objects.
+    pub objects: Vec<(u8, u8)>,
 }

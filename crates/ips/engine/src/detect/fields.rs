@@ -5,7 +5,7 @@ use millrace_ips_rules::options::words::TextField;
 
 use super::program::compare;
 use crate::app::Transaction;
-use crate::app::record::{DnsRecord, Record, SmbRecord, TlsRecord};
+use crate::app::record::{Dnp3Record, DnsRecord, Record, SmbRecord, TlsRecord};
 use crate::flow::Direction;
 
 /// Returns true if a value of the transaction satisfies a condition in words.
@@ -34,6 +34,38 @@ pub(super) fn has(field: TextField, value: &str, transaction: &Transaction, dire
                 .is_some_and(|(_, number)| is_in_list(value, *number)),
             _ => false,
         },
+        TextField::SipStatCode => match &transaction.record {
+            Record::Sip(sip) => sip.code.is_some_and(|code| {
+                any_of(value, |text| match text.len() {
+                    // One digit names a class of codes (Snort 2.9, sip_stat_code).
+                    1 => text.parse() == Ok(code / 100),
+                    _ => text.parse() == Ok(code),
+                })
+            }),
+            _ => false,
+        },
+        TextField::ModbusUnit => {
+            modbus(transaction, direction).is_some_and(|(unit, _)| value.trim().parse() == Ok(unit))
+        }
+        TextField::ModbusFunc => modbus(transaction, direction)
+            .is_some_and(|(_, function)| any_of(value, |name| modbus_function(name) == Some(function))),
+        TextField::Dnp3Func => dnp3(transaction, direction)
+            .is_some_and(|record| any_of(value, |name| dnp3_function(name) == Some(record.function))),
+        TextField::Dnp3Ind => dnp3(transaction, direction)
+            .and_then(|record| record.indications)
+            .is_some_and(|bits| {
+                any_of(value, |name| {
+                    dnp3_indication(name).is_some_and(|bit| bits & bit != 0)
+                })
+            }),
+        TextField::Dnp3Obj => dnp3(transaction, direction).is_some_and(|record| {
+            let mut parts = value.split(',').map(|part| part.trim().parse::<u8>().ok());
+            let asked = (parts.next().flatten(), parts.next().flatten());
+            record
+                .objects
+                .iter()
+                .any(|(group, variation)| (Some(*group), Some(*variation)) == asked)
+        }),
         TextField::SipMethodList => {
             let method = transaction.buffer(millrace_ips_rules::buffers::Buffer::SipMethod, direction);
             method.is_some_and(|method| any_of(value, |name| method.eq_ignore_ascii_case(name.as_bytes())))
@@ -78,6 +110,123 @@ fn is_in_state(name: &str, tls: &TlsRecord) -> bool {
         "unknown" => state.unknown,
         _ => false,
     }
+}
+
+/// Returns unit and function of the Modbus message in a direction.
+fn modbus(transaction: &Transaction, direction: Direction) -> Option<(u8, u8)> {
+    match &transaction.record {
+        Record::Modbus(record) => record.messages[direction.index()],
+        _ => None,
+    }
+}
+
+/// Returns the DNP3 fragment of a direction.
+fn dnp3(transaction: &Transaction, direction: Direction) -> Option<&Dnp3Record> {
+    match &transaction.record {
+        Record::Dnp3(record) => transaction
+            .buffer(millrace_ips_rules::buffers::Buffer::Dnp3Data, direction)
+            .map(|_| &**record),
+        _ => None,
+    }
+}
+
+/// Returns the number of a name in a table, or the number that the name is.
+fn number_of<T: Copy + core::str::FromStr>(name: &str, table: &[(&str, T)]) -> Option<T> {
+    let named = table.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+    named.map(|(_, number)| *number).or_else(|| name.parse().ok())
+}
+
+/// Returns the code of a Modbus function, by the names of Snort 2.9's `modbus_func`.
+fn modbus_function(name: &str) -> Option<u8> {
+    const NAMES: &[(&str, u8)] = &[
+        ("read_coils", 1),
+        ("read_discrete_inputs", 2),
+        ("read_holding_registers", 3),
+        ("read_input_registers", 4),
+        ("write_single_coil", 5),
+        ("write_single_register", 6),
+        ("read_exception_status", 7),
+        ("diagnostics", 8),
+        ("get_comm_event_counter", 11),
+        ("get_comm_event_log", 12),
+        ("write_multiple_coils", 15),
+        ("write_multiple_registers", 16),
+        ("report_slave_id", 17),
+        ("read_file_record", 20),
+        ("write_file_record", 21),
+        ("mask_write_register", 22),
+        ("read_write_multiple_registers", 23),
+        ("read_fifo_queue", 24),
+        ("encapsulated_interface_transport", 43),
+    ];
+    number_of(name, NAMES)
+}
+
+/// Returns the code of a DNP3 function, by the names of Snort 2.9's `dnp3_func` (IEEE 1815, table 4-1).
+fn dnp3_function(name: &str) -> Option<u8> {
+    const NAMES: &[(&str, u8)] = &[
+        ("confirm", 0),
+        ("read", 1),
+        ("write", 2),
+        ("select", 3),
+        ("operate", 4),
+        ("direct_operate", 5),
+        ("direct_operate_nr", 6),
+        ("immed_freeze", 7),
+        ("immed_freeze_nr", 8),
+        ("freeze_clear", 9),
+        ("freeze_clear_nr", 10),
+        ("freeze_at_time", 11),
+        ("freeze_at_time_nr", 12),
+        ("cold_restart", 13),
+        ("warm_restart", 14),
+        ("initialize_data", 15),
+        ("initialize_appl", 16),
+        ("start_appl", 17),
+        ("stop_appl", 18),
+        ("save_config", 19),
+        ("enable_unsolicited", 20),
+        ("disable_unsolicited", 21),
+        ("assign_class", 22),
+        ("delay_measure", 23),
+        ("record_current_time", 24),
+        ("open_file", 25),
+        ("close_file", 26),
+        ("delete_file", 27),
+        ("get_file_info", 28),
+        ("authenticate_file", 29),
+        ("abort_file", 30),
+        ("activate_config", 31),
+        ("authenticate_req", 32),
+        ("authenticate_err", 33),
+        ("response", 129),
+        ("unsolicited_response", 130),
+        ("authenticate_resp", 131),
+    ];
+    number_of(name, NAMES)
+}
+
+/// Returns the bit of a DNP3 internal indication (IEEE 1815, section 4.2.2.6), the first byte in the high half.
+fn dnp3_indication(name: &str) -> Option<u16> {
+    const NAMES: &[(&str, u16)] = &[
+        ("all_stations", 1 << 8),
+        ("class_1_events", 1 << 9),
+        ("class_2_events", 1 << 10),
+        ("class_3_events", 1 << 11),
+        ("need_time", 1 << 12),
+        ("local_control", 1 << 13),
+        ("device_trouble", 1 << 14),
+        ("device_restart", 1 << 15),
+        ("no_func_code_support", 1),
+        ("object_unknown", 1 << 1),
+        ("parameter_error", 1 << 2),
+        ("event_buffer_overflow", 1 << 3),
+        ("already_executing", 1 << 4),
+        ("config_corrupt", 1 << 5),
+        ("reserved_2", 1 << 6),
+        ("reserved_1", 1 << 7),
+    ];
+    number_of(name, NAMES)
 }
 
 /// Returns true if the interface of a bind is the one asked for: a UUID, perhaps with its version after a comma.

@@ -29,8 +29,11 @@ use crate::flow::{Direction, Flow};
 use crate::packet::Packet;
 use crate::tcp::StreamWindow;
 
-pub use compile::{CompileSettings, Hook, Ruleset, compile};
-pub use detector::{Counters, DetectSettings, Detector};
+pub use compile::{CompileSettings, Hook, Names, Ruleset, compile};
+pub use detector::{
+    Clock, Condition, Cost, Costs, Counters, DetectSettings, Detector, GroupId, TraceOutcome, TracePlace,
+    TraceRecord,
+};
 pub use evaluate::{Limit, STEPS, Scratch, Subject, Variables, matches};
 pub use program::{Rule, RuleType};
 pub use state::FlowBits;

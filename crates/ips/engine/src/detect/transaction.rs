@@ -65,7 +65,8 @@ impl DirectionState {
         });
     }
 
-    /// Scans the bytes of a hook that were not scanned before, and adds the rules that they name.
+    /// Scans the bytes of a hook that were not scanned before, and adds the rules that they name. Returns the number of
+    /// bytes.
     pub(super) fn scan(
         &mut self,
         index: u16,
@@ -74,10 +75,11 @@ impl DirectionState {
         transaction: &Transaction,
         direction: Direction,
         memory: &mut (Candidates, Vec<u8>),
-    ) {
+    ) -> usize {
         if group.is_empty() {
-            return;
+            return 0;
         }
+        let mut size = 0;
         let (marks, transformed) = memory;
         for (instance, view) in transaction.buffers(hook.buffer, direction).enumerate() {
             let instance = u16::try_from(instance).unwrap_or(u16::MAX);
@@ -96,9 +98,11 @@ impl DirectionState {
                 let from = new.saturating_sub(group.look_back()).min(view.bytes.len());
                 // Names are compared from the end, so that they are never scanned in parts.
                 let from = if view.is_complete && before == 0 { 0 } else { from };
+                size += view.bytes.len() - from;
                 group.scan(&view.bytes[from..], &mut |rule| marks.add(rule));
             } else {
                 transform::apply(&hook.transforms, view.bytes, transformed);
+                size += transformed.len();
                 group.scan(transformed, &mut |rule| marks.add(rule));
             }
             for rule in marks.take() {
@@ -115,6 +119,7 @@ impl DirectionState {
                 None => {}
             }
         }
+        size
     }
 }
 

@@ -108,6 +108,11 @@ impl Engine {
         &self.flows.counters
     }
 
+    /// Returns the detector, for traces and profiles.
+    pub fn detector(&mut self) -> &mut Detector {
+        &mut self.detector
+    }
+
     /// Returns the number of flows.
     pub fn flows(&self) -> usize {
         self.flows.len()

@@ -253,3 +253,89 @@ fn thresholds_and_filters_count_by_their_key() {
     assert_eq!(alerts(&set, &packets(3), Mode::Ids), [1, 2]);
     assert_eq!(alerts(&set, &packets(4), Mode::Ids), [1, 2, 3]);
 }
+
+#[test]
+fn a_trace_says_which_condition_of_a_rule_fails_on_each_transaction() {
+    use millrace_ips_engine::detect::TraceOutcome;
+    let text = "alert http any any -> any any (http.method; content:\"GET\"; http.uri; content:\"/evil\"; flowbits:set,seen; sid:1;)\n\
+        alert http any any -> any any (flowbits:isset,seen; http.uri; content:\"/next\"; sid:2;)";
+    let rules = crate::bed::ruleset(text);
+    let mut engine = millrace_ips_engine::Engine::new(millrace_ips_engine::Settings::default(), [1, 2]);
+    let index = rules.rules.iter().position(|rule| rule.sid == 2).unwrap();
+    engine.detector().trace(Some(index as u32));
+    let mut events = millrace_ips_engine::Events::default();
+    let request = |uri: &str| {
+        (
+            false,
+            format!("GET {uri} HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes(),
+        )
+    };
+    let frames = tcp(80, &[request("/next"), request("/evil"), request("/next")], 1000);
+    for (at, frame) in frames.iter().enumerate() {
+        let mut bytes = frame.clone();
+        let frame = millrace_ips_engine::Frame {
+            bytes: &mut bytes,
+            link: crate::frames::RAW,
+            time: millrace_types::Time::from_secs(at as u64),
+            number: at as u64 + 1,
+        };
+        engine.frame(&rules, frame, &mut events);
+    }
+    engine.finish(&rules, &mut events);
+    let records = engine.detector().take_trace();
+    let of_transactions: Vec<String> = records
+        .iter()
+        .filter(|record| {
+            matches!(
+                record.place,
+                millrace_ips_engine::detect::TracePlace::Transaction { .. }
+            )
+        })
+        .map(|record| match record.outcome {
+            TraceOutcome::NoMatch => record
+                .conditions
+                .iter()
+                .find(|it| !it.holds)
+                .unwrap()
+                .words
+                .clone(),
+            outcome => format!("{outcome:?}"),
+        })
+        .collect();
+    let bit = "bit flow seen of the flow is set".to_owned();
+    assert!(of_transactions.contains(&bit), "{of_transactions:?}");
+    assert!(
+        of_transactions.contains(&"Alert".to_owned()),
+        "{of_transactions:?}"
+    );
+    let uri = "http.uri: content \"/next\"".to_owned();
+    assert!(of_transactions.contains(&uri), "{of_transactions:?}");
+}
+
+#[test]
+fn rules_over_modbus_and_sip_match_the_fields_of_their_parsers() {
+    let text = "alert tcp any any -> any 502 (modbus_func:write_single_coil; modbus_unit:1; sid:1;)\n\
+        alert tcp any any -> any 502 (modbus_func:read_coils; sid:2;)\n\
+        alert sip any any -> any any (sip.method; content:\"INVITE\"; sip.uri; content:\"bob\"; sid:3;)\n\
+        alert sip any any -> any any (sip.method; content:\"BYE\"; sid:4;)";
+    let mut set = millrace_ips_rules::RuleSet::default();
+    for (syntax, lines) in [
+        (millrace_ips_rules::Syntax::Snort2, 0..2),
+        (millrace_ips_rules::Syntax::Suricata, 2..4),
+    ] {
+        let part: Vec<&str> = text.lines().skip(lines.start).take(lines.len()).collect();
+        let file = millrace_ips_rules::files::parse(syntax, "test", part.join("\n").as_bytes());
+        set.add("test", file, &millrace_ips_rules::Variables::usual());
+    }
+    assert!(set.refusals().is_empty(), "{:?}", set.refusals());
+    let (rules, refusals) = millrace_ips_engine::detect::compile(&set, &CompileSettings::default());
+    assert!(refusals.is_empty(), "{refusals:?}");
+    let write = b"\0\x07\0\0\0\x06\x01\x05\0\xac\xff\0".to_vec();
+    let invite = b"INVITE sip:bob@example.org SIP/2.0\r\nl: 0\r\n\r\n";
+    for mode in [Mode::Ids, Mode::Ips] {
+        let found = alerts(&rules, &tcp(502, &[(false, write.clone())], 1000), mode);
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), [1]);
+        let found = alerts(&rules, &[udp(5060, false, invite)], mode);
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), [3]);
+    }
+}

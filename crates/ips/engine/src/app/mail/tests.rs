@@ -15,7 +15,7 @@ use crate::tcp::StreamChunk;
 const UP: Direction = Direction::ToServer;
 const DOWN: Direction = Direction::ToClient;
 
-const MAIL: &[u8] = b"From: a@example.org\r\nTo: b@example.org, c@example.org\r\nSubject: two\r\n files\r\n\
+pub(super) const MAIL: &[u8] = b"From: a@example.org\r\nTo: b@example.org, c@example.org\r\nSubject: two\r\n files\r\n\
     Content-Type: multipart/mixed; boundary=\"outer\"\r\n\r\npreamble\r\n--outer\r\nContent-Type: text/plain\r\n\r\n\
     hello\r\n--outer\r\nContent-Type: multipart/related;\r\n boundary=inner\r\n\r\n--inner\r\n\
     Content-Type: application/octet-stream; name=x.bin\r\nContent-Transfer-Encoding: base64\r\n\r\n\

@@ -62,6 +62,31 @@ pub struct Hook {
     pub transforms: Vec<Transform>,
 }
 
+/// The names of the bits and counters of a rule set, by their numbers.
+#[derive(Debug, Clone, Default)]
+pub struct Names {
+    bits: Vec<String>,
+    counters: Vec<String>,
+}
+
+impl Names {
+    fn sorted(names: HashMap<String, u32>) -> Vec<String> {
+        let mut list: Vec<(u32, String)> = names.into_iter().map(|(name, at)| (at, name)).collect();
+        list.sort_unstable();
+        list.into_iter().map(|(_, name)| name).collect()
+    }
+
+    /// Returns the name of a bit; it begins with the kind of its table.
+    pub fn bit(&self, bit: u32) -> &str {
+        self.bits.get(bit as usize).map_or("", String::as_str)
+    }
+
+    /// Returns the name of a counter.
+    pub fn counter(&self, counter: u32) -> &str {
+        self.counters.get(counter as usize).map_or("", String::as_str)
+    }
+}
+
 /// A compiled rule set.
 #[derive(Debug, Default)]
 pub struct Ruleset {
@@ -69,10 +94,8 @@ pub struct Ruleset {
     pub rules: Vec<Rule>,
     /// The hooks that the rules use.
     pub hooks: Vec<Hook>,
-    /// Number of bits that rules name.
-    pub bits: u32,
-    /// Number of counters that rules name.
-    pub counters: u32,
+    /// The names of bits and counters.
+    pub names: Names,
     /// The search for rules that are worth an evaluation.
     pub(super) prefilter: Prefilter,
 }
@@ -130,8 +153,10 @@ pub fn compile(set: &RuleSet, settings: &CompileSettings) -> (Ruleset, Vec<Refus
     let ruleset = Ruleset {
         rules,
         hooks,
-        bits: interner.bits.len() as u32,
-        counters: interner.counters.len() as u32,
+        names: Names {
+            bits: Names::sorted(interner.bits),
+            counters: Names::sorted(interner.counters),
+        },
         prefilter,
     };
     (ruleset, refusals)

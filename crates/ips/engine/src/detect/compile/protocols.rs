@@ -3,6 +3,7 @@
 use millrace_ips_rules::Reason;
 use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::header::Protocol;
+use millrace_ips_rules::options::words::TextField;
 
 use super::super::program::ProtocolTest;
 use crate::app::AppProtocol;
@@ -120,6 +121,23 @@ pub(super) fn of_buffer(buffer: Buffer) -> &'static [AppProtocol] {
     }
 }
 
+/// Returns the protocols whose parsers have a value.
+pub(super) fn of_field(field: TextField, value: &str) -> Vec<AppProtocol> {
+    match field {
+        TextField::TlsVersion | TextField::SslVersion | TextField::SslState => vec![AppProtocol::Tls],
+        TextField::DceIface | TextField::DceOpnum => vec![AppProtocol::Dcerpc, AppProtocol::Smb],
+        TextField::SipMethodList | TextField::SipStatCode => vec![AppProtocol::Sip],
+        TextField::ModbusFunc | TextField::ModbusUnit => vec![AppProtocol::Modbus],
+        TextField::Dnp3Func | TextField::Dnp3Ind | TextField::Dnp3Obj => vec![AppProtocol::Dnp3],
+        // The name of an event begins with the protocol.
+        TextField::AppLayerEvent => {
+            let name = value.split('.').next().unwrap_or(value);
+            AppProtocol::by_name(name).into_iter().collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// Returns the directions in which a buffer exists, by [`Direction::index`].
 pub(crate) fn buffer_directions(buffer: Buffer) -> [bool; 2] {
     match buffer {
@@ -139,9 +157,7 @@ pub(crate) fn buffer_directions(buffer: Buffer) -> [bool; 2] {
         | Buffer::TlsSni
         | Buffer::Ja3Hash
         | Buffer::Ja3String
-        | Buffer::Ja4Hash
-        | Buffer::SipMethod
-        | Buffer::SipUri => [true, false],
+        | Buffer::Ja4Hash => [true, false],
         Buffer::HttpResponseBody
         | Buffer::HttpStatCode
         | Buffer::HttpStatMsg

@@ -129,7 +129,7 @@ fn effect(action: RuleAction, rule: &Rule, has_flow: bool) -> Action {
 }
 
 /// Returns the subject of events about a packet.
-fn subject(packet: &Packet<'_>, flow: Option<&Flow>) -> event::Subject {
+pub(super) fn subject(packet: &Packet<'_>, flow: Option<&Flow>) -> event::Subject {
     event::Subject {
         packet: packet.number,
         time: packet.time,

@@ -2,12 +2,20 @@
 
 mod decision;
 mod packets;
+mod profile;
+mod trace;
 mod transactions;
 
 use std::collections::HashMap;
 
 use millrace_ips_pcre as pcre;
 use millrace_ips_rules::options::number::{Comparison, NumberField};
+
+use profile::Profile;
+use trace::Tracer;
+
+pub use profile::{Clock, Cost, Costs, GroupId};
+pub use trace::{Condition, TraceOutcome, TracePlace, TraceRecord};
 
 use super::compile::Ruleset;
 use super::evaluate::{self, Limit, Scratch, Subject};
@@ -101,6 +109,8 @@ pub struct Detector {
     counters: Counters,
     /// Number of limits that each rule exceeded.
     limits: HashMap<u32, u64>,
+    profile: Option<Box<Profile>>,
+    tracer: Option<Box<Tracer>>,
 }
 
 impl Default for Detector {
@@ -151,6 +161,8 @@ impl Detector {
             matches: Vec::new(),
             counters: Counters::default(),
             limits: HashMap::new(),
+            profile: None,
+            tracer: None,
         }
     }
 
@@ -192,10 +204,14 @@ impl Detector {
         if let Some(flow) = flow.as_deref_mut() {
             self.transactions(rules, context, flow);
         }
-        if self.matches.is_empty() {
-            return Action::None;
-        }
-        self.finish(rules, packet, flow.as_deref(), out)
+        self.trace_packet(rules, context, flow.as_deref());
+        let first = out.list.len();
+        let action = match self.matches.is_empty() {
+            true => Action::None,
+            false => self.finish(rules, packet, flow.as_deref(), out),
+        };
+        self.complete_trace(rules, &out.list[first..]);
+        action
     }
 
     /// Returns true if the conditions that all types of rules have are satisfied. `app` is the protocol of the transaction, or of the flow: a flow changes it with CONNECT or STARTTLS.

@@ -1,6 +1,6 @@
 //! The rules over addresses, packets and streams.
 
-use super::{Candidates, Context, Detector};
+use super::{Candidates, Context, Detector, GroupId};
 use crate::detect::compile::Ruleset;
 use crate::detect::prefilter::{Class, Group};
 use crate::detect::program::{Rule, RuleType};
@@ -39,30 +39,44 @@ impl Detector {
             ..
         } = context;
         let prefilter = &rules.prefilter;
-        let candidates = &mut self.memory.0;
-        candidates.begin();
+        self.memory.0.begin();
         if !packet.is_pseudo {
-            let group = &prefilter.packets[Class::of(packet.protocol) as usize];
+            let class = Class::of(packet.protocol) as usize;
+            let group = &prefilter.packets[class];
+            let candidates = &mut self.memory.0;
             group.always.iter().for_each(|rule| candidates.add(*rule));
             if !packet.payload.is_empty() && !packet.hides_payload() {
+                let known = candidates.list.len();
+                let sample = self.begin_sample();
+                let candidates = &mut self.memory.0;
                 group.scan(packet.payload, &mut |rule| candidates.add(rule));
+                let hits = candidates.list.len() - known;
+                self.end_group(sample, GroupId::Packets(class as u8), hits, packet.payload.len());
             }
         }
         if let Some(window) = stream {
             let group = &prefilter.stream;
+            let sample = self.begin_sample();
+            let candidates = &mut self.memory.0;
+            let known = candidates.list.len();
             group.always.iter().for_each(|rule| candidates.add(*rule));
             let pending = flow
                 .as_deref_mut()
                 .map(|flow| &mut flow.detect.pending[direction.index()]);
             scan_stream(group, &window, pending, candidates);
+            let hits = candidates.list.len() - known;
+            self.end_group(sample, GroupId::Stream, hits, window.bytes.len());
         }
-        candidates.list.sort_unstable();
-        let list = std::mem::take(&mut candidates.list);
+        self.memory.0.list.sort_unstable();
+        let list = std::mem::take(&mut self.memory.0.list);
         for &index in &list {
             let Some(rule) = rules.rules.get(index as usize) else {
                 continue;
             };
-            if self.packet_rule(index, rule, context, flow.as_deref()) {
+            let sample = self.begin_sample();
+            let is_match = self.packet_rule(index, rule, context, flow.as_deref());
+            self.end_rule(sample, index, is_match);
+            if is_match {
                 self.record(index, rule, packet, flow.as_deref_mut(), None);
             }
         }

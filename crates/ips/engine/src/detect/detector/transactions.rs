@@ -1,6 +1,6 @@
 //! The rules over the transactions of a flow.
 
-use super::{Context, Detector};
+use super::{Context, Detector, GroupId};
 use crate::app::{Progress, Transaction};
 use crate::detect::compile::Ruleset;
 use crate::detect::fields;
@@ -46,7 +46,12 @@ impl Detector {
         for &index in hooks {
             let at = usize::from(index);
             if let (Some(hook), Some(group)) = (rules.hooks.get(at), rules.prefilter.hooks.get(at)) {
-                state.scan(index, hook, group, transaction, direction, &mut self.memory);
+                let (sample, known) = (self.begin_sample(), state.candidates.len());
+                let size = state.scan(index, hook, group, transaction, direction, &mut self.memory);
+                if size > 0 {
+                    let hits = state.candidates.len() - known;
+                    self.end_group(sample, GroupId::Hook(index), hits, size);
+                }
             }
         }
         state.candidates.sort_unstable_by_key(|candidate| candidate.rule);
@@ -54,7 +59,10 @@ impl Detector {
             let Some(rule) = rules.rules.get(candidate.rule as usize) else {
                 continue;
             };
-            if self.transaction_rule(rule, candidate, context, flow, transaction) {
+            let sample = self.begin_sample();
+            let is_match = self.transaction_rule(rule, candidate, context, flow, transaction);
+            self.end_rule(sample, candidate.rule, is_match);
+            if is_match {
                 candidate.is_done = true;
                 self.record(
                     candidate.rule,

@@ -52,6 +52,8 @@ impl ContentTest {
 pub struct PcreTest {
     /// The expression.
     pub regex: Arc<Regex>,
+    /// The expression as the rule writes it.
+    pub text: Box<str>,
     /// True if the expression must not match.
     pub is_negated: bool,
     /// True if the subject begins at the end of the last match.

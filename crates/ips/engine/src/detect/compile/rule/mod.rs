@@ -102,6 +102,18 @@ pub(super) fn compile(
         // A buffer of one protocol says more than one of files.
         let fewest = builder.buffers.iter().map(of_buffers).min_by_key(|all| all.len());
         protocol.app = fewest.unwrap_or_default().to_vec();
+        if protocol.app.is_empty() {
+            let of_field = |test: &AppTest| match test {
+                AppTest::Field(field, value) => protocols::of_field(*field, value),
+                AppTest::Protocol { .. } | AppTest::Number(..) => Vec::new(),
+            };
+            protocol.app = builder
+                .app
+                .iter()
+                .map(of_field)
+                .max_by_key(Vec::len)
+                .unwrap_or_default();
+        }
     }
     let common =
         protocols::common_direction(builder.buffers.iter().map(|test| test.buffer)).map_err(whole)?;

@@ -260,6 +260,7 @@ impl Builder<'_> {
         };
         let operation = Operation::Pcre(PcreTest {
             regex,
+            text: pcre.to_string().into(),
             is_negated: pcre.is_negated,
             is_relative: pcre.is_relative(),
         });

@@ -1,0 +1,352 @@
+//! IMAP (RFC 9051): commands, responses with literals, the mails that FETCH delivers and APPEND stores, STARTTLS.
+//!
+//! A line may end in `{SIZE}`: so many bytes follow, and then the line goes on. A literal of the item `BODY[]`, `RFC822`
+//! or of APPEND is a mail, whose attachments are files.
+//!
+//! ```text
+//!  line ──{SIZE}──▶ Literal(left) ──0──▶ line goes on
+//!    └───line end──▶ next line
+//! ```
+//!
+//! A command is a transaction, complete with the tagged response.
+
+use super::lines;
+use super::mime::Mime;
+use super::retrieval::word;
+use crate::app::parser::{Outcome, Parser};
+use crate::app::transaction::{Progress, Transactions};
+use crate::app::{AppProtocol, AppSettings};
+use crate::flow::Direction;
+use crate::tcp::StreamChunk;
+
+/// Largest number of commands that wait for a tagged response.
+const COMMANDS: usize = 256;
+/// Largest size of a tag; longer ones are cut.
+const TAG_SIZE: usize = 64;
+/// Largest size of a literal.
+const LITERAL_SIZE: u64 = 1 << 32;
+
+/// A command without its tagged response.
+#[derive(Debug)]
+struct Command {
+    tag: Vec<u8>,
+    transaction: u64,
+    is_start_tls: bool,
+}
+
+/// A literal in progress.
+#[derive(Debug)]
+struct Literal {
+    left: u64,
+    /// The mail that it is.
+    mail: Option<Box<Mime>>,
+    transaction: Option<u64>,
+}
+
+/// The state of a direction.
+#[derive(Debug, Default)]
+struct Side {
+    pending: Vec<u8>,
+    literal: Option<Literal>,
+    /// True if the next line continues one behind a literal or a piece.
+    is_in_line: bool,
+    has_failed: bool,
+}
+
+/// The parser of a connection.
+#[derive(Debug)]
+pub(in crate::app) struct Imap {
+    settings: AppSettings,
+    sides: [Side; 2],
+    waiting: Vec<Command>,
+    starts_tls: bool,
+}
+
+/// Returns the size of the literal that a line announces at its end, as `{12}` or `{12+}` (RFC 7888).
+fn literal(text: &[u8]) -> Option<u64> {
+    let inner = text.strip_suffix(b"}")?;
+    let start = inner.iter().rposition(|&byte| byte == b'{')?;
+    let digits = inner[start + 1..]
+        .strip_suffix(b"+")
+        .unwrap_or(&inner[start + 1..]);
+    let size = core::str::from_utf8(digits).ok()?.parse().ok()?;
+    (size <= LITERAL_SIZE).then_some(size)
+}
+
+/// Returns true if the literal behind a line is a whole mail, or the text of one.
+fn is_mail(text: &[u8]) -> bool {
+    let upper = text.to_ascii_uppercase();
+    let item = upper
+        .rsplit(|&byte| byte == b'(' || byte == b' ')
+        .find(|item| !item.is_empty() && !item.starts_with(b"{"));
+    item.is_some_and(|item| {
+        item.starts_with(b"BODY[]") || item.starts_with(b"RFC822") && !item.ends_with(b".HEADER")
+    })
+}
+
+impl Imap {
+    pub(in crate::app) fn new(settings: AppSettings) -> Imap {
+        Imap {
+            settings,
+            sides: Default::default(),
+            waiting: Vec::new(),
+            starts_tls: false,
+        }
+    }
+
+    /// Handles a line of the client; returns the transaction of its command, and true if it appends a mail.
+    fn command(&mut self, text: &[u8], out: &mut Transactions) -> (Option<u64>, bool) {
+        let (tag, rest) = word(text);
+        let (verb, _) = word(rest);
+        if tag.is_empty() || verb.is_empty() || self.waiting.len() >= COMMANDS {
+            return (None, false);
+        }
+        let transaction = out.start(AppProtocol::Imap);
+        transaction.advance(Direction::ToServer, Progress::Started);
+        let id = transaction.id;
+        self.waiting.push(Command {
+            tag: tag[..tag.len().min(TAG_SIZE)].to_vec(),
+            transaction: id,
+            is_start_tls: verb.eq_ignore_ascii_case(b"STARTTLS"),
+        });
+        (Some(id), verb.eq_ignore_ascii_case(b"APPEND"))
+    }
+
+    /// Handles the first line of a response.
+    fn response(&mut self, text: &[u8], out: &mut Transactions) {
+        let (tag, rest) = word(text);
+        let tag = &tag[..tag.len().min(TAG_SIZE)];
+        let Some(at) = self.waiting.iter().position(|command| command.tag == tag) else {
+            return;
+        };
+        let command = self.waiting.remove(at);
+        if let Some(transaction) = out.by_id(command.transaction) {
+            for side in Direction::BOTH {
+                transaction.advance(side, Progress::Complete);
+            }
+        }
+        let (status, _) = word(rest);
+        self.starts_tls |= command.is_start_tls && status.eq_ignore_ascii_case(b"OK");
+    }
+
+    /// Handles a line, or a part of one.
+    fn line(&mut self, direction: Direction, line: lines::Line<'_>, out: &mut Transactions) {
+        let side = &self.sides[direction.index()];
+        let continues = side.is_in_line;
+        let is_piece = line.end.is_empty();
+        let (transaction, is_append) = match (direction, continues) {
+            (Direction::ToServer, false) => self.command(line.text, out),
+            (Direction::ToServer, true) => (self.waiting.last().map(|command| command.transaction), false),
+            (Direction::ToClient, false) => {
+                if !line.text.starts_with(b"* ") && !line.text.starts_with(b"+") {
+                    self.response(line.text, out);
+                }
+                // What the server sends belongs to the oldest command.
+                (self.waiting.first().map(|command| command.transaction), false)
+            }
+            (Direction::ToClient, true) => (self.waiting.first().map(|command| command.transaction), false),
+        };
+        let size = literal(line.text).filter(|_| !is_piece);
+        let is_mail = match direction {
+            Direction::ToServer => is_append,
+            Direction::ToClient => is_mail(line.text),
+        };
+        let has_command_ended = direction == Direction::ToServer && size.is_none() && !is_piece;
+        if let Some(transaction) = transaction.and_then(|id| out.by_id(id)) {
+            transaction.advance(direction, Progress::Started);
+            if has_command_ended {
+                transaction.advance(direction, Progress::Complete);
+            }
+        }
+        let side = &mut self.sides[direction.index()];
+        side.is_in_line = is_piece || size.is_some();
+        side.literal = size.map(|left| Literal {
+            left,
+            mail: is_mail.then(|| Box::new(Mime::new(direction))),
+            transaction,
+        });
+    }
+
+    /// Takes bytes of a literal; returns how many.
+    fn literal(&mut self, direction: Direction, data: &[u8], out: &mut Transactions) -> usize {
+        let side = &mut self.sides[direction.index()];
+        let Some(literal) = &mut side.literal else {
+            return 0;
+        };
+        let size = usize::try_from(literal.left)
+            .unwrap_or(usize::MAX)
+            .min(data.len());
+        let is_last = size as u64 == literal.left;
+        let mut taken = size;
+        if let (Some(mail), Some(transaction)) = (
+            &mut literal.mail,
+            literal.transaction.and_then(|id| out.by_id(id)),
+        ) {
+            transaction.advance(direction, Progress::Body);
+            let bytes = &data[..size];
+            let mut at = 0;
+            while let Some(line) = lines::next(&bytes[at..]) {
+                mail.line(line.text, line.end, transaction, &self.settings);
+                at += line.size;
+            }
+            if is_last {
+                if at < size {
+                    mail.line(&bytes[at..], b"", transaction, &self.settings);
+                }
+                mail.end(transaction, true);
+            } else {
+                taken = at;
+            }
+        }
+        literal.left -= taken as u64;
+        if is_last {
+            side.literal = None;
+        }
+        taken
+    }
+
+    fn abandon(&mut self, direction: Direction, out: &mut Transactions) {
+        let side = &mut self.sides[direction.index()];
+        side.has_failed = true;
+        side.pending = Vec::new();
+        if let Some(Literal {
+            mail: Some(mut mail),
+            transaction,
+            ..
+        }) = side.literal.take()
+            && let Some(transaction) = transaction.and_then(|id| out.by_id(id))
+        {
+            mail.end(transaction, false);
+        }
+    }
+}
+
+impl Parser for Imap {
+    fn data(&mut self, chunk: StreamChunk<'_>, out: &mut Transactions) -> Outcome {
+        let index = chunk.direction.index();
+        if chunk.gap_before > 0 {
+            self.abandon(chunk.direction, out);
+        }
+        if self.sides[index].has_failed {
+            return Outcome::Continue;
+        }
+        let mut data = core::mem::take(&mut self.sides[index].pending);
+        data.extend_from_slice(chunk.bytes);
+        let mut at = 0;
+        while !self.starts_tls {
+            if self.sides[index].literal.is_some() {
+                let has_rest = at < data.len();
+                let size = self.literal(chunk.direction, &data[at..], out);
+                at += size;
+                if size == 0 && (self.sides[index].literal.is_some() || !has_rest) {
+                    break;
+                }
+                continue;
+            }
+            let Some(line) = lines::next(&data[at..]) else {
+                break;
+            };
+            self.line(chunk.direction, line, out);
+            at += line.size;
+        }
+        data.drain(..at);
+        self.sides[index].pending = data;
+        if self.starts_tls {
+            let [client, server] = &mut self.sides;
+            return Outcome::Switch {
+                rest: [
+                    core::mem::take(&mut client.pending),
+                    core::mem::take(&mut server.pending),
+                ],
+            };
+        }
+        Outcome::Continue
+    }
+
+    fn end(&mut self, direction: Direction, out: &mut Transactions) {
+        self.abandon(direction, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::transaction::Transaction;
+
+    #[test]
+    fn literals_are_announced_at_the_end_of_a_line() {
+        assert_eq!(literal(b"* 1 FETCH (BODY[] {310}"), Some(310));
+        assert_eq!(literal(b"a APPEND x {3+}"), Some(3));
+        assert_eq!(literal(b"a {x}"), None);
+        assert_eq!(literal(b"a {99999999999999999999}"), None);
+        assert!(is_mail(b"* 1 FETCH (BODY[] {310}"));
+        assert!(is_mail(b"* 1 FETCH (FLAGS (\\Seen) RFC822 {310}"));
+        assert!(!is_mail(b"* 1 FETCH (BODY[HEADER] {310}"));
+        assert!(!is_mail(b"* 1 FETCH (RFC822.HEADER {310}"));
+    }
+
+    #[test]
+    fn the_attachments_of_a_fetched_and_of_an_appended_mail_are_files() {
+        use crate::app::mail::tests::MAIL;
+        use millrace_ips_rules::buffers::Buffer;
+        let size = MAIL.len();
+        let fetched = [
+            format!("* 1 FETCH (FLAGS () BODY[] {{{size}}}\r\n").as_bytes(),
+            MAIL,
+            b" UID 7)\r\na2 OK done\r\n",
+        ]
+        .concat();
+        let appended = [format!("a3 APPEND box {{{size}}}\r\n").as_bytes(), MAIL, b"\r\n"].concat();
+        let messages: &[(Direction, &[u8])] = &[
+            (Direction::ToClient, b"* OK ready\r\n"),
+            (Direction::ToServer, b"a1 SELECT box\r\na2 FETCH 1 BODY[]\r\n"),
+            (Direction::ToClient, b"a1 OK\r\n"),
+            (Direction::ToClient, &fetched),
+            (Direction::ToServer, &appended),
+            (Direction::ToClient, b"a3 OK\r\n"),
+        ];
+        for step in [1, 11, 5000] {
+            let (mut imap, mut out) = (Imap::new(AppSettings::default()), Transactions::default());
+            for (direction, bytes) in messages {
+                for bytes in bytes.chunks(step) {
+                    let chunk = StreamChunk {
+                        direction: *direction,
+                        offset: 0,
+                        bytes,
+                        gap_before: 0,
+                        is_end: false,
+                    };
+                    assert_eq!(imap.data(chunk, &mut out), Outcome::Continue);
+                }
+            }
+            assert_eq!(out.list.len(), 3);
+            assert!(out.list.iter().all(Transaction::is_complete));
+            for (at, direction) in [(1, Direction::ToClient), (2, Direction::ToServer)] {
+                let files = out.list[at].buffers(Buffer::FileData, direction);
+                let data: Vec<&[u8]> = files.map(|view| view.bytes).collect();
+                assert_eq!(data, [&b"MZABCDEFG"[..], b"a=bc\r\n.."], "{step}");
+            }
+        }
+    }
+
+    #[test]
+    fn tls_begins_behind_the_response_to_starttls() {
+        let (mut imap, mut out) = (Imap::new(AppSettings::default()), Transactions::default());
+        let mut send = |direction, bytes| {
+            let chunk = StreamChunk {
+                direction,
+                offset: 0,
+                bytes,
+                gap_before: 0,
+                is_end: false,
+            };
+            imap.data(chunk, &mut out)
+        };
+        assert_eq!(send(Direction::ToServer, b"a STARTTLS\r\n"), Outcome::Continue);
+        let rest = [Vec::new(), b"x".to_vec()];
+        assert_eq!(
+            send(Direction::ToClient, b"a OK begin\r\nx"),
+            Outcome::Switch { rest }
+        );
+    }
+}

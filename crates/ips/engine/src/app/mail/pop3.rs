@@ -1,0 +1,335 @@
+//! POP3 (RFC 1939): commands and replies, the mails that RETR and TOP deliver, STLS (RFC 2595).
+//!
+//! ```text
+//!  command ─▶ waiting ─▶ reply line ──+OK of RETR, TOP──▶ mail, up to a line of one full stop
+//!                            │──+OK of LIST, UIDL, CAPA──▶ lines, up to the same
+//!                            └──+OK of STLS──▶ TLS
+//! ```
+//!
+//! A command and its reply are a transaction.
+
+use std::collections::VecDeque;
+
+use super::lines;
+use super::retrieval::{Delivery, word};
+use crate::app::parser::{Outcome, Parser};
+use crate::app::transaction::{Progress, Transactions};
+use crate::app::{AppProtocol, AppSettings};
+use crate::flow::Direction;
+use crate::tcp::StreamChunk;
+
+const CLIENT: Direction = Direction::ToServer;
+const SERVER: Direction = Direction::ToClient;
+
+/// Largest number of commands that wait for a reply; RFC 2449 allows pipelines.
+const COMMANDS: usize = 256;
+
+/// The kinds of commands whose replies differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Command {
+    /// The reply is one line.
+    Line,
+    /// The reply goes on with lines.
+    Lines,
+    /// The reply goes on with a mail.
+    Mail,
+    /// The reply is one line, behind which TLS begins.
+    StartTls,
+    /// The client sends lines until the server has decided (RFC 5034).
+    Authenticate,
+}
+
+/// The state of the server's bytes.
+#[derive(Debug)]
+enum Reply {
+    /// In the first line of a reply.
+    Line,
+    /// In further lines.
+    Lines,
+    /// In a mail.
+    Mail(Box<Delivery>),
+}
+
+/// The parser of a connection.
+#[derive(Debug)]
+pub(in crate::app) struct Pop3 {
+    settings: AppSettings,
+    pending: [Vec<u8>; 2],
+    waiting: VecDeque<(Command, u64)>,
+    reply: Reply,
+    /// The transaction of the reply in progress.
+    current: Option<u64>,
+    has_greeting: bool,
+    starts_tls: bool,
+    /// True if a direction lost bytes or sent lines that are too long.
+    has_failed: [bool; 2],
+}
+
+impl Pop3 {
+    pub(in crate::app) fn new(settings: AppSettings) -> Pop3 {
+        Pop3 {
+            settings,
+            pending: Default::default(),
+            waiting: VecDeque::new(),
+            reply: Reply::Line,
+            current: None,
+            has_greeting: false,
+            starts_tls: false,
+            has_failed: [false; 2],
+        }
+    }
+
+    /// Handles a command line.
+    fn command(&mut self, text: &[u8], out: &mut Transactions) {
+        if self
+            .waiting
+            .back()
+            .is_some_and(|(command, _)| *command == Command::Authenticate)
+        {
+            // A response to a challenge.
+            return;
+        }
+        let (verb, argument) = word(text);
+        let command = match verb.to_ascii_uppercase().as_slice() {
+            b"RETR" | b"TOP" => Command::Mail,
+            b"LIST" | b"UIDL" if argument.is_empty() => Command::Lines,
+            b"CAPA" => Command::Lines,
+            b"AUTH" if argument.is_empty() => Command::Lines,
+            b"AUTH" => Command::Authenticate,
+            b"STLS" => Command::StartTls,
+            _ => Command::Line,
+        };
+        let transaction = out.start(AppProtocol::Pop3);
+        transaction.advance(CLIENT, Progress::Complete);
+        if self.waiting.len() < COMMANDS {
+            self.waiting.push_back((command, transaction.id));
+        } else {
+            transaction.raise("pop3.too_many_commands");
+            transaction.advance(SERVER, Progress::Complete);
+        }
+    }
+
+    /// Handles the first line of a reply.
+    fn reply(&mut self, text: &[u8], out: &mut Transactions) {
+        let is_ok = text.len() >= 3 && text[..3].eq_ignore_ascii_case(b"+OK");
+        if !core::mem::replace(&mut self.has_greeting, true) && self.waiting.is_empty() {
+            return;
+        }
+        if self
+            .waiting
+            .front()
+            .is_some_and(|(command, _)| *command == Command::Authenticate)
+            && text.starts_with(b"+")
+            && !is_ok
+        {
+            // A challenge.
+            return;
+        }
+        let Some((command, id)) = self.waiting.pop_front() else {
+            out.raise("pop3.reply_without_command");
+            return;
+        };
+        self.current = Some(id);
+        if let Some(transaction) = out.by_id(id) {
+            transaction.advance(SERVER, Progress::Started);
+        }
+        match command {
+            Command::Mail if is_ok => self.reply = Reply::Mail(Box::new(Delivery::new())),
+            Command::Lines if is_ok => self.reply = Reply::Lines,
+            Command::StartTls if is_ok => {
+                self.complete(out);
+                self.starts_tls = true;
+            }
+            _ => self.complete(out),
+        }
+    }
+
+    /// Ends the reply in progress.
+    fn complete(&mut self, out: &mut Transactions) {
+        if let Some(transaction) = self.current.take().and_then(|id| out.by_id(id)) {
+            transaction.advance(SERVER, Progress::Complete);
+        }
+        self.reply = Reply::Line;
+    }
+
+    /// Takes a line of the server, or a piece of a long one.
+    fn server_line(&mut self, line: lines::Line<'_>, out: &mut Transactions) {
+        let is_end = line.text == b"." && !line.end.is_empty();
+        match &mut self.reply {
+            Reply::Line => self.reply(line.text, out),
+            Reply::Lines => {
+                if is_end {
+                    self.complete(out);
+                }
+            }
+            Reply::Mail(delivery) => {
+                let Some(transaction) = self.current.and_then(|id| out.by_id(id)) else {
+                    return;
+                };
+                let begins_line = !delivery.is_in_line();
+                if is_end && begins_line {
+                    if let Reply::Mail(delivery) = core::mem::replace(&mut self.reply, Reply::Line) {
+                        delivery.end(transaction, true);
+                    }
+                    self.complete(out);
+                    return;
+                }
+                // A full stop at the beginning is doubled (RFC 1939, section 3).
+                let text = match line.text {
+                    [b'.', rest @ ..] if begins_line => rest,
+                    text => text,
+                };
+                transaction.advance(SERVER, Progress::Body);
+                delivery.line(text, line.end, transaction, &self.settings);
+            }
+        }
+    }
+
+    fn step(&mut self, direction: Direction, data: &[u8], out: &mut Transactions) -> usize {
+        if self.starts_tls || self.has_failed[direction.index()] {
+            return 0;
+        }
+        let Some(line) = lines::next(data) else {
+            return 0;
+        };
+        match direction {
+            CLIENT => self.command(line.text, out),
+            SERVER => self.server_line(line, out),
+        }
+        line.size
+    }
+
+    /// Ends the mail in progress without its end.
+    fn abandon(&mut self, out: &mut Transactions) {
+        if let Reply::Mail(delivery) = core::mem::replace(&mut self.reply, Reply::Line)
+            && let Some(transaction) = self.current.and_then(|id| out.by_id(id))
+        {
+            delivery.end(transaction, false);
+        }
+        self.complete(out);
+    }
+}
+
+impl Parser for Pop3 {
+    fn data(&mut self, chunk: StreamChunk<'_>, out: &mut Transactions) -> Outcome {
+        let side = chunk.direction.index();
+        if chunk.gap_before > 0 {
+            self.has_failed[side] = true;
+            self.pending[side].clear();
+            if chunk.direction == SERVER {
+                self.abandon(out);
+            }
+        }
+        if self.has_failed[side] {
+            return Outcome::Continue;
+        }
+        let mut data = core::mem::take(&mut self.pending[side]);
+        data.extend_from_slice(chunk.bytes);
+        let mut at = 0;
+        loop {
+            let size = self.step(chunk.direction, &data[at..], out);
+            if size == 0 {
+                break;
+            }
+            at += size;
+        }
+        data.drain(..at);
+        // `lines::next` hands on long lines in pieces, so that no more than a piece waits.
+        self.pending[side] = data;
+        if self.starts_tls {
+            return Outcome::Switch {
+                rest: core::mem::take(&mut self.pending),
+            };
+        }
+        Outcome::Continue
+    }
+
+    fn end(&mut self, direction: Direction, out: &mut Transactions) {
+        if direction == SERVER {
+            let rest = core::mem::take(&mut self.pending[SERVER.index()]);
+            if let (Reply::Mail(delivery), Some(transaction)) =
+                (&mut self.reply, self.current.and_then(|id| out.by_id(id)))
+            {
+                delivery.bytes(&rest, true, transaction, &self.settings);
+            }
+            self.abandon(out);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::app::transaction::Transaction;
+    use millrace_ips_rules::buffers::Buffer;
+
+    use super::*;
+    use crate::app::mail::tests::MAIL;
+
+    /// Returns the transactions of a conversation, whose messages come in pieces of `step` bytes.
+    fn run(messages: &[(Direction, &[u8])], step: usize) -> (Transactions, Vec<Outcome>) {
+        let (mut pop3, mut out) = (Pop3::new(AppSettings::default()), Transactions::default());
+        let mut outcomes = Vec::new();
+        for (direction, bytes) in messages {
+            for bytes in bytes.chunks(step) {
+                let chunk = StreamChunk {
+                    direction: *direction,
+                    offset: 0,
+                    bytes,
+                    gap_before: 0,
+                    is_end: false,
+                };
+                outcomes.push(pop3.data(chunk, &mut out));
+            }
+        }
+        pop3.end(CLIENT, &mut out);
+        pop3.end(SERVER, &mut out);
+        (out, outcomes)
+    }
+
+    #[test]
+    fn the_attachments_of_a_retrieved_mail_are_files() {
+        let reply = [b"+OK 400 octets\r\n", MAIL, b".\r\n+OK\r\n"].concat();
+        let messages: &[(Direction, &[u8])] = &[
+            (SERVER, b"+OK ready\r\n"),
+            (CLIENT, b"LIST\r\n"),
+            (SERVER, b"+OK\r\n1 400\r\n.\r\n"),
+            (CLIENT, b"RETR 1\r\nQUIT\r\n"),
+            (SERVER, &reply),
+        ];
+        for step in [1, 7, 1000] {
+            let (out, _) = run(messages, step);
+            assert_eq!(out.list.len(), 3, "LIST, RETR, QUIT");
+            assert!(out.list.iter().all(Transaction::is_complete));
+            let mail = &out.list[1];
+            let data: Vec<&[u8]> = mail
+                .buffers(Buffer::FileData, SERVER)
+                .map(|view| view.bytes)
+                .collect();
+            assert_eq!(data, [&b"MZABCDEFG"[..], b"a=bc\r\n."], "{step}");
+            assert!(out.events.is_empty());
+        }
+    }
+
+    #[test]
+    fn tls_begins_behind_the_reply_to_stls() {
+        let messages: &[(Direction, &[u8])] = &[
+            (SERVER, b"+OK ready\r\n"),
+            (CLIENT, b"STLS\r\n"),
+            (SERVER, b"+OK\r\n\x16\x03"),
+        ];
+        let (_, outcomes) = run(messages, 1000);
+        let rest = [Vec::new(), b"\x16\x03".to_vec()];
+        assert_eq!(outcomes.last(), Some(&Outcome::Switch { rest }));
+        let (_, outcomes) = run(&[(CLIENT, b"STLS\r\n"), (SERVER, b"-ERR no\r\n")], 1000);
+        assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Continue));
+    }
+
+    #[test]
+    fn a_mail_that_is_cut_off_is_a_truncated_file() {
+        let start = MAIL.windows(4).position(|window| window == b"TVpB").unwrap();
+        let reply = [b"+OK\r\n", &MAIL[..start + 4]].concat();
+        let (out, _) = run(&[(CLIENT, b"RETR 1\r\n"), (SERVER, &reply)], 5);
+        let states: Vec<_> = out.list[0].files.iter().map(|file| file.state).collect();
+        assert_eq!(states.last(), Some(&crate::app::file::FileState::Truncated));
+    }
+}

@@ -1,0 +1,72 @@
+//! Parts of POP3 and IMAP: the lines of a direction, and a mail that the server sends.
+
+use super::lines;
+use super::mime::Mime;
+use crate::app::AppSettings;
+use crate::app::transaction::Transaction;
+use crate::flow::Direction;
+
+/// A mail on its way to the client.
+#[derive(Debug)]
+pub(super) struct Delivery {
+    mime: Mime,
+    /// True if the last piece did not end its line.
+    is_in_line: bool,
+}
+
+impl Delivery {
+    pub(super) fn new() -> Delivery {
+        Delivery {
+            mime: Mime::new(Direction::ToClient),
+            is_in_line: false,
+        }
+    }
+
+    /// Takes a line of the mail, or a piece of a long one.
+    pub(super) fn line(
+        &mut self,
+        text: &[u8],
+        end: &[u8],
+        transaction: &mut Transaction,
+        settings: &AppSettings,
+    ) {
+        self.mime.line(text, end, transaction, settings);
+        self.is_in_line = end.is_empty();
+    }
+
+    /// Takes bytes of the mail; returns how many: an incomplete line waits, unless `is_last` is true.
+    pub(super) fn bytes(
+        &mut self,
+        data: &[u8],
+        is_last: bool,
+        transaction: &mut Transaction,
+        settings: &AppSettings,
+    ) -> usize {
+        let mut at = 0;
+        while let Some(line) = lines::next(&data[at..]) {
+            self.line(line.text, line.end, transaction, settings);
+            at += line.size;
+        }
+        if is_last && at < data.len() {
+            self.line(&data[at..], b"", transaction, settings);
+            at = data.len();
+        }
+        at
+    }
+
+    /// Returns true if the next bytes continue a line.
+    pub(super) fn is_in_line(&self) -> bool {
+        self.is_in_line
+    }
+
+    /// Ends the mail.
+    pub(super) fn end(mut self, transaction: &mut Transaction, is_complete: bool) {
+        self.mime.end(transaction, is_complete);
+    }
+}
+
+/// Splits a line at its first space: the word, and the rest without white space around it.
+pub(super) fn word(text: &[u8]) -> (&[u8], &[u8]) {
+    let end = text.iter().position(|&byte| byte == b' ').unwrap_or(text.len());
+    (&text[..end], text[end..].trim_ascii())
+}

@@ -1,0 +1,178 @@
+//! Modbus over TCP (Modbus Messaging on TCP/IP Implementation Guide V1.0b): the header, the function and its data.
+//!
+//! ```text
+//!  0            2           4        6      7          8
+//!  | transaction | protocol 0 | length | unit | function | data … |     length counts from the unit on
+//! ```
+
+use millrace_ips_rules::buffers::Buffer;
+
+use super::AppProtocol;
+use super::parser::{Outcome, Parser};
+use super::record::{ModbusRecord, Record};
+use super::transaction::{Progress, Transactions};
+use crate::flow::Direction;
+use crate::tcp::StreamChunk;
+
+/// Size of the header without the unit.
+const HEADER: usize = 6;
+/// Largest value of the length: a unit and a protocol data unit of 253 bytes.
+const LENGTH: usize = 254;
+/// Largest number of requests that wait for their answer.
+const REQUESTS: usize = 64;
+
+/// The parser of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Modbus {
+    pending: [Vec<u8>; 2],
+    /// Requests without answer: transaction identifier, and the transaction.
+    requests: Vec<(u16, u64)>,
+    has_failed: [bool; 2],
+}
+
+impl Modbus {
+    /// Handles a message: header, unit, function and data.
+    fn message(&mut self, direction: Direction, message: &[u8], out: &mut Transactions) {
+        let identifier = u16::from_be_bytes([message[0], message[1]]);
+        let (unit, function) = (message[6], message[7]);
+        let data = &message[8..];
+        let known = self.requests.iter().position(|(known, _)| *known == identifier);
+        let id = match (direction, known) {
+            (Direction::ToClient, Some(at)) => self.requests.remove(at).1,
+            _ => {
+                let transaction = out.start(AppProtocol::Modbus);
+                transaction.record = Record::Modbus(Box::default());
+                if direction == Direction::ToClient {
+                    transaction.raise("modbus.unsolicited_response");
+                    transaction.advance(Direction::ToServer, Progress::Complete);
+                }
+                transaction.id
+            }
+        };
+        if direction == Direction::ToServer {
+            if self.requests.len() >= REQUESTS {
+                self.requests.remove(0);
+            }
+            self.requests.push((identifier, id));
+        }
+        let Some(transaction) = out.by_id(id) else { return };
+        transaction.publish(Buffer::ModbusData, direction, data);
+        transaction.advance(direction, Progress::Complete);
+        // An answer with the high bit is an exception (Modbus Application Protocol V1.1b3, section 7).
+        if direction == Direction::ToClient && function & 0x80 != 0 {
+            transaction.raise("modbus.exception");
+        }
+        if let Record::Modbus(record) = &mut transaction.record {
+            let message = &mut record.messages[direction.index()];
+            *message = Some((unit, function));
+            record.identifier = identifier;
+        } else {
+            let mut record = ModbusRecord {
+                identifier,
+                ..ModbusRecord::default()
+            };
+            record.messages[direction.index()] = Some((unit, function));
+            transaction.record = Record::Modbus(Box::new(record));
+        }
+    }
+}
+
+impl Parser for Modbus {
+    fn data(&mut self, chunk: StreamChunk<'_>, out: &mut Transactions) -> Outcome {
+        let side = chunk.direction.index();
+        self.has_failed[side] |= chunk.gap_before > 0;
+        if self.has_failed[side] {
+            return Outcome::Continue;
+        }
+        let mut data = core::mem::take(&mut self.pending[side]);
+        data.extend_from_slice(chunk.bytes);
+        let mut at = 0;
+        while let Some(header) = data[at..].first_chunk::<HEADER>() {
+            let protocol = u16::from_be_bytes([header[2], header[3]]);
+            let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
+            if protocol != 0 || !(2..=LENGTH).contains(&length) {
+                out.raise(match protocol {
+                    0 => "modbus.invalid_length",
+                    _ => "modbus.invalid_protocol_id",
+                });
+                self.has_failed[side] = true;
+                return Outcome::Continue;
+            }
+            let Some(message) = data.get(at..at + HEADER + length) else {
+                break;
+            };
+            self.message(chunk.direction, message, out);
+            at += HEADER + length;
+        }
+        data.drain(..at);
+        self.pending[side] = data;
+        Outcome::Continue
+    }
+
+    fn end(&mut self, _direction: Direction, _out: &mut Transactions) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // The example of Modbus Application Protocol V1.1b3, section 6.3, behind a header, and an exception to function 6.
+    const REQUEST: &[u8] = b"\x00\x07\x00\x00\x00\x06\x01\x03\x00\x6b\x00\x03";
+    const RESPONSE: &[u8] = b"\x00\x07\x00\x00\x00\x09\x01\x03\x06\x02\x2b\x00\x00\x00\x64";
+    const EXCEPTION: &[u8] = b"\x00\x08\x00\x00\x00\x03\x01\x86\x02";
+
+    fn run(messages: &[(Direction, &[u8])], step: usize) -> Transactions {
+        let (mut modbus, mut out) = (Modbus::default(), Transactions::default());
+        for (direction, bytes) in messages {
+            for bytes in bytes.chunks(step) {
+                let chunk = StreamChunk {
+                    direction: *direction,
+                    offset: 0,
+                    bytes,
+                    gap_before: 0,
+                    is_end: false,
+                };
+                assert_eq!(modbus.data(chunk, &mut out), Outcome::Continue);
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn a_request_and_its_answer_are_a_transaction() {
+        let messages = [
+            (Direction::ToServer, REQUEST),
+            (Direction::ToClient, RESPONSE),
+            (Direction::ToClient, EXCEPTION),
+        ];
+        for step in 1..RESPONSE.len() {
+            let out = run(&messages, step);
+            assert_eq!(out.list.len(), 2);
+            let first = &out.list[0];
+            assert!(first.is_complete());
+            assert_eq!(
+                first.buffer(Buffer::ModbusData, Direction::ToServer),
+                Some(&b"\x00\x6b\x00\x03"[..])
+            );
+            let Record::Modbus(record) = &first.record else {
+                panic!("a record of Modbus")
+            };
+            assert_eq!(record.messages, [Some((1, 3)), Some((1, 3))]);
+            assert_eq!(
+                out.list[1].events,
+                ["modbus.unsolicited_response", "modbus.exception"]
+            );
+        }
+    }
+
+    #[test]
+    fn other_protocols_and_lengths_are_events() {
+        let out = run(
+            &[(Direction::ToServer, b"\0\x01\0\x01\0\x06\x01\x03\0\0\0\0")],
+            12,
+        );
+        assert_eq!(out.events, ["modbus.invalid_protocol_id"]);
+        let out = run(&[(Direction::ToServer, b"\0\x01\0\0\x01\0")], 12);
+        assert_eq!(out.events, ["modbus.invalid_length"]);
+    }
+}

@@ -1,0 +1,321 @@
+//! SIP (RFC 3261): requests and responses over UDP, where a datagram is a message, and over TCP, where Content-Length
+//! ends one.
+
+use millrace_ips_rules::buffers::Buffer;
+
+use super::parser::{Outcome, Parser};
+use super::record::{Record, SipRecord};
+use super::transaction::{Progress, Transactions};
+use super::{AppProtocol, Transport};
+use crate::flow::Direction;
+use crate::tcp::StreamChunk;
+
+/// Largest size of the first line and the headers.
+const HEADERS_SIZE: usize = 64 << 10;
+/// Largest size of a body that is kept.
+const BODY_SIZE: usize = 64 << 10;
+
+/// The state of a direction over TCP.
+#[derive(Debug, Default)]
+struct Side {
+    /// Bytes that do not complete the headers.
+    pending: Vec<u8>,
+    /// The body in progress: its bytes to come, its transaction and its buffer.
+    body: Option<(u64, u64, usize)>,
+    has_failed: bool,
+}
+
+/// The parser of a flow.
+#[derive(Debug)]
+pub(super) struct Sip {
+    transport: Transport,
+    sides: [Side; 2],
+}
+
+/// The first line of a message.
+#[derive(Debug, PartialEq, Eq)]
+enum FirstLine<'a> {
+    Request {
+        method: &'a [u8],
+        uri: &'a [u8],
+        protocol: &'a [u8],
+    },
+    Response {
+        protocol: &'a [u8],
+        code: &'a [u8],
+        reason: &'a [u8],
+    },
+}
+
+fn first_line(line: &[u8]) -> Option<FirstLine<'_>> {
+    let mut parts = line.splitn(3, |&byte| byte == b' ');
+    let (first, second) = (parts.next()?, parts.next()?);
+    let third = parts.next().unwrap_or_default();
+    if first.starts_with(b"SIP/") {
+        let is_code = second.len() == 3 && second.iter().all(u8::is_ascii_digit);
+        return is_code.then_some(FirstLine::Response {
+            protocol: first,
+            code: second,
+            reason: third,
+        });
+    }
+    let is_token = !first.is_empty()
+        && first
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-.!%*_+`'~".contains(byte));
+    (is_token && third.starts_with(b"SIP/")).then_some(FirstLine::Request {
+        method: first,
+        uri: second,
+        protocol: third,
+    })
+}
+
+/// Returns the size of the first line and the headers with the empty line behind them, and the size of the line.
+fn head(data: &[u8]) -> Option<(usize, usize)> {
+    let line = data.iter().position(|&byte| byte == b'\n')?;
+    let mut start = line + 1;
+    loop {
+        let end = start + data.get(start..)?.iter().position(|&byte| byte == b'\n')?;
+        if matches!(&data[start..end], b"" | b"\r") {
+            return Some((end + 1, line));
+        }
+        start = end + 1;
+    }
+}
+
+/// Returns the value of a header, by its name or its compact form.
+fn header<'a>(block: &'a [u8], name: &[u8], compact: &[u8]) -> Option<&'a [u8]> {
+    block.split(|&byte| byte == b'\n').find_map(|line| {
+        let colon = line.iter().position(|&byte| byte == b':')?;
+        let known = line[..colon].trim_ascii();
+        let is_it = known.eq_ignore_ascii_case(name) || known.eq_ignore_ascii_case(compact);
+        is_it.then(|| line[colon + 1..].trim_ascii())
+    })
+}
+
+impl Sip {
+    pub(super) fn new(transport: Transport) -> Sip {
+        Sip {
+            transport,
+            sides: Default::default(),
+        }
+    }
+
+    /// Publishes the head of a message; returns its transaction, and the size of its body if it says one.
+    fn message(
+        direction: Direction,
+        line: &[u8],
+        headers: &[u8],
+        out: &mut Transactions,
+    ) -> Option<(u64, Option<u64>)> {
+        let first = first_line(line.strip_suffix(b"\r").unwrap_or(line))?;
+        let transaction = out.start(AppProtocol::Sip);
+        let mut record = SipRecord::default();
+        match first {
+            FirstLine::Request {
+                method,
+                uri,
+                protocol,
+            } => {
+                transaction.publish(Buffer::SipMethod, direction, method);
+                transaction.publish(Buffer::SipUri, direction, uri);
+                record.method = method.to_vec();
+                record.uri = uri.to_vec();
+                record.version = protocol.to_vec();
+            }
+            FirstLine::Response {
+                protocol,
+                code,
+                reason,
+            } => {
+                record.code = core::str::from_utf8(code).ok().and_then(|code| code.parse().ok());
+                record.reason = reason.to_vec();
+                record.version = protocol.to_vec();
+            }
+        }
+        transaction.record = Record::Sip(Box::new(record));
+        transaction.publish(Buffer::SipHeader, direction, headers);
+        transaction.advance(direction, Progress::Headers);
+        // A message has one direction.
+        transaction.advance(direction.reverse(), Progress::Complete);
+        transaction.is_inspected[direction.reverse().index()] = true;
+        let length = header(headers, b"content-length", b"l");
+        let length = length.and_then(|text| core::str::from_utf8(text).ok()?.parse().ok());
+        Some((transaction.id, length))
+    }
+
+    fn datagram(direction: Direction, data: &[u8], out: &mut Transactions) {
+        // Keep-alives are empty lines (RFC 5626, section 3.5.1).
+        if data.trim_ascii().is_empty() {
+            return;
+        }
+        let Some((size, line)) = head(data) else {
+            out.raise("sip.invalid_data");
+            return;
+        };
+        let Some((id, length)) = Sip::message(direction, &data[..line], &data[line + 1..size], out) else {
+            out.raise("sip.invalid_data");
+            return;
+        };
+        let rest = data.len() - size;
+        let body = length.map_or(rest, |length| usize::try_from(length).unwrap_or(rest).min(rest));
+        if let Some(transaction) = out.by_id(id) {
+            if body > 0 {
+                transaction.publish(
+                    Buffer::SipBody,
+                    direction,
+                    &data[size..size + body.min(BODY_SIZE)],
+                );
+            }
+            transaction.advance(direction, Progress::Complete);
+        }
+    }
+
+    /// Consumes from the front of the bytes of a stream; returns how many, 0 if more are needed.
+    fn step(&mut self, direction: Direction, data: &[u8], out: &mut Transactions) -> usize {
+        let side = &mut self.sides[direction.index()];
+        if let Some((left, id, buffer)) = &mut side.body {
+            let size = usize::try_from(*left).unwrap_or(usize::MAX).min(data.len());
+            *left -= size as u64;
+            let is_over = *left == 0;
+            if let Some(transaction) = out.by_id(*id) {
+                transaction.append(*buffer, &data[..size], BODY_SIZE);
+                transaction.advance(direction, Progress::Body);
+                if is_over {
+                    transaction.close(*buffer);
+                    transaction.advance(direction, Progress::Complete);
+                }
+            }
+            if is_over {
+                side.body = None;
+            }
+            return size;
+        }
+        let blank = data
+            .iter()
+            .take_while(|byte| matches!(byte, b'\r' | b'\n'))
+            .count();
+        if blank > 0 {
+            return blank;
+        }
+        let Some((size, line)) = head(data) else {
+            if data.len() > HEADERS_SIZE {
+                out.raise("sip.invalid_data");
+                side.has_failed = true;
+            }
+            return 0;
+        };
+        let Some((id, length)) = Sip::message(direction, &data[..line], &data[line + 1..size], out) else {
+            out.raise("sip.invalid_data");
+            side.has_failed = true;
+            return 0;
+        };
+        if let Some(transaction) = out.by_id(id) {
+            match length.filter(|length| *length > 0) {
+                Some(length) => {
+                    let buffer = transaction.open(Buffer::SipBody, None, direction, 0);
+                    side.body = Some((length, id, buffer));
+                }
+                None => transaction.advance(direction, Progress::Complete),
+            }
+        }
+        size
+    }
+}
+
+impl Parser for Sip {
+    fn data(&mut self, chunk: StreamChunk<'_>, out: &mut Transactions) -> Outcome {
+        if self.transport == Transport::Udp {
+            Sip::datagram(chunk.direction, chunk.bytes, out);
+            return Outcome::Continue;
+        }
+        let side = &mut self.sides[chunk.direction.index()];
+        side.has_failed |= chunk.gap_before > 0;
+        if side.has_failed {
+            side.pending = Vec::new();
+            return Outcome::Continue;
+        }
+        let mut data = core::mem::take(&mut side.pending);
+        data.extend_from_slice(chunk.bytes);
+        let mut at = 0;
+        while at < data.len() {
+            let size = self.step(chunk.direction, &data[at..], out);
+            if size == 0 {
+                break;
+            }
+            at += size;
+        }
+        let side = &mut self.sides[chunk.direction.index()];
+        if !side.has_failed {
+            data.drain(..at);
+            side.pending = data;
+        }
+        Outcome::Continue
+    }
+
+    fn end(&mut self, direction: Direction, out: &mut Transactions) {
+        if let Some((_, id, buffer)) = self.sides[direction.index()].body.take()
+            && let Some(transaction) = out.by_id(id)
+        {
+            transaction.close(buffer);
+            transaction.advance(direction, Progress::Complete);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::transaction::Transaction;
+
+    const INVITE: &[u8] =
+        b"INVITE sip:bob@example.org SIP/2.0\r\nVia: SIP/2.0/TCP a\r\nFrom: <sip:a@example.org>\r\n\
+        l: 4\r\n\r\nv=0\n";
+    const OK: &[u8] = b"SIP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n";
+
+    fn feed(transport: Transport, bytes: &[u8], step: usize) -> Transactions {
+        let (mut sip, mut out) = (Sip::new(transport), Transactions::default());
+        for bytes in bytes.chunks(step) {
+            let chunk = StreamChunk {
+                direction: Direction::ToServer,
+                offset: 0,
+                bytes,
+                gap_before: 0,
+                is_end: false,
+            };
+            assert_eq!(sip.data(chunk, &mut out), Outcome::Continue);
+        }
+        out
+    }
+
+    #[test]
+    fn messages_of_a_stream_are_the_same_for_any_segmentation() {
+        let bytes = [INVITE, b"\r\n\r\n", OK, INVITE].concat();
+        for step in 1..bytes.len() {
+            let out = feed(Transport::Tcp, &bytes, step);
+            assert_eq!(out.list.len(), 3, "{step}");
+            assert!(out.list.iter().all(Transaction::is_complete));
+            let side = Direction::ToServer;
+            let invite = &out.list[0];
+            assert_eq!(invite.buffer(Buffer::SipMethod, side), Some(&b"INVITE"[..]));
+            assert_eq!(
+                invite.buffer(Buffer::SipUri, side),
+                Some(&b"sip:bob@example.org"[..])
+            );
+            assert_eq!(invite.buffer(Buffer::SipBody, side), Some(&b"v=0\n"[..]));
+            let Record::Sip(record) = &out.list[1].record else {
+                panic!("a record of SIP")
+            };
+            assert_eq!((record.code, &record.reason[..]), (Some(200), &b"OK"[..]));
+        }
+    }
+
+    #[test]
+    fn a_datagram_is_a_message_and_others_are_an_event() {
+        let out = feed(Transport::Udp, INVITE, 1000);
+        assert_eq!(out.list.len(), 1);
+        assert_eq!(feed(Transport::Udp, b"\r\n\r\n", 1000).events.len(), 0);
+        let out = feed(Transport::Udp, b"INVITE\r\n\r\n", 1000);
+        assert_eq!((out.list.len(), &out.events[..]), (0, &["sip.invalid_data"][..]));
+    }
+}

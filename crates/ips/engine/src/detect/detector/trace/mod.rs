@@ -1,0 +1,463 @@
+//! The conditions of one rule, one by one, on each packet: the reason why it raises an alert or none.
+//!
+//! A traced rule is evaluated once more behind the others, without the prefilter, so that the trace changes no alert.
+
+mod words;
+
+use super::{Context, Detector};
+use crate::app::{AppProtocol, Progress, Transaction};
+use crate::detect::compile::Ruleset;
+use crate::detect::evaluate::{self, Subject};
+use crate::detect::program::{AppTest, BufferTest, Operation, Rule, RuleType};
+use crate::detect::{conditions, fields, state, transform};
+use crate::event::{self, Event};
+use crate::flow::{Direction, Flow, FlowState};
+
+/// Bytes that a trace shows of a buffer.
+const SHOWN: usize = 48;
+
+/// A condition of a rule, and its result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Condition {
+    /// The condition in words.
+    pub words: String,
+    /// True if it holds.
+    pub holds: bool,
+    /// The value that was compared; empty if the words say all.
+    pub found: String,
+}
+
+/// The unit that a rule is evaluated on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TracePlace {
+    /// A packet.
+    Packet,
+    /// A packet, with stream data from this offset on.
+    Stream {
+        /// Offset of the first byte in the stream.
+        offset: u64,
+        /// Number of bytes.
+        size: usize,
+    },
+    /// A transaction.
+    Transaction {
+        /// Number in the flow.
+        id: u64,
+        /// The protocol.
+        app: AppProtocol,
+    },
+}
+
+/// The result for a packet or a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TraceOutcome {
+    /// A condition does not hold.
+    NoMatch,
+    /// All conditions hold, and an alert is raised.
+    Alert,
+    /// All conditions hold, and no alert is raised because the rule has `noalert`.
+    Silent,
+    /// All conditions hold, and no alert is raised because of a rate, a threshold, a rule with `pass`, or the number of
+    /// alerts of the packet.
+    Withheld,
+    /// All conditions hold; the rule matched the same data before.
+    Repeated,
+}
+
+/// The conditions of a rule on a packet or a transaction, up to the first that does not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceRecord {
+    /// Packet and flow.
+    pub subject: event::Subject,
+    /// The direction of the packet in its flow.
+    pub direction: Direction,
+    /// True for the last inspection of a flow that ends.
+    pub is_pseudo: bool,
+    /// The unit of the evaluation.
+    pub place: TracePlace,
+    /// The conditions in the order of evaluation.
+    pub conditions: Vec<Condition>,
+    /// The result.
+    pub outcome: TraceOutcome,
+}
+
+/// The trace of a rule.
+#[derive(Debug)]
+pub(super) struct Tracer {
+    rule: u32,
+    records: Vec<TraceRecord>,
+    /// Records of the current packet begin here.
+    first: usize,
+    /// The matches of the rule on the current packet, each with its transaction.
+    matched: Vec<Option<u64>>,
+}
+
+/// A list of conditions under construction: after the first that does not hold, nothing is added.
+#[derive(Default)]
+struct Steps {
+    list: Vec<Condition>,
+    has_failed: bool,
+}
+
+impl Steps {
+    fn add(&mut self, words: impl Into<String>, holds: bool, found: impl FnOnce() -> String) {
+        if self.has_failed {
+            return;
+        }
+        self.has_failed = !holds;
+        self.list.push(Condition {
+            words: words.into(),
+            holds,
+            found: found(),
+        });
+    }
+}
+
+impl Detector {
+    /// Traces the rule with this index from now on; `None` ends the trace.
+    pub fn trace(&mut self, rule: Option<u32>) {
+        self.tracer = rule.map(|rule| {
+            Box::new(Tracer {
+                rule,
+                records: Vec::new(),
+                first: 0,
+                matched: Vec::new(),
+            })
+        });
+    }
+
+    /// Returns the records of the trace since the last call.
+    pub fn take_trace(&mut self) -> Vec<TraceRecord> {
+        let tracer = self.tracer.as_deref_mut();
+        tracer.map_or_else(Vec::new, |tracer| {
+            tracer.first = 0;
+            core::mem::take(&mut tracer.records)
+        })
+    }
+
+    /// Adds the records of a packet, if a rule is traced.
+    pub(super) fn trace_packet(&mut self, rules: &Ruleset, context: Context<'_>, flow: Option<&Flow>) {
+        let Some(mut tracer) = self.tracer.take() else {
+            return;
+        };
+        tracer.first = tracer.records.len();
+        let of_rule = self.matches.iter().filter(|found| found.rule == tracer.rule);
+        tracer.matched = of_rule.map(|found| found.transaction).collect();
+        if let Some(rule) = rules.rules.get(tracer.rule as usize) {
+            match rule.kind {
+                RuleType::Transaction => self.trace_transactions(rules, rule, context, flow, &mut tracer),
+                _ => {
+                    let record = self.trace_packet_rule(rules, rule, context, flow);
+                    tracer.records.push(record);
+                }
+            }
+        }
+        self.tracer = Some(tracer);
+    }
+
+    /// Completes the records of a packet with the alerts that it raised.
+    pub(super) fn complete_trace(&mut self, rules: &Ruleset, events: &[Event]) {
+        let Some(tracer) = self.tracer.as_deref_mut() else {
+            return;
+        };
+        let Some(rule) = rules.rules.get(tracer.rule as usize) else {
+            return;
+        };
+        let Tracer {
+            rule: index,
+            records,
+            first,
+            matched,
+        } = tracer;
+        for record in &mut records[*first..] {
+            if record.conditions.iter().any(|condition| !condition.holds) {
+                continue;
+            }
+            let transaction = match record.place {
+                TracePlace::Transaction { id, .. } => Some(id),
+                _ => None,
+            };
+            let is_alert = events.iter().any(|event| {
+                matches!(event, Event::Alert(alert)
+                    if alert.rule == *index && (transaction.is_none() || alert.transaction == transaction))
+            });
+            let is_match = matched.contains(&transaction);
+            record.outcome = match (is_alert, is_match) {
+                (true, _) => TraceOutcome::Alert,
+                (false, true) if rule.is_silent => TraceOutcome::Silent,
+                (false, true) => TraceOutcome::Withheld,
+                // A detection filter holds back the match itself.
+                (false, false) if rule.rate.is_some() => TraceOutcome::Withheld,
+                (false, false) => TraceOutcome::Repeated,
+            };
+        }
+    }
+
+    fn trace_packet_rule(
+        &mut self,
+        rules: &Ruleset,
+        rule: &Rule,
+        context: Context<'_>,
+        flow: Option<&Flow>,
+    ) -> TraceRecord {
+        let mut steps = Steps::default();
+        let app = flow.and_then(|flow| flow.app.protocol);
+        self.trace_common(rules, rule, context, flow, app, &mut steps);
+        self.trace_payload(rule, context, flow, &mut steps);
+        let place = match context.stream.filter(|_| rule.on_stream) {
+            Some(window) => TracePlace::Stream {
+                offset: window.offset,
+                size: window.bytes.len(),
+            },
+            None => TracePlace::Packet,
+        };
+        record(context, flow, place, steps)
+    }
+
+    fn trace_transactions(
+        &mut self,
+        rules: &Ruleset,
+        rule: &Rule,
+        context: Context<'_>,
+        flow: Option<&Flow>,
+        tracer: &mut Tracer,
+    ) {
+        let Some(flow) = flow else {
+            return;
+        };
+        let side = context.direction.index();
+        let transactions = &flow.app.transactions.list;
+        let has_begun = |transaction: &&Transaction| transaction.progress[side] != Progress::Idle;
+        for transaction in transactions.iter().filter(has_begun) {
+            let mut steps = Steps::default();
+            let app = transaction.app;
+            self.trace_common(rules, rule, context, Some(flow), Some(app), &mut steps);
+            for test in &rule.app {
+                let holds = match test {
+                    AppTest::Protocol { .. } => continue,
+                    AppTest::Field(field, value) => {
+                        fields::has(*field, value, transaction, context.direction)
+                    }
+                    AppTest::Number(field, comparison) => {
+                        fields::has_number(*field, *comparison, transaction, context.direction)
+                    }
+                };
+                steps.add(words::app(test), holds, String::new);
+            }
+            for test in &rule.buffers {
+                self.trace_buffer(test, transaction, context.direction, &mut steps);
+            }
+            if !rule.payload.is_empty() {
+                self.trace_payload(rule, context, Some(flow), &mut steps);
+            }
+            let id = transaction.id;
+            let place = TracePlace::Transaction { id, app };
+            tracer.records.push(record(context, Some(flow), place, steps));
+        }
+        if !transactions.iter().any(|transaction| has_begun(&transaction))
+            && !context.packet.payload.is_empty()
+        {
+            let mut steps = Steps::default();
+            let app = flow.app.protocol;
+            self.trace_common(rules, rule, context, Some(flow), app, &mut steps);
+            steps.add("a transaction of the protocol has begun", false, String::new);
+            tracer
+                .records
+                .push(record(context, Some(flow), TracePlace::Packet, steps));
+        }
+    }
+
+    /// Adds the conditions that all types of rules have.
+    fn trace_common(
+        &self,
+        rules: &Ruleset,
+        rule: &Rule,
+        context: Context<'_>,
+        flow: Option<&Flow>,
+        app: Option<AppProtocol>,
+        steps: &mut Steps,
+    ) {
+        let Context {
+            packet, direction, ..
+        } = context;
+        if !rule.protocol.app.is_empty() {
+            let names: Vec<&str> = rule.protocol.app.iter().map(|app| app.name()).collect();
+            let holds = app.is_some_and(|app| rule.protocol.app.contains(&app));
+            steps.add(
+                format!("the application protocol is {}", names.join(" or ")),
+                holds,
+                || app.map_or("not known yet", AppProtocol::name).to_owned(),
+            );
+        }
+        let (source, destination) = packet.ports.unwrap_or_default();
+        steps.add(
+            "protocol, addresses and ports are those of the header",
+            conditions::header(rule, packet),
+            || {
+                let (src, dst) = (packet.src, packet.dst);
+                format!(
+                    "IP protocol {}, {src} {source} -> {dst} {destination}",
+                    packet.protocol
+                )
+            },
+        );
+        if let Some(words) = words::flow(&rule.flow) {
+            steps.add(words, conditions::flow(rule, packet, flow, direction), || {
+                let state = match flow.map(|flow| flow.state) {
+                    None => "no flow",
+                    Some(FlowState::New) => "a new flow",
+                    Some(FlowState::Established) => "an established flow",
+                    Some(FlowState::Closed) => "a flow that ended",
+                };
+                let side = match direction {
+                    Direction::ToServer => "to the server",
+                    Direction::ToClient => "to the client",
+                };
+                format!("{state}, {side}")
+            });
+        }
+        for test in &rule.packet {
+            let holds = conditions::packet(test, packet, flow)
+                && !(context.has_stream_data && super::is_empty(test))
+                && (!packet.is_pseudo || super::is_of_stream(test));
+            steps.add(words::packet(test), holds, || words::of_packet(test, packet));
+        }
+        for test in &rule.app {
+            if let AppTest::Protocol {
+                protocols,
+                is_negated,
+            } = test
+            {
+                let holds = app.is_some_and(|app| protocols.contains(&app) != *is_negated);
+                steps.add(words::app(test), holds, || {
+                    app.map_or("not known yet", AppProtocol::name).to_owned()
+                });
+            }
+        }
+        for test in &rule.state {
+            let bits = flow.map(|flow| &flow.detect.bits);
+            let holds = state::is_true(test, packet, bits, &self.addresses);
+            steps.add(words::state(test, &rules.names), holds, String::new);
+        }
+    }
+
+    /// Adds the operations over the payload: the first list of bytes that matches decides, else the last one.
+    fn trace_payload(&mut self, rule: &Rule, context: Context<'_>, flow: Option<&Flow>, steps: &mut Steps) {
+        if rule.payload.is_empty() || steps.has_failed {
+            return;
+        }
+        let Context { packet, stream, .. } = context;
+        let is_in_stream = flow.is_some_and(|flow| flow.tcp.is_some()) && !packet.is_unordered;
+        let mut subjects = Vec::new();
+        if rule.on_stream
+            && let Some(window) = stream
+        {
+            subjects.push((
+                "stream",
+                Subject {
+                    bytes: window.bytes,
+                    offset: window.offset,
+                    is_complete: window.is_end,
+                },
+            ));
+        }
+        let on_packet = rule.on_packets || rule.on_stream && !is_in_stream;
+        if on_packet && !packet.is_pseudo && !packet.hides_payload() && !packet.payload.is_empty() {
+            subjects.push(("payload", Subject::whole(packet.payload)));
+        }
+        let Some(best) = self.first_match(&rule.payload, &subjects) else {
+            let missing = match rule.on_stream && is_in_stream {
+                true => "stream data of this direction are inspected with this packet",
+                false => "the packet has a payload",
+            };
+            steps.add(missing, false, String::new);
+            return;
+        };
+        let (name, subject) = subjects[best];
+        self.trace_operations(name, &rule.payload, &subject, steps);
+    }
+
+    /// Adds the operations over a buffer: the first instance that matches decides, else the last one.
+    fn trace_buffer(
+        &mut self,
+        test: &BufferTest,
+        transaction: &Transaction,
+        direction: Direction,
+        steps: &mut Steps,
+    ) {
+        if steps.has_failed {
+            return;
+        }
+        let name = words::buffer(test);
+        let mut transformed = Vec::new();
+        let mut subjects = Vec::new();
+        for view in transaction.buffers(test.buffer, direction) {
+            let mut bytes = Vec::new();
+            match test.transforms.is_empty() {
+                true => bytes.extend_from_slice(view.bytes),
+                false => transform::apply(&test.transforms, view.bytes, &mut bytes),
+            }
+            transformed.push((bytes, view.offset, view.is_complete));
+        }
+        for (bytes, offset, is_complete) in &transformed {
+            subjects.push((
+                name.as_str(),
+                Subject {
+                    bytes,
+                    offset: *offset,
+                    is_complete: *is_complete,
+                },
+            ));
+        }
+        let Some(best) = self.first_match(&test.operations, &subjects) else {
+            steps.add(format!("{name} is there"), false, String::new);
+            return;
+        };
+        let subject = subjects[best].1;
+        self.trace_operations(&name, &test.operations, &subject, steps);
+    }
+
+    /// Returns the index of the first subject that matches, else that of the last one; `None` if there is none.
+    fn first_match(&mut self, operations: &[Operation], subjects: &[(&str, Subject<'_>)]) -> Option<usize> {
+        let found = subjects.iter().position(|(_, subject)| {
+            self.scratch.begin();
+            evaluate::matches(operations, subject, &mut self.scratch)
+        });
+        found.or(subjects.len().checked_sub(1))
+    }
+
+    /// Adds operations up to the first behind which the list does not match any more.
+    fn trace_operations(
+        &mut self,
+        name: &str,
+        operations: &[Operation],
+        subject: &Subject<'_>,
+        steps: &mut Steps,
+    ) {
+        for (at, operation) in operations.iter().enumerate() {
+            self.scratch.begin();
+            let holds = evaluate::matches(&operations[..=at], subject, &mut self.scratch);
+            let limit = self.scratch.limit.take();
+            steps.add(
+                format!("{name}: {}", words::operation(operation)),
+                holds,
+                || match (holds, limit) {
+                    (true, _) => String::new(),
+                    (false, Some(_)) => "a limit of the evaluation was exceeded".to_owned(),
+                    (false, None) => words::bytes(subject.bytes, SHOWN),
+                },
+            );
+        }
+    }
+}
+
+fn record(context: Context<'_>, flow: Option<&Flow>, place: TracePlace, steps: Steps) -> TraceRecord {
+    TraceRecord {
+        subject: super::decision::subject(context.packet, flow),
+        direction: context.direction,
+        is_pseudo: context.packet.is_pseudo,
+        place,
+        conditions: steps.list,
+        outcome: TraceOutcome::NoMatch,
+    }
+}
