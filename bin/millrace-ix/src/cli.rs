@@ -1,12 +1,13 @@
 //! Commands and options.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use millrace_ix_model::{
     AccountId, ConnectionId, Operation, ServiceId, ServiceKind, VlanConfig, VlanId, VlanRequest,
 };
+use millrace_ix_service::text::Document;
 use tracing_subscriber::EnvFilter;
 
 use crate::control::{Request, ask};
@@ -78,6 +79,18 @@ enum Command {
     Journal {
         /// The number of the change.
         change: u64,
+    },
+    /// Print the exchange as TOML, with names instead of identifiers.
+    Export,
+    /// Print what `apply` would change.
+    Plan {
+        /// The exchange as TOML, or - for standard input.
+        file: PathBuf,
+    },
+    /// Make the exchange as a file says, as one change. A second application changes nothing.
+    Apply {
+        /// The exchange as TOML, or - for standard input.
+        file: PathBuf,
     },
     /// After the restore of an old database: keep the entries of switches that it does not know, and write again.
     Adopt,
@@ -209,10 +222,45 @@ pub(crate) fn run(options: Options) -> Result<()> {
         }
         Command::Changes { limit } => print(ask(&Request::Changes { limit })?, show::changes),
         Command::Journal { change } => print(ask(&Request::Journal { change })?, show::journal),
+        Command::Export => {
+            let document: Document = serde_json::from_value(ask(&Request::Export)?)?;
+            show::print(&toml::to_string_pretty(&document)?)
+        }
+        Command::Plan { file } => {
+            let document = Box::new(document(&file)?);
+            print(
+                ask(&Request::Apply {
+                    document,
+                    dry_run: true,
+                })?,
+                show::ordered,
+            )
+        }
+        Command::Apply { file } => {
+            let document = Box::new(document(&file)?);
+            print(
+                ask(&Request::Apply {
+                    document,
+                    dry_run: false,
+                })?,
+                show::ordered,
+            )
+        }
         Command::Adopt => ask(&Request::Resolve { adopt: true }).map(drop),
         Command::Enforce => ask(&Request::Resolve { adopt: false }).map(drop),
         Command::Audit(command) => audit::run(&command, &options.socket),
     }
+}
+
+/// Reads an exchange as TOML.
+fn document(file: &Path) -> Result<Document> {
+    let name = file.display().to_string();
+    let text = if name == "-" {
+        std::io::read_to_string(std::io::stdin())?
+    } else {
+        std::fs::read_to_string(file).with_context(|| name.clone())?
+    };
+    toml::from_str(&text).with_context(|| name)
 }
 
 /// Orders one operation.

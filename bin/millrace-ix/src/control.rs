@@ -11,7 +11,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use millrace_ix_engine::{Mode, Resolution, SyncState};
 use millrace_ix_model::{Actor, ObjectId, Operation, ServiceId};
-use millrace_ix_service::{Handle, OrderOptions, Snapshot};
+use millrace_ix_service::text::{self, Document};
+use millrace_ix_service::{Handle, OrderOptions, Ordered, Snapshot};
 use millrace_ix_store::{AuditEntry, IdempotencyKey};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -33,6 +34,14 @@ pub(crate) enum Request {
         #[serde(default)]
         key: Option<String>,
     },
+    /// Makes the exchange as a document says.
+    Apply {
+        document: Box<Document>,
+        #[serde(default)]
+        dry_run: bool,
+    },
+    /// Returns the exchange as a document.
+    Export,
     /// Returns mode, switches and changes under way.
     Status,
     /// Returns the services with their shown states.
@@ -52,8 +61,6 @@ pub(crate) enum Request {
     Audit { after: u64, limit: usize },
     /// Returns the signatures of the audit chain.
     Heads,
-    /// Returns the whole exchange.
-    Exchange,
 }
 
 /// Fails if an engine serves the socket.
@@ -132,11 +139,14 @@ async fn answer(request: Request, handle: &Handle) -> Result<Value> {
                 idempotency,
                 dry_run,
             };
-            let ordered = handle.order(operations, actor, options).await?;
-            json!({
-                "change": ordered.change, "revision": ordered.revision, "applied": ordered.applied,
-                "entries": ordered.entries, "repeated": ordered.repeated,
-            })
+            answer_of(&handle.order(operations, actor, options).await?)
+        }
+        Request::Apply { document, dry_run } => {
+            let options = OrderOptions {
+                dry_run,
+                ..OrderOptions::default()
+            };
+            answer_of(&handle.apply(*document, actor, options).await?)
         }
         Request::Status => status(&handle.snapshot()),
         Request::Services => {
@@ -194,7 +204,7 @@ async fn answer(request: Request, handle: &Handle) -> Result<Value> {
             };
             heads.into_iter().map(head).collect()
         }
-        Request::Exchange => {
+        Request::Export => {
             let entry = AuditEntry {
                 actor: "system".to_owned(),
                 action: "export".to_owned(),
@@ -202,8 +212,15 @@ async fn answer(request: Request, handle: &Handle) -> Result<Value> {
                 detail: json!({}),
             };
             handle.record(entry).await?;
-            serde_json::to_value(&*handle.snapshot().exchange)?
+            serde_json::to_value(text::document(&handle.snapshot().exchange))?
         }
+    })
+}
+
+fn answer_of(ordered: &Ordered) -> Value {
+    json!({
+        "change": ordered.change, "revision": ordered.revision, "applied": ordered.applied,
+        "entries": ordered.entries, "repeated": ordered.repeated,
     })
 }
 

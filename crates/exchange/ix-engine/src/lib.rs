@@ -32,12 +32,14 @@
 mod change;
 mod content;
 mod engine;
+mod event;
 mod settings;
 mod switch;
 
 pub use change::{ChangeId, Order, Phase, Resume};
 pub use content::{Content, Delta, Entries, Modification, difference};
-pub use engine::{Action, ChangeStatus, Engine, Event, Mode, Notice, Resolution, SwitchStatus};
+pub use engine::Engine;
+pub use event::{Action, ChangeStatus, Event, Mode, Notice, Resolution, SwitchStatus};
 pub use settings::{ForeignPolicy, Settings};
 pub use switch::{Session, SyncState};
 

@@ -10,8 +10,7 @@ use millrace_ix_engine::{
     Action, Content, Engine, Event, Mode, Modification, Resolution, Resume, Session, Settings, SwitchStatus,
 };
 use millrace_ix_model::{
-    Actor, Applied, ChangeSet, Exchange, ObjectId, Operation, Refusal, RefusalCode, Released, SwitchId,
-    Timestamp,
+    Actor, Applied, Exchange, ObjectId, Operation, Refusal, RefusalCode, Released, SwitchId, Timestamp,
 };
 use millrace_ix_store::{
     Answer, AuditEntry, ChangeState, JournalRecord, Revision, Store, StoreError, Transaction, UnixMillis,
@@ -19,6 +18,7 @@ use millrace_ix_store::{
 use millrace_types::Time;
 use serde_json::json;
 
+use crate::draft::Script;
 use crate::error::{OrderError, StartError};
 use crate::event::{EventKind, ServiceEvent};
 use crate::fabric::{Entry, Fabric, FabricKey};
@@ -26,7 +26,8 @@ use crate::open::OpenChange;
 use crate::order::{OrderOptions, Ordered};
 use crate::phases::{Planner, counts, engine_order};
 use crate::rows;
-use crate::wording::{actor_name, answer, audit, describe, repeated, resolve};
+use crate::text::Document;
+use crate::wording::{actor_name, answer, audit, describe, repeated};
 
 /// The setting that remembers an operator's decision to adopt.
 const ADOPTED: &str = "adopted";
@@ -170,6 +171,30 @@ impl Core {
         options: &OrderOptions,
         now: Now,
     ) -> Result<Ordered, OrderError> {
+        self.execute(Script::Operations(operations), actor, options, now)
+    }
+
+    /// Makes the exchange as a document says, as one change, all or nothing. An exchange that is so already is not written.
+    ///
+    /// # Errors
+    /// [`OrderError`]; nothing has changed.
+    pub fn apply(
+        &mut self,
+        document: Document,
+        actor: &Actor,
+        options: &OrderOptions,
+        now: Now,
+    ) -> Result<Ordered, OrderError> {
+        self.execute(Script::Document(document), actor, options, now)
+    }
+
+    fn execute(
+        &mut self,
+        script: Script,
+        actor: &Actor,
+        options: &OrderOptions,
+        now: Now,
+    ) -> Result<Ordered, OrderError> {
         if let Some((key, hash)) = &options.idempotency {
             let found = self
                 .store
@@ -203,8 +228,17 @@ impl Core {
                 });
             }
         }
-        let described = describe(&operations);
-        let (after, changes, applied) = self.draft(operations, actor, now)?;
+        let (after, changes, applied, described) = match script {
+            Script::Operations(operations) => {
+                let described = describe(&operations);
+                let (after, changes, applied) = self.draft(operations, actor, now)?;
+                (after, changes, applied, described)
+            }
+            Script::Document(document) => {
+                let (after, changes, applied) = self.draft_document(&document, actor, now)?;
+                (after, changes, applied, json!([{"operation": "apply"}]))
+            }
+        };
         let phases = self.planner.phases(&self.exchange, &after, now.timestamp());
         let entries = counts(&phases);
         if options.dry_run {
@@ -219,6 +253,15 @@ impl Core {
         let revision = Revision(self.revision.0 + 1);
         let id = self.next_change;
         let has_change = !changes.objects.is_empty();
+        if !has_change && changes.released.is_empty() && options.idempotency.is_none() {
+            return Ok(Ordered {
+                change: None,
+                revision: self.revision,
+                applied,
+                entries,
+                repeated: false,
+            });
+        }
         let mut open = OpenChange::new(&self.exchange, &after, changes, revision.0);
         open.has_entries = phases.iter().any(|phase| !phase.is_empty());
         let name = actor_name(actor);
@@ -270,46 +313,6 @@ impl Core {
         }
         self.drain(now);
         Ok(ordered)
-    }
-
-    /// Executes operations on a copy of the exchange.
-    fn draft(
-        &self,
-        operations: Vec<Operation>,
-        actor: &Actor,
-        now: Now,
-    ) -> Result<(Exchange, ChangeSet, Applied), OrderError> {
-        let mut after = Exchange::clone(&self.exchange);
-        let mut merged = ChangeSet::default();
-        let mut created: Vec<ObjectId> = Vec::new();
-        for operation in operations {
-            let operation = resolve(operation, &created)?;
-            let changes = after.draft(actor, now.timestamp(), operation)?;
-            merged.objects.extend(changes.objects.clone());
-            merged.released.extend(changes.released.iter().copied());
-            merged.last_id = merged.last_id.max(changes.last_id);
-            created.extend(after.commit(changes).created);
-        }
-        // Only real differences: an object may have been created and deleted, or written as it was.
-        merged
-            .objects
-            .retain(|id, object| self.exchange.object(*id) != *object);
-        let applied = self.applied(&merged);
-        Ok((after, merged, applied))
-    }
-
-    /// Returns the names of the objects that changes create, change and delete.
-    fn applied(&self, changes: &ChangeSet) -> Applied {
-        let mut applied = Applied::default();
-        for (id, object) in &changes.objects {
-            match (self.exchange.object(*id), object) {
-                (None, Some(_)) => applied.created.push(*id),
-                (Some(_), None) => applied.deleted.push(*id),
-                (Some(_), Some(_)) => applied.changed.push(*id),
-                (None, None) => {}
-            }
-        }
-        applied
     }
 
     /// Returns a transaction that writes the objects of `applied` and the pools.

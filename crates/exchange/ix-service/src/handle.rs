@@ -15,6 +15,7 @@ use crate::event::ServiceEvent;
 use crate::fabric::Fabric;
 use crate::order::{OrderOptions, Ordered};
 use crate::snapshot::Snapshot;
+use crate::text::Document;
 
 /// A job that the engine's thread does.
 type Job = Box<dyn FnOnce(&mut Core, Now) + Send>;
@@ -122,6 +123,21 @@ impl Handle {
         options: OrderOptions,
     ) -> Result<Ordered, OrderError> {
         self.start_order(operations, actor, options).block()?
+    }
+
+    /// Makes the exchange as a document says, as one change, all or nothing.
+    ///
+    /// # Errors
+    /// [`OrderError`]; nothing has changed.
+    pub async fn apply(
+        &self,
+        document: Document,
+        actor: Actor,
+        options: OrderOptions,
+    ) -> Result<Ordered, OrderError> {
+        self.call(move |core, now| core.apply(document, &actor, &options, now))
+            .wait()
+            .await?
     }
 
     /// Decides what happens with content of switches that is newer than the database.

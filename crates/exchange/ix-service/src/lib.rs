@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod core;
+mod draft;
 mod error;
 mod event;
 mod fabric;
@@ -30,6 +31,7 @@ mod phases;
 mod reports;
 mod rows;
 mod snapshot;
+pub mod text;
 mod thread;
 mod wording;
 

@@ -10,4 +10,5 @@
 mod crash;
 mod orders;
 mod retries;
+mod texts;
 mod world;

@@ -1,0 +1,235 @@
+//! Events of the engine, its actions, and what it tells people.
+
+use millrace_types::{Duration, Time};
+
+use crate::SwitchId;
+use crate::change::{ChangeId, Order, Phase, Resume};
+use crate::content::{Content, Entries, Modification};
+use crate::switch::{Session, SyncState};
+
+/// An occurrence that the engine reacts to.
+#[derive(Debug)]
+pub enum Event<E: Entries> {
+    /// A change was accepted; its journal record `accepted` and its objects are durable.
+    Ordered(Order<E>, Resume),
+    /// A switch of the plan has connected, and the engine is its master.
+    Connected {
+        /// The switch.
+        switch: SwitchId,
+        /// The number of the connection.
+        session: Session,
+    },
+    /// The connection of a switch has ended.
+    Disconnected {
+        /// The switch.
+        switch: SwitchId,
+        /// The number of the connection.
+        session: Session,
+    },
+    /// A dump is complete, or has failed; a part of a dump is a failure.
+    Dumped {
+        /// The switch.
+        switch: SwitchId,
+        /// The number of the connection.
+        session: Session,
+        /// All entries, or the reason why they are not known.
+        content: Result<Content<E>, String>,
+    },
+    /// The switch has taken a commit: the barrier behind it was answered.
+    Committed {
+        /// The switch.
+        switch: SwitchId,
+        /// The number of the connection.
+        session: Session,
+        /// The number of the commit.
+        commit: u64,
+    },
+    /// The switch has refused a commit.
+    Refused {
+        /// The switch.
+        switch: SwitchId,
+        /// The number of the connection.
+        session: Session,
+        /// The number of the commit.
+        commit: u64,
+        /// The switch's error in words.
+        reason: String,
+        /// True if a part of the commit may have happened, at a switch without atomic bundles.
+        partly: bool,
+    },
+    /// A flow monitor has reported a change that the engine did not make.
+    ForeignChange {
+        /// The switch.
+        switch: SwitchId,
+        /// The number of the connection.
+        session: Session,
+    },
+    /// OAM has measured the largest one-way delay from a switch to the others.
+    Delay {
+        /// The switch.
+        switch: SwitchId,
+        /// The delay.
+        delay: Duration,
+    },
+    /// A switch was added to the exchange.
+    Added(SwitchId),
+    /// An operator has decided what happens with content that is newer than the database.
+    Resolved(Resolution),
+    /// The time of [`Engine::deadline`] has come.
+    Tick,
+}
+
+/// An operator's decision about content that is newer than the database.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Resolution {
+    /// The switches' entries that the database does not know stay; everything else follows the database.
+    Adopt,
+    /// The switches become equal to the database.
+    Enforce,
+}
+
+/// The mode of the engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// The switches follow the plan.
+    Normal,
+    /// Nothing is sent: a switch has content of a later revision than the database has.
+    ReadOnly {
+        /// The switch.
+        switch: SwitchId,
+        /// The revision that the switch remembers.
+        theirs: u64,
+        /// The revision of the database.
+        ours: u64,
+    },
+}
+
+/// Something to do, in this order.
+#[derive(Debug)]
+pub enum Action<E: Entries> {
+    /// Write the phase of a change to the journal. It must be durable before later actions run.
+    Journal {
+        /// The change.
+        change: ChangeId,
+        /// The phase that it enters.
+        phase: Phase,
+    },
+    /// Undo changes, newest first: restore their objects and write `rolled_back`, in one transaction, before later actions run.
+    RollBack {
+        /// The changes.
+        changes: Vec<ChangeId>,
+        /// The reason in words.
+        reason: String,
+    },
+    /// Plan an accepted change again and order it again: an earlier change that touched the same entries was undone.
+    Replan(ChangeId),
+    /// Read all entries of a switch.
+    Dump {
+        /// The switch.
+        switch: SwitchId,
+        /// The number of the connection.
+        session: Session,
+    },
+    /// Send one atomic bundle and a barrier.
+    Commit {
+        /// The switch.
+        switch: SwitchId,
+        /// The number of the connection.
+        session: Session,
+        /// The number of the commit.
+        commit: u64,
+        /// The modifications, by key.
+        modifications: Vec<Modification<E::Key, E::Value>>,
+    },
+    /// The entries of a finished change are confirmed gone: the numbers that it freed may rest and be used again.
+    Release(ChangeId),
+    /// All switches have been compared with the plan since the start, and nothing is left of changes that were finished
+    /// earlier: the numbers that those freed may rest and be used again.
+    Swept,
+    /// Tell people.
+    Notify(Notice<E::Key>),
+}
+
+/// News for people and logs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Notice<K> {
+    /// A dump had entries that the exchange did not install.
+    Foreign {
+        /// The switch.
+        switch: SwitchId,
+        /// The entries.
+        entries: Vec<K>,
+        /// True if they are removed.
+        removed: bool,
+    },
+    /// A reconciliation has found differences.
+    Drift {
+        /// The switch.
+        switch: SwitchId,
+        /// The number of entries that are mended.
+        entries: usize,
+    },
+    /// The switch equals the plan.
+    InSync {
+        /// The switch.
+        switch: SwitchId,
+    },
+    /// A dump has failed; nothing is concluded from it.
+    DumpFailed {
+        /// The switch.
+        switch: SwitchId,
+        /// The reason.
+        reason: String,
+    },
+    /// A change waits for switches that do not answer.
+    Waiting {
+        /// The change.
+        change: ChangeId,
+        /// The switches.
+        switches: Vec<SwitchId>,
+    },
+    /// A switch refuses a change that can only go forward, or a repair; it is tried again.
+    Stuck {
+        /// The switch.
+        switch: SwitchId,
+        /// The change; `None` for a repair.
+        change: Option<ChangeId>,
+        /// The switch's error.
+        reason: String,
+    },
+    /// The mode is now [`Mode::ReadOnly`].
+    ReadOnly {
+        /// The switch.
+        switch: SwitchId,
+        /// The revision that the switch remembers.
+        theirs: u64,
+        /// The revision of the database.
+        ours: u64,
+    },
+}
+
+/// A change under way, for people.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChangeStatus {
+    /// The number.
+    pub change: ChangeId,
+    /// The phase.
+    pub phase: Phase,
+    /// The switches that it waits for.
+    pub switches: Vec<SwitchId>,
+    /// The earlier changes that it waits for.
+    pub changes: Vec<ChangeId>,
+}
+
+/// A switch, for people.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SwitchStatus {
+    /// The engine's knowledge.
+    pub state: SyncState,
+    /// The number of entries that the switch should have.
+    pub entries: usize,
+    /// The number of foreign entries in the last dump.
+    pub foreign: usize,
+    /// The time of the last complete dump.
+    pub last_dump: Option<Time>,
+}

@@ -1,0 +1,94 @@
+//! Orders on a copy of the exchange: all operations succeed, or the copy is dropped.
+
+use millrace_ix_model::{Actor, Applied, ChangeSet, Exchange, ObjectId, Operation, Refusal};
+
+use crate::core::{Core, Now};
+use crate::error::OrderError;
+use crate::text::{self, Document};
+use crate::wording::resolve;
+
+/// The thing to execute.
+pub(crate) enum Script {
+    Operations(Vec<Operation>),
+    Document(Document),
+}
+
+impl Core {
+    /// Executes operations on a copy of the exchange.
+    pub(crate) fn draft(
+        &self,
+        operations: Vec<Operation>,
+        actor: &Actor,
+        now: Now,
+    ) -> Result<(Exchange, ChangeSet, Applied), OrderError> {
+        let mut after = Exchange::clone(&self.exchange);
+        let mut merged = ChangeSet::default();
+        let mut created: Vec<ObjectId> = Vec::new();
+        for operation in operations {
+            let operation = resolve(operation, &created)?;
+            created.extend(draft_one(&mut after, &mut merged, operation, actor, now)?);
+        }
+        Ok(self.drafted(after, merged))
+    }
+
+    /// Executes what a document asks for on a copy of the exchange.
+    pub(crate) fn draft_document(
+        &self,
+        document: &Document,
+        actor: &Actor,
+        now: Now,
+    ) -> Result<(Exchange, ChangeSet, Applied), OrderError> {
+        let mut after = Exchange::clone(&self.exchange);
+        let mut merged = ChangeSet::default();
+        for _ in 0..text::ROUNDS_MAX {
+            let operations = text::operations(document, &after)?;
+            if operations.is_empty() {
+                return Ok(self.drafted(after, merged));
+            }
+            for operation in operations {
+                draft_one(&mut after, &mut merged, operation, actor, now)?;
+            }
+        }
+        Err(OrderError::Refused(Refusal::conflict(
+            "the document asks for the same operations again and again",
+        )))
+    }
+
+    /// Keeps only real differences: an object may have been created and deleted, or written as it was.
+    fn drafted(&self, after: Exchange, mut merged: ChangeSet) -> (Exchange, ChangeSet, Applied) {
+        merged
+            .objects
+            .retain(|id, object| self.exchange.object(*id) != *object);
+        let applied = self.applied(&merged);
+        (after, merged, applied)
+    }
+
+    /// Returns the names of the objects that changes create, change and delete.
+    fn applied(&self, changes: &ChangeSet) -> Applied {
+        let mut applied = Applied::default();
+        for (id, object) in &changes.objects {
+            match (self.exchange.object(*id), object) {
+                (None, Some(_)) => applied.created.push(*id),
+                (Some(_), None) => applied.deleted.push(*id),
+                (Some(_), Some(_)) => applied.changed.push(*id),
+                (None, None) => {}
+            }
+        }
+        applied
+    }
+}
+
+/// Executes one operation on a draft; returns the objects that it created.
+fn draft_one(
+    after: &mut Exchange,
+    merged: &mut ChangeSet,
+    operation: Operation,
+    actor: &Actor,
+    now: Now,
+) -> Result<Vec<ObjectId>, OrderError> {
+    let changes = after.draft(actor, now.timestamp(), operation)?;
+    merged.objects.extend(changes.objects.clone());
+    merged.released.extend(changes.released.iter().copied());
+    merged.last_id = merged.last_id.max(changes.last_id);
+    Ok(after.commit(changes).created)
+}

@@ -1,0 +1,495 @@
+//! The operations that bring an exchange nearer to a document.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use millrace_ix_model::{
+    Account, AccountId, Config, ConfigId, Connection, ConnectionId, Exchange, Operation, PolicyId, PortId,
+    Refusal, ServiceId, SiteId, SwitchId, TrunkId,
+};
+
+use super::{AccountText, ConnectionText, Document, EndText, ServiceText, is_wanted};
+
+/// The identifiers of an exchange by name.
+struct Names {
+    sites: BTreeMap<String, SiteId>,
+    switches: BTreeMap<String, SwitchId>,
+    trunks: BTreeMap<String, TrunkId>,
+    accounts: BTreeMap<String, AccountId>,
+    policies: BTreeMap<String, PolicyId>,
+    connections: BTreeMap<[String; 2], ConnectionId>,
+    services: BTreeMap<[String; 2], ServiceId>,
+    ends: BTreeMap<ServiceId, Vec<ConfigId>>,
+}
+
+/// Returns keys and values in the opposite roles.
+fn by_name<'a, K: Copy + 'a, V: 'a>(
+    objects: &'a BTreeMap<K, V>,
+    name: impl Fn(&V) -> &str,
+) -> BTreeMap<String, K> {
+    objects
+        .iter()
+        .map(|(id, object)| (name(object).to_owned(), *id))
+        .collect()
+}
+
+impl Names {
+    fn of(exchange: &Exchange) -> Names {
+        let account = |id: AccountId| {
+            exchange
+                .accounts
+                .get(&id)
+                .map_or_else(|| id.to_string(), |account| account.name.clone())
+        };
+        let mut ends: BTreeMap<ServiceId, Vec<ConfigId>> = BTreeMap::new();
+        for (id, config) in &exchange.configs {
+            ends.entry(config.service).or_default().push(*id);
+        }
+        Names {
+            sites: by_name(&exchange.sites, |site| &site.name),
+            switches: by_name(&exchange.switches, |switch| &switch.name),
+            trunks: by_name(&exchange.trunks, |trunk| &trunk.name),
+            accounts: by_name(&exchange.accounts, |account| &account.name),
+            policies: by_name(&exchange.policies, |policy| &policy.name),
+            connections: exchange
+                .connections
+                .iter()
+                .map(|(id, connection)| ([account(connection.account), connection.name.clone()], *id))
+                .collect(),
+            services: exchange
+                .services
+                .iter()
+                .filter(|(_, service)| is_wanted(service))
+                .map(|(id, service)| ([account(service.account), service.name.clone()], *id))
+                .collect(),
+            ends,
+        }
+    }
+
+    /// Returns the port with this name, or `None` if its switch is not there yet.
+    fn port(&self, text: &str) -> Result<Option<PortId>, Refusal> {
+        let parts = text
+            .split_once(':')
+            .and_then(|(switch, number)| Some((switch, number.parse::<u32>().ok()?)));
+        let Some((switch, number)) = parts else {
+            return Err(Refusal::invalid(
+                "ports",
+                format!("{text:?} is no port: expected SWITCH:NUMBER, such as ote-1:9"),
+            ));
+        };
+        self.switches
+            .get(switch)
+            .map(|id| {
+                format!("{id}:{number}")
+                    .parse()
+                    .map_err(|error| Refusal::invalid("ports", format!("{error}")))
+            })
+            .transpose()
+    }
+
+    fn ports<'a>(&self, texts: impl IntoIterator<Item = &'a String>) -> Result<Option<Vec<PortId>>, Refusal> {
+        texts.into_iter().map(|text| self.port(text)).collect()
+    }
+}
+
+/// Returns the operations that bring an exchange nearer to a document, as far as the objects that they name exist; none if
+/// the exchange is as the document says.
+///
+/// # Errors
+/// [`Refusal`] if the document names a thing that is neither in it nor in the exchange.
+pub fn operations(document: &Document, exchange: &Exchange) -> Result<Vec<Operation>, Refusal> {
+    let names = Names::of(exchange);
+    let mut operations = Vec::new();
+    fabric(document, exchange, &names, &mut operations)?;
+    people(document, exchange, &names, &mut operations)?;
+    services(document, exchange, &names, &mut operations)?;
+    // Objects that nothing needs go last, and only when everything else is there.
+    if operations.is_empty() {
+        removals(document, exchange, &names, &mut operations);
+    }
+    Ok(operations)
+}
+
+fn unknown(field: &str, name: &str) -> Refusal {
+    Refusal::invalid(field, format!("nothing in the document has the name {name:?}"))
+}
+
+fn fabric(
+    document: &Document,
+    exchange: &Exchange,
+    names: &Names,
+    operations: &mut Vec<Operation>,
+) -> Result<(), Refusal> {
+    for site in &document.site {
+        if !names.sites.contains_key(&site.name) {
+            operations.push(Operation::CreateSite {
+                name: site.name.clone(),
+            });
+        }
+    }
+    for text in &document.switch {
+        match (names.switches.get(&text.name), names.sites.get(&text.site)) {
+            (None, Some(site)) => operations.push(Operation::CreateSwitch {
+                name: text.name.clone(),
+                site: *site,
+                dpid: text
+                    .dpid
+                    .parse()
+                    .map_err(|error| Refusal::invalid("dpid", format!("{}: {error}", text.dpid)))?,
+                ports: text.ports.clone(),
+            }),
+            (Some(id), _)
+                if exchange
+                    .switches
+                    .get(id)
+                    .is_some_and(|switch| switch.ports != text.ports) =>
+            {
+                operations.push(Operation::SetPorts {
+                    switch: *id,
+                    ports: text.ports.clone(),
+                });
+            }
+            (None, None) if document.site.iter().all(|site| site.name != text.site) => {
+                return Err(unknown("site", &text.site));
+            }
+            _ => {}
+        }
+    }
+    for text in &document.trunk {
+        match names.trunks.get(&text.name) {
+            Some(id)
+                if exchange
+                    .trunks
+                    .get(id)
+                    .is_some_and(|trunk| trunk.drained != text.drained) =>
+            {
+                operations.push(Operation::DrainTrunk {
+                    trunk: *id,
+                    drained: text.drained,
+                });
+            }
+            Some(_) => {}
+            None => {
+                let Some(ends) = names.ports(&text.ends)? else {
+                    continue;
+                };
+                let ends: [PortId; 2] = ends.try_into().map_err(|_| unknown("ends", &text.name))?;
+                operations.push(Operation::CreateTrunk {
+                    name: text.name.clone(),
+                    kind: text.kind,
+                    ends,
+                    cost: text.cost,
+                    capacity_mbps: text.capacity_mbps,
+                    mtu: text.mtu,
+                    risk_group: text.risk_group.clone(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn people(
+    document: &Document,
+    exchange: &Exchange,
+    names: &Names,
+    operations: &mut Vec<Operation>,
+) -> Result<(), Refusal> {
+    for text in &document.account {
+        let parent = text.parent.as_ref().map(|name| names.accounts.get(name).copied());
+        match names
+            .accounts
+            .get(&text.name)
+            .and_then(|id| Some((*id, exchange.accounts.get(id)?)))
+        {
+            None => {
+                let parent = match parent {
+                    // The parent comes first.
+                    Some(None) => continue,
+                    parent => parent.flatten(),
+                };
+                operations.push(Operation::CreateAccount {
+                    name: text.name.clone(),
+                    kind: text.kind,
+                    parent,
+                    asns: text.asns.clone(),
+                    discoverable: text.discoverable,
+                    as_set: text.as_set.clone(),
+                    external_ref: text.external_ref.clone(),
+                });
+            }
+            Some((account, found)) if differs(found, text) => operations.push(Operation::UpdateAccount {
+                account,
+                name: None,
+                asns: Some(text.asns.clone()),
+                discoverable: Some(text.discoverable),
+                as_set: text.as_set.clone(),
+            }),
+            Some(_) => {}
+        }
+    }
+    for policy in &document.policy {
+        match names.policies.get(&policy.name) {
+            None => operations.push(Operation::CreatePolicy {
+                policy: policy.clone(),
+            }),
+            Some(id) if exchange.policies.get(id) != Some(policy) => {
+                operations.push(Operation::UpdatePolicy {
+                    id: *id,
+                    policy: policy.clone(),
+                });
+            }
+            Some(_) => {}
+        }
+    }
+    for text in &document.connection {
+        let key = [text.account.clone(), text.name.clone()];
+        let Some(ports) = names.ports(&text.ports)? else {
+            continue;
+        };
+        match (names.connections.get(&key), names.accounts.get(&text.account)) {
+            (None, Some(account)) => operations.push(Operation::CreateConnection {
+                account: Some(*account),
+                name: text.name.clone(),
+                kind: text.kind,
+                ports,
+                external_ref: text.external_ref.clone(),
+            }),
+            (Some(id), _)
+                if exchange
+                    .connections
+                    .get(id)
+                    .is_some_and(|found| is_patched(found, text, &ports)) =>
+            {
+                operations.push(Operation::SetConnectionPorts {
+                    connection: *id,
+                    kind: text.kind,
+                    ports,
+                });
+            }
+            (None, None)
+                if document
+                    .account
+                    .iter()
+                    .all(|account| account.name != text.account) =>
+            {
+                return Err(unknown("account", &text.account));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Returns true if an order can change the account into what the text says. An `as_set` cannot be taken away by an order.
+fn differs(found: &Account, text: &AccountText) -> bool {
+    found.asns != text.asns
+        || found.discoverable != text.discoverable
+        || (text.as_set.is_some() && found.as_set != text.as_set)
+}
+
+fn is_patched(found: &Connection, text: &ConnectionText, ports: &[PortId]) -> bool {
+    found.kind != text.kind || found.ports != ports
+}
+
+fn services(
+    document: &Document,
+    exchange: &Exchange,
+    names: &Names,
+    operations: &mut Vec<Operation>,
+) -> Result<(), Refusal> {
+    for text in &document.service {
+        let key = [text.account.clone(), text.name.clone()];
+        if let Some(id) = names.services.get(&key) {
+            ends(document, text, *id, exchange, names, operations)?;
+            continue;
+        }
+        let peer = text.peer.as_ref().map(|name| names.accounts.get(name).copied());
+        let policy = text.policy.as_ref().map(|name| names.policies.get(name).copied());
+        let (Some(account), false, false) = (
+            names.accounts.get(&text.account),
+            peer == Some(None),
+            policy == Some(None),
+        ) else {
+            if document
+                .account
+                .iter()
+                .all(|account| account.name != text.account)
+            {
+                return Err(unknown("account", &text.account));
+            }
+            continue;
+        };
+        operations.push(Operation::CreateService {
+            account: Some(*account),
+            kind: text.kind,
+            name: text.name.clone(),
+            peer: peer.flatten(),
+            policy: policy.flatten(),
+            networks: text.networks.clone(),
+            external_ref: text.external_ref.clone(),
+        });
+    }
+    Ok(())
+}
+
+/// Adds the operations for the ends of a service. An end that is as the text says stays; others are moved before ends are
+/// removed or added.
+fn ends(
+    document: &Document,
+    text: &ServiceText,
+    service: ServiceId,
+    exchange: &Exchange,
+    names: &Names,
+    operations: &mut Vec<Operation>,
+) -> Result<(), Refusal> {
+    let mut wanted = Vec::new();
+    for end in &text.end {
+        match names.connections.get(&end.connection) {
+            Some(connection) => wanted.push((end, *connection)),
+            // The connection follows in a later round.
+            None if is_in(document, &end.connection) => return Ok(()),
+            None => return Err(unknown("connection", &end.connection.join("/"))),
+        }
+    }
+    let ids = names.ends.get(&service).map_or(&[][..], Vec::as_slice);
+    let mut found: Vec<(ConfigId, &Config)> = ids
+        .iter()
+        .filter_map(|id| Some((*id, exchange.configs.get(id)?)))
+        .collect();
+    let mut pairs = Vec::new();
+    wanted.retain(|(end, connection)| {
+        let same = found
+            .iter()
+            .position(|(_, config)| config.connection == *connection && config.vlan == end.vlan);
+        match same {
+            Some(index) => {
+                pairs.push((found.remove(index), *end));
+                false
+            }
+            None => true,
+        }
+    });
+    let mut unmatched = found.into_iter();
+    for (end, connection) in wanted {
+        match unmatched.next() {
+            Some((config, _)) => {
+                operations.push(Operation::MoveEnd {
+                    config,
+                    connection,
+                    vlan: end.vlan.into(),
+                });
+            }
+            None => operations.push(Operation::ConfigureEnd {
+                service,
+                connection,
+                vlan: end.vlan.into(),
+                capacity_mbps: end.capacity_mbps,
+                role: end.role,
+                asns: end.asns.clone(),
+                external_ref: end.external_ref.clone(),
+            }),
+        }
+    }
+    operations.extend(unmatched.map(|(id, _)| Operation::Delete { target: id.into() }));
+    for ((id, config), end) in pairs {
+        if config.capacity_mbps != end.capacity_mbps {
+            operations.push(Operation::SetRate {
+                config: id,
+                capacity_mbps: end.capacity_mbps,
+            });
+        }
+        if config.shut_down != end.shut_down {
+            operations.push(Operation::ShutDown {
+                config: id,
+                shut_down: end.shut_down,
+            });
+        }
+        addresses(id, end, exchange, operations)?;
+    }
+    Ok(())
+}
+
+/// Returns true if a document has a connection with this account and name.
+fn is_in(document: &Document, [account, name]: &[String; 2]) -> bool {
+    document
+        .connection
+        .iter()
+        .any(|text| text.account == *account && text.name == *name)
+}
+
+/// Adds the operations for the permanent addresses of an end; those with an end of validity are left.
+fn addresses(
+    id: ConfigId,
+    end: &EndText,
+    exchange: &Exchange,
+    operations: &mut Vec<Operation>,
+) -> Result<(), Refusal> {
+    let macs = exchange
+        .macs
+        .iter()
+        .filter(|(_, mac)| mac.config == id && mac.valid_until.is_none());
+    let macs: BTreeMap<String, _> = macs
+        .map(|(mac, object)| (object.address.to_string(), *mac))
+        .collect();
+    for address in end.macs.iter().filter(|address| !macs.contains_key(*address)) {
+        let address = address
+            .parse()
+            .map_err(|error| Refusal::invalid("macs", format!("{address}: {error}")))?;
+        operations.push(Operation::AddMac {
+            config: id,
+            address,
+            valid_from: None,
+            valid_until: None,
+        });
+    }
+    let gone = macs
+        .into_iter()
+        .filter(|(address, _)| !end.macs.contains(address));
+    operations.extend(gone.map(|(_, mac)| Operation::RemoveMac { mac }));
+    let ips = exchange
+        .ips
+        .iter()
+        .filter(|(_, ip)| ip.config == id && ip.valid_until.is_none());
+    let ips: BTreeMap<String, _> = ips
+        .map(|(ip, object)| (object.address.to_string(), *ip))
+        .collect();
+    for address in end.ips.iter().filter(|address| !ips.contains_key(*address)) {
+        let address = address
+            .parse()
+            .map_err(|error| Refusal::invalid("ips", format!("{address}: {error}")))?;
+        operations.push(Operation::AddIp {
+            config: id,
+            address,
+            valid_until: None,
+        });
+    }
+    let gone = ips.into_iter().filter(|(address, _)| !end.ips.contains(address));
+    operations.extend(gone.map(|(_, ip)| Operation::RemoveIp { ip }));
+    Ok(())
+}
+
+/// Adds deletions of what the document does not have. A connection whose services are being removed, and what it needs,
+/// follow with a later application of the same document.
+fn removals(document: &Document, exchange: &Exchange, names: &Names, operations: &mut Vec<Operation>) {
+    let services: BTreeSet<[String; 2]> = document
+        .service
+        .iter()
+        .map(|text| [text.account.clone(), text.name.clone()])
+        .collect();
+    let gone = names.services.iter().filter(|(key, _)| !services.contains(*key));
+    operations.extend(gone.map(|(_, id)| Operation::Delete { target: (*id).into() }));
+    if !operations.is_empty() {
+        return;
+    }
+    let connections: BTreeSet<[String; 2]> = document
+        .connection
+        .iter()
+        .map(|text| [text.account.clone(), text.name.clone()])
+        .collect();
+    let is_used = |id: ConnectionId| exchange.configs.values().any(|config| config.connection == id);
+    let gone = names
+        .connections
+        .iter()
+        .filter(|(key, id)| !connections.contains(*key) && !is_used(**id));
+    operations.extend(gone.map(|(_, id)| Operation::Delete { target: (*id).into() }));
+}
