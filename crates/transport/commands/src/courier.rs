@@ -5,11 +5,10 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use millrace_courier::list;
+use millrace_courier::target::{TargetError, Url};
 use millrace_courier_daemon::{Config, Serving, read_status, serve};
 
 use crate::display::{Result, config_directory, identity, say, size};
-use crate::error::CommandError;
-use crate::url::Url;
 
 const STATUS: &str = "Exit status: 0 done; 1 failed, or refused.";
 
@@ -193,7 +192,7 @@ fn show_status(json: bool, args: &Status) -> Result<()> {
 }
 
 fn show_entries(json: bool, args: &Ls) -> Result<()> {
-    let url = Url::parse(&args.url).ok_or_else(|| CommandError::Url {
+    let url = Url::parse(&args.url).ok_or_else(|| TargetError::Url {
         word: args.url.clone(),
     })??;
     let known = config_directory()

@@ -19,13 +19,7 @@ const PEER_WIDTH: usize = 21;
 
 /// Returns the directory of this user's configuration.
 pub(crate) fn config_directory() -> Result<PathBuf> {
-    let from = |name: &str| {
-        std::env::var_os(name)
-            .filter(|path| !path.is_empty())
-            .map(PathBuf::from)
-    };
-    let base = from("XDG_CONFIG_HOME").or_else(|| from("HOME").map(|home| home.join(".config")));
-    Ok(base.ok_or(CommandError::NoHome)?.join("millrace"))
+    millrace_courier::target::config_directory().ok_or(CommandError::NoHome)
 }
 
 /// Returns the identity of a file, or of this user.

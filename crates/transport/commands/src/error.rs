@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use millrace_courier::SessionError;
 use millrace_courier::files::FilesError;
-use millrace_courier::identity::{IdentityError, KeyTextError};
+use millrace_courier::identity::IdentityError;
+use millrace_courier::target::TargetError;
 use millrace_courier::ticket::TicketError;
 use thiserror::Error;
 
@@ -38,25 +39,9 @@ pub enum CommandError {
         /// The word.
         word: String,
     },
-    /// The ticket has expired.
-    #[error("the ticket has expired; start `millrace receive` again for a new one")]
-    Expired,
-    /// A name is not known.
-    #[error("cannot resolve {address}: {error}")]
-    Resolve {
-        /// The address.
-        address: String,
-        /// The cause.
-        error: io::Error,
-    },
-    /// The key of a receiver is not known.
-    #[error(
-        "the key of {address} is not known; use the ticket that `millrace receive` prints there, or KEY@{address}"
-    )]
-    UnknownKey {
-        /// The address.
-        address: String,
-    },
+    /// A word leads to no receiver.
+    #[error(transparent)]
+    Target(#[from] TargetError),
     /// The target of a receive is no directory.
     #[error("{} is no directory; create it first", path.display())]
     NoDirectory {
@@ -79,14 +64,6 @@ pub enum CommandError {
         /// The devargs.
         devargs: String,
     },
-    /// A word is no path of a daemon.
-    #[error(
-        "`{word}` is no path of a daemon; expected millrace://HOST/GRANT/PATH or millrace://KEY@HOST:PORT/GRANT/PATH"
-    )]
-    Url {
-        /// The word.
-        word: String,
-    },
     /// The daemon cannot start or go on.
     #[error(transparent)]
     Serve(#[from] millrace_courier_daemon::ServeError),
@@ -99,9 +76,6 @@ pub enum CommandError {
     /// The identity cannot be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// A key cannot be read.
-    #[error(transparent)]
-    Key(#[from] KeyTextError),
     /// A ticket cannot be read.
     #[error(transparent)]
     Ticket(#[from] TicketError),

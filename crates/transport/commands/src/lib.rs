@@ -7,11 +7,9 @@ mod courier;
 mod device;
 mod display;
 mod error;
-mod known;
 mod receive;
 mod remote;
 mod send;
-mod url;
 
 pub use args::{Commit, Receive, Send};
 pub use courier::{Courier, courier};

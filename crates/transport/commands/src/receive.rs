@@ -4,13 +4,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use millrace_courier::local::{LocalStore, PlaceOptions};
+use millrace_courier::target::{TargetError, Url};
 use millrace_courier::{Interrupts, ReceiveOptions, Session as Transfer, exit_status};
 
 use crate::args::{Commit, Receive};
 use crate::device::{OpenDpdk, open};
 use crate::display::{Display, Result, config_directory, identity, key_log, watch};
 use crate::error::CommandError;
-use crate::url::Url;
 
 /// Receives files; returns the exit status. `json`: events are printed as JSON; `open_dpdk`: opens DPDK devices.
 ///
@@ -45,7 +45,7 @@ pub fn receive(json: bool, args: &Receive, open_dpdk: OpenDpdk<'_>) -> Result<Ex
     let mut display = Display::new(json);
     let from = match &args.from {
         Some(word) => {
-            let url = Url::parse(word).ok_or_else(|| CommandError::Url { word: word.clone() })??;
+            let url = Url::parse(word).ok_or_else(|| TargetError::Url { word: word.clone() })??;
             let known = config_directory()
                 .map(|directory| directory.join("known_receivers"))
                 .ok();

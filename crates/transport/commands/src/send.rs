@@ -2,25 +2,21 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::SystemTime;
 
 use millrace_courier::files::{Requests, Source};
-use millrace_courier::identity::PublicKey;
 use millrace_courier::io::via::Via;
 use millrace_courier::local::{LocalSource, ScanOptions};
-use millrace_courier::ticket::{PREFIX, Ticket};
+use millrace_courier::target::{SCHEME, parse, remember};
+use millrace_courier::ticket::PREFIX;
 use millrace_courier::{Event, Interrupts, Outcome, SendOptions, Session as Transfer, Target, exit_status};
 
 use crate::args::{Commit, Send};
 use crate::device::{OpenDpdk, open};
 use crate::display::{Display, Result, config_directory, identity, key_log, say, size, watch};
 use crate::error::CommandError;
-use crate::known::{recall, remember};
 use crate::remote::{self, Remote};
-use crate::url::{SCHEME, Url};
 
 /// Characters of the shortest ticket.
 const TICKET_MIN: usize = 90;
@@ -152,7 +148,7 @@ fn add_targets(
     // The thread ends with the lines, or with the process.
     std::thread::spawn(move || {
         for line in more {
-            match plain_target(line.trim(), known.as_deref()) {
+            match parse(line.trim(), known.as_deref()) {
                 Ok(target) => handle.add_target(target),
                 Err(error) => {
                     let _ = writeln!(std::io::stderr(), "not a target: {line}: {error}");
@@ -222,40 +218,8 @@ fn target(text: &str, known: Option<&Path>, args: &Send, remotes: &mut Vec<Remot
             remotes.push(remote);
             Ok(target)
         }
-        _ => plain_target(text, known),
+        _ => Ok(parse(text, known)?),
     }
-}
-
-/// Returns the target of a ticket or of an address.
-fn plain_target(text: &str, known: Option<&Path>) -> Result<Target> {
-    if text.starts_with(PREFIX) && !text.contains(':') {
-        let ticket: Ticket = text.parse()?;
-        if ticket.is_expired(SystemTime::now()) {
-            return Err(CommandError::Expired);
-        }
-        return Ok(Target::from_ticket(&ticket));
-    }
-    if let Some(url) = Url::parse(text) {
-        return url?.target(known);
-    }
-    let (key, address) = match text.split_once('@') {
-        Some((key, address)) => (key.parse::<PublicKey>()?, address),
-        None => (recall(known, text)?, text),
-    };
-    let addresses: Vec<_> = address
-        .to_socket_addrs()
-        .map_err(|error| CommandError::Resolve {
-            address: address.to_owned(),
-            error,
-        })?
-        .collect();
-    Ok(Target {
-        name: address.to_owned(),
-        addresses,
-        key,
-        secret: None,
-        into: Vec::new(),
-    })
 }
 
 #[cfg(test)]

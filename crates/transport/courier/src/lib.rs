@@ -34,6 +34,7 @@ mod receiver;
 mod request;
 mod sender;
 mod session;
+pub mod target;
 pub mod ticket;
 mod tls;
 mod window;

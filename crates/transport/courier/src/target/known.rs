@@ -5,14 +5,12 @@ use std::io::Write;
 use std::net::ToSocketAddrs;
 use std::path::Path;
 
-use millrace_courier::Target;
-
-use crate::display::Result;
-use crate::error::CommandError;
-use millrace_courier::identity::PublicKey;
+use super::error::TargetError;
+use crate::identity::PublicKey;
+use crate::sender::Target;
 
 /// Returns the key of a receiver that was reached by a ticket before.
-pub(crate) fn recall(known: Option<&Path>, address: &str) -> Result<PublicKey> {
+pub(super) fn recall(known: Option<&Path>, address: &str) -> Result<PublicKey, TargetError> {
     let text = known
         .and_then(|path| fs::read_to_string(path).ok())
         .unwrap_or_default();
@@ -25,14 +23,17 @@ pub(crate) fn recall(known: Option<&Path>, address: &str) -> Result<PublicKey> {
         .map(|address| address.to_string())
         .collect();
     let key = keys.rfind(|(known, _)| *known == address || resolved.iter().any(|other| other == known));
-    let (_, key) = key.ok_or_else(|| CommandError::UnknownKey {
+    let (_, key) = key.ok_or_else(|| TargetError::UnknownKey {
         address: address.to_owned(),
     })?;
     Ok(key.parse()?)
 }
 
 /// Notes the key of a receiver under its addresses.
-pub(crate) fn remember(known: &Path, peer: &Target) -> Result<()> {
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn remember(known: &Path, peer: &Target) -> std::io::Result<()> {
     let text = fs::read_to_string(known).unwrap_or_default();
     let mut file = fs::OpenOptions::new().append(true).create(true).open(known)?;
     for address in &peer.addresses {

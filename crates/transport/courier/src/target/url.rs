@@ -3,30 +3,31 @@
 use std::net::ToSocketAddrs;
 use std::path::Path;
 
-use millrace_courier::Target;
-use millrace_courier::identity::PublicKey;
-
-use crate::display::Result;
-use crate::error::CommandError;
-use crate::known;
+use super::error::TargetError;
+use super::known;
+use crate::identity::PublicKey;
+use crate::sender::Target;
 
 /// The start of a path of a daemon.
-pub(crate) const SCHEME: &str = "millrace://";
+pub const SCHEME: &str = "millrace://";
 const PORT: u16 = 7_800;
 
 /// A path of a daemon.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Url {
+pub struct Url {
     key: Option<PublicKey>,
     /// HOST:PORT.
     address: String,
     /// The name of a grant, and a path below it.
-    pub(crate) path: String,
+    pub path: String,
 }
 
 impl Url {
     /// Returns the path that a word spells; `None` for a word of another kind.
-    pub(crate) fn parse(word: &str) -> Option<Result<Url>> {
+    ///
+    /// # Errors
+    /// If key or host are not valid.
+    pub fn parse(word: &str) -> Option<Result<Url, TargetError>> {
         let rest = word.strip_prefix(SCHEME)?;
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (key, host) = match authority.split_once('@') {
@@ -37,7 +38,7 @@ impl Url {
             None => (None, authority),
         };
         if host.is_empty() {
-            return Some(Err(CommandError::Url {
+            return Some(Err(TargetError::Url {
                 word: word.to_owned(),
             }));
         }
@@ -52,12 +53,15 @@ impl Url {
         Some(Ok(Url { key, address, path }))
     }
 
-    /// Returns the daemon as a target whose files go to the path.
-    pub(crate) fn target(&self, known: Option<&Path>) -> Result<Target> {
+    /// Returns the daemon as a target whose files go to the path. `known`: the file of known keys.
+    ///
+    /// # Errors
+    /// If the host cannot be resolved, or its key is not known.
+    pub fn target(&self, known: Option<&Path>) -> Result<Target, TargetError> {
         let addresses = self
             .address
             .to_socket_addrs()
-            .map_err(|error| CommandError::Resolve {
+            .map_err(|error| TargetError::Resolve {
                 address: self.address.clone(),
                 error,
             })?;

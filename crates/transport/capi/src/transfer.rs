@@ -1,0 +1,288 @@
+//! Transfers as the C interface offers them, without pointers.
+
+use millrace_courier::identity::Identity;
+use millrace_courier::local::{LocalSource, LocalStore, PlaceOptions, ScanOptions};
+use millrace_courier::target::{Url, config_directory, parse};
+use millrace_courier::{Event, Outcome, ReceiveOptions, SendOptions, Session, SessionHandle, exit_status};
+use millrace_types::BitRate;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::ffi::CString;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// The status of a transfer that could not go on.
+pub(crate) const FAILED: i32 = 1;
+
+pub(crate) const DELTA: u32 = 1;
+pub(crate) const ALL_AT_ONCE: u32 = 2;
+pub(crate) const KEEP_EXISTING: u32 = 4;
+pub(crate) const MODES_AND_TIMES: u32 = 8;
+pub(crate) const WITHDRAW_CHANGED: u32 = 16;
+
+/// The options of a call.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) identity: Option<PathBuf>,
+    pub(crate) listen: Option<String>,
+    pub(crate) rate_bps: u64,
+    pub(crate) silence_ms: u64,
+    pub(crate) patience_ms: u64,
+    pub(crate) flags: u32,
+}
+
+impl Options {
+    fn has(&self, flag: u32) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Returns the identity of the file, or of this user.
+    pub(crate) fn identity(&self) -> Result<Identity, String> {
+        let path = self
+            .identity
+            .clone()
+            .or_else(|| config_directory().map(|directory| directory.join("identity")));
+        let path = path.ok_or("neither HOME nor XDG_CONFIG_HOME is set; give options.identity")?;
+        Identity::load_or_create(&path).map_err(text)
+    }
+
+    fn receive_options(&self) -> Result<ReceiveOptions, String> {
+        let mut options = ReceiveOptions {
+            once: true,
+            ..ReceiveOptions::default()
+        };
+        if let Some(listen) = &self.listen {
+            options.listen = listen.parse().map_err(|_| {
+                format!("options.listen `{listen}` is no address; expected IP:PORT, such as 0.0.0.0:7800")
+            })?;
+        }
+        set(&mut options.silence, self.silence_ms);
+        set(&mut options.patience, self.patience_ms);
+        Ok(options)
+    }
+
+    fn store(&self, directory: &Path) -> Result<Box<LocalStore>, String> {
+        if !directory.is_dir() {
+            return Err(format!(
+                "{} is no directory; create it first",
+                directory.display()
+            ));
+        }
+        let place = PlaceOptions {
+            all_at_once: self.has(ALL_AT_ONCE),
+            keep_existing: self.has(KEEP_EXISTING),
+            delta: self.has(DELTA),
+            modes_and_times: self.has(MODES_AND_TIMES),
+            preserve: false,
+        };
+        Ok(Box::new(LocalStore::new(directory, place)))
+    }
+}
+
+fn set(time: &mut Duration, milliseconds: u64) {
+    if milliseconds > 0 {
+        *time = Duration::from_millis(milliseconds);
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// Returns the path of a daemon that a text spells.
+pub(crate) fn url(word: &str) -> Result<Url, String> {
+    let wrong = || format!("`{word}` is no path of a daemon; expected millrace://HOST/GRANT/PATH");
+    Url::parse(word).ok_or_else(wrong)?.map_err(text)
+}
+
+/// Returns the file of the keys of receivers that this user reached before.
+pub(crate) fn known() -> Option<PathBuf> {
+    config_directory().map(|directory| directory.join("known_receivers"))
+}
+
+/// An event as C sees it.
+#[derive(Debug, Default)]
+pub(crate) struct EventTexts {
+    pub(crate) event: CString,
+    pub(crate) peer: CString,
+    pub(crate) text: CString,
+    pub(crate) json: CString,
+    pub(crate) verified: u64,
+    pub(crate) bytes: u64,
+    pub(crate) rate_bps: u64,
+    pub(crate) rtt_ms: f64,
+    pub(crate) loss: f64,
+}
+
+impl EventTexts {
+    fn new(event: &Event) -> EventTexts {
+        let value = serde_json::to_value(event).unwrap_or_default();
+        let string = |names: &[&str]| {
+            let found = names.iter().find_map(|name| value[*name].as_str());
+            c_text(found.unwrap_or_default())
+        };
+        let number = |name: &str| value[name].as_u64().unwrap_or(0);
+        EventTexts {
+            event: string(&["event"]),
+            peer: string(&["peer"]),
+            text: string(&["ticket", "reason", "problem", "limit"]),
+            verified: number("verified"),
+            bytes: number("bytes"),
+            rate_bps: number("rate_bps"),
+            rtt_ms: value["rtt_ms"].as_f64().unwrap_or(0.0),
+            loss: value["loss"].as_f64().unwrap_or(0.0),
+            json: c_text(&value.to_string()),
+        }
+    }
+}
+
+/// Returns a text for C; one with a NUL ends there.
+pub(crate) fn c_text(text: &str) -> CString {
+    let end = text.find('\0').unwrap_or(text.len());
+    CString::new(&text[..end]).unwrap_or_default()
+}
+
+struct State {
+    session: Option<Session>,
+    event: EventTexts,
+    /// The reason of the last peer that did not get everything.
+    reason: String,
+    /// How the transfer ended.
+    status: Option<Result<i32, String>>,
+}
+
+/// A transfer. All its functions may be called from any thread.
+pub(crate) struct Transfer {
+    handle: SessionHandle,
+    state: Mutex<State>,
+}
+
+impl Transfer {
+    fn new(session: Session) -> Transfer {
+        Transfer {
+            handle: session.handle(),
+            state: Mutex::new(State {
+                session: Some(session),
+                event: EventTexts::default(),
+                reason: String::new(),
+                status: None,
+            }),
+        }
+    }
+
+    pub(crate) fn send(
+        sources: &[PathBuf],
+        targets: &[String],
+        options: &Options,
+    ) -> Result<Transfer, String> {
+        if sources.is_empty() || targets.is_empty() {
+            return Err("expected one source and one target at least".into());
+        }
+        let scan = ScanOptions {
+            withdraw_changed: options.has(WITHDRAW_CHANGED),
+            preserve: false,
+        };
+        let source = LocalSource::scan(sources, &scan).map_err(text)?;
+        let known = known();
+        let targets: Result<Vec<_>, _> = targets.iter().map(|word| parse(word, known.as_deref())).collect();
+        let mut send = SendOptions {
+            rate: (options.rate_bps > 0).then(|| BitRate::from_bps(options.rate_bps)),
+            ..SendOptions::default()
+        };
+        send.requests.delta = options.has(DELTA);
+        send.requests.all_at_once = options.has(ALL_AT_ONCE);
+        set(&mut send.silence, options.silence_ms);
+        set(&mut send.patience, options.patience_ms);
+        let session = Session::send(
+            Box::new(source),
+            options.identity()?,
+            targets.map_err(text)?,
+            send,
+        );
+        session.map(Transfer::new).map_err(text)
+    }
+
+    pub(crate) fn receive(directory: &Path, options: &Options) -> Result<Transfer, String> {
+        let store = options.store(directory)?;
+        let session = Session::receive(store, options.identity()?, options.receive_options()?);
+        session.map(Transfer::new).map_err(text)
+    }
+
+    pub(crate) fn fetch(word: &str, directory: &Path, options: &Options) -> Result<Transfer, String> {
+        let (store, url) = (options.store(directory)?, url(word)?);
+        let from = url.target(known().as_deref()).map_err(text)?;
+        let (identity, receive) = (options.identity()?, options.receive_options()?);
+        let session = Session::fetch(store, identity, from, url.path.into_bytes(), receive);
+        session.map(Transfer::new).map_err(text)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Passes the next event to `act`, if there is one in time; `None`: without end. Returns -1 after the last one.
+    pub(crate) fn next(&self, timeout: Option<Duration>, act: impl FnOnce(&EventTexts)) -> i32 {
+        let mut state = self.state();
+        let State {
+            session,
+            event,
+            reason,
+            ..
+        } = &mut *state;
+        let Some(session) = session else { return -1 };
+        if let Some(timeout) = timeout {
+            let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
+            let mut fds = [PollFd::new(session.descriptor(), PollFlags::POLLIN)];
+            if !matches!(poll(&mut fds, timeout), Ok(ready) if ready > 0) {
+                return 0;
+            }
+        }
+        // A descriptor that is readable has an event, or the end, at once.
+        let Some(next) = session.next() else { return -1 };
+        *event = EventTexts::new(&next);
+        if let Event::Done { .. } = next
+            && !event.text.is_empty()
+        {
+            *reason = event.text.to_string_lossy().into_owned();
+        }
+        act(event);
+        1
+    }
+
+    /// Returns the descriptor of the events.
+    pub(crate) fn descriptor(&self) -> i32 {
+        self.state()
+            .session
+            .as_ref()
+            .map_or(-1, |session| session.descriptor().as_raw_fd())
+    }
+
+    /// Waits for the end; returns the status.
+    pub(crate) fn join(&self) -> Result<i32, String> {
+        let mut state = self.state();
+        if let Some(session) = state.session.take() {
+            state.status = Some(session.join().map_err(text).map(|outcomes| status(&outcomes)));
+        }
+        state.status.clone().unwrap_or(Ok(FAILED))
+    }
+
+    /// Returns why a peer did not get everything, as far as events were read.
+    pub(crate) fn reason(&self) -> String {
+        self.state().reason.clone()
+    }
+
+    /// Ends the transfer.
+    pub(crate) fn cancel(&self) {
+        self.handle.cancel();
+    }
+}
+
+fn status(outcomes: &[Outcome]) -> i32 {
+    // A receiver that was cancelled before any sender came has no outcome.
+    if outcomes.is_empty() {
+        6
+    } else {
+        exit_status(outcomes).into()
+    }
+}

@@ -1,0 +1,44 @@
+//! Words that lead to no receiver.
+
+use crate::identity::KeyTextError;
+use crate::ticket::TicketError;
+use std::io;
+use thiserror::Error;
+
+/// A word that leads to no receiver.
+#[derive(Debug, Error)]
+pub enum TargetError {
+    /// The ticket has expired.
+    #[error("the ticket has expired; start `millrace receive` again for a new one")]
+    Expired,
+    /// A name is not known.
+    #[error("cannot resolve {address}: {error}")]
+    Resolve {
+        /// The address.
+        address: String,
+        /// The cause.
+        error: io::Error,
+    },
+    /// The key of a receiver is not known.
+    #[error(
+        "the key of {address} is not known; use the ticket that `millrace receive` prints there, or KEY@{address}"
+    )]
+    UnknownKey {
+        /// The address.
+        address: String,
+    },
+    /// A word is no path of a daemon.
+    #[error(
+        "`{word}` is no path of a daemon; expected millrace://HOST/GRANT/PATH or millrace://KEY@HOST:PORT/GRANT/PATH"
+    )]
+    Url {
+        /// The word.
+        word: String,
+    },
+    /// A key cannot be read.
+    #[error(transparent)]
+    Key(#[from] KeyTextError),
+    /// A ticket cannot be read.
+    #[error(transparent)]
+    Ticket(#[from] TicketError),
+}

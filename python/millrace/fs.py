@@ -1,0 +1,204 @@
+"""A file system for fsspec over a daemon: millrace://[KEY@]HOST[:PORT]/GRANT/PATH.
+
+    fs = fsspec.filesystem("millrace", host="site-a:7800", key="uq3…")
+    fs.ls("/out");  fs.get("/out/run7/a.h5", "a.h5");  fs.put("b.h5", "/in/b.h5")
+    fs.open("/out/run7/a.h5").read()
+
+The daemon has four verbs, create, replace, read and list, and whole files move: `open` fetches a file, or writes it on close.
+Whatever removes, renames or appends is refused by name.
+"""
+
+import os
+import pathlib
+import shutil
+import tempfile
+
+from fsspec.spec import AbstractFileSystem
+
+import millrace
+
+
+class MillraceFileSystem(AbstractFileSystem):
+    """The grants of one daemon as top-level directories."""
+
+    protocol = "millrace"
+    root_marker = "/"
+    cachable = False
+
+    def __init__(self, host, key=None, identity=None, **kwargs):
+        """`host`: HOST or HOST:PORT; `key`: the daemon's, if no transfer led there before; `identity`: file of this user's key."""
+        super().__init__(**kwargs)
+        self.address = f"{key}@{host}" if key else host
+        self.options = {"identity": identity} if identity else {}
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        if isinstance(path, list):
+            return [cls._strip_protocol(one) for one in path]
+        path = os.fspath(path)
+        if path.startswith("millrace://"):
+            path = "/" + path[len("millrace://") :].partition("/")[2]
+        return "/" + path.strip("/")
+
+    @staticmethod
+    def _get_kwargs_from_urls(url):
+        authority = url[len("millrace://") :].partition("/")[0]
+        key, _, host = authority.rpartition("@")
+        return {"host": host, **({"key": key} if key else {})}
+
+    def _url(self, path):
+        return f"millrace://{self.address}{self._strip_protocol(path)}"
+
+    def ls(self, path, detail=True, **kwargs):
+        """Returns the entries of a directory, or the one entry of a file."""
+        path = self._strip_protocol(path)
+        try:
+            entries = millrace.listdir(self._url(path), **self.options)
+        except millrace.TransferError as error:
+            raise _os_error(error, path) from error
+        is_file = len(entries) == 1 and entries[0].type != "directory" and entries[0].name == path.rpartition("/")[2]
+        if is_file:
+            # A directory may hold one entry with its own name; its parent says which it is.
+            parent = millrace.listdir(self._url(path.rpartition("/")[0]), **self.options)
+            is_file = any(entry.name == entries[0].name and entry.type == "file" for entry in parent)
+        base = path.rpartition("/")[0] if is_file else path
+        found = [
+            {
+                "name": f"{base.rstrip('/')}/{entry.name}",
+                "type": "file" if entry.type == "symlink" else entry.type,
+                "size": entry.size,
+                "mtime": entry.modified,
+                "islink": entry.type == "symlink",
+            }
+            for entry in entries
+        ]
+        return found if detail else [entry["name"] for entry in found]
+
+    def info(self, path, **kwargs):
+        """Returns name, type, size and time of the last modification."""
+        path = self._strip_protocol(path)
+        if path == "/":
+            return {"name": path, "type": "directory", "size": 0}
+        parent = path.rpartition("/")[0] or "/"
+        for entry in self.ls(parent):
+            if entry["name"] == path:
+                return entry
+        raise FileNotFoundError(path)
+
+    def get_file(self, rpath, lpath, callback=None, **kwargs):
+        """Fetches a file."""
+        rpath, lpath = self._strip_protocol(rpath), pathlib.Path(os.fspath(lpath)).absolute()
+        if self.isdir(rpath):
+            lpath.mkdir(parents=True, exist_ok=True)
+            return
+        lpath.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=lpath.parent, prefix=".millrace-get-") as folder:
+            with millrace.fetch(self._url(rpath), folder, **self.options) as transfer:
+                _finish(transfer, callback, rpath)
+            os.replace(pathlib.Path(folder) / rpath.rpartition("/")[2], lpath)
+
+    def put_file(self, lpath, rpath, callback=None, **kwargs):
+        """Sends a file."""
+        lpath, rpath = pathlib.Path(os.fspath(lpath)).absolute(), self._strip_protocol(rpath)
+        if lpath.is_dir():
+            return
+        folder, _, name = rpath.rpartition("/")
+        if not folder:
+            raise PermissionError(f"{rpath}: the first part of a path is a grant; expected /GRANT/{name}")
+        with tempfile.TemporaryDirectory(prefix="millrace-put-") as scratch:
+            source = lpath
+            if lpath.name != name:
+                # A transfer keeps names: the file gets the wanted one.
+                source = pathlib.Path(scratch) / name
+                try:
+                    os.link(lpath, source)
+                except OSError:
+                    shutil.copy2(lpath, source)
+            with millrace.send([source], [self._url(folder)], **self.options) as transfer:
+                _finish(transfer, callback, rpath)
+
+    def _open(self, path, mode="rb", **kwargs):
+        if mode == "rb":
+            return _Fetched(self, path)
+        if mode in ("wb", "xb"):
+            return _Written(self, path)
+        raise NotImplementedError(f"mode {mode!r}: expected rb or wb; a daemon moves whole files")
+
+    def makedirs(self, path, exist_ok=False):
+        """Does nothing: directories are made when files come."""
+
+    def mkdir(self, path, create_parents=True, **kwargs):
+        """Does nothing: directories are made when files come."""
+
+    def _rm(self, path):
+        raise NotImplementedError(f"{path}: a daemon removes nothing; its verbs are create, replace, read and list")
+
+    rm_file = rmdir = cp_file = mv = _rm
+
+
+class _Fetched:
+    """A file that was fetched whole."""
+
+    def __new__(cls, fs, path):
+        file = tempfile.TemporaryFile()
+        with tempfile.TemporaryDirectory(prefix="millrace-open-") as folder:
+            local = pathlib.Path(folder) / "file"
+            fs.get_file(path, local)
+            with open(local, "rb") as source:
+                shutil.copyfileobj(source, file)
+        file.seek(0)
+        return file
+
+
+class _Written:
+    """A file that is sent when it is closed; after an error in its `with` block it is not sent."""
+
+    def __init__(self, fs, path):
+        self._fs, self._path = fs, path
+        self._folder = tempfile.TemporaryDirectory(prefix="millrace-open-")
+        self._local = pathlib.Path(self._folder.name) / pathlib.PurePosixPath(path).name
+        self._file = open(self._local, "wb")
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+    def close(self, commit=True):
+        """Sends the file."""
+        if self._file.closed:
+            return
+        self._file.close()
+        try:
+            if commit:
+                self._fs.put_file(self._local, self._path)
+        finally:
+            self._folder.cleanup()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        self.close(commit=kind is None)
+
+
+def _finish(transfer, callback, path):
+    """Passes progress on, and waits for the end."""
+    for event in transfer:
+        if callback is not None and event.event == "progress":
+            callback.set_size(event.bytes)
+            callback.absolute_update(event.verified_bytes)
+    try:
+        transfer.wait()
+    except millrace.TransferError as error:
+        raise _os_error(error, path) from error
+
+
+def _os_error(error, path):
+    """Returns the exception of Python that says the same as an error of the library."""
+    text = str(error)
+    if "has no grant" in text or "does not allow" in text or "name one" in text:
+        return PermissionError(f"{path}: {text}")
+    if "os error 2" in text or "No such file" in text:
+        return FileNotFoundError(f"{path}: {text}")
+    if "exists; allow files to be replaced" in text:
+        return FileExistsError(f"{path}: {text}")
+    return OSError(f"{path}: {text}")

@@ -1,0 +1,128 @@
+"""The Python package over the C library: transfers with progress, errors by name, and the fsspec file system against a daemon."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from switches import TARGET
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LIBRARY = next((path for path in (TARGET / "deps/libmillrace_transfer.so", TARGET / "libmillrace_transfer.so") if path.exists()), None)
+if LIBRARY is None:
+    pytest.skip("libmillrace_transfer.so is not built (cargo build -p millrace-capi)", allow_module_level=True)
+os.environ.setdefault("MILLRACE_LIBRARY", str(LIBRARY))
+sys.path.insert(0, str(ROOT / "python"))
+
+import millrace  # noqa: E402
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    """A daemon with a grant to write and read, and one to read; returns host, key and the folder of both."""
+    for name in ("in", "out"):
+        (tmp_path / name).mkdir()
+    user = millrace.key(identity=tmp_path / "user.key")
+    config = tmp_path / "courier.toml"
+    config.write_text(
+        f"""listen = "127.0.0.1:0"
+state = "{tmp_path}/state"
+[[grant]]
+name = "in"
+keys = ["{user}"]
+directory = "{tmp_path}/in"
+verbs = ["create", "read", "list"]
+[[grant]]
+name = "out"
+keys = ["{user}"]
+directory = "{tmp_path}/out"
+verbs = ["read", "list"]
+"""
+    )
+    words = [TARGET / "millrace", "--json", "courier", "serve", "--config", config]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        listening = json.loads(process.stdout.readline())
+        yield listening["address"], listening["key"], tmp_path
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_transfer_is_an_iterator_over_its_events(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "data").write_bytes(os.urandom(3 << 20))
+    receiver = millrace.receive(tmp_path / "in", identity=tmp_path / "b.key", listen="127.0.0.1:0")
+    listening = receiver.next_event(timeout=20)
+    assert listening.event == "listening" and listening.text.startswith("mr1")
+    with pytest.raises(TimeoutError):
+        receiver.next_event(timeout=0.01)
+    with millrace.send([tmp_path / "data"], [listening.text], identity=tmp_path / "a.key", rate_bps=20_000_000) as sender:
+        assert sender.fileno() >= 0
+        events = list(sender)
+        sender.wait()
+    receiver.wait()
+    assert {"accepted", "progress", "file", "done"} <= {event.event for event in events}
+    progress = [event.verified_bytes for event in events if event.event == "progress"]
+    assert progress == sorted(progress) and events[-1].fields["outcome"] == "delivered"
+    assert (tmp_path / "in" / "data").read_bytes() == (tmp_path / "data").read_bytes()
+
+
+def test_errors_say_what_failed_and_how_it_can_go_on(tmp_path, daemon):
+    host, key, folder = daemon
+    with pytest.raises(millrace.TransferError, match="no such file"):
+        millrace.send([tmp_path / "no such file"], ["mr1abc"])
+    (tmp_path / "data").write_bytes(b"x")
+    with pytest.raises(millrace.TransferError, match="has no grant") as refused:
+        millrace.send([tmp_path / "data"], [f"millrace://{key}@{host}/in/"], identity=folder / "foreign.key").wait()
+    assert (refused.value.status, refused.value.name) == (4, "refused")
+    transfer = millrace.receive(tmp_path, identity=folder / "b.key", listen="127.0.0.1:0")
+    transfer.cancel()
+    with pytest.raises(millrace.TransferError) as cancelled:
+        transfer.wait()
+    assert cancelled.value.name == "resumable"
+
+
+def test_a_file_system_reads_writes_and_lists_the_grants(tmp_path, daemon):
+    fsspec = pytest.importorskip("fsspec")
+    from millrace.fs import MillraceFileSystem
+
+    fsspec.register_implementation("millrace", MillraceFileSystem, clobber=True)
+    host, key, folder = daemon
+    fs = fsspec.filesystem("millrace", host=host, key=key, identity=str(folder / "user.key"))
+    (folder / "out" / "run7" / "deep").mkdir(parents=True)
+    (folder / "out" / "run7" / "a.h5").write_bytes(os.urandom(500_000))
+    (folder / "out" / "run7" / "deep" / "b").write_bytes(b"bytes")
+    assert sorted(fs.ls("/", detail=False)) == ["/in", "/out"]
+    assert sorted(fs.ls("/out/run7", detail=False)) == ["/out/run7/a.h5", "/out/run7/deep"]
+    assert fs.info("/out/run7/a.h5")["size"] == 500_000 and fs.isdir("/out/run7/deep")
+    assert sorted(fs.find("/out")) == ["/out/run7/a.h5", "/out/run7/deep/b"]
+    with fs.open("/out/run7/a.h5", "rb") as file:
+        assert file.read() == (folder / "out" / "run7" / "a.h5").read_bytes()
+    assert fs.cat_file("/out/run7/deep/b", start=1, end=3) == b"yt"
+
+    callback = fsspec.callbacks.Callback()
+    (tmp_path / "local").write_bytes(os.urandom(200_000))
+    fs.put_file(str(tmp_path / "local"), "/in/2026/renamed", callback=callback)
+    assert (folder / "in" / "2026" / "renamed").read_bytes() == (tmp_path / "local").read_bytes()
+    with fs.open("/in/written", "wb") as file:
+        file.write(b"all of it")
+    assert (folder / "in" / "written").read_bytes() == b"all of it"
+    with pytest.raises(ZeroDivisionError), fs.open("/in/not-written", "wb") as file:
+        file.write(b"half of it")
+        1 / 0  # noqa: B018
+    fs.get("/out/run7", str(tmp_path / "got"), recursive=True)
+    assert (tmp_path / "got" / "deep" / "b").read_bytes() == b"bytes"
+
+    assert not (folder / "in" / "not-written").exists()
+    with pytest.raises(PermissionError):
+        fs.put_file(str(tmp_path / "local"), "/out/x")
+    with pytest.raises(FileExistsError):
+        fs.put_file(str(tmp_path / "local"), "/in/written")
+    with pytest.raises(FileNotFoundError):
+        fs.info("/out/run7/nothing")
+    with pytest.raises(NotImplementedError, match="removes nothing"):
+        fs.rm_file("/in/written")
