@@ -1,6 +1,7 @@
 //! `millrace show`: the desired and the running state.
 
 mod flows;
+mod oam;
 mod openflow;
 mod ports;
 mod queues;
@@ -38,6 +39,7 @@ pub(crate) fn run(session: &Session, args: &Show) -> Result<()> {
         Show::Meters(of) => per_bridge(session, of, Client::meters, openflow::meters),
         Show::Queues(of) => per_bridge(session, of, Client::queues, queues::table),
         Show::Policers(of) => per_bridge(session, of, queues::policed, queues::policers),
+        Show::Oam(of) => per_bridge(session, of, oam::monitored, oam::table),
         Show::Controllers(of) => per_bridge(session, of, Client::controllers, openflow::controllers),
         Show::Workers => session.print_table(&client.workers()?, |list| workers(list)),
         Show::Drops { all } => {

@@ -24,6 +24,8 @@ pub(crate) enum Show {
     Queues(BridgeSelection),
     /// Policers of ports: rates, and packets by color
     Policers(BridgeSelection),
+    /// BFD, continuity checks and flap damping of ports
+    Oam(BridgeSelection),
     /// Controllers and the state of their connections
     Controllers(BridgeSelection),
     /// Workers: their load and the queues that they poll

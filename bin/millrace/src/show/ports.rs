@@ -6,8 +6,16 @@ use crate::human::{bps, or_dash, port, short};
 use crate::table::Table;
 
 fn port_state(port: &view::Port) -> &'static str {
+    let is_damped = port
+        .oam
+        .as_ref()
+        .and_then(|oam| oam.damping.as_ref())
+        .is_some_and(|damping| damping.remaining_s.is_some());
+    let is_live = port.oam.as_ref().is_none_or(|oam| oam.live);
     match (port.admin, port.link) {
         (view::AdminState::Down, _) => "off",
+        (_, view::LinkState::Down) if is_damped => "damped",
+        (_, view::LinkState::Up) if !is_live => "not live",
         (_, view::LinkState::Up) => "up",
         (_, view::LinkState::Down) => "no link",
         (_, view::LinkState::Missing) => "missing",

@@ -9,6 +9,7 @@
 mod chains;
 mod flows;
 mod groups;
+mod oam;
 mod queues;
 mod trace;
 mod wans;
@@ -448,6 +449,7 @@ fn running_ports<B: Backend>(control: &mut BridgeControl<B>) -> Vec<view::Port> 
                 errors: device.tx_errors,
             },
             policer: queues::policer(control, *number, &port.model),
+            oam: control.oam_status(*number).as_ref().map(oam::view),
             rates: None,
         }
     };
@@ -489,6 +491,7 @@ fn missing_port(bridge: &str, port: &millrace_model::Port) -> view::Port {
         rx: view::Counters::default(),
         tx: view::Counters::default(),
         policer: None,
+        oam: None,
         rates: None,
     }
 }

@@ -124,6 +124,15 @@ choice! {
         /// UDP, unencrypted: messages may be lost, and only echoes, features, packet-ins and packet-outs are served.
         Udp = "udp",
     }
+    /// The interval of continuity check messages (IEEE 802.1ag-2007, table 21-16).
+    CcmInterval {
+        /// 100 milliseconds.
+        Ms100 = "100ms",
+        /// 1 second.
+        S1 = "1s",
+        /// 10 seconds.
+        S10 = "10s",
+    }
     /// The metering algorithm of a policer.
     PolicerKind {
         /// One rate and two bursts (RFC 2697): green within `cir` and `cbs`, yellow within `ebs` of unused tokens.

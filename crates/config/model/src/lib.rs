@@ -37,6 +37,7 @@ mod name;
 mod node;
 mod nsh;
 mod number;
+mod oam;
 #[cfg(feature = "openapi")]
 mod openapi;
 mod port;
@@ -57,8 +58,8 @@ pub use bridge::{Bridge, Controller, Description, Listener, Table, Tls};
 pub use chain::{Chain, Hop};
 pub use change::{Change, ChangeKind};
 pub use choice::{
-    AuxiliaryTransport, ColorVerdict, FailMode, FlowCache, Fragments, HopClass, HugePages, Idle, LocalPort,
-    OnFailure, PolicerKind, SelectField, Spread, WanBypass, WhenFull,
+    AuxiliaryTransport, CcmInterval, ColorVerdict, FailMode, FlowCache, Fragments, HopClass, HugePages, Idle,
+    LocalPort, OnFailure, PolicerKind, SelectField, Spread, WanBypass, WhenFull,
 };
 pub use config::{Api, Config, System};
 pub use device::{DevArgs, Device, DeviceError, PcapFiles, PciAddress, PciDevice, Vdev, WanEnd};
@@ -72,12 +73,13 @@ pub use name::{
 };
 pub use nsh::{Nsh, NshPath};
 pub use number::{
-    AuxiliaryCount, BurstSize, CodePoint, CoreId, CpuPercent, EchoInterval, FrameOverhead, Fuel,
-    FunctionMemoryMib, FunctionWeight, InstanceCount, LaneCount, MacAgeing, MacTableSize, MaxBackoff,
-    MemoryMib, MissSendLen, Mtu, PacketInBurst, PacketInRate, QueueCount, QueueLength, QueuePriority,
-    QueueSize, QueueWeight, RangeError, TableCount, TableNumber, TableSize, TrafficClass, WanMtu, WanSeed,
-    WorkerCount,
+    AuxiliaryCount, BfdInterval, BfdMultiplier, BurstSize, CodePoint, CoreId, CpuPercent, DampingTime,
+    EchoInterval, FlapCount, FrameOverhead, Fuel, FunctionMemoryMib, FunctionWeight, InstanceCount,
+    LaneCount, MacAgeing, MacTableSize, MaintenanceLevel, MaxBackoff, MemoryMib, MepNumber, MissSendLen, Mtu,
+    PacketInBurst, PacketInRate, QueueCount, QueueLength, QueuePriority, QueueSize, QueueWeight, RangeError,
+    RestoreTime, TableCount, TableNumber, TableSize, TrafficClass, WanMtu, WanSeed, WorkerCount,
 };
+pub use oam::{Bfd, Ccm, FlapDamping};
 pub use port::{Port, VlanMode};
 pub use qos::{ColorAction, Policer, Queue, Rate, RateError};
 pub use reference::reference;

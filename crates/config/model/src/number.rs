@@ -106,6 +106,20 @@ bounded! {
     AuxiliaryCount(u8) in 0..=16, "";
     /// The number of receive queues of a port, and of its transmit queues.
     QueueCount(u16) in 1..=64, "";
+    /// An interval of BFD packets, in milliseconds.
+    BfdInterval(u16) in 50..=1000, " ms";
+    /// The number of BFD packets whose absence ends a session.
+    BfdMultiplier(u8) in 1..=50, "";
+    /// The number of a maintenance end point (IEEE 802.1ag-2007, section 19.2.1).
+    MepNumber(u16) in 1..=8191, "";
+    /// The level of a maintenance domain.
+    MaintenanceLevel(u8) in 0..=7, "";
+    /// The time that a path works before it is used again, in seconds.
+    RestoreTime(u16) in 0..=3600, " seconds";
+    /// The number of times that a link goes down until it is damped.
+    FlapCount(u16) in 1..=100, "";
+    /// A time of flap damping, in seconds.
+    DampingTime(u16) in 1..=3600, " seconds";
     /// The number of workers that run a chain.
     LaneCount(u16) in 1..=128, "";
     /// The number of instances of a hop's function in each lane.
@@ -212,6 +226,32 @@ impl EchoInterval {
 impl AuxiliaryCount {
     /// No auxiliary connection.
     pub const DEFAULT: AuxiliaryCount = AuxiliaryCount(0);
+}
+impl BfdInterval {
+    /// The default, 300 ms.
+    pub const DEFAULT: BfdInterval = BfdInterval(300);
+}
+impl BfdMultiplier {
+    /// The default, 3 packets.
+    pub const DEFAULT: BfdMultiplier = BfdMultiplier(3);
+}
+impl MaintenanceLevel {
+    /// The level of a link, 0.
+    pub const LINK: MaintenanceLevel = MaintenanceLevel(0);
+}
+impl RestoreTime {
+    /// The default, 60 seconds.
+    pub const DEFAULT: RestoreTime = RestoreTime(60);
+}
+impl FlapCount {
+    /// The default, 3 times.
+    pub const DEFAULT: FlapCount = FlapCount(3);
+}
+impl DampingTime {
+    /// The default time in which flaps are counted, 5 seconds.
+    pub const WINDOW: DampingTime = DampingTime(5);
+    /// The default time for which a damped link counts as down, 30 seconds.
+    pub const HOLD_DOWN: DampingTime = DampingTime(30);
 }
 impl QueueCount {
     /// One queue.

@@ -4,7 +4,8 @@ use millrace_types::{PortNo, Vid};
 
 use crate::device::Device;
 use crate::name::PortName;
-use crate::number::{FrameOverhead, Mtu, QueueCount};
+use crate::number::{FrameOverhead, Mtu, QueueCount, RestoreTime};
+use crate::oam::{Bfd, Ccm, FlapDamping};
 use crate::qos::{Policer, Queue, Rate};
 use crate::section::{deserialize, section};
 
@@ -57,6 +58,14 @@ section! {
             pub egress_queues as "queue": Vec<Queue> = Vec::new(),
             /// The ingress policer of the port.
             pub policer: Option<Policer> = None,
+            /// BFD with the switch or router at the other end; the port is live only while the session is up.
+            pub bfd: Option<Bfd> = None,
+            /// Continuity check messages with the other end; the port is live only while they arrive.
+            pub ccm: Option<Ccm> = None,
+            /// The time for which BFD and continuity checks must work after a failure before the port is live again.
+            pub wait_to_restore_s: RestoreTime = RestoreTime::DEFAULT,
+            /// Flap damping of the link.
+            pub damping: Option<FlapDamping> = None,
             /// If true, packets stay in the device while the output port of the last ones has no room, so that they
             /// wait at their sender and are not dropped here. All packets of the port wait, whatever their output
             /// port: for ports whose packets go to one port, such as the ports of functions in a chain.

@@ -223,6 +223,11 @@ impl<B: Backend> Bridge<B> {
         self.events.pop_neighbour()
     }
 
+    /// Returns the next frame of OAM, with its port and the time of its arrival.
+    pub fn next_oam(&self) -> Option<(PortNo, Time, B::Packet)> {
+        self.events.pop_oam()
+    }
+
     /// Returns the next packet for a capture or a live trace.
     pub fn next_captured(&self) -> Option<CapturedPacket<B::Packet>> {
         self.events.pop_captured()

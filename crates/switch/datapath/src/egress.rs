@@ -162,6 +162,12 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
         self.events.push_neighbour(underlay, packet);
     }
 
+    fn oam(&mut self, port: PortNo, packet: P) {
+        if !self.events.push_oam(port, self.now, packet) {
+            self.counters.drops.add(DropReason::OamFull, 1);
+        }
+    }
+
     fn traced(&mut self, trace: u64, in_port: PortNo, packet: P) {
         let direction = Direction::Traced(trace);
         self.events.push_captured(CapturedPacket {

@@ -21,6 +21,8 @@ const PACKET_INS_LEN: usize = 1024;
 const LEARNS_LEN: usize = 1024;
 /// Capacity of the queue of packets that resolve addresses under tunnels.
 const NEIGHBOURS_LEN: usize = 256;
+/// Capacity of the queue of frames of OAM: those of 100 sessions in intervals of 50 ms, for half a second.
+const OAM_LEN: usize = 1024;
 /// Capacity of the queue of captured packets.
 const TAPPED_LEN: usize = 4096;
 
@@ -55,6 +57,7 @@ pub(crate) struct Events<P> {
     packet_ins: ArrayQueue<(PacketInInfo, P)>,
     learns: ArrayQueue<Learn>,
     neighbours: ArrayQueue<(PortNo, P)>,
+    oam: ArrayQueue<(PortNo, Time, P)>,
     captured: ArrayQueue<CapturedPacket<P>>,
     /// Packets that each capture selected and lost, by number, since they were last read.
     capture_losses: [AtomicU64; CAPTURES_MAX],
@@ -68,6 +71,7 @@ impl<P: Packet> Events<P> {
             packet_ins: ArrayQueue::new(PACKET_INS_LEN),
             learns: ArrayQueue::new(LEARNS_LEN),
             neighbours: ArrayQueue::new(NEIGHBOURS_LEN),
+            oam: ArrayQueue::new(OAM_LEN),
             captured: ArrayQueue::new(TAPPED_LEN),
             capture_losses: [const { AtomicU64::new(0) }; CAPTURES_MAX],
             control,
@@ -93,6 +97,13 @@ impl<P: Packet> Events<P> {
         if self.neighbours.push((underlay, packet)).is_ok() {
             self.control.unpark();
         }
+    }
+
+    /// Queues a frame of OAM with the time of its arrival. Returns true if there was room.
+    pub(crate) fn push_oam(&self, port: PortNo, time: Time, packet: P) -> bool {
+        let pushed = self.oam.push((port, time, packet)).is_ok();
+        self.control.unpark();
+        pushed
     }
 
     /// Queues a copy. If the queue is full, its captures lose it, which is counted for each.
@@ -149,6 +160,10 @@ impl<P: Packet> Events<P> {
 
     pub(crate) fn pop_neighbour(&self) -> Option<(PortNo, P)> {
         self.neighbours.pop()
+    }
+
+    pub(crate) fn pop_oam(&self) -> Option<(PortNo, Time, P)> {
+        self.oam.pop()
     }
 
     pub(crate) fn pop_learn(&self) -> Option<Learn> {

@@ -42,6 +42,7 @@ reasons! {
     PortDown = "port_down": "The egress port is administratively down, its link is down, or it is blocked.";
     PortNoForward = "port_no_forward": "The egress port is configured not to forward (OFPPC_NO_FWD).";
     PortNoReceive = "port_no_receive": "The ingress port is down or configured not to receive (OFPPC_NO_RECV).";
+    PortBlocked = "port_blocked": "The ingress port is blocked, as flap damping does after too many changes of its link.";
     PortNoPacketIn = "port_no_packet_in": "A table miss requires a packet_in, and the ingress port is configured not to send any (OFPPC_NO_PACKET_IN).";
     NoFloodPort = "no_flood_port": "The packet is flooded, and the bridge has no other port for it.";
     InvalidTtl = "invalid_ttl": "The TTL ran out, and no controller asked for a packet_in (OFPR_INVALID_TTL).";
@@ -79,6 +80,7 @@ reasons! {
     Policer = "policer": "The packet exceeds the rate of its ingress port's policer.";
     FunctionDrop = "function_drop": "A network function of a chain dropped the packet.";
     HopDown = "hop_down": "A hop of a chain is down and fails closed.";
+    OamFull = "oam_full": "The queue of frames of OAM (BFD, continuity checks) to the control side is full.";
     PacketInFull = "packet_in_full": "The queue of packet-ins to the control side is full.";
     PacketInLimit = "packet_in_limit": "The packet-in rate limit was reached.";
 }

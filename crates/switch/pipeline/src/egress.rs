@@ -80,6 +80,11 @@ pub trait Egress<P> {
         let _ = (underlay, packet);
     }
 
+    /// Hands the control side a frame of OAM that came in at a monitored port.
+    fn oam(&mut self, port: PortNo, packet: P) {
+        let _ = (port, packet);
+    }
+
     /// Disposes of a dropped packet, which is counted already.
     fn dropped(&mut self, reason: DropReason, packet: P) {
         let _ = (reason, packet);

@@ -19,7 +19,7 @@ use crate::meter::{CompiledMeter, MeterMap};
 use crate::port::PortMap;
 use crate::processor::traversal;
 use crate::rewrite::Rewrites;
-use crate::{FlowCachePolicy, FlowEntry, FragmentMode, LiveTrace, Op, Port, Tunnels};
+use crate::{FlowCachePolicy, FlowEntry, FragmentMode, LiveTrace, OamPorts, Op, Port, Tunnels};
 
 /// The readers' copy of one bridge.
 #[derive(Clone, Debug)]
@@ -42,6 +42,8 @@ pub struct Forwarding {
     fragments: FragmentMode,
     /// `None` without tunnels.
     tunnels: Option<Arc<Tunnels>>,
+    /// `None` without monitored ports.
+    oam: Option<Arc<OamPorts>>,
     traces: Vec<Arc<LiveTrace>>,
     seed: u64,
     flow_cache: FlowCachePolicy,
@@ -126,6 +128,7 @@ impl Forwarding {
             invalid_ttl_to_controller: false,
             fragments: FragmentMode::Normal,
             tunnels: None,
+            oam: None,
             traces: Vec::new(),
             seed,
             flow_cache: FlowCachePolicy::default(),
@@ -179,6 +182,7 @@ impl Forwarding {
             Op::Tunnels(tunnels) => {
                 self.tunnels = Some(Arc::clone(tunnels)).filter(|tunnels| !tunnels.is_empty());
             }
+            Op::Oam(oam) => self.oam = Some(Arc::clone(oam)).filter(|oam| !oam.is_empty()),
             Op::SelectFields(fields) => self.select_hash = SelectHash::new(self.seed, *fields),
             Op::Fragments(mode) => self.fragments = *mode,
             Op::FlowCache(policy) => self.flow_cache = *policy,
@@ -448,6 +452,11 @@ impl Forwarding {
     #[inline]
     pub(crate) fn fragments(&self) -> FragmentMode {
         self.fragments
+    }
+
+    #[inline]
+    pub(crate) fn oam(&self) -> Option<&OamPorts> {
+        self.oam.as_deref()
     }
 
     #[inline]

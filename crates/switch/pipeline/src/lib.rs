@@ -25,6 +25,7 @@ mod forwarding;
 mod fragments;
 mod group;
 mod meter;
+mod oam;
 mod op;
 mod police;
 mod port;
@@ -50,6 +51,7 @@ pub use forwarding::Forwarding;
 pub use fragments::{Assembled, Assembler, FragmentError, FragmentMode, FragmentView};
 pub use group::{CompiledGroup, Group, GroupKind};
 pub use meter::{Band, BandKind, CompiledMeter, Meter, MeterFlags};
+pub use oam::{OamPort, OamPorts};
 pub use op::Op;
 pub use police::{
     Color, ColorAction, ColorCount, Marks, Policer, PolicerCounters, PolicerPlan, PolicerRates,

@@ -9,7 +9,7 @@ use millrace_types::{GroupId, MeterId, PortNo, TableId};
 
 use crate::{
     CompiledGroup, CompiledMeter, FdbEntry, FdbKey, FlowCachePolicy, FlowEntry, FragmentMode, LiveTrace,
-    Port, Tunnels,
+    OamPorts, Port, Tunnels,
 };
 
 /// One change to a [`Forwarding`](crate::Forwarding).
@@ -71,6 +71,8 @@ pub enum Op {
     },
     /// Replaces all tunnels.
     Tunnels(Arc<Tunnels>),
+    /// Replaces the ports at which frames of OAM are taken.
+    Oam(Arc<OamPorts>),
     /// Sets the fields whose hash chooses the bucket of a select group.
     SelectFields(FieldSet),
     /// Sets the treatment of IP fragments.

@@ -66,6 +66,9 @@ flags! {
         BLOCKED = 1;
         /// Live for fast failover.
         LIVE = 2;
+        /// OAM found that the path behind the port is broken: the port is not live, and still sends and receives. A bit of
+        /// Millrace, which OpenFlow does not have.
+        NOT_LIVE = 16;
     }
 }
 
@@ -194,13 +197,18 @@ impl Port {
         self.config
             .has(PortConfig(PortConfig::DOWN.0 | PortConfig::NO_RECV.0))
             .then_some(DropReason::PortNoReceive)
+            .or_else(|| {
+                self.state
+                    .has(PortState::BLOCKED)
+                    .then_some(DropReason::PortBlocked)
+            })
     }
 
     /// Returns true if buckets that watch the port are live (OpenFlow 1.3.5, section 7.3.4.2): it is not down, and
     /// its state says so.
     #[inline]
     pub(crate) fn is_live(&self) -> bool {
-        let dead = PortState(PortState::LINK_DOWN.0 | PortState::BLOCKED.0);
+        let dead = PortState(PortState::LINK_DOWN.0 | PortState::BLOCKED.0 | PortState::NOT_LIVE.0);
         !self.config.has(PortConfig::DOWN) && !self.state.has(dead)
     }
 

@@ -1,6 +1,6 @@
 //! The queues and the policer of the fake switch.
 
-use crate::view::{Colored, EgressQueue, Policer};
+use crate::view::{BfdSession, Colored, Damping, EgressQueue, Oam, Policer};
 
 /// Returns a default queue, and a queue with every setting.
 pub(super) fn queues() -> Vec<EgressQueue> {
@@ -33,6 +33,32 @@ pub(super) fn queues() -> Vec<EgressQueue> {
         ..plain.clone()
     };
     vec![plain, full]
+}
+
+/// Returns the OAM of a port that waits to be restored.
+pub(super) fn oam() -> Oam {
+    Oam {
+        live: false,
+        restores_in_s: Some(42.0),
+        bfd: Some(BfdSession {
+            state: "up".to_owned(),
+            remote_state: "up".to_owned(),
+            diagnostic: "none".to_owned(),
+            local_discriminator: 7,
+            remote_discriminator: 8,
+            tx_interval_ms: Some(50.0),
+            detection_time_ms: 150.0,
+            rx_packets: 1000,
+            rx_discarded: 0,
+            tx_packets: 1001,
+            flaps: 3,
+        }),
+        ccm: None,
+        damping: Some(Damping {
+            remaining_s: None,
+            times: 1,
+        }),
+    }
 }
 
 /// Returns a policer with every setting.

@@ -107,6 +107,7 @@ impl FakeSwitch {
                 errors: 0,
             },
             policer: (number == 1).then(queues::policer),
+            oam: (number == 1).then(queues::oam),
             rates: None,
         }
     }

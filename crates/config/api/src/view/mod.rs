@@ -36,7 +36,10 @@ pub use millrace_wan_control::{
     Delay as WanDelay, DirectionStatus as WanDirection, DropCount as WanDrop,
     InterfaceStatus as WanInterface, PathStatus as WanPath,
 };
-pub use port::{AdminState, Colored, Counters, LinkState, MacEntry, Policer, Port, Rates};
+pub use port::{
+    AdminState, BfdSession, Colored, ContinuityCheck, Counters, Damping, LinkState, MacEntry, Oam, Policer,
+    Port, Rates,
+};
 pub use problem::{InvalidValue, Problem, ProblemKind};
 pub use queue::EgressQueue;
 pub use switch::{

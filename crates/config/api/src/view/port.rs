@@ -102,9 +102,95 @@ pub struct Port {
     /// The policer with its counters; `null` if the port has none.
     #[serde(default)]
     pub policer: Option<Policer>,
+    /// BFD, continuity checks and flap damping with their state; `null` if the port has none of them.
+    #[serde(default)]
+    pub oam: Option<Oam>,
     /// The rates, which the server samples every second; `null` in the first second.
     #[serde(default)]
     pub rates: Option<Rates>,
+}
+
+/// The state of OAM of a port (operations, administration and maintenance).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct Oam {
+    /// True if BFD and continuity checks let the port be live for fast-failover groups.
+    pub live: bool,
+    /// The time in seconds until a port that failed and works again is live; `null` if it does not wait.
+    #[serde(default)]
+    pub restores_in_s: Option<f64>,
+    /// The BFD session; `null` without one.
+    #[serde(default)]
+    pub bfd: Option<BfdSession>,
+    /// The maintenance end point; `null` without one.
+    #[serde(default)]
+    pub ccm: Option<ContinuityCheck>,
+    /// Flap damping; `null` without it.
+    #[serde(default)]
+    pub damping: Option<Damping>,
+}
+
+/// A BFD session (RFC 5880).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct BfdSession {
+    /// The state: `admin_down`, `down`, `init` or `up`.
+    pub state: String,
+    /// The state of the peer.
+    pub remote_state: String,
+    /// The reason of the last change to down: `none`, `detection_time_expired` or `neighbor_signaled_session_down`.
+    pub diagnostic: String,
+    /// The discriminator of this side.
+    pub local_discriminator: u32,
+    /// The discriminator of the peer; 0 while it is not known.
+    pub remote_discriminator: u32,
+    /// The interval of sent packets in milliseconds; `null` if the peer wants none.
+    #[serde(default)]
+    pub tx_interval_ms: Option<f64>,
+    /// The time without packets after which the session ends, in milliseconds.
+    pub detection_time_ms: f64,
+    /// The number of packets received and used.
+    pub rx_packets: u64,
+    /// The number of packets discarded.
+    pub rx_discarded: u64,
+    /// The number of packets sent.
+    pub tx_packets: u64,
+    /// The number of changes between up and not up.
+    pub flaps: u64,
+}
+
+/// A maintenance end point (IEEE 802.1ag).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct ContinuityCheck {
+    /// True if messages of the other end arrive without defect.
+    pub up: bool,
+    /// True if the other end reports a defect.
+    pub rdi: bool,
+    /// The number of the other end; `null` before its first message.
+    #[serde(default)]
+    pub remote_mep: Option<u16>,
+    /// The number of messages received.
+    pub rx_messages: u64,
+    /// The number of messages that are malformed or of another level.
+    pub rx_discarded: u64,
+    /// The number of messages of another association, of an unexpected end, or with another interval.
+    pub rx_defects: u64,
+    /// The number of messages sent.
+    pub tx_messages: u64,
+    /// The number of changes between up and not up.
+    pub flaps: u64,
+}
+
+/// The flap damping of a port.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct Damping {
+    /// The time in seconds for which the port counts as down; `null` if it is not damped.
+    #[serde(default)]
+    pub remaining_s: Option<f64>,
+    /// The number of times that the port was damped.
+    pub times: u64,
 }
 
 /// The policer of a port, with its counters.

@@ -39,6 +39,33 @@ impl Checks {
         if let Some(policer) = &port.policer {
             self.policer(policer, &path.key("policer"));
         }
+        self.oam(port, path);
+    }
+
+    /// Checks that the addresses of BFD are of one family, and that the names of a maintenance association exist.
+    fn oam(&mut self, port: &Port, path: &Path) {
+        if let Some(bfd) = &port.bfd
+            && bfd.local.is_ipv4() != bfd.remote.is_ipv4()
+        {
+            let message = format!(
+                "{} and `local`, {}, are of different families: expected two IPv4 or two IPv6 addresses",
+                bfd.remote, bfd.local
+            );
+            self.conflict(path.key("bfd").key("remote"), message);
+        }
+        let Some(ccm) = &port.ccm else {
+            return;
+        };
+        for (key, name) in [("domain", &ccm.domain), ("association", &ccm.association)] {
+            if name.to_string().is_empty() {
+                let message = "the name is empty: expected 1 to 22 bytes, the same at both ends".to_owned();
+                self.conflict(path.key("ccm").key(key), message);
+            }
+        }
+        if ccm.remote_mep == Some(ccm.mep) {
+            let message = format!("both ends have the number {}: expected two numbers", ccm.mep);
+            self.conflict(path.key("ccm").key("remote_mep"), message);
+        }
     }
 
     /// Checks that the queues of a port can exist, and that their rates are consistent.

@@ -11,6 +11,7 @@ use millrace_types::{PortNo, TableId, Time};
 
 use super::chains::Chains;
 use super::hops::HopProblems;
+use super::monitors::Oam;
 use super::neighbours::Neighbours;
 use super::settings::{fdb_config, flow_cache, fragments, select_fields, table_limits};
 use super::taps::Taps;
@@ -56,6 +57,8 @@ pub struct BridgeControl<B: Backend> {
     pub(super) tunnel_counts: BTreeMap<PortNo, Arc<TunnelCounts>>,
     /// The neighbours on the links under tunnels.
     pub(super) neighbours: Neighbours,
+    /// BFD, continuity checks and flap damping of the ports.
+    pub(super) oam: Oam,
     /// The time of the next attempt to reconnect virtual NICs; `None` before the first.
     pub(super) next_vnic_reconnect: Option<Time>,
 }
@@ -100,6 +103,7 @@ impl<B: Backend> BridgeControl<B> {
             baselines: BTreeMap::new(),
             tunnel_counts: BTreeMap::new(),
             neighbours: Neighbours::default(),
+            oam: Oam::new(seed),
             next_vnic_reconnect: None,
             datapath,
         })

@@ -16,10 +16,10 @@
 //!
 //! Files import each other in one direction only, from the bottom of this list to its top:
 //!
-//! 1. `settings`, `devices`, `qos`, `neighbours`, `neighbour_frames`, `hops`, `taps`, `chains`: data, and conversions
+//! 1. `settings`, `devices`, `qos`, `neighbours`, `neighbour_frames`, `hops`, `taps`, `chains`, `monitors`, `oam_status`: data, and conversions
 //!    of the configuration
 //! 2. `bridge`: the state of a bridge and its publication
-//! 3. `tunnels`, `ports`, `vnics`, `apply_chains`, `chain_trace`, `captures`, `operator`: operations on a bridge
+//! 3. `tunnels`, `oam`, `ports`, `vnics`, `apply_chains`, `chain_trace`, `captures`, `operator`: operations on a bridge
 //! 4. `handle`: tasks; `thread`: the loop that runs them
 
 mod apply_chains;
@@ -30,8 +30,11 @@ mod chains;
 mod devices;
 mod handle;
 mod hops;
+mod monitors;
 mod neighbour_frames;
 mod neighbours;
+mod oam;
+mod oam_status;
 mod operator;
 mod ports;
 mod qos;
@@ -46,6 +49,7 @@ pub use bridge::BridgeControl;
 pub use chain_trace::{ChainTrace, ChainTraceEnd, TracedHop};
 pub use handle::{BridgeHandle, TaskError};
 pub use hops::{HopProblem, HopProblems};
+pub use oam_status::{BfdStatus, CcmStatus, DampingStatus, OamStatus};
 pub use operator::RefusedFlowMod;
 pub use ports::PortProblem;
 pub use taps::{CaptureRequest, CaptureSink, Captured, TraceOutcome};

@@ -1,7 +1,7 @@
 //! The ports of a bridge: they are opened, changed, closed, and their links are polled.
 
 use millrace_datapath::AddPortError;
-use millrace_datapath::io::{Backend, DeviceInfo, DeviceOptions, Opened};
+use millrace_datapath::io::{Backend, DeviceOptions, Opened};
 use millrace_model as model;
 use millrace_pipeline::{Port, PortConfig, PortState, VidSet, VlanMode};
 use millrace_types::PortNo;
@@ -105,7 +105,7 @@ impl<B: Backend> BridgeControl<B> {
         let Some(info) = self.info_of(wanted) else {
             return;
         };
-        let state = state_of(&info);
+        let state = self.state_of(number, wanted, &info);
         self.set_pipeline_port(number, config, state, vlan_of(wanted));
         let since = self.datapath.now();
         tracing::info!(bridge = %self.config.name, port = %wanted.name, %number, driver = %info.driver, "port added");
@@ -118,6 +118,7 @@ impl<B: Backend> BridgeControl<B> {
         };
         port_status(&self.controllers, PortChange::Add, &status);
         self.ports.insert(number, status);
+        self.configure_oam();
         // The other end of a link comes up with this one, and tunnels find their underlay.
         self.update_tunnels(since);
         self.poll_links();
@@ -132,6 +133,7 @@ impl<B: Backend> BridgeControl<B> {
         self.tables.remove_port(number, &mut self.ops);
         self.publish();
         self.datapath.remove_port(number);
+        self.configure_oam();
         self.update_tunnels(self.datapath.now());
         tracing::info!(bridge = %self.config.name, port = %status.model.name, %number, "port removed");
         port_status(&self.controllers, PortChange::Delete, &status);
@@ -163,6 +165,8 @@ impl<B: Backend> BridgeControl<B> {
         if status.config != config || vlans_changed {
             self.configure_port(number, config);
         }
+        self.configure_oam();
+        self.poll_links();
     }
 
     /// Sets the administrative bits of a port, as port_mod does, and reports the port to the controllers. Returns true if
@@ -187,23 +191,30 @@ impl<B: Backend> BridgeControl<B> {
     pub(super) fn poll_links(&mut self) {
         let numbers: Vec<PortNo> = self.ports.keys().copied().collect();
         for number in numbers {
-            let Some(info) = self
-                .ports
-                .get(&number)
-                .and_then(|status| self.info_of(&status.model))
-            else {
+            let Some(status) = self.ports.get(&number) else {
                 continue;
             };
-            let Some(status) = self.ports.get_mut(&number).filter(|status| status.info != info) else {
+            let Some(info) = self.info_of(&status.model) else {
                 continue;
             };
-            let (state, config) = (state_of(&info), status.config);
+            // A monitored port changes its state without a change of its device.
+            if status.info == info && !self.oam.monitors(number) {
+                continue;
+            }
+            let model = status.model.clone();
+            let state = self.state_of(number, &model, &info);
+            let Some(status) = self.ports.get_mut(&number) else {
+                continue;
+            };
+            let config = status.config;
             let changed = status.state != state;
             status.info = info;
             status.state = state;
             if changed {
                 let status = status.clone();
-                tracing::info!(bridge = %self.config.name, port = %status.model.name, up = status.info.link_up, "link");
+                let live = !state.has(PortState::NOT_LIVE | PortState::LINK_DOWN);
+                let damped = state.has(PortState::BLOCKED);
+                tracing::info!(bridge = %self.config.name, port = %status.model.name, up = status.info.link_up, live, damped, "link");
                 self.set_pipeline_port(number, config, state, vlan_of(&status.model));
                 port_status(&self.controllers, PortChange::Modify, &status);
             }
@@ -221,14 +232,6 @@ impl<B: Backend> BridgeControl<B> {
             &mut self.ops,
         );
         self.publish();
-    }
-}
-
-fn state_of(info: &DeviceInfo) -> PortState {
-    if info.link_up {
-        PortState::LIVE
-    } else {
-        PortState::LINK_DOWN
     }
 }
 

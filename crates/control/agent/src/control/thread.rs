@@ -27,6 +27,7 @@ const PACKET_INS_BATCH: usize = 256;
 const LEARNS_BATCH: usize = 1024;
 const NEIGHBOURS_BATCH: usize = 64;
 const TAPPED_BATCH: usize = 1024;
+const OAM_BATCH: usize = 1024;
 /// The longest sleep, which bounds the delay of time-outs and of link changes.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -151,6 +152,7 @@ fn run<B: Backend>(bridge: &mut BridgeControl<B>, tasks: &mpsc::Receiver<Task<B>
     while !stop.load(Ordering::Acquire) {
         let mut busy = run_tasks(bridge, tasks);
         busy |= handle_events(bridge);
+        bridge.run_oam();
         let now = bridge.datapath.now();
         if now >= next_tick {
             next_tick = now + TICK;
@@ -160,7 +162,11 @@ fn run<B: Backend>(bridge: &mut BridgeControl<B>, tasks: &mpsc::Receiver<Task<B>
         bridge.publish();
         bridge.datapath.catch_up();
         if !busy {
-            std::thread::park_timeout(next_tick.since(bridge.datapath.now()));
+            let wake = bridge
+                .oam
+                .deadline()
+                .map_or(next_tick, |deadline| deadline.min(next_tick));
+            std::thread::park_timeout(wake.since(bridge.datapath.now()));
         }
     }
 }
@@ -205,6 +211,12 @@ fn handle_events<B: Backend>(bridge: &mut BridgeControl<B>) -> bool {
                 bridge.poll_links();
             }
         },
+    );
+    busy |= drain(
+        bridge,
+        OAM_BATCH,
+        |bridge| bridge.datapath.next_oam(),
+        |bridge, (port, time, packet)| bridge.receive_oam(port, time, &packet),
     );
     busy |= drain(
         bridge,

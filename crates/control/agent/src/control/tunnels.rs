@@ -127,12 +127,12 @@ impl<B: Backend> BridgeControl<B> {
         self.tables.set_tunnels(Tunnels::new(table), &mut self.ops);
     }
 
-    /// Sends a frame out of an underlay.
-    fn send_frame(&mut self, underlay: PortNo, frame: &[u8]) {
+    /// Sends a frame out of a port.
+    pub(super) fn send_frame(&mut self, port: PortNo, frame: &[u8]) {
         // Without a packet buffer the frame is dropped: requests are repeated by both sides.
         let _no_buffer = self
             .datapath
-            .packet_out(PortNo::CONTROLLER, &[Action::output(underlay)], frame);
+            .packet_out(PortNo::CONTROLLER, &[Action::output(port)], frame);
     }
 
     /// Handles a frame of ARP or neighbour discovery that an underlay received. Returns true if a neighbour's MAC

@@ -16,6 +16,7 @@ mod harness;
 mod long_replies;
 mod malformed;
 mod monitor;
+mod oam;
 mod operator;
 mod ovs_ofctl;
 mod queues;

@@ -26,8 +26,8 @@ use crate::counters::{CounterBanks, EntryCount};
 use crate::group::SelectHash;
 use crate::port::PortMap;
 use crate::{
-    Counters, DropReason, FlowCachePolicy, FlowEntry, FlowFlags, Forwarding, FragmentMode, LiveTrace, Op,
-    Tunnels,
+    Counters, DropReason, FlowCachePolicy, FlowEntry, FlowFlags, Forwarding, FragmentMode, LiveTrace,
+    OamPorts, Op, Tunnels,
 };
 
 /// The single writer of one bridge.
@@ -53,6 +53,7 @@ pub struct Control {
     pub(super) fragments: FragmentMode,
     pub(super) select_fields: FieldSet,
     pub(super) tunnels: Arc<Tunnels>,
+    pub(super) oam: Arc<OamPorts>,
     pub(super) traces: Vec<Arc<LiveTrace>>,
     /// The features of each table as controllers set them; empty if no table differs from the switch's abilities.
     pub(super) table_states: Vec<TableState>,
@@ -88,6 +89,7 @@ impl Control {
             fragments: FragmentMode::Normal,
             select_fields: SelectHash::FIELDS.into_iter().collect(),
             tunnels: Arc::default(),
+            oam: Arc::default(),
             traces: Vec::new(),
             table_states: Vec::new(),
             limits: BTreeMap::new(),
@@ -127,6 +129,7 @@ impl Control {
         apply(Op::Fragments(self.fragments));
         apply(Op::SelectFields(self.select_fields));
         apply(Op::Tunnels(Arc::clone(&self.tunnels)));
+        apply(Op::Oam(Arc::clone(&self.oam)));
         forwarding
     }
 
@@ -230,6 +233,14 @@ impl Control {
         if self.invalid_ttl_to_controller != on {
             self.invalid_ttl_to_controller = on;
             ops.push(Op::InvalidTtlToController(on));
+        }
+    }
+
+    /// Replaces the ports at which frames of OAM are taken.
+    pub fn set_oam(&mut self, oam: OamPorts, ops: &mut Vec<Op>) {
+        if *self.oam != oam {
+            self.oam = Arc::new(oam);
+            ops.push(Op::Oam(Arc::clone(&self.oam)));
         }
     }
 

@@ -24,7 +24,7 @@ use super::packet_source::PacketSource;
 use super::scratch::{PacketState, Scratch};
 use super::traversal_cache::TraversalCache;
 use crate::action_summary::{ActionSummary, Kind};
-use crate::{Assembler, Counters, DropReason, Egress, FdbKey, Forwarding, FragmentMode};
+use crate::{Assembler, Counters, DropReason, Egress, FdbKey, Forwarding, FragmentMode, OamPort};
 
 /// The most packets that one packet-out can submit to the tables.
 const SUBMITTED: usize = 4;
@@ -63,6 +63,9 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             && let Some(reason) = port.ingress_block()
         {
             return self.drop_all(burst, reason);
+        }
+        if let Some(oam) = fwd.oam().and_then(|oam| oam.find(self.origin.in_port)) {
+            self.take_oam(oam, burst);
         }
         if fwd.fragments() != FragmentMode::Normal {
             self.fragments(burst);
@@ -126,6 +129,21 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             }
             self.traversals.end(fwd);
         }
+    }
+
+    /// Hands the frames of OAM in a burst to the control side.
+    #[cold]
+    #[inline(never)]
+    fn take_oam(&mut self, oam: &OamPort, burst: &mut ArrayVec<P, BURST>) {
+        let mut others = ArrayVec::new();
+        for packet in burst.drain(..) {
+            if oam.selects(packet.head()) {
+                self.egress.oam(oam.port, packet);
+            } else {
+                others.push(packet);
+            }
+        }
+        *burst = others;
     }
 
     /// Sends the whole burst out of one port.

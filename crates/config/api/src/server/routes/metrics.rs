@@ -187,6 +187,7 @@ fn bridges(out: &mut String, live: &dyn Live) {
         let is_up = port.admin == AdminState::Up && port.link == LinkState::Up;
         up.sample(&[("bridge", &port.bridge), ("port", &port.name)], u8::from(is_up));
     }
+    oam(out, &ports);
     let tables: Vec<_> = bridges
         .iter()
         .flat_map(|bridge| {
@@ -316,4 +317,61 @@ fn queues(out: &mut String, live: &dyn Live, bridges: &[Bridge]) {
         "Packets in an egress queue.",
     );
     sample(waiting, |queue| queue.waiting_packets);
+}
+/// Writes the state of OAM of the ports that have it.
+fn oam(out: &mut String, ports: &[Port]) {
+    let monitored = || ports.iter().filter_map(|port| Some((port, port.oam.as_ref()?)));
+    let mut live = Family::gauge(
+        out,
+        "millrace_port_live",
+        "1 if BFD and continuity checks let the port be live, else 0.",
+    );
+    for (port, oam) in monitored() {
+        live.sample(
+            &[("bridge", &port.bridge), ("port", &port.name)],
+            u8::from(oam.live),
+        );
+    }
+    let mut up = Family::gauge(out, "millrace_bfd_up", "1 if the BFD session is up, else 0.");
+    for (port, oam) in monitored() {
+        if let Some(bfd) = &oam.bfd {
+            up.sample(
+                &[("bridge", &port.bridge), ("port", &port.name)],
+                u8::from(bfd.state == "up"),
+            );
+        }
+    }
+    let mut up = Family::gauge(
+        out,
+        "millrace_ccm_up",
+        "1 if continuity check messages of the other end arrive without defect, else 0.",
+    );
+    for (port, oam) in monitored() {
+        if let Some(ccm) = &oam.ccm {
+            up.sample(
+                &[("bridge", &port.bridge), ("port", &port.name)],
+                u8::from(ccm.up),
+            );
+        }
+    }
+    let help = "Changes of BFD sessions and of continuity checks between up and not up.";
+    let mut flaps = Family::counter(out, "millrace_oam_flaps_total", help);
+    for (port, oam) in monitored() {
+        let bfd = oam.bfd.as_ref().map_or(0, |bfd| bfd.flaps);
+        let ccm = oam.ccm.as_ref().map_or(0, |ccm| ccm.flaps);
+        flaps.sample(&[("bridge", &port.bridge), ("port", &port.name)], bfd + ccm);
+    }
+    let mut damped = Family::gauge(
+        out,
+        "millrace_port_damped",
+        "1 if flap damping holds the port down, else 0.",
+    );
+    for (port, oam) in monitored() {
+        if let Some(damping) = &oam.damping {
+            damped.sample(
+                &[("bridge", &port.bridge), ("port", &port.name)],
+                u8::from(damping.remaining_s.is_some()),
+            );
+        }
+    }
 }

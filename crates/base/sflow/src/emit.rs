@@ -1,0 +1,167 @@
+//! Encoding, as XDR (RFC 4506): words of 32 bits, and strings padded to them.
+
+use std::net::IpAddr;
+
+use crate::sample::{CounterSample, Datagram, FlowSample, InterfaceCounters, Output, Sample};
+use crate::{
+    COUNTER_SAMPLE, ETHERNET, EXTENDED_SWITCH, FLOW_SAMPLE, HEADER_SIZE, INTERFACE_COUNTERS, MILLRACE_RECORD,
+    RAW_HEADER, VERSION,
+};
+
+/// Size of the frame check sequence, in bytes, which samples lack and the frame length includes.
+const FCS_SIZE: u32 = 4;
+
+struct Writer<'a>(&'a mut Vec<u8>);
+
+impl Writer<'_> {
+    fn word(&mut self, value: u32) {
+        self.0.extend_from_slice(&value.to_be_bytes());
+    }
+
+    fn long(&mut self, value: u64) {
+        self.0.extend_from_slice(&value.to_be_bytes());
+    }
+
+    fn string(&mut self, bytes: &[u8]) {
+        self.word(bytes.len() as u32);
+        self.0.extend_from_slice(bytes);
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+    }
+
+    /// Writes a format, and a body behind its length.
+    fn sized(&mut self, format: u32, body: impl FnOnce(&mut Writer<'_>)) {
+        self.word(format);
+        let at = self.0.len();
+        self.word(0);
+        body(self);
+        let size = (self.0.len() - at - 4) as u32;
+        if let Some(length) = self.0.get_mut(at..at + 4) {
+            length.copy_from_slice(&size.to_be_bytes());
+        }
+    }
+}
+
+impl Datagram {
+    /// Returns the datagram as it is sent. Its size is the caller's business: see [`Sample::size`].
+    pub fn emit(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(crate::MAX_DATAGRAM_SIZE);
+        let mut out = Writer(&mut bytes);
+        out.word(VERSION);
+        match self.agent {
+            IpAddr::V4(address) => {
+                out.word(1);
+                out.0.extend_from_slice(&address.octets());
+            }
+            IpAddr::V6(address) => {
+                out.word(2);
+                out.0.extend_from_slice(&address.octets());
+            }
+        }
+        out.word(self.sub_agent);
+        out.word(self.sequence);
+        out.word(self.uptime_ms);
+        out.word(self.samples.len() as u32);
+        for sample in &self.samples {
+            sample.emit(&mut out);
+        }
+        bytes
+    }
+}
+
+impl Sample {
+    /// Returns the size of the sample in a datagram, in bytes. The rest of a datagram has 40 at most.
+    pub fn size(&self) -> usize {
+        let mut bytes = Vec::new();
+        self.emit(&mut Writer(&mut bytes));
+        bytes.len()
+    }
+
+    fn emit(&self, out: &mut Writer<'_>) {
+        match self {
+            Sample::Flow(sample) => out.sized(FLOW_SAMPLE, |out| flow(sample, out)),
+            Sample::Counters(sample) => out.sized(COUNTER_SAMPLE, |out| counters(sample, out)),
+        }
+    }
+}
+
+fn flow(sample: &FlowSample, out: &mut Writer<'_>) {
+    out.word(sample.sequence);
+    // The type of the source is 0: an interface.
+    out.word(sample.source & 0x00ff_ffff);
+    out.word(sample.rate);
+    out.word(sample.pool);
+    out.word(sample.drops);
+    out.word(sample.input & 0x3fff_ffff);
+    out.word(match sample.output {
+        Output::Interface(number) => number & 0x3fff_ffff,
+        Output::Dropped(code) => 1 << 30 | code.0 & 0x3fff_ffff,
+        Output::Several(count) => 2 << 30 | count & 0x3fff_ffff,
+    });
+    let records = 1 + u32::from(sample.switch.is_some()) + u32::from(sample.millrace.is_some());
+    out.word(records);
+    out.sized(RAW_HEADER, |out| {
+        let header = &sample.header[..sample.header.len().min(HEADER_SIZE)];
+        out.word(ETHERNET);
+        out.word(sample.frame_size + FCS_SIZE);
+        out.word(FCS_SIZE);
+        out.string(header);
+    });
+    if let Some(switch) = &sample.switch {
+        out.sized(EXTENDED_SWITCH, |out| {
+            out.word(switch.source_vlan);
+            out.word(switch.source_priority);
+            out.word(switch.destination_vlan);
+            out.word(switch.destination_priority);
+        });
+    }
+    if let Some(millrace) = &sample.millrace {
+        out.sized(MILLRACE_RECORD, |out| {
+            out.long(millrace.metadata);
+            out.long(millrace.cookie);
+            out.string(millrace.drop_reason.as_bytes());
+        });
+    }
+}
+
+fn counters(sample: &CounterSample, out: &mut Writer<'_>) {
+    out.word(sample.sequence);
+    out.word(sample.source & 0x00ff_ffff);
+    out.word(u32::from(sample.counters.is_some()));
+    if let Some(counters) = &sample.counters {
+        out.sized(INTERFACE_COUNTERS, |out| interface(counters, out));
+    }
+}
+
+fn interface(counters: &InterfaceCounters, out: &mut Writer<'_>) {
+    out.word(counters.interface);
+    // ifType 6: ethernetCsmacd.
+    out.word(6);
+    out.long(counters.speed);
+    // Full duplex.
+    out.word(1);
+    out.word(u32::from(counters.is_admin_up) | u32::from(counters.is_link_up) << 1);
+    out.long(counters.in_octets);
+    // Unicast, multicast, broadcast.
+    for word in [
+        counters.in_packets,
+        0,
+        0,
+        counters.in_discards,
+        counters.in_errors,
+        0,
+    ] {
+        out.word(word);
+    }
+    out.long(counters.out_octets);
+    // The last word is promiscuous mode.
+    for word in [
+        counters.out_packets,
+        0,
+        0,
+        counters.out_discards,
+        counters.out_errors,
+        0,
+    ] {
+        out.word(word);
+    }
+}

@@ -1,0 +1,39 @@
+//! sFlow version 5: samples of packets, and counters of interfaces (sFlow.org, "sFlow Version 5", July 2004).
+//!
+//! ```text
+//! datagram: version, agent, sequence, uptime, samples
+//!   flow sample:    rate, pool, drops, input, output, records: raw header, VLANs, Millrace's metadata
+//!   counter sample: records: generic interface counters
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod emit;
+mod parse;
+mod sample;
+
+pub use parse::ParseError;
+pub use sample::{
+    CounterSample, Datagram, DropCode, FlowSample, InterfaceCounters, MillraceRecord, Output, Sample,
+    SwitchRecord,
+};
+
+/// The UDP port of collectors, assigned by IANA.
+pub const UDP_PORT: u16 = 6343;
+/// Size of the sampled part of a packet, in bytes.
+pub const HEADER_SIZE: usize = 128;
+/// Size of the largest datagram that is emitted, in bytes: it fits an Ethernet frame with room for tunnels.
+pub const MAX_DATAGRAM_SIZE: usize = 1400;
+
+pub(crate) const VERSION: u32 = 5;
+/// The enterprise of the record of Millrace: that for documentation (RFC 5612).
+pub(crate) const ENTERPRISE: u32 = 32_473;
+
+pub(crate) const FLOW_SAMPLE: u32 = 1;
+pub(crate) const COUNTER_SAMPLE: u32 = 2;
+pub(crate) const RAW_HEADER: u32 = 1;
+pub(crate) const EXTENDED_SWITCH: u32 = 1001;
+pub(crate) const MILLRACE_RECORD: u32 = ENTERPRISE << 12 | 1;
+pub(crate) const INTERFACE_COUNTERS: u32 = 1;
+/// The header protocol of Ethernet.
+pub(crate) const ETHERNET: u32 = 1;

@@ -1,0 +1,150 @@
+//! Datagrams and samples as values.
+
+use std::net::IpAddr;
+
+/// A datagram.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Datagram {
+    /// The address of the agent, which identifies the switch.
+    pub agent: IpAddr,
+    /// The number of the agent's part that sends, such as a bridge.
+    pub sub_agent: u32,
+    /// The number of the datagram; it grows by one.
+    pub sequence: u32,
+    /// Time since the start of the switch, in milliseconds.
+    pub uptime_ms: u32,
+    /// The samples.
+    pub samples: Vec<Sample>,
+    /// The number of samples of other formats, which were skipped. It is not emitted.
+    pub skipped: u32,
+}
+
+/// A sample.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Sample {
+    /// A packet.
+    Flow(FlowSample),
+    /// Counters of an interface.
+    Counters(CounterSample),
+}
+
+/// The destination of a sampled packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// The number of one interface; 0 is unknown.
+    Interface(u32),
+    /// The packet was dropped.
+    Dropped(DropCode),
+    /// The number of interfaces that it was sent to.
+    Several(u32),
+}
+
+/// The reason of a drop, as sFlow numbers it: up to 255 codes of ICMP, from 256 on the following.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DropCode(pub u32);
+
+impl DropCode {
+    /// Another reason.
+    pub const UNKNOWN: DropCode = DropCode(256);
+    /// The TTL ran out.
+    pub const TTL: DropCode = DropCode(257);
+    /// A filter dropped it.
+    pub const ACL: DropCode = DropCode(258);
+    /// No buffer, or a full queue.
+    pub const NO_BUFFER: DropCode = DropCode(259);
+    /// A rate limit.
+    pub const RATE_LIMIT: DropCode = DropCode(261);
+    /// The packet is too long for the interface.
+    pub const TOO_BIG: DropCode = DropCode(262);
+}
+
+/// A sampled packet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FlowSample {
+    /// The number of the sample of this source; it grows by one.
+    pub sequence: u32,
+    /// The interface at which packets are sampled.
+    pub source: u32,
+    /// One packet of so many is sampled, on average.
+    pub rate: u32,
+    /// The number of packets from which samples were taken.
+    pub pool: u32,
+    /// The number of samples that were lost in the switch.
+    pub drops: u32,
+    /// The interface at which the packet came in.
+    pub input: u32,
+    /// The destination of the packet.
+    pub output: Output,
+    /// Size of the frame without frame check sequence, in bytes.
+    pub frame_size: u32,
+    /// The first bytes of the frame as it came in; at most [`HEADER_SIZE`](crate::HEADER_SIZE) are emitted.
+    pub header: Vec<u8>,
+    /// VLANs before and after.
+    pub switch: Option<SwitchRecord>,
+    /// Metadata and drop reason of Millrace.
+    pub millrace: Option<MillraceRecord>,
+}
+
+/// The extended switch record: VLANs of a packet as it came in and as it went out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SwitchRecord {
+    /// VLAN id as it came in; 0 without tag.
+    pub source_vlan: u32,
+    /// Priority as it came in.
+    pub source_priority: u32,
+    /// VLAN id as it went out; 0 without tag.
+    pub destination_vlan: u32,
+    /// Priority as it went out.
+    pub destination_priority: u32,
+}
+
+/// The record of Millrace.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct MillraceRecord {
+    /// The metadata of the packet behind its last table.
+    pub metadata: u64,
+    /// The cookie of the last flow entry that matched; 0 without one.
+    pub cookie: u64,
+    /// The name of the drop reason; empty for a packet that was sent.
+    pub drop_reason: String,
+}
+
+/// Counters of an interface.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CounterSample {
+    /// The number of the sample of this source; it grows by one.
+    pub sequence: u32,
+    /// The interface.
+    pub source: u32,
+    /// The counters; `None` if the sample has none of this format.
+    pub counters: Option<InterfaceCounters>,
+}
+
+/// Generic interface counters. Of packets, only unicast numbers are known to Millrace, which counts all packets there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct InterfaceCounters {
+    /// The number of the interface.
+    pub interface: u32,
+    /// Rate in bit/s; 0 if it is not known.
+    pub speed: u64,
+    /// True if the interface is administratively up.
+    pub is_admin_up: bool,
+    /// True if its link is up.
+    pub is_link_up: bool,
+    /// Bytes received.
+    pub in_octets: u64,
+    /// Packets received.
+    pub in_packets: u32,
+    /// Received packets that were dropped.
+    pub in_discards: u32,
+    /// Received packets with errors.
+    pub in_errors: u32,
+    /// Bytes sent.
+    pub out_octets: u64,
+    /// Packets sent.
+    pub out_packets: u32,
+    /// Packets that were to be sent and were dropped.
+    pub out_discards: u32,
+    /// Packets that were not sent because of errors.
+    pub out_errors: u32,
+}

@@ -1,0 +1,110 @@
+//! tshark decodes what is emitted, without a complaint. The test is skipped, with one line, where it is not installed.
+
+use std::fs;
+use std::process::Command;
+
+use millrace_sflow::*;
+
+/// Returns a capture file with one UDP packet to the port of collectors.
+fn capture(payload: &[u8]) -> Vec<u8> {
+    let udp_size = (payload.len() + 8) as u16;
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
+    frame.extend([0x45, 0]);
+    frame.extend((udp_size + 20).to_be_bytes());
+    frame.extend([
+        0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2, 0x18, 0xc7, 0x18, 0xc7,
+    ]);
+    frame.extend(udp_size.to_be_bytes());
+    frame.extend([0, 0]);
+    frame.extend(payload);
+    let mut file = Vec::new();
+    for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65_535, 1, 0, 0] {
+        file.extend(word.to_le_bytes());
+    }
+    for _ in 0..2 {
+        file.extend((frame.len() as u32).to_le_bytes());
+    }
+    file.extend(frame);
+    file
+}
+
+#[test]
+fn tshark_reads_every_field_and_finds_nothing_malformed() {
+    if Command::new("tshark").arg("--version").output().is_err() {
+        eprintln!("skipped: tshark is not installed (apt-get install tshark)");
+        return;
+    }
+    let mut header = vec![2, 0, 0, 0, 0, 5, 2, 0, 0, 0, 0, 6, 0x81, 0, 0, 100, 8, 0, 0x45, 0];
+    header.resize(HEADER_SIZE, 0x5a);
+    let flow = FlowSample {
+        sequence: 11,
+        source: 3,
+        rate: 1000,
+        pool: 12_000,
+        drops: 2,
+        input: 3,
+        output: Output::Dropped(DropCode::ACL),
+        frame_size: 1514,
+        header,
+        switch: Some(SwitchRecord {
+            source_vlan: 100,
+            source_priority: 1,
+            destination_vlan: 200,
+            destination_priority: 2,
+        }),
+        millrace: Some(MillraceRecord {
+            metadata: 77,
+            cookie: 0x4d,
+            drop_reason: "table_miss".to_owned(),
+        }),
+    };
+    let counters = CounterSample {
+        sequence: 4,
+        source: 3,
+        counters: Some(InterfaceCounters {
+            interface: 3,
+            speed: 10_000_000_000,
+            is_admin_up: true,
+            is_link_up: true,
+            in_octets: 123_456_789_012,
+            in_packets: 7,
+            ..InterfaceCounters::default()
+        }),
+    };
+    let datagram = Datagram {
+        agent: [192, 0, 2, 1].into(),
+        sub_agent: 1,
+        sequence: 99,
+        uptime_ms: 60_000,
+        samples: vec![Sample::Flow(flow), Sample::Counters(counters)],
+        skipped: 0,
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sflow.pcap");
+    fs::write(&path, capture(&datagram.emit())).unwrap();
+    let output = Command::new("tshark")
+        .arg("-r")
+        .arg(&path)
+        .args(["-V", "-d", "udp.port==6343,sflow"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    for expected in [
+        "InMon sFlow",
+        "Datagram version: 5",
+        "Agent address: 192.0.2.1",
+        "Sequence number: 99",
+        "NumSamples: 2",
+        "Sampling rate: 1 out of 1000 packets",
+        "Sample pool: 12000 total packets",
+        "Input interface (ifIndex): 3",
+        "Frame Length: 1518",
+        "Incoming 802.1Q VLAN: 100",
+        "Outgoing 802.1Q VLAN: 200",
+        "Interface Speed: 10000000000",
+        "Input Octets: 123456789012",
+    ] {
+        assert!(text.contains(expected), "{expected}\n{text}");
+    }
+    assert!(!text.contains("Malformed"), "{text}");
+}

@@ -1,0 +1,72 @@
+//! The state of OAM of a bridge's ports: sessions, wait-to-restore and flap damping.
+
+use std::collections::BTreeMap;
+
+use millrace_oam::{Damping, WaitToRestore, bfd, ccm};
+use millrace_types::{PortNo, Time};
+
+/// The sessions of a port, and what follows from them.
+pub(super) struct Monitor {
+    pub(super) bfd: Option<bfd::Session>,
+    pub(super) ccm: Option<ccm::Mep>,
+    pub(super) restore: WaitToRestore,
+    pub(super) damping: Damping,
+}
+
+impl Monitor {
+    /// Returns true if the port has a session.
+    pub(super) fn is_monitored(&self) -> bool {
+        self.bfd.is_some() || self.ccm.is_some()
+    }
+
+    /// Returns true if the port may be live: its sessions work, or it has none.
+    pub(super) fn is_live(&self) -> bool {
+        !self.is_monitored() || self.restore.is_live()
+    }
+
+    /// Returns true if every session works.
+    pub(super) fn works(&self, now: Time) -> bool {
+        let is_bfd_up = |session: &bfd::Session| session.state() == bfd::State::Up;
+        self.bfd.as_ref().is_none_or(is_bfd_up) && self.ccm.as_ref().is_none_or(|mep| mep.is_up(now))
+    }
+
+    /// Returns the time at which the port is due.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        let bfd = self.bfd.as_ref().and_then(bfd::Session::deadline);
+        let ccm = self.ccm.as_ref().map(ccm::Mep::deadline);
+        [bfd, ccm, self.restore.deadline(), self.damping.until()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+}
+
+/// The OAM of a bridge.
+pub(super) struct Oam {
+    /// The state of the generator of discriminators and jitter.
+    pub(super) seed: u64,
+    /// True if frames were received since the sessions were evaluated.
+    pub(super) has_received: bool,
+    pub(super) monitors: BTreeMap<PortNo, Monitor>,
+}
+
+impl Oam {
+    /// Returns the OAM of a bridge without ports. `seed` gives discriminators and jitter.
+    pub(super) fn new(seed: u64) -> Oam {
+        Oam {
+            seed,
+            has_received: false,
+            monitors: BTreeMap::new(),
+        }
+    }
+
+    /// Returns true if a port has OAM.
+    pub(super) fn monitors(&self, port: PortNo) -> bool {
+        self.monitors.contains_key(&port)
+    }
+
+    /// Returns the time at which a session, a wait-to-restore time or a damping time is due.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.monitors.values().filter_map(Monitor::deadline).min()
+    }
+}

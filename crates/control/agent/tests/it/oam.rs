@@ -1,0 +1,190 @@
+//! BFD, continuity checks and flap damping between two bridges that a link connects.
+
+use millrace_agent::control::OamStatus;
+use millrace_flow::{Action, Bucket, Field};
+use millrace_openflow::{GroupMod, GroupModCommand, GroupType, Message, PortState};
+use millrace_types::{GroupId, PortNo};
+
+use crate::harness::{Controller, PATIENCE, TestSwitch, flow, packet, wait_for};
+
+/// Returns two bridges whose ports 1 are the ends of a link, with these settings. Port 2 of `br0` is its backup, port 3 has
+/// its traffic.
+fn config(settings: [&str; 2]) -> String {
+    let mut text = String::new();
+    for (bridge, settings) in ["br0", "br1"].into_iter().zip(settings) {
+        text += &format!("[[bridge]]\nname = \"{bridge}\"\nlisten = [\"ptcp:0\"]\n");
+        text +=
+            &format!("[[bridge.port]]\nname = \"p1\"\nnumber = 1\ndevice = \"link:between\"\n{settings}\n");
+        for number in 2..=3 {
+            text +=
+                &format!("[[bridge.port]]\nname = \"p{number}\"\nnumber = {number}\ndevice = \"memory\"\n");
+        }
+    }
+    text
+}
+
+fn oam(switch: &TestSwitch, bridge: &str) -> OamStatus {
+    switch
+        .switch
+        .bridge(bridge)
+        .unwrap()
+        .call_blocking(|bridge| bridge.oam_status(PortNo::from_raw(1)))
+        .unwrap()
+        .unwrap()
+}
+
+fn state(switch: &TestSwitch) -> PortState {
+    let mut controller = switch.controller();
+    port_state(&mut controller)
+}
+
+fn port_state(controller: &mut Controller) -> PortState {
+    use millrace_openflow::multipart::{MultipartReply, MultipartRequest, ReplyBody, RequestBody};
+    let asked = Message::MultipartRequest(MultipartRequest::new(RequestBody::PortDesc));
+    match controller.ask(&asked) {
+        Message::MultipartReply(MultipartReply {
+            body: ReplyBody::PortDesc(ports),
+            ..
+        }) => {
+            ports
+                .iter()
+                .find(|port| port.number == PortNo::from_raw(1))
+                .unwrap()
+                .state
+        }
+        other => panic!("{other}"),
+    }
+}
+
+/// Adds a fast-failover group of ports 1 and 2, and sends the packets of port 3 to it.
+fn protect(controller: &mut Controller) {
+    let bucket = |port| Bucket {
+        weight: 0,
+        watch_port: PortNo::from_raw(port),
+        watch_group: GroupId::ANY,
+        actions: [Action::output(PortNo::from_raw(port))].into(),
+    };
+    controller.send(&Message::GroupMod(GroupMod {
+        command: GroupModCommand::Add,
+        type_: GroupType::FastFailover,
+        group: GroupId(7),
+        buckets: [bucket(1), bucket(2)].into(),
+    }));
+    controller.add([flow(1, &[(Field::InPort, 3)], &[Action::Group(GroupId(7))])]);
+}
+
+/// Makes the port of `br1` silent: it sends nothing, and its link stays up.
+fn silence(switch: &mut TestSwitch, settings: &str, is_silent: bool) {
+    let silent = format!("{settings}\nno_fwd = {is_silent}");
+    let status = switch.apply(&config([settings, &silent]));
+    assert_eq!(status.problems, []);
+}
+
+fn fails_over_and_back(settings: &str, is_up: impl Fn(&OamStatus) -> bool) {
+    let mut switch = TestSwitch::start(&config([settings, settings]));
+    for bridge in ["br0", "br1"] {
+        wait_for("both ends to be up", || {
+            is_up(&oam(&switch, bridge)).then_some(())
+        });
+    }
+    wait_for("the live bit", || {
+        state(&switch).contains(PortState::LIVE).then_some(())
+    });
+    let mut controller = switch.controller();
+    protect(&mut controller);
+    switch.peer(3).send(&packet(64));
+    assert_eq!(
+        switch
+            .peer(2)
+            .receive_within(std::time::Duration::from_millis(50)),
+        None
+    );
+
+    silence(&mut switch, settings, true);
+    wait_for("the end of the session", || {
+        (!oam(&switch, "br0").is_live).then_some(())
+    });
+    let now = port_state(&mut controller);
+    assert!(
+        !now.contains(PortState::LIVE) && !now.contains(PortState::LINK_DOWN),
+        "{now}"
+    );
+    switch.peer(3).send(&packet(64));
+    assert!(
+        switch.peer(2).receive_within(PATIENCE).is_some(),
+        "the group uses the backup"
+    );
+
+    silence(&mut switch, settings, false);
+    let waits = wait_for("the wait to restore", || oam(&switch, "br0").restores_in);
+    assert!(waits <= std::time::Duration::from_secs(1), "{waits:?}");
+    assert!(!oam(&switch, "br0").is_live || waits.is_zero());
+    wait_for("the live bit", || {
+        state(&switch).contains(PortState::LIVE).then_some(())
+    });
+}
+
+#[test]
+fn bfd_moves_fast_failover_groups_on_a_loss_one_way_and_back_after_the_time_to_restore() {
+    let settings = "wait_to_restore_s = 1\nbfd = { min_tx_ms = 50, min_rx_ms = 50, multiplier = 6 }";
+    fails_over_and_back(settings, |oam| {
+        oam.bfd
+            .as_ref()
+            .is_some_and(|bfd| bfd.state == millrace_oam::bfd::State::Up)
+    });
+}
+
+#[test]
+fn continuity_checks_move_fast_failover_groups_on_a_loss_one_way_and_back() {
+    let settings = "wait_to_restore_s = 1\nccm = { mep = 1, interval = \"100ms\" }";
+    let other = "wait_to_restore_s = 1\nccm = { mep = 2, interval = \"100ms\" }";
+    let switch = TestSwitch::start(&config([settings, settings]));
+    // Both ends have the same number: that is a defect.
+    wait_for("a defect", || {
+        (oam(&switch, "br0").ccm?.counters.defects > 0).then_some(())
+    });
+    assert!(!state(&switch).contains(PortState::LIVE));
+    drop(switch);
+    let mut switch = TestSwitch::start(&config([settings, other]));
+    wait_for("the live bit", || {
+        state(&switch).contains(PortState::LIVE).then_some(())
+    });
+    let silent = format!("{other}\nno_fwd = true");
+    switch.apply(&config([settings, &silent]));
+    wait_for("the loss", || (!oam(&switch, "br0").is_live).then_some(()));
+    // The other end receives, and is told that it is not heard.
+    wait_for("the remote defect", || {
+        oam(&switch, "br1").ccm?.has_rdi.then_some(())
+    });
+    wait_for("the other end", || (!oam(&switch, "br1").is_live).then_some(()));
+}
+
+#[test]
+fn a_link_that_flaps_three_times_is_held_down_and_says_so() {
+    let text = "[[bridge]]\nname = \"br0\"\nlisten = [\"ptcp:0\"]\n[[bridge.port]]\nname = \"p1\"\nnumber = 1\n\
+                device = \"memory\"\ndamping = { window_s = 60, hold_down_s = 1 }\n";
+    let switch = TestSwitch::start(text);
+    let mut controller = switch.controller();
+    for round in 0..3 {
+        for is_up in [false, true] {
+            switch.peer(1).set_link(is_up);
+            if round < 2 || !is_up {
+                wait_for("the link", || {
+                    (port_state(&mut controller).contains(PortState::LINK_DOWN) != is_up).then_some(())
+                });
+            }
+        }
+    }
+    let held = port_state(&mut controller);
+    assert!(
+        held.contains(PortState::LINK_DOWN) && held.contains(PortState::BLOCKED),
+        "{held}"
+    );
+    let damping = oam(&switch, "br0").damping.unwrap();
+    assert_eq!((damping.damped, damping.left.is_some()), (1, true));
+    wait_for("the end of damping", || {
+        port_state(&mut controller)
+            .contains(PortState::LIVE)
+            .then_some(())
+    });
+}

@@ -1,0 +1,113 @@
+//! Flap damping: a link that goes down often in a short time counts as down for a while.
+
+use std::collections::VecDeque;
+
+use millrace_types::{Duration, Time};
+
+/// The settings of flap damping.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DampingSettings {
+    /// The number of times that the link goes down within `window` until it is damped; at least 1.
+    pub flaps: u32,
+    /// The time in which flaps are counted.
+    pub window: Duration,
+    /// The time for which a damped link counts as down. A flap meanwhile begins it again.
+    pub hold_down: Duration,
+}
+
+/// The flaps of one link.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Damping {
+    was_up: bool,
+    /// The times of the latest flaps, at most as many as the settings count.
+    flaps: VecDeque<Time>,
+    until: Option<Time>,
+    damped: u64,
+}
+
+impl Damping {
+    /// Records the link at `now`. Returns true if it counts as up.
+    pub fn update(&mut self, settings: &DampingSettings, is_up: bool, now: Time) -> bool {
+        if self.was_up && !is_up {
+            self.flaps.push_back(now);
+        }
+        self.was_up = is_up;
+        while self.flaps.len() > settings.flaps.max(1) as usize
+            || self
+                .flaps
+                .front()
+                .is_some_and(|flap| now.since(*flap) > settings.window)
+        {
+            self.flaps.pop_front();
+        }
+        if self.flaps.len() >= settings.flaps.max(1) as usize {
+            self.flaps.clear();
+            self.damped += 1;
+            self.until = Some(now + settings.hold_down);
+        } else if self.until.is_some() && self.flaps.back() == Some(&now) && !is_up {
+            self.until = Some(now + settings.hold_down);
+        }
+        if self.until.is_some_and(|until| now >= until) {
+            self.until = None;
+        }
+        is_up && self.until.is_none()
+    }
+
+    /// Returns the time until which the link counts as down; `None` if it is not damped.
+    pub fn until(&self) -> Option<Time> {
+        self.until
+    }
+
+    /// Returns the number of times that the link was damped.
+    pub fn damped(&self) -> u64 {
+        self.damped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTINGS: DampingSettings = DampingSettings {
+        flaps: 3,
+        window: Duration::from_secs(5),
+        hold_down: Duration::from_secs(30),
+    };
+
+    /// Returns the link at each of these times in milliseconds, at which it changes; it is down before.
+    fn run(times: &[u64]) -> (Damping, Vec<bool>) {
+        let mut damping = Damping::default();
+        let mut is_up = false;
+        let mut seen = Vec::new();
+        for at in times {
+            is_up = !is_up;
+            seen.push(damping.update(&SETTINGS, is_up, Time::from_millis(*at)));
+        }
+        (damping, seen)
+    }
+
+    #[test]
+    fn three_flaps_in_five_seconds_hold_the_link_down_for_thirty() {
+        let (mut damping, seen) = run(&[0, 1000, 1100, 2000, 2100, 3000, 3100]);
+        assert_eq!(seen, [true, false, true, false, true, false, false]);
+        assert_eq!(damping.until(), Some(Time::from_secs(33)));
+        assert!(!damping.update(&SETTINGS, true, Time::from_millis(32_999)));
+        assert!(damping.update(&SETTINGS, true, Time::from_secs(33)));
+        assert_eq!((damping.until(), damping.damped()), (None, 1));
+    }
+
+    #[test]
+    fn a_flap_while_damped_begins_the_time_again() {
+        let (mut damping, _) = run(&[0, 1000, 1100, 2000, 2100, 3000, 3100, 20_000, 20_100]);
+        assert_eq!(damping.until(), Some(Time::from_secs(50)));
+        assert!(damping.update(&SETTINGS, true, Time::from_secs(50)));
+        assert_eq!(damping.damped(), 1);
+    }
+
+    #[test]
+    fn slow_flaps_are_not_damped() {
+        let (damping, seen) = run(&[0, 1000, 1100, 4000, 4100, 6500, 6600, 10_000, 10_100]);
+        assert_eq!(seen, [true, false, true, false, true, false, true, false, true]);
+        assert_eq!(damping.damped(), 0);
+    }
+}
