@@ -62,6 +62,8 @@ pub struct Core {
     pub(crate) store: Box<dyn Store>,
     pub(crate) exchange: Arc<Exchange>,
     pub(crate) planner: Planner,
+    /// The time for which the switches are planned: addresses and filters are valid, or not, as at this time.
+    pub(crate) planned_at: Timestamp,
     pub(crate) revision: Revision,
     pub(crate) revisions: Arc<BTreeMap<ObjectId, Revision>>,
     pub(crate) engine: Engine<Fabric>,
@@ -132,6 +134,7 @@ impl Core {
         let mut core = Core {
             store,
             planner,
+            planned_at: now.timestamp(),
             exchange: Arc::new(exchange),
             revision: contents.revision,
             revisions: Arc::new(revisions),
@@ -188,7 +191,7 @@ impl Core {
         self.execute(Script::Document(document), actor, options, now)
     }
 
-    fn execute(
+    pub(crate) fn execute(
         &mut self,
         script: Script,
         actor: &Actor,
@@ -218,6 +221,9 @@ impl Core {
         if let Some(reason) = &self.stalled {
             return Err(OrderError::Unavailable(reason.clone()));
         }
+        if !matches!(script, Script::Expire) {
+            self.advance_validity(now);
+        }
         if let Some((object, expected)) = options.if_match {
             let found = self.revisions.get(&object).copied();
             if found != Some(expected) {
@@ -228,6 +234,7 @@ impl Core {
                 });
             }
         }
+        let is_expiry = matches!(script, Script::Expire);
         let (after, changes, applied, described) = match script {
             Script::Operations(operations) => {
                 let described = describe(&operations);
@@ -238,8 +245,19 @@ impl Core {
                 let (after, changes, applied) = self.draft_document(&document, actor, now)?;
                 (after, changes, applied, json!([{"operation": "apply"}]))
             }
+            Script::Expire => {
+                let (after, changes, applied) = self.draft(vec![Operation::Expire], actor, now)?;
+                (after, changes, applied, json!([{"operation": "expire"}]))
+            }
         };
-        let phases = self.planner.phases(&self.exchange, &after, now.timestamp());
+        let planned_at = if is_expiry {
+            now.timestamp()
+        } else {
+            self.planned_at
+        };
+        let phases = self
+            .planner
+            .phases((&self.exchange, self.planned_at), (&after, planned_at));
         let entries = counts(&phases);
         if options.dry_run {
             return Ok(Ordered {
@@ -252,7 +270,8 @@ impl Core {
         }
         let revision = Revision(self.revision.0 + 1);
         let id = self.next_change;
-        let has_change = !changes.objects.is_empty();
+        let has_entries = phases.iter().any(|phase| !phase.is_empty());
+        let has_change = !changes.objects.is_empty() || has_entries;
         if !has_change && changes.released.is_empty() && options.idempotency.is_none() {
             return Ok(Ordered {
                 change: None,
@@ -263,7 +282,7 @@ impl Core {
             });
         }
         let mut open = OpenChange::new(&self.exchange, &after, changes, revision.0);
-        open.has_entries = phases.iter().any(|phase| !phase.is_empty());
+        open.has_entries = has_entries;
         let name = actor_name(actor);
         let mut transaction = self.transaction(&after, &applied);
         let ordered = Ordered {
@@ -282,7 +301,9 @@ impl Core {
                 detail,
             });
         }
-        transaction.audit.push(audit(&name, &described, &ordered));
+        if has_change || !is_expiry {
+            transaction.audit.push(audit(&name, &described, &ordered));
+        }
         if let Some((key, hash)) = &options.idempotency {
             let answer = Answer {
                 request_hash: hash.clone(),
@@ -293,6 +314,7 @@ impl Core {
         self.commit(&transaction, now)
             .map_err(|error| OrderError::from_store(&error))?;
         self.exchange = Arc::new(after);
+        self.planned_at = planned_at;
         self.tell_objects(&ordered.applied, now);
         if has_change {
             self.next_change += 1;
@@ -450,8 +472,8 @@ impl Core {
     }
 
     /// Returns the content that each switch should have when no change is under way.
-    pub fn plan(&self, now: Now) -> BTreeMap<u32, Content<Fabric>> {
-        self.planner.plan(&self.exchange, now.timestamp())
+    pub fn plan(&self) -> BTreeMap<u32, Content<Fabric>> {
+        self.planner.plan(&self.exchange, self.planned_at)
     }
 
     /// Returns the engine.
@@ -500,7 +522,9 @@ impl Core {
         };
         let mut after = before.clone();
         after.commit(change.redo.clone());
-        let phases = self.planner.phases(&before, &after, now.timestamp());
+        let phases = self
+            .planner
+            .phases((&before, self.planned_at), (&after, self.planned_at));
         change.has_entries = phases.iter().any(|phase| !phase.is_empty());
         let order = engine_order(id, change, phases);
         let actions = self.engine.handle(Event::Ordered(order, resume), now.time);

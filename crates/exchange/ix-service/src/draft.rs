@@ -11,6 +11,8 @@ use crate::wording::resolve;
 pub(crate) enum Script {
     Operations(Vec<Operation>),
     Document(Document),
+    /// Ends of validity, and begins.
+    Expire,
 }
 
 impl Core {

@@ -7,6 +7,7 @@ use millrace_ix_model::{Actor, Applied, Exchange, ObjectId, Operation, ServiceId
 use millrace_ix_store::{StoreError, Transaction};
 
 use crate::core::{Core, Now};
+use crate::draft::Script;
 use crate::order::OrderOptions;
 
 /// Executes reports on an exchange; one that the model refuses is left out, because its object is gone.
@@ -130,15 +131,30 @@ impl Core {
         Ok(())
     }
 
-    /// Removes addresses and keys, and ends filters, whose time is over. Returns true if there were any.
-    pub fn expire(&mut self, now: Now) -> bool {
+    /// Brings the plan to the present: addresses and filters whose time has begun or is over since it was made are one
+    /// change, and so are objects that go because of it.
+    pub(crate) fn advance_validity(&mut self, now: Now) {
+        let (from, to) = (self.planned_at, now.timestamp());
+        if crate::phases::has_boundary(&self.exchange, from, to) {
+            let done = self.execute(Script::Expire, &Actor::system(), &OrderOptions::default(), now);
+            if let Err(error) = done {
+                tracing::warn!(%error, "ends of validity wait");
+            }
+        } else {
+            self.planned_at = self.planned_at.max(to);
+        }
+    }
+
+    /// Removes what is over: addresses, keys, filters, and numbers whose rest has ended.
+    pub fn expire(&mut self, now: Now) {
+        self.advance_validity(now);
         let actor = Actor::system();
-        match self.exchange.draft(&actor, now.timestamp(), Operation::Expire) {
-            Ok(changes) if changes.objects.is_empty() && changes.released.is_empty() => false,
-            Ok(_) => self
-                .order(vec![Operation::Expire], &actor, &OrderOptions::default(), now)
-                .is_ok(),
-            Err(_) => false,
+        let rest = self.exchange.draft(&actor, now.timestamp(), Operation::Expire);
+        if rest.is_ok_and(|changes| !changes.objects.is_empty() || !changes.released.is_empty()) {
+            let done = self.execute(Script::Expire, &actor, &OrderOptions::default(), now);
+            if let Err(error) = done {
+                tracing::debug!(%error, "what is over is removed later");
+            }
         }
     }
 }

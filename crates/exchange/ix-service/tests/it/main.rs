@@ -11,4 +11,5 @@ mod crash;
 mod orders;
 mod retries;
 mod texts;
+mod validity;
 mod world;

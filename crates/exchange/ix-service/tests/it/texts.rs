@@ -66,7 +66,7 @@ fn an_exported_exchange_applied_to_an_empty_database_is_the_same_exchange() {
         .apply(read, &Actor::system(), &OrderOptions::default(), now)
         .unwrap();
     assert_eq!(document(empty.exchange()), text);
-    let entries = |core: &Core| -> Vec<usize> { core.plan(now).values().map(BTreeMap::len).collect() };
+    let entries = |core: &Core| -> Vec<usize> { core.plan().values().map(BTreeMap::len).collect() };
     assert_eq!(entries(&empty), entries(world.core()));
     assert_eq!(
         ordered.entries.values().map(|counts| counts.added).sum::<usize>(),

@@ -302,8 +302,7 @@ impl World {
 
     /// Returns true if nothing is under way and each switch has exactly what the plan says.
     pub(crate) fn is_settled(&mut self) -> bool {
-        let now = self.now();
-        let plan = self.core().plan(now);
+        let plan = self.core().plan();
         let is_idle = self.core().engine().changes().next().is_none();
         let empty = Content::<Fabric>::new();
         is_idle
