@@ -19,8 +19,7 @@ pub trait Buffer {
     /// Returns the contiguous first segment, which holds all headers.
     fn head(&self) -> &[u8];
 
-    /// Calls `each` with the bytes of each segment that the function can read, in order. They are all [`Buffer::len`] bytes,
-    /// unless the packet is in memory of the switch (class `ring`) and has several segments: then only the first is seen.
+    /// Calls `each` with the bytes of each segment that the function can read, in order. They are all [`Buffer::len`] bytes.
     fn each_segment<'a>(&'a self, each: &mut dyn FnMut(&'a [u8])) {
         each(self.head());
     }

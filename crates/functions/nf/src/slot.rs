@@ -59,6 +59,17 @@ impl<'a> Slot<'a> {
         }
     }
 
+    /// Adds the bytes of further segments, which the function can read.
+    #[cfg(unix)]
+    #[inline]
+    #[must_use]
+    pub(crate) fn with_rest(mut self, rest: &'a [u8]) -> Slot<'a> {
+        let size = rest.len().min(self.more as usize);
+        self.rest = &rest[..size];
+        self.more -= size as u32;
+        self
+    }
+
     /// Passes packets to a function, and returns the verdict on each.
     ///
     /// # Panics

@@ -137,8 +137,24 @@ impl<P: Packet> Isolated<P> {
                 packets.iter().take_while(given).count()
             }
             Some(areas) => {
-                let locations = packets.iter().map_while(|packet| location_of(packet, areas));
-                self.end.give_shared(locations, kind)
+                let mut described = 0;
+                while described < packets.len() {
+                    let here = packets[described..].iter();
+                    let whole = here.map_while(|packet| {
+                        location_of(packet, areas).filter(|location| location.head_size == location.size)
+                    });
+                    described += self.end.give_shared(whole, kind);
+                    let Some(packet) = packets.get(described) else {
+                        break;
+                    };
+                    let location = location_of(packet, areas);
+                    let segmented = location.filter(|location| location.head_size != location.size);
+                    if !segmented.is_some_and(|location| self.end.give_segmented(packet, location, kind)) {
+                        break;
+                    }
+                    described += 1;
+                }
+                described
             }
         }
     }

@@ -10,7 +10,10 @@ use millrace_types::Time;
 
 use super::records::RecordWriter;
 use super::region::{PacketMemory, Region};
-use super::{BurstKind, CHANGED, COUNTERS_MAX, Descriptor, Layout, MAGIC, UNCHANGED, at, halves};
+use super::{
+    ADDRESS_BITS, BurstKind, CHANGED, COUNTERS_MAX, Descriptor, Layout, MAGIC, TAIL_UNIT, UNCHANGED, at,
+    halves,
+};
 use crate::counters::Counters;
 use crate::effects::Effects;
 use crate::function::{Buffer as _, Context, Function, Verdict};
@@ -195,12 +198,20 @@ impl FunctionEnd {
         match layout.slot_size {
             0 => {
                 let packets = packets.map(|(of, packet)| {
-                    let address = number(layout.descriptor(of) + 8);
+                    let word = number(layout.descriptor(of) + 8);
                     let size = usize::from(packet.start) + usize::from(packet.size);
-                    (packet, address, size)
+                    let (address, tail) = (word & ((1 << ADDRESS_BITS) - 1), word >> ADDRESS_BITS);
+                    ((packet, tail), address, size)
                 });
-                for (packet, bytes) in self.memory.lend(packets) {
-                    slots.push(slot(&packet, bytes, writes));
+                for ((packet, tail), bytes) in self.memory.lend(packets) {
+                    let slot = slot(&packet, bytes, writes);
+                    slots.push(match (tail as usize).checked_sub(1) {
+                        None => slot,
+                        Some(unit) => {
+                            let rest = (packet.total as usize).saturating_sub(packet.size.into());
+                            slot.with_rest(self.region.bytes(layout.first_tail() + unit * TAIL_UNIT, rest))
+                        }
+                    });
                 }
             }
             size => {

@@ -14,7 +14,9 @@
 //! ```
 //!
 //! A window with slots of size 0 only describes packets, which stay in memory of the switch that the function's process
-//! also maps (class `ring`). No byte is copied then, and the function is trusted with that memory.
+//! also maps (class `ring`). No byte is copied then, and the function is trusted with that memory. The exception are further
+//! segments of a packet, which are copied to an area of their own, the *tails*: a function reads all bytes of a packet, whatever
+//! its class. The upper 16 bits of the packet's address then number the unit of 64 bytes at which its tail begins, from 1.
 //!
 //! # Memory layout
 //! ```text
@@ -103,6 +105,12 @@ const ANSWER_SIZE: usize = 16;
 const UNCHANGED: u8 = 0;
 /// The note of a packet whose answer must be read.
 const CHANGED: u8 = 1;
+/// Bytes of the tails.
+const TAILS_SIZE: usize = 1 << 20;
+/// Bytes of the unit in which tails are allocated.
+const TAIL_UNIT: usize = 64;
+/// The bits of a descriptor's second word that are an address; the others number a tail.
+const ADDRESS_BITS: u32 = 48;
 /// Free bytes in front of a packet in a slot.
 const HEADROOM: usize = 128;
 
@@ -183,6 +191,11 @@ struct Layout {
 
 impl Layout {
     fn size(self) -> usize {
+        let tails = if self.slot_size == 0 { TAILS_SIZE } else { 0 };
+        self.first_tail() + tails
+    }
+
+    const fn first_tail(self) -> usize {
         self.first_notice() + records::NOTICES * records::NOTICE_SIZE
     }
 

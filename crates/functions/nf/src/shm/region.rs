@@ -158,6 +158,19 @@ impl Region {
         // until the function reports them done.
         unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), size) }
     }
+
+    /// Returns bytes that this side owns by the protocol, for reading; none if they exceed the mapping.
+    #[inline]
+    pub(crate) fn bytes(&self, at: usize, size: usize) -> &[u8] {
+        if !self.holds(at, size) {
+            return &[];
+        }
+        // SAFETY: the check above keeps the bytes within the mapping.
+        let start = unsafe { self.start().add(at) };
+        // SAFETY: mapped for the lifetime of the borrow of `self`. By the protocol the switch does not write to a tail until the
+        // function reports its packet done.
+        unsafe { core::slice::from_raw_parts(start.as_ptr(), size) }
+    }
 }
 
 /// Packet memory of the switch, mapped at the same addresses as in the switch.

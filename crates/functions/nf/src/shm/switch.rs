@@ -1,6 +1,7 @@
 //! The switch's end of a window.
 
 use core::sync::atomic::Ordering;
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -8,7 +9,10 @@ use millrace_wire::Packet;
 
 use super::records::{Record, RecordReader};
 use super::region::Region;
-use super::{BurstKind, COUNTERS_MAX, Descriptor, HEADROOM, Layout, MAGIC, ProtocolViolation, UNCHANGED, at};
+use super::{
+    ADDRESS_BITS, BurstKind, COUNTERS_MAX, Descriptor, HEADROOM, Layout, MAGIC, ProtocolViolation, TAIL_UNIT,
+    TAILS_SIZE, UNCHANGED, at,
+};
 use crate::effects::ShunnedFlow;
 use crate::function::Verdict;
 use crate::slot::BURST;
@@ -51,6 +55,45 @@ pub struct SwitchEnd {
     records: RecordReader,
     /// The fill level of the chain's entry, as the function sees it.
     load: u8,
+    tails: Tails,
+}
+
+/// The tails of packets in flight: a ring of bytes, in which each tail is contiguous.
+#[derive(Debug, Default)]
+struct Tails {
+    /// Bytes allocated and freed so far.
+    allocated: u64,
+    freed: u64,
+    /// The packets with tails: their numbers, and the bytes allocated up to the end of their tails.
+    packets: VecDeque<(u64, u64)>,
+}
+
+impl Tails {
+    /// Returns the offset of a tail of `size` bytes for a packet, or `None` if there is no room.
+    fn allocate(&mut self, packet: u64, size: usize) -> Option<usize> {
+        let size = size.next_multiple_of(TAIL_UNIT);
+        let mut at = self.allocated;
+        let offset = at as usize % TAILS_SIZE;
+        if offset + size > TAILS_SIZE {
+            at += (TAILS_SIZE - offset) as u64;
+        }
+        let end = at + size as u64;
+        if end - self.freed > TAILS_SIZE as u64 || self.packets.len() == self.packets.capacity() {
+            return None;
+        }
+        self.allocated = end;
+        self.packets.push_back((packet, end));
+        Some(at as usize % TAILS_SIZE)
+    }
+
+    /// Frees the tails of packets before a number.
+    #[inline]
+    fn free(&mut self, before: u64) {
+        while let Some((_, end)) = self.packets.front().filter(|(packet, _)| *packet < before) {
+            self.freed = *end;
+            self.packets.pop_front();
+        }
+    }
 }
 
 impl SwitchEnd {
@@ -92,6 +135,10 @@ impl SwitchEnd {
             done: 0,
             records: RecordReader::default(),
             load: 0,
+            tails: Tails {
+                packets: VecDeque::with_capacity(if layout.slot_size == 0 { layout.slots } else { 0 }),
+                ..Tails::default()
+            },
         };
         Ok((end, file))
     }
@@ -167,6 +214,41 @@ impl SwitchEnd {
         let described = (given - self.given) as usize;
         self.given = given;
         described
+    }
+
+    /// Describes a packet of several segments in shared memory, and copies those behind the first. Returns false if no slot is
+    /// free, there is no room for them, or the packet is too long.
+    #[cold]
+    pub fn give_segmented<P: Packet>(
+        &mut self,
+        packet: &P,
+        location: PacketLocation,
+        kind: impl Into<BurstKind>,
+    ) -> bool {
+        let headroom = location.headroom.min(HEADROOM);
+        let start = (headroom, location.address - headroom as u64);
+        let described = descriptor(start, location.head_size, location.size, kind.into());
+        let size = location.size.saturating_sub(location.head_size);
+        let Some([word, address]) = described.filter(|_| self.free_slots() != 0) else {
+            return false;
+        };
+        let Some(tail) = self.tails.allocate(self.given, size) else {
+            return false;
+        };
+        let (mut at, mut head) = (self.layout.first_tail() + tail, location.head_size);
+        let end = at + size;
+        packet.each_segment(&mut |segment: &[u8]| {
+            let behind = &segment[head.min(segment.len())..];
+            head = head.saturating_sub(segment.len());
+            let fits = behind.len().min(end - at);
+            self.region.write(at, &behind[..fits]);
+            at += fits;
+        });
+        let unit = (tail / TAIL_UNIT + 1) as u64;
+        let words = [word, address | unit << ADDRESS_BITS];
+        self.region.write_pair(self.layout.descriptor(self.given), words);
+        self.given += 1;
+        true
     }
 
     /// Prefetches the lines that the next `packets` packets will be written to, of a burst at most. The caller does this
@@ -368,6 +450,7 @@ impl SwitchEnd {
         self.taken = (self.taken + packets as u64).min(self.given);
         // A dead process never reports these packets done.
         self.done = self.done.max(self.taken);
+        self.tails.free(self.taken);
     }
 
     /// Returns the heartbeat counter of the function's process.

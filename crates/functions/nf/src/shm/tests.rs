@@ -540,3 +540,57 @@ fn answers_in_any_order_reach_the_switch_in_the_order_of_the_packets() {
         assert_eq!(take(&mut switch, 20).2, [round; 20]);
     }
 }
+
+#[test]
+fn a_function_reads_all_segments_of_a_packet_in_shared_memory() {
+    // The packets are in another file that both sides map at one address.
+    let (memory, file) = Region::create("packets", 1 << 16).unwrap();
+    let base = memory.start().as_ptr().addr();
+    drop(memory);
+    let mut packets = PacketMemory::default();
+    packets.map(&File::from(file), base, 1 << 16, 0).unwrap();
+    let (mut switch, window) = SwitchEnd::create_shared("test", 8).unwrap();
+    let mut function = FunctionEnd::open(&File::from(window))
+        .unwrap()
+        .with_memory(packets);
+    let mut seen = 0;
+    // More than the tails hold: they are freed with their packets.
+    for round in 0..200 {
+        for number in 0..8_usize {
+            let last = if number % 3 == 0 { 9 } else { 1 };
+            let mut bytes = vec![1; 60 + 1000 * (number + 1)];
+            *bytes.last_mut().unwrap() = last;
+            let frame = Frame::segmented(&bytes, 60);
+            let location = PacketLocation {
+                address: (base + 4096 + 1024 * number) as u64,
+                headroom: 0,
+                head_size: 60,
+                size: bytes.len(),
+            };
+            assert!(
+                switch.give_segmented(&frame, location, Direction::Forward),
+                "{round}"
+            );
+        }
+        switch.publish();
+        assert_eq!(function.serve(&mut LastByte, Time::ZERO), 8);
+        assert_eq!(switch.done(), Ok(8));
+        let verdicts: Vec<Verdict> = (0..8).map(|behind| switch.verdict(behind).unwrap()).collect();
+        for (number, verdict) in verdicts.into_iter().enumerate() {
+            assert_eq!(verdict == Verdict::Drop, number % 3 == 0, "{number}");
+            seen += 1;
+        }
+        switch.take(8);
+    }
+    assert_eq!(seen, 1600);
+    // Without room, a packet is refused, and not shown in part.
+    let long = Frame::segmented(&vec![1; (1 << 20) + 61], 60);
+    let location = PacketLocation {
+        address: base as u64,
+        headroom: 0,
+        head_size: 60,
+        size: (1 << 20) + 61,
+    };
+    assert!(!switch.give_segmented(&long, location, Direction::Forward));
+    assert_eq!((switch.in_flight(), switch.free_slots()), (0, 8));
+}

@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering;
 use millrace_types::Duration;
 
 use super::region::Region;
-use super::{BurstKind, Descriptor, FunctionEnd, UNCHANGED, at};
+use super::{ADDRESS_BITS, BurstKind, Descriptor, FunctionEnd, UNCHANGED, at};
 use crate::effects::{ShunAction, ShunnedFlow};
 use crate::function::{Direction, Verdict};
 
@@ -84,7 +84,7 @@ impl Unordered {
         );
         let (bytes, size) = match layout.slot_size {
             0 => {
-                let address = word(layout.descriptor(number) + 8);
+                let address = word(layout.descriptor(number) + 8) & ((1 << ADDRESS_BITS) - 1);
                 let bytes = self.end.memory.address(address, start + head_size);
                 (bytes, head_size)
             }
