@@ -37,6 +37,7 @@ end() {
     down wan || status=1
     down transfer || status=1
     [[ -z ${transfer:-} ]] || rm -rf "$transfer"
+    [[ -z ${prevented:-} ]] || rm -rf "$prevented"
     if [[ ${KEEP:-0} != 0 ]]; then
         how_to_play
         exit "$status"
@@ -113,7 +114,7 @@ if ((EUID != 0)); then
     exec sudo --preserve-env=KEEP,MILLRACE,SECONDS_EACH "$PWD/demo/demo.sh"
 fi
 [[ -x $MILLRACE ]] || fail "there is no $MILLRACE" 'build it: make build'
-for tool in iperf3 ovs-ofctl tcpdump ping ss ethtool; do
+for tool in iperf3 ovs-ofctl tcpdump ping ss ethtool curl python3; do
     command -v "$tool" >/dev/null || fail "$tool is not installed" 'install all dependencies: make setup'
 done
 trap end EXIT
@@ -263,5 +264,41 @@ show millrace lab run br0 "$MILLRACE" nf drain br0 edge fw
 reaches h1 10.0.0.2 || fail 'h1 does not ping h2 past the drained firewall' "see: $MILLRACE lab run br0 $MILLRACE nf list"
 echo 'with the firewall drained, h1 pings h2'
 for port in 1 2 100 101; do ofctl del-flows "in_port=$port"; done
+
+step 'An attack on the web server of h2, stopped by a rule'
+prevented=$(mktemp -d)
+mkdir "$prevented/www"
+echo 'hello from h2' >"$prevented/www/index.html"
+cat >"$prevented/local.rules" <<'EOF'
+drop http any any -> $HOME_NET any (msg:"path traversal"; flow:established,to_server; http.uri.raw; content:"/../"; sid:1000001; rev:1;)
+EOF
+in_lab br0 "$MILLRACE" show config >"$prevented/config.toml"
+cat >>"$prevented/config.toml" <<EOF
+[[bridge.chain.hop]]
+name = "ips"
+function = "ips"
+settings = ["rules=$prevented/local.rules", "home_net=10.0.0.2", "export=file:$prevented/eve.json"]
+EOF
+show cat "$prevented/local.rules"
+show millrace lab run br0 "$MILLRACE" apply "$prevented/config.toml" -m 'intrusion prevention in front of h2'
+for way in 1,100 101,2 2,101 100,1; do
+    ofctl add-flow "priority=100,in_port=${way%,*},actions=output:${way#*,}"
+done
+in_lab h2 python3 -m http.server 80 --directory "$prevented/www" >/dev/null 2>&1 &
+until in_lab h2 ss -Hltn 'sport = 80' | grep -q .; do sleep 0.05; done
+page=$(in_lab h1 curl -s --max-time 5 http://10.0.0.2/index.html) ||
+    fail 'the page of h2 is not reached' "see: $MILLRACE lab run br0 $MILLRACE nf stats"
+echo "GET /index.html: $page"
+! in_lab h1 curl -s --max-time 2 --path-as-is http://10.0.0.2/../../etc/passwd ||
+    fail 'the attack passed' "see: $MILLRACE lab run br0 $MILLRACE nf stats"
+echo 'GET /../../etc/passwd: blocked'
+in_lab h1 curl -s --max-time 5 http://10.0.0.2/index.html >/dev/null ||
+    fail 'other traffic is blocked, too' "see: $MILLRACE lab run br0 $MILLRACE nf stats"
+echo 'GET /index.html: passes as before'
+for ((i = 0; i < 100; i++)); do ! grep -q '"event_type":"alert"' "$prevented/eve.json" 2>/dev/null || break; sleep 0.05; done
+show grep -m 1 '"event_type":"alert"' "$prevented/eve.json"
+show millrace lab run br0 "$MILLRACE" nf list
+for port in 1 2 100 101; do ofctl del-flows "in_port=$port"; done
+rm -rf "$prevented"
 
 step 'Done'

@@ -15,6 +15,7 @@ mod ips;
 mod lab;
 mod log;
 mod nf;
+mod nf_rate;
 mod nf_run;
 mod output;
 mod pages;

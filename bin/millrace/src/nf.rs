@@ -21,6 +21,7 @@ pub(crate) fn run(session: &Session, args: &Nf) -> Result<()> {
         Nf::Stats(of) => print(session, of, stats),
         Nf::Functions => functions(session),
         Nf::Run(wanted) => crate::nf_run::run(session, wanted),
+        Nf::Rate(wanted) => crate::nf_rate::run(session, wanted),
         Nf::Restart(hop) => {
             let client = session.client()?;
             let restarted = client.restart_hop(&hop.bridge, &hop.chain, &hop.hop)?;

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use millrace_builtin::CATALOGUE;
 use millrace_loader::ANY_LOADERS;
 use millrace_model::{ChainName, FunctionName, Hop, HopClass, HopName};
-use millrace_nf::{Buffer, Context, Direction, Effects, Settings, Verdict};
+use millrace_nf::{Buffer, Context, Direction, Effects, Verdict};
 use millrace_types::Time;
 use millrace_wire::Frame;
 use pcap_file::pcap::{PcapPacket, PcapReader, PcapWriter};
@@ -44,7 +44,7 @@ struct Outcome {
 
 fn offline(session: &Session, wanted: &Run, file: &Path) -> Result<()> {
     let kind = CATALOGUE.with_loaders(ANY_LOADERS).find(&wanted.function)?;
-    let setup = kind.setup(&Settings::parse(&wanted.settings)?, 0, 0);
+    let (setup, _) = crate::nf_rate::prepared(kind, &wanted.settings)?;
     let mut function = kind.make_function(&setup)?;
     let open = || file.display().to_string();
     let mut reader = PcapReader::new(File::open(file).with_context(open)?).with_context(open)?;

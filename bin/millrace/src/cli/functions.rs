@@ -19,6 +19,11 @@ pub(crate) enum Nf {
         millrace nf run firewall --setting default=deny --read in.pcap --write out.pcap\n  \
         millrace nf run wasm:/usr/lib/millrace/fw.wasm --bridge br0 --chain edge --hop fw --before watch")]
     Run(Run),
+    /// Measure the rate of a function on one core, without a switch, with TCP connections made in memory
+    #[command(after_help = "Examples:\n  \
+        millrace nf rate monitor\n  \
+        millrace nf rate ips --setting rules=/etc/millrace/emerging-all.rules --frame 512")]
+    Rate(Rate),
     /// Restart the functions of a hop; they lose their state
     Restart(HopName),
     /// Load the files of a hop again, such as its rules, and wait until its functions have them; no packet is lost
@@ -55,6 +60,28 @@ pub(crate) enum RunClass {
     Ring,
     /// In a process that packets are copied to and from
     Isolated,
+}
+
+/// A function and the load with which it is measured.
+#[derive(Debug, Args)]
+pub(crate) struct Rate {
+    /// The function: a name, `wasm:PATH` or `library:PATH`
+    pub(crate) function: String,
+    /// A setting, `key=value`; may be given several times
+    #[arg(long = "setting", value_name = "SETTING")]
+    pub(crate) settings: Vec<String>,
+    /// Size of frames with data in bytes, check sequence included
+    #[arg(long, value_name = "BYTES", default_value_t = 64)]
+    pub(crate) frame: u16,
+    /// Connections that are open at the same time
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub(crate) connections: u16,
+    /// Data segments of each connection, besides the six of its handshake and end
+    #[arg(long, value_name = "N", default_value_t = 26, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) data: u16,
+    /// Time in the function
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub(crate) seconds: f64,
 }
 
 /// A function and its packets.

@@ -2,7 +2,7 @@
 
 use millrace_types::PortNo;
 
-use crate::choice::{HopClass, OnFailure};
+use crate::choice::{ChainSpread, HopClass, OnFailure};
 use crate::function::FunctionName;
 use crate::name::{ChainName, HopName};
 use crate::number::{CpuPercent, Fuel, FunctionMemoryMib, FunctionWeight, InstanceCount, LaneCount};
@@ -27,6 +27,9 @@ section! {
             /// The number of workers that run the chain, each with its own instances of the functions. All packets of
             /// a flow, in both directions, use the same worker.
             pub lanes: LaneCount = LaneCount::ONE,
+            /// The packets that use the same worker and the same instance. Unset, it is `addresses` if a function
+            /// reassembles packets (`ips`, `ids`), else `flow`.
+            pub spread: Option<ChainSpread> = None,
             /// If true, consecutive hops receive packets at the same time when their functions run in processes and
             /// only read packets (`millrace nf functions` shows which functions only read). The outcome for a packet
             /// is the same as in sequence, but a function also sees packets that an earlier one drops.
@@ -43,8 +46,8 @@ section! {
         required {
             /// The name of the hop, unique in its chain; if it has a `number`, among the ports of the bridge.
             pub name: HopName,
-            /// The function: `firewall`, `lb`, `macswap`, `monitor`, `nat44`, `ratelimit` or `tap` (`millrace nf
-            /// functions` describes them and their settings); or `wasm:PATH`, a WebAssembly module, or
+            /// The function: `firewall`, `ids`, `ips`, `lb`, `macswap`, `monitor`, `nat44`, `ratelimit` or `tap` (`millrace
+            /// nf functions` describes them and their settings); or `wasm:PATH`, a WebAssembly module, or
             /// `library:PATH`, a shared object with the interface of `millrace_nf.h`; or `attached:PATH`, processes that
             /// the operator starts and that connect to the socket which the switch creates at PATH.
             pub function: FunctionName,

@@ -44,6 +44,13 @@ macro_rules! choice {
 }
 
 choice! {
+    /// The packets of a chain that use the same worker and the same instance of a function.
+    ChainSpread {
+        /// Packets of a flow, in both directions. Fragments of a flow, which have no ports, may use another instance.
+        Flow = "flow",
+        /// Packets between two IP addresses, the outermost ones: also fragments and packets in tunnels.
+        Addresses = "addresses",
+    }
     /// The use of huge pages for DPDK's memory.
     HugePages {
         /// Use huge pages if they are available.

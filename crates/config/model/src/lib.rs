@@ -58,8 +58,8 @@ pub use bridge::{Bridge, Controller, Description, Listener, Table, Tls};
 pub use chain::{Chain, Hop};
 pub use change::{Change, ChangeKind};
 pub use choice::{
-    AuxiliaryTransport, CcmInterval, ColorVerdict, FailMode, FlowCache, Fragments, HopClass, HugePages, Idle,
-    LocalPort, OnFailure, PolicerKind, SelectField, Spread, WanBypass, WhenFull,
+    AuxiliaryTransport, CcmInterval, ChainSpread, ColorVerdict, FailMode, FlowCache, Fragments, HopClass,
+    HugePages, Idle, LocalPort, OnFailure, PolicerKind, SelectField, Spread, WanBypass, WhenFull,
 };
 pub use config::{Api, Config, System};
 pub use device::{DevArgs, Device, DeviceError, PcapFiles, PciAddress, PciDevice, Vdev, WanEnd};

@@ -1,4 +1,5 @@
-//! The built-in network functions. Each is one file, and also an example of the API of `millrace-nf`.
+//! The built-in network functions. Each is one file, and also an example of the API of `millrace-nf`; `ips` and `ids` are in
+//! `millrace-inspection`.
 
 #![forbid(unsafe_code)]
 
@@ -21,6 +22,10 @@ pub use macswap::KIND as MACSWAP;
 /// The built-in functions.
 pub const CATALOGUE: Catalogue = Catalogue::new(&[
     firewall::KIND,
+    #[cfg(not(target_arch = "wasm32"))]
+    millrace_inspection::IDS,
+    #[cfg(not(target_arch = "wasm32"))]
+    millrace_inspection::IPS,
     lb::KIND,
     macswap::KIND,
     monitor::KIND,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use millrace_datapath::io::Opened;
 use millrace_datapath::service::Service;
 use millrace_datapath::spread::FlowHash;
-use millrace_nf::{Catalogue, Direction, Kind, MakeError, Setup};
+use millrace_nf::{Catalogue, Direction, Kind, MakeError, Setup, Spread};
 use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
 use thiserror::Error;
@@ -103,6 +103,8 @@ pub struct Chain<P> {
     plan: ChainPlan,
     catalogue: Catalogue,
     hash: FlowHash,
+    /// The packets that reach the same lane.
+    spread: Spread,
     seed: u64,
     zero_unix_millis: u64,
     program: PathBuf,
@@ -132,6 +134,7 @@ impl<P: Packet + 'static> Chain<P> {
             plan: empty,
             catalogue: environment.catalogue,
             hash,
+            spread: plan.lane_spread(&environment.catalogue),
             seed: environment.seed,
             zero_unix_millis: environment.zero_unix_millis,
             program: environment.program,
@@ -151,7 +154,10 @@ impl<P: Packet + 'static> Chain<P> {
 
     /// Returns whether this plan requires a new chain instead of an edit.
     pub fn needs_new_chain(&self, wanted: &ChainPlan) -> bool {
-        self.plan.name != wanted.name || self.plan.lanes != wanted.lanes
+        let is_spread_otherwise = self.spread != wanted.lane_spread(&self.catalogue);
+        self.plan.name != wanted.name
+            || self.plan.lanes != wanted.lanes
+            || wanted.lanes > 1 && is_spread_otherwise
     }
 
     /// Changes the chain to a plan, under traffic: no packet is lost or reordered. Functions of unchanged hops keep their
@@ -161,11 +167,12 @@ impl<P: Packet + 'static> Chain<P> {
     /// [`ChainError`]; the chain is unchanged.
     pub fn edit(&mut self, wanted: &ChainPlan, now: Time) -> Result<PortChanges<P>, ChainError> {
         let mut slots: Vec<Vec<Slot<P>>> = self.lanes.iter().map(|_| Vec::new()).collect();
+        let spread = wanted.lane_spread(&self.catalogue);
         let mut made = Vec::new();
         for plan in &wanted.hops {
             let held = self.records.iter().find(|record| record.plan.name == plan.name);
             if let Some(held) = held.filter(|held| held.plan.has_same_function(held.kind, plan)) {
-                let keep = || Slot::Keep(held.id, policy(plan));
+                let keep = || Slot::Keep(held.id, policy(plan, spread));
                 slots.iter_mut().for_each(|slots| slots.push(keep()));
                 continue;
             }
@@ -176,7 +183,7 @@ impl<P: Packet + 'static> Chain<P> {
                     self.made
                 }
             };
-            let (record, hops) = self.make_hop(id, plan, held, now)?;
+            let (record, hops) = self.make_hop(id, plan, held, spread, now)?;
             made.push(record);
             for (slots, hop) in slots.iter_mut().zip(hops) {
                 slots.push(Slot::New(hop));
@@ -410,7 +417,7 @@ impl<P: Packet + 'static> Chain<P> {
             let plan = &record.plan;
             let may = plan.class != Class::Inline
                 && !plan.drained
-                && policy(plan).steer.is_none()
+                && policy(plan, self.spread).steer.is_none()
                 && record.kind.only_reads();
             if !self.plan.parallel || !may {
                 continue;
@@ -458,7 +465,7 @@ impl<P: Packet + 'static> Chain<P> {
             if self.ports.contains(&(*port, *entry)) {
                 continue;
             }
-            let (device, rings) = port::open(self.workers, self.lanes.len(), &self.hash);
+            let (device, rings) = port::open(self.workers, self.lanes.len(), &self.hash, self.spread);
             opened.push((*port, name.clone(), device));
             for (inputs, rings) in inputs.iter_mut().zip(rings) {
                 inputs.push(Input {

@@ -9,7 +9,7 @@ use arrayvec::ArrayVec;
 use millrace_datapath::io::Burst;
 use millrace_flow::classify::BURST;
 use millrace_nf::shm::BurstKind;
-use millrace_nf::{Buffer, Context, Effects, Function, SharedValue, ShunnedFlow, Verdict, reason_of};
+use millrace_nf::{Buffer, Context, Effects, Function, SharedValue, ShunnedFlow, Spread, Verdict, reason_of};
 use millrace_types::{PortNo, Time};
 
 use crate::counters::InstanceCounters;
@@ -369,6 +369,8 @@ pub(crate) struct HopPolicy {
     pub(crate) on_failure: OnFailure,
     /// The `in_port` of the hop's packets, if the flow tables decide about them.
     pub(crate) steer: Option<PortNo>,
+    /// The packets that reach the same instance.
+    pub(crate) spread: Spread,
 }
 
 /// A hop in one lane.

@@ -250,6 +250,7 @@ impl<P: Packet> Traversal<'_, P> {
         else {
             return self.show(group, 0, burst, None, position);
         };
+        let spread = self.hops[self.groups[group].first()].policy.spread;
         let last = self.groups[group].last_position(self.context.direction, self.hops.len());
         let mut staying = Burst::new();
         let mut stayed = Outcomes::new();
@@ -259,7 +260,7 @@ impl<P: Packet> Traversal<'_, P> {
                 Outcome::At(from) if from <= last => {
                     let pick = match instances {
                         1 => 0,
-                        _ => pick(self.hash, &packet, instances),
+                        _ => pick(self.hash, spread, &packet, instances),
                     };
                     shown.push((pick, from, packet));
                 }

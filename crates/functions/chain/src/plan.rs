@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use millrace_nf::{Kind, Limits, Settings};
+use millrace_nf::{Catalogue, Kind, Limits, Settings, Spread};
 use millrace_types::PortNo;
 
 /// The prefix of functions that operators attach.
@@ -135,6 +135,9 @@ pub struct ChainPlan {
     pub far: PortNo,
     /// The number of workers that run the chain, at least one.
     pub lanes: u16,
+    /// The packets that reach the same lane and instance; `None` chooses flows, or addresses if the function of a hop needs
+    /// that.
+    pub spread: Option<Spread>,
     /// Adjacent hops in processes whose functions only read get packets in parallel.
     pub parallel: bool,
     /// The hops, in order.
@@ -142,6 +145,20 @@ pub struct ChainPlan {
 }
 
 impl ChainPlan {
+    /// Returns the packets that reach the same lane. Functions are found by name only, because none in a file needs more than
+    /// flows.
+    pub(crate) fn lane_spread(&self, catalogue: &Catalogue) -> Spread {
+        let needs_addresses = |hop: &HopPlan| {
+            let mut kinds = catalogue.kinds().iter();
+            kinds.any(|kind| kind.name == hop.function && kind.spread == Spread::Addresses)
+        };
+        self.spread
+            .unwrap_or(match self.hops.iter().any(needs_addresses) {
+                true => Spread::Addresses,
+                false => Spread::Flow,
+            })
+    }
+
     /// Returns a chain without hops, in one lane.
     pub fn new(name: &str, near: PortNo, far: PortNo) -> ChainPlan {
         ChainPlan {
@@ -149,6 +166,7 @@ impl ChainPlan {
             near,
             far,
             lanes: 1,
+            spread: None,
             parallel: false,
             hops: Vec::new(),
         }

@@ -12,6 +12,13 @@ use millrace_types::{Duration, Time};
 /// Sets of the table that one tick scans for idle flows. A table of 65,536 flows is scanned in 6.4 s.
 const SETS_PER_TICK: usize = 256;
 
+/// Offset of the first tag control information in a frame.
+const TAGS: usize = 14;
+/// The identifier in it (IEEE 802.1Q, section 9.6).
+const VLAN_ID: u16 = 0xfff;
+/// A bit that distinguishes the identifier 0 from no tag.
+const TAGGED: u16 = 0x1000;
+
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     action: ShunAction,
@@ -34,10 +41,39 @@ impl Entry {
     }
 }
 
+/// The key of a flow: both directions have one. A flow with other VLAN tags is another flow.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Key {
+    flow: FlowId,
+    /// The tags from the outermost on, of which two are part of the key.
+    tags: [u16; 2],
+}
+
+impl Key {
+    /// Returns the key of a packet, or `None` for packets that the function always gets: those that are not IP, later
+    /// fragments, and packets with more tags.
+    #[inline]
+    fn of(packet: &dyn Buffer) -> Option<(Key, FlowPacket)> {
+        let found = FlowPacket::of(packet).filter(|found| !found.is_later_fragment)?;
+        let (flow, _) = found.id.canonical();
+        let mut tags = [0; 2];
+        let len = found.layers.vlan_count();
+        if len > tags.len() {
+            return None;
+        }
+        for (at, tag) in tags.iter_mut().enumerate().take(len) {
+            let tci = packet.head().get(TAGS + 4 * at..)?.first_chunk()?;
+            // An identifier of 0 differs from no tag.
+            *tag = u16::from_be_bytes(*tci) & VLAN_ID | TAGGED;
+        }
+        Some((Key { flow, tags }, found))
+    }
+}
+
 /// The shunned flows of one function. All memory is allocated when it is created.
 #[derive(Debug)]
 pub(crate) struct ShunnedFlows {
-    flows: Table<FlowId, Entry>,
+    flows: Table<Key, Entry>,
 }
 
 impl ShunnedFlows {
@@ -68,17 +104,13 @@ impl ShunnedFlows {
         now: Time,
         ended: &mut ArrayVec<ShunnedFlow, BURST>,
     ) -> Option<(ShunAction, u64)> {
-        let found = FlowPacket::of(packet)?;
-        if found.is_later_fragment {
-            return None;
-        }
-        let (flow, _) = found.id.canonical();
-        let entry = self.flows.get(&flow, now)?;
+        let (key, found) = Key::of(packet)?;
+        let entry = self.flows.get(&key, now)?;
         if found.is_tcp() && found.tcp_flags & (flag::SYN | flag::ACK) == flag::SYN {
             let entry = *entry;
             // One packet of the burst ends one flow at most, so there is room.
-            let _has_room = ended.try_push(entry.ended(flow));
-            self.flows.remove(&flow);
+            let _has_room = ended.try_push(entry.ended(key.flow));
+            self.flows.remove(&key);
             return None;
         }
         entry.packets += 1;
@@ -96,11 +128,10 @@ impl ShunnedFlows {
         (now, since): (Time, u64),
         ended: &mut ArrayVec<ShunnedFlow, BURST>,
     ) {
-        let Some(found) = FlowPacket::of(packet).filter(|found| !found.is_later_fragment) else {
+        let Some((key, _)) = Key::of(packet) else {
             return;
         };
-        let (flow, _) = found.id.canonical();
-        if let Some(entry) = self.flows.get(&flow, now) {
+        if let Some(entry) = self.flows.get(&key, now) {
             (entry.action, entry.idle, entry.since) = (shun.action, shun.idle, since);
             return;
         }
@@ -111,8 +142,8 @@ impl ShunnedFlows {
             packets: 0,
             bytes: 0,
         };
-        if let Ok(Some((flow, old))) = self.flows.insert(flow, entry, now, |_, _| true) {
-            let _has_room = ended.try_push(old.ended(flow));
+        if let Ok(Some((evicted, old))) = self.flows.insert(key, entry, now, |_, _| true) {
+            let _has_room = ended.try_push(old.ended(evicted.flow));
         }
     }
 
@@ -121,7 +152,7 @@ impl ShunnedFlows {
         self.flows.sweep(
             SETS_PER_TICK,
             |entry, used| now.since(used) >= entry.idle,
-            |flow, entry| ended(entry.ended(flow)),
+            |key, entry| ended(entry.ended(key.flow)),
         );
     }
 }
@@ -179,6 +210,21 @@ mod tests {
         assert_eq!(flows.len(), 0);
         let counters = ended.pop().map(|flow| (flow.action, flow.packets));
         assert_eq!(counters, Some((ShunAction::Drop, 4)));
+    }
+
+    #[test]
+    fn a_flow_with_another_vlan_tag_is_another_flow() {
+        let (mut flows, mut ended) = (ShunnedFlows::new(16, 7), ArrayVec::new());
+        let tagged = |id: u8| {
+            let mut bytes = segment((1000, 80), flag::ACK).bytes().to_vec();
+            bytes.splice(12..12, [0x81, 0, 0, id]);
+            Frame::new(&bytes)
+        };
+        flows.add(&tagged(5), &shun(ShunAction::Pass), (Time::ZERO, 0), &mut ended);
+        assert!(flows.action(&tagged(5), Time::ZERO, &mut ended).is_some());
+        for other in [tagged(0), tagged(6), segment((1000, 80), flag::ACK)] {
+            assert_eq!(flows.action(&other, Time::ZERO, &mut ended), None);
+        }
     }
 
     #[test]

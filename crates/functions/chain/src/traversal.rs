@@ -9,7 +9,7 @@ use millrace_datapath::service::ServiceOutput;
 use millrace_datapath::spread::FlowHash;
 use millrace_flow::classify::BURST;
 use millrace_nf::shm::BurstKind;
-use millrace_nf::{Buffer, Context, Direction, ShunAction, Verdict};
+use millrace_nf::{Buffer, Context, Direction, ShunAction, Spread, Verdict};
 use millrace_pipeline::DropReason;
 use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
@@ -17,6 +17,7 @@ use millrace_wire::Packet;
 use crate::hop::{Hop, Instance, Runner};
 use crate::parallel::Group;
 use crate::plan::OnFailure;
+use crate::port::hash_of;
 use crate::sent::{BurstEffects, SentPacket};
 
 /// The state of a packet in a traversal.
@@ -148,9 +149,10 @@ impl<P: Packet> Traversal<'_, P> {
         if instances == 1 {
             return self.call_one(at, 0, position, burst, outcomes, None);
         }
+        let spread = self.hops[at].policy.spread;
         let picks: ArrayVec<u16, BURST> = burst
             .iter()
-            .map(|packet| pick(self.hash, packet, instances))
+            .map(|packet| pick(self.hash, spread, packet, instances))
             .collect();
         for instance in 0..instances {
             self.call_one(at, instance, position, burst, outcomes, Some(&picks));
@@ -312,6 +314,7 @@ impl<P: Packet> Traversal<'_, P> {
         }
         let kind = self.kind();
         let steer = self.hops[at].policy.steer;
+        let spread = self.hops[at].policy.spread;
         let failed = self.failure_outcome(at, position);
         let mut staying = Burst::new();
         let mut stayed = Outcomes::new();
@@ -328,7 +331,7 @@ impl<P: Packet> Traversal<'_, P> {
             }
             let pick = match instances {
                 1 => 0,
-                _ => pick(self.hash, &packet, instances),
+                _ => pick(self.hash, spread, &packet, instances),
             };
             let instance = &mut self.hops[at].instances[usize::from(pick)];
             // Packets must not overtake those that a failed instance has not returned yet.
@@ -576,8 +579,8 @@ pub(crate) fn count_failed<P>(instance: &Instance<P>, outcome: Outcome, packets:
 
 /// Returns the instance for the flow of a packet.
 #[inline]
-pub(crate) fn pick<P: Packet>(hash: &FlowHash, packet: &P, instances: usize) -> u16 {
+pub(crate) fn pick<P: Packet>(hash: &FlowHash, spread: Spread, packet: &P, instances: usize) -> u16 {
     // The high bits of the hash select the worker, so the middle ones select the instance.
-    let share = (hash.of(packet.head()) >> 16) & 0xffff_ffff;
+    let share = (hash_of(hash, spread, packet) >> 16) & 0xffff_ffff;
     ((share * instances as u64) >> 32) as u16
 }

@@ -65,6 +65,7 @@ enum BenchCommand {
     Guests(RunArgs),
     Lan(crate::experiments::lan::cli::LanArgs),
     Chain(crate::experiments::chain::ChainArgs),
+    Ips(crate::experiments::ips::cli::IpsArgs),
     Wan(crate::experiments::wan::cli::WanArgs),
     Transport(crate::experiments::transport::cli::TransportArgs),
     /// All of the above; without a subcommand, `bench` runs forward, updates and install
@@ -142,6 +143,9 @@ pub enum BenchError {
     /// The experiment `chain` failed.
     #[error(transparent)]
     Chain(#[from] crate::experiments::chain::ChainBenchError),
+    /// The experiment `ips` failed.
+    #[error(transparent)]
+    Ips(#[from] crate::experiments::ips::IpsBenchError),
     /// The experiment `wan` failed.
     #[error(transparent)]
     Wan(#[from] crate::experiments::wan::WanBenchError),
@@ -234,6 +238,7 @@ impl Command {
             Some(BenchCommand::All(args)) => args.run(&everything()),
             Some(BenchCommand::Lan(args)) => Ok(args.run()?),
             Some(BenchCommand::Chain(args)) => Ok(args.run(&installed_daemon())?),
+            Some(BenchCommand::Ips(args)) => Ok(args.run()?),
             Some(BenchCommand::Wan(args)) => Ok(args.run()?),
             Some(BenchCommand::Transport(args)) => Ok(args.run()?),
             Some(BenchCommand::List) => list(),

@@ -147,6 +147,8 @@ pub enum Record {
         /// The result of the run.
         end: Box<crate::generate::End>,
     },
+    /// A record of the experiment `ips`.
+    Ips(Box<crate::experiments::ips::IpsRecord>),
     /// A value, delays, rates or losses of the experiment `wan`.
     Wan(Box<crate::experiments::wan::WanRecord>),
     /// A value or a transfer of the experiment `transport`.

@@ -9,6 +9,7 @@ use crate::app::file::{FileHashes, FileState};
 use crate::app::record::Record;
 use crate::app::{AppEvent, AppProtocol};
 use crate::flow::{Direction, DirectionCounters, FlowKey, FlowState, FlowVerdict};
+use crate::policy::{Cause, Policy};
 use crate::verdict::{Action, DropReason};
 
 /// The packet and flow of an event.
@@ -178,6 +179,8 @@ pub enum Event {
     Drop(Subject, DropReason),
     /// The parser found anomalies that belong to no transaction.
     Anomaly(Subject, AppProtocol, Vec<AppEvent>),
+    /// A packet could not be inspected as it should be, and a policy decided: for the first time in its flow.
+    Exception(Subject, Cause, Policy),
 }
 
 /// The events of a packet, in order, until the caller takes them.

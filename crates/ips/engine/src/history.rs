@@ -91,16 +91,20 @@ pub(crate) fn report_drop(flow: &Flow, packet: &Packet<'_>, verdict: Verdict, ou
         Verdict::Drop(reason) => reason,
         Verdict::Reject { .. } => DropReason::Rule,
     };
-    let subject = Subject {
+    out.push(Event::Drop(subject_of(packet, flow.id), reason));
+}
+
+/// Returns the subject of an event about a packet.
+pub(crate) fn subject_of(packet: &Packet<'_>, flow: u64) -> Subject {
+    Subject {
         packet: packet.number,
         time: packet.time,
-        flow: flow.id,
+        flow,
         src: packet.src,
         dst: packet.dst,
         ports: packet.ports,
         protocol: packet.protocol,
-    };
-    out.push(Event::Drop(subject, reason));
+    }
 }
 
 /// Reports what is left of a flow, and its end.

@@ -22,14 +22,16 @@ mod hash;
 mod history;
 pub mod packet;
 pub mod pieces;
+pub mod policy;
 pub mod settings;
 pub mod tcp;
 pub mod verdict;
 
 pub use engine::{Counters, Engine, Frame};
 pub use event::{Event, Events};
-pub use flow::{Direction, Flow};
+pub use flow::{Direction, Flow, FlowVerdict};
 pub use packet::{LinkType, Packet};
-pub use settings::{Mode, Settings};
+pub use policy::{Cause, Overload, Policies, Policy};
+pub use settings::{Encryption, Mode, Settings};
 pub use tcp::{StreamChunk, StreamWindow};
 pub use verdict::{Action, Verdict};

@@ -8,6 +8,7 @@ use crate::detect::DetectSettings;
 use crate::flow::Timeouts;
 use crate::packet::tunnel::UdpTunnels;
 use crate::pieces::OverlapPolicy;
+use crate::policy::Policies;
 use crate::tcp::{Normalizer, TcpSettings};
 
 /// The place of the engine in the network.
@@ -18,6 +19,18 @@ pub enum Mode {
     Ids,
     /// In the path: data are inspected at once, and packets that a rule drops are not forwarded.
     Ips,
+}
+
+/// The treatment of a flow once its data are encrypted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Encryption {
+    /// Contents are looked for as before.
+    Full,
+    /// Contents are not looked for; rules over headers and flows are evaluated.
+    #[default]
+    TrackOnly,
+    /// Its packets pass without inspection.
+    Bypass,
 }
 
 /// Settings of an engine.
@@ -43,9 +56,19 @@ pub struct Settings {
     pub overlap_v6: OverlapPolicy,
     /// The parts of the normaliser, which works in mode `ips`.
     pub normalizer: Normalizer,
+    /// The treatment of packets in mode `ips` that cannot be inspected as they should be.
+    pub policies: Policies,
+    /// The treatment of encrypted flows.
+    pub encryption: Encryption,
+    /// Bytes of a flow without any candidate rule after which it is bypassed under overload.
+    pub bypass_size: u64,
+    /// Number of the first flow.
+    pub first_flow: u64,
     /// Smallest TTL or hop limit that passes in mode `ips`; 0 lets all pass. A packet that expires between the engine and
     /// the receiver is inspected and never received.
     pub minimum_ttl: u8,
+    /// True if fragments of TCP are dropped in mode `ips`.
+    pub drops_tcp_fragments: bool,
     /// True if packets with a source route are dropped in mode `ips`.
     pub drops_source_routes: bool,
     /// The UDP tunnels that are decoded.
@@ -83,7 +106,12 @@ impl Default for Settings {
             overlap_v4: OverlapPolicy::Windows,
             overlap_v6: OverlapPolicy::Bsd,
             normalizer: Normalizer::default(),
+            policies: Policies::default(),
+            encryption: Encryption::TrackOnly,
+            bypass_size: 256 << 10,
+            first_flow: 1,
             minimum_ttl: 0,
+            drops_tcp_fragments: false,
             drops_source_routes: true,
             tunnels: UdpTunnels::default(),
             tunnel_depth: 16,

@@ -1,5 +1,7 @@
 //! Decisions about packets.
 
+use crate::policy::Cause;
+
 /// The decision of the rules that matched a packet or its flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Action {
@@ -33,6 +35,8 @@ pub enum DropReason {
     Normalizer,
     /// A pool is full.
     Memory,
+    /// The packet cannot be inspected as it should be.
+    Policy(Cause),
 }
 
 /// The decision about a packet, in increasing order of strength. In mode `ids` it is always `Pass`.

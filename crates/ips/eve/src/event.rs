@@ -1,5 +1,7 @@
 //! Objects of events.
 
+use std::sync::Arc;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use millrace_ips_engine::app::file::FileState;
@@ -8,7 +10,7 @@ use millrace_ips_engine::app::{AppEvent, AppProtocol};
 use millrace_ips_engine::event::{Alert, FileSummary, FlowEnd, FlowSummary, Subject, TransactionEvent};
 use millrace_ips_engine::flow::{FlowState, FlowVerdict};
 use millrace_ips_engine::verdict::DropReason;
-use millrace_ips_engine::{Action, Counters, Event};
+use millrace_ips_engine::{Action, Cause, Counters, Event, Policy};
 use millrace_types::Time;
 
 use crate::community_id::community_id;
@@ -36,17 +38,17 @@ pub struct Statistics {
 #[derive(Debug, Clone, Default)]
 pub struct Writer {
     layout: Layout,
-    rules: RuleTables,
+    rules: Arc<RuleTables>,
     /// The name of the capture; empty for live traffic.
     capture: String,
 }
 
 impl Writer {
     /// Returns a writer for the events of a rule set.
-    pub fn new(layout: Layout, rules: RuleTables) -> Writer {
+    pub fn new(layout: Layout, rules: impl Into<Arc<RuleTables>>) -> Writer {
         Writer {
             layout,
-            rules,
+            rules: rules.into(),
             capture: String::new(),
         }
     }
@@ -67,6 +69,7 @@ impl Writer {
             Event::Anomaly(subject, protocol, events) => {
                 self.anomalies(subject, *protocol, None, events, out);
             }
+            Event::Exception(subject, cause, policy) => self.exception(subject, *cause, *policy, out),
         }
     }
 
@@ -99,6 +102,27 @@ impl Writer {
                     .object("detect", |out| {
                         out.field("alert", statistics.alerts);
                     });
+            });
+        line.end_line();
+    }
+
+    /// Writes named counters at the end of `out`, as a line. The names are ours.
+    pub fn write_counters(
+        &self,
+        now: Time,
+        uptime: u64,
+        counters: &[(&'static str, u64)],
+        out: &mut Vec<u8>,
+    ) {
+        let mut line = Object::begin(out);
+        line.field("timestamp", timestamp(now))
+            .field("event_type", "stats")
+            .object("stats", |out| {
+                out.field("uptime", uptime).object("ips", |out| {
+                    for (name, value) in counters {
+                        out.field(name, *value);
+                    }
+                });
             });
         line.end_line();
     }
@@ -239,6 +263,17 @@ impl Writer {
         );
     }
 
+    /// Writes that a policy decided about a packet. The field `policy` is ours.
+    fn exception(&self, subject: &Subject, cause: Cause, policy: Policy, out: &mut Vec<u8>) {
+        let mut line = self.begin(subject, "anomaly", out);
+        line.object("anomaly", |out| {
+            out.field("type", "stream")
+                .field("event", cause.name())
+                .field("policy", policy.name());
+        });
+        self.end(line);
+    }
+
     fn anomalies(
         &self,
         subject: &Subject,
@@ -328,10 +363,24 @@ impl Writer {
                     DropReason::Flow => "flow drop",
                     DropReason::Normalizer => "stream error",
                     DropReason::Memory => "stream memcap",
+                    DropReason::Policy(cause) => policy_reason(cause),
                 },
             );
         });
         self.end(line);
+    }
+}
+
+/// Returns the reason that Suricata documents for a cause, or our name of it.
+fn policy_reason(cause: Cause) -> &'static str {
+    match cause {
+        Cause::FlowTable => "flow memcap",
+        Cause::SegmentMemory => "stream memcap",
+        Cause::FragmentMemory => "defrag memcap",
+        Cause::Midstream => "stream midstream",
+        Cause::InvalidTcp => "stream error",
+        Cause::ParserError => "applayer error",
+        Cause::MatchLimit | Cause::Overload | Cause::NoRules => cause.name(),
     }
 }
 

@@ -6,16 +6,42 @@ use super::checks::{Checks, Unique};
 use super::walk::bridges;
 use crate::bridge::Bridge;
 use crate::chain::{Chain, Hop};
-use crate::choice::HopClass;
+use crate::choice::{ChainSpread, HopClass};
 use crate::config::Config;
 use crate::error::Path;
 use crate::number::FunctionWeight;
+use crate::setting::Setting;
 
 /// The length limit of a port name, in bytes (OpenFlow 1.3.5, section 7.2.1).
 const PORT_NAME_MAX: usize = 15;
 
 /// The function that keeps state per translated flow and therefore cannot have several instances.
 const SINGLE_INSTANCE: &str = "nat44";
+
+/// The functions that reassemble packets, and the setting by which they drop fragments of TCP instead.
+const REASSEMBLING: [&str; 2] = ["ips", "ids"];
+const DROPS_FRAGMENTS: (&str, &str) = ("tcp_fragments", "drop");
+
+/// Checks that all packets of a flow reach the same instance of a function that reassembles them.
+fn check_spread(checks: &mut Checks, hop: &Hop, chain: &Chain, path: &Path) {
+    let is_reassembling = hop
+        .function
+        .name()
+        .is_some_and(|name| REASSEMBLING.contains(&name));
+    let is_one = chain.lanes.get() == 1 && hop.instances.get() == 1;
+    if !is_reassembling || is_one || chain.spread != Some(ChainSpread::Flow) {
+        return;
+    }
+    let drops = |setting: &Setting| (setting.key(), setting.value()) == DROPS_FRAGMENTS;
+    if !hop.settings.iter().any(drops) {
+        let message = format!(
+            "`{}` with several instances and `spread = \"flow\"` of its chain: fragments of a flow would evade inspection; \
+             expected `spread = \"addresses\"`, or the setting `tcp_fragments=drop`",
+            hop.function
+        );
+        checks.conflict(path.key("function"), message);
+    }
+}
 
 /// Checks that the function and class of a hop support its parameters.
 fn check_function(checks: &mut Checks, hop: &Hop, chain: &Chain, path: &Path) {
@@ -149,6 +175,7 @@ pub(super) fn check(
             let path = path.key("hop").index(index);
             hops.check(&hop.name, &hop.name, path.key("name"), &mut checks.issues);
             check_function(checks, hop, chain, &path);
+            check_spread(checks, hop, chain, &path);
             if hop.steer && hop.number.is_none() {
                 let message =
                     "`steer` without `number`: expected the port at which its packets come in".to_owned();

@@ -140,7 +140,7 @@ fn of_hop(lines: &str) -> String {
 fn a_function_that_is_not_there_is_refused_with_the_one_that_was_meant() {
     assert_eq!(
         of_hop("function = \"firewal\"\nsettings = [\"foo=1\"]"),
-        "m.toml:12:12: bridge[0].chain[0].hop[0].function: there is no function `firewal`: expected firewall, lb, macswap, \
+        "m.toml:12:12: bridge[0].chain[0].hop[0].function: there is no function `firewal`: expected firewall, ids, ips, lb, macswap, \
          monitor, nat44, ratelimit, tap, wasm:PATH, library:PATH or attached:PATH; did you mean `firewall`?"
     );
 }
@@ -249,4 +249,24 @@ fn an_attached_function_has_a_process_that_the_switch_does_not_limit_and_a_socke
     let errors = Config::from_toml("m.toml", &format!("{HEAD}{chain}{}{}", hop("a"), hop("b")));
     let text = errors.unwrap_err().to_string();
     assert!(text.contains("/run/a.sock") && text.contains("hop[1]"), "{text}");
+}
+
+#[test]
+fn fragments_cannot_evade_a_function_that_reassembles_packets() {
+    let text = |more: &str, setting: &str| {
+        format!(
+            "[[bridge.chain]]\nname = \"edge\"\nnumber = 100\nlanes = 2\n{more}\n[[bridge.chain.hop]]\nname = \"ips\"\n\
+             function = \"ips\"\nsettings = [\"rules=/x\"{setting}]\n"
+        )
+    };
+    let read = |text: &str| Config::from_toml("m.toml", &format!("{HEAD}{text}"));
+    assert!(read(&text("", "")).is_ok());
+    assert!(read(&text("spread = \"flow\"", ", \"tcp_fragments=drop\"")).is_ok());
+    assert_messages(
+        &text("spread = \"flow\"", ""),
+        &[
+            "`ips` with several instances and `spread = \"flow\"` of its chain: fragments of a flow would evade inspection; \
+             expected `spread = \"addresses\"`, or the setting `tcp_fragments=drop`",
+        ],
+    );
 }

@@ -7,7 +7,7 @@ use millrace_chain::{Chain, ChainError, ChainPlan, ChainStats, Class, Exporter, 
 use millrace_datapath::io::Backend;
 use millrace_datapath::service::ServiceId;
 use millrace_model as model;
-use millrace_nf::{Limits, MakeError, Settings};
+use millrace_nf::{Limits, MakeError, Settings, Spread};
 use millrace_types::Time;
 
 /// A running chain, and the services of its lanes.
@@ -114,6 +114,10 @@ pub(super) fn plan_of(chain: &model::Chain) -> Result<ChainPlan, String> {
         near: chain.number,
         far: chain.far_end(),
         lanes: chain.lanes.get(),
+        spread: chain.spread.map(|spread| match spread {
+            model::ChainSpread::Flow => Spread::Flow,
+            model::ChainSpread::Addresses => Spread::Addresses,
+        }),
         parallel: chain.parallel,
         hops: chain.hops.iter().map(hop).collect::<Result<_, String>>()?,
     })

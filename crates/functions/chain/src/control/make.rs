@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use millrace_nf::{Kind, MakeError, Setup};
+use millrace_nf::{Kind, MakeError, Setup, Spread};
 use millrace_types::Time;
 use millrace_wire::Packet;
 
@@ -22,6 +22,7 @@ impl<P: Packet + 'static> Chain<P> {
         id: u32,
         plan: &HopPlan,
         held: Option<&HopControl>,
+        spread: Spread,
         now: Time,
     ) -> Result<(HopControl, Vec<Hop<P>>), ChainError> {
         let refuse = |source| ChainError::Make {
@@ -84,7 +85,7 @@ impl<P: Packet + 'static> Chain<P> {
             controls.push(lane_controls);
             hops.push(Hop {
                 id,
-                policy: policy(plan),
+                policy: policy(plan, spread),
                 group: None,
                 instances: lane_instances,
             });
@@ -103,10 +104,11 @@ impl<P: Packet + 'static> Chain<P> {
 }
 
 /// Returns the settings of a hop that change without new functions.
-pub(super) fn policy(plan: &HopPlan) -> HopPolicy {
+pub(super) fn policy(plan: &HopPlan, spread: Spread) -> HopPolicy {
     HopPolicy {
         on_failure: plan.on_failure,
         steer: plan.number.filter(|_| plan.steer),
+        spread,
     }
 }
 

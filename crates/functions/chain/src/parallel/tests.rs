@@ -179,6 +179,7 @@ impl TestBed {
                 policy: HopPolicy {
                     on_failure: *on_failure,
                     steer: None,
+                    spread: millrace_nf::Spread::Flow,
                 },
                 group: is_in.then_some(0),
                 instances: own.iter().map(instance).collect(),

@@ -18,6 +18,7 @@ pub mod forward;
 pub mod grow;
 pub mod guests;
 pub mod install;
+pub mod ips;
 pub mod lan;
 pub mod latency;
 pub mod profile;

@@ -19,6 +19,7 @@ pub mod oracle;
 mod prefilter;
 pub mod program;
 mod rate;
+mod reload;
 mod state;
 mod transaction;
 mod transform;
@@ -36,6 +37,7 @@ pub use detector::{
 };
 pub use evaluate::{Limit, STEPS, Scratch, Subject, Variables, matches};
 pub use program::{Rule, RuleType};
+pub use reload::Numbers;
 pub use state::FlowBits;
 pub use transaction::TransactionState;
 
@@ -51,6 +53,8 @@ pub struct FlowState {
     raised: [Vec<u32>; 2],
     /// Hits of the prefilter: rule and offset in the stream behind the window in which it was found, by direction.
     pending: [Vec<(u32, u64)>; 2],
+    /// The generation of the rule set that the numbers of rules are of.
+    generation: u64,
 }
 
 /// The subject of an inspection: a packet with its flow and the stream data that became inspectable with it.

@@ -17,7 +17,7 @@ const COUNTERS: usize = 1 << 16;
 /// The subject that a counter counts for: the rule, which of its rates, and the address, pair or flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
-    rule: u32,
+    rule: (u32, u32),
     /// Index of the rate in the rule.
     rate: u32,
     first: Option<IpAddr>,
@@ -44,7 +44,8 @@ pub(super) struct Rates {
 /// The rule, the packet and the flow for which a rate is counted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Subject<'a> {
-    pub(super) rule: u32,
+    /// Generator and number of the rule, which outlive its index.
+    pub(super) rule: (u32, u32),
     pub(super) packet: &'a Packet<'a>,
     pub(super) flow: u64,
 }

@@ -65,6 +65,13 @@ impl DirectionState {
         });
     }
 
+    /// Keeps the candidates whose rules stay, and scans all buffers again for rules of a new set.
+    pub(super) fn renumber(&mut self, stays: impl Fn(&mut u32) -> bool) {
+        self.candidates.retain_mut(|candidate| stays(&mut candidate.rule));
+        self.scanned.clear();
+        self.has_always = false;
+    }
+
     /// Scans the bytes of a hook that were not scanned before, and adds the rules that they name. Returns the number of
     /// bytes.
     pub(super) fn scan(

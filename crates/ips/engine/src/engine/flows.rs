@@ -8,6 +8,7 @@ use crate::event::{Events, FlowEnd};
 use crate::flow::{Direction, Flow, FlowIndex, FlowState, FlowVerdict, Tuple};
 use crate::history;
 use crate::packet::{Context, Network, Packet};
+use crate::policy::Overload;
 use crate::settings::Mode;
 use crate::verdict::{DropReason, Verdict};
 
@@ -30,8 +31,10 @@ impl Engine {
         let Ok(packet) = Packet::decode(bytes, network, context) else {
             return Verdict::Pass;
         };
-        let Some((index, mut flow)) = self.flow_of(rules, &packet, &tuple, is_quoted, out) else {
-            return self.without_flow(rules, &packet, out);
+        let (index, mut flow) = match self.flow_of(rules, &packet, &tuple, is_quoted, out) {
+            Ok(Some(found)) => found,
+            Ok(None) => return self.without_flow(rules, &packet, out),
+            Err(verdict) => return verdict,
         };
         let mut is_from_client = tuple.is_from_client(&flow.key) != is_quoted;
         if !is_from_client && flow.tcp.is_none() && packet.tcp.is_some_and(|tcp| tcp.is_syn()) {
@@ -62,22 +65,16 @@ impl Engine {
             FlowVerdict::Pass | FlowVerdict::Bypass => Verdict::Pass,
             FlowVerdict::None if is_quoted => self.inspect(rules, &packet, &mut flow, direction, out),
             FlowVerdict::None => match self.transport(&packet, &mut flow, direction) {
-                Err(problem) => {
-                    let drops = self.tcp.normalizer.drops(problem);
-                    if drops && self.settings.mode == Mode::Ips {
-                        Verdict::Drop(DropReason::Normalizer)
-                    } else {
+                Err(problem) => match self.problem(problem, &packet, &mut flow, out) {
+                    Some(verdict) => verdict,
+                    None => {
                         let packet = Packet {
                             is_unordered: true,
                             ..packet
                         };
                         self.inspect(rules, &packet, &mut flow, direction, out)
                     }
-                }
-                Ok(None) if flow.app.has_failed && self.settings.mode == Mode::Ips => {
-                    flow.verdict = FlowVerdict::Drop;
-                    Verdict::Drop(DropReason::Normalizer)
-                }
+                },
                 Ok(None) => self.inspect(rules, &packet, &mut flow, direction, out),
                 Ok(Some((edits, place))) => {
                     edits.apply(&place, bytes);
@@ -95,10 +92,13 @@ impl Engine {
                 }
             },
         };
-        if self.settings.records
+        if self.keeps_records()
             && let Ok(packet) = Packet::decode(bytes, network, context)
         {
             history::report_drop(&flow, &packet, verdict, out);
+        }
+        if !is_quoted && context.tunnel_depth == 0 && !context.is_tunnel && !context.is_reassembled {
+            self.settled = Some((index, flow.verdict));
         }
         self.flows.put(index, flow);
         verdict
@@ -106,6 +106,9 @@ impl Engine {
 
     /// Returns the flow of a packet, taken out of the table; a new one if it has none yet. A packet that only quotes
     /// another one begins no flow.
+    ///
+    /// # Errors
+    /// The decision of a policy, if no new flow can begin.
     fn flow_of(
         &mut self,
         rules: &Ruleset,
@@ -113,7 +116,7 @@ impl Engine {
         tuple: &Tuple,
         is_quoted: bool,
         out: &mut Events,
-    ) -> Option<(FlowIndex, Box<Flow>)> {
+    ) -> Result<Option<(FlowIndex, Box<Flow>)>, Verdict> {
         if let Some(index) = self.flows.find(tuple)
             && let Some(flow) = self.flows.take(index)
         {
@@ -124,24 +127,32 @@ impl Engine {
                     && flow.state == FlowState::Closed
                     && flow.verdict != FlowVerdict::Drop;
             if !is_over {
-                return Some((index, flow));
+                return Ok(Some((index, flow)));
             }
             self.flows.remove(index);
             self.end(rules, flow, packet.time, FlowEnd::Timeout, out);
         }
         if is_quoted {
-            return None;
+            return Ok(None);
+        }
+        if let Some(verdict) = self.refuses_flow(packet, tuple, out) {
+            return Err(verdict);
         }
         let (index, evicted) = self.flows.insert(tuple, packet.time);
         if let Some(flow) = evicted {
             self.end(rules, flow, packet.time, FlowEnd::Evicted, out);
         }
-        let mut flow = self.flows.take(index)?;
+        let Some(mut flow) = self.flows.take(index) else {
+            return Ok(None);
+        };
         flow.app.settings = match self.settings.mode {
             Mode::Ids => self.settings.app,
             Mode::Ips => self.settings.app.inline(),
         };
-        Some((index, flow))
+        if self.overload >= Overload::Records {
+            flow.app.settings.hashes_files = false;
+        }
+        Ok(Some((index, flow)))
     }
 
     /// Ends a flow: all data that are left are parsed and inspected.
@@ -172,12 +183,12 @@ impl Engine {
                     ..Packet::pseudo(&flow.key, direction, now)
                 };
                 self.inspect_once(rules, &packet, &mut flow, direction, true, out);
-                if self.settings.records {
+                if self.keeps_records() {
                     history::complete_alerts(&mut out.list[events..], &mut flow, direction);
                 }
             }
         }
-        if self.settings.records {
+        if self.keeps_records() {
             history::report_end(&flow, now, reason, out);
         }
     }

@@ -6,6 +6,7 @@ use crate::event::Events;
 use crate::flow::{Direction, Flow, FlowVerdict};
 use crate::history;
 use crate::packet::Packet;
+use crate::policy::Cause;
 use crate::settings::Mode;
 use crate::verdict::{Action, DropReason, Verdict};
 
@@ -20,6 +21,7 @@ impl Engine {
         out: &mut Events,
     ) -> Verdict {
         let events = out.list.len();
+        let limits = self.detector.limits_len();
         let is_closing = flow.tcp.as_ref().is_some_and(|session| session.is_closing());
         let flushes = core::mem::take(&mut flow.app.flushes_raw[direction.index()]) || is_closing;
         let mut action = self.inspect_once(rules, packet, flow, direction, flushes, out);
@@ -43,8 +45,19 @@ impl Engine {
         for expectation in flow.app.expected.drain(..) {
             self.expectations.add(expectation);
         }
-        let verdict = self.apply(action, flow);
-        if self.settings.records {
+        let mut verdict = self.apply(action, flow);
+        let cause = match self.detector.limits_len() != limits {
+            true => Some(Cause::MatchLimit),
+            false if flow.app.has_failed && !flow.has_exception(Cause::ParserError) => {
+                Some(Cause::ParserError)
+            }
+            false => None,
+        };
+        if let Some(decided) = cause.and_then(|cause| self.exception(cause, packet, Some(flow), out)) {
+            verdict = verdict.max(decided);
+        }
+        self.bypass(flow);
+        if self.keeps_records() {
             history::complete_alerts(&mut out.list[events..], flow, direction);
             history::report_complete(flow, packet, out);
         }

@@ -1,5 +1,6 @@
 //! The order of one packet through the engine.
 
+mod exceptions;
 mod flows;
 mod inspect;
 mod transport;
@@ -7,13 +8,14 @@ mod transport;
 use millrace_types::Time;
 
 use crate::app::Expectations;
-use crate::defragment::{DefragmentCounters, Defragmenter, Outcome};
-use crate::detect::{Detector, Inspection, Ruleset};
+use crate::defragment::{DefragmentCounters, Defragmenter, Outcome, Refused};
+use crate::detect::{self, Detector, Inspection, Ruleset};
 use crate::event::{Events, FlowEnd};
-use crate::flow::{Direction, FlowCounters, FlowTable, Tuple};
+use crate::flow::{Direction, FlowCounters, FlowIndex, FlowTable, FlowVerdict, Tuple};
 use crate::hash::Seed;
 use crate::packet::tunnel;
 use crate::packet::{Context, LinkType, Network, Packet, Undecoded, network};
+use crate::policy::{Cause, Overload};
 use crate::settings::{Mode, Settings};
 use crate::tcp::TcpSettings;
 use crate::tcp::normalize::TcpCounters;
@@ -22,6 +24,10 @@ use inspect::rejection;
 
 /// Slots of the flow table that are searched for idle flows with each frame.
 const EXPIRY_BUDGET: usize = 16;
+
+/// Slots that are searched, and flows that end, between frames.
+const EXPIRY_SCAN: usize = 1024;
+const EXPIRED_AT_ONCE: usize = 64;
 
 /// A frame as it arrives.
 #[derive(Debug)]
@@ -55,6 +61,8 @@ pub struct Counters {
     pub rewritten: u64,
     /// Packets that were dropped because a rule dropped their flow before.
     pub dropped_flow: u64,
+    /// Packets that policies decided about, in the order of [`Cause::ALL`].
+    pub exceptions: [u64; Cause::ALL.len()],
     /// TCP.
     pub tcp: TcpCounters,
 }
@@ -71,6 +79,9 @@ pub struct Engine {
     counters: Counters,
     /// Memory of all TCP streams in bytes.
     segment_bytes: usize,
+    overload: Overload,
+    /// The flow of the last frame, and the decision about its later packets.
+    settled: Option<(FlowIndex, FlowVerdict)>,
 }
 
 impl Engine {
@@ -81,9 +92,11 @@ impl Engine {
             detector: Detector::new(settings.detect),
             expectations: Expectations::default(),
             defragmenter: Defragmenter::new(settings.defragment(), Seed(seed)),
-            flows: FlowTable::new(settings.flows, settings.timeouts, Seed(seed)),
+            flows: FlowTable::new(settings.flows, settings.timeouts, Seed(seed), settings.first_flow),
             counters: Counters::default(),
             segment_bytes: 0,
+            overload: Overload::None,
+            settled: None,
             settings,
         }
     }
@@ -113,6 +126,11 @@ impl Engine {
         &mut self.detector
     }
 
+    /// Returns the counters of detection.
+    pub fn detect_counters(&self) -> detect::Counters {
+        self.detector.counters()
+    }
+
     /// Returns the number of flows.
     pub fn flows(&self) -> usize {
         self.flows.len()
@@ -132,6 +150,7 @@ impl Engine {
             number,
         } = frame;
         self.counters.frames += 1;
+        self.settled = None;
         if let Some(flow) = self.flows.expire(time, EXPIRY_BUDGET) {
             self.end(rules, flow, time, FlowEnd::Timeout, out);
         }
@@ -158,6 +177,16 @@ impl Engine {
     pub fn expire(&mut self, rules: &Ruleset, now: Time, out: &mut Events) {
         while let Some(flow) = self.flows.expire(now, self.settings.flows) {
             self.end(rules, flow, now, FlowEnd::Timeout, out);
+        }
+    }
+
+    /// Ends some flows that are idle at `now`, as frames do: for times without frames.
+    pub fn expire_some(&mut self, rules: &Ruleset, now: Time, out: &mut Events) {
+        for _ in 0..EXPIRED_AT_ONCE {
+            match self.flows.expire(now, EXPIRY_SCAN) {
+                Some(flow) => self.end(rules, flow, now, FlowEnd::Timeout, out),
+                None => return,
+            }
         }
     }
 
@@ -235,6 +264,10 @@ impl Engine {
             let mut whole = match self.defragmenter.add(&packet) {
                 Outcome::Waiting => return verdict,
                 Outcome::Whole(whole) => whole.to_vec(),
+                Outcome::Refused(Refused::Memory) => {
+                    let decided = self.exception(Cause::FragmentMemory, &packet, None, out);
+                    return verdict.max(decided.unwrap_or_default());
+                }
                 Outcome::Refused(_) => {
                     return verdict.max(self.inline(Verdict::Drop(DropReason::Normalizer)));
                 }
@@ -267,6 +300,7 @@ impl Engine {
     /// Returns true if a packet is dropped in line because of its IP header.
     fn is_refused(&self, packet: &Packet<'_>) -> bool {
         packet.ip.ttl < self.settings.minimum_ttl
+            || self.settings.drops_tcp_fragments && packet.is_tcp_fragment()
             || self.settings.drops_source_routes && packet.has_source_route()
     }
 

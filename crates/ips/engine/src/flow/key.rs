@@ -82,6 +82,17 @@ impl Tuple {
         tuple((packet.src, port), (packet.dst, port), packet.protocol, false)
     }
 
+    /// Returns the key of packets between two ends, without VLAN tags and tunnels.
+    pub(crate) fn untagged(ends: [End; 2], protocol: u8) -> Tuple {
+        Tuple {
+            src: ends[0],
+            dst: ends[1],
+            protocol,
+            vlans: [0; 3],
+            tunnel_depth: 0,
+        }
+    }
+
     /// Returns the key of a new flow whose client sends this packet.
     pub(crate) fn flow_key(&self) -> FlowKey {
         FlowKey {

@@ -8,6 +8,7 @@ use millrace_types::Time;
 
 use crate::app::AppState;
 use crate::detect;
+use crate::policy::Cause;
 use crate::tcp;
 
 pub use key::FlowKey;
@@ -104,6 +105,10 @@ pub struct Flow {
     pub verdict: FlowVerdict,
     /// True if a rule raised an alert, as far as records are kept.
     pub is_alerted: bool,
+    /// True while packets of the flow are treated elsewhere, and not seen here.
+    pub is_shunned: bool,
+    /// The causes that policies decided about, one bit each, in the order of [`Cause::ALL`](crate::Cause::ALL).
+    pub exceptions: u16,
     /// Application protocol, parser and transactions.
     pub app: AppState,
     /// State of detection: flowbits, counters, alerts that are raised once.
@@ -125,10 +130,17 @@ impl Flow {
             counters: Default::default(),
             verdict: FlowVerdict::None,
             is_alerted: false,
+            is_shunned: false,
+            exceptions: 0,
             app: AppState::default(),
             detect: detect::FlowState::default(),
             tcp: None,
         }
+    }
+
+    /// Returns true if a policy decided about a packet of the flow for this cause.
+    pub(crate) fn has_exception(&self, cause: Cause) -> bool {
+        self.exceptions >> cause as u16 & 1 != 0
     }
 
     /// Exchanges client and server.

@@ -19,6 +19,9 @@ const WAYS: usize = 8;
 /// Flows that are compared when the table is full and one must go.
 const CANDIDATES: usize = 32;
 
+/// The rank of an established flow among those that may go.
+const ESTABLISHED: u8 = 2;
+
 /// The index of a flow in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FlowIndex(u32);
@@ -69,7 +72,7 @@ pub(crate) struct FlowTable {
 
 impl FlowTable {
     /// Returns an empty table for at most `limit` flows.
-    pub(crate) fn new(limit: usize, timeouts: Timeouts, seed: Seed) -> FlowTable {
+    pub(crate) fn new(limit: usize, timeouts: Timeouts, seed: Seed, first_id: u64) -> FlowTable {
         let limit = limit.clamp(WAYS, 1 << 30);
         // Twice as many places as flows, so that few sets fill up.
         let sets = (2 * limit / WAYS).next_power_of_two();
@@ -80,7 +83,7 @@ impl FlowTable {
             limit,
             seed,
             timeouts,
-            next_id: 1,
+            next_id: first_id,
             sweep: 0,
             counters: FlowCounters::default(),
         }
@@ -104,6 +107,20 @@ impl FlowTable {
         places.map(|place| FlowIndex(place.index - 1)).find(|index| {
             let flow = self.slots[index.0 as usize].flow.as_ref();
             flow.is_some_and(|flow| tuple.belongs_to(&flow.key))
+        })
+    }
+
+    /// Returns whether a new flow would take the place of an established one.
+    pub(crate) fn is_full(&self, tuple: &Tuple) -> bool {
+        let (set, _) = self.place_of(self.seed.hash_one(tuple));
+        let victim = match self.sets[set].iter().all(|place| place.index != 0) {
+            true => Some(self.victim_of_set(set).1),
+            false if self.len() >= self.limit => self.victim().map(|index| FlowIndex(index as u32)),
+            false => None,
+        };
+        victim.is_some_and(|victim| {
+            let flow = self.slots[victim.0 as usize].flow.as_ref();
+            flow.is_some_and(|flow| FlowTable::rank(flow).0 >= ESTABLISHED)
         })
     }
 
@@ -217,7 +234,7 @@ impl FlowTable {
             (FlowVerdict::Drop, _) => 3,
             (_, FlowState::Closed) => 0,
             (_, FlowState::New) => 1,
-            (_, FlowState::Established) => 2,
+            (_, FlowState::Established) => ESTABLISHED,
         };
         (state, flow.last)
     }
@@ -237,14 +254,20 @@ impl FlowTable {
     /// Removes the flow that can be spared most among some.
     fn evict_any(&mut self) -> Option<Box<Flow>> {
         let len = self.slots.len();
+        let victim = self.victim()?;
+        self.sweep = (self.sweep + CANDIDATES) % len;
+        self.counters.evicted_full += 1;
+        self.remove(FlowIndex(victim as u32))
+    }
+
+    /// Returns the index of the flow that can be spared most among some.
+    fn victim(&self) -> Option<usize> {
+        let len = self.slots.len();
         let candidates = (0..CANDIDATES.min(len)).map(|step| (self.sweep + step) % len);
         let rank = |index: &usize| {
             let flow = self.slots[*index].flow.as_ref();
             flow.map_or((u8::MAX, Time::ZERO), |flow| FlowTable::rank(flow))
         };
-        let victim = candidates.min_by_key(rank)?;
-        self.sweep = (self.sweep + CANDIDATES) % len;
-        self.counters.evicted_full += 1;
-        self.remove(FlowIndex(victim as u32))
+        candidates.min_by_key(rank)
     }
 }

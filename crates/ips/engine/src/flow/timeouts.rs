@@ -5,6 +5,9 @@ use millrace_wire::IpProto;
 
 use super::{Flow, FlowState, FlowVerdict};
 
+/// The time after which a flow whose packets are not seen here ends, if nobody reports its end.
+const SHUNNED: Duration = Duration::from_secs(3600);
+
 /// Times of one protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeoutsOfProtocol {
@@ -57,6 +60,9 @@ impl Timeouts {
             IpProto::ICMPV4 | IpProto::ICMPV6 => &self.icmp,
             _ => &self.other,
         };
+        if flow.is_shunned {
+            return SHUNNED;
+        }
         match (flow.verdict, flow.state) {
             (FlowVerdict::Pass | FlowVerdict::Bypass, _) => times.bypassed,
             (_, FlowState::New) => times.new,

@@ -321,6 +321,15 @@ impl<'a> Packet<'a> {
         self.is_tunnel || self.is_encrypted
     }
 
+    /// Returns true for a fragment of a TCP segment.
+    pub fn is_tcp_fragment(&self) -> bool {
+        let protocol = match self.ip.fragment_header {
+            Some(header) => header.next_header.0,
+            None => self.protocol,
+        };
+        self.is_fragment && protocol == IpProto::TCP.0
+    }
+
     /// Returns the bytes after the IP header.
     pub fn ip_payload(&self) -> &'a [u8] {
         self.ip.bytes.get(self.ip.header_size..).unwrap_or_default()

@@ -113,6 +113,45 @@ impl FlowHash {
         }
     }
 
+    /// Returns the hash of the two outermost IP addresses of a packet, which packets of any protocol between them have:
+    /// whole ones, fragments, and tunnelled ones. Packets without IP behind their VLAN tags have one hash.
+    pub fn of_addresses(&self, head: &[u8]) -> u64 {
+        let address_ends = || {
+            let (mut kind, mut rest) = (be16(head.first_chunk::<14>()?, 12), &head[14..]);
+            while matches!(
+                kind,
+                ether_type::VLAN | ether_type::SERVICE_VLAN | ether_type::OLD_SERVICE_VLAN
+            ) {
+                kind = be16(rest.first_chunk::<4>()?, 2);
+                rest = &rest[4..];
+            }
+            let ends = match kind {
+                ether_type::IPV4 => {
+                    let header = rest.first_chunk::<20>()?;
+                    [12, 16].map(|at| u64::from(be32(header, at)))
+                }
+                ether_type::IPV6 => self.v6_ends(rest.first_chunk::<40>()?),
+                _ => return None,
+            };
+            Some(self.end(ends[0], 0).wrapping_add(self.end(ends[1], 0)))
+        };
+        self.finish(&FlowFields {
+            ends: address_ends().unwrap_or_default(),
+            kind: 0,
+            network: 0,
+        })
+    }
+
+    /// Returns the addresses of an IPv6 header, in 48 bits each, as many as [`Self::end`] takes.
+    fn v6_ends(&self, header: &[u8; 40]) -> [u64; 2] {
+        [8, 24].map(|at| {
+            fold(
+                be64(header, at) ^ self.keys[2],
+                be64(header, at + 8) ^ self.keys[3],
+            ) >> 16
+        })
+    }
+
     /// Returns the mark by which a device may tag packets of this one's flow, so that workers need not parse them: the
     /// upper half of the hash.
     pub fn mark(&self, head: &[u8]) -> u32 {
@@ -306,13 +345,7 @@ impl FlowHash {
         if header[0] >> 4 != 6 {
             return None;
         }
-        let addresses = [8, 24].map(|at| {
-            // 48 bits, as many as [`Self::end`] takes.
-            fold(
-                be64(header, at) ^ self.keys[2],
-                be64(header, at + 8) ^ self.keys[3],
-            ) >> 16
-        });
+        let addresses = self.v6_ends(header);
         let end = (40 + usize::from(be16(header, 4))).min(bytes.len());
         let (mut protocol, mut rest) = (header[6], &bytes[40..end]);
         for _ in 0..EXTENSIONS_MAX {

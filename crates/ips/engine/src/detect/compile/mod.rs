@@ -26,6 +26,7 @@ use millrace_ips_scan::Backend;
 
 use super::prefilter::Prefilter;
 use super::program::Rule;
+use super::reload::Numbers;
 
 pub(super) use protocols::buffer_directions;
 
@@ -38,6 +39,8 @@ pub struct CompileSettings {
     pub classes: BTreeMap<String, Class>,
     /// Rows of the threshold table.
     pub thresholds: Vec<Threshold>,
+    /// The numbers of the rule set that this one replaces, so that flows keep what they remember.
+    pub previous: Option<Numbers>,
     /// The search of the prefilter. Without one every rule is evaluated, which is slow and has the same alerts.
     pub prefilter: Option<Backend>,
 }
@@ -48,6 +51,7 @@ impl Default for CompileSettings {
             variables: Variables::usual(),
             classes: BTreeMap::new(),
             thresholds: Vec::new(),
+            previous: None,
             prefilter: Some(Backend::default()),
         }
     }
@@ -96,6 +100,8 @@ pub struct Ruleset {
     pub hooks: Vec<Hook>,
     /// The names of bits and counters.
     pub names: Names,
+    /// Numbers that flows remember.
+    pub numbers: Numbers,
     /// The search for rules that are worth an evaluation.
     pub(super) prefilter: Prefilter,
 }
@@ -136,7 +142,12 @@ impl Interner {
 
 /// Compiles the rules. Those that cannot be compiled are refused, each with the option and the reason.
 pub fn compile(set: &RuleSet, settings: &CompileSettings) -> (Ruleset, Vec<Refusal>) {
+    let previous = settings.previous.as_ref();
     let mut interner = Interner::default();
+    if let Some(previous) = previous {
+        interner.bits.clone_from(&previous.bits);
+        interner.counters.clone_from(&previous.counters);
+    }
     let mut rules = Vec::with_capacity(set.rules().len());
     let mut refusals = Vec::new();
     for (index, loaded) in set.rules().iter().enumerate() {
@@ -150,13 +161,16 @@ pub fn compile(set: &RuleSet, settings: &CompileSettings) -> (Ruleset, Vec<Refus
     hooks.sort_by_key(|(at, _)| *at);
     let hooks: Vec<Hook> = hooks.into_iter().map(|(_, hook)| hook).collect();
     let prefilter = Prefilter::new(&rules, &hooks, settings.prefilter);
+    let names = Names {
+        bits: Names::sorted(interner.bits.clone()),
+        counters: Names::sorted(interner.counters.clone()),
+    };
+    let numbers = Numbers::new(&rules, interner.bits, interner.counters, previous);
     let ruleset = Ruleset {
         rules,
         hooks,
-        names: Names {
-            bits: Names::sorted(interner.bits),
-            counters: Names::sorted(interner.counters),
-        },
+        names,
+        numbers,
         prefilter,
     };
     (ruleset, refusals)

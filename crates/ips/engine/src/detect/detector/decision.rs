@@ -26,7 +26,7 @@ impl Detector {
             && rate.kind.is_none()
         {
             let subject = rate::Subject {
-                rule: index,
+                rule: (rule.gid, rule.sid),
                 packet,
                 flow: flow.as_deref().map_or(0, |flow| flow.id),
             };
@@ -71,7 +71,7 @@ impl Detector {
                 continue;
             };
             let rate = rate::Subject {
-                rule: found.rule,
+                rule: (rule.gid, rule.sid),
                 packet,
                 flow: subject.flow,
             };

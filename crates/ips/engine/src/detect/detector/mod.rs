@@ -22,7 +22,7 @@ use super::evaluate::{self, Limit, Scratch, Subject};
 use super::program::{AppTest, PacketTest, Rule, RuleType};
 use super::rate::Rates;
 use super::state::{self, AddressBits};
-use super::{Inspection, conditions};
+use super::{Inspection, conditions, reload};
 use crate::app::AppProtocol;
 use crate::event::Events;
 use crate::flow::{Direction, Flow};
@@ -171,6 +171,11 @@ impl Detector {
         self.counters
     }
 
+    /// Returns how often rules exceeded limits.
+    pub(crate) fn limits_len(&self) -> u64 {
+        self.counters.step_limits + self.counters.pcre_limits
+    }
+
     /// Returns how often a rule, by its index, exceeded a limit.
     pub fn limits(&self, rule: u32) -> u64 {
         self.limits.get(&rule).copied().unwrap_or(0)
@@ -198,6 +203,11 @@ impl Detector {
             has_stream_data,
             stream,
         };
+        if let Some(flow) = flow.as_deref_mut()
+            && flow.detect.generation != rules.numbers.generation
+        {
+            reload::renumber(flow, &rules.numbers);
+        }
         self.matches.clear();
         self.ip_only(rules, context, flow.as_deref());
         self.packet_rules(rules, context, flow.as_deref_mut());

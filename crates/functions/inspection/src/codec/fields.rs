@@ -1,0 +1,356 @@
+//! The events and their parts, field by field.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use millrace_ips_engine::app::AppProtocol;
+use millrace_ips_engine::app::file::{FileHashes, FileState};
+use millrace_ips_engine::app::record::{
+    Dnp3Record, DnsRecord, DnsResource, FtpRecord, HttpRecord, ModbusRecord, Record, SipRecord, SmbRecord,
+    SmtpRecord, SshRecord, TlsRecord,
+};
+use millrace_ips_engine::app::tls::HandshakeState;
+use millrace_ips_engine::event::{
+    Alert, AlertContext, FileSummary, FlowEnd, FlowSummary, Subject, TransactionEvent,
+};
+use millrace_ips_engine::flow::{DirectionCounters, FlowKey, FlowState};
+use millrace_ips_engine::verdict::DropReason;
+use millrace_ips_engine::{Action, Cause, Direction, Event, FlowVerdict, Policy};
+
+use super::{Codec, Encode, Output, choices, decode_list, encode_list, structures};
+
+choices! {
+    Direction [ToServer, ToClient]
+    FileState [Open, Closed, Truncated]
+    FlowEnd [Timeout, Evicted, Shutdown]
+    FlowState [New, Established, Closed]
+    FlowVerdict [None, Pass, Drop, Bypass]
+    Action [None, PassPacket, PassFlow, DropPacket, DropFlow, RejectSource, RejectDestination, RejectBoth]
+}
+
+structures! {
+    Subject { packet, time, flow, src, dst, ports, protocol }
+    DirectionCounters { packets, bytes }
+    FlowKey { client, server, client_port, server_port, protocol, vlans, tunnel_depth }
+    FlowSummary { id, key, start, last, state, counters, app, verdict, is_alerted }
+    AlertContext { flow, direction, record, files }
+    FileSummary { direction, name, size, state, has_gaps, magic, hashes }
+    FileHashes { md5, sha1, sha256 }
+    Alert { subject, sid, gid, rev, rule, action, app, transaction, context }
+    TransactionEvent { subject, id, app, record, files, anomalies }
+    HttpRecord {
+        hostname, port, url, method, protocol, user_agent, referer, forwarded_for, content_type, content_range, redirect,
+        status, length, request_length,
+    }
+    DnsRecord { id, flags, is_answer, questions, answers, authorities, additionals }
+    DnsResource { name, kind, class, ttl, data }
+    HandshakeState { client_hello, server_hello, client_key_exchange, server_key_exchange, unknown }
+    TlsRecord {
+        version, sni, client_alpns, server_alpns, subject, issuer, serial, fingerprint, not_before, not_after,
+        alternative_names, ja3, ja3s, ja4, state, is_resumed,
+    }
+    SmtpRecord { helo, mail_from, rcpt_to, from, to, subject, message_id, date, attachments, urls }
+    FtpRecord { command, argument, completion_codes, replies, dynamic_port }
+    SshRecord { client, server }
+    SmbRecord { dialect, command, status, session_id, tree_id, filename, share, dcerpc }
+    SipRecord { method, uri, version, code, reason }
+    ModbusRecord { identifier, messages }
+    Dnp3Record { function, indications, objects }
+}
+
+macro_rules! lists {
+    ($($element:ty),*) => {
+        $(impl Codec for Vec<$element> {
+            fn encode(&self, out: &mut Output<'_>) {
+                encode_list(self, out);
+            }
+
+            fn decode(input: &mut &[u8]) -> Option<Vec<$element>> {
+                decode_list(input)
+            }
+        })*
+    };
+}
+lists!(
+    FileSummary,
+    DnsResource,
+    (Vec<u8>, u16, u16),
+    (u8, u8),
+    &'static str
+);
+
+/// Implements [`Codec`] for types that have a list of all values.
+macro_rules! listed {
+    ($($name:ident)*) => {
+        $(impl Codec for $name {
+            fn encode(&self, out: &mut Output<'_>) {
+                let index = $name::ALL.iter().position(|value| value == self);
+                (index.unwrap_or(usize::MAX) as u8).encode(out);
+            }
+
+            fn decode(input: &mut &[u8]) -> Option<$name> {
+                $name::ALL.get(usize::from(u8::decode(input)?)).copied()
+            }
+        })*
+    };
+}
+listed!(AppProtocol Cause Policy);
+
+impl Codec for DropReason {
+    fn encode(&self, out: &mut Output<'_>) {
+        let (number, cause) = match self {
+            DropReason::Rule => (0, None),
+            DropReason::Flow => (1, None),
+            DropReason::Normalizer => (2, None),
+            DropReason::Memory => (3, None),
+            DropReason::Policy(cause) => (4, Some(*cause)),
+        };
+        (number as u8, cause).encode(out);
+    }
+
+    fn decode(input: &mut &[u8]) -> Option<DropReason> {
+        match <(u8, Option<Cause>)>::decode(input)? {
+            (0, None) => Some(DropReason::Rule),
+            (1, None) => Some(DropReason::Flow),
+            (2, None) => Some(DropReason::Normalizer),
+            (3, None) => Some(DropReason::Memory),
+            (4, Some(cause)) => Some(DropReason::Policy(cause)),
+            _ => None,
+        }
+    }
+}
+
+/// Writes a number that names a variant, and its fields.
+fn tagged(tag: u8, fields: &[&dyn Encode], out: &mut Output<'_>) {
+    tag.encode(out);
+    fields.iter().for_each(|field| field.write(out));
+}
+
+impl Codec for Record {
+    fn encode(&self, out: &mut Output<'_>) {
+        match self {
+            Record::None => 0_u8.encode(out),
+            Record::Http(record) => tagged(1, &[&**record], out),
+            Record::Dns(record) => tagged(2, &[&**record], out),
+            Record::Tls(record) => tagged(3, &[&**record], out),
+            Record::Smtp(record) => tagged(4, &[&**record], out),
+            Record::Ftp(record) => tagged(5, &[&**record], out),
+            Record::Ssh(record) => tagged(6, &[&**record], out),
+            Record::Smb(record) => tagged(7, &[&**record], out),
+            Record::Sip(record) => tagged(8, &[&**record], out),
+            Record::Modbus(record) => tagged(9, &[&**record], out),
+            Record::Dnp3(record) => tagged(10, &[&**record], out),
+        }
+    }
+
+    fn decode(input: &mut &[u8]) -> Option<Record> {
+        Some(match u8::decode(input)? {
+            0 => Record::None,
+            1 => Record::Http(Codec::decode(input)?),
+            2 => Record::Dns(Codec::decode(input)?),
+            3 => Record::Tls(Codec::decode(input)?),
+            4 => Record::Smtp(Codec::decode(input)?),
+            5 => Record::Ftp(Codec::decode(input)?),
+            6 => Record::Ssh(Codec::decode(input)?),
+            7 => Record::Smb(Codec::decode(input)?),
+            8 => Record::Sip(Codec::decode(input)?),
+            9 => Record::Modbus(Codec::decode(input)?),
+            10 => Record::Dnp3(Codec::decode(input)?),
+            _ => return None,
+        })
+    }
+}
+
+impl Codec for Event {
+    fn encode(&self, out: &mut Output<'_>) {
+        match self {
+            Event::Alert(alert) => tagged(1, &[alert], out),
+            Event::Transaction(transaction) => tagged(2, &[&**transaction], out),
+            Event::Flow(flow, end) => tagged(3, &[&**flow, end], out),
+            Event::Drop(subject, reason) => tagged(4, &[subject, reason], out),
+            Event::Anomaly(subject, app, events) => tagged(5, &[subject, app, events], out),
+            Event::Exception(subject, cause, policy) => tagged(6, &[subject, cause, policy], out),
+        }
+    }
+
+    fn decode(input: &mut &[u8]) -> Option<Event> {
+        Some(match u8::decode(input)? {
+            1 => Event::Alert(Codec::decode(input)?),
+            2 => Event::Transaction(Codec::decode(input)?),
+            3 => Event::Flow(Codec::decode(input)?, Codec::decode(input)?),
+            4 => Event::Drop(Codec::decode(input)?, Codec::decode(input)?),
+            5 => Event::Anomaly(
+                Codec::decode(input)?,
+                Codec::decode(input)?,
+                Codec::decode(input)?,
+            ),
+            6 => Event::Exception(
+                Codec::decode(input)?,
+                Codec::decode(input)?,
+                Codec::decode(input)?,
+            ),
+            _ => return None,
+        })
+    }
+}
+
+/// Limit of the distinct names that are kept, and of their bytes.
+const NAMES_MAX: usize = 1024;
+const NAME_SIZE_MAX: usize = 64;
+
+/// Names that were decoded. They stay in memory, so their number is limited.
+static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+
+/// A name of an anomaly or of a kind of file.
+impl Codec for &'static str {
+    fn encode(&self, out: &mut Output<'_>) {
+        let size = self.len().min(NAME_SIZE_MAX);
+        (size as u8).encode(out);
+        out.put(&self.as_bytes()[..size]);
+    }
+
+    fn decode(input: &mut &[u8]) -> Option<&'static str> {
+        let size = usize::from(u8::decode(input)?);
+        let (bytes, rest) = input.split_at_checked(size.min(NAME_SIZE_MAX))?;
+        *input = rest;
+        let name = core::str::from_utf8(bytes).ok()?;
+        let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = names.get(name) {
+            return Some(known);
+        }
+        if names.len() >= NAMES_MAX {
+            return None;
+        }
+        let name: &'static str = name.to_owned().leak();
+        names.insert(name);
+        Some(name)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use millrace_types::Time;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn subject() -> Subject {
+        Subject {
+            packet: 7,
+            time: Time::from_secs(1_700_000_000),
+            flow: 9,
+            src: "10.0.0.1".parse().unwrap(),
+            dst: "2001:db8::1".parse().unwrap(),
+            ports: Some((40_000, 80)),
+            protocol: 6,
+        }
+    }
+
+    fn flow() -> FlowSummary {
+        FlowSummary {
+            id: 9,
+            key: FlowKey {
+                client: "10.0.0.1".parse().unwrap(),
+                server: "10.0.0.2".parse().unwrap(),
+                client_port: 40_000,
+                server_port: 80,
+                protocol: 6,
+                vlans: [5, 0, 0],
+                tunnel_depth: 1,
+            },
+            start: Time::from_secs(1),
+            last: Time::from_secs(2),
+            state: FlowState::Established,
+            counters: [DirectionCounters { packets: 3, bytes: 4 }; 2],
+            app: Some(AppProtocol::Http),
+            verdict: FlowVerdict::Drop,
+            is_alerted: true,
+        }
+    }
+
+    fn events() -> Vec<Event> {
+        let record = Record::Http(Box::new(HttpRecord {
+            hostname: b"host".to_vec(),
+            url: b"/x".to_vec(),
+            user_agent: Some(b"agent".to_vec()),
+            status: Some(404),
+            ..HttpRecord::default()
+        }));
+        let dns = Record::Dns(Box::new(DnsRecord {
+            questions: vec![(b"name".to_vec(), 1, 1)],
+            answers: vec![DnsResource::default()],
+            ..DnsRecord::default()
+        }));
+        let file = FileSummary {
+            direction: Direction::ToClient,
+            name: b"file".to_vec(),
+            size: 5,
+            state: FileState::Closed,
+            has_gaps: false,
+            magic: Some("PDF document"),
+            hashes: Some(FileHashes {
+                md5: [1; 16],
+                sha1: [2; 20],
+                sha256: [3; 32],
+            }),
+        };
+        vec![
+            Event::Alert(Alert {
+                subject: subject(),
+                sid: 1,
+                gid: 2,
+                rev: 3,
+                rule: 4,
+                action: Action::RejectBoth,
+                app: None,
+                transaction: Some(1),
+                context: Some(Box::new(AlertContext {
+                    flow: flow(),
+                    direction: Direction::ToServer,
+                    record: record.clone(),
+                    files: vec![file.clone()],
+                })),
+            }),
+            Event::Transaction(Box::new(TransactionEvent {
+                subject: subject(),
+                id: 3,
+                app: AppProtocol::Dns,
+                record: dns,
+                files: vec![file],
+                anomalies: vec!["dns.malformed_data"],
+            })),
+            Event::Flow(Box::new(flow()), FlowEnd::Evicted),
+            Event::Drop(subject(), DropReason::Policy(Cause::Midstream)),
+            Event::Anomaly(subject(), AppProtocol::Tls, vec!["tls.invalid_record_type"]),
+            Event::Exception(subject(), Cause::Overload, Policy::Bypass),
+        ]
+    }
+
+    #[test]
+    fn events_come_out_as_they_went_in_and_cut_ones_not_at_all() {
+        for event in events() {
+            let mut bytes = Vec::new();
+            let mut out = Output::new(&mut bytes, 4096);
+            event.encode(&mut out);
+            assert!(out.is_complete());
+            let mut input = bytes.as_slice();
+            assert_eq!(Event::decode(&mut input), Some(event.clone()));
+            assert!(input.is_empty());
+            for size in 0..bytes.len() {
+                assert_eq!(Event::decode(&mut &bytes[..size]), None);
+                let mut short = Vec::new();
+                let mut out = Output::new(&mut short, size);
+                event.encode(&mut out);
+                assert!(!out.is_complete() && short.len() <= size);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_an_event_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _event = Event::decode(&mut bytes.as_slice());
+        }
+    }
+}

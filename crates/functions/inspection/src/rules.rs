@@ -1,0 +1,160 @@
+//! The shared value of a hop: a compiled rule set with the texts of its rules.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millrace_ips_engine::detect::{CompileSettings, Ruleset, compile};
+use millrace_ips_eve::RuleTables;
+use millrace_ips_rules::{RuleSet, Variables, files};
+use millrace_nf::{Compiled, SharedKind, SharedValue};
+
+use crate::bundle::{self, Bundle};
+
+/// Refusals that the summary names.
+const NAMED: usize = 3;
+
+/// The settings from which rules are compiled.
+pub(crate) const SETTINGS: &[(&str, &str)] = &[
+    (
+        "rules",
+        "a file of rules, classifications, references or thresholds; may be given several times",
+    ),
+    (
+        "syntax",
+        "syntax of the files: suricata, snort2 or snort3 (suricata)",
+    ),
+    (
+        "home_net",
+        "addresses of the own network, the variable HOME_NET (any)",
+    ),
+    (
+        "variable",
+        "another variable of addresses or ports, NAME=VALUE; may be given several times",
+    ),
+];
+
+/// The way to make the rules of a hop.
+pub(crate) const SHARED: SharedKind = SharedKind {
+    settings: &["rules", "syntax", "home_net", "variable"],
+    read: bundle::read,
+    compile: |bytes, previous| {
+        let bundle = Bundle::parse(bytes).ok_or("the source is damaged")?;
+        let previous = previous.and_then(SharedValue::get::<Rules>);
+        let (rules, summary) = Rules::compile(&bundle, previous.as_deref())?;
+        Ok(Compiled {
+            value: SharedValue::new(rules),
+            summary,
+        })
+    },
+};
+
+/// The rules of a hop.
+#[derive(Debug, Default)]
+pub(crate) struct Rules {
+    pub(crate) ruleset: Ruleset,
+    pub(crate) tables: Arc<RuleTables>,
+}
+
+impl Rules {
+    /// Compiles the rules of a bundle, and returns them with a line about them. `previous` is the set that they replace.
+    pub(crate) fn compile(bundle: &Bundle, previous: Option<&Rules>) -> Result<(Rules, String), String> {
+        let mut variables = Variables::usual();
+        let mut set = RuleSet::default();
+        let (mut classes, mut thresholds) = (BTreeMap::new(), Vec::new());
+        let apply = |variables: &mut Variables| {
+            bundle.variables.iter().try_for_each(|(name, value)| {
+                let set = variables.set(name, value);
+                set.map_err(|reason| format!("the variable {name}={value}: {reason}"))
+            })
+        };
+        apply(&mut variables)?;
+        for (name, text) in &bundle.files {
+            let mut file = files::parse(bundle.syntax, name, text);
+            for (variable, value) in &file.variables {
+                let set = variables.set(variable, value);
+                set.map_err(|reason| format!("{name}: the variable {variable}: {reason}"))?;
+            }
+            apply(&mut variables)?;
+            classes.append(&mut file.classes);
+            thresholds.append(&mut file.thresholds);
+            set.add(name, file, &variables);
+        }
+        let settings = CompileSettings {
+            variables,
+            classes: classes.clone(),
+            thresholds,
+            previous: previous.map(|rules| rules.ruleset.numbers.clone()),
+            ..CompileSettings::default()
+        };
+        let (ruleset, refusals) = compile(&set, &settings);
+        let refused = set.refusals().len() + refusals.len();
+        if ruleset.rules.is_empty() && refused > 0 {
+            let first = set.refusals().iter().chain(&refusals).take(NAMED);
+            let first: Vec<String> = first.map(ToString::to_string).collect();
+            return Err(format!(
+                "none of {refused} rules can be loaded: {}; `millrace ips check` names all reasons",
+                first.join("; ")
+            ));
+        }
+        let mut summary = format!("{} rules from {} files", ruleset.rules.len(), bundle.files.len());
+        if refused > 0 {
+            summary += &format!(", {refused} refused (`millrace ips check` names the reasons)");
+        }
+        let tables = Arc::new(RuleTables::new(&set, &classes));
+        Ok((Rules { ruleset, tables }, summary))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use millrace_ips_rules::Syntax;
+
+    use super::*;
+
+    fn bundle(text: &str) -> Bundle {
+        Bundle {
+            syntax: Syntax::Suricata,
+            variables: vec![("HOME_NET".to_owned(), "10.0.0.0/8".to_owned())],
+            files: vec![("a.rules".to_owned(), text.as_bytes().to_vec())],
+        }
+    }
+
+    #[test]
+    fn refused_rules_are_counted_and_a_set_of_none_is_an_error_with_reasons() {
+        let good = "alert tcp any any -> $HOME_NET any (msg:\"x\"; content:\"abc\"; sid:1;)\n";
+        let bad = "alert tcp any any -> any any (msg:\"x\"; nonsense:1; sid:2;)\n";
+        let (rules, summary) = Rules::compile(&bundle(&format!("{good}{bad}")), None).unwrap();
+        assert_eq!(rules.ruleset.rules.len(), 1);
+        assert!(
+            summary.starts_with("1 rules from 1 files, 1 refused"),
+            "{summary}"
+        );
+        let error = Rules::compile(&bundle(bad), None).unwrap_err();
+        assert!(
+            error.contains("a.rules:1") && error.contains("nonsense"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn numbers_of_bits_stay_when_rules_are_replaced() {
+        let set = |bit: &str, sid: u32| {
+            format!("alert tcp any any -> any any (content:\"abc\"; flowbits:set,{bit}; sid:{sid};)\n")
+        };
+        let (first, _) = Rules::compile(&bundle(&(set("a", 1) + &set("b", 2))), None).unwrap();
+        let (second, _) = Rules::compile(&bundle(&(set("c", 3) + &set("b", 2))), Some(&first)).unwrap();
+        let number = |rules: &Rules, bit: &str| {
+            let mut bits = rules.ruleset.numbers.bits.iter();
+            bits.find(|(name, _)| name.ends_with(bit))
+                .map(|(_, number)| *number)
+        };
+        assert!(number(&first, "b").is_some());
+        assert_eq!(number(&first, "b"), number(&second, "b"));
+        assert_ne!(number(&first, "a"), number(&second, "c"));
+        assert_eq!(
+            second.ruleset.numbers.generation,
+            first.ruleset.numbers.generation + 1
+        );
+    }
+}

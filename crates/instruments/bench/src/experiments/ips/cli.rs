@@ -1,0 +1,66 @@
+//! `millrace bench ips`: the arguments and the output.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::{Experiment, IpsBenchError, IpsRecord, Recorder, RunLength};
+use crate::file_error::file;
+use crate::gated::recorder::{Output, rows_of};
+
+/// Intrusion prevention on one core, by frame size (E7): one rule that alerts on every TCP packet, and 14,000 rules.
+///
+/// The function is driven in memory by `millrace nf rate`, with connections that are new on every pass; rows compare it
+/// with links of 2 x 1 Gbit/s, with gates for 64-byte frames, and with the function `monitor`.
+#[derive(Debug, Clone, Args)]
+pub struct IpsArgs {
+    /// The number of rounds, of which medians are judged
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=100))]
+    rounds: u8,
+    /// One short round
+    #[arg(long)]
+    quick: bool,
+    /// The file of 14,000 rules, packed by xz or not
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "../shared/data/rules/et-open-suricata5-2023-05-15-14k.rules.xz"
+    )]
+    rules: PathBuf,
+    /// The core of the function; the last one unless given
+    #[arg(long, value_name = "CORE")]
+    core: Option<usize>,
+    /// The folder for the results: ips.jsonl, ips.json
+    #[arg(long, value_name = "DIR", default_value = "out/bench")]
+    out: PathBuf,
+    /// Print the rows as JSON instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+impl IpsArgs {
+    /// Runs the experiment, prints the rows and writes them to `ips.json`. Progress goes to standard error.
+    ///
+    /// # Errors
+    /// [`IpsBenchError`]. A gate that is not met is not an error.
+    pub fn run(&self) -> Result<(), IpsBenchError> {
+        let length = RunLength {
+            rounds: if self.quick { 1 } else { self.rounds.into() },
+            seconds: if self.quick { 0.2 } else { 1.0 },
+            quick: self.quick,
+        };
+        let (output, mut log) = Output::create::<IpsRecord>(&self.out, self.json)?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let experiment = Experiment {
+            program: std::env::current_exe().map_err(file(Path::new("/proc/self/exe")))?,
+            core: self.core.unwrap_or(cores - 1),
+            rules: self.rules.clone(),
+            command: std::env::args().collect::<Vec<_>>().join(" "),
+        };
+        let progress = &mut |text: &str| eprintln!("{text}");
+        let outcome = experiment.run(&mut Recorder::new(length, &mut log, progress));
+        // The rows of an interrupted run are printed and written, too.
+        output.finish(&rows_of::<IpsRecord>(log.records()))?;
+        outcome
+    }
+}

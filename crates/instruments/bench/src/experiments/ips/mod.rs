@@ -1,0 +1,225 @@
+//! The experiment `ips`: the rate of intrusion prevention on one core (E7), with one rule that alerts on every TCP packet, and
+//! with 14,000 rules.
+//!
+//! ```text
+//!  millrace nf rate ips ─▶ TCP connections in memory, new with each pass ─▶ function ─▶ packets a second
+//!  millrace nf rate monitor, in the same round ─────────────────────────────────────▶ the ratio
+//! ```
+//!
+//! The published experiment (2011: Snort 2.9.1.2 inline on DPDK 1.0) offered two directions of 1 GbE. A share is the rate as a
+//! part of what such links carry.
+
+pub mod cli;
+mod error;
+mod record;
+mod recorder;
+pub(crate) mod section;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::Value as Json;
+
+use crate::file_error::file;
+use crate::gated::Gate;
+use crate::gated::recorder::{Case, case};
+use crate::machine::Machine;
+use crate::record::Record;
+pub use error::IpsBenchError;
+pub use record::{IpsRecord, Rate};
+pub use recorder::{Recorder, RunLength};
+
+/// The sizes of frames of the published experiment, with check sequence.
+const FRAMES: [u16; 7] = [64, 128, 256, 512, 1024, 1280, 1518];
+/// Bytes of preamble and gap between frames (IEEE 802.3).
+const GAP: f64 = 20.0;
+/// A rule that alerts on every TCP packet.
+const ONE_RULE: &str = "alert tcp-pkt any any -> any any (msg:\"each TCP packet\"; ttl:>0; sid:1;)\n";
+/// Rates of 64-byte frames at 2 x 10 Gbit/s that the design asks for, in Mpps: one rule, 14,000 rules.
+const GATES: [f64; 2] = [8.0, 4.0];
+
+/// The arguments of the experiment.
+#[derive(Debug)]
+pub struct Experiment {
+    /// The command line program, whose `nf rate` measures a function.
+    pub program: PathBuf,
+    /// The core of the function.
+    pub core: usize,
+    /// The file of 14,000 rules, packed by xz or not.
+    pub rules: PathBuf,
+    /// The command that repeats the run.
+    pub command: String,
+}
+
+/// A measurement: name, function and settings.
+struct System {
+    name: &'static str,
+    function: &'static str,
+    settings: Vec<String>,
+}
+
+impl Experiment {
+    /// Measures all rows.
+    ///
+    /// # Errors
+    /// [`IpsBenchError`]: the records cannot be written, or SIGINT was received.
+    pub fn run(&self, recorder: &mut Recorder<'_>) -> Result<(), IpsBenchError> {
+        millrace_process::interrupt::install_handler();
+        self.record_run(recorder)?;
+        let folder = tempfile::tempdir().map_err(file(Path::new("/tmp")))?;
+        let one = folder.path().join("one.rules");
+        std::fs::write(&one, ONE_RULE).map_err(file(&one))?;
+        let system = |name, function, rules: Option<&Path>| System {
+            name,
+            function,
+            settings: rules
+                .map(|path| format!("rules={}", path.display()))
+                .into_iter()
+                .chain(rules.map(|_| "events=alerts".to_owned()))
+                .collect(),
+        };
+        let mut systems = vec![
+            system("monitor", "monitor", None),
+            system("one rule", "ips", Some(&one)),
+        ];
+        match self.unpacked(folder.path()) {
+            Ok(many) => systems.push(system("14,000 rules", "ips", Some(&many))),
+            Err(reason) => recorder.missing("E7 14,000 rules", "", &reason)?,
+        }
+        for round in 0..recorder.length.rounds {
+            for frame in FRAMES {
+                self.frame(recorder, round, frame, &systems)?;
+            }
+        }
+        for peer in ["suricata", "snort"] {
+            let reason = match millrace_process::run_tool(Command::new(peer).arg("-V")) {
+                Ok(_) => "it is there, but this experiment drives functions without a network",
+                Err(_) => "not there: no such program on PATH",
+            };
+            recorder.missing(&format!("E7 {peer}"), "", reason)?;
+        }
+        Ok(())
+    }
+
+    /// Measures all systems with one size of frames, in turn.
+    fn frame(
+        &self,
+        recorder: &mut Recorder<'_>,
+        round: usize,
+        frame: u16,
+        systems: &[System],
+    ) -> Result<(), IpsBenchError> {
+        let mut beside = None;
+        for (number, system) in systems.iter().enumerate() {
+            millrace_process::pause(std::time::Duration::ZERO)?;
+            let name = system.name;
+            let rate = match self.rate(system, frame, recorder.length.seconds) {
+                Ok(rate) => rate,
+                Err(error) => {
+                    recorder.missing(&format!("E7 {name}"), &format!("{frame} B"), &error.to_string())?;
+                    continue;
+                }
+            };
+            recorder.add(IpsRecord::Rate(Rate {
+                system: name.to_owned(),
+                round,
+                frame,
+                packets_per_second: rate.packets_per_second,
+                load_s: rate.load_s,
+            }))?;
+            let Some(monitor) = beside else {
+                beside = Some(rate.packets_per_second);
+                continue;
+            };
+            let offered = |gbps: f64| 2.0 * gbps * 1e9 / ((f64::from(frame) + GAP) * 8.0);
+            let share = (rate.packets_per_second / offered(1.0)).min(1.0) * 100.0;
+            let row = |what: &str, gate, unit| -> Case {
+                case(format!("E7 {name}: {what}"), format!("{frame} B"), gate, unit)
+            };
+            let named = |what: &str| format!("{frame} B, {what}");
+            recorder.value(
+                &row(&named("share of 2 x 1G"), Gate::AtLeast(100.0), "%"),
+                round,
+                share,
+            )?;
+            let gate = match (frame, GATES.get(number - 1)) {
+                (64, Some(gate)) => Gate::AtLeast(*gate),
+                _ => Gate::None,
+            };
+            let mpps = rate.packets_per_second / 1e6;
+            recorder.value(&row(&named("one core"), gate, "Mpps"), round, mpps)?;
+            let ratio = rate.packets_per_second / monitor;
+            recorder.value(&row(&named("ratio to monitor"), Gate::None, ""), round, ratio)?;
+        }
+        Ok(())
+    }
+
+    /// Measures one system.
+    fn rate(&self, system: &System, frame: u16, seconds: f64) -> Result<Measured, IpsBenchError> {
+        let mut command = Command::new("taskset");
+        command
+            .args(["-c", &self.core.to_string()])
+            .arg(&self.program)
+            .args(["nf", "rate", system.function, "--json"])
+            .args(["--frame", &frame.to_string()])
+            .args(["--seconds", &seconds.to_string()]);
+        for setting in &system.settings {
+            command.args(["--setting", setting]);
+        }
+        let failed = |reason: String| IpsBenchError::Rate {
+            command: format!("millrace nf rate {}", system.function),
+            reason,
+        };
+        let output = command.output().map_err(|error| failed(error.to_string()))?;
+        if !output.status.success() {
+            return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+        }
+        let json: Json = serde_json::from_slice(&output.stdout).map_err(|error| failed(error.to_string()))?;
+        let number = |key: &str| {
+            json[key]
+                .as_f64()
+                .ok_or_else(|| failed(format!("no {key} in {json}")))
+        };
+        Ok(Measured {
+            packets_per_second: number("packets_per_second")?,
+            load_s: number("load_seconds")?,
+        })
+    }
+
+    /// Returns the path of the rules, unpacked.
+    fn unpacked(&self, folder: &Path) -> Result<PathBuf, String> {
+        if !self.rules.exists() {
+            return Err(format!(
+                "{} is not there: name the rules with --rules",
+                self.rules.display()
+            ));
+        }
+        if self.rules.extension().is_none_or(|extension| extension != "xz") {
+            return Ok(self.rules.clone());
+        }
+        let to = folder.join("many.rules");
+        let output = Command::new("xz").arg("-dc").arg(&self.rules).output();
+        let output = output.map_err(|error| format!("xz: {error}"))?;
+        std::fs::write(&to, output.stdout).map_err(|error| error.to_string())?;
+        Ok(to)
+    }
+
+    /// Records the run.
+    fn record_run(&self, recorder: &mut Recorder<'_>) -> Result<(), IpsBenchError> {
+        let started = SystemTime::now().duration_since(UNIX_EPOCH);
+        recorder.log(Record::Run {
+            experiment: "ips".to_owned(),
+            started: started.map_or(0, |since| since.as_secs()),
+            quick: recorder.length.quick,
+            machine: Box::new(Machine::describe(0)),
+            command: self.command.clone(),
+        })
+    }
+}
+
+/// The result of `millrace nf rate`.
+struct Measured {
+    packets_per_second: f64,
+    load_s: f64,
+}

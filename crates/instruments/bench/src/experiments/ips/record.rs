@@ -1,0 +1,44 @@
+//! The records of the experiment `ips`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::gated::{Missing, Value};
+
+/// A record of the experiment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum IpsRecord {
+    /// A value of a row.
+    Value(Value),
+    /// A row that could not be measured.
+    Missing(Missing),
+    /// The rate of a system.
+    Rate(Rate),
+}
+
+/// The rate of a system on one core.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rate {
+    /// The system: `monitor`, `one rule` or `14,000 rules`.
+    pub system: String,
+    /// The number of the round, from 0.
+    pub round: usize,
+    /// The size of frames with data in bytes, with check sequence.
+    pub frame: u16,
+    /// Packets per second.
+    pub packets_per_second: f64,
+    /// Time in seconds for reading and compiling the rules.
+    pub load_s: f64,
+}
+
+impl From<Value> for IpsRecord {
+    fn from(value: Value) -> Self {
+        IpsRecord::Value(value)
+    }
+}
+
+impl From<Missing> for IpsRecord {
+    fn from(missing: Missing) -> Self {
+        IpsRecord::Missing(missing)
+    }
+}

@@ -1,0 +1,89 @@
+//! The replacement of a rule set while flows go on.
+//!
+//! Bits and counters keep their numbers by name. A flow also remembers rules by their index: hits of the prefilter, candidates
+//! of transactions, rules that matched. They are renumbered when the flow has its next packet, so that the replacement itself
+//! takes no time.
+
+use std::collections::HashMap;
+
+use super::program::Rule;
+use crate::flow::Flow;
+
+/// An index of the previous set that has no rule in this one.
+const NONE: u32 = u32::MAX;
+
+/// The numbers of a rule set that flows remember.
+#[derive(Debug, Clone, Default)]
+pub struct Numbers {
+    /// The number of sets that this one follows.
+    pub generation: u64,
+    /// Numbers of bits by name.
+    pub bits: HashMap<String, u32>,
+    /// Numbers of counters by name.
+    pub counters: HashMap<String, u32>,
+    /// Indexes of the rules by generator, number and revision.
+    rules: HashMap<(u32, u32, u32), u32>,
+    /// Indexes of the rules of the previous set in this one.
+    from_previous: Vec<u32>,
+}
+
+impl Numbers {
+    /// Returns the numbers of a set of rules that follows another one.
+    pub(super) fn new(
+        rules: &[Rule],
+        bits: HashMap<String, u32>,
+        counters: HashMap<String, u32>,
+        previous: Option<&Numbers>,
+    ) -> Numbers {
+        let key = |rule: &Rule| (rule.gid, rule.sid, rule.rev);
+        let rules: HashMap<_, u32> = rules.iter().map(key).zip(0..).collect();
+        let mut from_previous = Vec::new();
+        if let Some(previous) = previous {
+            let len = previous.rules.values().max().map_or(0, |last| *last as usize + 1);
+            from_previous.resize(len, NONE);
+            for (key, old) in &previous.rules {
+                if let Some(new) = rules.get(key) {
+                    from_previous[*old as usize] = *new;
+                }
+            }
+        }
+        Numbers {
+            generation: previous.map_or(0, |previous| previous.generation + 1),
+            bits,
+            counters,
+            rules,
+            from_previous,
+        }
+    }
+
+    /// Returns the index of a rule of the previous set.
+    fn renumbered(&self, old: u32) -> Option<u32> {
+        let new = *self.from_previous.get(old as usize)?;
+        (new != NONE).then_some(new)
+    }
+}
+
+/// Renumbers the rules that a flow remembers. A flow that slept through a set forgets them.
+#[cold]
+pub(super) fn renumber(flow: &mut Flow, numbers: &Numbers) {
+    let is_next = flow.detect.generation + 1 == numbers.generation;
+    let stays = |rule: &mut u32| match numbers.renumbered(*rule) {
+        Some(new) if is_next => {
+            *rule = new;
+            true
+        }
+        _ => false,
+    };
+    for raised in &mut flow.detect.raised {
+        raised.retain_mut(stays);
+    }
+    for pending in &mut flow.detect.pending {
+        pending.retain_mut(|(rule, _)| stays(rule));
+    }
+    for transaction in &mut flow.app.transactions.list {
+        for state in &mut transaction.detect.directions {
+            state.renumber(stays);
+        }
+    }
+    flow.detect.generation = numbers.generation;
+}

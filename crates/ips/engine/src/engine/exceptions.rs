@@ -1,0 +1,150 @@
+//! Packets that cannot be inspected as they should be, and flows that need no inspection any more.
+
+use core::net::IpAddr;
+
+use super::Engine;
+use crate::event::{Event, Events};
+use crate::flow::{Flow, FlowVerdict, Tuple};
+use crate::history;
+use crate::packet::Packet;
+use crate::policy::{Cause, Overload, Policies, Policy};
+use crate::settings::{Encryption, Mode};
+use crate::tcp::TcpProblem;
+use crate::verdict::{DropReason, Verdict};
+
+impl Engine {
+    /// Sets the level of overload for the next frames.
+    pub fn set_overload(&mut self, overload: Overload) {
+        self.overload = overload;
+    }
+
+    /// Returns whether events beside alerts are written.
+    pub(super) fn keeps_records(&self) -> bool {
+        self.settings.records && self.overload == Overload::None
+    }
+
+    /// Returns the decision about all later packets of the flow of the last frame; `None` while they are inspected. A frame
+    /// that is a fragment or carries a tunnel has none.
+    pub fn settled(&self) -> FlowVerdict {
+        self.settled.map_or(FlowVerdict::None, |(_, verdict)| verdict)
+    }
+
+    /// Notes that later packets of the flow of the last frame will not be seen, until [`Engine::unshun`].
+    pub fn shun(&mut self) {
+        if let Some((index, _)) = self.settled
+            && let Some(mut flow) = self.flows.take(index)
+        {
+            flow.is_shunned = true;
+            self.flows.put(index, flow);
+        }
+    }
+
+    /// Notes that packets of a flow are seen again, and adds the packets and bytes that were not seen to its counters.
+    pub fn unshun(&mut self, ends: [(IpAddr, u16); 2], protocol: u8, packets: u64, bytes: u64) {
+        let tuple = Tuple::untagged(ends, protocol);
+        if let Some(index) = self.flows.find(&tuple)
+            && let Some(mut flow) = self.flows.take(index)
+        {
+            flow.is_shunned = false;
+            flow.counters[0].packets += packets;
+            flow.counters[0].bytes += bytes;
+            self.flows.put(index, flow);
+        }
+    }
+
+    /// Returns the decision of a policy about a new flow that cannot be inspected; `None` if it begins.
+    pub(super) fn refuses_flow(
+        &mut self,
+        packet: &Packet<'_>,
+        tuple: &Tuple,
+        out: &mut Events,
+    ) -> Option<Verdict> {
+        let is_refusing = |policies: &Policies, cause| policies.of(cause) != Policy::Ignore;
+        let policies = self.settings.policies;
+        if self.settings.mode != Mode::Ips {
+            return None;
+        }
+        if self.overload == Overload::NewFlows && is_refusing(&policies, Cause::Overload) {
+            return self.exception(Cause::Overload, packet, None, out);
+        }
+        if is_refusing(&policies, Cause::FlowTable) && self.flows.is_full(tuple) {
+            return self.exception(Cause::FlowTable, packet, None, out);
+        }
+        None
+    }
+
+    /// Returns the decision about a segment with a problem; `None` if it is inspected by itself.
+    pub(super) fn problem(
+        &mut self,
+        problem: TcpProblem,
+        packet: &Packet<'_>,
+        flow: &mut Flow,
+        out: &mut Events,
+    ) -> Option<Verdict> {
+        if !self.tcp.normalizer.drops(problem) {
+            return None;
+        }
+        let cause = match problem {
+            TcpProblem::Midstream => Cause::Midstream,
+            TcpProblem::Memory => Cause::SegmentMemory,
+            _ => Cause::InvalidTcp,
+        };
+        self.exception(cause, packet, Some(flow), out)
+    }
+
+    /// Applies the policy of a cause, and returns its decision about the packet; `None` if the packet is inspected as far as
+    /// possible. Beside the path nothing is decided.
+    pub(super) fn exception(
+        &mut self,
+        cause: Cause,
+        packet: &Packet<'_>,
+        flow: Option<&mut Flow>,
+        out: &mut Events,
+    ) -> Option<Verdict> {
+        if self.settings.mode != Mode::Ips {
+            return None;
+        }
+        let policy = self.settings.policies.of(cause);
+        self.counters.exceptions[cause as usize] += 1;
+        let mut is_new = true;
+        let mut id = 0;
+        if let Some(flow) = flow {
+            id = flow.id;
+            is_new = !flow.has_exception(cause);
+            flow.exceptions |= 1 << cause as u16;
+            match policy {
+                Policy::Bypass => flow.verdict = FlowVerdict::Bypass,
+                Policy::DropFlow | Policy::Reject => flow.verdict = FlowVerdict::Drop,
+                Policy::Ignore | Policy::PassPacket | Policy::DropPacket => {}
+            }
+        }
+        if is_new && self.keeps_records() {
+            out.push(Event::Exception(history::subject_of(packet, id), cause, policy));
+        }
+        match policy {
+            Policy::Ignore => None,
+            Policy::PassPacket | Policy::Bypass => Some(Verdict::Pass),
+            Policy::DropPacket | Policy::DropFlow => Some(Verdict::Drop(DropReason::Policy(cause))),
+            Policy::Reject => Some(Verdict::Reject {
+                source: true,
+                destination: true,
+            }),
+        }
+    }
+
+    /// Ends the inspection of a flow that is encrypted, or of a large one that was never suspicious while there is too much
+    /// work, if the settings ask for it.
+    pub(super) fn bypass(&self, flow: &mut Flow) {
+        if flow.verdict != FlowVerdict::None {
+            return;
+        }
+        let is_encrypted = flow.app.is_encrypted && self.settings.encryption == Encryption::Bypass;
+        let is_elephant = || {
+            let size: u64 = flow.counters.iter().map(|counters| counters.bytes).sum();
+            self.overload >= Overload::Depth && size > self.settings.bypass_size && !flow.is_alerted
+        };
+        if is_encrypted || is_elephant() {
+            flow.verdict = FlowVerdict::Bypass;
+        }
+    }
+}

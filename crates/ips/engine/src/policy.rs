@@ -1,0 +1,145 @@
+//! Policies: what happens to packets that cannot be inspected as they should be.
+
+macro_rules! names {
+    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident $word:literal;)* }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $name {
+            $($(#[$vmeta])* $variant,)*
+        }
+
+        impl $name {
+            /// Every value.
+            pub const ALL: &[$name] = &[$($name::$variant),*];
+
+            /// Returns the name in settings, counters and events.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $($name::$variant => $word,)*
+                }
+            }
+
+            /// Returns the value with a name.
+            pub fn by_name(name: &str) -> Option<$name> {
+                $name::ALL.iter().copied().find(|value| value.name() == name)
+            }
+        }
+    };
+}
+
+names! {
+    /// The cause for which a packet cannot be inspected as it should be.
+    Cause {
+        /// The flow table is full of established flows, and a packet begins another.
+        FlowTable "flow_table";
+        /// The memory of stream data is full.
+        SegmentMemory "segment_memory";
+        /// The memory of fragments is full.
+        FragmentMemory "fragment_memory";
+        /// The handshake of a TCP connection was not seen.
+        Midstream "midstream";
+        /// A TCP segment does not belong to its connection.
+        InvalidTcp "invalid_tcp";
+        /// A parser gave up: the bytes contradict the protocol.
+        ParserError "parser_error";
+        /// The evaluation of a rule reached a limit of steps or of an expression.
+        MatchLimit "match_limit";
+        /// A flow begins while the function cannot keep up.
+        Overload "overload";
+        /// No rules are loaded.
+        NoRules "no_rules";
+    }
+}
+
+names! {
+    /// The treatment of a packet for a cause.
+    Policy {
+        /// The packet is inspected as far as possible.
+        Ignore "ignore";
+        /// The packet passes, and the next one of the flow is inspected.
+        PassPacket "pass-packet";
+        /// The packet and all later ones of the flow pass.
+        Bypass "bypass";
+        /// The packet is dropped.
+        DropPacket "drop-packet";
+        /// The packet and all later ones of the flow are dropped.
+        DropFlow "drop-flow";
+        /// As drop-flow, and both ends are told.
+        Reject "reject";
+    }
+}
+
+/// The policy of each cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policies([Policy; Cause::ALL.len()]);
+
+impl Policies {
+    /// Returns policies by which nothing passes uninspected. A segment that does not belong to its connection is dropped by
+    /// itself: whoever can send one from outside of the connection could end it otherwise, and a connection that begins later
+    /// with the same endpoints is inspected. New flows are not refused under
+    /// overload, because packets that do not fit are lost before their inspection.
+    pub fn closed() -> Policies {
+        Policies([Policy::DropFlow; Cause::ALL.len()])
+            .with(Cause::InvalidTcp, Policy::DropPacket)
+            .with(Cause::Midstream, Policy::DropPacket)
+            .with(Cause::SegmentMemory, Policy::DropPacket)
+            .with(Cause::Overload, Policy::Ignore)
+    }
+
+    /// Returns policies by which traffic goes on, inspected as far as possible. Segments that do not belong to their
+    /// connection are dropped: a receiver would drop them, too.
+    pub fn open() -> Policies {
+        Policies([Policy::Bypass; Cause::ALL.len()]).with(Cause::InvalidTcp, Policy::DropPacket)
+    }
+
+    /// Returns the policies with another one for a cause.
+    #[must_use]
+    pub fn with(mut self, cause: Cause, policy: Policy) -> Policies {
+        self.0[cause as usize] = policy;
+        self
+    }
+
+    /// Returns the policy of a cause.
+    #[inline]
+    pub fn of(&self, cause: Cause) -> Policy {
+        self.0[cause as usize]
+    }
+}
+
+impl Default for Policies {
+    fn default() -> Policies {
+        Policies::closed().with(Cause::MatchLimit, Policy::Ignore)
+    }
+}
+
+/// The level of overload, in the order in which work is shed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Overload {
+    /// All work is done.
+    #[default]
+    None,
+    /// No hashes of files, and no events beside alerts.
+    Records,
+    /// Also, large flows that were never suspicious are bypassed, and new flows are inspected half as deep. Only with a
+    /// profile that lets traffic go on.
+    Depth,
+    /// Also, new flows are treated by the policy for overload.
+    NewFlows,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_values_are_the_same() {
+        for cause in Cause::ALL {
+            assert_eq!(Cause::by_name(cause.name()), Some(*cause));
+        }
+        for policy in Policy::ALL {
+            assert_eq!(Policy::by_name(policy.name()), Some(*policy));
+        }
+        assert_eq!(Policies::closed().of(Cause::NoRules), Policy::DropFlow);
+        assert_eq!(Policies::open().of(Cause::NoRules), Policy::Bypass);
+    }
+}
