@@ -80,9 +80,11 @@ simulate: setup ## run a thousand random sessions of the transport in virtual ti
 kill-transfers: setup ## kill either end of a transfer of 512 MiB 200 times; the tree must be complete, and little be sent again
 	MILLRACE_KILLS=200 MILLRACE_KILL_BYTES=536870912 cargo test --locked -p millrace --test it kill:: -- --nocapture
 
-exchange-check: setup ## run the long forms of the exchange's tests: 10,000 kills of the engine in virtual time
+exchange-check: setup ## run the long forms of the exchange's tests: thousands of kills in virtual time, 50 of a process, 10,000 retried orders
 	MILLRACE_EXCHANGE_LONG=1 cargo test --locked -p millrace-ix-engine --test it -- --nocapture simulation
 	MILLRACE_EXCHANGE_LONG=1 cargo test --locked -p millrace-ix-service --test it -- --nocapture crash retries
+	cargo build --locked -p millraced -p millrace-ix
+	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange.py
 
 portal: ## build the web page of the exchange (needs Node 20; without it the engine serves the API only)
 	@if command -v npm >/dev/null; then cd portal && npm ci --no-audit --no-fund && npm run build; \

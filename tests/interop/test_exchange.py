@@ -2,9 +2,11 @@
 root."""
 
 import os
+import random
 import re
 import signal
 import socket
+import threading
 import time
 
 import pytest
@@ -124,4 +126,46 @@ def test_an_exchange_on_open_vswitch_is_mended_and_ends_clean(tmp_path):
         wait_for("the switch is mended",
                  lambda: flows(switch) == entries, bound=80)
         assert exchange.stop() == 0
-        assert "signed up to entry" in exchange.command("audit", "verify", "--database", exchange.database)
+        verified = exchange.command("audit", "verify", "--database", exchange.database)
+        assert "valid: 3 entries, signed up to entry 3" in verified, verified
+
+
+def test_an_engine_killed_at_any_time_is_in_sync_within_ten_seconds(tmp_path):
+    """`make exchange-check` kills it 50 times."""
+    rng = random.Random(7)
+    kills = 50 if os.environ.get("MILLRACE_EXCHANGE_LONG") else 4
+    exchange = Exchange(tmp_path / "ix").start()
+    ports = [(number, "link:a" if number < 3 else "link:b") for number in (1, 2, 3, 4)]
+    with Millrace(tmp_path / "switch", ports=ports, controllers=[exchange.target]) as switch:
+        _, switch_id = exchange.create_site("Otemachi", 1, [1, 2, 3, 4])
+        account, connections = exchange.create_member("A", *(f"{switch_id}:{number}" for number in (1, 2, 3, 4)))
+        exchange.wait_in_sync()
+        accepted, slowest = {}, 0.0
+        for kill in range(kills):
+            killer = threading.Timer(rng.uniform(0.05, 0.4), exchange.process.send_signal, [signal.SIGKILL])
+            killer.start()
+            try:
+                for number in range(100):
+                    name, vlan = f"circuit {kill} {number}", 2 + len(accepted)
+                    one, two = rng.sample(connections, 2)
+                    answer = exchange.ask("p2p", name, "--account", account, "--a", f"{one}:{vlan}", "--b", f"{two}:{vlan}")
+                    accepted[name] = answer["change"]
+            except (AssertionError, ValueError):
+                pass
+            killer.join()
+            exchange.process.wait(timeout=20)
+            started = time.monotonic()
+            exchange.start()
+            exchange.wait_in_sync(bound=30)
+            slowest = max(slowest, time.monotonic() - started)
+            # An order that was accepted is there; one whose answer was lost may be.
+            names = {service["name"] for service in exchange.ask("services")}
+            assert set(accepted) <= names and len(names - set(accepted)) <= kill + 1
+            accepted.update({name: 0 for name in names})
+        states = {service["state"] for service in exchange.ask("services")}
+        assert states == {"production"}, states
+        print(exchange.command("audit", "verify", "--database", exchange.database))
+        print(f"{kills} kills, {len(accepted)} circuits, slowest start to in sync {slowest:.2f} s")
+        assert slowest < 10
+        assert "priority=" in switch.ofctl("dump-flows", "table=4")
+    exchange.stop()

@@ -8,6 +8,7 @@
 )]
 
 mod crash;
+mod failures;
 mod orders;
 mod retries;
 mod texts;
