@@ -248,6 +248,15 @@ impl Flow {
         self.reports.ask_again_at_tail();
     }
 
+    /// Notes that the uplink, which other flows share, keeps a quantum back that path and pacing would let go: delivery rates then
+    /// say what the uplink's share is, and not what the path can do.
+    pub fn note_uplink_limit(&mut self, now: Time) {
+        let room = self.controller.window().saturating_sub(self.in_flight) > self.overhead;
+        if room && self.plan.has_piece() && self.pacer.is_open(now) {
+            self.delivery.mark_app_limited(self.in_flight);
+        }
+    }
+
     /// Appends the packets of one quantum to `out`; returns false if none may leave now.
     pub fn poll(&mut self, now: Time, out: &mut Vec<Outgoing>) -> bool {
         self.poll_ready(now, &|_| true, out)

@@ -182,10 +182,15 @@ impl Group {
 
     /// Appends the packets of one quantum of the next member in turn to `out`; only pieces that are cached leave.
     pub fn poll(&mut self, now: Time, cache: &SlabCache, out: &mut Vec<Outgoing>) -> Option<MemberId> {
+        let len = self.members.len();
         if self.uplink.as_mut().is_some_and(|uplink| !uplink.is_open(now)) {
+            if len > 1 {
+                for member in self.members.iter_mut().flatten() {
+                    member.flow.note_uplink_limit(now);
+                }
+            }
             return None;
         }
-        let len = self.members.len();
         for _ in 0..2 * len {
             let id = self.turn % len;
             let Some(member) = &mut self.members[id] else {
