@@ -17,6 +17,7 @@ mod endpoint;
 mod files;
 mod fileset;
 mod ips;
+mod liveness;
 mod memif;
 mod openflow;
 mod parsers;
@@ -61,6 +62,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("memif_ring", memif::ring),
     ("nf_attach", window::attach),
     ("nf_window", window::window),
+    ("oam_frames", liveness::oam),
     ("openflow_connection", openflow::connection),
     ("openflow_message", openflow::message),
     ("pcap", files::pcap),
@@ -68,6 +70,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("rest", rest::rest),
     ("rules_text", rules::text),
     ("scan", detection::scan),
+    ("sflow_datagram", liveness::sflow),
     ("text", text::text),
     ("transport_packets", transport::packets),
     ("transport_peers", transport::peers),
