@@ -96,9 +96,26 @@ enum Command {
     Adopt,
     /// After the restore of an old database: make the switches equal to it, and write again.
     Enforce,
+    /// Give users the means to sign in.
+    #[command(subcommand)]
+    User(UserCommand),
     /// Verify or export the audit chain.
     #[command(subcommand)]
     Audit(audit::Command),
+}
+
+#[derive(Subcommand, Debug)]
+enum UserCommand {
+    /// Set the password of a user: one line from standard input, 12 to 256 characters. It ends the user's sessions.
+    Password {
+        /// The name of the user.
+        name: String,
+    },
+    /// Give a user a new second factor (TOTP), and print its secret, which is not shown again.
+    Totp {
+        /// The name of the user.
+        name: String,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -248,6 +265,15 @@ pub(crate) fn run(options: Options) -> Result<()> {
         }
         Command::Adopt => ask(&Request::Resolve { adopt: true }).map(drop),
         Command::Enforce => ask(&Request::Resolve { adopt: false }).map(drop),
+        Command::User(UserCommand::Password { name: user }) => {
+            let mut line = String::new();
+            std::io::stdin().read_line(&mut line)?;
+            let password = line.trim_end_matches(['\r', '\n']).to_owned();
+            ask(&Request::SetPassword { user, password }).map(drop)
+        }
+        Command::User(UserCommand::Totp { name: user }) => {
+            print(ask(&Request::SetTotp { user })?, show::totp)
+        }
         Command::Audit(command) => audit::run(&command, &options.socket),
     }
 }

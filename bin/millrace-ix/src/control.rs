@@ -9,6 +9,7 @@ use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use millrace_ix_api::App;
 use millrace_ix_engine::{Mode, Resolution, SyncState};
 use millrace_ix_model::{Actor, ObjectId, Operation, ServiceId};
 use millrace_ix_service::text::{self, Document};
@@ -18,6 +19,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
+
+use crate::web;
 
 /// The longest request, in bytes.
 const REQUEST_SIZE_MAX: u64 = 64 << 20;
@@ -61,6 +64,10 @@ pub(crate) enum Request {
     Audit { after: u64, limit: usize },
     /// Returns the signatures of the audit chain.
     Heads,
+    /// Sets the password of a user.
+    SetPassword { user: String, password: String },
+    /// Gives a user a new second factor.
+    SetTotp { user: String },
 }
 
 /// Fails if an engine serves the socket.
@@ -72,7 +79,7 @@ pub(crate) fn check_free(path: &Path) -> Result<()> {
 }
 
 /// Serves the socket until the process ends.
-pub(crate) fn serve(path: &Path, handle: &Handle) -> Result<()> {
+pub(crate) fn serve(path: &Path, handle: &Handle, app: &App) -> Result<()> {
     let name = path.display().to_string();
     if path.exists() {
         std::fs::remove_file(path).with_context(|| format!("control.socket {name}"))?;
@@ -82,14 +89,14 @@ pub(crate) fn serve(path: &Path, handle: &Handle) -> Result<()> {
     }
     let listener = UnixListener::bind(path).with_context(|| format!("control.socket {name}"))?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-    let handle = handle.clone();
+    let (handle, app) = (handle.clone(), app.clone());
     tokio::spawn(async move {
         loop {
             match listener.accept().await {
                 Ok((stream, _)) => {
-                    let handle = handle.clone();
+                    let (handle, app) = (handle.clone(), app.clone());
                     tokio::spawn(async move {
-                        if let Err(error) = converse(stream, &handle).await {
+                        if let Err(error) = converse(stream, &handle, &app).await {
                             tracing::warn!(%error, "control socket");
                         }
                     });
@@ -105,13 +112,13 @@ pub(crate) fn serve(path: &Path, handle: &Handle) -> Result<()> {
 }
 
 /// Answers the requests of one connection.
-async fn converse(stream: UnixStream, handle: &Handle) -> Result<()> {
+async fn converse(stream: UnixStream, handle: &Handle, app: &App) -> Result<()> {
     let (reader, mut writer) = stream.into_split();
     let limited = tokio::io::AsyncReadExt::take(reader, REQUEST_SIZE_MAX);
     let mut lines = tokio::io::BufReader::new(limited).lines();
     while let Some(line) = lines.next_line().await? {
         let answer = match serde_json::from_str(&line) {
-            Ok(request) => answer(request, handle).await,
+            Ok(request) => answer(request, handle, app).await,
             Err(error) => Err(error.into()),
         };
         let answer = match answer {
@@ -123,7 +130,7 @@ async fn converse(stream: UnixStream, handle: &Handle) -> Result<()> {
     Ok(())
 }
 
-async fn answer(request: Request, handle: &Handle) -> Result<Value> {
+async fn answer(request: Request, handle: &Handle, app: &App) -> Result<Value> {
     let actor = Actor::system();
     Ok(match request {
         Request::Order {
@@ -204,6 +211,8 @@ async fn answer(request: Request, handle: &Handle) -> Result<Value> {
             };
             heads.into_iter().map(head).collect()
         }
+        Request::SetPassword { user, password } => web::set_password(app, handle, &user, password).await?,
+        Request::SetTotp { user } => web::set_totp(app, handle, &user).await?,
         Request::Export => {
             let entry = AuditEntry {
                 actor: "system".to_owned(),

@@ -12,6 +12,7 @@ mod serve;
 mod settings;
 mod show;
 mod switches;
+mod web;
 
 use std::process::ExitCode;
 

@@ -15,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::control;
 use crate::settings::{ForeignEntries, Settings};
 use crate::switches::Switches;
+use crate::web;
 
 /// Runs until SIGTERM or SIGINT.
 pub(crate) fn run(settings: &Settings) -> Result<()> {
@@ -58,7 +59,8 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
         .build()?;
     let outcome = runtime.block_on(async {
         let handle = service.handle();
-        control::serve(&settings.control.socket, &handle)?;
+        let app = web::serve(&settings.api, &settings.database, &handle).await?;
+        control::serve(&settings.control.socket, &handle, &app)?;
         switches.listen(&settings.openflow, epoch, &handle).await?;
         tracing::info!("ready");
         let (mut terminate, mut interrupt) =

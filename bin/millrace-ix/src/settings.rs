@@ -22,6 +22,31 @@ pub(crate) struct Settings {
     /// The engine.
     #[serde(default)]
     pub(crate) engine: Engine,
+    /// The REST API and the web page.
+    #[serde(default)]
+    pub(crate) api: Api,
+}
+
+/// `[api]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Api {
+    /// The address, on loopback; without one there is no listener. A proxy with TLS makes the page public.
+    pub(crate) listen: Option<SocketAddr>,
+    /// The name of the exchange, for the page.
+    pub(crate) name: String,
+    /// A folder with the built page, instead of the one that is built in.
+    pub(crate) page: Option<PathBuf>,
+}
+
+impl Default for Api {
+    fn default() -> Api {
+        Api {
+            listen: None,
+            name: "Millrace exchange".to_owned(),
+            page: None,
+        }
+    }
 }
 
 /// `[database]`

@@ -185,3 +185,12 @@ pub(crate) fn journal(value: &Value) -> String {
     }));
     table(&rows)
 }
+
+/// Returns the secret of a second factor, for an authenticator.
+pub(crate) fn totp(value: &Value) -> String {
+    format!(
+        "secret  {}\nuri     {}\n",
+        word(&value["secret"]),
+        word(&value["uri"])
+    )
+}

@@ -18,7 +18,7 @@ const COLLECTIONS: Record<string, string[]> = {
   us: ["users"],
   cn: ["connections"],
   sv: ["services"],
-  nc: ["configs", "services"],
+  nc: ["configs", "services", "connections"],
   fi: ["filters"],
   sw: ["switches", "fabric"],
   st: ["sites", "fabric"],

@@ -43,6 +43,14 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], NoRandom> {
     Ok(bytes)
 }
 
+/// Returns a new key for a [`Sealer`].
+///
+/// # Errors
+/// [`NoRandom`].
+pub fn generate_key() -> Result<[u8; 32], NoRandom> {
+    random()
+}
+
 /// Returns the SHA-256 of a token as hexadecimal text, under which the token is stored.
 pub(crate) fn fingerprint(token: &str) -> String {
     use std::fmt::Write as _;

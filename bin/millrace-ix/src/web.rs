@@ -1,0 +1,116 @@
+//! The REST API and the web page: listener, key of sealed secrets, passwords and second factors of users.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail};
+use millrace_ix_api::engine::{Engine, EngineCredentials};
+use millrace_ix_api::session::{Sealer, TotpSecret, generate_key};
+use millrace_ix_api::{App, Page, Settings};
+use millrace_ix_model::UserId;
+use millrace_ix_service::Handle;
+use millrace_ix_store::AuditEntry;
+use serde_json::{Value, json};
+
+use crate::settings::{Api, Database};
+
+/// Starts the API over an engine, and its listener if an address is set. Returns the API.
+pub(crate) async fn serve(api: &Api, database: &Database, handle: &Handle) -> Result<App> {
+    let page = match &api.page {
+        Some(folder) => {
+            Page::from_folder(folder).with_context(|| format!("api.page {}", folder.display()))?
+        }
+        None => Page::embedded(),
+    };
+    let sealer = Sealer::new(&seal_key(&database.path.with_extension("seal"))?)?;
+    let settings = Settings {
+        name: api.name.clone(),
+        page,
+    };
+    let credentials = Arc::new(EngineCredentials::new(handle.clone()));
+    let app = App::new(Engine::new(handle.clone()), credentials, sealer, settings)?;
+    let Some(address) = api.listen else {
+        return Ok(app);
+    };
+    if !address.ip().to_canonical().is_loopback() {
+        bail!(
+            "api.listen {address}: expected a loopback address; a proxy with TLS in front of it makes the page public"
+        );
+    }
+    let listener = tokio::net::TcpListener::bind(address)
+        .await
+        .with_context(|| format!("api.listen {address}"))?;
+    tracing::info!(%address, "the API and the page are served");
+    let served = app.clone();
+    tokio::spawn(async move {
+        // The runtime ends the task with the process.
+        if let Err(error) = millrace_ix_api::serve(listener, served, std::future::pending()).await {
+            tracing::error!(%error, "the listener of the API has ended");
+        }
+    });
+    Ok(app)
+}
+
+/// Reads the key that seals secrets in the database, or creates it with mode 0600.
+fn seal_key(path: &Path) -> Result<Vec<u8>> {
+    let name = path.display().to_string();
+    if !path.exists() {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
+            .with_context(|| format!("the sealing key {name}"))?;
+        file.write_all(&generate_key()?)?;
+        file.sync_all()?;
+    }
+    std::fs::read(path).with_context(|| format!("the sealing key {name}"))
+}
+
+/// Returns the user with a name.
+fn user(handle: &Handle, name: &str) -> Result<UserId> {
+    let snapshot = handle.snapshot();
+    let found = snapshot
+        .exchange
+        .users
+        .iter()
+        .find(|(_, user)| user.name.eq_ignore_ascii_case(name));
+    found
+        .map(|(id, _)| *id)
+        .ok_or_else(|| anyhow!("there is no user \"{name}\": order one with the operation create_user"))
+}
+
+async fn note(handle: &Handle, action: &str, user: UserId) -> Result<()> {
+    let entry = AuditEntry {
+        actor: "system".to_owned(),
+        action: action.to_owned(),
+        object: user.to_string(),
+        detail: json!({}),
+    };
+    Ok(handle.record(entry).await?)
+}
+
+/// Sets the password of a user.
+pub(crate) async fn set_password(app: &App, handle: &Handle, name: &str, password: String) -> Result<Value> {
+    let user = user(handle, name)?;
+    note(handle, "set_password", user).await?;
+    let app = app.clone();
+    tokio::task::spawn_blocking(move || app.set_password(user, &password)).await??;
+    Ok(json!({ "user": user }))
+}
+
+/// Gives a user a new second factor, and returns its secret, which is shown once.
+pub(crate) async fn set_totp(app: &App, handle: &Handle, name: &str) -> Result<Value> {
+    let user = user(handle, name)?;
+    note(handle, "set_second_factor", user).await?;
+    let secret = TotpSecret::generate()?;
+    let (app, sealed) = (app.clone(), secret.clone());
+    tokio::task::spawn_blocking(move || app.set_totp(user, &sealed)).await??;
+    let text = secret.to_base32();
+    Ok(
+        json!({ "user": user, "secret": text, "uri": format!("otpauth://totp/Millrace:{name}?secret={text}&issuer=Millrace") }),
+    )
+}

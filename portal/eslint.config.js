@@ -1,0 +1,16 @@
+import a11y from "eslint-plugin-jsx-a11y";
+import tseslint from "typescript-eslint";
+
+export default tseslint.config(
+  { ignores: ["dist", "src/api/schema.d.ts", "tests/journeys", "tests/*.mjs", "scripts"] },
+  ...tseslint.configs.recommended,
+  a11y.flatConfigs.recommended,
+  {
+    rules: {
+      // Focus goes to the field of a search that a key has opened, and the names of React Aria's parts are its own.
+      "jsx-a11y/no-autofocus": "off",
+      // Virtual rows scroll in a region of their own, which the keyboard must reach.
+      "jsx-a11y/no-noninteractive-tabindex": "off",
+    },
+  },
+);

@@ -1,0 +1,140 @@
+import { fireEvent, render, renderHook, screen, act } from "@testing-library/react";
+import { useState } from "react";
+import { describe, expect, it, vi } from "vitest";
+
+import { applyEvent } from "../../src/api/live";
+import { RequestError } from "../../src/api/problem";
+import { newQueryClient } from "../../src/api/queries";
+import { openStream, type StreamMessage } from "../../src/api/stream";
+import en from "../../src/i18n/en.json";
+import { Localized } from "../../src/i18n/text";
+import { problemsOf } from "../../src/screens/order";
+import { ConfirmedAct } from "../../src/ui/dialog";
+import { Form, TextField } from "../../src/ui/fields";
+import { useHeld } from "../../src/ui/held";
+import { useDraft } from "../../src/ui/draft";
+
+const wrapper = ({ children }: { children: React.ReactNode }) => (
+  <Localized language="en" messages={en}>
+    {children}
+  </Localized>
+);
+
+describe("forms", () => {
+  function Sample({ onSubmit }: { onSubmit: () => void }) {
+    const [text, setText] = useState("");
+    return (
+      <Form onSubmit={onSubmit}>
+        <TextField label="Field" value={text} onChange={setText} error={text === "wrong" ? "is wrong" : undefined} />
+        <button type="submit">Go</button>
+      </Form>
+    );
+  }
+
+  it("are not submitted by the Enter that ends a composition", () => {
+    const submit = vi.fn();
+    render(<Sample onSubmit={submit} />, { wrapper });
+    const composing = fireEvent.keyDown(screen.getByLabelText("Field"), { key: "Enter", isComposing: true });
+    expect(composing, "the default action is prevented").toBe(false);
+    const safari = fireEvent.keyDown(screen.getByLabelText("Field"), { key: "Enter", keyCode: 229 });
+    expect(safari).toBe(false);
+    fireEvent.click(screen.getByText("Go"));
+    expect(submit).toHaveBeenCalledOnce();
+  });
+
+  it("tie an error to its field", () => {
+    render(<Sample onSubmit={() => {}} />, { wrapper });
+    const field = screen.getByLabelText("Field");
+    fireEvent.change(field, { target: { value: "wrong" } });
+    expect(field.getAttribute("aria-invalid")).toBe("true");
+    const described = field.getAttribute("aria-describedby")?.split(" ").map((id) => document.getElementById(id)?.textContent);
+    expect(described).toContain("is wrong");
+  });
+});
+
+describe("a held list", () => {
+  const key = (item: { id: string; text?: string }) => item.id;
+
+  it("keeps its rows while it is in use, changes their contents, and shows the others when asked", () => {
+    const within = { current: document.createElement("div") };
+    const { result, rerender } = renderHook(({ items, asked }) => useHeld(items, key, within, asked), { initialProps: { items: [{ id: "a", text: "1" }, { id: "b", text: "1" }], asked: "" } });
+    act(() => result.current.handlers.onPointerEnter());
+    rerender({ items: [{ id: "new", text: "1" }, { id: "a", text: "2" }], asked: "" });
+    expect(result.current.items).toEqual([{ id: "a", text: "2" }, { id: "b", text: "1" }]);
+    expect(result.current.waiting).toBe(2);
+    act(() => result.current.release());
+    expect(result.current.items.map(key)).toEqual(["new", "a"]);
+    act(() => result.current.handlers.onPointerEnter());
+    rerender({ items: [{ id: "z", text: "1" }], asked: "z" });
+    expect(result.current.items.map(key), "another filter is shown at once").toEqual(["z"]);
+  });
+});
+
+it("a draft is kept, and fields that an older page did not have are empty", () => {
+  localStorage.setItem("order x", JSON.stringify({ name: "kept" }));
+  const { result } = renderHook(() => useDraft("order x", { name: "", rate: "" }));
+  expect(result.current[0]).toEqual({ name: "kept", rate: "" });
+  act(() => result.current[1]({ name: "new", rate: "5" }));
+  expect(JSON.parse(localStorage.getItem("order x") ?? "")).toEqual({ name: "new", rate: "5" });
+  localStorage.setItem("order y", "{broken");
+  expect(renderHook(() => useDraft("order y", { name: "" })).result.current[0]).toEqual({ name: "" });
+});
+
+it("a refusal stands at the field that the engine names", () => {
+  const error = new RequestError({ type: "/api/v1/problems/conflict", title: "", status: 409, detail: "taken", errors: [{ pointer: "/end/vlan", code: "vlan-taken", detail: "taken" }, { pointer: "/far_end/capacity_mbps", code: "x", detail: "too much" }, { pointer: "/name", code: "x", detail: "in use" }] });
+  expect(problemsOf((id) => id, error).map((problem) => problem.field)).toEqual(["end-vlan", "far-rate", "order-name"]);
+});
+
+it("an act is confirmed, and its failure is shown in words before it is tried again", async () => {
+  const failure = vi.fn().mockRejectedValueOnce(new Error("x")).mockResolvedValueOnce(undefined);
+  render(<ConfirmedAct label="Delete" title="Delete it?" sentence="It is gone." explain={() => "in words"} act={failure} />, { wrapper });
+  fireEvent.click(screen.getByText("Delete"));
+  expect(screen.getByRole("dialog").textContent).toContain("It is gone.");
+  const confirm = () => fireEvent.submit(screen.getByRole("dialog").querySelector("form") ?? document.body);
+  confirm();
+  expect((await screen.findByRole("alert")).textContent).toContain("in words");
+  confirm();
+  await vi.waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
+  expect(failure).toHaveBeenCalledTimes(2);
+});
+
+describe("events", () => {
+  it("mark what they concern as out of date, and nothing else", () => {
+    const queries = newQueryClient();
+    for (const key of ["services", "connections", "audit"]) queries.setQueryData([key], []);
+    applyEvent(queries, { serial: 1, kind: "object", objects: ["sv-7"] });
+    const stale = (key: string) => queries.getQueryState([key])?.isInvalidated;
+    expect([stale("services"), stale("connections"), stale("audit")]).toEqual([true, false, false]);
+    applyEvent(queries, { serial: 2, kind: "object", objects: ["nc-9"] });
+    expect(stale("connections"), "an end takes capacity of its connection").toBe(true);
+  });
+
+  it("go on after the last one when the browser gives up", () => {
+    vi.useFakeTimers();
+    const opened: FakeSource[] = [];
+    class FakeSource extends EventTarget {
+      static CLOSED = 2;
+      readyState = 1;
+      onopen?: () => void;
+      onerror?: () => void;
+      constructor(readonly url: string) {
+        super();
+        opened.push(this);
+      }
+      close() {}
+    }
+    vi.stubGlobal("EventSource", FakeSource);
+    const seen: StreamMessage[] = [];
+    const close = openStream("/events", (message) => seen.push(message));
+    opened[0]?.onopen?.();
+    opened[0]?.dispatchEvent(new MessageEvent("change", { data: '{"serial":4,"kind":"object","objects":["sv-1"]}', lastEventId: "b-4" }));
+    if (opened[0]) opened[0].readyState = 2;
+    opened[0]?.onerror?.();
+    vi.advanceTimersByTime(3_000);
+    expect(opened.map((source) => source.url)).toEqual(["/events", "/events?after=b-4"]);
+    expect(seen.map((message) => message.type)).toEqual(["state", "event", "state"]);
+    close();
+    vi.useRealTimers();
+    vi.unstubAllGlobals();
+  });
+});
