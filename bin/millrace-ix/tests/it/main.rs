@@ -8,3 +8,4 @@
 )]
 
 mod process;
+mod web;

@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace-ix");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace-ix");
 /// A bound far above the time of any operation.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// An engine in a folder of its own.
-struct Engine {
+pub(crate) struct Engine {
     folder: TempDir,
     process: Option<Child>,
 }
 
 impl Engine {
-    fn new() -> Engine {
+    pub(crate) fn new() -> Engine {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name).display().to_string();
         let settings = format!(
@@ -33,11 +33,11 @@ impl Engine {
         }
     }
 
-    fn at(&self, name: &str) -> PathBuf {
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         let process = Command::new(PROGRAM)
             .args(["serve", "--log", "warn", "--config"])
             .arg(self.at("exchange.toml"))
@@ -53,7 +53,7 @@ impl Engine {
     }
 
     /// Ends the engine with kill -9.
-    fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         let mut process = self.process.take().unwrap();
         process.kill().unwrap();
         process.wait().unwrap();
@@ -71,7 +71,7 @@ impl Engine {
         (output.status.success(), String::from_utf8(text).unwrap())
     }
 
-    fn ok(&self, arguments: &[&str]) -> String {
+    pub(crate) fn ok(&self, arguments: &[&str]) -> String {
         let (succeeded, text) = self.run(arguments);
         assert!(succeeded, "{arguments:?}: {text}");
         text
