@@ -83,6 +83,8 @@ kill-transfers: setup ## kill either end of a transfer of 512 MiB 200 times; the
 exchange-check: setup ## run the long forms of the exchange's tests: thousands of kills in virtual time, 50 of a process, 10,000 retried orders
 	MILLRACE_EXCHANGE_LONG=1 cargo test --locked -p millrace-ix-engine --test it -- --nocapture simulation
 	MILLRACE_EXCHANGE_LONG=1 cargo test --locked -p millrace-ix-service --test it -- --nocapture crash retries
+	MILLRACE_EXCHANGES=50 MILLRACE_FRAMES=10000 cargo test --locked -p millrace-ix-plan --test it -- --nocapture random peering_lan
+	MILLRACE_PLAN_EXCHANGES=50 MILLRACE_PLAN_FRAMES=400 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_plan.py
 	cargo build --locked -p millraced -p millrace-ix
 	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange.py
 

@@ -9,7 +9,7 @@ mod people;
 mod reports;
 mod services;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod two_person;
 
 use std::collections::BTreeSet;

@@ -15,5 +15,6 @@ mod lan_oracle;
 mod lan_world;
 mod lans;
 mod oracle;
+mod texts;
 mod worked_example;
 mod world;

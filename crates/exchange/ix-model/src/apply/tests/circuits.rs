@@ -1,0 +1,265 @@
+//! Circuits: consent, tags, moves and service keys.
+
+use std::collections::BTreeSet;
+
+use core::time::Duration;
+
+use super::*;
+
+#[test]
+fn a_path_is_ordered_by_one_member_and_completed_by_the_other() {
+    let mut world = World::new();
+    let (a, b) = (world.members[0].clone(), world.members[1].clone());
+    let service = world.circuit();
+    assert_eq!(world.exchange.services[&service].consent, Consent::Pending);
+    world
+        .apply(&a, end(service, world.connections[0][0], tag(100)))
+        .unwrap();
+    assert_eq!(
+        world.exchange.services[&service].wire_id, None,
+        "one end needs no wire id"
+    );
+    world
+        .apply(&b, end(service, world.connections[1][1], VlanRequest::Port))
+        .unwrap();
+    let found = &world.exchange.services[&service];
+    assert_eq!(found.consent, Consent::Accepted);
+    assert_eq!(found.wire_id.map(WireId::raw), Some(4096));
+    // A third end has no place, whoever asks.
+    let refusal = world.refused(&a, end(service, world.connections[0][1], tag(None)));
+    assert_eq!(refusal.code, RefusalCode::Conflict);
+    // Both see it, a third does not, in the same words as for one that is absent.
+    assert!(world.exchange.may_read(&b, service.into()));
+    let stranger = world.members[2].clone();
+    let foreign = world.refused(
+        &stranger,
+        Operation::RenameService {
+            service,
+            name: "x".to_owned(),
+        },
+    );
+    let absent = ServiceId(9999);
+    let absent = world.refused(
+        &stranger,
+        Operation::RenameService {
+            service: absent,
+            name: "x".to_owned(),
+        },
+    );
+    assert_eq!(
+        foreign.message.replace(&service.to_string(), "sv-9999"),
+        absent.message
+    );
+    assert_eq!(
+        (foreign.code, absent.code),
+        (RefusalCode::NotFound, RefusalCode::NotFound)
+    );
+}
+
+#[test]
+fn the_invited_member_may_refuse_and_then_nothing_can_be_configured() {
+    let mut world = World::new();
+    let service = world.circuit();
+    let (a, b) = (world.members[0].clone(), world.members[1].clone());
+    let refusal = world.refused(&a, Operation::Accept { service });
+    assert_eq!(
+        refusal.code,
+        RefusalCode::Forbidden,
+        "the one who ordered cannot consent for the other"
+    );
+    let reason = "wrong port".to_owned();
+    world.apply(&b, Operation::Refuse { service, reason }).unwrap();
+    let refusal = world.refused(&a, end(service, world.connections[0][0], tag(5)));
+    assert!(refusal.message.contains("wrong port"), "{refusal}");
+    assert_eq!(
+        world.refused(&b, Operation::Accept { service }).code,
+        RefusalCode::Conflict
+    );
+}
+
+#[test]
+fn a_vlan_of_a_connection_is_one_end_and_open_ones_are_chosen() {
+    let mut world = World::new();
+    let a = world.members[0].clone();
+    let service = world
+        .apply(&a, order_p2p("own", None))
+        .unwrap()
+        .first::<ServiceId>()
+        .unwrap();
+    let connection = world.connections[0][0];
+    world.apply(&a, end(service, connection, tag(None))).unwrap();
+    let refusal = world.refused(&a, end(service, connection, tag(2)));
+    assert_eq!(
+        (refusal.code, refusal.field.as_deref()),
+        (RefusalCode::Conflict, Some("vlan"))
+    );
+    let refusal = world.refused(&a, end(service, connection, VlanRequest::Port));
+    assert_eq!(
+        refusal.field.as_deref(),
+        Some("vlan"),
+        "a whole port is no port with another end"
+    );
+    // Two VLANs of one port are a circuit; the second end has an index of its own.
+    world.apply(&a, end(service, connection, tag(None))).unwrap();
+    let ends: Vec<_> = world
+        .exchange
+        .ends(service)
+        .map(|(_, config)| (config.vlan.outer().unwrap().raw(), config.index))
+        .collect();
+    let index = world.exchange.connections[&connection].index;
+    assert_eq!((ends[0], ends[1].0), ((2, index), 3));
+    assert!(
+        world
+            .exchange
+            .connections
+            .values()
+            .all(|connection| connection.index != ends[1].1)
+    );
+    // A foreign connection cannot be used at all.
+    let other = world
+        .apply(&a, order_p2p("other", None))
+        .unwrap()
+        .first::<ServiceId>()
+        .unwrap();
+    let refusal = world.refused(&a, end(other, world.connections[1][0], tag(7)));
+    assert_eq!(
+        (refusal.code, refusal.field.as_deref()),
+        (RefusalCode::NotFound, Some("connection"))
+    );
+}
+
+#[test]
+fn a_moved_end_has_a_new_generation_under_a_new_wire_id() {
+    let mut world = World::new();
+    let (a, b) = (world.members[0].clone(), world.members[1].clone());
+    let service = world.circuit();
+    world
+        .apply(&a, end(service, world.connections[0][0], tag(100)))
+        .unwrap();
+    let config = world.exchange.ends(service).next().unwrap().0;
+    world
+        .apply(&b, end(service, world.connections[1][1], tag(200)))
+        .unwrap();
+    let before = world.exchange.services[&service].clone();
+    world
+        .apply(
+            &a,
+            Operation::MoveEnd {
+                config,
+                connection: world.connections[0][0],
+                vlan: tag(101),
+            },
+        )
+        .unwrap();
+    let after = world.exchange.services[&service].clone();
+    assert_ne!(before.wire_id, after.wire_id);
+    assert_eq!(after.generation, before.generation + 1);
+    let old = before.wire_id.unwrap().raw();
+    let rest = |world: &World| {
+        world.exchange.pools[&PoolKind::WireId]
+            .released
+            .get(&old)
+            .copied()
+    };
+    assert_eq!(rest(&world), Some(Released::InSwitches));
+    let numbers = vec![(PoolKind::WireId, old)];
+    world
+        .apply(&Actor::system(), Operation::ReportRulesGone { numbers })
+        .unwrap();
+    assert_eq!(rest(&world), Some(Released::FreeFrom(NOW.after(allocate::REST))));
+    // A change of rate is no new path.
+    world
+        .apply(
+            &a,
+            Operation::SetRate {
+                config,
+                capacity_mbps: Some(300),
+            },
+        )
+        .unwrap();
+    assert_eq!(world.exchange.services[&service], after);
+    // An end that moves to the other's switch needs no trunk any more.
+    world
+        .apply(
+            &a,
+            Operation::MoveEnd {
+                config,
+                connection: world.connections[0][1],
+                vlan: tag(101),
+            },
+        )
+        .unwrap();
+    assert_eq!(world.exchange.services[&service].wire_id, None);
+    let later = NOW.after(Duration::from_secs(61));
+    world
+        .exchange
+        .apply(&Actor::system(), later, Operation::Expire)
+        .unwrap();
+    assert_eq!(rest(&world), None);
+}
+
+#[test]
+fn a_service_key_is_used_once_and_within_its_bounds() {
+    let mut world = World::new();
+    let (a, c) = (world.members[0].clone(), world.members[2].clone());
+    let service = world
+        .apply(&a, order_p2p("keyed", None))
+        .unwrap()
+        .first::<ServiceId>()
+        .unwrap();
+    let secret = "k".repeat(22);
+    let valid_until = NOW.after(Duration::from_secs(60));
+    let key = |secret: &str, valid_until| Operation::CreateServiceKey {
+        service,
+        secret: secret.to_owned(),
+        valid_until,
+        vlans: Some((300, 310)),
+        capacity_mbps: Some(500),
+    };
+    assert_eq!(
+        world.refused(&a, key("short", valid_until)).field.as_deref(),
+        Some("secret")
+    );
+    assert_eq!(
+        world.refused(&a, key(&secret, NOW)).field.as_deref(),
+        Some("valid_until")
+    );
+    world.apply(&a, key(&secret, valid_until)).unwrap();
+    let connection = world.connections[2][1];
+    let redeem = |vlan, capacity_mbps| Operation::RedeemServiceKey {
+        secret: secret.clone(),
+        connection,
+        vlan,
+        capacity_mbps,
+        asns: BTreeSet::new(),
+    };
+    assert_eq!(
+        world.refused(&c, redeem(tag(299), Some(5))).field.as_deref(),
+        Some("vlan")
+    );
+    assert_eq!(
+        world.refused(&c, redeem(tag(300), Some(501))).field.as_deref(),
+        Some("capacity_mbps")
+    );
+    assert_eq!(
+        world.refused(&c, redeem(tag(300), None)).field.as_deref(),
+        Some("capacity_mbps")
+    );
+    assert_eq!(
+        world
+            .exchange
+            .apply(&c, valid_until, redeem(tag(300), Some(5)))
+            .unwrap_err()
+            .code,
+        RefusalCode::NotFound
+    );
+    world.apply(&c, redeem(tag(None), Some(500))).unwrap();
+    let (_, config) = world.exchange.ends(service).next().unwrap();
+    assert_eq!(config.vlan.outer().unwrap().raw(), 300);
+    assert_eq!(world.exchange.services[&service].peer, c.account);
+    assert_eq!(
+        world.refused(&c, redeem(tag(301), Some(5))).code,
+        RefusalCode::NotFound,
+        "once"
+    );
+}
