@@ -1,9 +1,12 @@
 //! Single behaviours: switches that come back, foreign entries, deaf switches, refusals, an old database.
 
-use millrace_ix_engine::{Event, ForeignPolicy, Mode, Notice, Phase, Resolution, Settings};
-use millrace_types::Duration;
+use std::collections::BTreeMap;
+use std::time::Instant;
 
-use crate::fabric::{MARKER, ModelSwitch};
+use millrace_ix_engine::{Action, Engine, Event, ForeignPolicy, Mode, Notice, Phase, Resolution, Settings};
+use millrace_types::{Duration, Time};
+
+use crate::fabric::{MARKER, ModelSwitch, Toy};
 use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -302,4 +305,42 @@ fn a_foreign_change_leads_to_one_dump_a_second_at_most() {
     assert!(status.last_dump.is_some());
     world.run(2 * SECOND);
     assert!(world.is_settled());
+}
+
+#[test]
+fn a_listing_of_100_000_entries_is_compared_and_mended_at_once() {
+    let entry = |number: u32| ((1, number), (true, 1));
+    let plan = BTreeMap::from([(1, (0..100_000).map(entry).collect::<BTreeMap<_, _>>())]);
+    let mut have = plan[&1].clone();
+    have.retain(|(_, number), _| number % 1000 != 0);
+    have.extend((0..100).map(|number| ((5, number), (false, 1))));
+    let mut engine: Engine<Toy> = Engine::new(Settings::default(), plan, 0, false);
+    let now = Time::from_secs(1);
+    engine.handle(
+        Event::Connected {
+            switch: 1,
+            session: 1,
+        },
+        now,
+    );
+    let started = Instant::now();
+    let actions = engine.handle(
+        Event::Dumped {
+            switch: 1,
+            session: 1,
+            content: Ok(have),
+        },
+        now,
+    );
+    let took = started.elapsed();
+    let [.., Action::Commit { modifications, .. }] = &actions[..] else {
+        panic!("{actions:?}")
+    };
+    assert_eq!(
+        modifications.len(),
+        100 + 100 + 1,
+        "what is missing, what is foreign, and the marker"
+    );
+    println!("100,000 entries compared in {took:?}");
+    assert!(took < Duration::from_secs(5), "{took:?}");
 }

@@ -1,0 +1,123 @@
+//! Commits that a switch refuses: the part to blame is found, and undone or tried again.
+
+use std::collections::BTreeSet;
+
+use millrace_types::{Duration, Time};
+
+use crate::SwitchId;
+use crate::change::{ChangeId, Phase};
+use crate::content::Entries;
+use crate::engine::Engine;
+use crate::event::{Action, Notice};
+use crate::switch::Session;
+
+/// The longest delay before a refused repair is tried again.
+const RETRY_MAX: Duration = Duration::from_secs(60);
+
+impl<E: Entries> Engine<E> {
+    /// Finds the part of a refused commit that is to blame: sends the parts one by one; rolls back, or tries again later,
+    /// a part that is refused alone.
+    pub(crate) fn refused(
+        &mut self,
+        switch: SwitchId,
+        session: Session,
+        commit: u64,
+        reason: &str,
+        now: Time,
+        actions: &mut Vec<Action<E>>,
+    ) {
+        let retry = self.settings.retry;
+        let Some(entry) = self.connected(switch, session) else {
+            return;
+        };
+        if entry
+            .in_flight
+            .as_ref()
+            .is_none_or(|flight| flight.number != commit)
+        {
+            return;
+        }
+        entry.heard = now;
+        let parts = entry.refused();
+        if parts.len() > 1 {
+            entry.isolated = parts.into_iter().collect();
+            return;
+        }
+        let Some(part) = parts.into_iter().next() else {
+            return;
+        };
+        entry.isolated.pop_front();
+        let phase = part
+            .and_then(|id| self.changes.get(&id))
+            .map(|change| change.phase);
+        match (part, phase) {
+            (Some(id), Some(Phase::Planned)) => self.roll_back(id, switch, reason, now, actions),
+            _ => {
+                if let Some(entry) = self.switches.get_mut(&switch) {
+                    let delay = entry
+                        .refused
+                        .get(&part)
+                        .map_or(retry, |(_, delay)| (*delay * 2).min(RETRY_MAX));
+                    entry.refused.insert(part, (now + delay, delay));
+                    entry.dump_wanted = true;
+                }
+                actions.push(Action::Notify(Notice::Stuck {
+                    switch,
+                    change: part,
+                    reason: reason.to_owned(),
+                }));
+            }
+        }
+    }
+
+    /// Undoes a change that has not flipped, and the later ones that depend on its objects; those that only share
+    /// entries with it are planned again.
+    fn roll_back(
+        &mut self,
+        id: ChangeId,
+        switch: SwitchId,
+        reason: &str,
+        now: Time,
+        actions: &mut Vec<Action<E>>,
+    ) {
+        let mut undone = BTreeSet::from([id]);
+        let mut replanned = BTreeSet::new();
+        let mut objects = self
+            .changes
+            .get(&id)
+            .map(|change| change.order.objects.clone())
+            .unwrap_or_default();
+        for (later, change) in self.changes.range(id + 1..) {
+            let depends = change
+                .order
+                .objects
+                .iter()
+                .chain(&change.order.references)
+                .any(|name| objects.contains(name));
+            let follows = change
+                .predecessors
+                .iter()
+                .any(|earlier| undone.contains(earlier) || replanned.contains(earlier));
+            if change.phase != Phase::Accepted {
+                continue;
+            }
+            if depends {
+                undone.insert(*later);
+                objects.extend(change.order.objects.iter().cloned());
+            } else if follows {
+                replanned.insert(*later);
+            }
+        }
+        let changes = undone.iter().rev().copied().collect();
+        let reason = format!("switch {switch} refuses the change: {reason}");
+        actions.push(Action::RollBack { changes, reason });
+        for later in undone.iter().filter(|later| **later != id).chain(&replanned) {
+            self.forget(*later);
+        }
+        for later in undone.iter().filter(|later| **later != id) {
+            actions.push(Action::Release(*later));
+        }
+        actions.extend(replanned.into_iter().map(Action::Replan));
+        self.enter(id, Phase::RolledBack, now);
+    }
+}
