@@ -92,7 +92,8 @@ portal: ## build the web page of the exchange (needs Node 20; without it the eng
 	@if command -v npm >/dev/null; then cd portal && npm ci --no-audit --no-fund && npm run build; \
 	else echo "portal: Node and npm are not installed; millrace-ix will serve the API only"; fi
 
-portal-check: portal ## test the web page: units, and journeys in Chromium against the API (apt: chromium fonts-noto-cjk)
+portal-check: portal ## test the web page: units, and journeys in Chromium against the API
+	@scripts/setup.sh portal
 	cargo build --locked -p millrace-ix-api --example portal --features fake
 	cd portal && npm run check && npm test && npm run journeys
 

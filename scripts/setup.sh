@@ -92,3 +92,12 @@ if [ "${1:-}" = guests ]; then
         echo "setup: unpacked $kernel to $cache"
     fi
 fi
+
+# Chromium and fonts for the journeys through the exchange's web page.
+if [ "${1:-}" = portal ]; then
+    wanted=(chromium fonts-noto-cjk)
+    if ! dpkg-query -W "${wanted[@]}" >/dev/null 2>&1; then
+        as_root apt-get update -q
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${wanted[@]}"
+    fi
+fi

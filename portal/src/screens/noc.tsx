@@ -43,6 +43,8 @@ export function NocWall() {
   const sites = [...new Set(switches.data.map((entry) => entry.site))];
   const failing = switches.data.filter((entry) => entry.state !== "in_sync").length;
   const down = trunks.data.filter((trunk) => trunk.up === false).length;
+  // A trunk whose ports nobody reads is not up.
+  const up = trunks.data.filter((trunk) => trunk.up === true).length;
   const clock = new Intl.DateTimeFormat(language, { timeStyle: "medium" }).format(now);
   return (
     <>
@@ -58,7 +60,7 @@ export function NocWall() {
         <ul className="wall-numbers">
           <WallNumber value={summary.data.tasks.length} label={t("noc.alarms")} tone={summary.data.tasks.some((task) => task.severity === "error") ? "bad" : summary.data.tasks.length > 0 ? "wait" : "ok"} />
           <WallNumber value={`${switches.data.length - failing}/${switches.data.length}`} label={t("noc.switches")} tone={failing > 0 ? "bad" : "ok"} />
-          <WallNumber value={`${trunks.data.length - down}/${trunks.data.length}`} label={t("noc.trunks")} tone={down > 0 ? "bad" : "ok"} />
+          <WallNumber value={`${up}/${trunks.data.length}`} label={t("noc.trunks")} tone={down > 0 ? "bad" : up < trunks.data.length ? "wait" : "ok"} />
           <WallNumber value={open.length} label={t("noc.changes")} tone={open.some((change) => change.error) ? "bad" : open.length > 0 ? "wait" : "ok"} />
         </ul>
         <section className="panel wall-alarms" aria-labelledby="wall-alarms">

@@ -18,7 +18,7 @@ export function ErrorSummary({ problems, attempt }: { problems: FieldProblem[]; 
   useEffect(() => {
     if (problems.length > 0) box.current?.focus();
     // The focus moves once for each attempt, not while one corrects the fields.
-  }, [attempt]); // eslint-disable-line
+  }, [attempt]);
   if (problems.length === 0) return null;
   return (
     <div ref={box} className="summary" tabIndex={-1} role="group" aria-labelledby="summary-title">
