@@ -9,6 +9,7 @@
 
 mod chains;
 mod messages;
+mod oam;
 mod qos;
 mod reference;
 mod round_trip;
