@@ -46,6 +46,8 @@ pub(crate) enum Ips {
     Trace(TraceArgs),
     /// Inspect captures, and print the cost of rules and of searches
     Profile(ProfileArgs),
+    /// Measure the rate of the engine on this core, with connections that are made in memory
+    Rate(RateArgs),
     /// Print the variables and rule files of a suricata.yaml as TOML
     Import {
         /// The suricata.yaml
@@ -189,4 +191,29 @@ pub(crate) struct ProfileArgs {
     /// Print at most so many rules
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     pub(crate) most: usize,
+}
+
+/// Arguments of `millrace ips rate`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Four mixes: web (nine of ten connections are TLS), http, dns (with small datagrams), mail (with files). Each pass \
+    has new connections. Suricata reads the same traffic, if it is on PATH. Examples:\n  \
+    millrace ips rate --rules emerging-all.rules\n  \
+    millrace ips rate --rules emerging-all.rules --mode ips --seconds 5 --rounds 5 --json"
+)]
+pub(crate) struct RateArgs {
+    #[command(flatten)]
+    pub(crate) rules: RuleArgs,
+    /// File of rules, classifications, references or thresholds
+    #[arg(long = "rules", required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Inspect as beside the path (ids) or in the path (ips)
+    #[arg(long, value_enum, default_value_t = ReadMode::Ips)]
+    pub(crate) mode: ReadMode,
+    /// Time in the engine of each measurement, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub(crate) seconds: f64,
+    /// Measurements of each mix, of which the median is printed
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) rounds: u32,
 }

@@ -19,7 +19,7 @@ use clap_complete::Shell;
 pub(crate) use change::{Apply, CommentArg, Confirm, Diff, DiffFrom, Rollback, Wait};
 pub(crate) use flow::{Flow, FlowTexts, PortCommand};
 pub(crate) use functions::{ChainCommand, Nf, Plan, Rate, Run, RunClass};
-pub(crate) use ips::{Ips, ProfileArgs, ReadArgs, ReadRecords, RuleArgs, TraceArgs};
+pub(crate) use ips::{Ips, ProfileArgs, RateArgs, ReadArgs, ReadMode, ReadRecords, RuleArgs, TraceArgs};
 pub(crate) use lab::Lab;
 pub(crate) use packets::{Capture, Trace};
 pub(crate) use select::{BridgeSelection, HopName};

@@ -2,6 +2,7 @@
 
 mod load;
 mod profile;
+mod rate;
 mod read;
 mod trace;
 
@@ -42,6 +43,7 @@ pub(crate) fn run(session: &Session, command: &Ips) -> Result<ExitCode> {
         }
         Ips::Read(args) => read::run(session, args)?,
         Ips::Trace(args) => trace::run(session, args)?,
+        Ips::Rate(args) => rate::run(session, args)?,
         Ips::Profile(args) => profile::run(session, args)?,
         Ips::Import { file } => {
             let text =

@@ -255,3 +255,33 @@ fn profile_counts_checks_and_hits_of_rules_and_searches() {
     // One of 16 measurements is timed; there are 48.
     assert_eq!(number(&group["samples"]) + number(&rules[0]["samples"]), 3);
 }
+
+#[test]
+fn rate_prints_megabits_and_packets_a_second_of_each_mix() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = "alert http any any -> any any (http.method; content:\"GET\"; sid:1;)\n\
+        alert tls any any -> any any (tls.sni; content:\".example.com\"; endswith; sid:2;)\n\
+        alert dns any any -> any any (dns.query; content:\".com\"; endswith; sid:3;)\n\
+        alert smtp any any -> any any (file.name; content:\".bin\"; endswith; sid:4;)\n";
+    std::fs::write(folder.path().join("a.rules"), rules).unwrap();
+    let arguments = [
+        "rate",
+        "--rules",
+        "a.rules",
+        "--rounds",
+        "1",
+        "--seconds",
+        "0",
+        "--json",
+    ];
+    let output = ips(folder.path(), &arguments);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mixes = report["mixes"].as_array().unwrap();
+    let names: Vec<&str> = mixes.iter().map(|row| row["mix"].as_str().unwrap()).collect();
+    assert_eq!(names, ["web", "http", "dns", "mail"]);
+    for row in mixes {
+        assert!(row["megabits_per_second"].as_f64().unwrap() > 0.0, "{row}");
+        // Each of 400 connections raises an alert: the traffic is what it is said to be.
+        assert!(row["alerts"].as_u64().unwrap() >= 400, "{row}");
+    }
+}

@@ -7,9 +7,12 @@
 
 mod capture;
 mod comparison;
+pub mod mixes;
+mod rate;
 
 pub use capture::{CaptureError, CaptureReader, CapturedFrame};
 pub use comparison::comparison_line;
+pub use rate::{CONNECTIONS, RateSummary, rate};
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,0 +1,162 @@
+//! `millrace ips rate`: the rate of the engine over mixes of connections, beside Suricata where that is on PATH.
+
+use std::fmt::Write;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use millrace_ips_engine::Mode;
+use millrace_ips_offline::mixes::{Mix, frames};
+use millrace_ips_offline::{CONNECTIONS, RateSummary, rate};
+use pcap_file::pcap::{PcapPacket, PcapWriter};
+use serde::Serialize;
+
+use super::load::load;
+use crate::cli::{RateArgs, ReadMode};
+use crate::output::Session;
+
+/// Passes in the longer of the two captures that Suricata reads.
+const PEER_PASSES: u32 = 16;
+
+/// The rates of a run.
+#[derive(Debug, Serialize)]
+struct Report {
+    rules: usize,
+    mode: &'static str,
+    rounds: u32,
+    mixes: Vec<Row>,
+    /// Why there are no rates of Suricata, if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suricata_missing: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    mix: &'static str,
+    frames: u64,
+    bytes: u64,
+    alerts: u64,
+    /// Median of the rounds.
+    megabits_per_second: f64,
+    frames_per_second: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suricata_megabits_per_second: Option<f64>,
+}
+
+pub(super) fn run(session: &Session, args: &RateArgs) -> Result<()> {
+    let (ruleset, _) = load(&args.rules, &args.files)?.compile()?;
+    let mode: Mode = args.mode.into();
+    let least = Duration::try_from_secs_f64(args.seconds).context("--seconds: expected a positive number")?;
+    let mut report = Report {
+        rules: ruleset.rules.len(),
+        mode: match args.mode {
+            ReadMode::Ids => "ids",
+            ReadMode::Ips => "ips",
+        },
+        rounds: args.rounds,
+        mixes: Vec::new(),
+        suricata_missing: None,
+    };
+    for mix in Mix::ALL {
+        let mut rounds: Vec<RateSummary> = (0..args.rounds)
+            .map(|_| rate(mix, &ruleset, mode, least))
+            .collect();
+        rounds.sort_by(|a, b| a.megabits_per_second().total_cmp(&b.megabits_per_second()));
+        let median = rounds[rounds.len() / 2];
+        let peer = match &report.suricata_missing {
+            Some(_) => None,
+            None => suricata(mix, args)
+                .map_err(|error| report.suricata_missing = Some(format!("{error:#}")))
+                .ok(),
+        };
+        report.mixes.push(Row {
+            mix: mix.name(),
+            frames: median.frames,
+            bytes: median.bytes,
+            alerts: median.alerts,
+            megabits_per_second: median.megabits_per_second(),
+            frames_per_second: median.frames_per_second(),
+            suricata_megabits_per_second: peer,
+        });
+    }
+    session.print(&report, Report::text)
+}
+
+/// Returns the rate of Suricata over a mix: the difference between a long and a short capture, without its start.
+fn suricata(mix: Mix, args: &RateArgs) -> Result<f64> {
+    let found = Command::new("suricata")
+        .arg("-V")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    if found.is_err() {
+        bail!("suricata is not on PATH");
+    }
+    let folder = tempfile::tempdir().context("cannot make a folder for captures")?;
+    let mut times = Vec::new();
+    for passes in [1, PEER_PASSES] {
+        let capture = folder.path().join(format!("{passes}.pcap"));
+        let bytes = write(mix, passes, &capture)?;
+        let start = Instant::now();
+        let mut command = Command::new("suricata");
+        command.arg("-r").arg(&capture).arg("-l").arg(folder.path());
+        command.args(["--runmode", "single", "-k", "none"]);
+        if args.mode == ReadMode::Ips {
+            command.arg("--simulate-ips");
+        }
+        for file in &args.files {
+            command.arg("-S").arg(file);
+        }
+        let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let status = status.context("cannot run suricata")?;
+        if !status.success() {
+            bail!("suricata ended with {status}; run it by hand over a capture to see why");
+        }
+        times.push((bytes, start.elapsed().as_secs_f64()));
+    }
+    let (bytes, seconds) = (times[1].0 - times[0].0, times[1].1 - times[0].1);
+    Ok(bytes as f64 * 8e-6 / seconds.max(1e-9))
+}
+
+/// Writes passes of a mix as a capture, and returns the bytes of their frames.
+fn write(mix: Mix, passes: u32, path: &Path) -> Result<u64> {
+    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    let mut writer = PcapWriter::new(BufWriter::new(file)).context("cannot write a capture")?;
+    let mut bytes = 0;
+    for pass in 0..passes {
+        for frame in frames(mix, pass, CONNECTIONS) {
+            let time = Duration::from_nanos(frame.time.nanos());
+            let size = frame.bytes.len() as u32;
+            bytes += u64::from(size);
+            writer.write_packet(&PcapPacket::new(time, size, &frame.bytes))?;
+        }
+    }
+    Ok(bytes)
+}
+
+impl Report {
+    fn text(&self) -> String {
+        let mut text = format!(
+            "{} rules, mode {}, one core, median of {} rounds\n{:>6} {:>12} {:>14} {:>10} {:>18}\n",
+            self.rules, self.mode, self.rounds, "mix", "Mbit/s", "packets/s", "alerts", "suricata Mbit/s"
+        );
+        for row in &self.mixes {
+            let peer = row
+                .suricata_megabits_per_second
+                .map_or_else(|| "-".to_owned(), |rate| format!("{rate:.0}"));
+            // Writing to a string does not fail.
+            let _ = writeln!(
+                text,
+                "{:>6} {:>12.0} {:>14.0} {:>10} {peer:>18}",
+                row.mix, row.megabits_per_second, row.frames_per_second, row.alerts
+            );
+        }
+        if let Some(reason) = &self.suricata_missing {
+            let _ = writeln!(text, "no rates of Suricata: {reason}");
+        }
+        text
+    }
+}
