@@ -63,18 +63,17 @@ pub(crate) struct Addresses {
 /// Returns the addresses of an end that are valid now.
 pub(crate) fn addresses(context: &ServiceContext<'_>, end: &End<'_>) -> Addresses {
     let now = context.settings.now;
-    let macs = context.exchange.macs.values();
-    let mut macs: Vec<_> = macs
-        .filter(|mac| {
-            mac.config == end.id && mac.valid_from <= now && mac.valid_until.is_none_or(|end| end > now)
-        })
+    let mut macs: Vec<_> = context
+        .index
+        .macs(end.id)
+        .filter(|mac| mac.valid_from <= now && mac.valid_until.is_none_or(|end| end > now))
         .collect();
     // The sort keeps the order of registration among addresses that became valid at the same time.
     macs.sort_by_key(|mac| mac.valid_from);
     let macs: Vec<_> = macs.iter().map(|mac| mac.address).collect();
     let (mut v4, mut v6) = (Vec::new(), Vec::new());
-    let ips = context.exchange.ips.values();
-    for ip in ips.filter(|ip| ip.config == end.id && ip.valid_until.is_none_or(|end| end > now)) {
+    let ips = context.index.ips(end.id);
+    for ip in ips.filter(|ip| ip.valid_until.is_none_or(|end| end > now)) {
         match ip.address {
             IpAddr::V4(address) => v4.push(address),
             IpAddr::V6(address) => v6.push(address),

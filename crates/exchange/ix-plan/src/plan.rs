@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_flow::{Action, Field};
 use millrace_ix_model::{
-    Config, ConfigId, Connection, ConnectionKind, Consent, Exchange, ObjectId, Service, ServiceId,
-    ServiceKind, SwitchId, Timestamp, Trunk, TrunkId, TrunkKind, VlanConfig,
+    Config, ConfigId, Connection, ConnectionKind, Consent, Exchange, ObjectId, RegisteredIp, RegisteredMac,
+    Service, ServiceId, ServiceKind, SwitchId, Timestamp, Trunk, TrunkId, TrunkKind, VlanConfig,
 };
 use millrace_types::{GroupId, MeterId, PortNo};
 
@@ -45,8 +45,9 @@ pub struct Plan {
 pub fn plan(exchange: &Exchange, settings: &Settings) -> Plan {
     let mut builder = Builder::default();
     plan_base(exchange, &mut builder);
+    let index = Index::new(exchange);
     for id in exchange.services.keys() {
-        plan_service(exchange, *id, settings, &mut builder);
+        plan_service(exchange, &index, *id, settings, &mut builder);
     }
     filters::plan_filters(exchange, settings, &mut builder);
     Plan {
@@ -59,8 +60,9 @@ pub fn plan(exchange: &Exchange, settings: &Settings) -> Plan {
 /// different services have no entry in common, so that a change of one service needs no other.
 pub fn plan_services(exchange: &Exchange, services: &BTreeSet<ServiceId>, settings: &Settings) -> Plan {
     let mut builder = Builder::default();
+    let index = Index::new(exchange);
     for id in services {
-        plan_service(exchange, *id, settings, &mut builder);
+        plan_service(exchange, &index, *id, settings, &mut builder);
     }
     Plan {
         switches: builder.switches,
@@ -200,6 +202,44 @@ impl End<'_> {
     }
 }
 
+/// The ends of each service, and the addresses of each end: one pass over the exchange instead of one for each service.
+#[derive(Debug)]
+pub(crate) struct Index<'a> {
+    ends: BTreeMap<ServiceId, Vec<(ConfigId, &'a Config)>>,
+    macs: BTreeMap<ConfigId, Vec<&'a RegisteredMac>>,
+    ips: BTreeMap<ConfigId, Vec<&'a RegisteredIp>>,
+}
+
+impl<'a> Index<'a> {
+    fn new(exchange: &'a Exchange) -> Index<'a> {
+        let mut index = Index {
+            ends: BTreeMap::new(),
+            macs: BTreeMap::new(),
+            ips: BTreeMap::new(),
+        };
+        for (id, config) in &exchange.configs {
+            index.ends.entry(config.service).or_default().push((*id, config));
+        }
+        for mac in exchange.macs.values() {
+            index.macs.entry(mac.config).or_default().push(mac);
+        }
+        for ip in exchange.ips.values() {
+            index.ips.entry(ip.config).or_default().push(ip);
+        }
+        index
+    }
+
+    /// Returns the registered MAC addresses of an end, in the order of registration.
+    pub(crate) fn macs(&self, end: ConfigId) -> impl Iterator<Item = &'a RegisteredMac> {
+        self.macs.get(&end).into_iter().flatten().copied()
+    }
+
+    /// Returns the IP addresses of an end.
+    pub(crate) fn ips(&self, end: ConfigId) -> impl Iterator<Item = &'a RegisteredIp> {
+        self.ips.get(&end).into_iter().flatten().copied()
+    }
+}
+
 /// A service with its ends that take part.
 #[derive(Debug)]
 pub(crate) struct ServiceContext<'a> {
@@ -208,13 +248,19 @@ pub(crate) struct ServiceContext<'a> {
     pub(crate) service: &'a Service,
     pub(crate) ends: Vec<End<'a>>,
     pub(crate) settings: Settings,
+    pub(crate) index: &'a Index<'a>,
 }
 
 impl<'a> ServiceContext<'a> {
-    fn new(exchange: &'a Exchange, id: ServiceId, settings: &Settings) -> Option<ServiceContext<'a>> {
+    fn new(
+        exchange: &'a Exchange,
+        index: &'a Index<'a>,
+        id: ServiceId,
+        settings: &Settings,
+    ) -> Option<ServiceContext<'a>> {
         let service = exchange.services.get(&id)?;
-        let mut ends: Vec<_> = exchange
-            .ends(id)
+        let known = index.ends.get(&id).into_iter().flatten().copied();
+        let mut ends: Vec<_> = known
             .filter_map(|(end, config)| {
                 let connection = exchange.connections.get(&config.connection)?;
                 Some(End {
@@ -235,6 +281,7 @@ impl<'a> ServiceContext<'a> {
             service,
             ends,
             settings: *settings,
+            index,
         })
     }
 
@@ -276,8 +323,14 @@ impl<'a> ServiceContext<'a> {
     }
 }
 
-fn plan_service(exchange: &Exchange, id: ServiceId, settings: &Settings, builder: &mut Builder) {
-    let Some(context) = ServiceContext::new(exchange, id, settings) else {
+fn plan_service(
+    exchange: &Exchange,
+    index: &Index<'_>,
+    id: ServiceId,
+    settings: &Settings,
+    builder: &mut Builder,
+) {
+    let Some(context) = ServiceContext::new(exchange, index, id, settings) else {
         return;
     };
     let is_agreed = matches!(context.service.consent, Consent::NotNeeded | Consent::Accepted);

@@ -29,7 +29,7 @@ fn random_exchanges_are_read_back_from_their_text() {
                 plan(exchange, &SETTINGS)
                     .switches
                     .values()
-                    .map(|state| state.len())
+                    .map(millrace_ix_plan::SwitchState::len)
                     .collect::<Vec<_>>()
             };
             assert_eq!(sizes(&new), sizes(&exchange), "seed {seed}");
