@@ -105,10 +105,11 @@ fn flow(line: &str) -> &str {
 }
 
 impl Found {
-    /// Adds the alerts on a capture.
-    fn read(&mut self, rules: &Ruleset, mode: Mode, path: &Path) {
+    /// Adds the alerts on a capture; `has_reasons` is true if differences are sorted by reason.
+    fn read(&mut self, rules: &Ruleset, mode: Mode, path: &Path, has_reasons: bool) {
         let limit = DetectSettings::default().alerts;
-        for alerts in [limit, UNLIMITED] {
+        let limits = [limit, UNLIMITED];
+        for &alerts in &limits[..1 + usize::from(has_reasons)] {
             let settings = Settings {
                 mode,
                 detect: DetectSettings {
@@ -128,8 +129,8 @@ impl Found {
                 for line in &new {
                     let captures = self.captures.entry(flow(line).to_owned()).or_default();
                     captures.insert(path.to_owned());
-                    let count = new.iter().filter(|other| flow(other) == flow(line)).count();
-                    if alerts == UNLIMITED && count > limit {
+                    let is_of_flow = |other: &&String| flow(other) == flow(line);
+                    if alerts == UNLIMITED && new.iter().filter(is_of_flow).count() > limit {
                         self.crowded.insert(flow(line).to_owned());
                     }
                 }
@@ -242,7 +243,9 @@ fn alerts_on_public_captures_equal_the_frozen_answers() {
             .collect();
         captures.sort();
         for mode in [Mode::Ids, Mode::Ips] {
-            captures.iter().for_each(|path| found.read(&rules, mode, path));
+            captures
+                .iter()
+                .for_each(|path| found.read(&rules, mode, path, is_whole));
         }
         let percent = |count: usize| 100.0 * count as f64 / expected.len() as f64;
         let (both, extra) = (
