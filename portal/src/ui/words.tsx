@@ -147,8 +147,12 @@ const OPERATIONS: Record<string, MessageId> = {
 };
 
 export function operationWord(t: Translate, operation: string): string {
-  const known = OPERATIONS[operation];
-  return known ? t(known) : operation.replaceAll("_", " ");
+  // The audit chain joins the operations of one order.
+  const words = operation.split("+").map((part) => {
+    const known = OPERATIONS[part];
+    return known ? t(known) : part.replaceAll("_", " ");
+  });
+  return [...new Set(words)].join(", ");
 }
 
 const ROLES: Record<string, MessageId> = {

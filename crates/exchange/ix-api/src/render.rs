@@ -432,7 +432,8 @@ impl<'a> Scope<'a> {
             let found = self.snapshot.exchange.switches.get(&id);
             let health = self.snapshot.switches.get(&id);
             let name = found.map_or_else(|| id.to_string(), |switch| switch.name.clone());
-            let up = health.map(|health| health.state != SwitchState::Unreachable);
+            // A switch that the engine does not reach may forward: nothing is known of it.
+            let up = health.and_then(|health| (health.state != SwitchState::Unreachable).then_some(true));
             hop(
                 "switch",
                 name,
