@@ -89,7 +89,7 @@ exchange-check: setup ## run the long forms of the exchange's tests: thousands o
 	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange.py
 
 portal: ## build the web page of the exchange (needs Node 20; without it the engine serves the API only)
-	@if command -v npm >/dev/null; then cd portal && npm ci --no-audit --no-fund && npm run build; \
+	@if command -v npm >/dev/null; then cd portal && npm ci --no-audit --no-fund && npm run build && touch ../crates/exchange/ix-api/build.rs; \
 	else echo "portal: Node and npm are not installed; millrace-ix will serve the API only"; fi
 
 portal-check: portal ## test the web page: units, and journeys in Chromium against the API
