@@ -44,6 +44,8 @@ python() {
 rm -rf "$times"
 mkdir -p "$times"
 cargo test "${tests[@]}" --no-run --timings
+# tests/interop runs it; `cargo test --tests` builds no examples.
+cargo build --workspace --locked --example plan_cases
 cp "$target"/cargo-timings/cargo-timing.html "$times/build.html"
 # Ends what still runs when the script is interrupted.
 trap 'kill "${python:-}" 2>/dev/null || true

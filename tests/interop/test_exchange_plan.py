@@ -40,6 +40,10 @@ class Exchange(OpenVSwitch):
             file.write_text("\n".join(case[name]) + "\n")
             self.ofctl(f"add-{name}", file)
 
+    def received(self, number):
+        """Returns the number of frames that a port has received."""
+        return int(self.ofctl("dump-ports", f"p{number}").split("rx pkts=")[1].split(",")[0])
+
     def sent(self, number):
         """Returns the frames that a port has sent so far."""
         try:
@@ -50,7 +54,7 @@ class Exchange(OpenVSwitch):
 
 
 def test_open_vswitch_sends_the_frames_that_our_pipeline_sends(tmp_path):
-    assert PLAN_CASES.exists(), "build it with `cargo build --examples -p millrace-ix-plan`"
+    assert PLAN_CASES.exists(), "build it with `cargo build --workspace --example plan_cases`"
     cases = json.loads(run(PLAN_CASES, EXCHANGES, FRAMES))
     ports = sorted({port for case in cases for port in case["ports"]})
     frames, delivered = 0, 0
@@ -71,7 +75,9 @@ def test_open_vswitch_sends_the_frames_that_our_pipeline_sends(tmp_path):
                 by_port[port].append(bytes.fromhex(frame))
             while by_port:
                 for port in list(by_port):
+                    due = ovs.received(port) + len(by_port[port][:BATCH])
                     ovs.send(port, by_port[port][:BATCH])
+                    wait_for("the batch was received", lambda: ovs.received(port) >= due)
                     by_port[port] = by_port[port][BATCH:]
                     if not by_port[port]:
                         del by_port[port]

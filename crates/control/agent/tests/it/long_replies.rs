@@ -44,14 +44,17 @@ fn a_listing_is_whole_in_order_of_requests_and_memory_stays_bounded_without_a_re
     let asked: Vec<_> = (0..40)
         .map(|_| (greedy.send(&list), greedy.send(&Message::BarrierRequest)))
         .collect();
-    let mut slowest = Duration::ZERO;
-    for _ in 0..20 {
-        let begin = Instant::now();
-        controller.barrier();
-        slowest = slowest.max(begin.elapsed());
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    assert!(slowest < Duration::from_secs(1), "others waited for {slowest:?}");
+    let mut waits: Vec<Duration> = (0..20)
+        .map(|_| {
+            let begin = Instant::now();
+            controller.barrier();
+            std::thread::sleep(Duration::from_millis(20));
+            begin.elapsed()
+        })
+        .collect();
+    // The median: a busy machine delays single replies, a control thread that waits for the reader delays all of them.
+    waits.sort();
+    assert!(waits[10] < Duration::from_secs(1), "others waited for {waits:?}");
     let grown = resident_kib().saturating_sub(before);
     assert!(
         grown < 64 * 1024,

@@ -1,8 +1,12 @@
 //! The JSON values of the API. They are not the model's objects: what an account sees of another account's object is
 //! less than what its owner sees, and numbers of the fabric are shown to operators only.
 
+mod fabric;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+pub use fabric::{Site, Switch, Trunk};
 
 /// A page of a collection.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -366,85 +370,6 @@ pub struct Filter {
     /// The end of its time to live.
     #[schema(required)]
     pub expires: Option<String>,
-    /// The revision, which is also the ETag.
-    pub revision: u64,
-    /// The operations that are permitted on it.
-    pub can: Vec<String>,
-}
-
-/// A site.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub struct Site {
-    /// The identifier.
-    pub id: String,
-    /// The name.
-    pub name: String,
-    /// The number of its switches.
-    pub switches: usize,
-    /// The number of connections there.
-    pub connections: usize,
-}
-
-/// A switch.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub struct Switch {
-    /// The identifier.
-    pub id: String,
-    /// The name.
-    pub name: String,
-    /// The name of the site.
-    pub site: String,
-    /// The datapath id.
-    pub dpid: String,
-    /// `in_sync`, `syncing`, `drifted`, `unreachable` or `unknown`.
-    pub state: String,
-    /// The time since when it is in this state.
-    #[schema(required)]
-    pub since: Option<String>,
-    /// The last error that the switch reported.
-    #[schema(required)]
-    pub error: Option<String>,
-    /// The number of flow entries that the plan has for it.
-    pub entries: usize,
-    /// The number of its ports.
-    pub ports: usize,
-    /// The number of its ports that connections and trunks use.
-    pub ports_used: usize,
-    /// The revision, which is also the ETag.
-    pub revision: u64,
-    /// The operations that are permitted on it.
-    pub can: Vec<String>,
-}
-
-/// A trunk.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub struct Trunk {
-    /// The identifier.
-    pub id: String,
-    /// The name.
-    pub name: String,
-    /// `vxlan` or `s_tag`.
-    pub kind: String,
-    /// The two ends.
-    pub ends: Vec<Port>,
-    /// The cost; the trunk with the lowest cost carries the traffic.
-    pub cost: u32,
-    /// The capacity in Mbit/s.
-    pub capacity_mbps: u32,
-    /// The sum of the contracted rates between its sites in Mbit/s.
-    pub contracted_mbps: u32,
-    /// True if no traffic is to use it.
-    pub drained: bool,
-    /// True if both ends are up; null if that is not known.
-    #[schema(required)]
-    pub up: Option<bool>,
-    /// The time since when it is up or down.
-    #[schema(required)]
-    pub since: Option<String>,
-    /// True if it carries the traffic between its sites now.
-    pub carries: bool,
-    /// The number of services between its sites.
-    pub services: usize,
     /// The revision, which is also the ETag.
     pub revision: u64,
     /// The operations that are permitted on it.

@@ -1,17 +1,19 @@
 //! The model's objects as values of the API, for one actor: what belongs to others is left out here.
 
+mod fabric;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_ix_model::state::{Checklist, CommercialState, ConsentState, Realisation, Severity, shown};
 use millrace_ix_model::{
     Account, AccountId, Config, ConfigId, Connection, ConnectionId, Consent, Filter, FilterAction, FilterId,
     FilterState, ObjectId, OperationKind, Ports, Quarantine, Service, ServiceId, ServiceKind, SiteId,
-    SwitchId, Timestamp, TrunkId, User, UserId, VlanConfig,
+    Timestamp, User, UserId, VlanConfig,
 };
 use serde::Serialize;
 
 use crate::access::Principal;
-use crate::service::{Snapshot, SwitchState};
+use crate::service::Snapshot;
 use crate::view;
 
 /// Returns the name that serde gives a value without fields.
@@ -391,190 +393,6 @@ impl<'a> Scope<'a> {
                     OperationKind::DeleteService,
                 ],
             ),
-        }
-    }
-
-    /// Returns the way of the frames between the first two ends.
-    fn path(&self, ends: &[(ConfigId, &Config)]) -> Vec<view::Hop> {
-        let [(_, near), (_, far), ..] = ends else {
-            return Vec::new();
-        };
-        let port_of = |config: &Config| {
-            let connection = self.snapshot.exchange.connections.get(&config.connection)?;
-            Some((connection, *connection.ports.first()?))
-        };
-        let (Some((near_link, near_port)), Some((far_link, far_port))) = (port_of(near), port_of(far)) else {
-            return Vec::new();
-        };
-        let hop = |kind: &str, name: String, site: Option<String>, up: Option<bool>| view::Hop {
-            kind: kind.to_owned(),
-            name,
-            site,
-            up,
-        };
-        let end_hop = |config: &Config, connection: &Connection| {
-            let name = if self
-                .principal
-                .may(OperationKind::ReadConnection, config.connection)
-            {
-                connection.name.clone()
-            } else {
-                self.account_name(config.account).name
-            };
-            let up = match self.connection_state(connection) {
-                "up" | "degraded" => Some(true),
-                "down" => Some(false),
-                _ => None,
-            };
-            hop("port", name, Some(self.site_of(config.connection)), up)
-        };
-        let switch_hop = |id: SwitchId| {
-            let found = self.snapshot.exchange.switches.get(&id);
-            let health = self.snapshot.switches.get(&id);
-            let name = found.map_or_else(|| id.to_string(), |switch| switch.name.clone());
-            // A switch that the engine does not reach may forward: nothing is known of it.
-            let up = health.and_then(|health| (health.state != SwitchState::Unreachable).then_some(true));
-            hop(
-                "switch",
-                name,
-                found.map(|switch| self.site_name(switch.site)),
-                up,
-            )
-        };
-        let mut hops = vec![end_hop(near, near_link), switch_hop(near_port.switch)];
-        if near_port.switch != far_port.switch {
-            let carrier = self.carrier(near_port.switch, far_port.switch);
-            if let Some((id, trunk)) =
-                carrier.and_then(|id| Some((id, self.snapshot.exchange.trunks.get(&id)?)))
-            {
-                hops.push(hop("trunk", trunk.name.clone(), None, self.trunk_up(id)));
-            }
-            hops.push(switch_hop(far_port.switch));
-        }
-        hops.push(end_hop(far, far_link));
-        hops
-    }
-
-    /// Returns true if both ends of a trunk have a link; `None` if that is not known.
-    pub(crate) fn trunk_up(&self, id: TrunkId) -> Option<bool> {
-        let trunk = self.snapshot.exchange.trunks.get(&id)?;
-        let [a, b] = trunk.ends.map(|end| self.snapshot.is_up(end));
-        match (a, b) {
-            (Some(false), _) | (_, Some(false)) => Some(false),
-            (Some(true), Some(true)) => Some(true),
-            _ => None,
-        }
-    }
-
-    /// Returns the trunk that carries the traffic between two switches: the one with the lowest cost that is not down;
-    /// drained ones come last.
-    pub(crate) fn carrier(&self, a: SwitchId, b: SwitchId) -> Option<TrunkId> {
-        let joins = |ends: [millrace_ix_model::PortId; 2]| {
-            let [one, other] = ends.map(|end| end.switch);
-            (one, other) == (a, b) || (one, other) == (b, a)
-        };
-        let trunks = self
-            .snapshot
-            .exchange
-            .trunks
-            .iter()
-            .filter(|(_, trunk)| joins(trunk.ends));
-        let usable = trunks.filter(|(id, _)| self.trunk_up(**id) != Some(false));
-        usable
-            .min_by_key(|(id, trunk)| (trunk.drained, trunk.cost, **id))
-            .map(|(id, _)| *id)
-    }
-
-    pub(crate) fn trunk(&self, id: TrunkId, trunk: &millrace_ix_model::Trunk) -> view::Trunk {
-        let [a, b] = trunk.ends.map(|end| end.switch);
-        let (services, contracted_mbps) = self.between(a, b);
-        view::Trunk {
-            id: id.to_string(),
-            name: trunk.name.clone(),
-            kind: word(&trunk.kind),
-            ends: trunk.ends.iter().map(|end| self.port(*end)).collect(),
-            cost: trunk.cost,
-            capacity_mbps: trunk.capacity_mbps,
-            contracted_mbps,
-            drained: trunk.drained,
-            up: self.trunk_up(id),
-            since: None,
-            carries: self.carrier(a, b) == Some(id),
-            services,
-            revision: self.snapshot.revision_of(id.into()),
-            can: self.can(id, &[OperationKind::DrainTrunk, OperationKind::DeleteFabric]),
-        }
-    }
-
-    /// Returns the number of services with ends at both switches, and the sum of their contracted rates.
-    fn between(&self, a: SwitchId, b: SwitchId) -> (usize, u32) {
-        let exchange = &self.snapshot.exchange;
-        let (mut services, mut contracted) = (0, 0_u32);
-        for ends in self.snapshot.index().by_service.values() {
-            let configs = ends.iter().filter_map(|end| exchange.configs.get(end));
-            let (mut at_a, mut at_b, mut rate) = (false, false, 0);
-            for config in configs {
-                let connection = exchange.connections.get(&config.connection);
-                let switch = connection
-                    .and_then(|connection| connection.ports.first())
-                    .map(|port| port.switch);
-                at_a |= switch == Some(a);
-                at_b |= switch == Some(b);
-                rate = rate.max(config.capacity_mbps.unwrap_or(0));
-            }
-            if at_a && at_b {
-                services += 1;
-                contracted = contracted.saturating_add(rate);
-            }
-        }
-        (services, contracted)
-    }
-
-    pub(crate) fn switch(&self, id: SwitchId, switch: &millrace_ix_model::Switch) -> view::Switch {
-        let exchange = &self.snapshot.exchange;
-        let health = self.snapshot.switches.get(&id);
-        let connections = exchange
-            .connections
-            .values()
-            .flat_map(|connection| connection.ports.iter());
-        let trunks = exchange.trunks.values().flat_map(|trunk| trunk.ends.iter());
-        view::Switch {
-            id: id.to_string(),
-            name: switch.name.clone(),
-            site: self.site_name(switch.site),
-            dpid: switch.dpid.to_string(),
-            state: health.map_or("unknown", |health| health.state.name()).to_owned(),
-            since: health
-                .and_then(|health| health.since)
-                .map(|time| time.to_string()),
-            error: health.and_then(|health| health.error.clone()),
-            entries: health.map_or(0, |health| health.entries),
-            ports: switch.ports.len(),
-            ports_used: connections.chain(trunks).filter(|port| port.switch == id).count(),
-            revision: self.snapshot.revision_of(id.into()),
-            can: self.can(id, &[OperationKind::SetPorts, OperationKind::DeleteFabric]),
-        }
-    }
-
-    pub(crate) fn site(&self, id: SiteId, site: &millrace_ix_model::Site) -> view::Site {
-        let exchange = &self.snapshot.exchange;
-        let switches: BTreeSet<SwitchId> = exchange
-            .switches
-            .iter()
-            .filter(|(_, switch)| switch.site == id)
-            .map(|(id, _)| *id)
-            .collect();
-        let is_here = |connection: &&Connection| {
-            connection
-                .ports
-                .first()
-                .is_some_and(|port| switches.contains(&port.switch))
-        };
-        view::Site {
-            id: id.to_string(),
-            name: site.name.clone(),
-            switches: switches.len(),
-            connections: exchange.connections.values().filter(is_here).count(),
         }
     }
 

@@ -1,0 +1,137 @@
+//! Tests of the messages.
+
+use super::*;
+
+fn messages() -> Vec<Message> {
+    let mut ranges = RangeSet::new();
+    ranges.insert(2..5);
+    ranges.insert(9..1_000);
+    let value = [7; 32];
+    vec![
+        Message::Hello {
+            version: 0,
+            secret: vec![1; 16],
+        },
+        Message::Offer(Offer {
+            payload: 1_424,
+            chacha: true,
+            secret: [3; 32],
+            requests: Requests {
+                delta: false,
+                all_at_once: true,
+            },
+        }),
+        Message::Manifest(vec![5; 20_000]),
+        Message::ManifestEnd,
+        Message::Refuse {
+            code: RefuseCode::Files,
+            text: "full".into(),
+        },
+        Message::Have {
+            extent: 70_000,
+            value,
+        },
+        Message::HaveEnd,
+        Message::Keep(ranges.clone()),
+        Message::Accept {
+            connection: u32::MAX,
+            pool: 1 << 28,
+            have: ranges,
+        },
+        Message::Value { extent: 3, value },
+        Message::GroupValues {
+            extent: 3,
+            values: vec![value; 64],
+        },
+        Message::Withdrawn {
+            file: 3,
+            reason: "changed".into(),
+        },
+        Message::Verified(1),
+        Message::Rejected(2),
+        Message::Durable(3),
+        Message::NeedGroupValues(4),
+        Message::Committed { file: 5 },
+        Message::Complete {
+            root: value,
+            signature: vec![8; 64],
+        },
+        Message::Failed { text: "disk".into() },
+        Message::Into(b"in/2026".to_vec()),
+        Message::Fetch(b"out/a\xff".to_vec()),
+        Message::List(Vec::new()),
+        Message::Fetching,
+        Message::Entry(DirectoryEntry {
+            name: b"a".to_vec(),
+            entry_type: EntryType::File,
+            size: 1 << 40,
+            modified: 1_700_000_000,
+        }),
+        Message::EntriesEnd,
+    ]
+}
+
+/// The vectors of docs/transport-protocol.md.
+#[test]
+fn the_vectors_of_the_protocol_page_hold() {
+    let hex = |message: Message| -> String {
+        message
+            .encode()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    };
+    let mut ranges = RangeSet::new();
+    ranges.insert(2..5);
+    ranges.insert(9..1_000);
+    let offer = Offer {
+        payload: 1_424,
+        chacha: false,
+        secret: std::array::from_fn(|at| at as u8),
+        requests: Requests {
+            delta: false,
+            all_at_once: true,
+        },
+    };
+    let secret = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+    assert_eq!(hex(Message::Offer(offer)), format!("2501459000{secret}02"));
+    assert_eq!(hex(Message::Keep(ranges)), "07070202030443df");
+    assert_eq!(hex(Message::Verified(70_000)), "050c80011170");
+}
+
+#[test]
+fn messages_are_what_they_were_however_the_stream_is_cut() {
+    let stream: Vec<u8> = messages().iter().flat_map(Message::encode).collect();
+    for cut in [1, 7, 1_000, stream.len()] {
+        let (mut bytes, mut taken) = (Vec::new(), Vec::new());
+        for piece in stream.chunks(cut) {
+            bytes.extend_from_slice(piece);
+            while let Some(message) = Message::take(&mut bytes).unwrap() {
+                taken.push(message);
+            }
+        }
+        assert_eq!(taken, messages(), "{cut}");
+        assert!(bytes.is_empty());
+    }
+}
+
+#[test]
+fn no_bytes_of_a_peer_are_too_odd() {
+    for message in messages() {
+        let encoded = message.encode();
+        for bit in (0..encoded.len().min(64) * 8).chain([encoded.len() * 8 - 1]) {
+            let mut bytes = encoded.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let _ = Message::take(&mut bytes);
+        }
+    }
+    let mut long = vec![0xbf, 0xff, 0xff, 0xff];
+    assert!(matches!(Message::take(&mut long), Err(MessageError::Size(_))));
+    let text = Message::Failed {
+        text: "\x1b[2Jx".into(),
+    };
+    assert_eq!(
+        Message::take(&mut text.encode()),
+        Ok(Some(Message::Failed { text: "[2Jx".into() }))
+    );
+}
