@@ -1,7 +1,7 @@
-//! Grants: who may write, read and list what, and how much of it at once.
+//! Grants: the keys that may write, read or list a directory, and the limits of their transfers.
 //!
-//! A path is the name of a grant and a path below its directory. A key that has no grant learns nothing else: neither which grants
-//! exist nor which paths do.
+//! A path is the name of a grant and a path below its directory. A key without a grant learns only that it has none:
+//! neither names of grants nor paths.
 
 use crate::activity::{Activity, RunningTransfer, lock};
 use crate::audit::Audit;
@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Instant, SystemTime};
 
-/// Entries of a listing at most.
+/// The largest number of entries of a listing.
 const ENTRIES_MAX: usize = 100_000;
 
 /// A grant with its usage. It outlives a reload that keeps name and directory.
@@ -28,7 +28,7 @@ pub(crate) struct Grant {
     pub(crate) config: RwLock<GrantConfig>,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) counters: Arc<[DirectionCounters; 2]>,
-    /// Guards the choice of a place among the transfers at once.
+    /// Held while transfers are counted and one more begins, so that their limit holds.
     admission: Mutex<()>,
 }
 
@@ -42,7 +42,7 @@ impl Grant {
         }
     }
 
-    /// Returns the configuration that holds now.
+    /// Returns the present configuration.
     pub(crate) fn config(&self) -> GrantConfig {
         let config = self.config.read();
         config.unwrap_or_else(std::sync::PoisonError::into_inner).clone()
@@ -101,13 +101,13 @@ impl Grants {
         }
     }
 
-    /// Returns the grants that hold now.
+    /// Returns the present grants.
     pub(crate) fn all(&self) -> Vec<Arc<Grant>> {
         let table = self.table.read();
         table.unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
-    /// Replaces the grants. Transfers that run go on; the new quota, and no other limit, holds for them, too.
+    /// Replaces the grants. Running transfers continue; of the new limits, only the quota applies to them.
     pub(crate) fn reload(&self, config: &Config) {
         let known = self.all();
         let keep = |new: &GrantConfig| {
@@ -128,7 +128,7 @@ impl Grants {
             .unwrap_or_else(std::sync::PoisonError::into_inner) = grants;
     }
 
-    /// Returns the grants of a key that have not ended, with their configuration.
+    /// Returns the grants of a key whose time has not ended, with their configuration.
     fn of(&self, key: PublicKey) -> Vec<(Arc<Grant>, GrantConfig)> {
         let now = SystemTime::now();
         let all = self.all().into_iter().map(|grant| {
@@ -195,7 +195,7 @@ impl Grants {
         })
     }
 
-    /// Begins a transfer, if the grant has a place for it.
+    /// Begins a transfer, unless the grant has as many as its limit.
     fn begin(&self, place: &Place, key: PublicKey, direction: Direction) -> Result<Transfer, Refusal> {
         let Place { grant, config, .. } = place;
         let _admission = lock(&grant.admission);
@@ -333,7 +333,7 @@ fn entries(place: &Place) -> io::Result<Vec<DirectoryEntry>> {
         let name = place.path.split().1;
         return Ok(entry(name, &metadata).into_iter().collect());
     }
-    // Opened as a file first: a symlink is none.
+    // open(2) without following symlinks refuses a symlink, whose target must not be listed.
     root.open(&place.path, FileAccess::Directory)?;
     let mut names = root.names(&place.path)?;
     if names.len() > ENTRIES_MAX {
@@ -360,7 +360,7 @@ fn entries(place: &Place) -> io::Result<Vec<DirectoryEntry>> {
     Ok(entries)
 }
 
-/// Returns an entry of a type that transfers have.
+/// Returns the entry of a listing; `None` for a type that transfers do not carry.
 fn entry(name: &[u8], metadata: &Metadata) -> Option<DirectoryEntry> {
     let entry_type = match metadata.file_type {
         FileType::File => EntryType::File,

@@ -1,12 +1,16 @@
 //! Quotas: the directory of a grant holds so many bytes and entries at most.
 //!
-//! A transfer reserves what its manifest announces before a byte arrives: two transfers that fit one by one, and not together, are
-//! told at once. What it writes is counted again against the quota that holds then, since an operator may lower it meanwhile. A
-//! transfer that hits the quota keeps its temporary files, and goes on from them after the quota was raised.
+//! A transfer reserves what its manifest announces before a byte arrives: of two transfers that fit one by one, and not together,
+//! the second is refused at once. The bytes that it writes are counted against the quota that holds then, since an operator may
+//! lower it meanwhile. A transfer that hits the quota keeps its temporary files, and continues from them after the quota was raised.
 //!
 //! ```text
-//!   used = entries in the directory now, less those of sets in transfer  +  what those sets have written
+//!   used     = entries in the directory now, less those of sets in transfer  +  what those sets have written
+//!   reserved = the same entries  +  for each set, the larger one of its claim and of its entries now
+//!   claim    = for each file of a set, the larger one of its size in the directory and of its size in the manifest
 //! ```
+//!
+//! A file that a set replaces counts until it is replaced: a peer that announces a small version, and never sends it, gains no room.
 
 use crate::activity::lock;
 use crate::size::ByteSize;
@@ -14,6 +18,7 @@ use millrace_courier::RefuseCode;
 use millrace_courier::files::{FilesError, OpenError, Requests, Sink, SinkEvent, Store, Value};
 use millrace_courier::local::{LocalStore, PlaceOptions};
 use millrace_fileset::entry::EntryKind;
+use millrace_fileset::fs::{FileSystem, Root};
 use millrace_fileset::sink::{journal_path, temporary_path};
 use millrace_fileset::{Manifest, ManifestLimits, ManifestReader, RelativePath};
 use millrace_transport::extent::Layout;
@@ -46,6 +51,14 @@ impl Usage {
         Usage {
             bytes: self.bytes.saturating_sub(other.bytes),
             entries: self.entries.saturating_sub(other.entries),
+        }
+    }
+
+    /// Returns the larger number of each kind.
+    fn max(self, other: Usage) -> Usage {
+        Usage {
+            bytes: self.bytes.max(other.bytes),
+            entries: self.entries.max(other.entries),
         }
     }
 
@@ -92,9 +105,12 @@ impl Quota {
 /// A set of files in transfer.
 #[derive(Debug)]
 struct Reservation {
-    /// The paths of its files and temporary files.
-    paths: Vec<PathBuf>,
-    reserved: Usage,
+    /// The paths of its files and temporary files below the directory of the grant.
+    paths: Vec<RelativePath>,
+    /// The usage after the transfer at most, whichever of its files have been replaced by then.
+    claim: Usage,
+    /// The bytes that the manifest announces.
+    announced: u64,
     written: Usage,
 }
 
@@ -142,44 +158,81 @@ impl Ledger {
         lock(&self.state).quota = quota;
     }
 
-    /// Returns what is used.
+    /// Returns the usage of the directory.
     pub(crate) fn used(&self) -> Usage {
         lock(&self.state).used()
     }
 
-    /// Returns what the entries use that belong to no set in transfer.
+    /// Returns the usage of the entries that belong to no set in transfer.
     fn count_others(&self, reservations: &BTreeMap<u64, Reservation>) -> Usage {
-        let in_transfer = reservations.values().map(|other| present(&other.paths));
+        let in_transfer = reservations.values().map(|other| self.present(&other.paths));
         count(&self.directory).minus(in_transfer.fold(Usage::default(), Usage::plus))
+    }
+
+    /// Returns the usage of the entries at these paths.
+    fn present(&self, paths: &[RelativePath]) -> Usage {
+        let Ok(root) = Root::open(&self.directory) else {
+            return Usage::default();
+        };
+        let found = paths.iter().filter_map(|path| self.usage(&root, path));
+        found.fold(Usage::default(), Usage::plus)
+    }
+
+    /// Returns the usage of the entry at a path, if there is one. `root` is the directory. A symlink in the middle of the path is
+    /// not followed: an entry outside of the directory is no part of its usage, and must not be subtracted from it.
+    fn usage(&self, root: &Root, path: &RelativePath) -> Option<Usage> {
+        let inode = root.metadata(path).ok()?.inode;
+        let path = self.directory.join(OsStr::from_bytes(path.as_bytes()));
+        let metadata = fs::symlink_metadata(path).ok()?;
+        // This second call follows such symlinks, and the first does not: the path must lead to one inode in both.
+        (inode == (metadata.dev(), metadata.ino())).then(|| Usage::of(&metadata))
     }
 
     /// Reserves room for a set below a path.
     fn reserve(self: &Arc<Self>, below: &RelativePath, manifest: &Manifest) -> Result<Reserved, FilesError> {
-        let root = self.directory.join(OsStr::from_bytes(below.as_bytes()));
-        let join = |path: &RelativePath| root.join(OsStr::from_bytes(path.as_bytes()));
-        let entries = manifest.entries().iter().map(|entry| join(&entry.path));
-        let temporary = (0..manifest.files()).map(|file| join(&temporary_path(manifest, file)));
-        let journal = join(&journal_path(manifest));
-        let paths: Vec<PathBuf> = entries.chain(temporary).chain([journal]).collect();
-        let bytes = manifest.entries().iter().map(|entry| match &entry.kind {
-            EntryKind::File(content) => content.data_len(),
-            _ => 0,
-        });
-        let reserved = Usage {
-            bytes: bytes.sum(),
+        let join = |path: &RelativePath| {
+            let joined = below.join(path.as_bytes());
+            joined.map_err(|error| FilesError(error.to_string()))
+        };
+        let root = Root::open(&self.directory).ok();
+        let mut paths = Vec::new();
+        let (mut claimed, mut announced) = (0_u64, 0_u64);
+        for entry in manifest.entries() {
+            let path = join(&entry.path)?;
+            let size = match &entry.kind {
+                EntryKind::File(content) => content.data_len(),
+                _ => 0,
+            };
+            let old = root
+                .as_ref()
+                .and_then(|root| self.usage(root, &path))
+                .unwrap_or_default();
+            claimed = claimed.saturating_add(size.max(old.bytes));
+            announced = announced.saturating_add(size);
+            paths.push(path);
+        }
+        for file in 0..manifest.files() {
+            paths.push(join(&temporary_path(manifest, file))?);
+        }
+        paths.push(join(&journal_path(manifest))?);
+        let claim = Usage {
+            bytes: claimed,
             entries: manifest.entries().len() as u64,
         };
         let mut state = lock(&self.state);
-        state.others = self.count_others(&state.reservations).minus(present(&paths));
-        let wanted = state.reservations.values().map(|other| other.reserved);
+        state.others = self.count_others(&state.reservations).minus(self.present(&paths));
+        let wanted = state.reservations.values().map(|other| {
+            // A set that has ended meanwhile may have written the same paths.
+            other.claim.max(self.present(&other.paths))
+        });
         let wanted = wanted.fold(state.others, Usage::plus);
-        if !state.quota.holds(wanted.plus(reserved)) {
+        if !state.quota.holds(wanted.plus(claim)) {
             return Err(FilesError(format!(
                 "quota of grant `{}`: {} and {} files more do not fit, {} are used or reserved; remove files there, or ask the \
                  operator to raise the quota, and run the same command again",
                 self.grant,
-                ByteSize(reserved.bytes),
-                reserved.entries,
+                ByteSize(claim.bytes),
+                claim.entries,
                 state.quota.state(wanted)
             )));
         }
@@ -187,10 +240,11 @@ impl Ledger {
         state.next += 1;
         let reservation = Reservation {
             paths,
-            reserved,
+            claim,
+            announced,
             written: Usage {
                 bytes: 0,
-                entries: reserved.entries,
+                entries: claim.entries,
             },
         };
         state.reservations.insert(number, reservation);
@@ -201,13 +255,13 @@ impl Ledger {
     }
 }
 
-/// Returns what the entries below a directory use; those that vanish or may not be read count nothing.
+/// Returns the usage of the entries below a directory. An entry that vanishes or may not be read does not count.
 fn count(directory: &Path) -> Usage {
     let mut usage = Usage::default();
     let mut stack = vec![directory.to_owned()];
     while let Some(directory) = stack.pop() {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-            // Of a symlink the link itself.
+            // The metadata of a symlink are those of the link itself.
             let Ok(metadata) = entry.metadata() else { continue };
             usage = usage.plus(Usage::of(&metadata));
             if metadata.is_dir() {
@@ -216,14 +270,6 @@ fn count(directory: &Path) -> Usage {
         }
     }
     usage
-}
-
-/// Returns what the entries at these paths use.
-fn present(paths: &[PathBuf]) -> Usage {
-    let found = paths.iter().filter_map(|path| fs::symlink_metadata(path).ok());
-    found
-        .map(|metadata| Usage::of(&metadata))
-        .fold(Usage::default(), Usage::plus)
 }
 
 /// Room that is reserved until it is dropped.
@@ -240,7 +286,7 @@ impl Reserved {
         if let Some(reservation) = state.reservations.get_mut(&self.number) {
             // Bytes that come again, after a wrong digest, replace others.
             let written = reservation.written.bytes.saturating_add(bytes);
-            reservation.written.bytes = written.min(reservation.reserved.bytes);
+            reservation.written.bytes = written.min(reservation.announced);
         }
         let used = state.used();
         if state.quota.holds(used) {
@@ -361,5 +407,94 @@ impl Sink for QuotaSink {
 
     fn close(self: Box<Self>) -> Result<(), FilesError> {
         self.sink.close()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+    use millrace_courier::files::Source as _;
+    use millrace_courier::local::{LocalSource, ScanOptions};
+
+    const LARGE: usize = 600 << 10;
+
+    /// A grant of 1 MiB that holds `a`, a large file.
+    struct Bed {
+        dir: tempfile::TempDir,
+        ledger: Arc<Ledger>,
+    }
+
+    impl Bed {
+        fn new() -> Bed {
+            let dir = tempfile::tempdir().unwrap();
+            fs::create_dir(dir.path().join("in")).unwrap();
+            put(&dir.path().join("in/a"), LARGE);
+            let quota = Quota {
+                bytes: Some(1 << 20),
+                entries: None,
+            };
+            let ledger = Arc::new(Ledger::new("in", &dir.path().join("in"), quota));
+            Bed { dir, ledger }
+        }
+
+        /// Reserves room for files of these sizes.
+        fn reserve(&self, below: &str, files: &[(&str, usize)]) -> Result<Reserved, FilesError> {
+            let from = tempfile::tempdir_in(self.dir.path()).unwrap();
+            let paths: Vec<PathBuf> = files.iter().map(|(name, _)| from.path().join(name)).collect();
+            for (path, (_, size)) in paths.iter().zip(files) {
+                put(path, *size);
+            }
+            let source = LocalSource::scan(&paths, &ScanOptions::default()).unwrap();
+            let mut reader = ManifestReader::new(ManifestLimits::default());
+            reader.feed(source.manifest()).unwrap();
+            let manifest = reader.finish().unwrap();
+            let below = RelativePath::new(below.as_bytes()).unwrap();
+            self.ledger.reserve(&below, &manifest)
+        }
+    }
+
+    fn put(path: &Path, size: usize) {
+        fs::write(path, vec![7; size]).unwrap();
+        // Some file systems count blocks once they are written.
+        fs::File::open(path).unwrap().sync_all().unwrap();
+    }
+
+    #[test]
+    fn a_file_that_a_set_replaces_counts_until_it_is_replaced() {
+        let bed = Bed::new();
+        assert!(
+            bed.reserve("", &[("a", 1), ("c", LARGE)]).is_err(),
+            "in the same set"
+        );
+        let held = bed.reserve("", &[("a", 1)]).unwrap();
+        assert!(bed.reserve("", &[("c", LARGE)]).is_err(), "in another set");
+        drop(held);
+        assert!(
+            bed.reserve("", &[("a", LARGE)]).is_ok(),
+            "the new version has the room of the old one"
+        );
+    }
+
+    #[test]
+    fn a_file_that_grows_after_the_reservation_counts_in_full() {
+        let bed = Bed::new();
+        fs::remove_file(bed.dir.path().join("in/a")).unwrap();
+        let _held = bed.reserve("", &[("a", 1)]).unwrap();
+        put(&bed.dir.path().join("in/a"), LARGE);
+        assert!(bed.reserve("", &[("c", LARGE)]).is_err());
+    }
+
+    #[test]
+    fn a_file_behind_a_symlink_gives_no_room() {
+        let bed = Bed::new();
+        let outside = bed.dir.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        put(&outside.join("large"), LARGE);
+        std::os::unix::fs::symlink(&outside, bed.dir.path().join("in/link")).unwrap();
+        let link = RelativePath::new(b"link/large").unwrap();
+        assert_eq!(bed.ledger.present(&[link]), Usage::default());
+        assert!(bed.reserve("link", &[("large", LARGE)]).is_err());
     }
 }
