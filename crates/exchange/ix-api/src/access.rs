@@ -1,4 +1,4 @@
-//! Who sends a request, and what of it the request may reach.
+//! The sender of a request, and the objects that the request may reach.
 //!
 //! [`Principal`] is the user behind a session or an API key. [`Access`] is an object that the principal may read: only
 //! the permission table of the model makes one, so that a handler cannot forget to ask. An object that may not be read
@@ -106,7 +106,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 /// Returns the user of an API key that may send a request with this method.
 fn key_user(app: &App, key: &str, method: &Method) -> Result<Option<millrace_ix_model::UserId>, Problem> {
     let stored = format!("key/{}", fingerprint(key));
-    let Some(mut record) = load_json::<ApiKeyRecord>(&*app.credentials, &stored)? else {
+    let Some(record) = load_json::<ApiKeyRecord>(&*app.credentials, &stored)? else {
         return Ok(None);
     };
     if record.scope == KeyScope::Read && !matches!(*method, Method::GET | Method::HEAD) {
@@ -118,6 +118,11 @@ fn key_user(app: &App, key: &str, method: &Method) -> Result<Option<millrace_ix_
         .last_used
         .is_none_or(|last| now.since(last).as_secs() >= 60)
     {
+        // The key is read again: a write without it would restore a key that was deleted meanwhile.
+        let _changing = app.lock_credentials();
+        let Some(mut record) = load_json::<ApiKeyRecord>(&*app.credentials, &stored)? else {
+            return Ok(None);
+        };
         record.last_used = Some(now);
         save_json(&*app.credentials, &stored, &record)?;
     }

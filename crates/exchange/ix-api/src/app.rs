@@ -1,6 +1,6 @@
 //! The state that every handler shares.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use millrace_ix_model::{Actor, Timestamp, UserId};
@@ -34,7 +34,7 @@ pub struct Settings {
 #[derive(Clone)]
 pub struct App(Arc<Inner>);
 
-/// The parts that all clones of [`App`] share.
+/// The state behind all clones of an [`App`].
 pub struct Inner {
     pub(crate) service: Arc<dyn ExchangeService>,
     pub(crate) credentials: Arc<dyn CredentialStore>,
@@ -45,6 +45,8 @@ pub struct Inner {
     pub(crate) events: Arc<EventLog>,
     pub(crate) document: utoipa::openapi::OpenApi,
     pub(crate) hashes: Semaphore,
+    /// Held while a stored credential is read, changed and written, so that no change is lost.
+    changing: Mutex<()>,
     pub(crate) streams: Arc<Semaphore>,
     started: Instant,
 }
@@ -93,6 +95,7 @@ impl App {
             settings,
             document: crate::routes::document(),
             hashes: Semaphore::new(HASHES_MAX),
+            changing: Mutex::new(()),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             started: Instant::now(),
         })))
@@ -104,6 +107,7 @@ impl App {
     /// [`SetCredentialError`].
     pub fn set_password(&self, user: UserId, password: &str) -> Result<(), SetCredentialError> {
         let hash = hash_password(password)?;
+        let _changing = self.lock_credentials();
         self.change_credentials(user, |credentials| credentials.password = Some(hash))?;
         self.sessions.end_all(user)?;
         Ok(())
@@ -115,6 +119,7 @@ impl App {
     /// [`SetCredentialError`].
     pub fn set_totp(&self, user: UserId, secret: &TotpSecret) -> Result<(), SetCredentialError> {
         let sealed = self.sealer.seal(&totp_purpose(user), secret.as_bytes())?;
+        let _changing = self.lock_credentials();
         self.change_credentials(user, |credentials| {
             credentials.totp = Some(sealed);
             credentials.totp_step = 0;
@@ -122,6 +127,12 @@ impl App {
         Ok(())
     }
 
+    /// Locks the stored credentials for a change. The lock is not held across an `await`.
+    pub(crate) fn lock_credentials(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the credentials of a user. The caller holds [`lock_credentials`](App::lock_credentials).
     fn change_credentials(
         &self,
         user: UserId,

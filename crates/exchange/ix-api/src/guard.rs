@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use crate::page::CONTENT_SECURITY_POLICY;
 use crate::problem::{Problem, ProblemKind};
 
-/// Middleware that checks `Host` and the origin, and adds the headers of every answer.
+/// Checks `Host` and the origin of a request, and adds the headers of every answer.
 pub(crate) async fn guard(request: Request, next: Next) -> Response {
     let is_api = request.uri().path().starts_with("/api/");
     let checked = check_host(request.version(), request.headers()).and_then(|()| {

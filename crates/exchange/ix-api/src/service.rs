@@ -40,7 +40,7 @@ impl SwitchState {
     }
 }
 
-/// What the engine knows about a switch.
+/// The engine's knowledge about a switch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SwitchHealth {
     /// The state.
@@ -165,7 +165,7 @@ pub struct Outcome {
     pub change: Option<u64>,
     /// The objects.
     pub applied: Applied,
-    /// What the switches have to do.
+    /// The work of each switch.
     pub plan: BTreeMap<SwitchId, PlannedEntries>,
     /// The exchange as it would be, for a dry run.
     pub preview: Option<Arc<Exchange>>,
@@ -239,7 +239,7 @@ pub struct AuditRecord {
     pub serial: u64,
     /// The time.
     pub time: Timestamp,
-    /// Who acted.
+    /// The actor.
     pub actor: String,
     /// The act.
     pub action: String,
@@ -254,7 +254,7 @@ pub struct AuditRecord {
 /// An act that the audit chain is to hold.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuditNote {
-    /// Who acted.
+    /// The actor.
     pub actor: String,
     /// The act.
     pub action: String,

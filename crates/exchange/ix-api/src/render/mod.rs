@@ -24,7 +24,7 @@ pub(crate) fn word(value: &impl Serialize) -> String {
     }
 }
 
-/// What a request sees: the snapshot through the eyes of its principal.
+/// The snapshot as the principal of a request may see it.
 pub(crate) struct Scope<'a> {
     principal: &'a Principal,
     snapshot: &'a Snapshot,

@@ -139,6 +139,7 @@ pub(crate) async fn delete(
     };
     app.record(&principal.audit_name(), "delete_api_key", &id, json!({}))
         .await?;
+    let _changing = app.lock_credentials();
     app.credentials.save(&format!("key/{key}"), None)?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,6 +1,6 @@
 //! Sign-in and sign-out.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use axum::Json;
 use axum::extract::{ConnectInfo, State};
@@ -19,6 +19,9 @@ use crate::request::Body;
 use crate::service::Snapshot;
 use crate::session::{TotpSecret, UserCredentials, load_json, save_json, verify_password};
 use crate::view::Whoami;
+
+/// The largest number of characters of a name that are looked at.
+const NAME_LEN_MAX: usize = 256;
 
 /// The credentials of a user.
 #[derive(Deserialize, ToSchema)]
@@ -70,11 +73,14 @@ pub(crate) async fn read(State(app): State<App>, principal: Principal) -> Result
 pub(crate) async fn sign_in(
     State(app): State<App>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
     Body(given): Body<SignIn>,
 ) -> Result<Response, Problem> {
-    let name = given.name.trim().to_owned();
+    // A longer name belongs to nobody; its rest would only fill memory and the audit chain.
+    let name: String = given.name.trim().chars().take(NAME_LEN_MAX).collect();
+    let address = client(peer.ip(), &headers);
     app.attempts
-        .begin(&name, peer.ip(), app.uptime())
+        .begin(&name, address, app.uptime())
         .map_err(|error| {
             Problem::new(ProblemKind::Busy, error.to_string())
                 .with_code("too-many-attempts")
@@ -83,39 +89,86 @@ pub(crate) async fn sign_in(
     let snapshot = app.snapshot();
     let found = user_named(&snapshot, &name);
     let key = found.map(|(id, _)| UserCredentials::key(&id.to_string()));
-    let mut stored: UserCredentials = match &key {
-        Some(key) => load_json(&*app.credentials, key)?.unwrap_or_default(),
-        None => UserCredentials::default(),
+    let hash = match &key {
+        Some(key) => {
+            load_json::<UserCredentials>(&*app.credentials, key)?
+                .unwrap_or_default()
+                .password
+        }
+        None => None,
     };
-    let is_right = check_password(&app, given.password, stored.password.clone()).await?;
+    let is_right = check_password(&app, given.password, hash.clone()).await?;
     let (Some((id, user)), Some(key), true) = (found, key, is_right) else {
-        app.record(
-            "anonymous",
-            "sign_in_failed",
-            "",
-            json!({ "name": name, "address": peer.ip().to_string() }),
-        )
-        .await?;
-        return Err(
-            Problem::new(ProblemKind::Unauthorized, "name or password is wrong")
-                .with_code("wrong-credentials"),
-        );
+        let detail = json!({ "name": name, "address": address.to_string() });
+        app.record("anonymous", "sign_in_failed", "", detail).await?;
+        return Err(wrong_credentials());
     };
-    check_code(&app, id, user, &mut stored, given.code.as_deref())?;
-    save_json(&*app.credentials, &key, &stored)?;
+    if !use_code(&app, id, user, (&key, hash.as_deref()), given.code.as_deref())? {
+        let detail = json!({ "name": name, "address": address.to_string(), "factor": "code" });
+        app.record("anonymous", "sign_in_failed", "", detail).await?;
+        let detail = "the one-time code is wrong or was used before";
+        return Err(Problem::new(ProblemKind::Unauthorized, detail).with_code("wrong-code"));
+    }
     app.attempts.succeeded(&name);
-    app.record(
-        &id.to_string(),
-        "sign_in",
-        id,
-        json!({ "address": peer.ip().to_string() }),
-    )
-    .await?;
-    let cookie = app.sessions.begin(id, app.now())?;
+    let detail = json!({ "address": address.to_string() });
+    app.record(&id.to_string(), "sign_in", id, detail).await?;
+    let cookie = begin_session(&app, id, &key, hash.as_deref())?;
     let principal = principal_of(&snapshot, id)?;
     let mut response = Json(whoami(&app, &principal)?).into_response();
     set_cookie(&mut response, &cookie)?;
     Ok(response)
+}
+
+/// Returns the address of the client. A request over loopback comes from the proxy in front of the API, which adds the client's
+/// address at the end of `X-Forwarded-For`; the addresses before it are the client's own words.
+fn client(peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+    let mut forwarded = headers.get_all("x-forwarded-for").iter();
+    let last = forwarded.next_back().and_then(|value| value.to_str().ok());
+    last.filter(|_| peer.to_canonical().is_loopback())
+        .and_then(|value| value.rsplit(',').next()?.trim().parse().ok())
+        .unwrap_or(peer)
+}
+
+fn wrong_credentials() -> Problem {
+    Problem::new(ProblemKind::Unauthorized, "name or password is wrong").with_code("wrong-credentials")
+}
+
+/// Reads the credentials of a user again, after a password was verified by `hash`.
+///
+/// # Errors
+/// A problem if the password has been changed since.
+fn credentials_with(app: &App, key: &str, hash: Option<&str>) -> Result<UserCredentials, Problem> {
+    let stored: UserCredentials = load_json(&*app.credentials, key)?.unwrap_or_default();
+    if stored.password.as_deref() == hash {
+        Ok(stored)
+    } else {
+        Err(wrong_credentials())
+    }
+}
+
+/// Uses the one-time code of a user whose password is right. Returns false if the code is wrong. Of several requests with one code,
+/// the first alone gets true.
+fn use_code(
+    app: &App,
+    id: UserId,
+    user: &User,
+    (key, hash): (&str, Option<&str>),
+    code: Option<&str>,
+) -> Result<bool, Problem> {
+    let _changing = app.lock_credentials();
+    let mut stored = credentials_with(app, key, hash)?;
+    let is_right = check_code(app, id, user, &mut stored, code)?;
+    if is_right {
+        save_json(&*app.credentials, key, &stored)?;
+    }
+    Ok(is_right)
+}
+
+/// Begins a session, unless the password has been changed: the change has ended all sessions, and none may outlive it.
+fn begin_session(app: &App, id: UserId, key: &str, hash: Option<&str>) -> Result<String, Problem> {
+    let _changing = app.lock_credentials();
+    credentials_with(app, key, hash)?;
+    Ok(app.sessions.begin(id, app.now())?)
 }
 
 fn user_named<'a>(snapshot: &'a Snapshot, name: &str) -> Option<(UserId, &'a User)> {
@@ -154,14 +207,14 @@ async fn check_password(app: &App, password: String, hash: Option<String>) -> Re
     checked.await.map_err(|_| failed())
 }
 
-/// Checks the one-time code of a user whose password is right.
+/// Checks the one-time code of a user, and notes its step in `stored`. Returns false if the code is wrong.
 fn check_code(
     app: &App,
     id: UserId,
     user: &User,
     stored: &mut UserCredentials,
     code: Option<&str>,
-) -> Result<(), Problem> {
+) -> Result<bool, Problem> {
     let Some(sealed) = &stored.totp else {
         if user.roles.iter().any(|role| role.is_operator()) {
             let detail = "operators need a second factor, and this user has none";
@@ -171,7 +224,7 @@ fn check_code(
                     "give the user one with `millrace-ix user totp NAME` on the exchange's host",
                 ));
         }
-        return Ok(());
+        return Ok(true);
     };
     let Some(code) = code.filter(|code| !code.is_empty()) else {
         return Err(Problem::new(
@@ -184,16 +237,11 @@ fn check_code(
         Problem::new(ProblemKind::Unavailable, error.to_string())
     })?;
     let seconds = app.now().millis() / 1000;
-    match TotpSecret::from_bytes(&secret).verify(code.trim(), seconds, stored.totp_step) {
-        Some(step) => {
-            stored.totp_step = step;
-            Ok(())
-        }
-        None => {
-            let detail = "the one-time code is wrong or was used before";
-            Err(Problem::new(ProblemKind::Unauthorized, detail).with_code("wrong-code"))
-        }
+    let step = TotpSecret::from_bytes(&secret).verify(code.trim(), seconds, stored.totp_step);
+    if let Some(step) = step {
+        stored.totp_step = step;
     }
+    Ok(step.is_some())
 }
 
 fn set_cookie(response: &mut Response, cookie: &str) -> Result<(), Problem> {
@@ -277,4 +325,30 @@ pub(crate) async fn change_password(
     app.record(&principal.audit_name(), "change_password", user, json!({}))
         .await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_that_the_proxy_added_is_the_client_and_no_other() {
+        let proxy: IpAddr = "127.0.0.1".parse().unwrap();
+        let far: IpAddr = "192.0.2.1".parse().unwrap();
+        let mut headers = HeaderMap::new();
+        assert_eq!(client(proxy, &headers), proxy);
+        headers.append("x-forwarded-for", HeaderValue::from_static("198.51.100.9"));
+        headers.append(
+            "x-forwarded-for",
+            HeaderValue::from_static("203.0.113.5, 2001:db8::1"),
+        );
+        assert_eq!(client(proxy, &headers), "2001:db8::1".parse::<IpAddr>().unwrap());
+        assert_eq!(
+            client(far, &headers),
+            far,
+            "only the proxy on this host is believed"
+        );
+        headers.append("x-forwarded-for", HeaderValue::from_static("unknown"));
+        assert_eq!(client(proxy, &headers), proxy);
+    }
 }

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use millrace_types::Time;
 
-/// The span in which attempts count.
+/// The time for which an attempt counts.
 const WINDOW: Duration = Duration::from_secs(60);
 /// The number of attempts for each login in the window.
 const PER_LOGIN: usize = 5;
 /// The number of attempts for each address in the window.
 const PER_ADDRESS: usize = 20;
-/// The number of logins and of addresses that are remembered. Beyond it, attempts of unknown ones are refused.
+/// The number of logins and of addresses that are remembered. Beyond it, attempts of others are refused.
 const REMEMBERED: usize = 10_000;
 
 /// Too many attempts were made.
@@ -43,9 +43,9 @@ impl Attempts {
     /// Counts an attempt for `login` from `address`.
     ///
     /// # Errors
-    /// [`TooMany`] if one of both limits is reached; the attempt then does not count.
+    /// [`TooMany`] if either limit is reached; the attempt then does not count.
     pub fn begin(&self, login: &str, address: IpAddr, now: Time) -> Result<(), TooMany> {
-        // A v6 subscriber has a /64, so that single addresses are no limit.
+        // An IPv6 subscriber has a /64, so a limit on single addresses would limit nothing.
         let address = network(address);
         let mut windows = self
             .windows

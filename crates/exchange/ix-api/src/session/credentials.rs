@@ -1,4 +1,4 @@
-//! What the exchange stores of its users' credentials, and the trait through which it is stored.
+//! The credentials of users as the exchange stores them, and the trait of the store.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -34,7 +34,7 @@ pub struct Session {
     pub user: UserId,
     /// The time of the sign-in.
     pub began: Timestamp,
-    /// The time of the last request, to the minute.
+    /// The time of the last request. The store has the one of the sign-in.
     pub seen: Timestamp,
 }
 

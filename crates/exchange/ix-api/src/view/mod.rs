@@ -31,7 +31,7 @@ pub struct AccountName {
     pub asns: Vec<u32>,
 }
 
-/// The actor of a request: who is signed in.
+/// The user who is signed in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Whoami {
     /// The user.
@@ -282,7 +282,7 @@ pub struct RegisteredMac {
     pub valid_until: Option<String>,
 }
 
-/// A service: what frames travel in.
+/// A service, in which frames travel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Service {
     /// The identifier.
@@ -298,7 +298,7 @@ pub struct Service {
     pub peer: Option<AccountName>,
     /// The state, from the commercial state, the realisation in the switches, and consent.
     pub state: String,
-    /// What is missing to move on, the most severe first.
+    /// The steps that are missing to move on, the most severe first.
     pub status: Vec<Status>,
     /// The stages of its life with the present one, in order.
     pub stages: Vec<Stage>,
@@ -353,7 +353,7 @@ pub struct Filter {
     pub id: String,
     /// The account that it protects.
     pub account: AccountName,
-    /// What it matches, in words.
+    /// The match, in words.
     pub matching: String,
     /// `drop`, `shape` or `count`.
     pub action: String,
@@ -383,7 +383,7 @@ pub struct Change {
     pub id: String,
     /// The operation as a word.
     pub operation: String,
-    /// Who ordered it.
+    /// The actor that ordered it.
     pub actor: String,
     /// The objects that it created, changed or deleted.
     pub objects: Vec<String>,
@@ -423,7 +423,7 @@ pub struct AuditEntry {
     pub serial: u64,
     /// The time.
     pub time: String,
-    /// Who acted.
+    /// The actor.
     pub actor: String,
     /// The act.
     pub action: String,
@@ -449,7 +449,7 @@ pub struct Ordered {
     pub changed: Vec<String>,
     /// The objects that were, or would be, deleted.
     pub deleted: Vec<String>,
-    /// What each switch has to do.
+    /// The work of each switch.
     pub plan: Vec<PlannedSwitch>,
     /// The tags that were, or would be, chosen for the end.
     #[schema(required)]
@@ -459,7 +459,7 @@ pub struct Ordered {
     pub secret: Option<String>,
 }
 
-/// What a switch has to do for an order.
+/// The work of a switch for an order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PlannedSwitch {
     /// The name of the switch.
@@ -472,10 +472,10 @@ pub struct PlannedSwitch {
     pub removed: usize,
 }
 
-/// What needs attention, and the numbers of the first screen.
+/// The tasks that wait, and the numbers of the first screen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Overview {
-    /// What waits for somebody of this account.
+    /// The tasks that wait for somebody of this account.
     pub tasks: Vec<Task>,
     /// The number of services by state.
     pub services: Vec<Count>,

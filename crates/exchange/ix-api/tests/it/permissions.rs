@@ -23,7 +23,7 @@ const PEOPLE: [(&str, &str); 10] = [
     ("kei", "api_client"),
 ];
 
-/// What an operation of the document needs.
+/// The requirements of an operation of the document.
 enum Rule {
     /// Anybody, also without a session.
     Public,

@@ -103,6 +103,49 @@ async fn an_operator_needs_a_second_factor_and_a_code_is_valid_once() {
     assert_eq!(right.json()["operator"], true);
     let again = sign_in(&api, json!({ "name": "ops", "password": PASSWORD, "code": code })).await;
     assert_eq!(again.json()["code"], "wrong-code");
+    let audit = api
+        .get(&api.key("ops"), "/api/v1/audit?actor=anonymous")
+        .await
+        .json();
+    let failed = &audit["items"][0];
+    assert_eq!(
+        (&failed["action"], &failed["detail"]["factor"]),
+        (&json!("sign_in_failed"), &json!("code"))
+    );
+}
+
+#[tokio::test]
+async fn of_requests_at_once_with_one_code_the_first_alone_signs_in() {
+    let api = Api::new();
+    let user = api.user("ops");
+    api.app.set_password(user, PASSWORD).unwrap();
+    let secret = TotpSecret::generate().unwrap();
+    api.app.set_totp(user, &secret).unwrap();
+    let body = json!({ "name": "ops", "password": PASSWORD, "code": code_at(&secret, seconds()) });
+    let answers = tokio::join!(
+        sign_in(&api, body.clone()),
+        sign_in(&api, body.clone()),
+        sign_in(&api, body.clone())
+    );
+    let mut statuses = [answers.0.status, answers.1.status, answers.2.status];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 401, 401]);
+}
+
+#[tokio::test]
+async fn a_sign_in_does_not_restore_a_password_that_was_changed_meanwhile() {
+    const NEW: &str = "another horse battery";
+    let api = Api::new();
+    let user = api.user("ann");
+    api.app.set_password(user, PASSWORD).unwrap();
+    // The first request waits for its hash while the password is changed.
+    let (old, ()) = tokio::join!(
+        sign_in(&api, json!({ "name": "ann", "password": PASSWORD })),
+        async { api.app.set_password(user, NEW).unwrap() }
+    );
+    assert_eq!(old.status, 401, "{}", old.text());
+    let new = sign_in(&api, json!({ "name": "ann", "password": NEW })).await;
+    assert_eq!(new.status, 200, "{}", new.text());
 }
 
 #[tokio::test]
