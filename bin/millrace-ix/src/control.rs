@@ -1,10 +1,10 @@
 //! The control socket: one request and one answer, a line of JSON each, for the command line on the same machine.
 //!
-//! The socket has mode 0600: whoever may open it has the rights of the exchange's staff. The REST API is another door, with
-//! users and permissions.
+//! The socket has mode 0600, and the engine answers only root and its own user: they have the rights of the exchange's staff. The
+//! REST API serves everybody else, with users and permissions.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::Path;
 
@@ -37,7 +37,7 @@ pub(crate) enum Request {
         #[serde(default)]
         key: Option<String>,
     },
-    /// Makes the exchange as a document says.
+    /// Changes the exchange to the content of a document.
     Apply {
         document: Box<Document>,
         #[serde(default)]
@@ -58,7 +58,7 @@ pub(crate) enum Request {
     Changes { limit: usize },
     /// Returns the journal of a change.
     Journal { change: u64 },
-    /// Decides about content that is newer than the database.
+    /// Adopts or overwrites content of switches that is newer than the database.
     Resolve { adopt: bool },
     /// Returns entries of the audit chain behind a number.
     Audit { after: u64, limit: usize },
@@ -88,12 +88,22 @@ pub(crate) fn serve(path: &Path, handle: &Handle, app: &App) -> Result<()> {
         std::fs::create_dir_all(folder).with_context(|| format!("control.socket {name}"))?;
     }
     let listener = UnixListener::bind(path).with_context(|| format!("control.socket {name}"))?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
+        .with_context(|| format!("control.socket {name}"))?;
+    let own = std::fs::symlink_metadata(path)
+        .with_context(|| format!("control.socket {name}"))?
+        .uid();
     let (handle, app) = (handle.clone(), app.clone());
     tokio::spawn(async move {
         loop {
             match listener.accept().await {
                 Ok((stream, _)) => {
+                    // Between bind(2) and chmod(2) the socket has the mode of the umask, and others may have connected.
+                    let peer = stream.peer_cred().map(|peer| peer.uid());
+                    if !peer.as_ref().is_ok_and(|uid| *uid == own || *uid == 0) {
+                        tracing::warn!(?peer, "control socket: expected root or the user of the engine");
+                        continue;
+                    }
                     let (handle, app) = (handle.clone(), app.clone());
                     tokio::spawn(async move {
                         if let Err(error) = converse(stream, &handle, &app).await {
@@ -168,7 +178,7 @@ async fn answer(request: Request, handle: &Handle, app: &App) -> Result<Value> {
         Request::Objects { prefix } => objects(&handle.snapshot(), prefix.as_deref()),
         Request::Changes { limit } => {
             let mut changes = handle.changes(u64::MAX, limit).await?;
-            // The objects before and after are the engine's business.
+            // The objects before and after a change are left out: only the engine reads them.
             for change in &mut changes {
                 if let Some(detail) = change.detail.as_object_mut() {
                     detail.remove("stored");

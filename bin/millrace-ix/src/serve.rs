@@ -19,7 +19,7 @@ use crate::web;
 
 /// Runs until SIGTERM or SIGINT.
 pub(crate) fn run(settings: &Settings) -> Result<()> {
-    // Before the database is opened: opening it ends the rights of an engine that runs.
+    // The check comes before the database is opened, which would end the rights of a running engine.
     control::check_free(&settings.control.socket)?;
     let path = &settings.database.path;
     if let Some(folder) = path.parent() {
