@@ -22,7 +22,7 @@ pub(crate) const VARIABLES: [(&str, &str); 4] = [
     ),
 ];
 
-/// Why an option is refused.
+/// The reason why an option is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum OptionsError {
     /// The module has no variable of that name.

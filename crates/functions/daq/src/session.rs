@@ -37,7 +37,7 @@ const RECEIVED: usize = 0;
 const INJECTED: usize = 8;
 const SHUNS_ENDED: usize = 9;
 
-/// Why a session cannot start.
+/// The reason why a session cannot start.
 #[derive(Debug, Error)]
 pub enum SessionError {
     /// The switch cannot be reached, or refuses.

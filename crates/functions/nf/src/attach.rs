@@ -76,7 +76,7 @@ pub enum AttachMessage {
     Refused(String),
 }
 
-/// Why a message is refused.
+/// The reason why a message is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum AttachMessageError {
     /// The bytes are not a message of this version.
@@ -141,7 +141,10 @@ impl AttachMessage {
                             .bytes()
                             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
                 };
-                match counters.len() <= ATTACHED_COUNTERS_MAX && counters.iter().all(is_name) {
+                // Two counters with one name would be two samples of one metric, for which Prometheus refuses the whole page.
+                let is_unique = |name: &String| counters.iter().filter(|other| *other == name).count() == 1;
+                let is_valid = |name: &String| is_name(name) && is_unique(name);
+                match counters.len() <= ATTACHED_COUNTERS_MAX && counters.iter().all(is_valid) {
                     true => Ok(AttachMessage::Hello {
                         instance: (instance != ANY).then_some(instance),
                         counters,
@@ -220,7 +223,7 @@ impl AttachMessage {
     }
 }
 
-/// Why a function cannot attach.
+/// The reason why a function cannot attach.
 #[derive(Debug, Error)]
 pub enum AttachError {
     /// No switch listens, or access is denied.
@@ -324,7 +327,7 @@ impl Attachment {
         }
     }
 
-    /// Returns whether the switch still has the function attached.
+    /// Returns true if the switch still has the function attached.
     pub fn is_attached(&self) -> bool {
         !self.end.is_stopped() && is_open(&self.socket)
     }
@@ -358,14 +361,14 @@ impl Attachment {
 pub struct AttachedSocket(OwnedFd);
 
 impl AttachedSocket {
-    /// Returns whether the switch has not closed the connection.
+    /// Returns true if the switch has not closed the connection.
     pub fn is_open(&self) -> bool {
         is_open(&self.0)
     }
 }
 
-/// Returns whether the switch has sent nothing, not even the end of the connection. It makes one system call, recvfrom(2), which
-/// a function without rights may make, too.
+/// Returns true if the switch has sent nothing, not even the end of the connection. The one system call is recvfrom(2), which the
+/// system call filter permits to a function.
 fn is_open(socket: &OwnedFd) -> bool {
     let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
     matches!(
@@ -427,6 +430,7 @@ mod tests {
         };
         assert!(bad(&["a b"]).is_err());
         assert!(bad(&[""; 2]).is_err());
+        assert!(bad(&["twice", "other", "twice"]).is_err());
         assert!(bad(&["x"; ATTACHED_COUNTERS_MAX + 1]).is_err());
     }
 }

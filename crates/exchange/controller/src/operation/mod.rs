@@ -149,11 +149,11 @@ pub enum RequestError {
 /// The outcome of an operation.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Outcome {
-    /// Of a listing.
+    /// The state of a listing.
     Dump(Result<Box<Dump>, DumpError>),
-    /// Of a commit.
+    /// The state of a commit.
     Commit(Result<(), CommitError>),
-    /// Of a request.
+    /// The state of a request.
     Reply(Result<Box<Message>, RequestError>),
 }
 

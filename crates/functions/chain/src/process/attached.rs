@@ -148,7 +148,7 @@ impl AttachPoint {
         waiting.retain_mut(|process| process.is_welcome(now, attached));
     }
 
-    /// Takes a process that may become an instance.
+    /// Removes a waiting process that may become an instance, and returns it.
     fn take(&self, instance: u32) -> Option<Waiting> {
         let mut waiting = lock(&self.waiting);
         let suits = |process: &Waiting| {
@@ -159,14 +159,14 @@ impl AttachPoint {
         Some(waiting.remove(at))
     }
 
-    /// Returns whether a process waits that may become an instance.
+    /// Returns true if a process that may become an instance waits.
     pub(crate) fn has_process_for(&self, instance: u32) -> bool {
         let waiting = lock(&self.waiting);
         let mut hellos = waiting.iter().filter_map(|process| process.hello.as_ref());
         hellos.any(|(wanted, _)| wanted.is_none_or(|wanted| wanted == instance))
     }
 
-    /// Attaches a process that waits as an instance. `setup` gets the counters that it names.
+    /// Attaches a waiting process as an instance, if there is one. `setup` gets the counters that it names.
     ///
     /// # Errors
     /// The kernel's error, or the reason why the class needs something else.
@@ -198,7 +198,7 @@ impl AttachPoint {
 }
 
 impl Waiting {
-    /// Reads the hello. Returns false if the process is refused or gone.
+    /// Reads the hello of a process. Returns false if the process is refused or has ended.
     fn is_welcome(&mut self, now: Time, attached: &[Option<u32>]) -> bool {
         match AttachMessage::receive(&self.socket) {
             Ok(None) => {}

@@ -20,7 +20,7 @@
 //!
 //! `after` is the number of packets that the switch has taken back when it carries out the record. A function publishes the
 //! records of a burst before it reports the burst done, so the switch sees a record at the latest with its packet: effects are
-//! in order with packets, as those of a function in the worker are.
+//! in order with packets, like those of a function in the worker.
 //!
 //! The switch writes *notices*, which have one size, to a second ring: the flows that are shunned no longer.
 //!
@@ -122,7 +122,7 @@ impl RecordWriter {
         }
     }
 
-    /// Returns whether a record with `size` bytes of payload fits and leaves `reserve` bytes free.
+    /// Returns true if a record with `size` bytes of payload fits and leaves `reserve` bytes free.
     fn fits(&mut self, region: &Region, size: usize, reserve: usize) -> bool {
         let needed = HEAD + size.next_multiple_of(HEAD) + reserve;
         let free = |read: u64| RECORDS_SIZE.saturating_sub(self.written.wrapping_sub(read) as usize);
@@ -168,8 +168,8 @@ impl RecordWriter {
         region.number(at::REFUSED).store(self.refused, Ordering::Relaxed);
     }
 
-    /// Writes a request to shun the flow of the last of `after` packets. A request that does not fit is lost, and the function continues to
-    /// receive the flow.
+    /// Writes a request to shun the flow of the last of `after` packets. A request that does not fit is lost, and the function
+    /// continues to receive the flow.
     pub(super) fn shun(&mut self, window: (&Region, Layout), after: u64, action: ShunAction, idle: Duration) {
         let flag = match action {
             ShunAction::Pass => 0,
@@ -181,7 +181,7 @@ impl RecordWriter {
         }
     }
 
-    /// Returns whether a message of `size` bytes fits. Messages leave half of the ring to packets and requests.
+    /// Returns true if a message of `size` bytes fits. Messages leave half of the ring to packets and requests.
     pub(super) fn has_room(&mut self, region: &Region, size: usize) -> bool {
         size <= MESSAGE_MAX && self.fits(region, size, RECORDS_SIZE / 2)
     }
@@ -251,7 +251,7 @@ impl RecordReader {
         Ok(())
     }
 
-    /// Returns whether there is a record.
+    /// Returns true if there is a record.
     #[inline]
     pub(super) fn is_waiting(&self) -> bool {
         self.written != self.read
