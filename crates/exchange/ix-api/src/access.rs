@@ -97,14 +97,18 @@ impl FromRequestParts<App> for Principal {
 }
 
 /// Returns the API key of a request.
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, key) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
 }
 
 /// Returns the user of an API key that may send a request with this method.
-fn key_user(app: &App, key: &str, method: &Method) -> Result<Option<millrace_ix_model::UserId>, Problem> {
+pub(crate) fn key_user(
+    app: &App,
+    key: &str,
+    method: &Method,
+) -> Result<Option<millrace_ix_model::UserId>, Problem> {
     let stored = format!("key/{}", fingerprint(key));
     let Some(record) = load_json::<ApiKeyRecord>(&*app.credentials, &stored)? else {
         return Ok(None);

@@ -1,5 +1,6 @@
 //! The state that every handler shares.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
@@ -47,6 +48,8 @@ pub struct Inner {
     pub(crate) hashes: Semaphore,
     /// Held while a stored credential is read, changed and written, so that no change is lost.
     changing: Mutex<()>,
+    /// The number of API keys that were deleted since the start; streams look at their key again when it changes.
+    pub(crate) deleted_keys: AtomicU64,
     pub(crate) streams: Arc<Semaphore>,
     started: Instant,
 }
@@ -96,6 +99,7 @@ impl App {
             document: crate::routes::document(),
             hashes: Semaphore::new(HASHES_MAX),
             changing: Mutex::new(()),
+            deleted_keys: AtomicU64::new(0),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             started: Instant::now(),
         })))

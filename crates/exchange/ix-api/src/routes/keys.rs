@@ -1,5 +1,7 @@
 //! API keys of the own user.
 
+use std::sync::atomic::Ordering;
+
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -141,5 +143,6 @@ pub(crate) async fn delete(
         .await?;
     let _changing = app.lock_credentials();
     app.credentials.save(&format!("key/{key}"), None)?;
+    app.deleted_keys.fetch_add(1, Ordering::Release);
     Ok(StatusCode::NO_CONTENT)
 }

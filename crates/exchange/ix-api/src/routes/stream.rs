@@ -3,16 +3,17 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, Method};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
 use serde::{Deserialize, Serialize};
 
-use crate::access::Principal;
+use crate::access::{Principal, bearer, key_user};
 use crate::app::{App, STREAMS_MAX, actor_of};
 use crate::events::Logged;
 use crate::problem::{Problem, ProblemKind};
@@ -79,6 +80,7 @@ pub(crate) async fn events(
     };
     // The first comment makes proxies and browsers see the stream at once.
     let stream = Follower {
+        deleted_keys: None,
         watch: app.events.watch(),
         app,
         principal,
@@ -111,6 +113,8 @@ struct Follower {
     app: App,
     principal: Principal,
     headers: HeaderMap,
+    /// The number of deleted API keys when this stream looked at its key; `None` before the first event.
+    deleted_keys: Option<u64>,
     watch: tokio::sync::watch::Receiver<u64>,
     /// The serial of the last event that was looked at.
     last: u64,
@@ -143,10 +147,16 @@ impl Follower {
         }
     }
 
-    /// Reads the principal again; `None` if its session has ended.
+    /// Reads the principal again; `None` if its session has ended or its API key was deleted.
     fn renew(&mut self) -> Option<()> {
         let user = self.principal.actor.user?;
-        if self.headers.contains_key(axum::http::header::COOKIE) {
+        if let Some(key) = bearer(&self.headers) {
+            let deleted = Some(self.app.deleted_keys.load(Ordering::Acquire));
+            if deleted != self.deleted_keys {
+                key_user(&self.app, key, &Method::GET).ok()??;
+                self.deleted_keys = deleted;
+            }
+        } else {
             self.app.sessions.find(&self.headers, self.app.now())?;
         }
         let snapshot = self.app.snapshot();

@@ -116,3 +116,22 @@ async fn the_events_of_a_deleted_service_reach_both_parties_and_nobody_else() {
     let (_, _, data) = next(&mut of_dan).await;
     assert!(data.contains(&own) && !data.contains(&id), "{data}");
 }
+
+#[tokio::test]
+async fn a_stream_ends_at_the_first_event_after_its_api_key_was_deleted() {
+    let api = Api::new();
+    let ann = api.key("ann");
+    let body = json!({ "name": "monitor", "scope": "read" });
+    let made = api
+        .send(Method::POST, "/api/v1/api-keys", &ann, &[], Some(body))
+        .await
+        .json();
+    let mut stream = api.stream(made["secret"].as_str().unwrap(), None).await;
+    let first = order(&api, &ann, "aoba-tokyo", 1000).await;
+    assert!(next(&mut stream).await.2.contains(&first));
+    let path = format!("/api/v1/api-keys/{}", made["key"]["id"].as_str().unwrap());
+    assert_eq!(api.send(Method::DELETE, &path, &ann, &[], None).await.status, 204);
+    order(&api, &ann, "aoba-tokyo", 1001).await;
+    let end = tokio::time::timeout(std::time::Duration::from_secs(10), stream.next()).await;
+    assert!(end.expect("the stream ends in time").is_none());
+}
