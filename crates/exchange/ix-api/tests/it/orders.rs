@@ -175,6 +175,39 @@ async fn a_repeated_order_is_done_once_and_a_key_belongs_to_one_request() {
 }
 
 #[tokio::test]
+async fn a_repeated_order_to_an_object_gets_the_first_answer_and_a_late_one_is_stale() {
+    let api = Api::new();
+    let ann = api.key("ann");
+    let id = id_of(&api, &ann, "services", "transit-baikal").await;
+    let url = format!("/api/v1/services/{id}");
+    let change = format!("{url}/lock");
+    let locked = json!({ "locked": true });
+    let first = api
+        .send(Method::PUT, &change, &ann, &[("if-match", "*")], Some(locked))
+        .await;
+    assert_eq!(first.status, 200, "{}", first.text());
+    let etag = api.get(&ann, &url).await.etag();
+    let unlock = |key: &'static str| {
+        let headers = [("if-match", etag.clone()), ("idempotency-key", key.to_owned())];
+        let (api, ann, url) = (&api, &ann, format!("{url}/lock"));
+        async move {
+            let headers: Vec<(&str, &str)> = headers
+                .iter()
+                .map(|(name, value)| (*name, value.as_str()))
+                .collect();
+            api.send(Method::PUT, &url, ann, &headers, Some(json!({ "locked": false })))
+                .await
+        }
+    };
+    let first = unlock("0123456789").await;
+    assert_eq!(first.status, 200, "{}", first.text());
+    assert_ne!(api.get(&ann, &url).await.etag(), etag);
+    let again = unlock("0123456789").await;
+    assert_eq!((again.status, again.text()), (200, first.text()));
+    assert_eq!(unlock("another key").await.status, 412);
+}
+
+#[tokio::test]
 async fn refusals_name_the_field_in_the_body() {
     let api = Api::new();
     let ann = api.key("ann");
