@@ -13,23 +13,18 @@ export MILLRACE_TARGET=$target/debug
 workers=${MILLRACE_TEST_WORKERS:-$((2 * $(nproc)))}
 # Incremental compilation helps only the next build, and makes this one a tenth slower.
 export CARGO_INCREMENTAL=0
-# Programs of Rust tests that run side by side.
-parallel=2
 host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
 tests=(--workspace --locked --lib --bins --tests)
 
-# Runs the tests in Rust and prints their output; fails if one of them fails. A program begins when another one has ended.
+# Runs the tests in Rust and prints their output; fails if one of them fails. A program takes one of the two tokens of the
+# pipe 8, and gives it back.
 rust() {
     local failed=0 programs=$PWD/$times/rust
-    mkdir -p "$programs"
-    mkfifo "$programs/tokens"
-    exec 8<>"$programs/tokens"
-    printf "%${parallel}s" '' >&8
     env "CARGO_TARGET_${host}_RUNNER=$PWD/scripts/run-test-program.sh" "MILLRACE_TEST_TOKENS=$programs/tokens" \
         cargo test "${tests[@]}" --no-fail-fast || failed=1
     scripts/apart.sh cargo test --workspace --locked --doc --no-fail-fast || failed=1
-    # All tokens are back when the last program has ended.
-    read -rN "$parallel" -u 8
+    # Both tokens are back when the last program has ended.
+    read -rN 2 -u 8
     cat "$programs"/*.log >"$times/rust.log"
     if [ -e "$programs/failed" ]; then failed=1; fi
     return $failed
@@ -42,7 +37,9 @@ python() {
 }
 
 rm -rf "$times"
-mkdir -p "$times"
+mkdir -p "$times/rust"
+mkfifo "$times/rust/tokens"
+exec 8<>"$times/rust/tokens"
 cargo test "${tests[@]}" --no-run --timings
 # tests/interop runs it; `cargo test --tests` builds no examples.
 cargo build --workspace --locked --example plan_cases
@@ -52,10 +49,20 @@ trap 'kill "${python:-}" 2>/dev/null || true
     while read -r program; do pkill -KILL -P "$program" || true; done 2>/dev/null <"$times/rust/started" || true' EXIT
 status=0
 case $which in
-rust) rust 2>&1 | tee "$times/rust.out" || status=1 ;;
+rust)
+    printf '  ' >&8
+    rust 2>&1 | tee "$times/rust.out" || status=1
+    ;;
 python) python 2>&1 | tee "$times/python.log" || status=1 ;;
 all)
-    python >"$times/python.log" 2>&1 &
+    # Programs in Rust run one by one beside the tests in Python, and two by two behind them.
+    printf ' ' >&8
+    {
+        code=0
+        python >"$times/python.log" 2>&1 || code=$?
+        printf ' ' >&8
+        exit $code
+    } &
     python=$!
     rust 2>&1 | tee "$times/rust.out" || status=1
     wait "$python" || status=1

@@ -180,7 +180,8 @@ fn ten_thousand_malformed_messages_are_answered_and_traffic_goes_on() {
         std::thread::spawn(move || {
             let frame = packet(64);
             let mut count = 0u64;
-            while !stop.load(Ordering::Relaxed) {
+            // On a busy machine the messages are answered before much traffic has passed.
+            while !stop.load(Ordering::Relaxed) || count <= 100 {
                 assert!(from.send(&frame));
                 if to.receive_within(PATIENCE).is_none() {
                     lost.fetch_add(1, Ordering::Relaxed);
