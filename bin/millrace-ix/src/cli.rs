@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 use millrace_ix_model::{
     AccountId, ConnectionId, Operation, ServiceId, ServiceKind, VlanConfig, VlanId, VlanRequest,
 };
@@ -12,7 +13,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::control::{Request, ask};
 use crate::settings::Settings;
-use crate::{audit, serve, show};
+use crate::{audit, pages, serve, show};
 
 /// The controller of an exchange point: runs its switches and takes the orders of its members.
 #[derive(Parser, Debug)]
@@ -102,6 +103,16 @@ enum Command {
     /// Verify or export the audit chain.
     #[command(subcommand)]
     Audit(audit::Command),
+    /// Print completions for a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Write man pages into a directory.
+    Man {
+        /// The directory.
+        dir: PathBuf,
+    },
 }
 
 #[derive(Subcommand, Debug)]
@@ -275,6 +286,8 @@ pub(crate) fn run(options: Options) -> Result<()> {
             print(ask(&Request::SetTotp { user })?, show::totp)
         }
         Command::Audit(command) => audit::run(&command, &options.socket),
+        Command::Completions { shell } => pages::completions(shell),
+        Command::Man { dir } => pages::man(&dir),
     }
 }
 

@@ -8,6 +8,7 @@ mod audit;
 mod cli;
 mod control;
 mod messages;
+mod pages;
 mod serve;
 mod settings;
 mod show;
