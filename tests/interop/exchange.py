@@ -11,7 +11,7 @@ from switches import TARGET, free_port, run, wait_for
 class Exchange:
     """A `millrace-ix` with a database in a folder."""
 
-    def __init__(self, folder, engine=""):
+    def __init__(self, folder, engine="", more=""):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.openflow_port = free_port()
@@ -27,6 +27,7 @@ listen = ["tcp:127.0.0.1:{self.openflow_port}"]
 socket = "{self.socket}"
 [engine]
 {engine}
+{more}
 """)
         self.log = self.folder / "millrace-ix.log"
         self.process = None
@@ -73,6 +74,10 @@ socket = "{self.socket}"
         """Executes operations as one change."""
         flags = [f"--{name.replace('_', '-')}" if value is True else f"--{name}={value}" for name, value in options.items()]
         return self.ask("order", *flags, *map(json.dumps, operations))
+
+    def objects(self, prefix):
+        """Returns the objects whose identifiers have a prefix, by identifier."""
+        return {one["id"]: one for one in self.ask("objects", prefix)}
 
     def switch(self, number):
         """Returns the state of a switch by its place in the list."""

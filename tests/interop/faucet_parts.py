@@ -30,10 +30,10 @@ dps:
 """
 
 
-def start(folder, switches, port, *, prefix=(), arguments=()):
+def start(folder, switches, port, *, prefix=(), arguments=(), network=NETWORK):
     """Starts Faucet with `switches`, the text of its `dps`, for switches that connect to `port`; its log is `faucet.log`."""
     config = folder / "faucet.yaml"
-    config.write_text(NETWORK + switches)
+    config.write_text(network + switches)
     environment = os.environ | {
         "FAUCET_CONFIG": str(config),
         "FAUCET_LOG": str(folder / "faucet.log"),
