@@ -1,0 +1,386 @@
+"""Demonstrates an exchange point on one machine: `make demo-exchange`.
+
+Two sites, each a `millraced`, are joined by two trunks. Four members have real routers (BIRD 2, FRR, GoBGP) on a peering LAN, and two
+of them order a private path on the web page. A trunk fails, an attack is dropped at both sites, and the engine is killed. Every
+act prints what it measured, and fails if it does not hold. `scripts/apart.sh` gives the demo its own namespaces.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+HERE = ROOT / "demo" / "exchange"
+sys.path.insert(0, str(ROOT / "tests" / "interop"))
+
+from exchange import Exchange  # noqa: E402
+from routers import KINDS, wait_established  # noqa: E402
+from sites import Site, Sites, waive_quarantine  # noqa: E402
+from streams import Receiver, Sender  # noqa: E402
+from switches import TARGET, free_port, run, wait_for  # noqa: E402
+
+PASSWORD = "correct horse battery"  # that of portal/tests/journeys
+ROUTERS = {"aoba": "bird", "baikal": "frr", "castor": "gobgp", "danube": "bird"}
+AOBA_VLAN = ("10.100.0.1", "02:00:00:00:65:01")
+DANUBE_PATH = ("10.100.0.4", "02:00:00:00:65:04")
+VICTIM, BYSTANDER = "198.18.1.10", "198.18.1.20"
+# Numbers of streams.
+PROBE, FORTH, BACK, FROM_BAIKAL, FROM_CASTOR, GOOD = range(1, 7)
+ATTACK_PPS = 2000
+BOLD, DIM, OFF = ("\033[1m", "\033[2m", "\033[0m") if sys.stdout.isatty() else ("", "", "")
+
+
+class Failed(Exception):
+    """An act that does not hold."""
+
+
+def act(title):
+    """Prints the heading of an act."""
+    print(f"\n{BOLD}== {title}{OFF}", flush=True)
+
+
+def say(text):
+    """Prints a line."""
+    print(text, flush=True)
+
+
+def row(name, *values):
+    """Prints a line of a table."""
+    print(f"  {name:<58}" + "".join(f"{value!s:>16}" for value in values), flush=True)
+
+
+def hold(condition, text):
+    """Fails the act if a condition is false."""
+    if not condition:
+        raise Failed(text)
+
+
+def without_counters(site):
+    """Returns the entries and groups of a switch without what changes by itself."""
+    entries = {re.sub(r"(duration|n_packets|n_bytes|idle_age|hard_age)=[^,]*, ?", "", entry["text"])
+               for entry in site.entries() if "table=7" not in entry["text"]}
+    return entries | set(site.ofctl("dump-groups").splitlines()[1:])
+
+
+@dataclasses.dataclass
+class Demo:
+    """The exchange of the demo, and what an act needs of an earlier one."""
+
+    folder: pathlib.Path
+    pictures: pathlib.Path
+    stack: contextlib.ExitStack
+    page: bool
+
+    # --- act 1 ------------------------------------------------------------------------------------------------------
+    def start(self):
+        """Starts the engine and the switches of both sites, and applies the exchange file."""
+        act("1. Two sites and an exchange file")
+        self.sites = self.stack.enter_context(Sites.of_file(HERE / "exchange.toml"))
+        self.port = free_port()
+        api = f'[api]\nlisten = "127.0.0.1:{self.port}"\nname = "Demo IX"\n'
+        if os.environ.get("MILLRACE_PAGE"):
+            api += f'page = "{os.environ["MILLRACE_PAGE"]}"\n'
+        self.exchange = self.stack.enter_context(Exchange(self.folder / "ix", more=api))
+        say(f"{DIM}$ millrace-ix apply demo/exchange/exchange.toml{OFF}")
+        applied = self.exchange.ask("apply", HERE / "exchange.toml")
+        started = time.monotonic()
+        self.otemachi, self.makuhari = (
+            self.stack.enter_context(Site(self.folder / name, (HERE / f"{name}.toml").read_text(), self.exchange.target))
+            for name in ("otemachi", "makuhari"))
+        self.exchange.wait_in_sync(30)
+        took = time.monotonic() - started
+        say(f"{len(applied['applied']['created'])} objects created: 2 sites, 2 switches, 2 trunks, 4 members, 1 peering LAN")
+        say(f"both switches hold the plan {took:.1f} s after they started:")
+        say(f"{DIM}$ millrace-ix status{OFF}")
+        say(self.exchange.command("status").rstrip())
+        for site in (self.otemachi, self.makuhari):
+            wait_for("BFD is up on both trunks", lambda site=site: all(map(site.is_live, self.sites.wires)))
+        say("Otemachi ==(north, south: VXLAN, BFD every 50 ms)== Makuhari: both trunks are up")
+
+    # --- act 2 ------------------------------------------------------------------------------------------------------
+    def peer(self):
+        """Starts the members' routers, and watches what arrives at them until all sessions are up."""
+        act("2. Four real routers on the peering LAN")
+        admitted = waive_quarantine(self.exchange, "routers of the demo")
+        self.exchange.wait_in_sync()
+        say(f"{admitted} ends leave the quarantine by an operator's word, which is in the audit chain")
+        watching = [self.stack.enter_context(Receiver(member.name, "lan", mac=member.mac)) for member in self.sites.members]
+        started = time.monotonic()
+        self.routers = [
+            self.stack.enter_context(KINDS[ROUTERS[member.name]](member, self.sites.members, self.folder / member.name))
+            for member in self.sites.members]
+        sessions = wait_established(self.routers)
+        took = time.monotonic() - started
+        for router in self.routers:
+            wait_for(f"{router.name} of {router.member.name} has all prefixes", lambda router=router: router.routes() >= 6)
+        seen = [receiver.end() for receiver in watching]
+        row("router", "ARP requests", "broadcast", "multicast", "for others")
+        for router, counts in zip(self.routers, seen):
+            row(f"{router.member.account}, AS{router.member.asn}, {router.name}, {router.member.switch}",
+                counts["arp_requests"], counts["broadcast"], counts["multicast"], counts["unicast_to_others"])
+        hold(sum(counts["arp_requests"] for counts in seen) > 0, "no router was asked by ARP")
+        for kind in ("broadcast", "multicast", "unicast_to_others"):
+            hold(sum(counts[kind] for counts in seen) == 0, f"a member received {kind} frames")
+        say(f"{sessions} BGP sessions (IPv4 and IPv6, each with each) are Established {took:.1f} s after the routers started")
+        say("every ARP request reached one router only, as unicast; no member received a broadcast, a multicast or another's frame")
+
+    def check_sessions(self):
+        """Fails if a BGP session is down."""
+        for router in self.routers:
+            hold(router.established() == 6, f"{router.name} of {router.member.name} has lost a BGP session")
+
+    # --- act 3 ------------------------------------------------------------------------------------------------------
+    def order(self):
+        """Orders a path between two members, and measures it."""
+        act("3. A path, ordered by two members" + (" on the page" if self.page else ""))
+        self.prepare_path()
+        with self.path_sender(rate=1000, stream=PROBE), Receiver("danube", "path") as receiver:
+            times = self.order_on_page() if self.page else self.order_by_command()
+            first = receiver.wait_first(PROBE)
+            receiver.end()
+        say("Aoba's VLAN 100 at Otemachi is Danube's untagged port at Makuhari, 200 Mbit/s")
+        for name, value in times.items():
+            row(name, f"{value - times[next(iter(times))]:.3f} s")
+        row("first frame at Danube's router", f"{first - times['ordered']:.3f} s")
+        accepted = times.get("accepted", times["ordered"])
+        row(f"from the {'acceptance' if 'accepted' in times else 'order'} to the first frame", f"{(first - accepted) * 1000:.0f} ms")
+        hold(0 < first - accepted < 1 + 2 * self.page, "the first frame took too long")
+        self.exchange.wait_in_sync()
+        ping = self.sites.on("aoba", "ping", "-q", "-c", "50", "-i", "0.02", DANUBE_PATH[0])
+        lost, rtt = re.search(r"(\d+)% packet loss", ping)[1], re.search(r"= [\d.]+/([\d.]+)/", ping)[1]
+        row("ping, 50 packets: lost, mean round trip", f"{lost} %", f"{rtt} ms")
+        hold(lost == "0", "pings were lost")
+        rate = self.iperf()
+        row("TCP at 200 Mbit/s contracted", f"{rate:.0f} Mbit/s")
+        hold(20 < rate < 210, "the contracted rate is not what passes")
+
+    def prepare_path(self):
+        """Gives the two members' routers an interface for the path: Aoba's has VLAN 100 of its port."""
+        self.sites.on("danube", "ip", "link", "set", "path", "address", DANUBE_PATH[1], "up")
+        self.sites.on("danube", "ip", "address", "add", f"{DANUBE_PATH[0]}/24", "dev", "path")
+        self.sites.on("aoba", "ip", "link", "set", "path", "up")
+        self.stack.enter_context(Site(self.folder / "cpe", (HERE / "cpe.toml").read_text(), "", namespace="aoba"))
+        self.sites.on("aoba", "ip", "link", "set", "vlan100", "address", AOBA_VLAN[1], "up")
+        self.sites.on("aoba", "ip", "address", "add", f"{AOBA_VLAN[0]}/24", "dev", "vlan100")
+
+    def path_sender(self, **options):
+        """Returns a sender of numbered frames from Aoba's port to Danube's router."""
+        return Sender("aoba", "path", source=AOBA_VLAN[0], destination=DANUBE_PATH[0], to_mac=DANUBE_PATH[1],
+                      from_mac=AOBA_VLAN[1], vlan=100, **options)
+
+    def order_on_page(self):
+        """Drives the page in Chromium; returns the times of its presses."""
+        for user, account in (("ann", "Aoba Networks"), ("dan", "Danube Net")):
+            accounts = self.exchange.objects("ac")
+            found = next(id for id, one in accounts.items() if one["name"] == account)
+            self.exchange.order({"operation": "create_user", "name": user, "account": found, "roles": ["member_admin"]})
+            self.exchange.command("user", "password", user, input=PASSWORD + "\n")
+        url = f"http://localhost:{self.port}"
+        done = subprocess.run(["node", HERE / "order.mjs", url, self.pictures], capture_output=True, text=True, timeout=120)
+        hold(done.returncode == 0, f"the page: {done.stderr[-2000:]}")
+        say(f"pictures: {self.pictures}/order.png, in-service.png")
+        return {event["event"]: event["at"] for event in map(json.loads, done.stdout.splitlines())}
+
+    def order_by_command(self):
+        """Orders the path on the command line, without a page."""
+        objects = self.exchange.objects("cn")
+        ends = {one["name"]: id for id, one in objects.items()}
+        account = objects[ends["aoba-path"]]["account"]
+        ordered = time.time()
+        self.exchange.order(
+            {"operation": "create_service", "account": account, "kind": "p2p_vc", "name": "aoba-danube",
+             "peer": objects[ends["danube-path"]]["account"]},
+            {"operation": "configure_end", "service": "sv-0", "connection": ends["aoba-path"],
+             "vlan": {"type": "dot1q", "vlan": 100}, "capacity_mbps": 200},
+            {"operation": "configure_end", "service": "sv-0", "connection": ends["danube-path"],
+             "vlan": {"type": "port"}, "capacity_mbps": 200})
+        return {"ordered": ordered}
+
+    def iperf(self):
+        """Returns the rate of a TCP connection over the path in Mbit/s."""
+        server = subprocess.Popen(["ip", "netns", "exec", "danube", "iperf3", "-s", "-1"], stdout=subprocess.DEVNULL)
+        self.stack.callback(server.kill)
+        wait_for("iperf3 listens", lambda: self.sites.on("danube", "ss", "-Hltn", "sport = 5201"))
+        answer = json.loads(self.sites.on("aoba", "iperf3", "-c", DANUBE_PATH[0], "-t", "3", "-J"))
+        server.wait(timeout=20)
+        return answer["end"]["sum_received"]["bits_per_second"] / 1e6
+
+    # --- act 4 ------------------------------------------------------------------------------------------------------
+    def fail_trunk(self):
+        """Cuts the trunk that carries the path, and then makes it drop silently in one direction."""
+        act("4. A trunk fails: first its link, then silently in one direction")
+        before = [without_counters(site) for site in (self.otemachi, self.makuhari)]
+        wire = self.sites.wires["north"]
+        row("1,000 frames a second over the path", "gap", "lost", "repeated", "lost on return")
+        for name, break_it, mend_it, bound_ms in (
+            ("the trunk's link goes down", wire.cut, wire.mend, 150),
+            ("the trunk drops all towards Makuhari, its link stays up", lambda: wire.silence("b"),
+             lambda: wire.silence("b", False), 250),
+        ):
+            gap = self.break_trunk(name, break_it, mend_it)
+            hold(gap <= bound_ms, f"the gap of {gap:.0f} ms is above {bound_ms} ms")
+        after = [without_counters(site) for site in (self.otemachi, self.makuhari)]
+        hold(after == before, "entries or groups changed")
+        say("fast-failover groups moved the path to the other trunk: no entry and no group changed, the engine sent nothing")
+        self.check_sessions()
+        say("all 12 BGP sessions stayed up")
+
+    def break_trunk(self, name, break_it, mend_it):
+        """Breaks the trunk under a stream, mends it, and returns the gap in milliseconds."""
+        with Receiver("danube", "path") as receiver, self.path_sender(rate=1000, stream=FORTH) as sender:
+            receiver.wait_first(FORTH)
+            time.sleep(0.5)
+            break_it()
+            time.sleep(1.5)
+            sent = sender.end()["sent"]
+            seen = receiver.end()["streams"][str(FORTH)]
+        with Receiver("danube", "path") as receiver, self.path_sender(rate=1000, stream=BACK) as sender:
+            receiver.wait_first(BACK)
+            mend_it()
+            for site in (self.otemachi, self.makuhari):
+                wait_for("the trunk carries traffic again", lambda site=site: site.is_live("north"), 30)
+            time.sleep(1)
+            sent_back = sender.end()["sent"]
+            back = receiver.end()["streams"][str(BACK)]
+        lost, lost_back = sent - seen["received"], sent_back - back["received"]
+        row(name, f"{seen['gap_ms']:.0f} ms", lost, seen["repeated"] + back["repeated"], lost_back)
+        hold(seen["gap_ms"] > 0, "no frame was lost: the path was on the other trunk")
+        hold(seen["repeated"] + back["repeated"] == 0, "frames arrived twice")
+        hold(lost_back == 0, "frames were lost when the trunk came back")
+        return seen["gap_ms"]
+
+    # --- act 5 ------------------------------------------------------------------------------------------------------
+    def attack(self):
+        """Attacks a member from both sites, and drops the attack by a filter."""
+        act("5. An attack on Aoba from both sites, dropped where it enters")
+        aoba, baikal, castor, danube = self.sites.members
+        with contextlib.ExitStack() as stack:
+            receiver = stack.enter_context(Receiver("aoba", "lan"))
+            good = stack.enter_context(Sender("danube", "lan", GOOD, source=danube.v4, destination=BYSTANDER, to_mac=aoba.mac,
+                                              from_mac=danube.mac, rate=500))
+            attackers = [
+                stack.enter_context(Sender(member.name, "lan", stream, source=member.v4, destination=VICTIM, to_mac=aoba.mac,
+                                           from_mac=member.mac, rate=ATTACK_PPS, sport=123, padding=400))
+                for member, stream in ((baikal, FROM_BAIKAL), (castor, FROM_CASTOR))]
+            for stream in (FROM_BAIKAL, FROM_CASTOR, GOOD):
+                receiver.wait_first(stream)
+            time.sleep(2)
+            ordered = time.time()
+            filter_id = self.filter_attack()
+            time.sleep(2)
+            sent = [sender.end()["sent"] for sender in attackers]
+            sent_good = good.end()["sent"]
+            seen = receiver.end()["streams"]
+        cookie = 0x58 << 56 | 5 << 52 | int(filter_id.split("-")[1]) << 20
+        dropped = [sum(entry["packets"] for entry in site.entries(5, cookie)) for site in (self.otemachi, self.makuhari)]
+        row("NTP frames to 198.18.1.10", "sent", "at Aoba", "dropped", "where")
+        streams = [seen[str(stream)] for stream in (FROM_BAIKAL, FROM_CASTOR)]
+        for name, number, stream, drops, site in zip(
+            ("from Baikal", "from Castor"), sent, streams, dropped, ("Otemachi", "Makuhari")):
+            row(name, number, stream["received"], drops, site)
+        last = max(stream["last"] for stream in streams)
+        row("from the order of the filter to the last frame of the attack", f"{max(0, last - ordered) * 1000:.0f} ms")
+        row("other traffic to Aoba: sent, at Aoba", sent_good, seen[str(GOOD)]["received"])
+        for number, stream, drops in zip(sent, streams, dropped):
+            hold(drops > 0, "a site dropped nothing")
+            hold(number == stream["received"] + drops, "the counters of the filter do not account for every frame")
+        hold(last - ordered < 1, "the attack passed for more than a second")
+        hold(sent_good == seen[str(GOOD)]["received"], "other traffic was lost")
+        say("each frame of the attack either arrived before the filter or is in its counter at the site where it entered")
+        self.check_sessions()
+        self.exchange.order({"operation": "delete_filter", "filter": filter_id})
+        self.exchange.wait_in_sync()
+
+    def filter_attack(self):
+        """Orders the filter, and returns its identifier."""
+        accounts = self.exchange.objects("ac")
+        account = next(id for id, one in accounts.items() if one["name"] == "Aoba Networks")
+        matching = {"destination": f"{VICTIM}/32", "protocol": 17, "source_ports": [{"first": 123, "last": 123}]}
+        created = self.exchange.order({
+            "operation": "create_filter", "account": account, "matching": matching, "action": {"type": "drop"},
+            "origin": "api", "state": {"name": "active"}, "comment": "NTP amplification"})
+        return next(id for id in created["applied"]["created"] if id.startswith("fi-"))
+
+    # --- act 6 ------------------------------------------------------------------------------------------------------
+    def kill_engine(self):
+        """Kills the engine under traffic, and starts it again."""
+        act("6. The engine is killed")
+        aoba, danube = self.sites.members[0], self.sites.members[3]
+        with contextlib.ExitStack() as stack:
+            at_path, at_lan = (stack.enter_context(Receiver(*where)) for where in (("danube", "path"), ("aoba", "lan")))
+            path = stack.enter_context(self.path_sender(rate=1000, stream=FORTH))
+            lan = stack.enter_context(Sender("danube", "lan", BACK, source=danube.v4, destination=BYSTANDER, to_mac=aoba.mac,
+                                             from_mac=danube.mac, rate=1000))
+            at_path.wait_first(FORTH)
+            at_lan.wait_first(BACK)
+            self.exchange.stop(signal.SIGKILL)
+            time.sleep(3)
+            self.check_sessions()
+            started = time.monotonic()
+            self.exchange.start()
+            self.exchange.wait_in_sync(30)
+            took = time.monotonic() - started
+            time.sleep(0.5)
+            sent = path.end()["sent"], lan.end()["sent"]
+            seen = at_path.end()["streams"][str(FORTH)], at_lan.end()["streams"][str(BACK)]
+        row("without an engine for 3 s", "sent", "lost", "repeated")
+        for name, number, stream in zip(("the path", "the peering LAN"), sent, seen):
+            row(name, number, number - stream["received"], stream["repeated"])
+            hold(number == stream["received"] and stream["repeated"] == 0, f"{name}: frames were lost or repeated")
+        row("from its start to both switches in sync", f"{took:.2f} s")
+        self.check_sessions()
+        say("all 12 BGP sessions stayed up")
+        say(self.exchange.command("audit", "verify", "--database", self.exchange.database).rstrip())
+
+
+def check_tools(page):
+    """Fails with the next step if a program is missing."""
+    tools = ["bird", "birdc", "gobgpd", "gobgp", "vtysh", "ovs-ofctl", "iperf3", "ip", "ping", "ss"]
+    tools += ["node", "chromium"] if page else []
+    for tool in tools:
+        hold(shutil.which(tool), f"{tool} is not installed: scripts/setup.sh exchange")
+    for program in ("millraced", "millrace", "millrace-ix"):
+        hold((TARGET / program).exists(), f"there is no {TARGET / program}: make build")
+
+
+def main():
+    """Runs all acts; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--no-page", action="store_true", help="order the path on the command line")
+    parser.add_argument("--pictures", type=pathlib.Path, default=ROOT / "out" / "demo-exchange")
+    options = parser.parse_args()
+    if os.geteuid() != 0:
+        print("demo-exchange: network namespaces need root", file=sys.stderr)
+        return 1
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="millrace-exchange-") as folder, contextlib.ExitStack() as stack:
+        demo = Demo(pathlib.Path(folder), options.pictures, stack, page=not options.no_page)
+        pathlib.Path(folder).chmod(0o755)
+        try:
+            check_tools(demo.page)
+            for step in (demo.start, demo.peer, demo.order, demo.fail_trunk, demo.attack, demo.kill_engine):
+                step()
+        except (Failed, AssertionError, subprocess.SubprocessError) as failure:
+            print(f"\ndemo-exchange: FAILED: {failure}", file=sys.stderr)
+            for log in sorted(pathlib.Path(folder).glob("*/*.log")):
+                print(f"  {log.name}:", *log.read_text().splitlines()[-8:], sep="\n    | ", file=sys.stderr)
+            return 1
+    act("Done")
+    say(f"All acts held, in {time.monotonic() - started:.0f} s. Every process has ended.")
+    return 0
+
+
+if __name__ == "__main__":
+    # Signals end the demo by an exception, so that it removes what it made.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    sys.exit(main())
