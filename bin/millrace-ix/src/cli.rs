@@ -70,6 +70,8 @@ enum Command {
         /// The prefix of the identifiers (cn, sv, nc…), or an identifier.
         prefix: Option<String>,
     },
+    /// List the ends in quarantine, and what was found at each.
+    Quarantine,
     /// List the newest changes.
     Changes {
         /// The number of changes.
@@ -248,6 +250,7 @@ pub(crate) fn run(options: Options) -> Result<()> {
             let value = ask(&Request::Objects { prefix })?;
             show::print(&format!("{value:#}\n"))
         }
+        Command::Quarantine => print(ask(&Request::Quarantine)?, show::quarantine),
         Command::Changes { limit } => print(ask(&Request::Changes { limit })?, show::changes),
         Command::Journal { change } => print(ask(&Request::Journal { change })?, show::journal),
         Command::Export => {

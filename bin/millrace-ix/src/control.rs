@@ -4,14 +4,15 @@
 //! REST API serves everybody else, with users and permissions.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use millrace_controller::driver::bind_private;
 use millrace_ix_api::App;
 use millrace_ix_engine::{Mode, Resolution, SyncState};
-use millrace_ix_model::{Actor, ObjectId, Operation, ServiceId};
+use millrace_ix_model::{Actor, ObjectId, Operation, Quarantine, ServiceId};
 use millrace_ix_service::text::{self, Document};
 use millrace_ix_service::{Handle, OrderOptions, Ordered, Snapshot};
 use millrace_ix_store::{AuditEntry, IdempotencyKey};
@@ -54,6 +55,8 @@ pub(crate) enum Request {
         #[serde(default)]
         prefix: Option<String>,
     },
+    /// Returns the ends in quarantine with what was found at each.
+    Quarantine,
     /// Returns the newest changes.
     Changes { limit: usize },
     /// Returns the journal of a change.
@@ -81,15 +84,12 @@ pub(crate) fn check_free(path: &Path) -> Result<()> {
 /// Serves the socket until the process ends.
 pub(crate) fn serve(path: &Path, handle: &Handle, app: &App) -> Result<()> {
     let name = path.display().to_string();
-    if path.exists() {
-        std::fs::remove_file(path).with_context(|| format!("control.socket {name}"))?;
-    }
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).with_context(|| format!("control.socket {name}"))?;
     }
-    let listener = UnixListener::bind(path).with_context(|| format!("control.socket {name}"))?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
-        .with_context(|| format!("control.socket {name}"))?;
+    let listener = bind_private(path).with_context(|| format!("control.socket {name}"))?;
+    listener.set_nonblocking(true)?;
+    let listener = UnixListener::from_std(listener)?;
     let own = std::fs::symlink_metadata(path)
         .with_context(|| format!("control.socket {name}"))?
         .uid();
@@ -98,7 +98,6 @@ pub(crate) fn serve(path: &Path, handle: &Handle, app: &App) -> Result<()> {
         loop {
             match listener.accept().await {
                 Ok((stream, _)) => {
-                    // Between bind(2) and chmod(2) the socket has the mode of the umask, and others may have connected.
                     let peer = stream.peer_cred().map(|peer| peer.uid());
                     if !peer.as_ref().is_ok_and(|uid| *uid == own || *uid == 0) {
                         tracing::warn!(?peer, "control socket: expected root or the user of the engine");
@@ -176,6 +175,7 @@ async fn answer(request: Request, handle: &Handle, app: &App) -> Result<Value> {
                 .collect()
         }
         Request::Objects { prefix } => objects(&handle.snapshot(), prefix.as_deref()),
+        Request::Quarantine => quarantine(&handle.snapshot()),
         Request::Changes { limit } => {
             let mut changes = handle.changes(u64::MAX, limit).await?;
             // The objects before and after a change are left out: only the engine reads them.
@@ -284,7 +284,46 @@ fn status(snapshot: &Snapshot) -> Value {
             })
         })
         .collect();
-    json!({"mode": mode, "revision": snapshot.revision, "switches": switches, "changes": changes})
+    let word = |up: Option<bool>| up.map_or("unknown", |up| if up { "up" } else { "down" });
+    let trunks: Vec<Value> = snapshot
+        .exchange
+        .trunks
+        .iter()
+        .map(|(id, trunk)| {
+            json!({
+                "id": id, "name": trunk.name, "ends": trunk.ends, "drained": trunk.drained,
+                "state": word(snapshot.trunk_up(*id)),
+            })
+        })
+        .collect();
+    json!({
+        "mode": mode, "revision": snapshot.revision, "switches": switches, "trunks": trunks, "changes": changes,
+    })
+}
+
+fn quarantine(snapshot: &Snapshot) -> Value {
+    let configs = snapshot.exchange.configs.iter();
+    let ends = configs.filter_map(|(id, config)| {
+        let Quarantine::Running { clean_since } = config.quarantine else {
+            return None;
+        };
+        let list = snapshot.quarantine.get(id);
+        let findings: Vec<Value> = list
+            .into_iter()
+            .flat_map(|list| &list.findings)
+            .map(|finding| {
+                let frame: String = finding.frame.iter().map(|byte| format!("{byte:02x}")).collect();
+                json!({
+                    "at": finding.at, "check": finding.check, "text": finding.text, "count": finding.count, "frame": frame,
+                })
+            })
+            .collect();
+        Some(json!({
+            "end": id, "service": config.service, "connection": config.connection, "account": config.account,
+            "clean_since": clean_since, "seen": list.is_some_and(|list| list.seen), "findings": findings,
+        }))
+    });
+    ends.collect()
 }
 
 fn service(snapshot: &Snapshot, id: ServiceId) -> Option<Value> {

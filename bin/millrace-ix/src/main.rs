@@ -7,6 +7,7 @@
 mod audit;
 mod cli;
 mod control;
+mod keys;
 mod messages;
 mod pages;
 mod serve;

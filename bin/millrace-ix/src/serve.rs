@@ -1,8 +1,5 @@
 //! The engine as a process: database, key, engine thread, listeners.
 
-use std::fs::OpenOptions;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
@@ -13,6 +10,7 @@ use millrace_types::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::control;
+use crate::keys;
 use crate::settings::{ForeignEntries, Settings};
 use crate::switches::Switches;
 use crate::web;
@@ -78,18 +76,9 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
 
 /// Reads the key of the audit chain, or creates it with mode 0600.
 pub(crate) fn audit_key(path: &Path) -> Result<SigningKey> {
-    let name = path.display().to_string();
-    if !path.exists() {
-        let key = SigningKey::generate().map_err(|reason| anyhow!("{name}: {reason}"))?;
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)
-            .with_context(|| format!("database.audit_key {name}"))?;
-        file.write_all(&key)?;
-        file.sync_all()?;
-    }
-    let bytes = std::fs::read(path).with_context(|| format!("database.audit_key {name}"))?;
+    let name = path.display();
+    let bytes = keys::read_or_create(path, "database.audit_key", || {
+        SigningKey::generate().map_err(|reason| anyhow!("{reason}"))
+    })?;
     SigningKey::from_pkcs8(&bytes).map_err(|reason| anyhow!("database.audit_key {name}: {reason}"))
 }

@@ -87,6 +87,15 @@ pub(crate) fn status(value: &Value) -> String {
             .to_vec()
     }));
     text.push_str(&table(&rows));
+    let mut rows = vec![heading(&["TRUNK", "NAME", "ENDS", "STATE", "DRAINED"])];
+    rows.extend(items(&value["trunks"]).map(|trunk| {
+        ["id", "name", "ends", "state", "drained"]
+            .map(|name| word(&trunk[name]))
+            .to_vec()
+    }));
+    if rows.len() > 1 {
+        text.push_str(&table(&rows));
+    }
     let mut rows = vec![heading(&["CHANGE", "PHASE", "OBJECTS", "WAITS FOR"])];
     rows.extend(items(&value["changes"]).map(|change| {
         let waits = [&change["waits_for_switches"], &change["waits_for_changes"]]
@@ -151,6 +160,41 @@ pub(crate) fn services(value: &Value) -> String {
             status,
         ]
     }));
+    table(&rows)
+}
+
+/// Returns the list of ends in quarantine: one line for each finding, or one that says what is missing.
+pub(crate) fn quarantine(value: &Value) -> String {
+    let mut rows = vec![heading(&[
+        "END",
+        "CONNECTION",
+        "CLEAN SINCE",
+        "CHECK",
+        "COUNT",
+        "FINDING",
+    ])];
+    for end in items(value) {
+        let cells = |check: String, count: String, text: String| {
+            let end = ["end", "connection", "clean_since"].map(|name| word(&end[name]));
+            end.into_iter().chain([check, count, text]).collect::<Vec<_>>()
+        };
+        let mut findings = items(&end["findings"]).peekable();
+        if findings.peek().is_none() {
+            let text = if end["seen"] == true {
+                "nothing is wrong so far"
+            } else {
+                "no frame of the router was seen yet"
+            };
+            rows.push(cells("-".to_owned(), "-".to_owned(), text.to_owned()));
+        }
+        rows.extend(findings.map(|finding| {
+            cells(
+                word(&finding["check"]),
+                word(&finding["count"]),
+                word(&finding["text"]),
+            )
+        }));
+    }
     table(&rows)
 }
 

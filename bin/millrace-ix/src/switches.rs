@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result};
 use millrace_controller::driver::{self, Config, Handle as Connection, Session};
 use millrace_controller::{Applied, CommitError, DumpFilter, Event as SwitchEvent};
-use millrace_flow::Match;
+use millrace_flow::{Action, Match};
 use millrace_ix_engine::Event;
 use millrace_ix_model::SwitchId;
-use millrace_ix_service::{FabricHandle, FabricRequest, Handle};
-use millrace_openflow::RequestedRole;
+use millrace_ix_service::{FabricHandle, FabricRequest, Handle, PortReport};
 use millrace_openflow::flow_monitor::{FlowMonitorFlags, FlowMonitorRequest, FlowUpdate};
-use millrace_types::{Duration, PortNo, TableId};
+use millrace_openflow::{Message, PacketOut, Port, PortConfig, PortReason, PortState, RequestedRole};
+use millrace_types::{BufferId, Duration, PortNo, TableId};
 use tokio::sync::mpsc;
 
 use crate::messages;
@@ -36,9 +36,9 @@ impl Switches {
     /// has been told that it ended.
     pub(crate) fn request(&self, request: FabricRequest) {
         let (switch, session) = match &request {
-            FabricRequest::Dump { switch, session } | FabricRequest::Commit { switch, session, .. } => {
-                (*switch, *session)
-            }
+            FabricRequest::Dump { switch, session }
+            | FabricRequest::Commit { switch, session, .. }
+            | FabricRequest::PacketOut { switch, session, .. } => (*switch, *session),
         };
         let connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((current, sender)) = connected.get(&switch)
@@ -203,11 +203,29 @@ async fn run(
                 None => return handle.close().await,
             },
             event = events.next() => match event {
+                Some(SwitchEvent::PortStatus(status)) => {
+                    let report = (status.reason != PortReason::Delete).then(|| report(&status.port));
+                    fabric.port(switch, number, status.port.number, report);
+                }
+                Some(SwitchEvent::PacketIn(packet)) => {
+                    fabric.packet_in(switch, number, packet.cookie, packet.data.into_vec());
+                }
                 Some(event) if is_foreign(&event) => fabric.event(Event::ForeignChange { switch: switch.0, session: number }),
                 Some(_) => {}
                 None => return,
             },
         }
+    }
+}
+
+/// Returns the state of a port as the engine takes it.
+fn report(port: &Port) -> PortReport {
+    let no_link = [PortState::LINK_DOWN, PortState::BLOCKED];
+    PortReport {
+        number: port.number,
+        link: !port.config.contains(PortConfig::PORT_DOWN)
+            && no_link.iter().all(|flag| !port.state.contains(*flag)),
+        live: port.state.contains(PortState::LIVE),
     }
 }
 
@@ -226,8 +244,11 @@ fn is_foreign(event: &SwitchEvent) -> bool {
 async fn carry_out(request: FabricRequest, connection: &Connection, fabric: &FabricHandle) {
     match request {
         FabricRequest::Dump { switch, session } => {
-            let content = connection.dump(DumpFilter::ALL).await;
-            let content = content.map(messages::content).map_err(|error| error.to_string());
+            let dump = connection.dump(DumpFilter::ALL).await;
+            if let Ok(dump) = &dump {
+                fabric.ports(switch, session, dump.ports.iter().map(report).collect());
+            }
+            let content = dump.map(messages::content).map_err(|error| error.to_string());
             if let Ok(content) = &content {
                 let (flows, groups, meters) = messages::summary(content);
                 tracing::debug!(%switch, flows, groups, meters, "listed");
@@ -237,6 +258,19 @@ async fn carry_out(request: FabricRequest, connection: &Connection, fabric: &Fab
                 session,
                 content,
             });
+        }
+        FabricRequest::PacketOut {
+            switch, port, frame, ..
+        } => {
+            let message = Message::PacketOut(PacketOut {
+                buffer: BufferId::NONE,
+                in_port: PortNo::CONTROLLER,
+                actions: [Action::output(port)].into(),
+                data: frame.into_boxed_slice(),
+            });
+            if let Err(error) = connection.send(message).await {
+                tracing::debug!(%switch, %error, "a packet_out is dropped");
+            }
         }
         FabricRequest::Commit {
             switch,

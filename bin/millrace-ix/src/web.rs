@@ -1,8 +1,5 @@
 //! The REST API and the web page: listener, key of sealed secrets, passwords and second factors of users.
 
-use std::fs::OpenOptions;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,6 +12,7 @@ use millrace_ix_service::Handle;
 use millrace_ix_store::AuditEntry;
 use serde_json::{Value, json};
 
+use crate::keys;
 use crate::settings::{Api, Database};
 
 /// Starts the API over an engine, and its listener if an address is set. Returns the API.
@@ -56,18 +54,7 @@ pub(crate) async fn serve(api: &Api, database: &Database, handle: &Handle) -> Re
 
 /// Reads the key that seals secrets in the database, or creates it with mode 0600.
 fn seal_key(path: &Path) -> Result<Vec<u8>> {
-    let name = path.display().to_string();
-    if !path.exists() {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)
-            .with_context(|| format!("the sealing key {name}"))?;
-        file.write_all(&generate_key()?)?;
-        file.sync_all()?;
-    }
-    std::fs::read(path).with_context(|| format!("the sealing key {name}"))
+    keys::read_or_create(path, "the sealing key", || Ok(generate_key()?.to_vec()))
 }
 
 /// Returns the user with a name.

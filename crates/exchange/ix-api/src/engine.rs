@@ -64,13 +64,18 @@ impl Engine {
         if entry.0 != state {
             *entry = (state, now());
         }
+        let snapshot = self.handle.snapshot();
+        let ports = snapshot.ports.iter();
+        let ports_down = ports
+            .filter(|(port, found)| port.switch == id && !found.is_up())
+            .map(|(port, _)| port.port.raw())
+            .collect();
         SwitchHealth {
             state,
             since: Some(entry.1),
             error,
             entries: status.entries,
-            // The engine does not read port states yet.
-            ports_down: None,
+            ports_down: Some(ports_down).filter(|_| state != SwitchState::Unreachable),
         }
     }
 
@@ -166,6 +171,7 @@ fn translate(event: &ServiceEvent) -> Event {
         EventKind::Object { id, .. } => ("object", vec![*id], None),
         EventKind::Change { change, objects, .. } => ("change", objects.clone(), Some(*change)),
         EventKind::Switch { switch } => ("switch", vec![ObjectId::from(*switch)], None),
+        EventKind::Port { port, .. } => ("switch", vec![ObjectId::from(port.switch)], None),
         EventKind::Notice { switch, change, .. } => (
             "notice",
             switch.iter().map(|id| ObjectId::from(*id)).collect(),

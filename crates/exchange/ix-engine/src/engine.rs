@@ -217,6 +217,17 @@ impl<E: Entries> Engine<E> {
         self.switches.get(&switch).map(|switch| &switch.differs)
     }
 
+    /// Returns the number of the newest connection of a switch, if it has not ended.
+    pub fn session(&self, switch: SwitchId) -> Option<Session> {
+        self.switches.get(&switch)?.session
+    }
+
+    /// Returns true if a connection is the newest one of its switch, and has not ended.
+    pub fn is_session(&self, switch: SwitchId, session: Session) -> bool {
+        let found = self.switches.get(&switch);
+        found.is_some_and(|entry| entry.session == Some(session))
+    }
+
     pub(crate) fn connected(&mut self, switch: SwitchId, session: Session) -> Option<&mut Switch<E>> {
         self.switches
             .get_mut(&switch)

@@ -262,6 +262,11 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Returns the exchange without the changes.
+    pub fn base(&self) -> &'a Exchange {
+        self.base
+    }
+
     /// Returns an object.
     pub fn find<K: Key>(&self, id: K) -> Option<&K::Object> {
         match self.changes.get(&id.into()) {

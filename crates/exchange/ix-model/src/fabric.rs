@@ -131,6 +131,14 @@ pub struct Trunk {
     /// True if no traffic is to use the trunk while another one is there.
     #[serde(default)]
     pub drained: bool,
+    /// The share of the capacity that contracted rates may fill, in percent; more than 100 sells capacity more than once.
+    #[serde(default = "contract_percent")]
+    pub contract_percent: u32,
+}
+
+/// The share of a trunk that names none.
+pub(crate) const fn contract_percent() -> u32 {
+    100
 }
 
 /// The smallest MTU of a trunk: service frames of 1,500 bytes with two tags, in VXLAN over IPv6.

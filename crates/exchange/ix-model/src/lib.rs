@@ -3,7 +3,7 @@
 //! [`Exchange`] holds every object. [`Exchange::apply`] is the only way in which people change it: it checks
 //! permission, validity and uniqueness, allocates numbers, and does an [`Operation`] entirely or not at all.
 //! [`Exchange::draft`] is the same without the last step, and so the dry run. [`state::shown`] gives the state that
-//! people see, [`permission`] decides who may do what, [`text`] is the form that is kept in version control.
+//! people see, [`permission`] decides who may do what, [`path`] finds ways over trunks and adds up contracts.
 //!
 //! Pure: no clock ([`Timestamp`] is an argument), no randomness, no IO.
 
@@ -18,13 +18,13 @@ mod fabric;
 mod filter;
 mod id;
 mod operation;
+pub mod path;
 pub mod permission;
 mod prefix;
 mod refusal;
 mod serde_text;
 mod service;
 pub mod state;
-pub mod text;
 mod time;
 mod vlan;
 

@@ -54,6 +54,8 @@ pub enum Operation {
         mtu: u16,
         #[serde(default)]
         risk_group: Option<String>,
+        #[serde(default = "crate::fabric::contract_percent")]
+        contract_percent: u32,
     },
     /// Takes the traffic from a trunk, or lets it come back.
     DrainTrunk { trunk: TrunkId, drained: bool },
@@ -270,6 +272,9 @@ pub enum Operation {
     ReportQuarantine { config: ConfigId, clean: bool },
     /// Reports that no switch has a rule with these numbers (the engine only).
     ReportRulesGone { numbers: Vec<(PoolKind, u32)> },
+    /// Reports the trunks that pass no frames: circuits that have no other trunk there take another way, if there is one (the
+    /// engine only).
+    ReportTrunksDown { trunks: Vec<TrunkId> },
     /// Removes the addresses and keys, and ends the filters, whose time is over (the engine only).
     Expire,
 }
@@ -471,6 +476,7 @@ impl Operation {
             | Operation::ReportRemoved { .. }
             | Operation::ReportQuarantine { .. }
             | Operation::ReportRulesGone { .. }
+            | Operation::ReportTrunksDown { .. }
             | Operation::Expire => K::Report,
         }
     }

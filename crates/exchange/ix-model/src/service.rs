@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::fabric::PortId;
 use crate::id::{
     AccountId, ConfigId, ConnectionId, ConnectionIndex, GroupNumber, MeterNumber, PolicyId, ServiceId,
-    ServiceIndex, WireId,
+    ServiceIndex, SwitchId, WireId,
 };
 use crate::serde_text;
 use crate::state::CommercialState;
@@ -99,6 +99,10 @@ pub struct Service {
     /// The wire id of this generation; `None` while all ends are at one switch.
     #[serde(default)]
     pub wire_id: Option<WireId>,
+    /// The switches that a circuit passes through between the switches of its ends, from the end at the switch with the lower
+    /// number; empty if a trunk joins those two.
+    #[serde(default)]
+    pub via: Vec<SwitchId>,
     /// The invited account of a p2p circuit.
     #[serde(default)]
     pub peer: Option<AccountId>,

@@ -15,15 +15,20 @@ pub(crate) fn plan_p2p(context: &ServiceContext<'_>, builder: &mut Builder) {
     if one.config.shut_down || two.config.shut_down {
         return;
     }
-    if one.switch != two.switch && context.trunk_kind(one.switch, two.switch).is_none() {
-        let message = format!(
-            "no trunk joins {} and {}: no frame passes",
-            one.switch, two.switch
-        );
+    let way = context.service.way(one.switch, two.switch);
+    let broken = way
+        .windows(2)
+        .find(|pair| pair[0] != pair[1] && context.trunk_kind(pair[0], pair[1]).is_none());
+    if let Some(pair) = broken {
+        let message = format!("no trunk joins {} and {}: no frame passes", pair[0], pair[1]);
         builder.problem(ObjectId::from(context.id), message);
         return;
     }
     tags::plan_from_trunks(context, builder);
+    for triple in way.windows(3) {
+        tags::plan_transit(context, [triple[0], triple[1], triple[2]], builder);
+        tags::plan_transit(context, [triple[2], triple[1], triple[0]], builder);
+    }
     for (end, other) in [(one, two), (two, one)] {
         plan_end(context, end, other, builder);
     }

@@ -12,17 +12,18 @@
 //! ```
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::collections::BTreeSet;
 
 use millrace_flow::{Action, Field};
-use millrace_ix_model::LanPolicy;
+use millrace_ix_model::{Config, Exchange, LanPolicy, ServiceKind};
 use millrace_types::{Mac, MeterId, PortNo};
 
 use crate::builder::{Builder, Line, actions, set};
 use crate::entry::Matching;
 use crate::layout::{
-    ADMIT, CookieFields, CookieKind, FORWARD, Metadata, POLICE, PROTECT, Storm, storm_meter,
+    ADMIT, CookieFields, CookieKind, FORWARD, Metadata, POLICE, PORT, PROTECT, Storm, storm_meter,
 };
-use crate::plan::{End, ServiceContext};
+use crate::plan::{End, RESERVED_PRIORITY, ServiceContext, reserved_addresses};
 use crate::tags::{self, PRIORITY};
 
 /// The priority of drops for the whole LAN.
@@ -33,6 +34,8 @@ const OWN_PRIORITY: u16 = 160;
 const FOREIGN_PRIORITY: u16 = 150;
 /// The priority of frames to the sender's own addresses.
 const TO_SELF_PRIORITY: u16 = 110;
+/// The priority of frames that belong to no end.
+const STRAY_PRIORITY: u16 = 1;
 /// The copies a second that the controller gets from an end in quarantine.
 const QUARANTINE_PPS: u32 = 50;
 
@@ -189,6 +192,44 @@ fn plan_quarantine(context: &ServiceContext<'_>, end: &End<'_>, builder: &mut Bu
         end.switch,
         line.meter(meter).apply(vec![Action::output(PortNo::CONTROLLER)]),
     );
+}
+
+/// Adds, at connections with an end in quarantine, the entries of table 0 for frames that belong to no end: those to
+/// reserved addresses, and those with other tags. The engine gets some of them to judge. One connection may have ends of
+/// several LANs in quarantine, which share these entries and the meter of the first one.
+pub(crate) fn plan_strays(exchange: &Exchange, builder: &mut Builder) {
+    let is_watched = |config: &Config| {
+        let service = exchange.services.get(&config.service);
+        let is_lan = service.is_some_and(|service| {
+            service.kind == ServiceKind::ExchangeLan && service.state.is_carried() && service.policy.is_some()
+        });
+        is_lan && !config.shut_down && !config.quarantine.is_over()
+    };
+    let mut connections = BTreeSet::new();
+    for config in exchange.configs.values().filter(|config| is_watched(config)) {
+        let Some(connection) = exchange.connections.get(&config.connection) else {
+            continue;
+        };
+        if !connections.insert(config.connection) {
+            continue;
+        }
+        let cookie = CookieFields {
+            kind: CookieKind::Stray,
+            object: config.connection.0,
+            generation: 0,
+        };
+        let meter = storm_meter(config, Storm::PacketIn);
+        for port in &connection.ports {
+            let from_port = |matching: Matching| matching.with(Field::InPort, port.port.raw());
+            let mut watch = |priority: u16, matching: Matching| {
+                let line = Line::new(PORT, priority, from_port(matching), cookie);
+                let to_engine = vec![Action::output(PortNo::CONTROLLER)];
+                builder.flow(port.switch, line.meter(meter).apply(to_engine));
+            };
+            watch(RESERVED_PRIORITY + 1, reserved_addresses());
+            watch(STRAY_PRIORITY, Matching::any());
+        }
+    }
 }
 
 /// Adds the admission of an end's frames: table 2.

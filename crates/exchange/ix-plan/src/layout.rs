@@ -103,10 +103,13 @@ pub enum CookieKind {
     Filter = 5,
     /// Drops that are counted by their name; the object is the service's index.
     Drop = 6,
+    /// Frames of a connection with an end in quarantine that belong to no end; the object is the number of the
+    /// connection's identifier.
+    Stray = 7,
 }
 
 impl CookieKind {
-    const ALL: [CookieKind; 7] = [
+    const ALL: [CookieKind; 8] = [
         CookieKind::Base,
         CookieKind::Service,
         CookieKind::End,
@@ -114,6 +117,7 @@ impl CookieKind {
         CookieKind::Egress,
         CookieKind::Filter,
         CookieKind::Drop,
+        CookieKind::Stray,
     ];
 }
 

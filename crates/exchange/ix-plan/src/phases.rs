@@ -14,7 +14,7 @@ use millrace_ix_model::{Exchange, ServiceId, SwitchId};
 
 use crate::difference::Modification;
 use crate::entry::{Entry, EntryId, FlowId, SwitchState};
-use crate::layout::{EGRESS, FORWARD, Metadata, PORT};
+use crate::layout::{CookieFields, CookieKind, EGRESS, FORWARD, Metadata, PORT};
 use crate::plan::{Plan, Settings, plan_services, plan_shared};
 
 /// The modifications of a change, by switch, in the order of the phases. Within a phase each switch's modifications go
@@ -194,6 +194,6 @@ fn is_from_trunk(flow: &FlowId, entry: &Entry) -> bool {
     let Entry::Flow(body) = entry else {
         return false;
     };
-    let written = body.instructions.write_metadata.map_or(0, |(value, _)| value);
-    flow.table == PORT && Metadata::from_word(written).by_trunk
+    let fields = CookieFields::from_cookie(body.cookie);
+    flow.table == PORT && fields.is_some_and(|fields| fields.kind == CookieKind::Service)
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_flow::{Action, Field};
+use millrace_ix_model::path::Topology;
 use millrace_ix_model::{
     Config, ConfigId, Connection, ConnectionKind, Consent, Exchange, ObjectId, RegisteredIp, RegisteredMac,
     Service, ServiceId, ServiceKind, SwitchId, Timestamp, Trunk, TrunkId, TrunkKind, VlanConfig,
@@ -82,20 +83,25 @@ pub fn plan_shared(exchange: &Exchange, settings: &Settings) -> Plan {
 }
 
 /// The priority of entries of table 0 for all ports.
-const RESERVED_PRIORITY: u16 = 60_000;
+pub(crate) const RESERVED_PRIORITY: u16 = 60_000;
 /// The priority of the entry that lets frames by trunk pass table 5.
 const BY_TRUNK_PRIORITY: u16 = 65_000;
 
+/// Returns the match of addresses that bridges do not forward: STP, LACP, LLDP, pause frames (IEEE 802.1Q-2018, table 8-1).
+pub(crate) fn reserved_addresses() -> Matching {
+    Matching::any().masked(Field::EthDst, 0x0180_c200_0000_u64, 0xffff_ffff_fff0_u64)
+}
+
 fn plan_base(exchange: &Exchange, builder: &mut Builder) {
     tags::plan_outer_tags(exchange, builder);
+    lan::plan_strays(exchange, builder);
     for switch in exchange.switches.keys() {
         let cookie = CookieFields {
             kind: CookieKind::Base,
             object: switch.0,
             generation: 0,
         };
-        // IEEE 802.1Q-2018, table 8-1: bridges do not forward these addresses (STP, LACP, LLDP, pause frames).
-        let reserved = Matching::any().masked(Field::EthDst, 0x0180_c200_0000_u64, 0xffff_ffff_fff0_u64);
+        let reserved = reserved_addresses();
         builder.flow(*switch, Line::new(PORT, RESERVED_PRIORITY, reserved, cookie));
         let by_trunk = metadata(Metadata::from_word(Metadata::TRUNK), Metadata::TRUNK);
         builder.flow(
@@ -141,18 +147,7 @@ fn plan_base(exchange: &Exchange, builder: &mut Builder) {
 
 /// Returns the trunks between two switches in the order of their use: drained ones last, then by cost.
 pub(crate) fn trunks_between(exchange: &Exchange, one: SwitchId, two: SwitchId) -> Vec<(TrunkId, &Trunk)> {
-    let joins = |trunk: &Trunk| {
-        let ends = trunk.ends.map(|end| end.switch);
-        ends == [one, two] || ends == [two, one]
-    };
-    let mut trunks: Vec<_> = exchange
-        .trunks
-        .iter()
-        .filter(|(_, trunk)| joins(trunk))
-        .map(|(id, trunk)| (*id, trunk))
-        .collect();
-    trunks.sort_by_key(|(id, trunk)| (trunk.drained, trunk.cost, *id));
-    trunks
+    Topology::of(exchange).trunks(one, two).to_vec()
 }
 
 /// Returns the port of a trunk at a switch.
@@ -315,7 +310,16 @@ impl<'a> ServiceContext<'a> {
         self.ends.iter().map(|end| end.switch).collect()
     }
 
-    /// Returns the encapsulation of the trunks between two switches.
+    /// Returns the switch that is next on the way from one switch of the service to another.
+    pub(crate) fn next_switch(&self, from: SwitchId, to: SwitchId) -> SwitchId {
+        let way = match self.service.kind {
+            ServiceKind::P2pVc => self.service.way(from, to),
+            _ => Vec::new(),
+        };
+        way.get(1).copied().unwrap_or(to)
+    }
+
+    /// Returns the encapsulation of the trunks between two switches that are joined.
     pub(crate) fn trunk_kind(&self, one: SwitchId, two: SwitchId) -> Option<TrunkKind> {
         trunks_between(self.exchange, one, two)
             .first()

@@ -6,7 +6,9 @@
 //! second one is pushed, there is one entry for each of the eight priorities.
 
 use millrace_flow::{Action, Field};
-use millrace_ix_model::{Connection, Exchange, ServiceKind, TagType, TrunkKind, VlanConfig, VlanId};
+use millrace_ix_model::{
+    Connection, Exchange, ServiceKind, SwitchId, TagType, TrunkKind, VlanConfig, VlanId,
+};
 use millrace_types::{GroupId, PortNo, TableId};
 
 use crate::builder::{Builder, Line, actions, present, push_tag, set, set_pcp, set_vid};
@@ -299,9 +301,6 @@ pub(crate) fn plan_to_trunk(context: &ServiceContext<'_>, end: &End<'_>, builder
     let Some(wire_id) = context.service.wire_id else {
         return;
     };
-    let Some(remote) = context.exchange.switches.get(&end.switch) else {
-        return;
-    };
     for switch in context
         .switches()
         .into_iter()
@@ -312,15 +311,19 @@ pub(crate) fn plan_to_trunk(context: &ServiceContext<'_>, end: &End<'_>, builder
             ..Metadata::default()
         };
         let matching = context.matching(fields, Metadata::TRUNK | Metadata::LEAVES);
+        let next = context.next_switch(switch, end.switch);
+        let Some(remote) = context.exchange.switches.get(&next) else {
+            continue;
+        };
         let to_group = Some(Action::Group(GroupId(remote.group.raw())));
-        let encapsulate = match context.trunk_kind(switch, end.switch) {
+        let encapsulate = match context.trunk_kind(switch, next) {
             Some(TrunkKind::Vxlan) => actions([set(Field::TunnelId, wire_id.raw()), to_group]),
             Some(TrunkKind::STag) => {
                 let vid = u16::try_from(wire_id.raw()).unwrap_or(0);
                 actions([push_tag(S_TAG), set_vid(vid), set_pcp(0), to_group])
             }
             None => {
-                let message = format!("no trunk joins {switch} and {}", end.switch);
+                let message = format!("no trunk joins {switch} and {next}");
                 builder.problem(context.id, message);
                 continue;
             }
@@ -344,7 +347,8 @@ pub(crate) fn plan_from_trunks(context: &ServiceContext<'_>, builder: &mut Build
     let switches = context.switches();
     for switch in &switches {
         for other in switches.iter().filter(|other| *other != switch) {
-            for (_, trunk) in trunks_between(context.exchange, *switch, *other) {
+            let previous = context.next_switch(*switch, *other);
+            for (_, trunk) in trunks_between(context.exchange, *switch, previous) {
                 let Some(port) = trunk_port(trunk, *switch) else {
                     continue;
                 };
@@ -363,5 +367,48 @@ pub(crate) fn plan_from_trunks(context: &ServiceContext<'_>, builder: &mut Build
                 builder.flow(*switch, line.metadata(inside).goto(FORWARD));
             }
         }
+    }
+}
+
+/// Adds the entries of a transit switch for frames of a circuit from one joined switch to another one: table 0. The frames
+/// keep their wire id, and meet no other table.
+pub(crate) fn plan_transit(
+    context: &ServiceContext<'_>,
+    [from, here, to]: [SwitchId; 3],
+    builder: &mut Builder,
+) {
+    let (Some(wire_id), Some(next), Some(kind)) = (
+        context.service.wire_id,
+        context.exchange.switches.get(&to),
+        context.trunk_kind(here, to),
+    ) else {
+        return;
+    };
+    let to_group = Some(Action::Group(GroupId(next.group.raw())));
+    let vid = u16::try_from(wire_id.raw()).unwrap_or(0);
+    for (_, trunk) in trunks_between(context.exchange, here, from) {
+        let Some(port) = trunk_port(trunk, here) else {
+            continue;
+        };
+        let from_port = Matching::any().with(Field::InPort, port.raw());
+        let matching = match trunk.kind {
+            TrunkKind::Vxlan => from_port.with(Field::TunnelId, wire_id.raw()),
+            TrunkKind::STag => from_port.with(Field::VlanVid, present(vid)),
+        };
+        let list = match (trunk.kind, kind) {
+            (TrunkKind::Vxlan, TrunkKind::Vxlan) => actions([set(Field::TunnelId, wire_id.raw()), to_group]),
+            (TrunkKind::Vxlan, TrunkKind::STag) => {
+                actions([push_tag(S_TAG), set_vid(vid), set_pcp(0), to_group])
+            }
+            (TrunkKind::STag, TrunkKind::STag) => actions([to_group]),
+            (TrunkKind::STag, TrunkKind::Vxlan) => {
+                let tunnel_id = set(Field::TunnelId, wire_id.raw());
+                actions([Some(Action::PopVlan), tunnel_id, to_group])
+            }
+        };
+        builder.flow(
+            here,
+            Line::new(PORT, TRUNK_PRIORITY, matching, context.cookie()).apply(list),
+        );
     }
 }

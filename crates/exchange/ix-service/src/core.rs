@@ -10,21 +10,24 @@ use millrace_ix_engine::{
     Action, Content, Engine, Event, Mode, Modification, Resolution, Resume, Session, Settings, SwitchStatus,
 };
 use millrace_ix_model::{
-    Actor, Applied, Exchange, ObjectId, Operation, Refusal, RefusalCode, Released, SwitchId, Timestamp,
+    Actor, Applied, ConfigId, Exchange, ObjectId, Operation, Refusal, RefusalCode, Released, SwitchId,
+    Timestamp,
 };
 use millrace_ix_store::{
     Answer, AuditEntry, ChangeState, JournalRecord, Revision, Store, StoreError, Transaction, UnixMillis,
 };
-use millrace_types::Time;
+use millrace_types::{Mac, PortNo, Time};
 use serde_json::json;
 
 use crate::draft::Script;
 use crate::error::{OrderError, StartError};
 use crate::event::{EventKind, ServiceEvent};
 use crate::fabric::{Entry, Fabric, FabricKey};
+use crate::links::PortStates;
 use crate::open::OpenChange;
 use crate::order::{OrderOptions, Ordered};
 use crate::phases::{Planner, counts, engine_order};
+use crate::quarantine::Checklists;
 use crate::rows;
 use crate::text::Document;
 use crate::wording::{actor_name, answer, audit, describe, repeated};
@@ -53,6 +56,17 @@ pub enum Output {
         /// The modifications.
         modifications: Vec<Modification<FabricKey, Entry>>,
     },
+    /// Send a frame by a port.
+    PacketOut {
+        /// The switch.
+        switch: SwitchId,
+        /// The number of the connection.
+        session: Session,
+        /// The port.
+        port: PortNo,
+        /// The frame, with its tags.
+        frame: Vec<u8>,
+    },
     /// Tell those who listen.
     Event(ServiceEvent),
 }
@@ -67,6 +81,14 @@ pub struct Core {
     pub(crate) revision: Revision,
     pub(crate) revisions: Arc<BTreeMap<ObjectId, Revision>>,
     pub(crate) engine: Engine<Fabric>,
+    pub(crate) ports: Arc<PortStates>,
+    pub(crate) checklists: Arc<Checklists>,
+    /// The time of the next questions to ends in quarantine.
+    pub(crate) next_question: Time,
+    /// The newest MAC address of each end; `None` until it was read once after the start.
+    pub(crate) announced: Option<BTreeMap<ConfigId, Mac>>,
+    /// The announcements of MAC addresses with their times.
+    pub(crate) announcements: Vec<(Time, ConfigId, Mac)>,
     pub(crate) open: BTreeMap<u64, OpenChange>,
     next_change: u64,
     pub(crate) serial: u64,
@@ -139,6 +161,11 @@ impl Core {
             revision: contents.revision,
             revisions: Arc::new(revisions),
             engine,
+            ports: Arc::default(),
+            checklists: Arc::default(),
+            next_question: now.time,
+            announced: None,
+            announcements: Vec::new(),
             open,
             next_change: contents.next_change,
             serial: 0,
@@ -379,8 +406,17 @@ impl Core {
             Event::Connected { switch, .. } | Event::Disconnected { switch, .. } => Some(SwitchId(*switch)),
             _ => None,
         };
+        let ended = match &event {
+            Event::Disconnected { switch, session } if self.engine.is_session(*switch, *session) => {
+                Some(SwitchId(*switch))
+            }
+            _ => None,
+        };
         let actions = self.engine.handle(event, now.time);
         self.queue.extend(actions);
+        if let Some(switch) = ended {
+            self.forget_ports(switch, now);
+        }
         if let Some(switch) = switch {
             self.tell(EventKind::Switch { switch }, now);
         }

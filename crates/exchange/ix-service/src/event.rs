@@ -1,6 +1,6 @@
 //! Events for pages and webhooks.
 
-use millrace_ix_model::{ObjectId, SwitchId};
+use millrace_ix_model::{ObjectId, PortId, SwitchId};
 use millrace_ix_store::{ChangeState, Revision, UnixMillis};
 use serde::Serialize;
 
@@ -42,6 +42,13 @@ pub enum EventKind {
     Switch {
         /// The switch.
         switch: SwitchId,
+    },
+    /// A port of a connection or trunk is up or down, or its state is not known any more.
+    Port {
+        /// The port.
+        port: PortId,
+        /// True if it has a link and is live; `None` if its switch is not connected.
+        up: Option<bool>,
     },
     /// The engine has news in words.
     Notice {

@@ -2,17 +2,19 @@
 
 use std::sync::{Arc, RwLock, mpsc};
 
-use millrace_ix_engine::{Event, Resolution};
-use millrace_ix_model::{Actor, Operation};
+use millrace_ix_engine::{Event, Resolution, Session as EngineSession};
+use millrace_ix_model::{Actor, Operation, SwitchId};
 use millrace_ix_store::{
     AuditEntry, AuditRecord, ChangeRecord, JournalRecord, Session, SignedHead, Store, UnixMillis,
 };
+use millrace_types::{Cookie, PortNo};
 use tokio::sync::{broadcast, oneshot};
 
 use crate::core::{Core, Now};
 use crate::error::OrderError;
 use crate::event::ServiceEvent;
 use crate::fabric::Fabric;
+use crate::links::PortReport;
 use crate::order::{OrderOptions, Ordered};
 use crate::snapshot::Snapshot;
 use crate::text::Document;
@@ -273,6 +275,27 @@ pub struct FabricHandle {
 }
 
 impl FabricHandle {
+    /// Gives the engine the ports of a switch from a complete listing.
+    pub fn ports(&self, switch: SwitchId, session: EngineSession, reports: Vec<PortReport>) {
+        let _ended = self.commands.send(Command::Job(Box::new(move |core, now| {
+            core.ports_listed(switch.0, session, &reports, now);
+        })));
+    }
+
+    /// Gives the engine a packet that an entry with this cookie has sent to the controller.
+    pub fn packet_in(&self, switch: SwitchId, session: EngineSession, cookie: Cookie, frame: Vec<u8>) {
+        let _ended = self.commands.send(Command::Job(Box::new(move |core, now| {
+            core.packet_in(switch.0, session, cookie, &frame, now);
+        })));
+    }
+
+    /// Gives the engine the new state of a port; `None` for a port that was removed.
+    pub fn port(&self, switch: SwitchId, session: EngineSession, number: PortNo, report: Option<PortReport>) {
+        let _ended = self.commands.send(Command::Job(Box::new(move |core, now| {
+            core.port_changed(switch.0, session, number, report, now);
+        })));
+    }
+
     /// Gives the engine an event.
     pub fn event(&self, event: Event<Fabric>) {
         let _ended = self

@@ -148,6 +148,8 @@ impl Core {
     /// Removes what is over: addresses, keys, filters, and numbers whose rest has ended.
     pub fn expire(&mut self, now: Now) {
         self.advance_validity(now);
+        self.watch_quarantine(now);
+        self.watch_macs(now);
         let actor = Actor::system();
         let rest = self.exchange.draft(&actor, now.timestamp(), Operation::Expire);
         if rest.is_ok_and(|changes| !changes.objects.is_empty() || !changes.released.is_empty()) {

@@ -1,14 +1,19 @@
 //! A consistent view of the exchange for readers.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
 
 use millrace_ix_engine::{ChangeStatus, Mode, SwitchStatus};
+use millrace_ix_model::path::{Contracts, Topology, contracts_of};
 use millrace_ix_model::state::{Checklist, CommercialState, ConsentState, Realisation, Shown, shown};
-use millrace_ix_model::{Consent, Exchange, ObjectId, ServiceId, ServiceKind, SwitchId};
+use millrace_ix_model::{
+    ConfigId, Consent, Exchange, ObjectId, PortId, Service, ServiceId, ServiceKind, SwitchId, Trunk, TrunkId,
+};
 use millrace_ix_store::Revision;
 
 use crate::core::Core;
+use crate::links::{PortStates, trunk_up};
+use crate::quarantine::Quarantined;
 
 /// The exchange at one moment.
 #[derive(Clone, Debug)]
@@ -25,10 +30,16 @@ pub struct Snapshot {
     pub change_objects: BTreeMap<u64, Vec<ObjectId>>,
     /// The state of each switch.
     pub switches: BTreeMap<SwitchId, SwitchStatus>,
+    /// The states of the ports of connected switches; one that is absent is not known.
+    pub ports: Arc<PortStates>,
+    /// The checklists of ends in quarantine; one that is absent has sent nothing yet.
+    pub quarantine: Arc<BTreeMap<ConfigId, Quarantined>>,
     /// The mode of the engine.
     pub mode: Mode,
     /// The serial number of the newest event.
     pub serial: u64,
+    /// The contracted rates between switches, computed when they are needed first.
+    contracts: Arc<OnceLock<Contracts>>,
 }
 
 impl Snapshot {
@@ -46,6 +57,9 @@ impl Snapshot {
                 .map(|(id, change)| (*id, objects(change)))
                 .collect(),
             switches: core.switches(),
+            ports: Arc::clone(&core.ports),
+            quarantine: Arc::clone(&core.checklists),
+            contracts: Arc::default(),
             mode: core.engine.mode(),
             serial: core.serial,
         }
@@ -91,11 +105,77 @@ impl Snapshot {
                 generation: service.generation,
             },
             (false, false, CommercialState::Production | CommercialState::ProductionChangePending) => {
-                Realisation::InPlace {
-                    generation: service.generation,
+                match self.degradation(id, service) {
+                    Some(reason) => Realisation::Degraded { reason },
+                    None => Realisation::InPlace {
+                        generation: service.generation,
+                    },
                 }
             }
             (false, false, _) => Realisation::Planned,
         }
+    }
+
+    /// Returns true if a port has a link and is live; `None` if that is not known.
+    pub fn is_up(&self, port: PortId) -> Option<bool> {
+        self.ports.get(&port).map(|state| state.is_up())
+    }
+
+    /// Returns true if both ends of a trunk are up; `None` if that is not known.
+    pub fn trunk_up(&self, trunk: TrunkId) -> Option<bool> {
+        trunk_up(&self.ports, self.exchange.trunks.get(&trunk)?.ends)
+    }
+
+    /// Returns the reason why frames of a service that is in place do not all flow, in words.
+    fn degradation(&self, id: ServiceId, service: &Service) -> Option<String> {
+        let mut switches = BTreeSet::new();
+        for (_, config) in self.exchange.ends(id) {
+            let connection = self.exchange.connections.get(&config.connection)?;
+            let is_down = |port: &PortId| self.is_up(*port) == Some(false);
+            if service.kind != ServiceKind::ExchangeLan
+                && !connection.ports.is_empty()
+                && connection.ports.iter().all(is_down)
+            {
+                return Some(format!("the connection {} has no link", connection.name));
+            }
+            switches.extend(connection.ports.first().map(|port| port.switch));
+        }
+        let topology = Topology::of(&self.exchange);
+        let name = |switch: SwitchId| {
+            let found = self.exchange.switches.get(&switch);
+            found.map_or_else(|| switch.to_string(), |switch| switch.name.clone())
+        };
+        for from in &switches {
+            for to in switches.range(..from) {
+                let way = match service.kind {
+                    ServiceKind::P2pVc => service.way(*from, *to),
+                    _ => vec![*from, *to],
+                };
+                for pair in way.windows(2) {
+                    let trunks = topology.trunks(pair[0], pair[1]);
+                    let carrier = trunks.iter().find(|(id, _)| self.trunk_up(*id) != Some(false));
+                    let (one, two) = (name(pair[0]), name(pair[1]));
+                    let Some((_, carrier)) = carrier else {
+                        return Some(format!("no trunk between {one} and {two} is up"));
+                    };
+                    if let Some((contracted, max)) = self.is_oversold(carrier, pair[0], pair[1]) {
+                        return Some(format!(
+                            "trunk {} between {one} and {two} admits {max} Mbit/s and carries contracts of {contracted} Mbit/s, because \
+                             another trunk is down",
+                            carrier.name
+                        ));
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Returns the contracted rate between two switches and the rate that a trunk admits, if the first is greater.
+    fn is_oversold(&self, carrier: &Trunk, one: SwitchId, two: SwitchId) -> Option<(u64, u64)> {
+        let contracts = self.contracts.get_or_init(|| contracts_of(&self.exchange));
+        let rate = |from, to| contracts.get(&(from, to)).copied().unwrap_or_default();
+        let contracted = rate(one, two).max(rate(two, one));
+        (contracted > carrier.contracts_max()).then(|| (contracted, carrier.contracts_max()))
     }
 }

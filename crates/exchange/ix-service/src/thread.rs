@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime};
 use millrace_ix_engine::{Modification, Session};
 use millrace_ix_model::SwitchId;
 use millrace_ix_store::{SigningKey, Store, UnixMillis};
-use millrace_types::{Duration, Time};
+use millrace_types::{Duration, PortNo, Time};
 use tokio::sync::broadcast;
 
 use crate::core::{Core, Now, Output};
@@ -48,6 +48,17 @@ pub enum FabricRequest {
         commit: u64,
         /// The modifications.
         modifications: Vec<Modification<FabricKey, Entry>>,
+    },
+    /// Send a frame by a port.
+    PacketOut {
+        /// The switch.
+        switch: SwitchId,
+        /// The number of the connection.
+        session: Session,
+        /// The port.
+        port: PortNo,
+        /// The frame, with its tags.
+        frame: Vec<u8>,
     },
 }
 
@@ -238,6 +249,19 @@ impl<F: FnMut(FabricRequest)> Worker<F> {
                         session,
                         commit,
                         modifications,
+                    });
+                }
+                Output::PacketOut {
+                    switch,
+                    session,
+                    port,
+                    frame,
+                } => {
+                    (self.fabric)(FabricRequest::PacketOut {
+                        switch,
+                        session,
+                        port,
+                        frame,
                     });
                 }
                 Output::Event(event) => {

@@ -1,10 +1,7 @@
 //! Listeners, and connections that the controller opens.
 
-use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::Path;
 use std::sync::Arc;
 
 use millrace_types::Duration;
@@ -14,6 +11,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use super::private_socket::bind_private;
 use super::session::{Peer, Session};
 use super::tls::{TlsContents, TlsFiles, TlsFilesError};
 use super::{Stream, Target, task};
@@ -78,11 +76,10 @@ pub async fn listen(config: Config) -> io::Result<Listener> {
     let acceptor = match &config.target {
         Target::Tcp(address) | Target::Tls(address) => Acceptor::Tcp(TcpListener::bind(address).await?),
         Target::Unix(path) => {
-            remove_stale(path);
-            let listener = UnixListener::bind(path)?;
             // A process that can connect pretends to be a switch.
-            fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
-            Acceptor::Unix(listener)
+            let listener = bind_private(path)?;
+            listener.set_nonblocking(true)?;
+            Acceptor::Unix(UnixListener::from_std(listener)?)
         }
     };
     let address = match &acceptor {
@@ -247,18 +244,4 @@ pub async fn connect(config: &Config) -> io::Result<Session> {
     };
     let started = task::start(stream, peer, settings, None).await;
     started.map_err(|reason: CloseReason| io::Error::other(reason))
-}
-
-/// Removes a socket file on which no process listens: a killed process leaves it. Any other file stays, and the bind
-/// fails.
-fn remove_stale(path: &Path) {
-    let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
-    let is_refused = || {
-        std::os::unix::net::UnixStream::connect(path)
-            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-    };
-    if is_socket && is_refused() {
-        // Another process may remove it first; the bind then says what is wrong.
-        let _removed = fs::remove_file(path);
-    }
 }

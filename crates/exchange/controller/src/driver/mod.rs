@@ -8,6 +8,7 @@
 //! One task runs one session. It ends when the connection ends, or when its [`Handle`]s are dropped.
 
 mod listener;
+mod private_socket;
 mod session;
 mod task;
 mod tls;
@@ -18,6 +19,7 @@ use std::path::PathBuf;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use listener::{Config, Listener, connect, listen};
+pub use private_socket::bind_private;
 pub use session::{Events, Handle, Peer, RoleRefused, Session};
 pub use tls::{TlsFiles, TlsFilesError};
 

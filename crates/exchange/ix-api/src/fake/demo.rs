@@ -66,6 +66,7 @@ impl Builder {
             capacity_mbps: 10_000,
             mtu: 1700,
             risk_group: None,
+            contract_percent: 100,
         })
     }
 

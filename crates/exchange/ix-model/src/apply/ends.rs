@@ -74,8 +74,9 @@ impl Order<'_> {
                 let mut config = self.object(id)?;
                 self.check_capacity(config.connection, capacity_mbps)?;
                 config.capacity_mbps = capacity_mbps;
+                let service = config.service;
                 self.draft.put(id, config);
-                Ok(())
+                self.check_contracts(service)
             }
             Operation::ShutDown {
                 config: id,
@@ -227,8 +228,9 @@ impl Order<'_> {
             service.consent = Consent::Accepted;
             self.draft.put(new.service, service);
         }
+        self.renew_path(new.service, true)?;
         self.check_reach(new.service)?;
-        self.renew_path(new.service, true)
+        self.check_contracts(new.service)
     }
 
     /// Refuses an end of an account for which the service has no place.
@@ -418,8 +420,9 @@ impl Order<'_> {
         config.vlan = vlan;
         let service = config.service;
         self.draft.put(id, config);
+        self.renew_path(service, false)?;
         self.check_reach(service)?;
-        self.renew_path(service, false)
+        self.check_contracts(service)
     }
 
     /// Gives back the number of an end if it is not that of its connection.

@@ -75,6 +75,7 @@ impl Order<'_> {
                 capacity_mbps,
                 mtu,
                 risk_group,
+                contract_percent,
             } => {
                 self.check_exchange(kind)?;
                 let trunk = Trunk {
@@ -86,6 +87,7 @@ impl Order<'_> {
                     mtu,
                     risk_group,
                     drained: false,
+                    contract_percent,
                 };
                 self.check_trunk(&trunk)?;
                 self.draft.create::<TrunkId>(trunk);
@@ -96,7 +98,7 @@ impl Order<'_> {
                 let mut trunk = self.object(id)?;
                 trunk.drained = drained;
                 self.draft.put(id, trunk);
-                Ok(())
+                self.reroute(&BTreeSet::new())
             }
             Operation::CreateConnection {
                 account,
@@ -161,10 +163,11 @@ impl Order<'_> {
                     .filter(|(_, config)| config.connection == id);
                 let services: BTreeSet<_> = ends.map(|(_, config)| config.service).collect();
                 for service in services {
-                    self.check_reach(service)?;
                     if moves_switch {
                         self.renew_path(service, false)?;
                     }
+                    self.check_reach(service)?;
+                    self.check_contracts(service)?;
                 }
                 Ok(())
             }
@@ -238,6 +241,10 @@ impl Order<'_> {
             );
             return Err(Refusal::invalid("mtu", message));
         }
+        if trunk.contract_percent == 0 {
+            let message = "expected at least 1 percent: circuits with a rate could not use the trunk";
+            return Err(Refusal::invalid("contract_percent", message));
+        }
         if trunk.capacity_mbps == 0 {
             return Err(Refusal::invalid("capacity_mbps", "expected at least 1 Mbit/s"));
         }
@@ -280,26 +287,6 @@ impl Order<'_> {
         if let Some(other) = ports.iter().find(|port| port.switch != first.switch) {
             let message = format!("ports {first} and {other} are at different switches: expected one switch");
             return Err(Refusal::invalid("ports", message));
-        }
-        Ok(())
-    }
-
-    /// Refuses a service whose ends are at switches without a trunk between each two of them.
-    pub(super) fn check_reach(&self, service: crate::id::ServiceId) -> Outcome {
-        let switches = self.switches_of(service);
-        for one in &switches {
-            for two in switches.range(..one) {
-                let is_joined = self.draft.all::<TrunkId>().any(|(_, trunk)| {
-                    let ends = trunk.ends.map(|end| end.switch);
-                    ends.contains(one) && ends.contains(two)
-                });
-                if !is_joined {
-                    let message = format!(
-                        "no trunk joins {two} and {one}: expected a trunk between the switches of all ends"
-                    );
-                    return Err(Refusal::conflict(message).field("connection"));
-                }
-            }
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ mod ends;
 mod fabric;
 mod filters;
 mod lan;
+mod paths;
 mod people;
 mod reports;
 mod services;
@@ -17,23 +18,17 @@ use std::collections::BTreeSet;
 use crate::account::Actor;
 use crate::allocate;
 use crate::exchange::{Applied, ChangeSet, Draft, Exchange, Key, ObjectId};
-use crate::fabric::TrunkKind;
 use crate::id::{
     AccountId, ConfigId, ConnectionId, ConnectionIndex, GroupNumber, MeterNumber, ServiceId, ServiceIndex,
-    SwitchId, TrunkId, WireId,
+    SwitchId,
 };
 use crate::operation::Operation;
 use crate::refusal::{Refusal, RefusalCode};
-use crate::service::{PoolKind, Released, ServiceKind};
+use crate::service::{PoolKind, Released};
 use crate::time::Timestamp;
 
 /// Names have at most this many characters.
 const NAME_LEN_MAX: usize = 100;
-
-/// The VIDs that wire ids on S-tags may have.
-const S_TAG_WIRE_IDS: (u32, u32) = (2, 4094);
-/// The wire ids of services that use VXLAN only. They begin above those of S-tags, which are few.
-const VXLAN_WIRE_IDS: (u32, u32) = (4096, WireId::MAX);
 
 impl Exchange {
     /// Executes an order. All of it is done, or nothing.
@@ -119,6 +114,7 @@ impl Order<'_> {
             | Operation::ReportRemoved { .. }
             | Operation::ReportQuarantine { .. }
             | Operation::ReportRulesGone { .. }
+            | Operation::ReportTrunksDown { .. }
             | Operation::Expire => self.reports(operation),
         }
     }
@@ -274,47 +270,6 @@ impl Order<'_> {
             .filter(|(_, config)| config.service == service);
         ends.filter_map(|(_, config)| self.switch_of(config.connection))
             .collect()
-    }
-
-    /// Returns the types of the trunks between switches.
-    fn trunk_kinds(&self, switches: &BTreeSet<SwitchId>) -> Vec<TrunkKind> {
-        let trunks = self.draft.all::<TrunkId>();
-        let inner = trunks.filter(|(_, trunk)| trunk.ends.iter().all(|end| switches.contains(&end.switch)));
-        inner.map(|(_, trunk)| trunk.kind).collect()
-    }
-
-    /// Gives a service the wire id that its ends need, after one of them was added, moved or removed. `adds_only` keeps
-    /// the wire id that there is, and so do services that forward by MAC address: a moved address changes one entry in
-    /// place.
-    fn renew_path(&mut self, id: ServiceId, adds_only: bool) -> Outcome {
-        let mut service = self.object(id)?;
-        let switches = self.switches_of(id);
-        let needs_wire_id = switches.len() > 1;
-        let keeps = adds_only || service.kind != ServiceKind::P2pVc;
-        if keeps && needs_wire_id == service.wire_id.is_some() {
-            return Ok(());
-        }
-        if let Some(wire_id) = service.wire_id.take() {
-            self.release(PoolKind::WireId, wire_id.raw());
-        }
-        if needs_wire_id {
-            let has_s_tags = self.trunk_kinds(&switches).contains(&TrunkKind::STag);
-            let range = if has_s_tags {
-                S_TAG_WIRE_IDS
-            } else {
-                VXLAN_WIRE_IDS
-            };
-            let taken = self
-                .draft
-                .all::<ServiceId>()
-                .filter_map(|(_, service)| service.wire_id.map(WireId::raw));
-            // The old wire id of this service counts as taken: its object in the draft still has it.
-            let number = self.allocate(PoolKind::WireId, range, taken)?;
-            service.wire_id = Some(WireId::new(number).map_err(out_of_range)?);
-        }
-        service.generation = service.generation.wrapping_add(1);
-        self.draft.put(id, service);
-        Ok(())
     }
 }
 

@@ -58,6 +58,7 @@ impl Order<'_> {
                 }
                 Ok(())
             }
+            Operation::ReportTrunksDown { trunks } => self.reroute(&trunks.into_iter().collect()),
             Operation::Expire => {
                 self.expire();
                 Ok(())

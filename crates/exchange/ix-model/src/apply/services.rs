@@ -64,6 +64,7 @@ impl Order<'_> {
                     index,
                     generation: 0,
                     wire_id: None,
+                    via: Vec::new(),
                     peer: peer.filter(|peer| *peer != account),
                     consent,
                     state: CommercialState::Requested,

@@ -1,5 +1,7 @@
 //! Deletion, and the orders that need a second person.
 
+use std::collections::BTreeSet;
+
 use super::{Order, Outcome};
 use crate::approval::Approval;
 use crate::exchange::{Key, ObjectId};
@@ -69,15 +71,8 @@ impl Order<'_> {
         let Some(trunk) = self.draft.find(id) else {
             return false;
         };
-        let pair = trunk.ends.map(|end| end.switch);
-        let services = self
-            .draft
-            .all::<ServiceId>()
-            .filter(|(_, service)| service.wire_id.is_some());
-        services.into_iter().any(|(service, _)| {
-            let switches = self.switches_of(service);
-            pair.iter().all(|switch| switches.contains(switch))
-        })
+        let [one, two] = trunk.ends.map(|end| end.switch);
+        !self.services_over(one, two).is_empty()
     }
 
     pub(super) fn delete(&mut self, target: ObjectId, kind: OperationKind) -> Outcome {
@@ -143,13 +138,11 @@ impl Order<'_> {
             ObjectId::Trunk(id) => {
                 let trunk = self.object(id)?;
                 self.draft.delete(id);
-                let pair = trunk.ends.map(|end| end.switch);
-                let services: Vec<_> = self.draft.all::<ServiceId>().map(|(id, _)| id).collect();
-                for service in services {
-                    let switches = self.switches_of(service);
-                    if pair.iter().all(|switch| switches.contains(switch)) {
-                        self.check_reach(service)?;
-                    }
+                let [one, two] = trunk.ends.map(|end| end.switch);
+                self.reroute(&BTreeSet::new())?;
+                for service in self.services_over(one, two) {
+                    self.check_reach(service)?;
+                    self.check_contracts(service)?;
                 }
                 Ok(())
             }

@@ -15,6 +15,5 @@ mod lan_oracle;
 mod lan_world;
 mod lans;
 mod oracle;
-mod texts;
 mod worked_example;
 mod world;

@@ -40,6 +40,12 @@ pub(crate) struct World {
 impl World {
     /// Returns an exchange of so many switches with 40 ports each, and two trunks between each pair.
     pub(crate) fn new(switches: u32, kind: TrunkKind) -> World {
+        World::joined(switches, |_, _| Some(kind))
+    }
+
+    /// Returns an exchange of so many switches with 40 ports each, and two trunks between each pair for which `kind` has an
+    /// encapsulation.
+    pub(crate) fn joined(switches: u32, mut kind: impl FnMut(usize, usize) -> Option<TrunkKind>) -> World {
         let mut world = World {
             exchange: Exchange::default(),
             switches: Vec::new(),
@@ -63,6 +69,9 @@ impl World {
         let mut next = vec![100; switches as usize];
         for one in 0..switches as usize {
             for two in 0..one {
+                let Some(kind) = kind(one, two) else {
+                    continue;
+                };
                 for cost in [10, 20] {
                     let ends = [one, two].map(|at| {
                         next[at] += 1;
@@ -78,6 +87,7 @@ impl World {
                             capacity_mbps: 10_000,
                             mtu: 9000,
                             risk_group: None,
+                            contract_percent: 100,
                         })
                         .unwrap();
                 }
@@ -197,8 +207,18 @@ pub(crate) fn qinq(outer: u16, inner: u16) -> VlanRequest {
 pub(crate) fn random_circuits(seed: u64, kind: Option<TrunkKind>) -> World {
     let mut random = Random(seed);
     let drawn = *random.pick(&[TrunkKind::Vxlan, TrunkKind::STag]);
-    let kind = kind.unwrap_or(drawn);
-    let mut world = World::new(1 + random.below(3) as u32, kind);
+    let switches = 1 + random.below(3) as u32;
+    // Half of the exchanges of three switches are chains, in which circuits between the ends pass through the middle, and
+    // each hop has an encapsulation of its own.
+    let is_chain = switches == 3 && random.below(2) == 0;
+    let mut world = World::joined(switches, |one, two| {
+        let own = if is_chain {
+            *random.pick(&[TrunkKind::Vxlan, TrunkKind::STag])
+        } else {
+            drawn
+        };
+        (!is_chain || (one, two) != (2, 0)).then_some(kind.unwrap_or(own))
+    });
     let mut next_port = vec![1; world.switches.len()];
     let mut members = Vec::new();
     for number in 0..6 {

@@ -71,6 +71,21 @@ struct TrunkText {
     risk_group: Option<String>,
     #[serde(default)]
     drained: bool,
+    #[serde(default = "whole", skip_serializing_if = "is_whole")]
+    contract_percent: u32,
+}
+
+/// The share of a trunk's capacity that contracts may fill, in percent, if the file names none.
+const fn whole() -> u32 {
+    100
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
+const fn is_whole(percent: &u32) -> bool {
+    *percent == whole()
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -198,6 +213,7 @@ pub fn document(exchange: &Exchange) -> Document {
                 mtu: trunk.mtu,
                 risk_group: trunk.risk_group.clone(),
                 drained: trunk.drained,
+                contract_percent: trunk.contract_percent,
             })
             .collect(),
         account: exchange

@@ -181,6 +181,7 @@ fn fabric(
                     capacity_mbps: text.capacity_mbps,
                     mtu: text.mtu,
                     risk_group: text.risk_group.clone(),
+                    contract_percent: text.contract_percent,
                 });
             }
         }

@@ -6,7 +6,7 @@ use millrace_ix_engine::{Content, Event, Modification, Session, Settings};
 use millrace_ix_model::{Actor, ConnectionId, ObjectId, Operation, ServiceId, SwitchId};
 use millrace_ix_service::{Core, Entry, Fabric, FabricKey, Now, OrderError, OrderOptions, Ordered, Output};
 use millrace_ix_store::{Sqlite, Store, UnixMillis};
-use millrace_types::{Duration, Time};
+use millrace_types::{Duration, PortNo, Time};
 use serde_json::{Value, json};
 
 /// The wall clock at the monotonic time zero.
@@ -61,6 +61,8 @@ pub(crate) struct World {
     pub(crate) switches: BTreeMap<SwitchId, ModelSwitch>,
     reconnect: BTreeMap<SwitchId, Time>,
     sessions: u64,
+    /// The frames that the core sent by ports.
+    pub(crate) frames: Vec<(SwitchId, PortNo, Vec<u8>)>,
 }
 
 pub(crate) fn operation(value: Value) -> Operation {
@@ -80,6 +82,7 @@ impl World {
             switches: BTreeMap::new(),
             reconnect: BTreeMap::new(),
             sessions: 0,
+            frames: Vec::new(),
         };
         world.start(store);
         world.order(&[
@@ -215,6 +218,9 @@ impl World {
                     assert_eq!(switch.session, Some(session));
                     switch.waiting.push((at, Some((commit, modifications))));
                 }
+                Output::PacketOut {
+                    switch, port, frame, ..
+                } => self.frames.push((switch, port, frame)),
                 Output::Event(_) => {}
             }
         }

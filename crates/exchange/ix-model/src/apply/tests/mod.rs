@@ -2,6 +2,7 @@
 
 mod circuits;
 mod exchange;
+mod paths;
 
 use std::collections::BTreeSet;
 
@@ -107,6 +108,7 @@ impl World {
             capacity_mbps: 10_000,
             mtu: 9000,
             risk_group: None,
+            contract_percent: 100,
         };
         let trunk = exchange.apply(&system, NOW, operation).unwrap().first().unwrap();
         let policy = LanPolicy::usual("peering");

@@ -1,0 +1,73 @@
+//! Key files: created with mode 0600, and refused if others could have read or replaced them.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+/// Returns the content of a key file. A file that is absent is created with what `generate` returns.
+pub(crate) fn read_or_create(
+    path: &Path,
+    what: &str,
+    generate: impl FnOnce() -> Result<Vec<u8>>,
+) -> Result<Vec<u8>> {
+    let name = format!("{what} {}", path.display());
+    if !path.exists() {
+        let key = generate().with_context(|| name.clone())?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
+            .with_context(|| name.clone())?;
+        file.write_all(&key)?;
+        file.sync_all()?;
+    }
+    let mut file = File::open(path).with_context(|| name.clone())?;
+    // The file that is open is checked, and not whatever has its name a moment later.
+    let found = file.metadata().with_context(|| name.clone())?;
+    let own = rustix::process::geteuid().as_raw();
+    if found.uid() != own && found.uid() != 0 {
+        bail!(
+            "{name}: belongs to the user {}: expected {own}, who runs the engine, or root",
+            found.uid()
+        );
+    }
+    if found.mode() & 0o077 != 0 {
+        bail!(
+            "{name}: has mode {:04o}, so that others can read it: expected 0600; replace the key if somebody may have read it",
+            found.mode() & 0o7777
+        );
+    }
+    let mut key = Vec::new();
+    file.read_to_end(&mut key).with_context(|| name)?;
+    Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_key_that_others_can_read_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let key = read_or_create(&path, "the key", || Ok(vec![7; 32])).unwrap();
+        assert_eq!(key, [7; 32]);
+        assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
+        let again = read_or_create(&path, "the key", || panic!("the key exists")).unwrap();
+        assert_eq!(again, key);
+        for mode in [0o640, 0o604, 0o620] {
+            set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            let error = read_or_create(&path, "the key", || panic!("the key exists")).unwrap_err();
+            assert!(error.to_string().contains("expected 0600"), "{error}");
+        }
+    }
+}

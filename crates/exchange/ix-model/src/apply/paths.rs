@@ -1,0 +1,284 @@
+//! The way of a service over trunks: its wire id, its transit switches, and the admission of its contracted rates.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Order, Outcome, out_of_range};
+use crate::fabric::TrunkKind;
+use crate::id::{ConfigId, ServiceId, SwitchId, TrunkId, WireId};
+use crate::path::{Contracts, Topology, contracts};
+use crate::refusal::{Refusal, RefusalCode};
+use crate::service::{Config, PoolKind, Service, ServiceKind};
+
+/// The VIDs that wire ids on S-tags may have.
+const S_TAG_WIRE_IDS: (u32, u32) = (2, 4094);
+/// The wire ids of services that use VXLAN only. They begin above those of S-tags, which are few.
+const VXLAN_WIRE_IDS: (u32, u32) = (4096, WireId::MAX);
+
+impl Order<'_> {
+    fn topology(&self) -> Topology<'_> {
+        Topology::new(self.draft.all::<TrunkId>())
+    }
+
+    /// Returns the contracted rates in the draft; those of all services, or of one.
+    fn contracts(&self, of: impl Fn(ServiceId) -> bool) -> Contracts {
+        let services = self.draft.all::<ServiceId>().filter(|(id, _)| of(*id));
+        let ends = self.draft.all::<ConfigId>().map(|(_, config)| config);
+        contracts(services, ends, |connection| self.switch_of(connection))
+    }
+
+    /// Returns the circuits whose way goes over a pair of joined switches, and the other services with ends at both.
+    pub(super) fn services_over(&self, one: SwitchId, two: SwitchId) -> Vec<ServiceId> {
+        let services = self.draft.all::<ServiceId>();
+        let carried = services.filter(|(_, service)| service.wire_id.is_some());
+        carried
+            .filter(|(id, service)| {
+                let switches: Vec<_> = self.switches_of(*id).into_iter().collect();
+                match (service.kind, &switches[..]) {
+                    (ServiceKind::P2pVc, [from, to]) => service
+                        .way(*from, *to)
+                        .windows(2)
+                        .any(|pair| pair == [one, two] || pair == [two, one]),
+                    _ => switches.contains(&one) && switches.contains(&two),
+                }
+            })
+            .map(|(id, _)| id)
+            .collect()
+    }
+
+    /// Refuses a service whose ends are at switches that no trunk joins: a circuit may pass through other switches, a
+    /// multipoint service may not.
+    pub(super) fn check_reach(&self, id: ServiceId) -> Outcome {
+        let service = self.object(id)?;
+        let switches = self.switches_of(id);
+        let topology = self.topology();
+        let is_joined = |one, two| topology.carrier(one, two).is_some();
+        for one in &switches {
+            for two in switches.range(..one) {
+                let is_reached = match service.kind {
+                    ServiceKind::P2pVc => service
+                        .way(*one, *two)
+                        .windows(2)
+                        .all(|pair| is_joined(pair[0], pair[1])),
+                    _ => is_joined(*one, *two),
+                };
+                if !is_reached {
+                    let message = match service.kind {
+                        ServiceKind::P2pVc => format!(
+                            "no trunk joins {two} and {one}, and no way over other switches: expected a trunk"
+                        ),
+                        _ => format!(
+                            "no trunk joins {two} and {one}: expected a trunk between the switches of all ends"
+                        ),
+                    };
+                    return Err(Refusal::conflict(message).field("connection"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses an order by which the contracted rates of a service grow beyond what a trunk on its way admits.
+    pub(super) fn check_contracts(&self, id: ServiceId) -> Outcome {
+        let own = self.contracts(|other| other == id);
+        if own.is_empty() {
+            return Ok(());
+        }
+        let base = self.draft.base();
+        let before = contracts(
+            base.services.get(&id).map(|service| (id, service)),
+            base.configs.values(),
+            |connection| {
+                let ports = &base.connections.get(&connection)?.ports;
+                ports.first().map(|port| port.switch)
+            },
+        );
+        let all = self.contracts(|_| true);
+        let topology = self.topology();
+        for ((from, to), rate) in own {
+            let Some((trunk_id, trunk)) = topology.carrier(from, to) else {
+                continue;
+            };
+            let (total, max) = (
+                all.get(&(from, to)).copied().unwrap_or_default(),
+                trunk.contracts_max(),
+            );
+            let grows = rate > before.get(&(from, to)).copied().unwrap_or_default();
+            if grows && total > max {
+                let message = format!(
+                    "trunk {:?} from {from} to {to} admits contracts of {max} Mbit/s, other circuits have {}: {rate} Mbit/s do \
+                     not fit, at most {} do",
+                    trunk.name,
+                    total - rate,
+                    max.saturating_sub(total - rate)
+                );
+                return Err(Refusal::new(RefusalCode::Exhausted, message)
+                    .field("capacity_mbps")
+                    .object(trunk_id));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the transit switches of a circuit, from the end at the lower switch: those of the cheapest way whose trunks
+    /// admit the contracted rates, or of the cheapest way at all.
+    fn select_via(
+        &self,
+        id: ServiceId,
+        switches: &BTreeSet<SwitchId>,
+        avoid: &BTreeSet<TrunkId>,
+    ) -> Option<Vec<SwitchId>> {
+        let (from, to) = (*switches.first()?, *switches.last()?);
+        let topology = self.topology();
+        let is_usable = |one: SwitchId, two: SwitchId| {
+            let trunks = topology.trunks(one, two);
+            trunks.iter().any(|(trunk, _)| !avoid.contains(trunk))
+        };
+        let mut rates: BTreeMap<SwitchId, u64> = BTreeMap::new();
+        let ends = self
+            .draft
+            .all::<ConfigId>()
+            .filter(|(_, config)| config.service == id);
+        for (_, config) in ends {
+            if let Some(switch) = self.switch_of(config.connection) {
+                *rates.entry(switch).or_default() += u64::from(config.capacity_mbps.unwrap_or(0));
+            }
+        }
+        let rate = |switch| rates.get(&switch).copied().unwrap_or_default();
+        let others = self.contracts(|other| other != id);
+        let fits = |one: SwitchId, two: SwitchId| {
+            let max = topology
+                .carrier(one, two)
+                .map_or(0, |(_, trunk)| trunk.contracts_max());
+            let load = |from, to| others.get(&(from, to)).copied().unwrap_or_default();
+            load(one, two) + rate(from) <= max && load(two, one) + rate(to) <= max
+        };
+        let way = topology
+            .path(from, to, |one, two| is_usable(one, two) && fits(one, two))
+            .or_else(|| topology.path(from, to, is_usable))?;
+        Some(way[1..way.len() - 1].to_vec())
+    }
+
+    /// Returns the types of the trunks on the way of a service.
+    fn trunk_kinds(&self, service: &Service, switches: &BTreeSet<SwitchId>) -> Vec<TrunkKind> {
+        let on_way: BTreeSet<SwitchId> = switches.iter().chain(&service.via).copied().collect();
+        let trunks = self.draft.all::<TrunkId>();
+        let inner = trunks.filter(|(_, trunk)| trunk.ends.iter().all(|end| on_way.contains(&end.switch)));
+        inner.map(|(_, trunk)| trunk.kind).collect()
+    }
+
+    /// Gives a service the wire id and the transit switches that its ends need, after one of them was added, moved or
+    /// removed. `adds_only` keeps the wire id that there is, and so do services that forward by MAC address: a moved address
+    /// changes one entry in place.
+    pub(super) fn renew_path(&mut self, id: ServiceId, adds_only: bool) -> Outcome {
+        let service = self.object(id)?;
+        let switches = self.switches_of(id);
+        let keeps = adds_only || service.kind != ServiceKind::P2pVc;
+        if keeps && (switches.len() > 1) == service.wire_id.is_some() {
+            return Ok(());
+        }
+        let is_circuit = service.kind == ServiceKind::P2pVc && switches.len() == 2;
+        let via = if is_circuit {
+            self.select_via(id, &switches, &BTreeSet::new())
+        } else {
+            None
+        };
+        self.set_path(id, service, &switches, via.unwrap_or_default())
+    }
+
+    /// Gives a service the next generation of its way, under a new wire id.
+    fn set_path(
+        &mut self,
+        id: ServiceId,
+        mut service: Service,
+        switches: &BTreeSet<SwitchId>,
+        via: Vec<SwitchId>,
+    ) -> Outcome {
+        service.via = via;
+        if let Some(wire_id) = service.wire_id.take() {
+            self.release(PoolKind::WireId, wire_id.raw());
+        }
+        if switches.len() > 1 {
+            let range = if self.trunk_kinds(&service, switches).contains(&TrunkKind::STag) {
+                S_TAG_WIRE_IDS
+            } else {
+                VXLAN_WIRE_IDS
+            };
+            let taken = self
+                .draft
+                .all::<ServiceId>()
+                .filter_map(|(_, service)| service.wire_id.map(WireId::raw));
+            // The old wire id of this service counts as taken: its object in the draft still has it.
+            let number = self.allocate(PoolKind::WireId, range, taken)?;
+            service.wire_id = Some(WireId::new(number).map_err(out_of_range)?);
+        }
+        service.generation = service.generation.wrapping_add(1);
+        self.draft.put(id, service);
+        Ok(())
+    }
+
+    /// Gives another way to the circuits whose way is broken or drained, if there is one: a pair of switches on it has no
+    /// trunk but those of `down` and drained ones. All other circuits keep their way.
+    pub(super) fn reroute(&mut self, down: &BTreeSet<TrunkId>) -> Outcome {
+        let topology = self.topology();
+        let is_good = |pair: &[SwitchId]| {
+            let trunks = topology.trunks(pair[0], pair[1]);
+            trunks
+                .iter()
+                .any(|(id, trunk)| !down.contains(id) && !trunk.drained)
+        };
+        if topology.pairs().all(|(one, two)| is_good(&[one, two])) && self.all_joined(&topology) {
+            return Ok(());
+        }
+        let circuits: Vec<_> = self
+            .draft
+            .all::<ServiceId>()
+            .filter(|(_, service)| service.kind == ServiceKind::P2pVc && service.state.is_carried())
+            .map(|(id, service)| (id, service.clone()))
+            .collect();
+        let ends = self.ends_by_service();
+        let mut moves = Vec::new();
+        for (id, service) in circuits {
+            let switches: BTreeSet<_> = ends.get(&id).into_iter().flatten().copied().collect();
+            let [from, to] = switches.iter().copied().collect::<Vec<_>>()[..] else {
+                continue;
+            };
+            if service.way(from, to).windows(2).all(is_good) {
+                continue;
+            }
+            let mut avoid = down.clone();
+            let drained = self.draft.all::<TrunkId>().filter(|(_, trunk)| trunk.drained);
+            avoid.extend(drained.map(|(trunk, _)| trunk));
+            if let Some(via) = self.select_via(id, &switches, &avoid)
+                && via != service.via
+            {
+                moves.push((id, service, switches, via));
+            }
+        }
+        for (id, service, switches, via) in moves {
+            self.set_path(id, service, &switches, via)?;
+        }
+        Ok(())
+    }
+
+    /// Returns true if every pair on the way of a circuit has a trunk; false after the last one of a pair was deleted.
+    fn all_joined(&self, topology: &Topology<'_>) -> bool {
+        let before = Topology::of(self.draft.base());
+        before
+            .pairs()
+            .all(|(one, two)| topology.carrier(one, two).is_some())
+    }
+
+    /// Returns the switches of the ends of each service.
+    fn ends_by_service(&self) -> BTreeMap<ServiceId, BTreeSet<SwitchId>> {
+        let mut ends: BTreeMap<ServiceId, BTreeSet<SwitchId>> = BTreeMap::new();
+        for (_, config) in self.draft.all::<ConfigId>() {
+            let Config {
+                service, connection, ..
+            } = config;
+            if let Some(switch) = self.switch_of(*connection) {
+                ends.entry(*service).or_default().insert(switch);
+            }
+        }
+        ends
+    }
+}

@@ -1,0 +1,171 @@
+//! Ways over trunks: admission of contracted rates, transit, and other ways around trunks that are down or drained.
+
+use super::*;
+
+impl World {
+    fn order(&mut self, operation: Operation) -> Applied {
+        self.apply(&Actor::system(), operation).unwrap()
+    }
+
+    fn trunk_between(&mut self, name: &str, ends: [PortId; 2], capacity_mbps: u32) -> TrunkId {
+        let trunk = Operation::CreateTrunk {
+            name: name.to_owned(),
+            kind: TrunkKind::Vxlan,
+            ends,
+            cost: 10,
+            capacity_mbps,
+            mtu: 9000,
+            risk_group: None,
+            contract_percent: 100,
+        };
+        self.order(trunk).first().unwrap()
+    }
+
+    /// Adds a third site that is joined with both others.
+    fn third_site(&mut self) -> (SwitchId, [TrunkId; 2]) {
+        let site = self
+            .order(Operation::CreateSite {
+                name: "site 3".to_owned(),
+            })
+            .first()
+            .unwrap();
+        let third: SwitchId = self
+            .order(Operation::CreateSwitch {
+                name: "switch 3".to_owned(),
+                site,
+                dpid: Dpid(3),
+                ports: [1, 100, 101].map(port).into(),
+            })
+            .first()
+            .unwrap();
+        let switches: Vec<SwitchId> = self.exchange.switches.keys().copied().collect();
+        let trunks = [
+            self.trunk_between("west", [at(switches[0], 101), at(third, 100)], 1000),
+            self.trunk_between("south", [at(switches[1], 101), at(third, 101)], 1000),
+        ];
+        (third, trunks)
+    }
+
+    /// Orders a circuit of one member between its two connections.
+    fn own_circuit(&mut self, name: &str, vlan: u16, mbps: Option<u32>) -> Result<ServiceId, Refusal> {
+        let actor = self.members[0].clone();
+        let service: ServiceId = self.apply(&actor, order_p2p(name, None))?.first().unwrap();
+        for connection in self.connections[0] {
+            self.apply(
+                &actor,
+                Operation::ConfigureEnd {
+                    service,
+                    connection,
+                    vlan: tag(vlan),
+                    capacity_mbps: mbps,
+                    role: EndRole::Root,
+                    asns: BTreeSet::new(),
+                    external_ref: None,
+                },
+            )?;
+        }
+        Ok(service)
+    }
+
+    fn via(&self, service: ServiceId) -> &[SwitchId] {
+        &self.exchange.services[&service].via
+    }
+}
+
+#[test]
+fn a_rate_that_exceeds_the_trunk_is_refused_with_both_numbers() {
+    let mut world = World::new();
+    world.own_circuit("first", 100, Some(6000)).unwrap();
+    let refusal = world.own_circuit("second", 101, Some(4001)).unwrap_err();
+    assert_eq!(
+        (refusal.code, refusal.field.as_deref()),
+        (RefusalCode::Exhausted, Some("capacity_mbps"))
+    );
+    assert_eq!(refusal.object, Some(world.trunk.into()));
+    for number in ["10000 Mbit/s", "have 6000", "4001 Mbit/s", "at most 4000"] {
+        assert!(refusal.message.contains(number), "{number}: {refusal}");
+    }
+    let second = world.own_circuit("third", 102, Some(4000)).unwrap();
+    // A change of the rate is an order as well; a lower rate always fits.
+    let (end, _) = world.exchange.ends(second).next().unwrap();
+    let actor = world.members[0].clone();
+    let rate = |mbps| Operation::SetRate {
+        config: end,
+        capacity_mbps: Some(mbps),
+    };
+    assert_eq!(world.refused(&actor, rate(4001)).code, RefusalCode::Exhausted);
+    world.apply(&actor, rate(1000)).unwrap();
+    // Both directions count apart: 6,000 and 4,000 in one, 6,000 and 1,000 in the other.
+    let contracts: Vec<u64> = crate::path::contracts_of(&world.exchange).into_values().collect();
+    assert_eq!(contracts, [7000, 10_000]);
+    // A circuit without a rate reserves nothing, and neither does one at a single switch.
+    world.own_circuit("best effort", 103, None).unwrap();
+}
+
+#[test]
+fn circuits_go_through_a_third_switch_where_no_trunk_joins_two() {
+    let mut world = World::new();
+    let (third, [west, south]) = world.third_site();
+    let direct = world.own_circuit("direct", 100, Some(500)).unwrap();
+    assert_eq!(world.via(direct), []);
+    let before = world.exchange.services[&direct].clone();
+    // The only direct trunk fails: the circuit goes through the third site under a new wire id.
+    let trunks = vec![world.trunk];
+    world.order(Operation::ReportTrunksDown {
+        trunks: trunks.clone(),
+    });
+    let after = world.exchange.services[&direct].clone();
+    assert_eq!(after.via, [third]);
+    assert_eq!(after.generation, before.generation + 1);
+    assert_ne!(after.wire_id, before.wire_id);
+    // It stays there when the trunk is back: a way changes only when it is broken, drained, or asked for.
+    world.order(Operation::ReportTrunksDown { trunks: Vec::new() });
+    assert_eq!(world.exchange.services[&direct], after);
+    // A second report changes nothing.
+    let same = world.order(Operation::ReportTrunksDown { trunks });
+    assert_eq!(same, Applied::default());
+    // Draining a trunk of the way moves it back.
+    let contracts = crate::path::contracts_of(&world.exchange);
+    assert_eq!(contracts.len(), 4, "two hops in both directions: {contracts:?}");
+    world.order(Operation::DrainTrunk {
+        trunk: west,
+        drained: true,
+    });
+    assert_eq!(world.via(direct), []);
+    let _ = south;
+}
+
+#[test]
+fn a_circuit_takes_the_way_that_has_room() {
+    let mut world = World::new();
+    let (third, _) = world.third_site();
+    world.own_circuit("large", 100, Some(9500)).unwrap();
+    let detour = world.own_circuit("detour", 101, Some(800)).unwrap();
+    assert_eq!(world.via(detour), [third]);
+    let direct = world.own_circuit("small", 102, Some(400)).unwrap();
+    assert_eq!(world.via(direct), []);
+    let refusal = world.own_circuit("none", 103, Some(300)).unwrap_err();
+    assert_eq!(refusal.code, RefusalCode::Exhausted, "{refusal}");
+}
+
+#[test]
+fn the_last_trunk_of_a_way_cannot_be_deleted_under_a_circuit() {
+    let mut world = World::new();
+    world.own_circuit("first", 100, Some(100)).unwrap();
+    let [ann, bob] = world.operators.clone();
+    let trunk = world.trunk;
+    let target = trunk.into();
+    let approval: ApprovalId = world
+        .apply(&ann, Operation::Delete { target })
+        .unwrap()
+        .first()
+        .unwrap();
+    let refusal = world.refused(&bob, Operation::Approve { approval });
+    assert!(refusal.message.contains("no trunk joins"), "{refusal}");
+    // With another way, the circuit moves.
+    let (third, _) = world.third_site();
+    world.apply(&bob, Operation::Approve { approval }).unwrap();
+    assert!(!world.exchange.trunks.contains_key(&trunk));
+    let service = *world.exchange.services.keys().next().unwrap();
+    assert_eq!(world.via(service), [third]);
+}

@@ -1,0 +1,184 @@
+//! Ways over trunks between switches, and the contracted rates that they carry.
+//!
+//! Two switches are *joined* if a trunk has an end at each. Joined switches may have several trunks: one of them, the
+//! carrier, has the traffic, and the others replace it without a change of the way. A circuit between switches that are
+//! not joined goes through others (*transit*); the switches of its way are in [`Service::via`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::exchange::Exchange;
+use crate::fabric::Trunk;
+use crate::id::{ConnectionId, ServiceId, SwitchId, TrunkId};
+use crate::service::{Config, Consent, Service, ServiceKind};
+
+/// The contracted rate in Mbit/s from one switch to another one that is joined with it.
+pub type Contracts = BTreeMap<(SwitchId, SwitchId), u64>;
+
+/// The trunks of an exchange by the switches that they join.
+#[derive(Clone, Debug, Default)]
+pub struct Topology<'a> {
+    /// The lower switch comes first.
+    joined: BTreeMap<(SwitchId, SwitchId), Vec<(TrunkId, &'a Trunk)>>,
+}
+
+impl<'a> Topology<'a> {
+    /// Returns the topology of these trunks.
+    pub fn new(trunks: impl IntoIterator<Item = (TrunkId, &'a Trunk)>) -> Topology<'a> {
+        let mut joined: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (id, trunk) in trunks {
+            let [one, two] = trunk.ends.map(|end| end.switch);
+            joined.entry(in_order(one, two)).or_default().push((id, trunk));
+        }
+        for trunks in joined.values_mut() {
+            trunks.sort_by_key(|(id, trunk)| (trunk.drained, trunk.cost, *id));
+        }
+        Topology { joined }
+    }
+
+    /// Returns the topology of an exchange.
+    pub fn of(exchange: &'a Exchange) -> Topology<'a> {
+        Topology::new(exchange.trunks.iter().map(|(id, trunk)| (*id, trunk)))
+    }
+
+    /// Returns the trunks between two switches in the order of their use: drained ones last, then by cost.
+    pub fn trunks(&self, one: SwitchId, two: SwitchId) -> &[(TrunkId, &'a Trunk)] {
+        self.joined.get(&in_order(one, two)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the trunk that carries the traffic between two switches while all are up.
+    pub fn carrier(&self, one: SwitchId, two: SwitchId) -> Option<(TrunkId, &'a Trunk)> {
+        self.trunks(one, two).first().copied()
+    }
+
+    /// Returns the pairs of joined switches, the lower switch first.
+    pub fn pairs(&self) -> impl Iterator<Item = (SwitchId, SwitchId)> + '_ {
+        self.joined.keys().copied()
+    }
+
+    /// Returns the cheapest way between two switches, both included, over pairs that `accepts` admits. A drained pair is
+    /// dearer than any other. Of two ways with one cost, the one with fewer switches is taken, then the one with the lower
+    /// numbers, so that the same topology always gives the same way.
+    pub fn path(
+        &self,
+        from: SwitchId,
+        to: SwitchId,
+        accepts: impl Fn(SwitchId, SwitchId) -> bool,
+    ) -> Option<Vec<SwitchId>> {
+        // Dijkstra's algorithm: the first way that is taken out for a switch is its cheapest one.
+        let mut open = BTreeSet::from([(0_usize, 0_u64, vec![from])]);
+        let mut done = BTreeSet::new();
+        while let Some((drained, cost, way)) = open.pop_first() {
+            let Some(last) = way.last().copied() else {
+                continue;
+            };
+            if last == to {
+                return Some(way);
+            }
+            if !done.insert(last) {
+                continue;
+            }
+            for (one, two) in self.pairs() {
+                let next = match (one == last, two == last) {
+                    (true, _) => two,
+                    (_, true) => one,
+                    _ => continue,
+                };
+                if done.contains(&next) || !accepts(last, next) {
+                    continue;
+                }
+                let Some((_, trunk)) = self.carrier(last, next) else {
+                    continue;
+                };
+                let mut longer = way.clone();
+                longer.push(next);
+                open.insert((
+                    drained + usize::from(trunk.drained),
+                    cost + u64::from(trunk.cost),
+                    longer,
+                ));
+            }
+        }
+        None
+    }
+}
+
+impl Trunk {
+    /// Returns the sum of contracted rates that the trunk admits in each direction, in Mbit/s.
+    pub fn contracts_max(&self) -> u64 {
+        u64::from(self.capacity_mbps) * u64::from(self.contract_percent) / 100
+    }
+}
+
+impl Service {
+    /// Returns the switches of a circuit's way from `from` to `to`, both included.
+    pub fn way(&self, from: SwitchId, to: SwitchId) -> Vec<SwitchId> {
+        let mut way = vec![from];
+        if from < to {
+            way.extend(&self.via);
+        } else {
+            way.extend(self.via.iter().rev());
+        }
+        way.push(to);
+        way
+    }
+
+    /// Returns true if the contracted rates of the ends are reserved on trunks: the service is a circuit that frames may
+    /// use. A peering LAN has no contract between two of its members.
+    fn has_contracts(&self) -> bool {
+        let is_refused = matches!(self.consent, Consent::Refused { .. });
+        self.kind != ServiceKind::ExchangeLan && self.state.is_carried() && !is_refused
+    }
+}
+
+/// Returns the contracted rates of circuits on the pairs of joined switches, in each direction. An end without a rate has no
+/// contract and reserves nothing.
+pub fn contracts<'a>(
+    services: impl IntoIterator<Item = (ServiceId, &'a Service)>,
+    ends: impl IntoIterator<Item = &'a Config>,
+    switch_of: impl Fn(ConnectionId) -> Option<SwitchId>,
+) -> Contracts {
+    let services: BTreeMap<ServiceId, &Service> = services
+        .into_iter()
+        .filter(|(_, service)| service.has_contracts())
+        .collect();
+    let mut ends_of: BTreeMap<ServiceId, Vec<(SwitchId, u64)>> = BTreeMap::new();
+    for config in ends {
+        if services.contains_key(&config.service)
+            && let Some(switch) = switch_of(config.connection)
+        {
+            let rate = config.capacity_mbps.unwrap_or(0).into();
+            ends_of.entry(config.service).or_default().push((switch, rate));
+        }
+    }
+    let mut contracts = Contracts::new();
+    for (id, ends) in ends_of {
+        let Some(service) = services.get(&id) else {
+            continue;
+        };
+        let switches: BTreeSet<SwitchId> = ends.iter().map(|(switch, _)| *switch).collect();
+        for (from, rate) in ends.iter().filter(|(_, rate)| *rate > 0) {
+            for to in switches.iter().filter(|to| *to != from) {
+                for pair in service.way(*from, *to).windows(2) {
+                    if let [one, two] = pair {
+                        *contracts.entry((*one, *two)).or_default() += rate;
+                    }
+                }
+            }
+        }
+    }
+    contracts
+}
+
+/// Returns the contracted rates of all circuits of an exchange.
+pub fn contracts_of(exchange: &Exchange) -> Contracts {
+    let services = exchange.services.iter().map(|(id, service)| (*id, service));
+    contracts(services, exchange.configs.values(), |connection| {
+        let ports = &exchange.connections.get(&connection)?.ports;
+        ports.first().map(|port| port.switch)
+    })
+}
+
+/// Returns two switches, the lower one first.
+fn in_order(one: SwitchId, two: SwitchId) -> (SwitchId, SwitchId) {
+    if one < two { (one, two) } else { (two, one) }
+}
