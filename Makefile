@@ -40,6 +40,7 @@ test: setup ## run every test: Rust, loom, and Python with other switches and co
 	cargo xtask ledger
 	@scripts/setup.sh python
 	@scripts/setup.sh guests || echo "guests: QEMU or Debian's cloud kernel is not available; their tests are skipped"
+	@scripts/setup.sh routers || echo "routers: BIRD 2, FRR or GoBGP is not available; their tests are skipped"
 	@scripts/test.sh
 
 test-times: ## print the slowest tests and build units of the last `make test`
@@ -53,6 +54,7 @@ test-rust: setup ## run the tests in Rust only
 test-interop: setup ## run the tests in Python only
 	@scripts/setup.sh python
 	@scripts/setup.sh guests || echo "guests: QEMU or Debian's cloud kernel is not available; their tests are skipped"
+	@scripts/setup.sh routers || echo "routers: BIRD 2, FRR or GoBGP is not available; their tests are skipped"
 	@scripts/test.sh python
 
 conformance: setup ## run os-ken's OpenFlow 1.3 suite, all 991 cases (half an hour)
@@ -92,13 +94,16 @@ simulate: setup ## run a thousand random sessions of the transport in virtual ti
 kill-transfers: setup ## kill either end of a transfer of 512 MiB 200 times; the tree must be complete, and little be sent again
 	MILLRACE_KILLS=200 MILLRACE_KILL_BYTES=536870912 cargo test --locked -p millrace --test it kill:: -- --nocapture
 
-exchange-check: setup ## run the long forms of the exchange's tests: thousands of kills in virtual time, 50 of a process, 10,000 retried orders
+exchange-check: setup ## run the long forms of the exchange's tests: kills, retried orders, 24 real routers, 100 orders beside Faucet, failing trunks
+	@scripts/setup.sh python
+	@scripts/setup.sh routers
 	MILLRACE_EXCHANGE_LONG=1 cargo test --locked -p millrace-ix-engine --test it -- --nocapture simulation
 	MILLRACE_EXCHANGE_LONG=1 cargo test --locked -p millrace-ix-service --test it -- --nocapture crash retries
 	MILLRACE_EXCHANGES=50 MILLRACE_FRAMES=10000 cargo test --locked -p millrace-ix-plan --test it -- --nocapture random peering_lan
 	MILLRACE_PLAN_EXCHANGES=50 MILLRACE_PLAN_FRAMES=400 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_plan.py
-	cargo build --locked -p millraced -p millrace-ix
+	cargo build --locked -p millraced -p millrace -p millrace-ix
 	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange.py
+	scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/check_exchange.py
 
 portal: ## build the web page of the exchange (needs Node 20; without it the engine serves the API only)
 	@scripts/portal.sh

@@ -95,10 +95,15 @@ if [ "${1:-}" = portal ]; then
     dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
 fi
 
-# Routers of the exchange's demo and checks, the browser of its page, and Node, which builds the page: from PyPI where the system has
-# none or one before 20.19. None of the routers is started.
+# Routers of the exchange's tests and demo. None of them is started.
+if [ "${1:-}" = routers ] || [ "${1:-}" = exchange ]; then
+    wanted=(bird2 frr gobgpd)
+    dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
+fi
+
+# The browser of the exchange's page, and Node, which builds the page: from PyPI where the system has none or one before 20.19.
 if [ "${1:-}" = exchange ]; then
-    wanted=(bird2 frr gobgpd chromium fonts-noto-cjk)
+    wanted=(chromium fonts-noto-cjk)
     dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
     export PATH=$PWD/target/node/bin:$PATH
     if ! command -v npm >/dev/null ||

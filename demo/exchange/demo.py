@@ -80,6 +80,7 @@ class Demo:
     pictures: pathlib.Path
     stack: contextlib.ExitStack
     page: bool
+    calm: float = 2.0  # the seconds of traffic before and after an event
 
     # --- act 1 ------------------------------------------------------------------------------------------------------
     def start(self):
@@ -211,7 +212,7 @@ class Demo:
         server = subprocess.Popen(["ip", "netns", "exec", "danube", "iperf3", "-s", "-1"], stdout=subprocess.DEVNULL)
         self.stack.callback(server.kill)
         wait_for("iperf3 listens", lambda: self.sites.on("danube", "ss", "-Hltn", "sport = 5201"))
-        answer = json.loads(self.sites.on("aoba", "iperf3", "-c", DANUBE_PATH[0], "-t", "3", "-J"))
+        answer = json.loads(self.sites.on("aoba", "iperf3", "-c", DANUBE_PATH[0], "-t", str(max(1, round(1.5 * self.calm))), "-J"))
         server.wait(timeout=20)
         return answer["end"]["sum_received"]["bits_per_second"] / 1e6
 
@@ -235,29 +236,34 @@ class Demo:
         self.check_sessions()
         say("all 12 BGP sessions stayed up")
 
-    def break_trunk(self, name, break_it, mend_it):
-        """Breaks the trunk under a stream, mends it, and returns the gap in milliseconds."""
+    def gap(self, break_it):
+        """Breaks the trunk under a stream; returns the gap in milliseconds, and the frames that were lost and repeated."""
         with Receiver("danube", "path") as receiver, self.path_sender(rate=1000, stream=FORTH) as sender:
             receiver.wait_first(FORTH)
-            time.sleep(0.5)
+            time.sleep(self.calm / 4)
             break_it()
-            time.sleep(1.5)
+            time.sleep(max(0.75, 0.75 * self.calm))
             sent = sender.end()["sent"]
             seen = receiver.end()["streams"][str(FORTH)]
+        hold(seen["gap_ms"] > 0, "no frame was lost: the path was on the other trunk")
+        return seen["gap_ms"], sent - seen["received"], seen["repeated"]
+
+    def break_trunk(self, name, break_it, mend_it):
+        """Breaks the trunk under a stream, mends it under another one, and returns the gap in milliseconds."""
+        gap_ms, lost, repeated = self.gap(break_it)
         with Receiver("danube", "path") as receiver, self.path_sender(rate=1000, stream=BACK) as sender:
             receiver.wait_first(BACK)
             mend_it()
             for site in (self.otemachi, self.makuhari):
                 wait_for("the trunk carries traffic again", lambda site=site: site.is_live("north"), 30)
-            time.sleep(1)
+            time.sleep(self.calm / 2)
             sent_back = sender.end()["sent"]
             back = receiver.end()["streams"][str(BACK)]
-        lost, lost_back = sent - seen["received"], sent_back - back["received"]
-        row(name, f"{seen['gap_ms']:.0f} ms", lost, seen["repeated"] + back["repeated"], lost_back)
-        hold(seen["gap_ms"] > 0, "no frame was lost: the path was on the other trunk")
-        hold(seen["repeated"] + back["repeated"] == 0, "frames arrived twice")
+        lost_back, repeated = sent_back - back["received"], repeated + back["repeated"]
+        row(name, f"{gap_ms:.0f} ms", lost, repeated, lost_back)
+        hold(repeated == 0, "frames arrived twice")
         hold(lost_back == 0, "frames were lost when the trunk came back")
-        return seen["gap_ms"]
+        return gap_ms
 
     # --- act 5 ------------------------------------------------------------------------------------------------------
     def attack(self):
@@ -274,10 +280,10 @@ class Demo:
                 for member, stream in ((baikal, FROM_BAIKAL), (castor, FROM_CASTOR))]
             for stream in (FROM_BAIKAL, FROM_CASTOR, GOOD):
                 receiver.wait_first(stream)
-            time.sleep(2)
+            time.sleep(self.calm)
             ordered = time.time()
             filter_id = self.filter_attack()
-            time.sleep(2)
+            time.sleep(self.calm)
             sent = [sender.end()["sent"] for sender in attackers]
             sent_good = good.end()["sent"]
             seen = receiver.end()["streams"]
@@ -324,7 +330,7 @@ class Demo:
             at_path.wait_first(FORTH)
             at_lan.wait_first(BACK)
             self.exchange.stop(signal.SIGKILL)
-            time.sleep(3)
+            time.sleep(1.5 * self.calm)
             self.check_sessions()
             started = time.monotonic()
             self.exchange.start()
@@ -333,7 +339,7 @@ class Demo:
             time.sleep(0.5)
             sent = path.end()["sent"], lan.end()["sent"]
             seen = at_path.end()["streams"][str(FORTH)], at_lan.end()["streams"][str(BACK)]
-        row("without an engine for 3 s", "sent", "lost", "repeated")
+        row(f"without an engine for {1.5 * self.calm:.1f} s", "sent", "lost", "repeated")
         for name, number, stream in zip(("the path", "the peering LAN"), sent, seen):
             row(name, number, number - stream["received"], stream["repeated"])
             hold(number == stream["received"] and stream["repeated"] == 0, f"{name}: frames were lost or repeated")

@@ -145,10 +145,14 @@ def test_order_to_first_frame_over_two_sites_takes_half_of_faucets_time_at_most(
         sites = stack.enter_context(Sites.of_file(file))
         exchange = stack.enter_context(Exchange(tmp_path / "ix"))
         exchange.ask("apply", file)
+        switches = []
         for dpid, (end_of, link) in enumerate((("a", "ma-path"), ("b", "mb-path")), 1):
             ports = {1: (link, f"kernel:{link}"), **trunk_ports(end_of)}
-            stack.enter_context(Site(tmp_path / end_of, switch_config(dpid, ports), exchange.target))
+            site = stack.enter_context(Site(tmp_path / end_of, switch_config(dpid, ports), exchange.target))
+            switches.append(site)
         exchange.wait_in_sync()
+        for site in switches:
+            wait_for("the trunk is up", lambda site=site: site.is_live("north"))
         faucet = stack.enter_context(FaucetPaths(tmp_path / "faucet"))
         for space in ("ma", "mb", "fa", "fb"):
             sites.on(space, "ip", "link", "set", "path", "up")
