@@ -11,6 +11,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::post;
 use millrace_ix_api::fake::{FakeExchange, PASSWORD, demo};
+use millrace_ix_api::observed::Check;
 use millrace_ix_api::service::SwitchState;
 use millrace_ix_api::session::{MemoryCredentials, Sealer, TotpSecret};
 use millrace_ix_api::{App, Page, Settings, router};
@@ -56,6 +57,34 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                     for switch in switches.unwrap_or_default().into_iter().take(1) {
                         service.set_switch(switch, state, down);
                     }
+                }
+            }),
+        )
+        .route(
+            "/test/quarantine/{state}",
+            post({
+                let service = Arc::clone(&service);
+                async move |axum::extract::Path(state): axum::extract::Path<String>| match state.as_str() {
+                    "passed" => service.pass_quarantine(),
+                    _ => {
+                        let frame = [
+                            0x01, 0x80, 0xc2, 0, 0, 0x0e, 2, 0, 0, 0, 0x64, 1, 0x88, 0xcc, 2, 7, 4,
+                        ];
+                        service.offend(
+                            Check::Lldp,
+                            "LLDP from 02:00:00:00:64:01 (EtherType 0x88cc)",
+                            &frame,
+                        );
+                    }
+                }
+            }),
+        )
+        .route(
+            "/test/change/{state}",
+            post({
+                let service = Arc::clone(&service);
+                async move |axum::extract::Path(state): axum::extract::Path<String>| {
+                    service.set_stuck_change(state == "stuck");
                 }
             }),
         )

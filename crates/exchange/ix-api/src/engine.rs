@@ -250,6 +250,7 @@ impl ExchangeService for Engine {
             .iter()
             .map(|(id, status)| (*id, self.health(*id, status)))
             .collect();
+        snapshot.quarantine = Arc::clone(&found.quarantine);
         let snapshot = Arc::new(snapshot);
         *cached = Some((found.serial, found.revision.0, Arc::clone(&snapshot)));
         snapshot

@@ -16,6 +16,7 @@ mod events;
 #[cfg(feature = "fake")]
 pub mod fake;
 mod guard;
+pub mod observed;
 mod page;
 mod problem;
 mod refusal;

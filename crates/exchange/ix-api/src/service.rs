@@ -10,10 +10,12 @@ use std::sync::{Arc, OnceLock};
 
 use millrace_ix_model::state::Realisation;
 use millrace_ix_model::{
-    Actor, Applied, ConfigId, ConnectionId, Exchange, ObjectId, Operation, PortId, Refusal, ServiceId,
-    SwitchId, Timestamp,
+    AccountId, Actor, Applied, ConfigId, ConnectionId, Exchange, FilterId, FilterMatch, ObjectId, Operation,
+    PortId, Prefix, Refusal, ServiceId, SwitchId, Timestamp,
 };
 use tokio::sync::broadcast;
+
+use crate::observed::{Attack, FilterCounter, Load, Quarantined, Session, Target, Verdict};
 
 /// The state of a switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +70,8 @@ pub struct Snapshot {
     pub realisations: BTreeMap<ServiceId, Realisation>,
     /// The switches; unknown if one is not listed.
     pub switches: BTreeMap<SwitchId, SwitchHealth>,
+    /// The frames of the ends in quarantine.
+    pub quarantine: Arc<BTreeMap<ConfigId, Quarantined>>,
     index: OnceLock<Index>,
 }
 
@@ -80,6 +84,8 @@ pub(crate) struct Index {
     pub(crate) by_connection: HashMap<ConnectionId, Vec<ConfigId>>,
     /// The MAC addresses of each end.
     pub(crate) macs: HashMap<ConfigId, Vec<millrace_ix_model::MacId>>,
+    /// The IP addresses of each end.
+    pub(crate) ips: HashMap<ConfigId, Vec<millrace_ix_model::IpId>>,
 }
 
 impl Snapshot {
@@ -122,6 +128,9 @@ impl Snapshot {
             }
             for (id, mac) in &self.exchange.macs {
                 index.macs.entry(mac.config).or_default().push(*id);
+            }
+            for (id, ip) in &self.exchange.ips {
+                index.ips.entry(ip.config).or_default().push(*id);
             }
             index
         })
@@ -294,4 +303,35 @@ pub trait ExchangeService: Send + Sync {
     fn record(&self, note: AuditNote) -> Reply<'_, ()>;
     /// Returns the events from now on.
     fn subscribe(&self) -> broadcast::Receiver<Arc<Event>>;
+    /// Returns if an account may have a filter. An engine that knows no routes permits none.
+    fn check_filter(&self, _account: AccountId, _matching: &FilterMatch) -> Verdict {
+        Verdict {
+            reason: Some(
+                "this exchange does not check who owns an address: ask its staff for the filter".to_owned(),
+            ),
+            ..Verdict::default()
+        }
+    }
+    /// Asks for the routes and objects of an account again, and checks its filters again.
+    fn recheck_filters(&self, _account: AccountId) {}
+    /// Returns the counters of active filters, as far as they are known.
+    fn filter_counters(&self) -> BTreeMap<FilterId, FilterCounter> {
+        BTreeMap::new()
+    }
+    /// Returns the present rates of connections and trunks, as far as they are measured.
+    fn loads(&self) -> BTreeMap<ObjectId, Load> {
+        BTreeMap::new()
+    }
+    /// Returns the destinations of an account by their excess, the greatest first.
+    fn targets(&self, _account: AccountId) -> Vec<Target> {
+        Vec::new()
+    }
+    /// Returns the traffic to a destination of an account; `None` if it is not measured.
+    fn attack(&self, _account: AccountId, _target: Prefix) -> Option<Attack> {
+        None
+    }
+    /// Returns the BGP sessions.
+    fn bgp_sessions(&self) -> Vec<Session> {
+        Vec::new()
+    }
 }

@@ -1,13 +1,18 @@
 //! The exchange of the demonstrations: two sites, two trunks, four members, people of every role.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use millrace_ix_model::{
-    AccountId, AccountKind, Actor, ConnectionId, ConnectionKind, EndRole, Exchange, Key, Operation, PortId,
-    Refusal, Role, ServiceId, ServiceKind, SiteId, SwitchId, SwitchPort, TagType, Timestamp, TrunkKind,
-    VlanId, VlanRequest,
+    AccountId, AccountKind, Actor, ConfigId, ConnectionId, ConnectionKind, EndRole, Exchange, FilterAction,
+    FilterId, FilterMatch, FilterOrigin, FilterState, IpId, Key, LanPolicy, MacId, Operation, PolicyId,
+    PortId, Ports, Refusal, Role, ServiceId, ServiceKeyId, ServiceKind, SiteId, SwitchId, SwitchPort,
+    TagType, Timestamp, TrunkKind, VlanId, VlanRequest,
 };
-use millrace_types::{Dpid, PortNo};
+use millrace_types::{Dpid, Mac, PortNo};
+
+/// The time of the first order, in seconds.
+const BEGIN: u64 = 1_795_470_000;
 
 /// The password of every user of [`demo`].
 pub const PASSWORD: &str = "correct horse battery";
@@ -19,9 +24,9 @@ struct Builder {
 
 impl Builder {
     fn apply<K: Key>(&mut self, operation: Operation) -> Result<K, Refusal> {
-        let applied =
-            self.exchange
-                .apply(&Actor::system(), Timestamp::from_secs(1_795_470_000), operation)?;
+        let applied = self
+            .exchange
+            .apply(&Actor::system(), Timestamp::from_secs(BEGIN), operation)?;
         let found = applied
             .created
             .iter()
@@ -227,5 +232,131 @@ pub fn demo() -> Result<Exchange, Refusal> {
     let foreign = ix.path("private-korea", cheongdam, Some(baikal))?;
     ix.end(foreign, cheongdam_one, 77, 100)?;
     ix.end(foreign, baikal_two, 77, 100)?;
+    lan(&mut ix, exchange, [aoba_one, baikal_two, cheongdam_one])?;
+    filters(&mut ix, aoba)?;
+    let open = ix.path("tokyo-waves", aoba, None)?;
+    ix.end(open, aoba_one, 710, 100)?;
+    ix.apply::<ServiceKeyId>(Operation::CreateServiceKey {
+        service: open,
+        secret: "demo-key-of-tokyo-waves".to_owned(),
+        valid_until: Timestamp::from_secs(BEGIN + 80 * 86_400),
+        vlans: None,
+        capacity_mbps: None,
+    })?;
     Ok(ix.exchange)
+}
+
+/// Adds a peering LAN: the first and the third connection are in production, the second one is in quarantine.
+fn lan(ix: &mut Builder, exchange: AccountId, connections: [ConnectionId; 3]) -> Result<(), Refusal> {
+    let policy = ix.apply::<PolicyId>(Operation::CreatePolicy {
+        policy: LanPolicy::usual("usual"),
+    })?;
+    let lan = ix.apply::<ServiceId>(Operation::CreateService {
+        account: Some(exchange),
+        kind: ServiceKind::ExchangeLan,
+        name: "Tokyo peering LAN".to_owned(),
+        peer: None,
+        policy: Some(policy),
+        networks: ["198.51.100.0/24", "2001:db8:7f::/64"]
+            .iter()
+            .filter_map(|text| text.parse().ok())
+            .collect(),
+        external_ref: None,
+    })?;
+    for (number, connection) in (0_u8..).zip(connections) {
+        let end = ix.apply::<ConfigId>(Operation::ConfigureEnd {
+            service: lan,
+            connection,
+            vlan: VlanRequest::Dot1q {
+                vlan: VlanId::new(600 + u16::from(number)).ok(),
+                ethertype: TagType::CTag,
+            },
+            capacity_mbps: None,
+            role: EndRole::Root,
+            asns: BTreeSet::new(),
+            external_ref: None,
+        })?;
+        ix.apply::<MacId>(Operation::AddMac {
+            config: end,
+            address: Mac([0x02, 0, 0, 0, 0x64, number]),
+            valid_from: None,
+            valid_until: None,
+        })?;
+        for address in [
+            IpAddr::from([198, 51, 100, 10 + number]),
+            IpAddr::from([0x2001, 0xdb8, 0x7f, 0, 0, 0, 0, 0x10 + u16::from(number)]),
+        ] {
+            ix.apply::<IpId>(Operation::AddIp {
+                config: end,
+                address,
+                valid_until: None,
+            })?;
+        }
+        if number != 1 {
+            let clean = Operation::ReportQuarantine {
+                config: end,
+                clean: true,
+            };
+            let later = Timestamp::from_secs(BEGIN + 1_000);
+            ix.exchange.apply(&Actor::system(), later, clean)?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds filters of every origin: active, refused and suspended ones.
+fn filters(ix: &mut Builder, account: AccountId) -> Result<(), Refusal> {
+    let rows = [
+        ("203.0.113.0/24", Some(17), FilterOrigin::Page, FilterState::Active, None),
+        (
+            "203.0.113.9/32",
+            Some(17),
+            FilterOrigin::Flowspec,
+            FilterState::Active,
+            Some("destination 203.0.113.9/32, protocol =17, source-port =19, rate 0"),
+        ),
+        (
+            "192.0.2.0/24",
+            None,
+            FilterOrigin::Flowspec,
+            FilterState::Refused {
+                reason: "192.0.2.0/24 is not an address of yours: the route server has no route to it from AS64500, and no \
+                         route object or ROA names AS64500 as its origin"
+                    .to_owned(),
+            },
+            Some("destination 192.0.2.0/24, redirect 64500:100"),
+        ),
+        (
+            "203.0.113.77/32",
+            None,
+            FilterOrigin::Rtbh,
+            FilterState::Suspended {
+                reason: "the route 203.0.113.0/24 from AS64500 has left the route server; the filter comes back with it".to_owned(),
+            },
+            Some("blackhole route 203.0.113.77/32"),
+        ),
+    ];
+    for (destination, protocol, origin, state, comment) in rows {
+        let destination = destination
+            .parse()
+            .map_err(|_| Refusal::conflict("the prefix is no prefix"))?;
+        let mut matching = FilterMatch::to(destination);
+        matching.protocol = protocol;
+        if protocol == Some(17) {
+            matching.source_ports = vec![Ports { first: 19, last: 19 }];
+        }
+        ix.apply::<FilterId>(Operation::CreateFilter {
+            account: Some(account),
+            matching,
+            peers: BTreeSet::new(),
+            action: FilterAction::Drop,
+            origin,
+            rank: if origin == FilterOrigin::Page { 100 } else { 300 },
+            state,
+            valid_until: (origin == FilterOrigin::Page).then(|| Timestamp::from_secs(BEGIN + 20 * 86_400)),
+            comment: comment.map(str::to_owned),
+            external_ref: None,
+        })?;
+    }
+    Ok(())
 }

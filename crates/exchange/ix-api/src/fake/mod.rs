@@ -4,17 +4,22 @@
 //! one entry for each changed object at each switch.
 
 mod demo;
+mod observed;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use millrace_ix_model::state::Realisation;
-use millrace_ix_model::{Applied, Exchange, ObjectId, ServiceId, SwitchId, Timestamp};
+use millrace_ix_model::{
+    AccountId, Actor, Applied, ConfigId, Exchange, FilterId, FilterMatch, ObjectId, Operation, Prefix,
+    Quarantine, ServiceId, ServiceKind, SwitchId, Timestamp,
+};
 use tokio::sync::broadcast;
 
 pub use demo::{PASSWORD, demo};
 
+use crate::observed::{Attack, Check, FilterCounter, Finding, Load, Quarantined, Session, Target, Verdict};
 use crate::routes::apply_all;
 use crate::service::{
     AuditNote, AuditRecord, ChangeRecord, Event, ExchangeService, Order, Outcome, PlannedEntries, Reply,
@@ -34,6 +39,7 @@ struct State {
     revisions: BTreeMap<ObjectId, u64>,
     realisations: BTreeMap<ServiceId, Realisation>,
     switches: BTreeMap<SwitchId, SwitchHealth>,
+    quarantine: BTreeMap<ConfigId, Quarantined>,
     changes: Vec<ChangeRecord>,
     audit: Vec<AuditRecord>,
     answers: BTreeMap<String, (String, Outcome)>,
@@ -55,6 +61,17 @@ impl FakeExchange {
             exchange,
             ..State::default()
         };
+        let quarantined: Vec<ConfigId> = state.quarantined().collect();
+        for config in quarantined {
+            state.report(now(), config, false);
+            state.quarantine.insert(
+                config,
+                Quarantined {
+                    seen: true,
+                    ..Quarantined::default()
+                },
+            );
+        }
         state.settle();
         state.publish();
         Arc::new(FakeExchange {
@@ -87,6 +104,88 @@ impl FakeExchange {
         inner.publish();
         drop(inner);
         self.tell("switch", vec![switch.into()], None);
+    }
+
+    /// Reports an offending frame of every end in quarantine.
+    pub fn offend(&self, check: Check, text: &str, frame: &[u8]) {
+        self.each_quarantined(|state, config| {
+            state.report(now(), config, false);
+            state
+                .quarantine
+                .entry(config)
+                .or_default()
+                .findings
+                .push_back(Finding {
+                    at: now(),
+                    check,
+                    text: text.to_owned(),
+                    frame: frame.to_vec(),
+                    count: 1,
+                });
+        });
+    }
+
+    /// Ends the quarantine of every end as after its clean minutes.
+    pub fn pass_quarantine(&self) {
+        self.each_quarantined(|state, config| {
+            let later = now().after(std::time::Duration::from_secs(86_400));
+            state.report(later, config, true);
+        });
+    }
+
+    fn each_quarantined(&self, act: impl Fn(&mut State, ConfigId)) {
+        let mut state = self.state();
+        let ends: Vec<ConfigId> = state.quarantined().collect();
+        let mut objects = Vec::new();
+        for config in ends {
+            act(&mut state, config);
+            objects.push(ObjectId::from(config));
+        }
+        state.publish();
+        drop(state);
+        self.tell("object", objects, None);
+    }
+
+    /// Adds a change that waits for a switch, or ends the ones that wait.
+    pub fn set_stuck_change(&self, stuck: bool) {
+        let mut state = self.state();
+        if stuck {
+            let id = state.changes.len() as u64 + 1;
+            let change = ChangeRecord {
+                id,
+                operation: "set_rate".to_owned(),
+                actor: "us-0".to_owned(),
+                objects: state
+                    .exchange
+                    .services
+                    .keys()
+                    .take(1)
+                    .map(|id| ObjectId::from(*id))
+                    .collect(),
+                state: "staged".to_owned(),
+                accepted_at: now(),
+                updated_at: now(),
+                waiting_for: state.exchange.switches.keys().copied().take(1).collect(),
+                error: Some("OFPMMFC_OUT_OF_METERS: the switch has no free meter".to_owned()),
+            };
+            state.changes.push(change);
+        } else {
+            for change in state.changes.iter_mut().filter(|change| change.state == "staged") {
+                change.state = "cleaned".to_owned();
+                change.waiting_for.clear();
+                change.error = None;
+            }
+        }
+        let change = state.changes.len() as u64;
+        let objects = state
+            .exchange
+            .services
+            .keys()
+            .take(1)
+            .map(|id| ObjectId::from(*id))
+            .collect();
+        drop(state);
+        self.tell("change", objects, Some(change));
     }
 
     /// Makes orders fail as they do without a database.
@@ -219,12 +318,29 @@ fn plan(exchange: &Exchange, applied: &Applied) -> BTreeMap<SwitchId, PlannedEnt
 }
 
 impl State {
+    fn quarantined(&self) -> impl Iterator<Item = ConfigId> {
+        let all = self.exchange.configs.iter();
+        all.filter(|(_, config)| matches!(config.quarantine, Quarantine::Running { .. }))
+            .map(|(id, _)| *id)
+    }
+
+    fn report(&mut self, now: Timestamp, config: ConfigId, clean: bool) {
+        // The end is there: the caller has just read it.
+        let _ = self.exchange.apply(
+            &Actor::system(),
+            now,
+            Operation::ReportQuarantine { config, clean },
+        );
+        self.revision += 1;
+        self.revisions.insert(config.into(), self.revision);
+    }
+
     /// Carries out what is ordered: services come into place, deleted ones go.
     fn settle(&mut self) {
         for (id, service) in &self.exchange.services {
             let ends = self.exchange.ends(*id).count();
-            let needed = if service.peer.is_some() || ends > 1 { 2 } else { 1 };
-            let realisation = if ends < needed || ends < 2 {
+            let needed = if service.kind == ServiceKind::P2pVc { 2 } else { 1 };
+            let realisation = if ends < needed {
                 Realisation::Planned
             } else {
                 Realisation::InPlace {
@@ -238,7 +354,7 @@ impl State {
                 state: SwitchState::InSync,
                 since: Some(now()),
                 error: None,
-                entries: 0,
+                entries: 37 * self.exchange.services.len(),
                 ports_down: Some(BTreeSet::new()),
             });
         }
@@ -254,6 +370,7 @@ impl State {
             .collect();
         snapshot.realisations = self.realisations.clone();
         snapshot.switches = self.switches.clone();
+        snapshot.quarantine = Arc::new(self.quarantine.clone());
         self.snapshot = Arc::new(snapshot);
     }
 }
@@ -315,5 +432,29 @@ impl ExchangeService for FakeExchange {
 
     fn subscribe(&self) -> broadcast::Receiver<Arc<Event>> {
         self.events.subscribe()
+    }
+
+    fn check_filter(&self, account: AccountId, matching: &FilterMatch) -> Verdict {
+        observed::verdict(&self.state().exchange, account, matching)
+    }
+
+    fn filter_counters(&self) -> BTreeMap<FilterId, FilterCounter> {
+        observed::counters(&self.state().exchange)
+    }
+
+    fn loads(&self) -> BTreeMap<ObjectId, Load> {
+        observed::loads(&self.state().exchange)
+    }
+
+    fn targets(&self, account: AccountId) -> Vec<Target> {
+        observed::targets(&self.state().exchange, account)
+    }
+
+    fn attack(&self, account: AccountId, target: Prefix) -> Option<Attack> {
+        observed::attack(&self.state().exchange, account, target)
+    }
+
+    fn bgp_sessions(&self) -> Vec<Session> {
+        observed::sessions(&self.state().exchange)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use millrace_ix_model::{Config, ConfigId, Connection, OperationKind, SiteId, SwitchId, TrunkId};
+use millrace_ix_model::{Config, ConfigId, Connection, OperationKind, ServiceId, SiteId, SwitchId, TrunkId};
 
 use super::{Scope, word};
 use crate::service::SwitchState;
@@ -84,6 +84,10 @@ impl Scope<'_> {
     /// Returns the trunk that carries the traffic between two switches: the one with the lowest cost that is not down;
     /// drained ones come last.
     pub(crate) fn carrier(&self, a: SwitchId, b: SwitchId) -> Option<TrunkId> {
+        self.carrier_without(a, b, None)
+    }
+
+    fn carrier_without(&self, a: SwitchId, b: SwitchId, excluded: Option<TrunkId>) -> Option<TrunkId> {
         let joins = |ends: [millrace_ix_model::PortId; 2]| {
             let [one, other] = ends.map(|end| end.switch);
             (one, other) == (a, b) || (one, other) == (b, a)
@@ -94,7 +98,7 @@ impl Scope<'_> {
             .trunks
             .iter()
             .filter(|(_, trunk)| joins(trunk.ends));
-        let usable = trunks.filter(|(id, _)| self.trunk_up(**id) != Some(false));
+        let usable = trunks.filter(|(id, _)| Some(**id) != excluded && self.trunk_up(**id) != Some(false));
         usable
             .min_by_key(|(id, trunk)| (trunk.drained, trunk.cost, **id))
             .map(|(id, _)| *id)
@@ -111,6 +115,7 @@ impl Scope<'_> {
             cost: trunk.cost,
             capacity_mbps: trunk.capacity_mbps,
             contracted_mbps,
+            load: self.load(id),
             drained: trunk.drained,
             up: self.trunk_up(id),
             since: None,
@@ -121,11 +126,64 @@ impl Scope<'_> {
         }
     }
 
+    /// Returns the effect of taking the traffic from a trunk: nothing, unless it carries traffic now.
+    pub(crate) fn impact(&self, id: TrunkId, trunk: &millrace_ix_model::Trunk) -> view::Impact {
+        let [a, b] = trunk.ends.map(|end| end.switch);
+        let exchange = &self.snapshot.exchange;
+        let other = self.carrier_without(a, b, Some(id));
+        let (services, contracted_mbps) = if self.carrier(a, b) == Some(id) {
+            self.services_between(a, b)
+        } else {
+            (Vec::new(), self.between(a, b).1)
+        };
+        let mut members = BTreeSet::new();
+        let mut moved = Vec::new();
+        for id in services {
+            let Some(service) = exchange.services.get(&id) else {
+                continue;
+            };
+            members.insert(service.account);
+            let ends = self
+                .snapshot
+                .index()
+                .by_service
+                .get(&id)
+                .map(Vec::as_slice)
+                .unwrap_or_default();
+            members.extend(
+                ends.iter()
+                    .filter_map(|end| Some(exchange.configs.get(end)?.account)),
+            );
+            moved.push(view::ImpactService {
+                id: id.to_string(),
+                name: service.name.clone(),
+                account: self.account_name(service.account),
+            });
+        }
+        moved.sort_by(|a, b| a.name.cmp(&b.name));
+        let other = other.and_then(|id| exchange.trunks.get(&id));
+        view::Impact {
+            services: moved,
+            members: members
+                .into_iter()
+                .map(|account| self.account_name(account))
+                .collect(),
+            carrier: other.map(|trunk| trunk.name.clone()),
+            contracted_mbps,
+            capacity_mbps: other.map_or(0, |trunk| trunk.capacity_mbps),
+        }
+    }
+
     /// Returns the number of services with ends at both switches, and the sum of their contracted rates.
     fn between(&self, a: SwitchId, b: SwitchId) -> (usize, u32) {
+        let (services, contracted) = self.services_between(a, b);
+        (services.len(), contracted)
+    }
+
+    fn services_between(&self, a: SwitchId, b: SwitchId) -> (Vec<ServiceId>, u32) {
         let exchange = &self.snapshot.exchange;
-        let (mut services, mut contracted) = (0, 0_u32);
-        for ends in self.snapshot.index().by_service.values() {
+        let (mut services, mut contracted) = (Vec::new(), 0_u32);
+        for (id, ends) in &self.snapshot.index().by_service {
             let configs = ends.iter().filter_map(|end| exchange.configs.get(end));
             let (mut at_a, mut at_b, mut rate) = (false, false, 0);
             for config in configs {
@@ -138,7 +196,7 @@ impl Scope<'_> {
                 rate = rate.max(config.capacity_mbps.unwrap_or(0));
             }
             if at_a && at_b {
-                services += 1;
+                services.push(*id);
                 contracted = contracted.saturating_add(rate);
             }
         }

@@ -1,18 +1,21 @@
 //! The model's objects as values of the API, for one actor: what belongs to others is left out here.
 
 mod fabric;
+mod filters;
+mod lan;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub(crate) use filters::target;
 use millrace_ix_model::state::{Checklist, CommercialState, ConsentState, Realisation, Severity, shown};
 use millrace_ix_model::{
-    Account, AccountId, Config, ConfigId, Connection, ConnectionId, Consent, Filter, FilterAction, FilterId,
-    FilterState, ObjectId, OperationKind, Ports, Quarantine, Service, ServiceId, ServiceKind, SiteId,
-    Timestamp, User, UserId, VlanConfig,
+    Account, AccountId, Config, ConfigId, Connection, ConnectionId, Consent, FilterId, ObjectId,
+    OperationKind, Quarantine, Service, ServiceId, ServiceKind, SiteId, Timestamp, User, UserId, VlanConfig,
 };
 use serde::Serialize;
 
 use crate::access::Principal;
+use crate::observed::{FilterCounter, Load};
 use crate::service::Snapshot;
 use crate::view;
 
@@ -29,6 +32,8 @@ pub(crate) struct Scope<'a> {
     principal: &'a Principal,
     snapshot: &'a Snapshot,
     now: Timestamp,
+    loads: BTreeMap<ObjectId, Load>,
+    counters: BTreeMap<FilterId, FilterCounter>,
 }
 
 impl<'a> Scope<'a> {
@@ -37,7 +42,28 @@ impl<'a> Scope<'a> {
             principal,
             snapshot: &principal.snapshot,
             now,
+            loads: BTreeMap::new(),
+            counters: BTreeMap::new(),
         }
+    }
+
+    /// Adds the rates of connections and trunks.
+    pub(crate) fn with_loads(mut self, loads: BTreeMap<ObjectId, Load>) -> Scope<'a> {
+        self.loads = loads;
+        self
+    }
+
+    /// Adds the counters of filters.
+    pub(crate) fn with_counters(mut self, counters: BTreeMap<FilterId, FilterCounter>) -> Scope<'a> {
+        self.counters = counters;
+        self
+    }
+
+    fn load(&self, object: impl Into<ObjectId>) -> Option<view::Load> {
+        self.loads.get(&object.into()).map(|load| view::Load {
+            in_bps: load.in_bps,
+            out_bps: load.out_bps,
+        })
     }
 
     /// Returns the operations of a list that are permitted on an object, by their names.
@@ -139,7 +165,7 @@ impl<'a> Scope<'a> {
     }
 
     /// Returns the site of a connection.
-    fn site_of(&self, connection: ConnectionId) -> String {
+    pub(crate) fn site_of(&self, connection: ConnectionId) -> String {
         let found = self.snapshot.exchange.connections.get(&connection);
         let port = found.and_then(|connection| connection.ports.first());
         port.map(|port| self.port(*port).site).unwrap_or_default()
@@ -187,6 +213,7 @@ impl<'a> Scope<'a> {
                 .filter_map(|config| config.capacity_mbps)
                 .fold(0, u32::saturating_add),
             ends: ends.len(),
+            load: self.load(id),
             ports,
             locked_by: connection.locked_by.map(|account| self.account_name(account)),
             revision: self.snapshot.revision_of(id.into()),
@@ -279,6 +306,8 @@ impl<'a> Scope<'a> {
                     valid_until: found.valid_until.map(|time| time.to_string()),
                 })
                 .collect(),
+            ips: self.ips(id, own),
+            checklist: self.checklist(id, config).filter(|_| own),
             quarantine: match config.quarantine {
                 Quarantine::NotNeeded => "not_needed",
                 Quarantine::Running { .. } => "running",
@@ -329,8 +358,11 @@ impl<'a> Scope<'a> {
         let checklist = self
             .ends(id)
             .iter()
-            .fold(Checklist::NotNeeded, |list, (_, config)| {
+            .fold(Checklist::NotNeeded, |list, (end, config)| {
                 match config.quarantine {
+                    Quarantine::Running { .. } if self.newest_finding(*end).is_some() => Checklist::Failing {
+                        finding: self.newest_finding(*end).unwrap_or_default(),
+                    },
                     Quarantine::Running { clean_since } => {
                         let policy = service
                             .policy
@@ -378,6 +410,8 @@ impl<'a> Scope<'a> {
             consent: consent.to_owned(),
             refused_because: because,
             locked_by: service.locked_by.map(|account| self.account_name(account)),
+            networks: service.networks.iter().map(ToString::to_string).collect(),
+            rules: self.rules(service),
             generation: service.generation,
             revision: self.snapshot.revision_of(id.into()),
             can: self.can(
@@ -393,35 +427,6 @@ impl<'a> Scope<'a> {
                     OperationKind::DeleteService,
                 ],
             ),
-        }
-    }
-
-    pub(crate) fn filter(&self, id: FilterId, filter: &Filter) -> view::Filter {
-        let (state, reason) = match &filter.state {
-            FilterState::Draft => ("draft", None),
-            FilterState::Checked => ("checked", None),
-            FilterState::Active => ("active", None),
-            FilterState::Expired => ("expired", None),
-            FilterState::Refused { reason } => ("refused", Some(reason.clone())),
-            FilterState::Suspended { reason } => ("suspended", Some(reason.clone())),
-        };
-        let (action, rate_kbps) = match filter.action {
-            FilterAction::Drop => ("drop", None),
-            FilterAction::Shape { rate_kbps } => ("shape", Some(rate_kbps)),
-            FilterAction::Count => ("count", None),
-        };
-        view::Filter {
-            id: id.to_string(),
-            account: self.account_name(filter.account),
-            matching: matching(filter),
-            action: action.to_owned(),
-            rate_kbps,
-            origin: word(&filter.origin),
-            state: state.to_owned(),
-            reason,
-            expires: filter.valid_until.map(|time| time.to_string()),
-            revision: self.snapshot.revision_of(id.into()),
-            can: self.can(id, &[OperationKind::WriteFilter]),
         }
     }
 
@@ -502,41 +507,4 @@ fn stages(service: &Service, state: CommercialState, ends: usize) -> Vec<view::S
             }
         })
         .collect()
-}
-
-/// Returns what a filter matches, in the words of network engineers.
-fn matching(filter: &Filter) -> String {
-    let found = &filter.matching;
-    let ports = |ports: &[Ports]| {
-        let one = |ports: &Ports| {
-            if ports.first == ports.last {
-                ports.first.to_string()
-            } else {
-                format!("{}-{}", ports.first, ports.last)
-            }
-        };
-        ports.iter().map(one).collect::<Vec<_>>().join(",")
-    };
-    let mut words = vec![format!("to {}", found.destination)];
-    if let Some(source) = found.source {
-        words.push(format!("from {source}"));
-    }
-    match found.protocol {
-        Some(1) => words.push("icmp".to_owned()),
-        Some(6) => words.push("tcp".to_owned()),
-        Some(17) => words.push("udp".to_owned()),
-        Some(58) => words.push("icmpv6".to_owned()),
-        Some(protocol) => words.push(format!("protocol {protocol}")),
-        None => {}
-    }
-    if !found.source_ports.is_empty() {
-        words.push(format!("source port {}", ports(&found.source_ports)));
-    }
-    if !found.destination_ports.is_empty() {
-        words.push(format!("port {}", ports(&found.destination_ports)));
-    }
-    if let Some(fragment) = found.fragment {
-        words.push(format!("fragment {}", word(&fragment)));
-    }
-    words.join(", ")
 }

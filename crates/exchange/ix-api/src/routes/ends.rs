@@ -18,7 +18,7 @@ use crate::request::{Body, Conditions, OrderParams, PageParams, Query};
 use crate::view::{self, List, Ordered};
 
 /// Gives an order about one object to the engine.
-async fn order_object<K: Key>(
+pub(super) async fn order_object<K: Key>(
     app: &App,
     access: &Access<K>,
     conditions: &Conditions,

@@ -1,9 +1,12 @@
 //! The resources, from which the router and the OpenAPI document are made.
 
+mod approvals;
 mod documents;
 mod ends;
+mod filters;
 mod journal;
 mod keys;
+mod lan;
 mod objects;
 mod orders;
 mod overview;
@@ -89,14 +92,27 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(ends::place))
         .routes(routes!(ends::shut_down))
         .routes(routes!(ends::add_mac))
-        .routes(routes!(ends::remove_mac))
-        .routes(routes!(objects::filters))
-        .routes(routes!(objects::filter))
+        .routes(routes!(ends::remove_mac, lan::mac_end))
+        .routes(routes!(lan::join))
+        .routes(routes!(lan::members))
+        .routes(routes!(lan::waive))
+        .routes(routes!(filters::list, filters::create))
+        .routes(routes!(filters::read, filters::extend, filters::delete))
+        .routes(routes!(filters::explain))
+        .routes(routes!(filters::attack))
+        .routes(routes!(filters::recheck))
+        .routes(routes!(filters::sessions))
+        .routes(routes!(approvals::list))
+        .routes(routes!(approvals::withdraw))
+        .routes(routes!(approvals::approve))
+        .routes(routes!(approvals::service_keys))
+        .routes(routes!(approvals::revoke_key))
+        .routes(routes!(approvals::impact))
         .routes(routes!(objects::sites))
         .routes(routes!(objects::switches))
         .routes(routes!(objects::switch))
         .routes(routes!(objects::trunks))
-        .routes(routes!(objects::trunk))
+        .routes(routes!(objects::trunk, approvals::delete_trunk))
         .routes(routes!(ends::drain))
         .routes(routes!(journal::changes))
         .routes(routes!(journal::change))

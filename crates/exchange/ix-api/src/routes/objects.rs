@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use millrace_ix_model::{
-    AccountId, AccountKind, ConnectionId, FilterId, Key, ObjectId, OperationKind, SwitchId, TrunkId, UserId,
+    AccountId, AccountKind, ConnectionId, Key, ObjectId, OperationKind, SwitchId, TrunkId, UserId,
 };
 use serde::Serialize;
 
@@ -38,7 +38,7 @@ impl<T: Serialize> IntoResponse for Tagged<T> {
 }
 
 /// Returns the objects of a collection that the principal may read.
-fn readable<K: Key>(principal: &Principal) -> Vec<(K, &K::Object)> {
+pub(super) fn readable<K: Key>(principal: &Principal) -> Vec<(K, &K::Object)> {
     let all = K::all(&principal.snapshot.exchange).iter();
     all.filter(|(id, _)| principal.may_read(**id))
         .map(|(id, object)| (*id, object))
@@ -108,7 +108,7 @@ pub(crate) async fn connections(
     principal: Principal,
     Query(page): Query<PageParams>,
 ) -> Result<Json<List<view::Connection>>, Problem> {
-    let scope = Scope::new(&principal, app.now());
+    let scope = Scope::new(&principal, app.now()).with_loads(app.service.loads());
     let readable = readable::<ConnectionId>(&principal);
     page.page(&readable, |id, connection| scope.connection(id, connection))
         .map(Json)
@@ -121,7 +121,8 @@ pub(crate) async fn connection(
     State(app): State<App>,
     access: Access<ConnectionId>,
 ) -> Result<Tagged<view::Connection>, Problem> {
-    let view = Scope::new(access.principal(), app.now()).connection(access.id(), access.object()?);
+    let scope = Scope::new(access.principal(), app.now()).with_loads(app.service.loads());
+    let view = scope.connection(access.id(), access.object()?);
     Ok(tagged(view.revision, view))
 }
 
@@ -133,32 +134,6 @@ pub(crate) async fn vlans(
     access: Access<ConnectionId>,
 ) -> Result<Json<view::Vlans>, Problem> {
     Ok(Json(Scope::new(access.principal(), app.now()).vlans(access.id())))
-}
-
-/// List filters
-#[utoipa::path(get, path = "/api/v1/filters", tag = "filters", params(PageParams),
-    responses((status = 200, body = List<view::Filter>), (status = "default", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn filters(
-    State(app): State<App>,
-    principal: Principal,
-    Query(page): Query<PageParams>,
-) -> Result<Json<List<view::Filter>>, Problem> {
-    let scope = Scope::new(&principal, app.now());
-    page.page(&readable::<FilterId>(&principal), |id, filter| {
-        scope.filter(id, filter)
-    })
-    .map(Json)
-}
-
-/// Read a filter
-#[utoipa::path(get, path = "/api/v1/filters/{id}", tag = "filters", params(("id" = String, Path, description = "The filter")),
-    responses((status = 200, body = view::Filter), (status = "default", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn filter(
-    State(app): State<App>,
-    access: Access<FilterId>,
-) -> Result<Tagged<view::Filter>, Problem> {
-    let view = Scope::new(access.principal(), app.now()).filter(access.id(), access.object()?);
-    Ok(tagged(view.revision, view))
 }
 
 /// List sites
@@ -213,7 +188,7 @@ pub(crate) async fn trunks(
     Query(page): Query<PageParams>,
 ) -> Result<Json<List<view::Trunk>>, Problem> {
     principal.require(OperationKind::ReadFabric)?;
-    let scope = Scope::new(&principal, app.now());
+    let scope = Scope::new(&principal, app.now()).with_loads(app.service.loads());
     page.page(&readable::<TrunkId>(&principal), |id, trunk| {
         scope.trunk(id, trunk)
     })
@@ -227,7 +202,8 @@ pub(crate) async fn trunk(
     State(app): State<App>,
     access: Access<TrunkId>,
 ) -> Result<Tagged<view::Trunk>, Problem> {
-    let view = Scope::new(access.principal(), app.now()).trunk(access.id(), access.object()?);
+    let scope = Scope::new(access.principal(), app.now()).with_loads(app.service.loads());
+    let view = scope.trunk(access.id(), access.object()?);
     Ok(tagged(view.revision, view))
 }
 

@@ -8,13 +8,19 @@ use millrace_ix_model::{Consent, ObjectId, OperationKind, Quarantine, ServiceKin
 use super::services::readable;
 use crate::access::Principal;
 use crate::app::App;
+use crate::observed::Target;
 use crate::problem::Problem;
 use crate::render::{Scope, word};
 use crate::service::SwitchState;
-use crate::view::{Overview, Severity, Task};
+use crate::view::{Load, Overview, Severity, Task};
 
 /// The time before the end of a MAC address in which its end is a task.
 const SOON: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
+
+/// The rate from which a destination can count as attacked, in bit/s.
+const ATTACK_BPS_MIN: u64 = 100_000_000;
+/// The multiple of its usual rate from which a destination counts as attacked.
+const ATTACK_FACTOR: u64 = 5;
 
 /// Read what needs attention
 #[utoipa::path(get, path = "/api/v1/overview", tag = "overview",
@@ -26,7 +32,15 @@ pub(crate) async fn overview(
     let now = app.now();
     let scope = Scope::new(&principal, now);
     let exchange = &principal.snapshot.exchange;
-    let services = readable(&principal);
+    let mut services = readable(&principal);
+    // Every member may read every peering LAN: those that it has not joined are not among its own services.
+    let index = principal.snapshot.index();
+    services.retain(|(id, service)| {
+        let mut ends = index.by_service.get(id).into_iter().flatten();
+        service.kind != ServiceKind::ExchangeLan
+            || principal.actor.is_operator()
+            || ends.any(|end| principal.may_read(*end))
+    });
     let mut tasks = service_tasks(&principal, &scope, now);
     let readable = exchange
         .connections
@@ -36,6 +50,18 @@ pub(crate) async fn overview(
     for (id, connection) in &connections {
         if scope.connection_state(connection) == "down" {
             tasks.push(task("connection_down", **id, &connection.name, Severity::Error));
+        }
+    }
+    if let Some(own) = principal
+        .actor
+        .account
+        .filter(|own| principal.may(OperationKind::ReadSamples, *own))
+    {
+        let attacked = |target: &Target| {
+            target.bits_per_s > ATTACK_BPS_MIN && target.bits_per_s / ATTACK_FACTOR > target.usual_bits_per_s
+        };
+        for target in app.service.targets(own).iter().filter(|target| attacked(target)) {
+            tasks.push(task("attack", own, &target.prefix.to_string(), Severity::Error));
         }
     }
     let fabric = principal.may_somewhere(OperationKind::ReadFabric);
@@ -67,6 +93,33 @@ pub(crate) async fn overview(
             .filter(|change| !matches!(change.state.as_str(), "cleaned" | "rolled_back"))
             .count();
     }
+    let mut load = None;
+    if fabric {
+        // An approval is a task of every operator but the one who asked for it.
+        for (id, approval) in &exchange.approvals {
+            let view = scope.approval(*id, approval);
+            if !view.own {
+                tasks.push(task("approval", *id, &view.name, Severity::Warning));
+            }
+        }
+        let loads = app.service.loads();
+        let mut of_connections = connections
+            .iter()
+            .filter_map(|(id, _)| loads.get(&ObjectId::from(**id)))
+            .peekable();
+        if of_connections.peek().is_some() {
+            load = Some(of_connections.fold(
+                Load {
+                    in_bps: 0,
+                    out_bps: 0,
+                },
+                |sum, one| Load {
+                    in_bps: sum.in_bps.saturating_add(one.in_bps),
+                    out_bps: sum.out_bps.saturating_add(one.out_bps),
+                },
+            ));
+        }
+    }
     tasks.sort_by(|a, b| (a.severity, &a.task, &a.object).cmp(&(b.severity, &b.task, &b.object)));
     Ok(Json(Overview {
         tasks,
@@ -83,6 +136,7 @@ pub(crate) async fn overview(
         switches: Scope::count(switches.into_iter()),
         trunks: Scope::count(trunks.into_iter()),
         changes_open,
+        load,
         at: now.to_string(),
         revision: principal.snapshot.revision,
     }))
@@ -138,7 +192,10 @@ fn service_tasks(principal: &Principal, scope: &Scope<'_>, now: Timestamp) -> Ve
             }
         }
         for (end, config) in configs().filter(|(end, _)| principal.may(OperationKind::AddMac, *end)) {
-            if matches!(config.quarantine, Quarantine::Running { .. }) {
+            let is_failing = tasks
+                .last()
+                .is_some_and(|task| task.task == "quarantine_failing" && task.object == id.to_string());
+            if matches!(config.quarantine, Quarantine::Running { .. }) && !is_failing {
                 tasks.push(task("quarantine", id, &service.name, Severity::Info));
             }
             let macs = index.macs.get(&end).map(Vec::as_slice).unwrap_or_default();

@@ -46,6 +46,7 @@ pub(crate) fn readable(principal: &Principal) -> Vec<(ServiceId, &Service)> {
         let ends = index.by_service.get(&id).map(Vec::as_slice).unwrap_or_default();
         let mut configs = ends.iter().filter_map(|end| exchange.configs.get(end));
         principal.actor.is_operator()
+            || service.kind == ServiceKind::ExchangeLan
             || below.contains(&service.account)
             || service.peer.is_some_and(|peer| below.contains(&peer))
             || configs.any(|config| below.contains(&config.account))
@@ -117,7 +118,7 @@ impl EndOrder {
         Ok((connection, vlan_request(&self.vlan, pointer)?))
     }
 
-    fn configure(&self, service: ServiceId, pointer: &str) -> Result<Operation, Problem> {
+    pub(super) fn configure(&self, service: ServiceId, pointer: &str) -> Result<Operation, Problem> {
         let (connection, vlan) = self.parts(pointer)?;
         Ok(Operation::ConfigureEnd {
             service,

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::Port;
+use super::{AccountName, Port};
 
 /// A site.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -66,6 +66,9 @@ pub struct Trunk {
     pub capacity_mbps: u32,
     /// The sum of the contracted rates between its sites in Mbit/s.
     pub contracted_mbps: u32,
+    /// The present rates; null if they are not measured. `in` is from its first end to its second one.
+    #[schema(required)]
+    pub load: Option<Load>,
     /// True if no traffic is to use it.
     pub drained: bool,
     /// True if both ends are up; null if that is not known.
@@ -82,4 +85,40 @@ pub struct Trunk {
     pub revision: u64,
     /// The operations that are permitted on it.
     pub can: Vec<String>,
+}
+
+/// Rates in bit/s.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Load {
+    /// The rate of frames that enter.
+    pub in_bps: u64,
+    /// The rate of frames that leave.
+    pub out_bps: u64,
+}
+
+/// The effect of taking the traffic from a trunk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Impact {
+    /// The services that would take another trunk.
+    pub services: Vec<ImpactService>,
+    /// The members to be told.
+    pub members: Vec<AccountName>,
+    /// The trunk that would carry the traffic; null if none is left.
+    #[schema(required)]
+    pub carrier: Option<String>,
+    /// The sum of the contracted rates that the other trunk would carry, in Mbit/s.
+    pub contracted_mbps: u32,
+    /// The capacity of the other trunk in Mbit/s.
+    pub capacity_mbps: u32,
+}
+
+/// A service that would take another trunk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ImpactService {
+    /// The identifier.
+    pub id: String,
+    /// The name.
+    pub name: String,
+    /// The account that ordered it.
+    pub account: AccountName,
 }

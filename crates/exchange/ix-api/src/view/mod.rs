@@ -2,11 +2,18 @@
 //! less than what its owner sees, and numbers of the fabric are shown to operators only.
 
 mod fabric;
+mod filters;
+mod lan;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-pub use fabric::{Site, Switch, Trunk};
+pub use fabric::{Impact, ImpactService, Load, Site, Switch, Trunk};
+pub use filters::{
+    AttackView, BgpSession, Breakdown, Counter, ExplainedStep, Explanation, Filter, Minute, NewFilter,
+    PortRange, Share, Suggestion, Target, Traffic,
+};
+pub use lan::{Approval, Check, Checklist, Finding, LanRules, Presence, RegisteredIp, ServiceKey};
 
 /// A page of a collection.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -163,6 +170,9 @@ pub struct Connection {
     pub reserved_mbps: u32,
     /// The number of its ends of services.
     pub ends: usize,
+    /// The present rates; null if they are not measured.
+    #[schema(required)]
+    pub load: Option<Load>,
     /// The account that locked it against deletion.
     #[schema(required)]
     pub locked_by: Option<AccountName>,
@@ -249,8 +259,13 @@ pub struct End {
     pub shut_down: bool,
     /// The MAC addresses that are registered at it.
     pub macs: Vec<RegisteredMac>,
-    /// The state of the admission to a peering LAN: `not_needed`, `testing`, `passed`, `waived`.
+    /// The IP addresses that it has in a peering LAN.
+    pub ips: Vec<RegisteredIp>,
+    /// The state of the admission to a peering LAN: `not_needed`, `running`, `passed`, `waived`.
     pub quarantine: String,
+    /// The checklist of the quarantine while it is running.
+    #[schema(required)]
+    pub checklist: Option<Checklist>,
     /// The revision, which is also the ETag.
     pub revision: u64,
     /// The operations that are permitted on it.
@@ -312,6 +327,11 @@ pub struct Service {
     /// The account that locked it against deletion.
     #[schema(required)]
     pub locked_by: Option<AccountName>,
+    /// The networks of a peering LAN.
+    pub networks: Vec<String>,
+    /// The rules of a peering LAN.
+    #[schema(required)]
+    pub rules: Option<LanRules>,
     /// The version of the way that frames take.
     pub generation: u32,
     /// The way of the frames through the fabric; empty before both ends are configured.
@@ -344,36 +364,6 @@ pub struct Hop {
     /// True if it works; null if that is not known.
     #[schema(required)]
     pub up: Option<bool>,
-}
-
-/// A filter at the ingress of the fabric.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub struct Filter {
-    /// The identifier.
-    pub id: String,
-    /// The account that it protects.
-    pub account: AccountName,
-    /// The match, in words.
-    pub matching: String,
-    /// `drop`, `shape` or `count`.
-    pub action: String,
-    /// The rate of `shape` in kbit/s.
-    #[schema(required)]
-    pub rate_kbps: Option<u32>,
-    /// `page`, `api`, `rtbh` or `flowspec`.
-    pub origin: String,
-    /// `draft`, `checked`, `active`, `expired`, `refused` or `suspended`.
-    pub state: String,
-    /// The reason of a refusal or suspension.
-    #[schema(required)]
-    pub reason: Option<String>,
-    /// The end of its time to live.
-    #[schema(required)]
-    pub expires: Option<String>,
-    /// The revision, which is also the ETag.
-    pub revision: u64,
-    /// The operations that are permitted on it.
-    pub can: Vec<String>,
 }
 
 /// A change in the journal.
@@ -487,6 +477,9 @@ pub struct Overview {
     pub trunks: Vec<Count>,
     /// The number of changes that are not finished; operators only.
     pub changes_open: usize,
+    /// The present rates of all connections; operators only, null if they are not measured.
+    #[schema(required)]
+    pub load: Option<Load>,
     /// The time of the snapshot.
     pub at: String,
     /// The revision of the snapshot.

@@ -42,13 +42,18 @@ fn rule(method: &str, path: &str) -> Rule {
     let end = json!({ "connection": "cn-1", "vlan": { "type": "dot1q", "vlan": 999 }, "capacity_mbps": 10 });
     match (method, path.trim_start_matches("/api/v1")) {
         ("get", "/openapi.json" | "/problems/{name}" | "/health") | ("post", "/session") => Rule::Public,
-        ("get", "/session" | "/overview" | "/events" | "/api-keys")
+        (
+            "get",
+            "/session" | "/overview" | "/events" | "/api-keys" | "/service-keys" | "/filters/explain",
+        )
         | ("get", "/accounts" | "/connections" | "/services" | "/configs" | "/filters")
         | ("delete", "/session" | "/api-keys/{id}")
         | ("put", "/session/password")
         | ("post", "/api-keys" | "/service-keys/redeem") => Rule::SignedIn,
         ("get", "/users") => Rule::Anything(K::ReadUsers),
-        ("get", "/sites" | "/switches" | "/trunks") => Rule::Anything(K::ReadFabric),
+        ("get", "/attack") => Rule::Anything(K::ReadSamples),
+        ("get", "/bgp-sessions") => Rule::Anything(K::ReadFilter),
+        ("get", "/sites" | "/switches" | "/trunks" | "/approvals") => Rule::Anything(K::ReadFabric),
         ("get", "/changes" | "/changes/{id}") => Rule::Anything(K::ReadChanges),
         ("get", "/audit") => Rule::Anything(K::ReadAudit),
         ("get", "/accounts/{id}") => Rule::Object(K::ReadAccount, Value::Null),
@@ -56,10 +61,12 @@ fn rule(method: &str, path: &str) -> Rule {
         ("get", "/connections/{id}" | "/connections/{id}/vlans") => {
             Rule::Object(K::ReadConnection, Value::Null)
         }
-        ("get", "/services/{id}") => Rule::Object(K::ReadService, Value::Null),
+        ("get", "/services/{id}" | "/services/{id}/members") => Rule::Object(K::ReadService, Value::Null),
         ("get", "/configs/{id}") => Rule::Object(K::ReadEnd, Value::Null),
         ("get", "/filters/{id}") => Rule::Object(K::ReadFilter, Value::Null),
-        ("get", "/switches/{id}" | "/trunks/{id}") => Rule::Object(K::ReadFabric, Value::Null),
+        ("get", "/switches/{id}" | "/trunks/{id}" | "/trunks/{id}/impact") => {
+            Rule::Object(K::ReadFabric, Value::Null)
+        }
         ("post", "/accounts") => Rule::Account(
             K::CreateAccount,
             json!({ "name": "New Member", "kind": "member", "parent": "{account}" }),
@@ -91,6 +98,21 @@ fn rule(method: &str, path: &str) -> Rule {
         ("post", "/configs/{id}/macs") => Rule::Object(K::AddMac, json!({ "address": "02:00:00:00:00:01" })),
         ("delete", "/macs/{id}") => Rule::Object(K::RemoveMac, Value::Null),
         ("put", "/trunks/{id}/drain") => Rule::Object(K::DrainTrunk, json!({ "drained": true })),
+        ("delete", "/trunks/{id}") => Rule::Object(K::DeleteFabric, Value::Null),
+        ("post", "/services/{id}/ends") => Rule::Object(K::ConfigureEnd, json!({ "end": end })),
+        ("put", "/macs/{id}") => Rule::Object(K::AddMac, json!({ "valid_until": null })),
+        ("post", "/configs/{id}/waive") => Rule::Object(K::WaiveQuarantine, json!({ "reason": "known" })),
+        ("post", "/filters") => Rule::Account(
+            K::WriteFilter,
+            json!({ "account": "{account}", "destination": "203.0.113.7", "action": "drop" }),
+        ),
+        ("put", "/filters/{id}") => Rule::Object(K::WriteFilter, json!({ "minutes": 10 })),
+        ("delete", "/filters/{id}") => Rule::Object(K::WriteFilter, Value::Null),
+        ("post", "/accounts/{id}/recheck") => Rule::Object(K::WriteFilter, Value::Null),
+        ("post", "/approvals/{id}/approve") | ("delete", "/approvals/{id}") => {
+            Rule::Object(K::Approve, Value::Null)
+        }
+        ("delete", "/service-keys/{id}") => Rule::Object(K::RevokeServiceKey, Value::Null),
         other => panic!("the operation {other:?} has no rule: add one"),
     }
 }
@@ -107,6 +129,8 @@ fn objects(exchange: &Exchange, path: &str) -> Vec<ObjectId> {
         "switches" => "sw",
         "trunks" => "tr",
         "macs" => "mc",
+        "approvals" => "ap",
+        "service-keys" => "sk",
         other => panic!("{other}"),
     };
     let all = exchange
@@ -240,7 +264,7 @@ async fn check(
                 } else {
                     // The body may name things that are in use; the permission was there.
                     assert!(
-                        matches!(answer.status, 200 | 201 | 404 | 409 | 422),
+                        matches!(answer.status, 200 | 201 | 204 | 404 | 409 | 422),
                         "{}: {}",
                         case(*object),
                         answer.text()

@@ -45,6 +45,24 @@ pub enum Check {
 }
 
 impl Check {
+    /// All points, in the order of the checklist.
+    pub const ALL: [Check; 14] = [
+        Check::Mac,
+        Check::Tag,
+        Check::Ethertype,
+        Check::Stp,
+        Check::Lacp,
+        Check::Lldp,
+        Check::Cdp,
+        Check::Dhcp,
+        Check::Ra,
+        Check::Redirect,
+        Check::Arp,
+        Check::Nd,
+        Check::ProxyArp,
+        Check::Multicast,
+    ];
+
     /// Returns the name for programs.
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,0 +1,311 @@
+//! The observations of the exchange in memory: a member under attack, loads, counters, BGP sessions.
+//!
+//! The attack is an NTP and DNS amplification against one address of Aoba Networks. Filters that cover its packets move the
+//! rate from passed to dropped, so that a test sees the effect of an order.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use millrace_ix_model::{
+    AccountId, Exchange, Filter, FilterAction, FilterId, FilterMatch, FilterState, FragmentMatch, ObjectId,
+    Ports, Prefix, Timestamp,
+};
+
+use super::now;
+use crate::observed::{Attack, FilterCounter, Load, Minute, Session, Share, Suggestion, Target, Verdict};
+
+/// The part of an attack: label, source port, rate in bit/s.
+const VECTORS: [(&str, u16, u64); 3] = [
+    ("udp 123 (NTP)", 123, 6_400_000_000),
+    ("udp 53 (DNS)", 53, 1_900_000_000),
+    ("udp 389 (CLDAP)", 389, 350_000_000),
+];
+/// The usual rate to the destination in bit/s.
+const USUAL: u64 = 240_000_000;
+/// The minutes of the line.
+const MINUTES: u64 = 60;
+/// The minutes since the begin of the attack.
+const SINCE: u64 = 12;
+
+/// Returns the account that the exchange in memory attacks, and the address.
+fn victim(exchange: &Exchange) -> Option<(AccountId, Prefix)> {
+    let account = exchange
+        .accounts
+        .iter()
+        .find(|(_, account)| account.asns.contains(&64500))?;
+    Some((*account.0, "203.0.113.7/32".parse().ok()?))
+}
+
+fn active(exchange: &Exchange, account: AccountId) -> impl Iterator<Item = (FilterId, &Filter)> {
+    let all = exchange.filters.iter().map(|(id, filter)| (*id, filter));
+    all.filter(move |(_, filter)| filter.account == account && filter.state == FilterState::Active)
+}
+
+fn covers(filter: &Filter, target: Prefix, port: u16) -> bool {
+    let matching = &filter.matching;
+    let ports = &matching.source_ports;
+    filter.action != FilterAction::Count
+        && matching.destination.contains(target.address())
+        && matching.protocol.is_none_or(|protocol| protocol == 17)
+        && matching.destination_ports.is_empty()
+        && matching.source.is_none()
+        && matching.fragment != Some(FragmentMatch::Later)
+        && (ports.is_empty()
+            || ports
+                .iter()
+                .any(|range| (range.first..=range.last).contains(&port)))
+}
+
+/// Returns the rates that filters drop, and that pass, in bit/s.
+fn rates(exchange: &Exchange, account: AccountId, target: Prefix) -> (u64, u64) {
+    let (mut dropped, mut passed) = (0, USUAL);
+    for (_, port, rate) in VECTORS {
+        if active(exchange, account).any(|(_, filter)| covers(filter, target, port)) {
+            dropped += rate;
+        } else {
+            passed += rate;
+        }
+    }
+    (dropped, passed)
+}
+
+pub(super) fn targets(exchange: &Exchange, account: AccountId) -> Vec<Target> {
+    match victim(exchange) {
+        Some((victim, prefix)) if victim == account => vec![
+            Target {
+                prefix,
+                bits_per_s: rates(exchange, account, prefix).1,
+                usual_bits_per_s: USUAL,
+            },
+            Target {
+                prefix: Prefix::host(IpAddr::from([203, 0, 113, 20])),
+                bits_per_s: 91_000_000,
+                usual_bits_per_s: 88_000_000,
+            },
+        ],
+        _ => Vec::new(),
+    }
+}
+
+pub(super) fn attack(exchange: &Exchange, account: AccountId, target: Prefix) -> Option<Attack> {
+    let target = targets(exchange, account)
+        .into_iter()
+        .find(|found| found.prefix == target)?;
+    let prefix = target.prefix;
+    let is_attacked = target.bits_per_s > 2 * target.usual_bits_per_s || victim(exchange)?.1 == prefix;
+    let (dropped, passed) = if is_attacked {
+        rates(exchange, account, prefix)
+    } else {
+        (0, target.bits_per_s)
+    };
+    let all: u64 = VECTORS.iter().map(|(_, _, rate)| rate).sum();
+    let began = now();
+    let minutes = (0..MINUTES).map(|number| {
+        let ago = MINUTES - 1 - number;
+        let at = Timestamp::from_millis(began.millis().saturating_sub(ago * 60_000) / 60_000 * 60_000);
+        let wave = target.usual_bits_per_s / 20 * (number % 5);
+        let (passed_bps, dropped_bps) = match ago {
+            0 => (passed, dropped),
+            ago if ago < SINCE && is_attacked => (USUAL + all - all / 14 * (ago % 4), 0),
+            _ => (target.usual_bits_per_s.saturating_sub(wave), 0),
+        };
+        Minute {
+            at,
+            passed_bps,
+            dropped_bps,
+        }
+    });
+    let share = |(label, bits_per_s): (&str, u64)| Share {
+        label: label.to_owned(),
+        bits_per_s,
+    };
+    let peers = exchange
+        .accounts
+        .values()
+        .filter(|other| other.asns.iter().any(|asn| *asn != 64500));
+    let mut by_peer: Vec<Share> = peers
+        .zip([5_100_000_000, 2_300_000_000, 900_000_000])
+        .map(|(peer, rate)| share((&peer.name, rate)))
+        .collect();
+    by_peer.sort_by_key(|share| std::cmp::Reverse(share.bits_per_s));
+    let breakdown = vec![
+        (
+            "protocol",
+            [("udp", all), ("tcp", USUAL - 20_000_000), ("icmp", 20_000_000)]
+                .map(share)
+                .to_vec(),
+        ),
+        (
+            "port",
+            VECTORS.map(|(label, _, rate)| share((label, rate))).to_vec(),
+        ),
+        ("peer", by_peer),
+        (
+            "source_as",
+            [
+                ("AS64610", 2_100_000_000),
+                ("AS64622", 1_700_000_000),
+                ("AS64701", 800_000_000),
+            ]
+            .map(share)
+            .to_vec(),
+        ),
+        (
+            "fragment",
+            [("whole", all - 1_200_000_000), ("later", 1_200_000_000)]
+                .map(share)
+                .to_vec(),
+        ),
+        (
+            "size",
+            [("1024-1500", all - 500_000_000), ("64-127", 500_000_000)]
+                .map(share)
+                .to_vec(),
+        ),
+    ];
+    let suggestions = VECTORS.iter().filter(|(_, port, _)| {
+        is_attacked && !active(exchange, account).any(|(_, filter)| covers(filter, prefix, *port))
+    });
+    Some(Attack {
+        packets_per_s: (passed + dropped) / 8 / 900,
+        error_percent: 2.1,
+        minutes: minutes.collect(),
+        breakdown: if is_attacked { breakdown } else { Vec::new() },
+        suggestions: suggestions
+            .map(|(label, port, rate)| suggestion(prefix, label, *port, *rate, all))
+            .collect(),
+        target,
+    })
+}
+
+fn suggestion(target: Prefix, label: &str, port: u16, rate: u64, all: u64) -> Suggestion {
+    let mut matching = FilterMatch::to(target);
+    matching.protocol = Some(17);
+    matching.source_ports = vec![Ports {
+        first: port,
+        last: port,
+    }];
+    Suggestion {
+        matching,
+        action: FilterAction::Drop,
+        covers: rate as f64 / all as f64,
+        collateral: 0.002,
+        why: format!(
+            "{label}: {} times its usual rate, from 412 sources",
+            rate / 4_000_000
+        ),
+    }
+}
+
+pub(super) fn counters(exchange: &Exchange) -> BTreeMap<FilterId, FilterCounter> {
+    let mut counters = BTreeMap::new();
+    let Some((account, target)) = victim(exchange) else {
+        return counters;
+    };
+    for (id, filter) in active(exchange, account) {
+        let rate = VECTORS
+            .iter()
+            .filter(|(_, port, _)| covers(filter, target, *port))
+            .map(|(_, _, rate)| rate);
+        let bits_per_s: u64 = rate.sum();
+        counters.insert(
+            id,
+            FilterCounter {
+                packets: bits_per_s / 3_600 * 90,
+                bytes: bits_per_s / 8 * 90,
+                packets_per_s: bits_per_s / 8 / 450,
+                bits_per_s,
+            },
+        );
+    }
+    counters
+}
+
+pub(super) fn loads(exchange: &Exchange) -> BTreeMap<ObjectId, Load> {
+    let mut loads = BTreeMap::new();
+    for (number, id) in (0_u64..).zip(exchange.connections.keys()) {
+        let load = Load {
+            in_bps: 310_000_000 + number * 170_000_000,
+            out_bps: 480_000_000 + number * 90_000_000,
+        };
+        loads.insert(ObjectId::from(*id), load);
+    }
+    for (id, trunk) in &exchange.trunks {
+        let load = Load {
+            in_bps: if trunk.drained {
+                0
+            } else {
+                31_000_000_000 / u64::from(trunk.cost)
+            },
+            out_bps: if trunk.drained {
+                0
+            } else {
+                24_000_000_000 / u64::from(trunk.cost)
+            },
+        };
+        loads.insert(ObjectId::from(*id), load);
+    }
+    loads
+}
+
+/// Returns if a destination is one of Aoba Networks; all other destinations lack a route object.
+pub(super) fn verdict(exchange: &Exchange, account: AccountId, matching: &FilterMatch) -> Verdict {
+    let own: Vec<Prefix> = ["203.0.113.0/24", "2001:db8:100::/40"]
+        .iter()
+        .filter_map(|text| text.parse().ok())
+        .collect();
+    let destination = matching.destination;
+    let is_victim = victim(exchange).is_some_and(|(victim, _)| victim == account);
+    let inside =
+        |prefix: &Prefix| prefix.contains(destination.address()) && prefix.len() <= destination.len();
+    if is_victim && own.iter().any(inside) {
+        return Verdict {
+            allowed: true,
+            evidence: vec!["ROA 203.0.113.0/24-24 AS64500".to_owned()],
+            ..Verdict::default()
+        };
+    }
+    let asn = exchange
+        .accounts
+        .get(&account)
+        .and_then(|account| account.asns.first().copied());
+    let asn = asn.map_or_else(|| "your AS".to_owned(), |asn| format!("AS{asn}"));
+    Verdict {
+        reason: Some(format!(
+            "{destination} is not an address of yours: no route object and no ROA names {asn} as its origin"
+        )),
+        missing: Some(format!("route object or ROA for {destination} with origin {asn}")),
+        ..Verdict::default()
+    }
+}
+
+pub(super) fn sessions(exchange: &Exchange) -> Vec<Session> {
+    let since = Timestamp::from_millis(now().millis().saturating_sub(86_400_000));
+    let route_server = Session {
+        peer: IpAddr::from([198, 51, 100, 254]),
+        asn: 64999,
+        kind: "route_server",
+        account: None,
+        state: "established",
+        since,
+        routes: 184_211,
+        flowspec: 0,
+        last_error: None,
+    };
+    let members = exchange
+        .accounts
+        .iter()
+        .filter(|(_, account)| account.asns.contains(&64500));
+    let member = members.map(|(id, _)| Session {
+        peer: IpAddr::from([198, 51, 100, 10]),
+        asn: 64500,
+        kind: "member",
+        account: Some(*id),
+        flowspec: 2,
+        routes: 3,
+        ..route_server.clone()
+    });
+    let mut all: Vec<Session> = member.collect();
+    all.push(route_server);
+    all
+}

@@ -1,0 +1,127 @@
+//! Facts that are observed and that the database does not hold: offending frames, rates, attacks, BGP sessions.
+
+use std::net::IpAddr;
+
+use millrace_ix_model::{AccountId, FilterAction, FilterMatch, Prefix, Timestamp};
+pub use millrace_ix_service::{Check, Finding, Quarantined};
+
+/// Rates of a connection, a trunk or the whole exchange in bit/s. `in` is towards the exchange.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Load {
+    /// The rate of frames that enter.
+    pub in_bps: u64,
+    /// The rate of frames that leave.
+    pub out_bps: u64,
+}
+
+/// The counters of an active filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FilterCounter {
+    /// The packets since the filter is active.
+    pub packets: u64,
+    /// The bytes since the filter is active.
+    pub bytes: u64,
+    /// The present rate in packets a second.
+    pub packets_per_s: u64,
+    /// The present rate in bit/s.
+    pub bits_per_s: u64,
+}
+
+/// The answer to the question if an account may have a filter.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// True if the account owns the destination and the switches can do the filter.
+    pub allowed: bool,
+    /// The reason of a refusal in words.
+    pub reason: Option<String>,
+    /// The object that is missing, such as a route object.
+    pub missing: Option<String>,
+    /// The objects on which a permission stands.
+    pub evidence: Vec<String>,
+}
+
+/// A destination with its rate.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Target {
+    /// The destination.
+    pub prefix: Prefix,
+    /// The present rate in bit/s.
+    pub bits_per_s: u64,
+    /// The rate of the same time in the weeks before, in bit/s.
+    pub usual_bits_per_s: u64,
+}
+
+/// The rate of one minute in bit/s.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Minute {
+    /// The begin.
+    pub at: Timestamp,
+    /// The rate of packets that passed.
+    pub passed_bps: u64,
+    /// The rate of packets that filters dropped.
+    pub dropped_bps: u64,
+}
+
+/// A part of the traffic to a destination.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Share {
+    /// The value: a port, a protocol, the name of a peer.
+    pub label: String,
+    /// The rate in bit/s.
+    pub bits_per_s: u64,
+}
+
+/// The traffic to a destination.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Attack {
+    /// The destination with its rate.
+    pub target: Target,
+    /// The rate in packets a second.
+    pub packets_per_s: u64,
+    /// The half width of the interval of confidence of 95 %, in percent of the rates.
+    pub error_percent: f64,
+    /// The minutes, oldest first.
+    pub minutes: Vec<Minute>,
+    /// The parts by `protocol`, `port`, `peer`, `source_as`, `fragment` and `size`, the largest first.
+    pub breakdown: Vec<(&'static str, Vec<Share>)>,
+    /// The filters that would help.
+    pub suggestions: Vec<Suggestion>,
+}
+
+/// A filter that would help, as a draft.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Suggestion {
+    /// The packets.
+    pub matching: FilterMatch,
+    /// The treatment.
+    pub action: FilterAction,
+    /// The share of the excess that it covers, 0 to 1.
+    pub covers: f64,
+    /// The share of the usual traffic that it covers, 0 to 1.
+    pub collateral: f64,
+    /// The reason in words.
+    pub why: String,
+}
+
+/// A BGP session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Session {
+    /// The address of the peer.
+    pub peer: IpAddr,
+    /// The autonomous system of the peer.
+    pub asn: u32,
+    /// `member` or `route_server`.
+    pub kind: &'static str,
+    /// The account of the peer.
+    pub account: Option<AccountId>,
+    /// `idle`, `open_sent`, `open_confirm` or `established`.
+    pub state: &'static str,
+    /// The time since when it is in this state.
+    pub since: Timestamp,
+    /// The number of unicast routes.
+    pub routes: usize,
+    /// The number of Flowspec rules.
+    pub flowspec: usize,
+    /// The last error in words.
+    pub last_error: Option<String>,
+}

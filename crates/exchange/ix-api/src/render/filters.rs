@@ -1,0 +1,176 @@
+//! Filters and the traffic to a destination as values of the API.
+
+use millrace_ix_model::{
+    Filter, FilterAction, FilterId, FilterMatch, FilterOrigin, FilterState, OperationKind, Ports,
+};
+
+use super::{Scope, word};
+use crate::observed;
+use crate::view;
+
+impl Scope<'_> {
+    pub(crate) fn filter(&self, id: FilterId, filter: &Filter) -> view::Filter {
+        let (state, reason) = match &filter.state {
+            FilterState::Draft => ("draft", None),
+            FilterState::Checked => ("checked", None),
+            FilterState::Active => ("active", None),
+            FilterState::Expired => ("expired", None),
+            FilterState::Refused { reason } => ("refused", Some(reason.clone())),
+            FilterState::Suspended { reason } => ("suspended", Some(reason.clone())),
+        };
+        let (action, rate_kbps) = action(filter.action);
+        view::Filter {
+            id: id.to_string(),
+            account: self.account_name(filter.account),
+            matching: matching(&filter.matching),
+            destination: filter.matching.destination.to_string(),
+            peers: filter
+                .peers
+                .iter()
+                .map(|peer| self.account_name(*peer).name)
+                .collect(),
+            action: action.to_owned(),
+            rate_kbps,
+            origin: word(&filter.origin),
+            state: state.to_owned(),
+            reason,
+            comment: filter.comment.clone(),
+            counter: self.counters.get(&id).map(|counter| view::Counter {
+                packets: counter.packets,
+                bytes: counter.bytes,
+                packets_per_s: counter.packets_per_s,
+                bits_per_s: counter.bits_per_s,
+            }),
+            order: matches!(filter.origin, FilterOrigin::Page | FilterOrigin::Api).then(|| view::NewFilter {
+                account: Some(filter.account.to_string()),
+                peers: filter.peers.iter().map(ToString::to_string).collect(),
+                comment: filter.comment.clone(),
+                ..new_filter(&filter.matching, filter.action)
+            }),
+            expires: filter.valid_until.map(|time| time.to_string()),
+            revision: self.snapshot.revision_of(id.into()),
+            can: self.can(id, &[OperationKind::WriteFilter]),
+        }
+    }
+
+    pub(crate) fn traffic(&self, attack: &observed::Attack) -> view::Traffic {
+        let share = |share: &observed::Share| view::Share {
+            label: share.label.clone(),
+            bits_per_s: share.bits_per_s,
+        };
+        let minute = |minute: &observed::Minute| view::Minute {
+            at: minute.at.to_string(),
+            passed_bps: minute.passed_bps,
+            dropped_bps: minute.dropped_bps,
+        };
+        view::Traffic {
+            target: target(&attack.target),
+            packets_per_s: attack.packets_per_s,
+            error_percent: attack.error_percent,
+            minutes: attack.minutes.iter().map(minute).collect(),
+            breakdown: attack
+                .breakdown
+                .iter()
+                .map(|(by, shares)| view::Breakdown {
+                    by: (*by).to_owned(),
+                    shares: shares.iter().map(share).collect(),
+                })
+                .collect(),
+            suggestions: attack.suggestions.iter().map(suggestion).collect(),
+        }
+    }
+}
+
+pub(crate) fn target(target: &observed::Target) -> view::Target {
+    view::Target {
+        prefix: target.prefix.to_string(),
+        bits_per_s: target.bits_per_s,
+        usual_bits_per_s: target.usual_bits_per_s,
+    }
+}
+
+fn action(action: FilterAction) -> (&'static str, Option<u32>) {
+    match action {
+        FilterAction::Drop => ("drop", None),
+        FilterAction::Shape { rate_kbps } => ("shape", Some(rate_kbps)),
+        FilterAction::Count => ("count", None),
+    }
+}
+
+/// Returns the order that makes a filter with these packets and this treatment.
+fn new_filter(found: &FilterMatch, treatment: FilterAction) -> view::NewFilter {
+    let ranges = |ports: &[Ports]| {
+        let range = |ports: &Ports| view::PortRange {
+            first: ports.first,
+            last: ports.last,
+        };
+        ports.iter().map(range).collect()
+    };
+    let (action, rate_kbps) = action(treatment);
+    view::NewFilter {
+        destination: found.destination.to_string(),
+        source: found.source.map(|source| source.to_string()),
+        protocol: found.protocol,
+        source_ports: ranges(&found.source_ports),
+        destination_ports: ranges(&found.destination_ports),
+        fragment: found.fragment.map(|fragment| word(&fragment)),
+        action: action.to_owned(),
+        rate_kbps,
+        ..view::NewFilter::default()
+    }
+}
+
+fn suggestion(suggestion: &observed::Suggestion) -> view::Suggestion {
+    view::Suggestion {
+        matching: matching(&suggestion.matching),
+        order: new_filter(&suggestion.matching, suggestion.action),
+        covers: suggestion.covers,
+        collateral: suggestion.collateral,
+        why: suggestion.why.clone(),
+    }
+}
+
+/// Returns the packets that a filter means, in the words of network engineers.
+pub(crate) fn matching(found: &FilterMatch) -> String {
+    let ports = |ports: &[Ports]| {
+        let one = |ports: &Ports| {
+            if ports.first == ports.last {
+                ports.first.to_string()
+            } else {
+                format!("{}-{}", ports.first, ports.last)
+            }
+        };
+        ports.iter().map(one).collect::<Vec<_>>().join(",")
+    };
+    let mut words = vec![format!("to {}", found.destination)];
+    if let Some(source) = found.source {
+        words.push(format!("from {source}"));
+    }
+    match found.protocol {
+        Some(1) => words.push("icmp".to_owned()),
+        Some(6) => words.push("tcp".to_owned()),
+        Some(17) => words.push("udp".to_owned()),
+        Some(58) => words.push("icmpv6".to_owned()),
+        Some(protocol) => words.push(format!("protocol {protocol}")),
+        None => {}
+    }
+    if !found.source_ports.is_empty() {
+        words.push(format!("source port {}", ports(&found.source_ports)));
+    }
+    if !found.destination_ports.is_empty() {
+        words.push(format!("port {}", ports(&found.destination_ports)));
+    }
+    if let Some(kind) = found.icmp_type {
+        words.push(format!("type {kind}"));
+    }
+    if let Some(flags) = found.tcp_flags {
+        words.push(format!("tcp flags {:#05x}/{:#05x}", flags.value, flags.mask));
+    }
+    if let Some(dscp) = found.dscp {
+        words.push(format!("dscp {dscp}"));
+    }
+    if let Some(fragment) = found.fragment {
+        words.push(format!("fragment {}", word(&fragment)));
+    }
+    words.join(", ")
+}

@@ -1,0 +1,430 @@
+//! Filters: orders, explanations of packets, traffic to a destination, BGP sessions.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use millrace_ix_model::{
+    AccountId, Filter, FilterAction, FilterId, FilterMatch, FilterOrigin, FilterState, FragmentMatch,
+    Operation, OperationKind, Ports, Prefix,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::ends::order_object;
+use super::objects::{Tagged, readable, tagged};
+use super::orders::order;
+use crate::access::{Access, Principal, bearer};
+use crate::app::App;
+use crate::problem::{Problem, ProblemKind};
+use crate::render::{Scope, target as target_view, word};
+use crate::request::{Body, Conditions, OrderParams, PageParams, Query};
+use crate::view::{self, List, NewFilter, Ordered, PortRange};
+
+/// The time to live of a filter that names none, in minutes.
+const MINUTES: u32 = 60;
+/// The rate of a filter that limits and names none, in kbit/s.
+const RATE_KBPS: u32 = 1_000;
+
+fn invalid(pointer: &str, error: impl std::fmt::Display) -> Problem {
+    Problem::new(ProblemKind::Invalid, format!("{error}")).with_error(pointer, "invalid")
+}
+
+/// Returns the prefix of a text; an address without a length is a prefix of its full length.
+fn prefix(text: &str, pointer: &str) -> Result<Prefix, Problem> {
+    let text = text.trim();
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(Prefix::host(address));
+    }
+    text.parse::<Prefix>().map_err(|error| invalid(pointer, error))
+}
+
+fn ports(ranges: &[PortRange]) -> Vec<Ports> {
+    let range = |range: &PortRange| Ports {
+        first: range.first,
+        last: range.last,
+    };
+    ranges.iter().map(range).collect()
+}
+
+fn fragment(text: &str) -> Result<FragmentMatch, Problem> {
+    serde_json::from_value(serde_json::Value::String(text.to_owned())).map_err(|_| {
+        invalid(
+            "/fragment",
+            format!("`{text}`: expected not, any, first or later"),
+        )
+    })
+}
+
+/// Returns the packets of a new filter.
+fn packets(given: &NewFilter) -> Result<FilterMatch, Problem> {
+    let mut matching = FilterMatch::to(prefix(&given.destination, "/destination")?);
+    let source = given.source.as_deref().filter(|text| !text.trim().is_empty());
+    matching.source = source.map(|text| prefix(text, "/source")).transpose()?;
+    matching.protocol = given.protocol;
+    matching.source_ports = ports(&given.source_ports);
+    matching.destination_ports = ports(&given.destination_ports);
+    matching.fragment = given.fragment.as_deref().map(fragment).transpose()?;
+    if let Some((field, reason)) = matching.contradiction() {
+        return Err(invalid(&format!("/{field}"), reason));
+    }
+    Ok(matching)
+}
+
+fn action(given: &NewFilter) -> Result<FilterAction, Problem> {
+    match given.action.as_str() {
+        "drop" => Ok(FilterAction::Drop),
+        "shape" => Ok(FilterAction::Shape {
+            rate_kbps: given.rate_kbps.unwrap_or(RATE_KBPS),
+        }),
+        "count" => Ok(FilterAction::Count),
+        other => Err(invalid(
+            "/action",
+            format!("`{other}`: expected drop, shape or count"),
+        )),
+    }
+}
+
+/// Returns the account of a request: the one that it names, or the own one.
+fn account(principal: &Principal, text: Option<&str>, pointer: &str) -> Result<AccountId, Problem> {
+    match text.filter(|text| !text.is_empty()) {
+        Some(text) => text.parse::<AccountId>().map_err(|error| invalid(pointer, error)),
+        None => principal
+            .actor
+            .account
+            .ok_or_else(|| Problem::new(ProblemKind::Unauthorized, "there is no session")),
+    }
+}
+
+/// Create a filter for packets to the own addresses
+///
+/// Only the owner of a destination may filter packets to it: a refusal has the code `not-owner`, and its next step names the
+/// object that is missing.
+#[utoipa::path(post, path = "/api/v1/filters", tag = "filters", request_body = NewFilter, params(OrderParams,
+        ("idempotency-key" = Option<String>, Header, description = "Makes the order repeatable")),
+    responses((status = 201, body = Ordered), (status = 200, body = Ordered, description = "Dry run"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn create(
+    State(app): State<App>,
+    principal: Principal,
+    headers: HeaderMap,
+    conditions: Conditions,
+    Body(given): Body<NewFilter>,
+) -> Result<Response, Problem> {
+    principal.require(OperationKind::WriteFilter)?;
+    let account = account(&principal, given.account.as_deref(), "/account")?;
+    if !principal.may(OperationKind::WriteFilter, account) {
+        return Err(Problem::absent(account));
+    }
+    let matching = packets(&given)?;
+    let peers = given.peers.iter().map(|text| {
+        text.parse::<AccountId>()
+            .map_err(|error| invalid("/peers", error))
+    });
+    let verdict = app.service.check_filter(account, &matching);
+    if !verdict.allowed {
+        let reason = verdict.reason.unwrap_or_default();
+        let problem = Problem::new(ProblemKind::Invalid, reason).with_error("/destination", "not-owner");
+        let problem = problem.with_code("not-owner");
+        return Err(match verdict.missing {
+            Some(missing) => problem.with_next_step(format!("missing: {missing}")),
+            None => problem,
+        });
+    }
+    let minutes = u64::from(given.minutes.unwrap_or(MINUTES));
+    let action = action(&given)?;
+    let operation = Operation::CreateFilter {
+        account: Some(account),
+        matching,
+        peers: peers.collect::<Result<BTreeSet<_>, _>>()?,
+        action,
+        origin: if bearer(&headers).is_some() {
+            FilterOrigin::Api
+        } else {
+            FilterOrigin::Page
+        },
+        // Among filters of an account drop comes before shape, and shape before count.
+        rank: match action {
+            FilterAction::Drop => 100,
+            FilterAction::Shape { .. } => 200,
+            FilterAction::Count => 400,
+        },
+        state: FilterState::Active,
+        valid_until: Some(app.now().after(Duration::from_secs(minutes * 60))),
+        comment: given.comment.clone(),
+        external_ref: None,
+    };
+    order(&app, &principal, &conditions, None, vec![(operation, "")], &given).await
+}
+
+/// A time to live.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub(crate) struct FilterEnd {
+    /// The time to live from now on, in minutes.
+    minutes: u32,
+}
+
+/// Change the time to live of a filter
+#[utoipa::path(put, path = "/api/v1/filters/{id}", tag = "filters", request_body = FilterEnd, params(OrderParams, ("id" = String, Path, description = "The filter"),
+        ("if-match" = String, Header, description = "The ETag that the client has read"), ("idempotency-key" = Option<String>, Header, description = "Makes the order repeatable")),
+    responses((status = 200, body = Ordered), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn extend(
+    State(app): State<App>,
+    access: Access<FilterId>,
+    conditions: Conditions,
+    Body(given): Body<FilterEnd>,
+) -> Result<Response, Problem> {
+    let operation = Operation::UpdateFilter {
+        filter: access.id(),
+        state: None,
+        rank: None,
+        valid_until: Some(
+            app.now()
+                .after(Duration::from_secs(u64::from(given.minutes) * 60)),
+        ),
+    };
+    order_object(&app, &access, &conditions, operation, &given).await
+}
+
+/// Remove a filter
+#[utoipa::path(delete, path = "/api/v1/filters/{id}", tag = "filters", params(OrderParams, ("id" = String, Path, description = "The filter"),
+        ("if-match" = String, Header, description = "The ETag that the client has read"), ("idempotency-key" = Option<String>, Header, description = "Makes the order repeatable")),
+    responses((status = 200, body = Ordered), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn delete(
+    State(app): State<App>,
+    access: Access<FilterId>,
+    conditions: Conditions,
+) -> Result<Response, Problem> {
+    let operation = Operation::DeleteFilter { filter: access.id() };
+    order_object(&app, &access, &conditions, operation, &()).await
+}
+
+/// List filters
+#[utoipa::path(get, path = "/api/v1/filters", tag = "filters", params(PageParams),
+    responses((status = 200, body = List<view::Filter>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn list(
+    State(app): State<App>,
+    principal: Principal,
+    Query(page): Query<PageParams>,
+) -> Result<Json<List<view::Filter>>, Problem> {
+    let scope = Scope::new(&principal, app.now()).with_counters(app.service.filter_counters());
+    page.page(&readable::<FilterId>(&principal), |id, filter| {
+        scope.filter(id, filter)
+    })
+    .map(Json)
+}
+
+/// Read a filter
+#[utoipa::path(get, path = "/api/v1/filters/{id}", tag = "filters", params(("id" = String, Path, description = "The filter")),
+    responses((status = 200, body = view::Filter), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn read(
+    State(app): State<App>,
+    access: Access<FilterId>,
+) -> Result<Tagged<view::Filter>, Problem> {
+    let scope = Scope::new(access.principal(), app.now()).with_counters(app.service.filter_counters());
+    let view = scope.filter(access.id(), access.object()?);
+    Ok(tagged(view.revision, view))
+}
+
+/// A packet to explain.
+#[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PacketParams {
+    /// The destination address.
+    destination: String,
+    /// The source address; any if it is absent.
+    source: Option<String>,
+    /// The IP protocol.
+    protocol: Option<u8>,
+    /// The source port.
+    source_port: Option<u16>,
+    /// The destination port.
+    destination_port: Option<u16>,
+    /// `first` or `later` for a fragment.
+    fragment: Option<String>,
+}
+
+/// Returns the first part of a filter that a packet does not have.
+fn difference(
+    filter: &Filter,
+    packet: &PacketParams,
+    destination: IpAddr,
+    source: Option<IpAddr>,
+) -> Option<&'static str> {
+    let wanted = &filter.matching;
+    let in_ports = |ranges: &[Ports], port: Option<u16>| {
+        ranges.is_empty()
+            || port.is_some_and(|port| {
+                ranges
+                    .iter()
+                    .any(|range| (range.first..=range.last).contains(&port))
+            })
+    };
+    let in_fragment = match (wanted.fragment, packet.fragment.as_deref()) {
+        (None, _) | (Some(FragmentMatch::Any), Some(_)) | (Some(FragmentMatch::Not), None) => true,
+        (Some(FragmentMatch::First), fragment) => fragment == Some("first"),
+        (Some(FragmentMatch::Later), fragment) => fragment == Some("later"),
+        _ => false,
+    };
+    let parts = [
+        ("state", filter.state == FilterState::Active),
+        ("destination", wanted.destination.contains(destination)),
+        (
+            "source",
+            wanted
+                .source
+                .is_none_or(|prefix| source.is_some_and(|source| prefix.contains(source))),
+        ),
+        (
+            "protocol",
+            wanted
+                .protocol
+                .is_none_or(|protocol| packet.protocol == Some(protocol)),
+        ),
+        ("source_port", in_ports(&wanted.source_ports, packet.source_port)),
+        (
+            "destination_port",
+            in_ports(&wanted.destination_ports, packet.destination_port),
+        ),
+        ("fragment", in_fragment),
+        // The parameters of this request say nothing of these fields.
+        ("icmp", wanted.icmp_type.is_none()),
+        ("tcp_flags", wanted.tcp_flags.is_none()),
+        ("dscp", wanted.dscp.is_none()),
+        ("peer", filter.peers.is_empty()),
+    ];
+    parts.into_iter().find(|(_, is_so)| !is_so).map(|(part, _)| part)
+}
+
+/// Explain the treatment of a packet: every filter in the order in which they are compared
+#[utoipa::path(get, path = "/api/v1/filters/explain", tag = "filters", params(PacketParams),
+    responses((status = 200, body = view::Explanation), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn explain(
+    State(app): State<App>,
+    principal: Principal,
+    Query(packet): Query<PacketParams>,
+) -> Result<Json<view::Explanation>, Problem> {
+    principal.require(OperationKind::ReadFilter)?;
+    let address = |text: &str, pointer: &str| {
+        let parsed = text.trim().parse::<IpAddr>();
+        parsed.map_err(|_| invalid(pointer, format!("`{text}`: expected an IPv4 or IPv6 address")))
+    };
+    let destination = address(&packet.destination, "/destination")?;
+    let source = packet.source.as_deref().filter(|text| !text.trim().is_empty());
+    let source = source.map(|text| address(text, "/source")).transpose()?;
+    let scope = Scope::new(&principal, app.now()).with_counters(app.service.filter_counters());
+    let mut filters = readable::<FilterId>(&principal);
+    filters.sort_by_key(|(id, filter)| (filter.rank, *id));
+    let mut outcome = "pass".to_owned();
+    let mut is_decided = false;
+    let steps = filters.into_iter().map(|(id, filter)| {
+        let because = difference(filter, &packet, destination, source);
+        let matches = because.is_none();
+        let applies = matches && !is_decided;
+        let view = scope.filter(id, filter);
+        if applies {
+            is_decided = true;
+            outcome.clone_from(&view.action);
+        }
+        let because = because.or((matches && !applies).then_some("earlier"));
+        view::ExplainedStep {
+            filter: view,
+            matches,
+            applies,
+            because: because.map(str::to_owned),
+        }
+    });
+    let steps = steps.collect();
+    Ok(Json(view::Explanation { outcome, steps }))
+}
+
+/// The destination of which the traffic is read.
+#[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct AttackParams {
+    /// The destination: an address or a prefix.
+    target: Option<String>,
+    /// The account; the own one if it is absent.
+    account: Option<String>,
+}
+
+/// Read the destinations with the greatest excess, and the traffic to one of them
+#[utoipa::path(get, path = "/api/v1/attack", tag = "filters", params(AttackParams),
+    responses((status = 200, body = view::AttackView), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn attack(
+    State(app): State<App>,
+    principal: Principal,
+    Query(params): Query<AttackParams>,
+) -> Result<Json<view::AttackView>, Problem> {
+    principal.require(OperationKind::ReadSamples)?;
+    let account = account(&principal, params.account.as_deref(), "/account")?;
+    if !principal.may(OperationKind::ReadSamples, account) {
+        return Err(Problem::absent(account));
+    }
+    let target = params.target.as_deref().filter(|text| !text.trim().is_empty());
+    let target = target.map(|text| prefix(text, "/target")).transpose()?;
+    if Some(account) != principal.actor.account {
+        // A look at another's traffic is an entry of the audit chain.
+        let detail = serde_json::json!({ "target": target.map(|target| target.to_string()) });
+        app.record(
+            &principal.audit_name(),
+            &word(&OperationKind::ReadSamples),
+            account,
+            detail,
+        )
+        .await?;
+    }
+    let scope = Scope::new(&principal, app.now());
+    let found = target.and_then(|target| app.service.attack(account, target));
+    Ok(Json(view::AttackView {
+        targets: app.service.targets(account).iter().map(target_view).collect(),
+        traffic: found.as_ref().map(|found| scope.traffic(found)),
+    }))
+}
+
+/// Check the filters of an account again: routes, route objects and ROAs are asked for again
+#[utoipa::path(post, path = "/api/v1/accounts/{id}/recheck", tag = "filters", params(("id" = String, Path, description = "The account")),
+    responses((status = 204), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn recheck(
+    State(app): State<App>,
+    access: Access<AccountId>,
+) -> Result<axum::http::StatusCode, Problem> {
+    access.require(OperationKind::WriteFilter)?;
+    app.service.recheck_filters(access.id());
+    Ok(axum::http::StatusCode::NO_CONTENT)
+}
+
+/// List BGP sessions: all for operators, those of the own account for members
+#[utoipa::path(get, path = "/api/v1/bgp-sessions", tag = "filters", params(PageParams),
+    responses((status = 200, body = List<view::BgpSession>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn sessions(
+    State(app): State<App>,
+    principal: Principal,
+    Query(page): Query<PageParams>,
+) -> Result<Json<List<view::BgpSession>>, Problem> {
+    principal.require(OperationKind::ReadFilter)?;
+    let scope = Scope::new(&principal, app.now());
+    let mut all = app.service.bgp_sessions();
+    all.retain(|session| {
+        principal.actor.is_operator()
+            || session
+                .account
+                .is_some_and(|account| principal.may(OperationKind::ReadFilter, account))
+    });
+    let numbered: Vec<_> = all.into_iter().enumerate().collect();
+    page.page(&numbered, |_, session| view::BgpSession {
+        peer: session.peer.to_string(),
+        asn: session.asn,
+        kind: session.kind.to_owned(),
+        account: session.account.map(|account| scope.account_name(account)),
+        state: session.state.to_owned(),
+        since: session.since.to_string(),
+        routes: session.routes,
+        flowspec: session.flowspec,
+        error: session.last_error.clone(),
+    })
+    .map(Json)
+}

@@ -1,0 +1,128 @@
+//! Ends of peering LANs: joining, members, quarantine, ends of validity of MAC addresses.
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::Response;
+use millrace_ix_model::{ConfigId, MacId, Operation, OperationKind, ServiceId, Timestamp};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::ends::order_object;
+use super::orders::{END, order};
+use super::services::EndOrder;
+use crate::access::Access;
+use crate::app::App;
+use crate::problem::{Problem, ProblemKind};
+use crate::render::Scope;
+use crate::request::{Body, Conditions, OrderParams, PageParams, Query};
+use crate::view::{self, List, Ordered};
+
+/// The end with which a service is joined.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub(crate) struct JoinOrder {
+    /// The own end.
+    end: EndOrder,
+}
+
+/// Join a peering LAN, or configure an own end of a service
+#[utoipa::path(post, path = "/api/v1/services/{id}/ends", tag = "services", request_body = JoinOrder, params(OrderParams, ("id" = String, Path, description = "The service"),
+        ("idempotency-key" = Option<String>, Header, description = "Makes the order repeatable")),
+    responses((status = 201, body = Ordered), (status = 200, body = Ordered, description = "Dry run"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn join(
+    State(app): State<App>,
+    access: Access<ServiceId>,
+    conditions: Conditions,
+    Body(given): Body<JoinOrder>,
+) -> Result<Response, Problem> {
+    access.require(OperationKind::ConfigureEnd)?;
+    let operation = given.end.configure(access.id(), "/end")?;
+    order(
+        &app,
+        access.principal(),
+        &conditions,
+        None,
+        vec![(operation, END)],
+        &given,
+    )
+    .await
+}
+
+/// List the members of a peering LAN that want to be found
+#[utoipa::path(get, path = "/api/v1/services/{id}/members", tag = "services", params(PageParams, ("id" = String, Path, description = "The service")),
+    responses((status = 200, body = List<view::Presence>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn members(
+    State(app): State<App>,
+    access: Access<ServiceId>,
+    Query(page): Query<PageParams>,
+) -> Result<Json<List<view::Presence>>, Problem> {
+    access.require(OperationKind::ReadPresence)?;
+    let all = Scope::new(access.principal(), app.now()).presences(access.id());
+    let numbered: Vec<_> = all.into_iter().enumerate().collect();
+    page.page(&numbered, |_, presence| presence.clone()).map(Json)
+}
+
+/// The end of validity of a MAC address.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub(crate) struct MacEnd {
+    /// The end of validity, RFC 3339 in UTC; null for no end.
+    #[schema(required)]
+    valid_until: Option<String>,
+}
+
+/// Change the end of validity of a MAC address
+#[utoipa::path(put, path = "/api/v1/macs/{id}", tag = "services", request_body = MacEnd, params(OrderParams, ("id" = String, Path, description = "The address"),
+        ("idempotency-key" = Option<String>, Header, description = "Makes the order repeatable")),
+    responses((status = 200, body = Ordered), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn mac_end(
+    State(app): State<App>,
+    access: Access<MacId>,
+    conditions: Conditions,
+    Body(given): Body<MacEnd>,
+) -> Result<Response, Problem> {
+    access.require(OperationKind::AddMac)?;
+    let until = given
+        .valid_until
+        .as_deref()
+        .map(str::parse::<Timestamp>)
+        .transpose();
+    let valid_until = until.map_err(|error| {
+        Problem::new(ProblemKind::Invalid, error.to_string()).with_error("/valid_until", "invalid")
+    })?;
+    let operation = Operation::SetMacEnd {
+        mac: access.id(),
+        valid_until,
+    };
+    order(
+        &app,
+        access.principal(),
+        &conditions,
+        None,
+        vec![(operation, "")],
+        &given,
+    )
+    .await
+}
+
+/// The reason for the end of a quarantine.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub(crate) struct WaiveOrder {
+    /// The reason in words; it stays with the end and in the audit chain.
+    reason: String,
+}
+
+/// End the quarantine of an end without the clean minutes
+#[utoipa::path(post, path = "/api/v1/configs/{id}/waive", tag = "services", request_body = WaiveOrder, params(OrderParams, ("id" = String, Path, description = "The end"),
+        ("if-match" = String, Header, description = "The ETag that the client has read"), ("idempotency-key" = Option<String>, Header, description = "Makes the order repeatable")),
+    responses((status = 200, body = Ordered), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn waive(
+    State(app): State<App>,
+    access: Access<ConfigId>,
+    conditions: Conditions,
+    Body(given): Body<WaiveOrder>,
+) -> Result<Response, Problem> {
+    let operation = Operation::WaiveQuarantine {
+        config: access.id(),
+        reason: given.reason.trim().to_owned(),
+    };
+    order_object(&app, &access, &conditions, operation, &given).await
+}

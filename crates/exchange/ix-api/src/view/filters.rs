@@ -1,0 +1,241 @@
+//! Filters, explanations and the traffic to a destination as JSON values.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::AccountName;
+
+/// A filter at the ingress of the fabric.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Filter {
+    /// The identifier.
+    pub id: String,
+    /// The account that it protects.
+    pub account: AccountName,
+    /// The match, in words.
+    pub matching: String,
+    /// The destination.
+    pub destination: String,
+    /// The names of the accounts from which packets are filtered; empty for all.
+    pub peers: Vec<String>,
+    /// `drop`, `shape` or `count`.
+    pub action: String,
+    /// The rate of `shape` in kbit/s.
+    #[schema(required)]
+    pub rate_kbps: Option<u32>,
+    /// `page`, `api`, `rtbh` or `flowspec`.
+    pub origin: String,
+    /// `draft`, `checked`, `active`, `expired`, `refused` or `suspended`.
+    pub state: String,
+    /// The reason of a refusal or suspension.
+    #[schema(required)]
+    pub reason: Option<String>,
+    /// The reason for the filter, in the words of its owner, or the rule of a route.
+    #[schema(required)]
+    pub comment: Option<String>,
+    /// The counters; null if they are not known.
+    #[schema(required)]
+    pub counter: Option<Counter>,
+    /// The order that makes the same filter again; null for filters of routes.
+    #[schema(required)]
+    pub order: Option<NewFilter>,
+    /// The end of its time to live.
+    #[schema(required)]
+    pub expires: Option<String>,
+    /// The revision, which is also the ETag.
+    pub revision: u64,
+    /// The operations that are permitted on it.
+    pub can: Vec<String>,
+}
+
+/// A new filter.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NewFilter {
+    /// The account that it protects; the own one if it is null.
+    #[serde(default)]
+    pub account: Option<String>,
+    /// The destination: an address or a prefix.
+    pub destination: String,
+    /// The source: an address or a prefix.
+    #[serde(default)]
+    pub source: Option<String>,
+    /// The IP protocol.
+    #[serde(default)]
+    pub protocol: Option<u8>,
+    /// Any of these source ports; all if empty.
+    #[serde(default)]
+    pub source_ports: Vec<PortRange>,
+    /// Any of these destination ports; all if empty.
+    #[serde(default)]
+    pub destination_ports: Vec<PortRange>,
+    /// `not`, `any`, `first` or `later`.
+    #[serde(default)]
+    pub fragment: Option<String>,
+    /// Packets from these accounts only.
+    #[serde(default)]
+    pub peers: Vec<String>,
+    /// `drop`, `shape` or `count`.
+    pub action: String,
+    /// The rate of `shape` in kbit/s; 1,000 if it is null.
+    #[serde(default)]
+    pub rate_kbps: Option<u32>,
+    /// The time to live in minutes; 60 if it is null.
+    #[serde(default)]
+    pub minutes: Option<u32>,
+    /// The reason in the owner's words.
+    #[serde(default)]
+    pub comment: Option<String>,
+}
+
+/// A range of transport ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PortRange {
+    /// The first port.
+    pub first: u16,
+    /// The last port.
+    pub last: u16,
+}
+
+/// The counters of a filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Counter {
+    /// The packets since the filter is active.
+    pub packets: u64,
+    /// The bytes since the filter is active.
+    pub bytes: u64,
+    /// The present rate in packets a second.
+    pub packets_per_s: u64,
+    /// The present rate in bit/s.
+    pub bits_per_s: u64,
+}
+
+/// The treatment of a packet, with every filter that was compared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Explanation {
+    /// `pass`, `drop`, `shape` or `count`.
+    pub outcome: String,
+    /// The filters in the order in which they are compared.
+    pub steps: Vec<ExplainedStep>,
+}
+
+/// A filter that was compared with a packet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ExplainedStep {
+    /// The filter.
+    pub filter: Filter,
+    /// True if the packet is one that the filter means.
+    pub matches: bool,
+    /// True if the filter decides about the packet.
+    pub applies: bool,
+    /// The part that differs: `state`, `source`, `destination`, `protocol`, `source_port`, `destination_port`, `icmp`, `fragment`,
+    /// `tcp_flags`, `dscp`, `peer`, or `earlier` if an earlier filter decided.
+    #[schema(required)]
+    pub because: Option<String>,
+}
+
+/// The destinations of an account, and the traffic to one of them.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct AttackView {
+    /// The destinations, the one with the greatest excess first; empty if traffic is not measured.
+    pub targets: Vec<Target>,
+    /// The traffic to the destination that was asked for.
+    #[schema(required)]
+    pub traffic: Option<Traffic>,
+}
+
+/// A destination with its rate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Target {
+    /// The destination.
+    pub prefix: String,
+    /// The present rate in bit/s.
+    pub bits_per_s: u64,
+    /// The rate of the same time in the weeks before, in bit/s.
+    pub usual_bits_per_s: u64,
+}
+
+/// The traffic to a destination.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct Traffic {
+    /// The destination with its rate.
+    pub target: Target,
+    /// The rate in packets a second.
+    pub packets_per_s: u64,
+    /// The half width of the interval of confidence of 95 %, in percent of the rates.
+    pub error_percent: f64,
+    /// The minutes, oldest first.
+    pub minutes: Vec<Minute>,
+    /// The parts.
+    pub breakdown: Vec<Breakdown>,
+    /// The filters that would help.
+    pub suggestions: Vec<Suggestion>,
+}
+
+/// The rates of one minute.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Minute {
+    /// The begin.
+    pub at: String,
+    /// The rate of packets that passed, in bit/s.
+    pub passed_bps: u64,
+    /// The rate of packets that filters dropped, in bit/s.
+    pub dropped_bps: u64,
+}
+
+/// The parts of the traffic by one property.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Breakdown {
+    /// `protocol`, `port`, `peer`, `source_as`, `fragment` or `size`.
+    pub by: String,
+    /// The parts, the largest first.
+    pub shares: Vec<Share>,
+}
+
+/// A part of the traffic.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Share {
+    /// The value.
+    pub label: String,
+    /// The rate in bit/s.
+    pub bits_per_s: u64,
+}
+
+/// A filter that would help, as a draft.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct Suggestion {
+    /// The match, in words.
+    pub matching: String,
+    /// The order that makes the filter: the body of `POST /filters`.
+    pub order: NewFilter,
+    /// The share of the excess that it covers, 0 to 1.
+    pub covers: f64,
+    /// The share of the usual traffic that it covers, 0 to 1.
+    pub collateral: f64,
+    /// The reason in words.
+    pub why: String,
+}
+
+/// A BGP session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct BgpSession {
+    /// The address of the peer.
+    pub peer: String,
+    /// The autonomous system of the peer.
+    pub asn: u32,
+    /// `member` or `route_server`.
+    pub kind: String,
+    /// The account of the peer.
+    #[schema(required)]
+    pub account: Option<AccountName>,
+    /// `idle`, `open_sent`, `open_confirm` or `established`.
+    pub state: String,
+    /// The time since when it is in this state.
+    pub since: String,
+    /// The number of unicast routes.
+    pub routes: usize,
+    /// The number of Flowspec rules.
+    pub flowspec: usize,
+    /// The last error in words.
+    #[schema(required)]
+    pub error: Option<String>,
+}
