@@ -108,10 +108,12 @@ exchange-check: setup ## run the long forms of the exchange's tests: kills, retr
 portal: ## build the web page of the exchange (needs Node 20; without it the engine serves the API only)
 	@scripts/portal.sh
 
-portal-check: portal ## test the web page: units, and journeys in Chromium against the API
+portal-check: portal ## test the web page: units, journeys in Chromium against the API, and a path ordered from a running engine
 	@scripts/setup.sh portal
 	cargo build --locked -p millrace-ix-api --example portal --features fake
 	cd portal && npm run check && npm test && npm run journeys
+	cargo build --locked -p millraced -p millrace-ix
+	scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_page.py
 
 fuzz: setup ## run every fuzzer for FUZZ_SECONDS (60) each
 	@scripts/fuzz.sh $(FUZZ_SECONDS)

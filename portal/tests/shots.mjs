@@ -1,39 +1,30 @@
-// Takes pictures of screens: node tests/shots.mjs URL FOLDER [width] [scheme] [language] PATH...
-import { chromium } from "playwright-core";
-import { createHmac } from "node:crypto";
+// Takes pictures of screens over an exchange in memory:
+//   node tests/shots.mjs FOLDER WIDTH SCHEME LANGUAGE [POST,POST] USER:PATH...
+// A POST is the rest of a /test/ address of the example `portal`, such as quarantine/dirty.
+import { mkdirSync } from "node:fs";
+import { open, signIn, startBrowser, startServer } from "./journeys/support.mjs";
 
-const [url, folder, width = "1440", scheme = "light", language = "en", user = "ann", ...paths] = process.argv.slice(2);
-
-export function totp(secret, at = Date.now()) {
-  const bits = [...secret].map((digit) => "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567".indexOf(digit).toString(2).padStart(5, "0")).join("");
-  const key = Buffer.from(bits.match(/.{8}/g).map((byte) => Number.parseInt(byte, 2)));
-  const counter = Buffer.alloc(8);
-  counter.writeBigUInt64BE(BigInt(Math.floor(at / 30_000)));
-  const tag = createHmac("sha1", key).update(counter).digest();
-  const offset = tag[19] & 15;
-  return String((tag.readUInt32BE(offset) & 0x7fffffff) % 1_000_000).padStart(6, "0");
+const [folder, width, scheme, locale, ...rest] = process.argv.slice(2);
+const posts = rest[0]?.includes(":") ? [] : (rest.shift() ?? "").split(",");
+mkdirSync(folder, { recursive: true });
+const program = process.env.PORTAL_SERVER ?? new URL("../../target/debug/examples/portal", import.meta.url).pathname;
+const server = await startServer(program, new URL("../dist", import.meta.url).pathname);
+const browser = await startBrowser();
+for (const post of posts.filter((post) => post !== "")) await server.post(`/test/${post}`);
+const guests = new Map();
+for (const shot of rest) {
+  const [user, path] = [shot.slice(0, shot.indexOf(":")), shot.slice(shot.indexOf(":") + 1)];
+  if (!guests.has(user)) {
+    const guest = await open(browser, { width: Number(width), scheme, locale });
+    await signIn(guest.page, server.url, user);
+    guests.set(user, guest);
+  }
+  const { page } = guests.get(user);
+  await page.goto(server.url + path);
+  await page.locator("#main h1").first().waitFor();
+  await page.waitForTimeout(500);
+  await page.screenshot({ path: `${folder}/${user}${path.replaceAll(/[/?=]/g, "_")}-${width}-${scheme}-${locale}.png`, fullPage: true });
 }
-
-const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run", "--disable-quic"] });
-const page = await (await browser.newContext({ viewport: { width: Number(width), height: width === "390" ? 844 : 900 }, colorScheme: scheme, locale: language })).newPage();
-page.on("console", (message) => message.type() === "error" && console.log("console:", message.text()));
-page.on("pageerror", (error) => console.log("page error:", error.message));
-await page.goto(url);
-await page.getByRole("textbox").first().waitFor();
-await page.screenshot({ path: `${folder}/signin-${width}-${scheme}-${language}.png` });
-await page.locator("#signin-name").fill(user);
-await page.locator("#signin-password").fill("correct horse battery");
-await page.keyboard.press("Enter");
-if (["ops", "noc", "pro", "reg"].includes(user)) {
-  await page.locator("#signin-code").fill(totp("GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"));
-  await page.keyboard.press("Enter");
-}
-await page.locator("h1").first().waitFor();
-await page.waitForTimeout(600);
-for (const path of paths.length > 0 ? paths : ["/"]) {
-  await page.goto(url + path);
-  await page.waitForTimeout(700);
-  const name = path.replaceAll("/", "_");
-  await page.screenshot({ path: `${folder}/${user}${name}-${width}-${scheme}-${language}.png`, fullPage: true });
-}
+for (const [user, guest] of guests) for (const fault of guest.faults) console.log(`${user}: ${fault}`);
 await browser.close();
+server.stop();

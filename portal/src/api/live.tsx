@@ -19,13 +19,15 @@ const COLLECTIONS: Record<string, string[]> = {
   cn: ["connections"],
   sv: ["services"],
   nc: ["configs", "services", "connections"],
-  fi: ["filters"],
+  fi: ["filters", "attack"],
+  ip: ["services"],
+  ap: ["approvals"],
   sw: ["switches", "fabric"],
   st: ["sites", "fabric"],
   tr: ["trunks", "fabric"],
   ch: ["changes"],
   sk: ["service-keys"],
-  mc: ["macs"],
+  mc: ["services"],
 };
 
 /** Marks what an event concerns as out of date, so that what is on screen is read again. */

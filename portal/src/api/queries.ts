@@ -2,7 +2,7 @@ import { QueryClient, queryOptions, useMutation, useQueryClient } from "@tanstac
 
 import { client, idempotencyKey, ifMatch, result } from "./client";
 import { RequestError } from "./problem";
-import type { Ordered, Vlan } from "./types";
+import type { NewFilter, Ordered, Vlan } from "./types";
 
 /** Returns the cache of what was read. The stream of events says what is out of date, so nothing expires by time. */
 export function newQueryClient(): QueryClient {
@@ -120,6 +120,61 @@ export const audit = (filter: { actor?: string; object?: string; after?: string 
     staleTime: 0,
   });
 
+/** Counters and rates change without an event. */
+const OBSERVED = 10_000;
+
+export const attack = (target: string) =>
+  queryOptions({
+    queryKey: ["attack", target],
+    queryFn: () => result(client.GET("/api/v1/attack", { params: { query: target === "" ? {} : { target } } })),
+    refetchInterval: OBSERVED,
+  });
+
+export const observedFilters = queryOptions({ ...filters, refetchInterval: OBSERVED });
+
+export type Packet = { destination: string; source?: string; protocol?: number; source_port?: number; destination_port?: number; fragment?: string };
+
+export const explanation = (packet: Packet | undefined) =>
+  queryOptions({
+    queryKey: ["filters", "explain", packet],
+    queryFn: () => result(client.GET("/api/v1/filters/explain", { params: { query: packet ?? { destination: "" } } })),
+    enabled: packet !== undefined,
+  });
+
+export const bgpSessions = queryOptions({
+  queryKey: ["bgp-sessions"],
+  queryFn: () => everything((after) => result(client.GET("/api/v1/bgp-sessions", { params: { query: { limit: PAGE, after } } }))),
+  refetchInterval: OBSERVED,
+});
+
+export const approvals = queryOptions({
+  queryKey: ["approvals"],
+  queryFn: () => everything((after) => result(client.GET("/api/v1/approvals", { params: { query: { limit: PAGE, after } } }))),
+});
+
+export const serviceKeys = queryOptions({
+  queryKey: ["service-keys"],
+  queryFn: () => everything((after) => result(client.GET("/api/v1/service-keys", { params: { query: { limit: PAGE, after } } }))),
+});
+
+export const apiKeys = queryOptions({
+  queryKey: ["api-keys"],
+  queryFn: () => everything((after) => result(client.GET("/api/v1/api-keys", { params: { query: { limit: PAGE, after } } }))),
+});
+
+export const lanMembers = (service: string) =>
+  queryOptions({
+    queryKey: ["services", service, "members"],
+    queryFn: () => everything((after) => result(client.GET("/api/v1/services/{id}/members", { params: { path: { id: service }, query: { limit: PAGE, after } } }))),
+  });
+
+export const impact = (trunk: string, wanted: boolean) =>
+  queryOptions({
+    queryKey: ["trunks", trunk, "impact"],
+    queryFn: () => result(client.GET("/api/v1/trunks/{id}/impact", { params: { path: { id: trunk } } })),
+    enabled: wanted,
+  });
+
 export type EndOrder = { connection: string; vlan: Vlan; capacity_mbps: number | null };
 export type PathOrder = { name: string; peer: string | null; end: EndOrder; far_end: EndOrder | null };
 
@@ -149,18 +204,59 @@ export const order = {
     result<Ordered>(client.PUT("/api/v1/trunks/{id}/drain", { body: { drained }, params: { path: { id: trunk }, query: { dry_run: dryRun }, header: headers(revision) } })),
 };
 
+/** Orders of filters, peering LANs, keys and second persons. */
+export const filterOrder = {
+  create: (body: NewFilter, dryRun = false) =>
+    result<Ordered>(client.POST("/api/v1/filters", { body, params: { query: { dry_run: dryRun }, header: { "idempotency-key": idempotencyKey() } } })),
+  extend: (filter: string, revision: number, minutes: number) =>
+    result<Ordered>(client.PUT("/api/v1/filters/{id}", { body: { minutes }, params: { path: { id: filter }, header: headers(revision) } })),
+  remove: (filter: string, revision: number) =>
+    result<Ordered>(client.DELETE("/api/v1/filters/{id}", { params: { path: { id: filter }, header: headers(revision) } })),
+  recheck: (account: string) => result(client.POST("/api/v1/accounts/{id}/recheck", { params: { path: { id: account } } })),
+};
+
+export const lanOrder = {
+  join: (service: string, end: EndOrder) =>
+    result<Ordered>(client.POST("/api/v1/services/{id}/ends", { body: { end }, params: { path: { id: service }, header: { "idempotency-key": idempotencyKey() } } })),
+  addMac: (end: string, address: string, valid_until: string | null) =>
+    result<Ordered>(client.POST("/api/v1/configs/{id}/macs", { body: { address, valid_until }, params: { path: { id: end }, header: { "idempotency-key": idempotencyKey() } } })),
+  endMac: (mac: string, valid_until: string | null) =>
+    result<Ordered>(client.PUT("/api/v1/macs/{id}", { body: { valid_until }, params: { path: { id: mac }, header: { "idempotency-key": idempotencyKey() } } })),
+  removeMac: (mac: string) =>
+    result<Ordered>(client.DELETE("/api/v1/macs/{id}", { params: { path: { id: mac }, header: { "idempotency-key": idempotencyKey() } } })),
+  waive: (end: string, revision: number, reason: string) =>
+    result<Ordered>(client.POST("/api/v1/configs/{id}/waive", { body: { reason }, params: { path: { id: end }, header: headers(revision) } })),
+};
+
+export const secondPerson = {
+  approve: (approval: string, revision: number) =>
+    result<Ordered>(client.POST("/api/v1/approvals/{id}/approve", { params: { path: { id: approval }, header: headers(revision) } })),
+  withdraw: (approval: string, revision: number) =>
+    result<Ordered>(client.DELETE("/api/v1/approvals/{id}", { params: { path: { id: approval }, header: headers(revision) } })),
+  deleteTrunk: (trunk: string, revision: number) =>
+    result<Ordered>(client.DELETE("/api/v1/trunks/{id}", { params: { path: { id: trunk }, header: headers(revision) } })),
+};
+
+export const keyOrder = {
+  create: (name: string, scope: "read" | "write") => result(client.POST("/api/v1/api-keys", { body: { name, scope } })),
+  remove: (key: string) => result(client.DELETE("/api/v1/api-keys/{id}", { params: { path: { id: key } } })),
+  revoke: (key: string) =>
+    result<Ordered>(client.DELETE("/api/v1/service-keys/{id}", { params: { path: { id: key }, header: { "if-match": "*", "idempotency-key": idempotencyKey() } } })),
+  password: (present: string, next: string) => result(client.PUT("/api/v1/session/password", { body: { present, new: next } })),
+};
+
 function headers(revision: number) {
   return { "if-match": ifMatch(revision), "idempotency-key": idempotencyKey() };
 }
 
 /** Returns a function that runs an order and then reads again what it may have changed. */
-export function useOrder<Arguments extends unknown[]>(act: (...given: Arguments) => Promise<Ordered>) {
+export function useOrder<Arguments extends unknown[], Answer = Ordered>(act: (...given: Arguments) => Promise<Answer>) {
   const queries = useQueryClient();
   return useMutation({
     mutationFn: (given: Arguments) => act(...given),
     onSettled: () => {
       // The stream tells every tab; this tab does not wait for it.
-      for (const collection of ["services", "overview", "connections", "changes", "trunks", "filters"]) {
+      for (const collection of ["services", "overview", "connections", "changes", "trunks", "filters", "attack", "approvals", "service-keys", "api-keys"]) {
         void queries.invalidateQueries({ queryKey: [collection] });
       }
     },

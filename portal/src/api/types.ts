@@ -23,6 +23,20 @@ export type Ordered = Schemas["Ordered"];
 export type Overview = Schemas["Overview"];
 export type Task = Schemas["Task"];
 export type ApiKey = Schemas["ApiKey"];
+export type ServiceKey = Schemas["ServiceKey"];
+export type Approval = Schemas["Approval"];
+export type Checklist = Schemas["Checklist"];
+export type Presence = Schemas["Presence"];
+export type NewFilter = Schemas["NewFilter"];
+export type PortRange = Schemas["PortRange"];
+export type Explanation = Schemas["Explanation"];
+export type AttackView = Schemas["AttackView"];
+export type Traffic = Schemas["Traffic"];
+export type Minute = Schemas["Minute"];
+export type Suggestion = Schemas["Suggestion"];
+export type BgpSession = Schemas["BgpSession"];
+export type Impact = Schemas["Impact"];
+export type Load = Schemas["Load"];
 
 /** A page of a collection. */
 export type List<T> = { items: T[]; next: string | null; total: number };

@@ -3,6 +3,7 @@ import { lazy, Suspense, type FunctionComponent } from "react";
 
 import { useText } from "../i18n/text";
 import { Home } from "../screens/home";
+import { parseAttackSearch } from "../screens/attack.search";
 import { parseAuditSearch } from "../screens/audit.search";
 import { parseServicesSearch } from "../screens/services.search";
 import { Empty, Notice, ScreenHead, Skeleton } from "../ui/parts";
@@ -47,12 +48,18 @@ const route = <P extends string>(path: P, component: FunctionComponent) => creat
 const services = createRoute({ getParentRoute: () => root, path: "/services", component: later(() => import("../screens/services"), "Services"), validateSearch: parseServicesSearch });
 const audit = createRoute({ getParentRoute: () => root, path: "/audit", component: later(() => import("../screens/audit"), "Audit"), validateSearch: parseAuditSearch });
 
+const attack = createRoute({ getParentRoute: () => root, path: "/attack", component: later(() => import("../screens/attack"), "UnderAttack"), validateSearch: parseAttackSearch });
+
 const tree = root.addChildren([
   route("/", Home),
   route("/order", later(() => import("../screens/order"), "OrderPath")),
   services,
   route("/services/$id", later(() => import("../screens/service"), "Service")),
   route("/connections", later(() => import("../screens/connections"), "Connections")),
+  route("/lan", later(() => import("../screens/lan"), "PeeringLan")),
+  attack,
+  route("/keys", later(() => import("../screens/keys"), "Keys")),
+  route("/approvals", later(() => import("../screens/approvals"), "Approvals")),
   route("/filters", later(() => import("../screens/filters"), "Filters")),
   route("/noc", later(() => import("../screens/noc"), "NocWall")),
   route("/fabric", later(() => import("../screens/fabric"), "Fabric")),

@@ -30,19 +30,24 @@ export function useMe(): Whoami {
   return me;
 }
 
-type Entry = Jump & { count?: "tasks" };
+/** An entry of the navigation; `needs` is the operation that the user's roles must permit. */
+type Entry = Jump & { count?: "tasks"; needs?: string };
 
 const MEMBER: Entry[] = [
   { letter: "h", to: "/", name: "nav.home", count: "tasks" },
   { letter: "s", to: "/services", name: "nav.services" },
-  { letter: "o", to: "/order", name: "nav.order" },
+  { letter: "o", to: "/order", name: "nav.order", needs: "create_service" },
+  { letter: "l", to: "/lan", name: "nav.lan" },
   { letter: "c", to: "/connections", name: "nav.connections" },
-  { letter: "f", to: "/filters", name: "nav.filters" },
+  { letter: "u", to: "/attack", name: "nav.attack", needs: "read_samples" },
+  { letter: "f", to: "/filters", name: "nav.filters", needs: "read_filter" },
+  { letter: "k", to: "/keys", name: "nav.keys" },
 ];
 const OPERATOR: Entry[] = [
   { letter: "w", to: "/noc", name: "nav.noc" },
   { letter: "b", to: "/fabric", name: "nav.fabric" },
   { letter: "j", to: "/changes", name: "nav.changes" },
+  { letter: "p", to: "/approvals", name: "nav.approvals", needs: "approve" },
   { letter: "m", to: "/members", name: "nav.members" },
 ];
 const AUDIT: Entry = { letter: "a", to: "/audit", name: "nav.audit" };
@@ -50,13 +55,14 @@ const AUDIT: Entry = { letter: "a", to: "/audit", name: "nav.audit" };
 /** Returns the entries of the navigation for a user, by group. */
 export function navigation(me: Whoami): { title: MessageId; entries: Entry[] }[] {
   const groups: { title: MessageId; entries: Entry[] }[] = [];
+  const permitted = (entry: Entry) => entry.needs === undefined || me.can.includes(entry.needs);
   const audit = me.can.includes("read_audit") ? [AUDIT] : [];
   if (me.roles.includes("regulator")) return [{ title: "nav.supervision", entries: [OPERATOR[1], ...audit].filter((entry) => entry !== undefined) }];
   if (me.operator) {
-    groups.push({ title: "nav.exchange", entries: [...OPERATOR, ...audit] });
-    groups.push({ title: "nav.all", entries: MEMBER.filter((entry) => entry.to !== "/order") });
+    groups.push({ title: "nav.exchange", entries: [...OPERATOR.filter(permitted), ...audit] });
+    groups.push({ title: "nav.all", entries: MEMBER.filter((entry) => entry.to !== "/order" && entry.to !== "/attack") });
   } else {
-    groups.push({ title: "nav.member", entries: [...MEMBER, ...audit] });
+    groups.push({ title: "nav.member", entries: [...MEMBER.filter(permitted), ...audit] });
   }
   return groups;
 }

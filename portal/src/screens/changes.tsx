@@ -58,9 +58,9 @@ export function Changes() {
                         <span className="quiet">{change.id}</span>
                       </th>
                       <td data-label={t("changes.phase")}>
-                        <span>
-                          <StateOf state={change.state} />
-                          {change.error ? <small className="quiet"> {change.error}</small> : null}
+                        <span className="stack tight">
+                          <StateOf state={change.state} {...(change.error && change.state !== "cleaned" ? { tone: "bad" as const } : {})} />
+                          {change.error ? <small className="reason">{change.error}</small> : null}
                           {change.waiting_for.length > 0 ? <small className="quiet"> {t("changes.waitsFor", { names: change.waiting_for.join(", ") })}</small> : null}
                         </span>
                       </td>

@@ -29,6 +29,12 @@ function ConnectionPanel({ connection }: { connection: Connection }) {
               [t("service.site"), connection.site],
               [t("connection.speed"), <Rate key="speed" bits={connection.speed_mbps * 1e6} />],
               [t("connection.reserved"), <Rate key="reserved" bits={connection.reserved_mbps * 1e6} />],
+              ...(connection.load
+                ? ([
+                    [t("connection.in"), <Rate key="in" bits={connection.load.in_bps} />],
+                    [t("connection.out"), <Rate key="out" bits={connection.load.out_bps} />],
+                  ] as [string, React.ReactNode][])
+                : []),
               [t("connection.ends"), String(connection.ends)],
               ...connection.ports.map((port): [string, React.ReactNode] => [
                 t("connection.port", { number: port.number }),

@@ -1,13 +1,15 @@
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
+import { Fragment, useState } from "react";
 
-import { order, switches as switchesQuery, trunks as trunksQuery, useOrder } from "../api/queries";
-import type { Ordered, Switch, Trunk } from "../api/types";
+import { impact as impactQuery, order, secondPerson, switches as switchesQuery, trunks as trunksQuery, useOrder } from "../api/queries";
+import type { Impact, Load, Ordered, Switch, Trunk } from "../api/types";
+import { Link } from "@tanstack/react-router";
 import { Age, Rate } from "../i18n/format";
-import { useText } from "../i18n/text";
+import { useLanguage, useText } from "../i18n/text";
+import { formatBitRate } from "../i18n/units";
 import { ConfirmedAct } from "../ui/dialog";
 import { explain, Loaded } from "../ui/loaded";
-import { Empty, Panel, ScreenHead, State } from "../ui/parts";
+import { Empty, Notice, Panel, ScreenHead, State } from "../ui/parts";
 import { Planned } from "../ui/planned";
 import { StateOf } from "../ui/words";
 
@@ -18,39 +20,108 @@ export function trunkState(trunk: Trunk): string {
   return trunk.up === null ? "unknown" : "up";
 }
 
-/** Sites with their switches, and the trunks between them: a drawing whose text is also its list. */
+/** Sites with their switches side by side, the trunks of two neighbours between them: a drawing whose text is also its list. */
 function FabricMap({ switches, trunks }: { switches: Switch[]; trunks: Trunk[] }) {
   const t = useText();
   const sites = [...new Set(switches.map((entry) => entry.site))];
+  const joins = (trunk: Trunk, a: string | undefined, b: string | undefined) => {
+    const ends = trunk.ends.map((end) => end.site);
+    return a !== undefined && b !== undefined && ends.includes(a) && ends.includes(b) && (a !== b || ends[0] === ends[1]);
+  };
+  const drawn = new Set(sites.flatMap((site, index) => trunks.filter((trunk) => joins(trunk, site, sites[index + 1]))));
+  const others = trunks.filter((trunk) => !drawn.has(trunk));
   return (
-    <div className="map">
-      {sites.map((site) => (
-        <section key={site} className="map-site" aria-label={site}>
-          <h3>{site}</h3>
-          <ul>
-            {switches
-              .filter((entry) => entry.site === site)
-              .map((entry) => (
-                <li key={entry.id} className="map-switch">
-                  <span>{entry.name}</span>
-                  <StateOf state={entry.state} />
-                </li>
-              ))}
-          </ul>
-        </section>
-      ))}
-      <ul className="map-trunks" aria-label={t("fabric.trunks")}>
-        {trunks.map((trunk) => (
-          <li key={trunk.id} data-state={trunkState(trunk)} data-carries={trunk.carries}>
-            <span className="map-line" aria-hidden="true" />
-            <span>
-              {trunk.name} <span className="quiet">{trunk.ends.map((end) => end.site).join(" ⇄ ")}</span>
-            </span>
-            <StateOf state={trunkState(trunk)} />
-            {trunk.carries ? <State tone="ok">{t("fabric.carries")}</State> : null}
-          </li>
+    <div className="stack">
+      <div className="fabric" role="group" aria-label={t("fabric.map")} tabIndex={0}>
+        {sites.map((site, index) => (
+          <Fragment key={site}>
+            <section className="map-site" aria-label={site}>
+              <h3>{site}</h3>
+              <ul className="stack tight">
+                {switches
+                  .filter((entry) => entry.site === site)
+                  .map((entry) => (
+                    <li key={entry.id} className="map-switch">
+                      <span>{entry.name}</span>
+                      <StateOf state={entry.state} />
+                    </li>
+                  ))}
+              </ul>
+            </section>
+            {index + 1 < sites.length ? <TrunkLines trunks={trunks.filter((trunk) => joins(trunk, site, sites[index + 1]))} /> : null}
+          </Fragment>
         ))}
-      </ul>
+      </div>
+      {others.length > 0 ? <TrunkLines trunks={others} between /> : null}
+    </div>
+  );
+}
+
+function TrunkLines({ trunks, between = false }: { trunks: Trunk[]; between?: boolean }) {
+  const t = useText();
+  return (
+    <ul className="map-trunks" aria-label={t("fabric.trunks")}>
+      {trunks.map((trunk) => (
+        <li key={trunk.id} data-state={trunkState(trunk)} data-carries={trunk.carries}>
+          <span className="map-about">
+            <strong>{trunk.name}</strong>
+            {between ? <span className="quiet">{trunk.ends.map((end) => end.site).join(" ⇄ ")}</span> : null}
+            <StateOf state={trunkState(trunk)} />
+          </span>
+          <span className="map-line" aria-hidden="true" />
+          <span className="map-about">{trunk.carries ? <State tone="ok">{t("fabric.carries")}</State> : null}</span>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** The present rates of a trunk beside its capacity, as bars with numbers. */
+export function LoadBars({ load, capacity }: { load: Load; capacity: number }) {
+  const t = useText();
+  const { language } = useLanguage();
+  const rows: [string, number][] = [
+    ["→", load.in_bps],
+    ["←", load.out_bps],
+  ];
+  return (
+    <span className="loads">
+      {rows.map(([sign, bits]) => (
+        <span key={sign} className="load">
+          <span aria-hidden="true">{sign}</span>
+          <meter min={0} max={1} high={0.8} value={Math.min(1, bits / (capacity * 1e6))} aria-label={t("fabric.load")} />
+          <span>{formatBitRate(bits, language)}</span>
+        </span>
+      ))}
+    </span>
+  );
+}
+
+/** What a drain does: the services that move, the load of the other trunk after it, the members to be told. */
+function ImpactOf({ impact }: { impact: Impact }) {
+  const t = useText();
+  const { language } = useLanguage();
+  const over = impact.contracted_mbps > impact.capacity_mbps;
+  return (
+    <div className="stack tight">
+      {impact.services.length === 0 ? null : impact.carrier === null ? (
+        <Notice tone="bad" title={t("impact.noTrunk")} />
+      ) : (
+        <Notice tone={over ? "wait" : "off"} title={t("impact.after", { trunk: impact.carrier, load: formatBitRate(impact.contracted_mbps * 1e6, language), capacity: formatBitRate(impact.capacity_mbps * 1e6, language) })} />
+      )}
+      {impact.services.length === 0 ? null : (
+        <details>
+          <summary>{t("impact.services", { count: impact.services.length })}</summary>
+          <ul className="plain-list">
+            {impact.services.map((service) => (
+              <li key={service.id}>
+                {service.name} <span className="quiet">{service.id} · {service.account.name}</span>
+              </li>
+            ))}
+          </ul>
+        </details>
+      )}
+      {impact.members.length === 0 ? null : <p>{t("impact.members", { names: impact.members.map((member) => member.name).join(", ") })}</p>}
     </div>
   );
 }
@@ -59,21 +130,46 @@ function DrainTrunk({ trunk }: { trunk: Trunk }) {
   const t = useText();
   const drain = useOrder(order.drain);
   const [preview, setPreview] = useState<Ordered>();
+  const [open, setOpen] = useState(false);
+  const impact = useQuery(impactQuery(trunk.id, open && !trunk.drained));
   if (!trunk.can.includes("drain_trunk")) return null;
   return (
     <ConfirmedAct
       label={t(trunk.drained ? "fabric.undrain" : "fabric.drain")}
       title={t(trunk.drained ? "fabric.undrainTitle" : "fabric.drainTitle", { trunk: trunk.name })}
-      sentence={t(trunk.drained ? "fabric.undrainAbout" : "fabric.drainAbout", { count: trunk.services })}
+      sentence={t(trunk.drained ? "fabric.undrainAbout" : "fabric.drainAbout", { count: impact.data?.services.length ?? trunk.services })}
       explain={(error) => explain(t, error)}
       onOpen={() => {
+        setOpen(true);
+        void impact.refetch();
         setPreview(undefined);
         order.drain(trunk.id, trunk.revision, !trunk.drained, true).then(setPreview, () => setPreview(undefined));
       }}
       act={() => drain.mutateAsync([trunk.id, trunk.revision, !trunk.drained])}
     >
+      {!trunk.drained && impact.data ? <ImpactOf impact={impact.data} /> : null}
       {preview ? <Planned outcome={preview} /> : null}
     </ConfirmedAct>
+  );
+}
+
+function DeleteTrunk({ trunk, onWaiting }: { trunk: Trunk; onWaiting: () => void }) {
+  const t = useText();
+  const remove = useOrder(secondPerson.deleteTrunk);
+  if (!trunk.can.includes("delete_fabric")) return null;
+  return (
+    <ConfirmedAct
+      label={t("service.delete")}
+      title={t("fabric.deleteTitle", { trunk: trunk.name })}
+      sentence={t("fabric.deleteAbout")}
+      kind="danger"
+      explain={(error) => explain(t, error)}
+      act={() =>
+        remove.mutateAsync([trunk.id, trunk.revision]).then((outcome) => {
+          if (outcome.created.some((id) => id.startsWith("ap-"))) onWaiting();
+        })
+      }
+    />
   );
 }
 
@@ -81,11 +177,17 @@ function DrainTrunk({ trunk }: { trunk: Trunk }) {
 export function Fabric() {
   const t = useText();
   const switches = useQuery(switchesQuery);
-  const trunks = useQuery(trunksQuery);
+  const trunks = useQuery({ ...trunksQuery, refetchInterval: 10_000 });
+  const [waiting, setWaiting] = useState(false);
   return (
     <>
       <ScreenHead title={t("nav.fabric")} />
       <div className="stack">
+        {waiting ? (
+          <Notice tone="wait" title={t("fabric.needsSecond")} live>
+            <Link to="/approvals">{t("nav.approvals")}</Link>
+          </Notice>
+        ) : null}
         <Panel title={t("fabric.map")}>
           <Loaded query={switches} lines={5} empty={{ when: (list) => list.length === 0, show: <Empty title={t("fabric.empty")}>{t("fabric.emptyAbout")}</Empty> }}>
             {(list) => <FabricMap switches={list} trunks={trunks.data ?? []} />}
@@ -102,6 +204,7 @@ export function Fabric() {
                       <th scope="col">{t("services.state")}</th>
                       <th scope="col">{t("fabric.ends")}</th>
                       <th scope="col" className="number">{t("fabric.contracted")}</th>
+                      <th scope="col">{t("fabric.load")}</th>
                       <th scope="col" className="number">{t("fabric.cost")}</th>
                       <th scope="col">{t("fabric.since")}</th>
                       <th scope="col">
@@ -122,10 +225,14 @@ export function Fabric() {
                             <Rate bits={trunk.contracted_mbps * 1e6} /> / <Rate bits={trunk.capacity_mbps * 1e6} />
                           </span>
                         </td>
+                        <td data-label={t("fabric.load")}>{trunk.load ? <LoadBars load={trunk.load} capacity={trunk.capacity_mbps} /> : null}</td>
                         <td className="number" data-label={t("fabric.cost")}>{trunk.cost}</td>
                         <td data-label={t("fabric.since")}>{trunk.since ? <Age at={trunk.since} /> : null}</td>
                         <td>
-                          <DrainTrunk trunk={trunk} />
+                          <div className="buttons">
+                            <DrainTrunk trunk={trunk} />
+                            <DeleteTrunk trunk={trunk} onWaiting={() => setWaiting(true)} />
+                          </div>
                         </td>
                       </tr>
                     ))}

@@ -1,70 +1,296 @@
 import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { useState } from "react";
 
-import { filters as filtersQuery } from "../api/queries";
-import type { Filter } from "../api/types";
-import { Rate, Time } from "../i18n/format";
+import { bgpSessions, explanation as explanationQuery, filterOrder, observedFilters, useOrder, type Packet } from "../api/queries";
+import type { BgpSession, Explanation, Filter, NewFilter } from "../api/types";
+import { useMe } from "../app/shell";
+import { Age, Time } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";
-import { useText, type Translate } from "../i18n/text";
-import { Loaded } from "../ui/loaded";
-import { Empty, Panel, ScreenHead } from "../ui/parts";
+import { useLanguage, useText, type Translate } from "../i18n/text";
+import { formatBitRate, formatNumber } from "../i18n/units";
+import { ConfirmedAct } from "../ui/dialog";
+import { Form, Select, TextField } from "../ui/fields";
+import { ActionOf, Lifetime } from "../ui/filterform";
+import { explain, Loaded } from "../ui/loaded";
+import { Button, Empty, Notice, Panel, ScreenHead, State } from "../ui/parts";
 import { StateOf } from "../ui/words";
+import { ManualFilter } from "./attack";
 
 const ORIGINS: Record<string, MessageId> = { page: "filter.page", api: "filter.api", rtbh: "filter.rtbh", flowspec: "filter.flowspec" };
-const ACTIONS: Record<string, MessageId> = { drop: "filter.drop", shape: "filter.shape", count: "filter.count" };
+const OUTCOMES: Record<string, MessageId> = { pass: "explain.pass", drop: "explain.drop", shape: "explain.shape", count: "explain.count" };
+const BECAUSE: Record<string, MessageId> = {
+  state: "explain.state",
+  source: "explain.source",
+  destination: "explain.destination",
+  protocol: "explain.protocol",
+  source_port: "explain.sourcePort",
+  destination_port: "explain.destinationPort",
+  fragment: "explain.fragment",
+  icmp: "explain.icmp",
+  tcp_flags: "explain.tcpFlags",
+  dscp: "explain.dscp",
+  peer: "explain.peer",
+  earlier: "explain.earlier",
+};
 
 function word(t: Translate, words: Record<string, MessageId>, key: string): string {
   const known = words[key];
   return known ? t(known) : key;
 }
 
-/** All filters, whatever their origin; refused ones say why. */
+function Acts({ filter }: { filter: Filter }) {
+  const t = useText();
+  const [minutes, setMinutes] = useState("60");
+  const extend = useOrder(filterOrder.extend);
+  const remove = useOrder(filterOrder.remove);
+  // A filter of a route ends with its route.
+  if (!filter.can.includes("write_filter") || filter.order === null) return null;
+  const explained = (error: unknown) => explain(t, error);
+  return (
+    <div className="buttons">
+      {filter.state === "active" ? (
+        <ConfirmedAct label={t("filters.extend")} title={t("filters.extend")} sentence={t("filters.extendAbout", { packets: filter.matching })} explain={explained} act={() => extend.mutateAsync([filter.id, filter.revision, Number(minutes)])}>
+          <Lifetime value={minutes} onChange={setMinutes} />
+        </ConfirmedAct>
+      ) : null}
+      <ConfirmedAct label={t("filters.remove")} title={t("filters.remove")} sentence={t("attack.stopSentence", { packets: filter.matching })} kind="danger" explain={explained} act={() => remove.mutateAsync([filter.id, filter.revision])} />
+    </div>
+  );
+}
+
+function Row({ filter, operator }: { filter: Filter; operator: boolean }) {
+  const t = useText();
+  const { language } = useLanguage();
+  return (
+    <tr>
+      <th scope="row">
+        <span className="stack tight">
+          <span>
+            <code>{filter.matching}</code> <span className="quiet">{filter.id}</span>
+          </span>
+          {operator ? <span className="quiet">{filter.account.name}</span> : null}
+          {filter.comment ? <small className="quiet">{filter.comment}</small> : null}
+        </span>
+      </th>
+      <td data-label={t("services.state")}>
+        <span className="stack tight">
+          <StateOf state={filter.state} />
+          {filter.reason ? <small className="reason">{filter.reason}</small> : null}
+        </span>
+      </td>
+      <td data-label={t("filters.action")}>
+        <ActionOf filter={filter} />
+      </td>
+      <td className="number" data-label={t("filters.now")}>
+        {filter.counter ? <span title={t("attack.dropping", { rate: formatBitRate(filter.counter.bits_per_s, language), packets: formatNumber(filter.counter.packets, language) })}>{formatBitRate(filter.counter.bits_per_s, language)}</span> : null}
+      </td>
+      <td data-label={t("filters.origin")}>{word(t, ORIGINS, filter.origin)}</td>
+      <td data-label={t("filters.until")}>{filter.expires ? <Time at={filter.expires} /> : t("filters.withRoute")}</td>
+      <td>
+        <Acts filter={filter} />
+      </td>
+    </tr>
+  );
+}
+
+const PROTOCOLS = [
+  { id: "any", name: "filterForm.anyProtocol" as const, number: undefined },
+  { id: "UDP", name: undefined, number: 17 },
+  { id: "TCP", name: undefined, number: 6 },
+  { id: "ICMP", name: undefined, number: 1 },
+];
+
+/** Asks what happens to a packet, and shows every filter that was compared. */
+function ExplainPacket() {
+  const t = useText();
+  const [destination, setDestination] = useState("");
+  const [source, setSource] = useState("");
+  const [protocol, setProtocol] = useState("UDP");
+  const [sourcePort, setSourcePort] = useState("");
+  const [destinationPort, setDestinationPort] = useState("");
+  const [asked, setAsked] = useState<Packet>();
+  const [missing, setMissing] = useState(false);
+  const query = useQuery(explanationQuery(asked));
+  const port = (text: string) => (/^\d{1,5}$/.test(text.trim()) ? Number(text.trim()) : undefined);
+  const submit = () => {
+    setMissing(destination.trim() === "");
+    if (destination.trim() === "") return;
+    const number = PROTOCOLS.find((entry) => entry.id === protocol)?.number;
+    const [from, to] = [port(sourcePort), port(destinationPort)];
+    setAsked({
+      destination: destination.trim(),
+      ...(source.trim() === "" ? {} : { source: source.trim() }),
+      ...(number === undefined ? {} : { protocol: number }),
+      ...(from === undefined ? {} : { source_port: from }),
+      ...(to === undefined ? {} : { destination_port: to }),
+    });
+  };
+  return (
+    <Panel title={t("explain.title")}>
+      <div className="stack">
+        <Form onSubmit={submit} label={t("explain.title")}>
+          <div className="fields">
+            <TextField label={t("explain.to")} value={destination} onChange={setDestination} error={missing ? t("filterForm.destinationMissing") : undefined} inputProps={{ spellCheck: false, autoCapitalize: "none", placeholder: "203.0.113.7" }} />
+            <TextField label={t("explain.from")} value={source} onChange={setSource} inputProps={{ spellCheck: false, autoCapitalize: "none" }} />
+            <Select label={t("filterForm.protocol")} options={PROTOCOLS.map((entry) => ({ id: entry.id, name: entry.name ? t(entry.name) : entry.id }))} value={protocol} onChange={(key) => setProtocol(String(key))} />
+            <TextField label={t("explain.portFrom")} value={sourcePort} onChange={setSourcePort} inputProps={{ inputMode: "numeric" }} />
+            <TextField label={t("explain.portTo")} value={destinationPort} onChange={setDestinationPort} inputProps={{ inputMode: "numeric" }} />
+            <Button type="submit">{t("explain.ask")}</Button>
+          </div>
+        </Form>
+        {asked ? <Loaded query={query} lines={3}>{(found) => <Explained found={found} />}</Loaded> : null}
+      </div>
+    </Panel>
+  );
+}
+
+function Explained({ found }: { found: Explanation }) {
+  const t = useText();
+  const applied = found.steps.find((step) => step.applies);
+  return (
+    <div className="stack tight">
+      <Notice tone={found.outcome === "drop" ? "bad" : found.outcome === "pass" ? "ok" : "wait"} title={word(t, OUTCOMES, found.outcome)} live>
+        {applied ? (
+          <p>
+            {t("explain.by")} <code>{applied.filter.matching}</code> {applied.filter.id}
+          </p>
+        ) : (
+          <p>{t("explain.byNone")}</p>
+        )}
+      </Notice>
+      <ol className="stack tight">
+        {found.steps.map((step) => (
+          <li key={step.filter.id} className="row">
+            <State tone={step.applies ? "bad" : step.matches ? "wait" : "off"}>{t(step.applies ? "explain.applies" : step.matches ? "explain.matches" : "explain.other")}</State>
+            <code>{step.filter.matching}</code>
+            <span className="quiet">{step.because ? word(t, BECAUSE, step.because) : null}</span>
+          </li>
+        ))}
+      </ol>
+    </div>
+  );
+}
+
+function Sessions({ sessions }: { sessions: BgpSession[] }) {
+  const t = useText();
+  return (
+    <table className="table cards">
+      <thead>
+        <tr>
+          <th scope="col">{t("bgp.peer")}</th>
+          <th scope="col">{t("services.state")}</th>
+          <th scope="col">{t("bgp.kind")}</th>
+          <th scope="col" className="number">{t("bgp.routes")}</th>
+          <th scope="col" className="number">{t("bgp.flowspec")}</th>
+          <th scope="col">{t("fabric.since")}</th>
+        </tr>
+      </thead>
+      <tbody>
+        {sessions.map((session) => (
+          <tr key={`${session.peer} ${session.kind}`}>
+            <th scope="row">
+              <code>{session.peer}</code> <span className="quiet">{`AS${session.asn}`}</span> {session.account?.name}
+            </th>
+            <td data-label={t("services.state")}>
+              <span>
+                <State tone={session.state === "established" ? "ok" : "bad"}>{session.state}</State>
+                {session.error ? <small className="quiet"> {session.error}</small> : null}
+              </span>
+            </td>
+            <td data-label={t("bgp.kind")}>{t(session.kind === "route_server" ? "bgp.routeServer" : "bgp.member")}</td>
+            <td className="number" data-label={t("bgp.routes")}>{session.routes}</td>
+            <td className="number" data-label={t("bgp.flowspec")}>{session.flowspec}</td>
+            <td data-label={t("fabric.since")}>
+              <Age at={session.since} />
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+/** All filters, whatever their origin; refused ones say why, and what is missing. */
 export function Filters() {
   const t = useText();
-  const query = useQuery(filtersQuery);
+  const me = useMe();
+  const query = useQuery(observedFilters);
+  const sessions = useQuery(bgpSessions);
+  const create = useOrder((body: NewFilter) => filterOrder.create(body));
+  const recheck = useOrder(() => filterOrder.recheck(me.account.id));
+  const canWrite = me.can.includes("write_filter") && !me.operator;
+  const refused = (query.data ?? []).filter((filter) => filter.state === "refused" || filter.state === "suspended");
   return (
     <>
-      <ScreenHead title={t("nav.filters")} below={t("filters.about")} />
-      <Panel flush title={query.data ? t("filters.number", { count: query.data.length }) : undefined}>
-        <div className={query.data && query.data.length > 0 ? "table-wrap" : "panel-body"}>
-          <Loaded query={query} lines={6} empty={{ when: (list: Filter[]) => list.length === 0, show: <Empty title={t("filters.none")}>{t("filters.noneAbout")}</Empty> }}>
-            {(list) => (
-              <table className="table cards">
-                <thead>
-                  <tr>
-                    <th scope="col">{t("filters.matching")}</th>
-                    <th scope="col">{t("services.state")}</th>
-                    <th scope="col">{t("filters.action")}</th>
-                    <th scope="col">{t("filters.origin")}</th>
-                    <th scope="col">{t("filters.until")}</th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {list.map((filter) => (
-                    <tr key={filter.id}>
-                      <th scope="row">
-                        <code>{filter.matching}</code> <span className="quiet">{filter.id}</span>
+      <ScreenHead
+        title={t("nav.filters")}
+        below={t("filters.about")}
+        actions={
+          canWrite ? (
+            <>
+              <ManualFilter destination="" make={(body) => create.mutateAsync([body])} label={t("filterForm.title")} />
+              <Link to="/attack" className="button" data-kind="danger">
+                {t("nav.attack")}
+              </Link>
+            </>
+          ) : null
+        }
+      />
+      <div className="stack">
+        {refused.length > 0 ? (
+          <Notice tone="wait" title={t("filters.refused", { count: refused.length })}>
+            <div className="stack tight">
+              <p>{t("filters.refusedAbout")}</p>
+              {canWrite ? (
+                <div>
+                  <Button onPress={() => void recheck.mutateAsync([]).catch(() => {})} isPending={recheck.isPending}>
+                    {t("filters.recheck")}
+                  </Button>{" "}
+                  {recheck.isSuccess ? <span role="status">{t("filters.rechecked")}</span> : null}
+                  {recheck.isError ? <span role="alert">{explain(t, recheck.error)}</span> : null}
+                </div>
+              ) : null}
+            </div>
+          </Notice>
+        ) : null}
+        <Panel flush title={query.data ? t("filters.number", { count: query.data.length }) : undefined}>
+          <div className={query.data && query.data.length > 0 ? "table-wrap" : "panel-body"}>
+            <Loaded query={query} lines={6} empty={{ when: (list: Filter[]) => list.length === 0, show: <Empty title={t("filters.none")}>{t("filters.noneAbout")}</Empty> }}>
+              {(list) => (
+                <table className="table cards">
+                  <thead>
+                    <tr>
+                      <th scope="col">{t("filters.matching")}</th>
+                      <th scope="col">{t("services.state")}</th>
+                      <th scope="col">{t("filters.action")}</th>
+                      <th scope="col" className="number">{t("filters.now")}</th>
+                      <th scope="col">{t("filters.origin")}</th>
+                      <th scope="col">{t("filters.until")}</th>
+                      <th scope="col">
+                        <span className="visually-hidden">{t("fabric.acts")}</span>
                       </th>
-                      <td data-label={t("services.state")}>
-                        <span>
-                          <StateOf state={filter.state} />
-                          {filter.reason ? <small className="quiet"> {filter.reason}</small> : null}
-                        </span>
-                      </td>
-                      <td data-label={t("filters.action")}>
-                        <span>
-                          {word(t, ACTIONS, filter.action)} {filter.rate_kbps === null ? null : <Rate bits={filter.rate_kbps * 1000} />}
-                        </span>
-                      </td>
-                      <td data-label={t("filters.origin")}>{word(t, ORIGINS, filter.origin)}</td>
-                      <td data-label={t("filters.until")}>{filter.expires ? <Time at={filter.expires} /> : t("filters.withRoute")}</td>
                     </tr>
-                  ))}
-                </tbody>
-              </table>
-            )}
-          </Loaded>
-        </div>
-      </Panel>
+                  </thead>
+                  <tbody>
+                    {list.map((filter) => (
+                      <Row key={filter.id} filter={filter} operator={me.operator} />
+                    ))}
+                  </tbody>
+                </table>
+              )}
+            </Loaded>
+          </div>
+        </Panel>
+        <ExplainPacket />
+        <Panel title={t("bgp.title")} flush>
+          <div className={sessions.data && sessions.data.length > 0 ? "table-wrap" : "panel-body"}>
+            <Loaded query={sessions} lines={3} empty={{ when: (list) => list.length === 0, show: <Empty title={t("bgp.none")}>{t("bgp.noneAbout")}</Empty> }}>
+              {(list) => <Sessions sessions={list} />}
+            </Loaded>
+          </div>
+        </Panel>
+      </div>
     </>
   );
 }

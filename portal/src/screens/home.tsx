@@ -24,11 +24,16 @@ const TASKS: Record<string, { title: MessageId; act: MessageId }> = {
   refused: { title: "task.refused", act: "task.look" },
   switch_unreachable: { title: "task.switchUnreachable", act: "task.look" },
   trunk_down: { title: "task.trunkDown", act: "task.look" },
+  attack: { title: "task.attack", act: "task.attackAct" },
+  approval: { title: "task.approval", act: "task.look" },
   connection_down: { title: "task.connectionDown", act: "task.look" },
 };
 
 function taskAddress(task: Task): string {
   const kind = task.object.split("-")[0];
+  if (task.task === "attack") return "/attack";
+  if (kind === "ap") return "/approvals";
+  if (task.task.startsWith("quarantine") || task.task === "mac_ends") return "/lan";
   if (kind === "sv") return `/services/${task.object}`;
   if (kind === "sw" || kind === "tr") return "/fabric";
   return "/connections";

@@ -1,14 +1,14 @@
 import { useQuery } from "@tanstack/react-query";
 
 import { useLive } from "../api/live";
-import { changes as changesQuery, overview, switches as switchesQuery, trunks as trunksQuery } from "../api/queries";
+import { bgpSessions, changes as changesQuery, overview, switches as switchesQuery, trunks as trunksQuery } from "../api/queries";
 import { useClock } from "../i18n/format";
 import { useLanguage, useText } from "../i18n/text";
 import { formatAge, formatBitRate } from "../i18n/units";
 import { Failure } from "../ui/loaded";
 import { ScreenHead, Skeleton, State } from "../ui/parts";
 import { operationWord, StateOf, stateTone, stateWord } from "../ui/words";
-import { trunkState } from "./fabric";
+import { LoadBars, trunkState } from "./fabric";
 import { Tasks } from "./home";
 
 /** The wall: readable at four metres, no scrolling at 1080p. It goes grey with a clock when its data is old. */
@@ -17,9 +17,10 @@ export function NocWall() {
   const { language } = useLanguage();
   const live = useLive();
   const now = useClock(1_000);
-  const summary = useQuery({ ...overview, refetchInterval: 30_000 });
+  const summary = useQuery({ ...overview, refetchInterval: 10_000 });
   const switches = useQuery(switchesQuery);
-  const trunks = useQuery(trunksQuery);
+  const trunks = useQuery({ ...trunksQuery, refetchInterval: 10_000 });
+  const sessions = useQuery(bgpSessions).data ?? [];
   const changes = useQuery(changesQuery);
   const failed = [summary, switches, trunks, changes].find((query) => query.isError && query.data === undefined);
   if (failed) {
@@ -39,12 +40,15 @@ export function NocWall() {
     );
   }
   const old = !live.connected && now.getTime() - live.since > 5_000;
+  // A quarantine that goes well is no alarm.
+  const alarms = summary.data.tasks.filter((task) => task.severity !== "info");
   const open = changes.data.items.filter((change) => change.state !== "cleaned" && change.state !== "rolled_back");
   const sites = [...new Set(switches.data.map((entry) => entry.site))];
   const failing = switches.data.filter((entry) => entry.state !== "in_sync").length;
   const down = trunks.data.filter((trunk) => trunk.up === false).length;
   // A trunk whose ports nobody reads is not up.
   const up = trunks.data.filter((trunk) => trunk.up === true).length;
+  const established = sessions.filter((session) => session.state === "established").length;
   const clock = new Intl.DateTimeFormat(language, { timeStyle: "medium" }).format(now);
   return (
     <>
@@ -58,16 +62,23 @@ export function NocWall() {
       />
       <div className="wall" data-old={old}>
         <ul className="wall-numbers">
-          <WallNumber value={summary.data.tasks.length} label={t("noc.alarms")} tone={summary.data.tasks.some((task) => task.severity === "error") ? "bad" : summary.data.tasks.length > 0 ? "wait" : "ok"} />
+          {summary.data.load ? (
+            <WallRate bits={summary.data.load.in_bps} label={t("noc.in")} />
+          ) : null}
+          {summary.data.load ? (
+            <WallRate bits={summary.data.load.out_bps} label={t("noc.out")} />
+          ) : null}
+          <WallNumber value={alarms.length} label={t("noc.alarms")} tone={alarms.some((task) => task.severity === "error") ? "bad" : alarms.length > 0 ? "wait" : "ok"} />
           <WallNumber value={`${switches.data.length - failing}/${switches.data.length}`} label={t("noc.switches")} tone={failing > 0 ? "bad" : "ok"} />
           <WallNumber value={`${up}/${trunks.data.length}`} label={t("noc.trunks")} tone={down > 0 ? "bad" : up < trunks.data.length ? "wait" : "ok"} />
+          {sessions.length > 0 ? <WallNumber value={`${established}/${sessions.length}`} label={t("noc.bgp")} tone={established < sessions.length ? "bad" : "ok"} /> : null}
           <WallNumber value={open.length} label={t("noc.changes")} tone={open.some((change) => change.error) ? "bad" : open.length > 0 ? "wait" : "ok"} />
         </ul>
         <section className="panel wall-alarms" aria-labelledby="wall-alarms">
           <h2 id="wall-alarms" className="panel-head">
             {t("noc.alarms")}
           </h2>
-          <Tasks tasks={summary.data.tasks.slice(0, 8)} />
+          <Tasks tasks={alarms.slice(0, 8)} />
         </section>
         {sites.map((site) => (
           <section key={site} className="panel" aria-label={site}>
@@ -90,6 +101,7 @@ export function NocWall() {
                       {trunk.name} → {trunk.ends[1]?.site}
                     </span>
                     <StateOf state={trunkState(trunk)} />
+                    {trunk.load ? <LoadBars load={trunk.load} capacity={trunk.capacity_mbps} /> : null}
                     <span className="quiet">
                       {formatBitRate(trunk.contracted_mbps * 1e6, language)} / {formatBitRate(trunk.capacity_mbps * 1e6, language)}
                       {trunk.carries ? ` · ${t("fabric.carries")}` : ""}
@@ -142,6 +154,20 @@ function WallNumber({ value, label, tone }: { value: number | string; label: str
     <li className="wall-number" data-tone={tone}>
       <span className="wall-value">{value}</span>
       <State tone={tone}>{label}</State>
+    </li>
+  );
+}
+
+/** A rate with its unit in smaller type. */
+function WallRate({ bits, label }: { bits: number; label: string }) {
+  const { language } = useLanguage();
+  const [value = "", unit = ""] = formatBitRate(bits, language).split("\u00a0");
+  return (
+    <li className="wall-number" data-tone="ok">
+      <span className="wall-value">
+        {value} <span className="wall-unit">{unit}</span>
+      </span>
+      <span className="quiet">{label}</span>
     </li>
   );
 }

@@ -12,11 +12,13 @@ import { useText } from "../i18n/text";
 import { ConfirmedAct } from "../ui/dialog";
 import { checkEnd, EMPTY_END, EndFields, parseRate, vlanOf, type EndDraft, type EndErrors } from "../ui/endfields";
 import { TextField } from "../ui/fields";
+import { InvalidField } from "../ui/invalid";
 import { explain, Loaded } from "../ui/loaded";
 import { Button, Crumb, Empty, Facts, Notice, Panel, ScreenHead, State } from "../ui/parts";
 import { PathDrawing } from "../ui/path";
 import { Planned } from "../ui/planned";
 import { kindWord, StateOf, statusText } from "../ui/words";
+import { Macs, QuarantineChecklist } from "./lan";
 import { endOrder } from "./order";
 
 const STAGES: Record<string, MessageId> = {
@@ -61,7 +63,7 @@ function EndPanel({ end, service }: { end: End; service: ServiceView }) {
             ...(end.connection ? ([[t("service.connection"), `${end.connection.name} (${end.connection.ports.join(", ")})`]] as [string, string][]) : []),
             ...(end.vlan_text ? ([[t("service.tags"), end.vlan_text]] as [string, string][]) : []),
             ...(end.own ? ([[t("service.rate"), <Rate key="rate" bits={end.capacity_mbps === null ? null : end.capacity_mbps * 1e6} />]] as [string, React.ReactNode][]) : []),
-            ...end.macs.map(
+            ...(service.kind === "p2p_vc" ? end.macs : []).map(
               (mac): [React.ReactNode, React.ReactNode] => [
                 t("service.mac"),
                 <span key={mac.id}>
@@ -77,6 +79,8 @@ function EndPanel({ end, service }: { end: End; service: ServiceView }) {
             ),
           ]}
         />
+        {end.own && service.kind !== "p2p_vc" ? <Macs end={end} max={service.rules?.macs_max} /> : null}
+        {end.checklist ? <QuarantineChecklist list={end.checklist} /> : null}
         <EndActs end={end} service={service} />
       </div>
     </Panel>
@@ -164,13 +168,6 @@ function EndActs({ end, service }: { end: End; service: ServiceView }) {
     ) : null,
   ].filter((act) => act !== null);
   return acts.length > 0 ? <div className="buttons">{acts}</div> : null;
-}
-
-/** A value that the form itself refuses. */
-class InvalidField extends RequestError {
-  constructor(detail: string) {
-    super({ type: "form", title: "", status: 422, detail });
-  }
 }
 
 /** The invitation to this account, with its two answers. */

@@ -39,11 +39,13 @@ export function Services() {
   const search = useSearch({ strict: false }) as ServicesSearch;
   const navigate = useNavigate();
   const query = useQuery(services);
+  // A peering LAN that the account has not joined stands on its own screen.
+  const own = useMemo(() => (query.data ?? []).filter((service) => service.kind !== "exchange_lan" || me.operator || service.ends.length > 0), [query.data, me.operator]);
   const found = useMemo(
-    () => (query.data ?? []).filter((service) => (search.state === "" || service.state === search.state) && (search.q === "" || matches(words(service), search.q))),
-    [query.data, search.q, search.state],
+    () => own.filter((service) => (search.state === "" || service.state === search.state) && (search.q === "" || matches(words(service), search.q))),
+    [own, search.q, search.state],
   );
-  const states = useMemo(() => [...new Set((query.data ?? []).map((service) => service.state))].sort(), [query.data]);
+  const states = useMemo(() => [...new Set(own.map((service) => service.state))].sort(), [own]);
   const change = (next: Partial<ServicesSearch>) => void navigate({ to: "/services", search: { ...search, ...next }, replace: true });
   const orderLink = me.can.includes("create_service") && !me.operator ? (
     <Link to="/order" className="button" data-kind="primary">
@@ -64,12 +66,12 @@ export function Services() {
           />
         </div>
         <Panel flush title={t("services.count", { count: found.length })}>
-          <div className={query.data && query.data.length > 0 ? undefined : "panel-body"}>
+          <div className={query.data && own.length > 0 ? undefined : "panel-body"}>
             <Loaded
               query={query}
               lines={8}
               empty={{
-                when: (list) => list.length === 0,
+                when: () => own.length === 0,
                 show: (
                   <Empty title={t("services.empty")} action={orderLink}>
                     {t("services.emptyAbout")}

@@ -16,6 +16,7 @@ const EXPLAINED: Record<string, MessageId> = {
   "name-taken": "problem.nameTaken",
   "over-capacity": "problem.overCapacity",
   locked: "problem.locked",
+  "not-owner": "problem.notOwner",
   "not-found": "problem.notFound",
   forbidden: "problem.forbidden",
   stale: "problem.stale",

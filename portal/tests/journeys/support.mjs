@@ -3,6 +3,7 @@ import { spawn } from "node:child_process";
 import { createHmac } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
+import { IntlMessageFormat } from "intl-messageformat";
 import { chromium } from "playwright-core";
 
 export const PASSWORD = "correct horse battery";
@@ -20,9 +21,20 @@ export function totp(secret = SECRET, at = Date.now()) {
   return String((tag.readUInt32BE(offset) & 0x7fffffff) % 1_000_000).padStart(6, "0");
 }
 
+const MESSAGES = Object.fromEntries(["en", "ja", "ko"].map((language) => [language, JSON.parse(readFileSync(new URL(`../../src/i18n/${language}.json`, import.meta.url), "utf8"))]));
+
+/** Returns a function that renders the page's messages in a language. */
+export function texts(language) {
+  return (id, values = {}) => {
+    const message = MESSAGES[language][id];
+    if (message === undefined) throw new Error(`there is no message ${id} in ${language}`);
+    return new IntlMessageFormat(message, language).format(values);
+  };
+}
+
 /** Starts a server over a fresh exchange and returns its address and an end. */
-export async function startServer(program, dist) {
-  const child = spawn(program, ["127.0.0.1:0", dist], { stdio: ["ignore", "pipe", "inherit"] });
+export async function startServer(program, dist, address = "127.0.0.1:0") {
+  const child = spawn(program, [address, dist], { stdio: ["ignore", "pipe", "inherit"] });
   const lines = createInterface({ input: child.stdout });
   const line = await new Promise((resolve, reject) => {
     lines.once("line", resolve);
@@ -52,7 +64,8 @@ export async function open(browser, { width = 1440, scheme = "light", locale = "
   return { page, context, faults };
 }
 
-let lastCode = "";
+/** The last code of each user at each server: a code is valid once. */
+const lastCodes = new Map();
 
 export async function signIn(page, url, user, path = "/") {
   await page.goto(url + path);
@@ -61,13 +74,34 @@ export async function signIn(page, url, user, path = "/") {
   await page.keyboard.press("Enter");
   if (["ops", "noc", "pro"].includes(user)) {
     await page.locator("#signin-code").waitFor();
-    // A code is valid once: wait for the next step if this one was used.
-    while (totp() === lastCode) await new Promise((resolve) => setTimeout(resolve, 500));
-    lastCode = totp();
-    await page.locator("#signin-code").fill(lastCode);
+    const key = `${new URL(url).origin} ${user}`;
+    while (totp() === lastCodes.get(key)) await new Promise((resolve) => setTimeout(resolve, 500));
+    lastCodes.set(key, totp());
+    await page.locator("#signin-code").fill(lastCodes.get(key));
     await page.keyboard.press("Enter");
   }
   await page.locator("#main h1").first().waitFor();
+}
+
+/** Presses Tab until the focus is at an element, and fails after `limit` presses. It looks at each stop: the focus must be visible
+ * and nothing may cover it. */
+export async function tabTo(page, locator, limit = 80) {
+  for (let press = 0; press < limit; press += 1) {
+    if (await locator.first().evaluate((element) => element === document.activeElement || element.contains(document.activeElement)).catch(() => false)) return;
+    await page.keyboard.press("Tab");
+    const fault = await page.evaluate(() => {
+      const element = document.activeElement;
+      if (!element || element === document.body) return "";
+      const style = getComputedStyle(element);
+      const box = element.getBoundingClientRect();
+      const outlined = style.outlineStyle !== "none" || style.boxShadow !== "none" || element.closest("[data-focus-visible]") !== null;
+      const at = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+      const inside = box.width === 0 || box.y < 0 || box.y > innerHeight || at === null || element.contains(at) || at.contains(element) || at.closest("label")?.contains(element);
+      return `${outlined ? "" : "no visible focus "}${inside ? "" : `covered by ${at?.className} `}` && `${element.tagName}.${element.className} ${element.textContent?.slice(0, 30)}: ${outlined ? "" : "no visible focus "}${inside ? "" : `covered by ${at?.className}`}`;
+    });
+    if (fault) throw new Error(`at Tab: ${fault}`);
+  }
+  throw new Error(`Tab does not reach ${locator}`);
 }
 
 /** Returns what axe-core finds on the page, WCAG 2.0 to 2.2, levels A and AA. */

@@ -1,0 +1,65 @@
+import { useQuery } from "@tanstack/react-query";
+
+import { approvals as approvalsQuery, secondPerson, useOrder } from "../api/queries";
+import type { Approval } from "../api/types";
+import { Age } from "../i18n/format";
+import type { MessageId } from "../i18n/messages";
+import { useText } from "../i18n/text";
+import { ConfirmedAct } from "../ui/dialog";
+import { explain, Loaded } from "../ui/loaded";
+import { Empty, Panel, ScreenHead } from "../ui/parts";
+
+const ORDERS: Record<string, MessageId> = { delete_fabric: "approval.deleteTrunk", delete_service: "approval.deleteLan", unlock: "approval.unlock" };
+
+function Row({ approval }: { approval: Approval }) {
+  const t = useText();
+  const approve = useOrder(secondPerson.approve);
+  const withdraw = useOrder(secondPerson.withdraw);
+  const known = ORDERS[approval.operation];
+  const what = known ? t(known, { name: approval.name }) : `${approval.operation} ${approval.name}`;
+  const explained = (error: unknown) => explain(t, error);
+  return (
+    <li className="line-item approval">
+      <div>
+        <strong>{what}</strong> <span className="quiet">{approval.object}</span>
+        <div className="quiet">
+          {t("approval.by", { name: approval.requested_by ?? t("approval.host") })} <Age at={approval.requested_at} />
+        </div>
+      </div>
+      <div className="buttons">
+        {approval.own ? (
+          <span className="quiet">{t("approval.own")}</span>
+        ) : approval.can.includes("approve") ? (
+          <ConfirmedAct label={t("approval.approve")} title={what} sentence={t("approval.sentence", { name: approval.requested_by ?? t("approval.host") })} kind="danger" explain={explained} act={() => approve.mutateAsync([approval.id, approval.revision])} />
+        ) : null}
+        {approval.can.includes("approve") ? (
+          <ConfirmedAct label={t(approval.own ? "approval.withdraw" : "approval.refuse")} title={t(approval.own ? "approval.withdraw" : "approval.refuse")} sentence={t("approval.withdrawSentence", { what })} explain={explained} act={() => withdraw.mutateAsync([approval.id, approval.revision])} />
+        ) : null}
+      </div>
+    </li>
+  );
+}
+
+/** Orders that wait for a second person. */
+export function Approvals() {
+  const t = useText();
+  const query = useQuery(approvalsQuery);
+  return (
+    <>
+      <ScreenHead title={t("nav.approvals")} below={t("approval.about")} />
+      <Panel flush>
+        <div className={query.data && query.data.length > 0 ? undefined : "panel-body"}>
+          <Loaded query={query} lines={4} empty={{ when: (list) => list.length === 0, show: <Empty title={t("approval.none")}>{t("approval.noneAbout")}</Empty> }}>
+            {(list) => (
+              <ul className="lines">
+                {list.map((approval) => (
+                  <Row key={approval.id} approval={approval} />
+                ))}
+              </ul>
+            )}
+          </Loaded>
+        </div>
+      </Panel>
+    </>
+  );
+}

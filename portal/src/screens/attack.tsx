@@ -1,0 +1,295 @@
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { useNavigate, useSearch } from "@tanstack/react-router";
+import { useCallback, useMemo, useState } from "react";
+
+import { client, result } from "../api/client";
+import { attack as attackQuery, filterOrder, observedFilters, useOrder } from "../api/queries";
+import type { Filter, NewFilter, Ordered, Suggestion, Traffic } from "../api/types";
+import { Rate } from "../i18n/format";
+import type { MessageId } from "../i18n/messages";
+import { useLanguage, useText } from "../i18n/text";
+import { formatBitRate, formatNumber } from "../i18n/units";
+import { Bars, MinuteChart } from "../ui/chart";
+import { ConfirmedAct } from "../ui/dialog";
+import { Form, TextField } from "../ui/fields";
+import { ActionOf, checkFilter, EMPTY_FILTER, FilterFields, filterErrors, filterOf, Lifetime, TimeLeft, type FilterDraft, type FilterErrors } from "../ui/filterform";
+import { InvalidField } from "../ui/invalid";
+import { explain, Loaded } from "../ui/loaded";
+import { Button, Empty, Panel, ScreenHead, State } from "../ui/parts";
+import { UndoBar, type Done } from "../ui/undo";
+import { parseAttackSearch, type AttackSearch } from "./attack.search";
+
+const BY: Record<string, MessageId> = {
+  protocol: "attack.byProtocol",
+  port: "attack.byPort",
+  peer: "attack.byPeer",
+  source_as: "attack.bySourceAs",
+  fragment: "attack.byFragment",
+  size: "attack.bySize",
+};
+
+type Act = (sentence: string, undo: () => Promise<unknown>) => void;
+
+/** Returns a function that makes a filter and offers to take it back. */
+function useMakeFilter(done: Act) {
+  const t = useText();
+  const create = useOrder((body: NewFilter) => filterOrder.create(body));
+  return (body: NewFilter) =>
+    create.mutateAsync([body]).then((outcome: Ordered) => {
+      const made = outcome.created.find((id) => id.startsWith("fi-"));
+      if (made) done(t("attack.made", { destination: body.destination }), () => removeNewest(made));
+    });
+}
+
+/** Removes a filter at whatever revision it is now. */
+async function removeNewest(filter: string): Promise<unknown> {
+  const read = await result(client.GET("/api/v1/filters/{id}", { params: { path: { id: filter } } }));
+  return filterOrder.remove(filter, read.revision);
+}
+
+/** Returns the act that makes a removed filter again. Filters of routes come from their routes. */
+function again(filter: Filter): (() => Promise<unknown>) | undefined {
+  const { order, expires } = filter;
+  if (!order) return undefined;
+  const minutes = expires ? Math.max(1, Math.ceil((new Date(expires).getTime() - Date.now()) / 60_000)) : 60;
+  return () => filterOrder.create({ ...order, minutes });
+}
+
+function SuggestionCard({ suggestion, make }: { suggestion: Suggestion; make: (body: NewFilter) => Promise<unknown> }) {
+  const t = useText();
+  const { language } = useLanguage();
+  const [minutes, setMinutes] = useState("60");
+  const percent = (share: number) => new Intl.NumberFormat(language, { style: "percent", maximumFractionDigits: 1 }).format(share);
+  return (
+    <li className="card">
+      <code className="card-title">{suggestion.matching}</code>
+      <p>{suggestion.why}</p>
+      <div className="row spread">
+        <span>
+          <State tone="ok">{t("attack.covers", { share: percent(suggestion.covers) })}</State> <State tone={suggestion.collateral > 0.01 ? "wait" : "off"}>{t("attack.collateral", { share: percent(suggestion.collateral) })}</State>
+        </span>
+        <ConfirmedAct
+          label={t("attack.drop")}
+          title={t("attack.dropTitle")}
+          sentence={t("attack.dropSentence", { packets: suggestion.matching })}
+          kind="primary"
+          explain={(error) => explain(t, error)}
+          act={() => make({ ...suggestion.order, minutes: Number(minutes) })}
+        >
+          <Lifetime value={minutes} onChange={setMinutes} />
+        </ConfirmedAct>
+      </div>
+    </li>
+  );
+}
+
+/** The button for a filter that is written by hand. */
+export function ManualFilter({ destination, make, label }: { destination: string; make: (body: NewFilter) => Promise<unknown>; label: string }) {
+  const t = useText();
+  const [draft, setDraft] = useState<FilterDraft>({ ...EMPTY_FILTER, destination });
+  const [errors, setErrors] = useState<FilterErrors>({});
+  return (
+    <ConfirmedAct
+      label={label}
+      title={t("filterForm.title")}
+      sentence={t("filterForm.sentence")}
+      explain={(error) => explain(t, error)}
+      onOpen={() => {
+        setDraft({ ...EMPTY_FILTER, destination });
+        setErrors({});
+      }}
+      act={() => {
+        const found = checkFilter(t, draft);
+        setErrors(found);
+        if (Object.keys(found).length > 0) return Promise.reject(new InvalidField(t("form.incomplete")));
+        return make(filterOf(draft)).catch((error: unknown) => {
+          setErrors(filterErrors(error));
+          throw error;
+        });
+      }}
+    >
+      <FilterFields value={draft} onChange={setDraft} errors={errors} />
+    </ConfirmedAct>
+  );
+}
+
+/** The active filters of a destination with their present rates. */
+function ActiveRules({ filters, done }: { filters: Filter[]; done: Act }) {
+  const t = useText();
+  const { language } = useLanguage();
+  const remove = useOrder(filterOrder.remove);
+  const extend = useOrder(filterOrder.extend);
+  const own = filters.filter((filter) => filter.can.includes("write_filter") && filter.order !== null);
+  const stop = async (filter: Filter) => {
+    await remove.mutateAsync([filter.id, filter.revision]);
+    const back = again(filter);
+    if (back) done(t("attack.stopped", { packets: filter.matching }), back);
+  };
+  return (
+    <Panel
+      title={t("attack.rules")}
+      actions={
+        own.length > 1 ? (
+          <ConfirmedAct
+            label={t("attack.stopAll")}
+            title={t("attack.stopAllTitle")}
+            sentence={t("attack.stopAllSentence", { count: own.length })}
+            kind="danger"
+            explain={(error) => explain(t, error)}
+            act={async () => {
+              const back = own.flatMap((filter) => again(filter) ?? []);
+              for (const filter of own) await remove.mutateAsync([filter.id, filter.revision]);
+              done(t("attack.allStopped", { count: own.length }), () => Promise.all(back.map((act) => act())));
+            }}
+          />
+        ) : null
+      }
+    >
+      {filters.length === 0 ? (
+        <p className="quiet">{t("attack.noRules")}</p>
+      ) : (
+        <ul className="stack">
+          {filters.map((filter) => (
+            <li key={filter.id} className="rule">
+              <div>
+                <code>{filter.matching}</code> <span className="quiet">{filter.id}</span>
+              </div>
+              <div className="row">
+                <ActionOf filter={filter} />
+                {filter.counter ? (
+                  <strong title={formatNumber(filter.counter.bytes, language) + " B"}>
+                    {t("attack.dropping", { rate: formatBitRate(filter.counter.bits_per_s, language), packets: formatNumber(filter.counter.packets, language) })}
+                  </strong>
+                ) : null}
+                <span className="quiet">{filter.expires ? <>{t("attack.left")} <TimeLeft until={filter.expires} /></> : t("filters.withRoute")}</span>
+              </div>
+              {filter.can.includes("write_filter") && filter.expires ? (
+                <div className="buttons">
+                  <Button onPress={() => void extend.mutateAsync([filter.id, filter.revision, Math.ceil((new Date(filter.expires ?? 0).getTime() - Date.now()) / 60_000) + 60])} isPending={extend.isPending}>
+                    {t("attack.extend")}
+                  </Button>
+                  <ConfirmedAct label={t("attack.stop")} title={t("attack.stopTitle")} sentence={t("attack.stopSentence", { packets: filter.matching })} kind="danger" explain={(error) => explain(t, error)} act={() => stop(filter)} />
+                </div>
+              ) : null}
+            </li>
+          ))}
+        </ul>
+      )}
+    </Panel>
+  );
+}
+
+function Numbers({ traffic }: { traffic: Traffic }) {
+  const t = useText();
+  const { language } = useLanguage();
+  const last = traffic.minutes[traffic.minutes.length - 1];
+  const passed = last?.passed_bps ?? traffic.target.bits_per_s;
+  const times = traffic.target.usual_bits_per_s > 0 ? passed / traffic.target.usual_bits_per_s : 0;
+  return (
+    <div className="stack">
+      <div className="big">
+        <div>
+          <span className="big-value" data-tone={times >= 2 ? "bad" : "ok"}>
+            {formatBitRate(passed, language)}
+          </span>
+          <span>{t("attack.arrives", { times: new Intl.NumberFormat(language, { maximumFractionDigits: 1 }).format(times) })}</span>
+        </div>
+        <div>
+          <span className="big-value">{formatBitRate(last?.dropped_bps ?? 0, language)}</span>
+          <span>{t("attack.isDropped")}</span>
+        </div>
+      </div>
+      <MinuteChart minutes={traffic.minutes} usual={traffic.target.usual_bits_per_s} />
+      <p className="quiet small">{t("attack.sampled", { error: new Intl.NumberFormat(language, { maximumFractionDigits: 1 }).format(traffic.error_percent) })}</p>
+    </div>
+  );
+}
+
+/** The screen for the minutes of an attack: the numbers, what would help, what is active. */
+export function UnderAttack() {
+  const t = useText();
+  const search = useSearch({ strict: false }) as AttackSearch;
+  const navigate = useNavigate();
+  const list = useQuery(attackQuery(""));
+  const target = search.target ?? list.data?.targets[0]?.prefix ?? "";
+  const query = useQuery({ ...attackQuery(target), placeholderData: keepPreviousData });
+  const filters = useQuery(observedFilters);
+  const [typed, setTyped] = useState("");
+  const [last, setLast] = useState<Done>();
+  const done = useCallback<Act>((sentence, undo) => setLast({ sentence, undo, at: Date.now() }), []);
+  const gone = useCallback(() => setLast(undefined), []);
+  const make = useMakeFilter(done);
+  const choose = (target: string) => void navigate({ to: "/attack", search: parseAttackSearch({ target }) });
+  const active = useMemo(() => (filters.data ?? []).filter((filter) => filter.state === "active"), [filters.data]);
+  const traffic = query.data?.traffic;
+  return (
+    <>
+      <ScreenHead title={t("nav.attack")} below={t("attack.about")} actions={<ManualFilter destination={target} make={make} label={t("attack.byHand")} />} />
+      <div className="stack">
+        {last ? <UndoBar done={last} onGone={gone} /> : null}
+        <Panel title={t("attack.target")}>
+          <div className="stack">
+            <Loaded query={list} lines={2} empty={{ when: (view) => view.targets.length === 0, show: <Empty title={t("attack.unmeasured")}>{t("attack.unmeasuredAbout")}</Empty> }}>
+              {(view) => (
+                <ul className="targets" aria-label={t("attack.targets")}>
+                  {view.targets.slice(0, 8).map((entry) => (
+                    <li key={entry.prefix}>
+                      <Button kind={entry.prefix === target ? "primary" : "plain"} onPress={() => choose(entry.prefix)} aria-pressed={entry.prefix === target}>
+                        <span className="mono">{entry.prefix}</span> <Rate bits={entry.bits_per_s} />
+                      </Button>
+                    </li>
+                  ))}
+                </ul>
+              )}
+            </Loaded>
+            <Form onSubmit={() => typed.trim() !== "" && choose(typed.trim())} label={t("attack.target")}>
+              <div className="with-button">
+                <TextField label={t("attack.typed")} value={typed} onChange={setTyped} inputProps={{ spellCheck: false, autoCapitalize: "none", placeholder: "203.0.113.7" }} />
+                <Button type="submit">{t("task.look")}</Button>
+              </div>
+            </Form>
+          </div>
+        </Panel>
+        {target === "" ? null : (
+          <div className="two">
+            <div className="stack">
+              <Panel title={t("attack.traffic", { target })}>
+                <Loaded query={query} lines={8}>
+                  {() => (traffic ? <Numbers traffic={traffic} /> : <Empty title={t("attack.noTraffic")}>{t("attack.noTrafficAbout")}</Empty>)}
+                </Loaded>
+              </Panel>
+              {traffic && traffic.breakdown.length > 0 ? (
+                <Panel title={t("attack.from")}>
+                  <div className="breakdown">
+                    {traffic.breakdown.map((part) => (
+                      <section key={part.by} className="stack tight">
+                        <h3>{t(BY[part.by] ?? "attack.byPort")}</h3>
+                        <Bars shares={part.shares.slice(0, 8)} label={t(BY[part.by] ?? "attack.byPort")} />
+                      </section>
+                    ))}
+                  </div>
+                </Panel>
+              ) : null}
+            </div>
+            <div className="stack first-on-phone">
+              <Panel title={t("attack.suggestions")}>
+                {traffic && traffic.suggestions.length > 0 ? (
+                  <ul className="stack">
+                    {traffic.suggestions.map((suggestion) => (
+                      <SuggestionCard key={suggestion.matching} suggestion={suggestion} make={make} />
+                    ))}
+                  </ul>
+                ) : (
+                  <p className="quiet">{t("attack.noSuggestions")}</p>
+                )}
+              </Panel>
+              <Loaded query={filters} lines={3}>
+                {() => <ActiveRules filters={active} done={done} />}
+              </Loaded>
+            </div>
+          </div>
+        )}
+      </div>
+    </>
+  );
+}

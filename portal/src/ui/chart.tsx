@@ -1,0 +1,104 @@
+import type { Minute } from "../api/types";
+import { Time } from "../i18n/format";
+import { useLanguage, useText } from "../i18n/text";
+import { formatBitRate } from "../i18n/units";
+
+const WIDTH = 600;
+const HEIGHT = 150;
+
+/** Returns the points of a line over the minutes. */
+function line(values: number[], top: number): string {
+  const step = WIDTH / Math.max(1, values.length - 1);
+  return values.map((value, index) => `${(index * step).toFixed(1)},${(HEIGHT - (value / top) * (HEIGHT - 8)).toFixed(1)}`).join(" ");
+}
+
+/** Returns the points of the area between two lines over the minutes. */
+function area(upper: number[], lower: number[], top: number): string {
+  return `${line(upper, top)} ${line(lower, top).split(" ").reverse().join(" ")}`;
+}
+
+/** The minutes of the traffic to a destination: the part that passes, and above it the part that filters drop. A sentence and a
+ * table say the same. */
+export function MinuteChart({ minutes, usual }: { minutes: Minute[]; usual: number }) {
+  const t = useText();
+  const { language } = useLanguage();
+  const total = minutes.map((minute) => minute.passed_bps + minute.dropped_bps);
+  const passed = minutes.map((minute) => minute.passed_bps);
+  const top = Math.max(1, usual * 1.2, ...total);
+  const peak = total.indexOf(Math.max(...total));
+  const at = minutes[peak]?.at;
+  if (at === undefined) return null;
+  const clock = (time: string) => new Intl.DateTimeFormat(language, { timeStyle: "short" }).format(new Date(time));
+  const rate = (bits: number) => formatBitRate(bits, language);
+  const sentence = t("chart.peak", { rate: rate(total[peak] ?? 0), time: clock(at), usual: rate(usual) });
+  const usualAt = HEIGHT - (usual / top) * (HEIGHT - 8);
+  return (
+    <figure className="chart">
+      <div className="chart-frame">
+        <span className="chart-top" aria-hidden="true">
+          {rate(top)}
+        </span>
+        <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={sentence}>
+          <polygon className="chart-dropped" points={area(total, passed, top)} />
+          <polygon className="chart-passed" points={`0,${HEIGHT} ${line(passed, top)} ${WIDTH},${HEIGHT}`} />
+          <polyline className="chart-line" points={line(passed, top)} />
+          <line className="chart-usual" x1="0" x2={WIDTH} y1={usualAt} y2={usualAt} />
+        </svg>
+        <div className="chart-axis" aria-hidden="true">
+          <span>{clock(minutes[0]?.at ?? at)}</span>
+          <span>{clock(minutes[minutes.length - 1]?.at ?? at)}</span>
+        </div>
+      </div>
+      <figcaption className="chart-caption">
+        <span className="legend" data-of="passed">{t("chart.passed")}</span>
+        <span className="legend" data-of="dropped">{t("chart.dropped")}</span>
+        <span className="legend" data-of="usual">{t("chart.usual")}</span>
+        <span className="quiet">{sentence}</span>
+      </figcaption>
+      <details>
+        <summary>{t("chart.table")}</summary>
+        <div className="table-wrap chart-table" tabIndex={0} role="region" aria-label={t("chart.table")}>
+          <table className="table">
+            <thead>
+              <tr>
+                <th scope="col">{t("chart.minute")}</th>
+                <th scope="col" className="number">{t("chart.passed")}</th>
+                <th scope="col" className="number">{t("chart.dropped")}</th>
+              </tr>
+            </thead>
+            <tbody>
+              {[...minutes].reverse().map((minute) => (
+                <tr key={minute.at}>
+                  <th scope="row">
+                    <Time at={minute.at} />
+                  </th>
+                  <td className="number">{rate(minute.passed_bps)}</td>
+                  <td className="number">{rate(minute.dropped_bps)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      </details>
+    </figure>
+  );
+}
+
+/** Shares of a whole as bars with numbers. */
+export function Bars({ shares, label }: { shares: { label: string; bits_per_s: number }[]; label: string }) {
+  const { language } = useLanguage();
+  const top = Math.max(1, ...shares.map((share) => share.bits_per_s));
+  return (
+    <ul className="bars" aria-label={label}>
+      {shares.map((share) => (
+        <li key={share.label}>
+          <span className="bar-label">{share.label}</span>
+          <span className="bar-value">{formatBitRate(share.bits_per_s, language)}</span>
+          <span className="bar" aria-hidden="true">
+            <span style={{ inlineSize: `${Math.max(1, (share.bits_per_s / top) * 100)}%` }} />
+          </span>
+        </li>
+      ))}
+    </ul>
+  );
+}

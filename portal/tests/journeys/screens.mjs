@@ -1,0 +1,145 @@
+// Every screen in light and dark, in each of its states: axe-core, width, size of targets.
+import { assert, assertFits, open, signIn, texts, violations } from "./support.mjs";
+
+/** The screens by user. `busy` is false for a screen that shows its form without any data. */
+const SCREENS = {
+  ann: ["/", "/order", "/services", "/services/SERVICE", "/lan", "/connections", "/attack", "/filters", "/keys", "/audit"],
+  bob: ["/lan"],
+  ops: ["/noc", "/fabric", "/changes", "/changes/ch-1", "/approvals", "/members", "/audit"],
+  ann2: ["/services?q=nothing-matches", "/services/sv-999", "/nowhere", "/changes/ch-999"],
+};
+const WITHOUT_DATA = ["/order"];
+/** The reads of a screen that has no empty state: one object, or a form. */
+const NEVER_EMPTY = ["/order", "/services/SERVICE", "/changes/ch-1"];
+
+const EMPTY_OVERVIEW = { tasks: [], services: [], connections: [], switches: [], trunks: [], changes_open: 0, load: null, at: "2026-11-24T00:00:00.000Z", revision: 1 };
+const PROBLEM = { type: "/api/v1/problems/unavailable", title: "The engine does not answer", status: 503, detail: "the database does not answer" };
+
+/** Returns the answer of an exchange without objects, or undefined for what stays as it is. */
+function emptyAnswer(url) {
+  const { pathname } = new URL(url);
+  if (pathname === "/api/v1/overview") return EMPTY_OVERVIEW;
+  if (pathname === "/api/v1/attack") return { targets: [], traffic: null };
+  if (/^\/api\/v1\/[a-z-]+$/.test(pathname) && !pathname.endsWith("/session")) return { items: [], next: null, total: 0 };
+  return undefined;
+}
+
+/** Makes the reads of a page fail, wait for ever, or answer nothing, as `mode.state` says. */
+async function intercept(page, mode) {
+  await page.route("**/api/v1/**", async (route) => {
+    const request = route.request();
+    const isData = request.method() === "GET" && !/\/(session|events)(\?|$)/.test(request.url());
+    const empty = emptyAnswer(request.url());
+    if (!isData || mode.state === "full" || (mode.state === "empty" && empty === undefined)) await route.continue();
+    else if (mode.state === "empty") await route.fulfill({ json: empty });
+    else if (mode.state === "error") await route.fulfill({ status: 503, json: PROBLEM, contentType: "application/problem+json" });
+    // A read that waits for ever is left without an answer.
+  });
+}
+
+/** Returns controls that are smaller than 24 px in either direction (WCAG 2.2, 2.5.8); links in a line of text are exempt. */
+function smallTargets(page) {
+  return page.evaluate(() =>
+    [...document.querySelectorAll("button, input, summary, [role=radio], a.button, .nav a, a.task")]
+      .filter((element) => element.checkVisibility() && !element.closest(".visually-hidden, [hidden], [aria-hidden=true]") && !element.classList.contains("skip"))
+      .filter((element) => !(element instanceof HTMLInputElement && element.closest("label")))
+      .map((element) => ({ element, box: element.getBoundingClientRect() }))
+      .filter(({ box }) => box.width > 0 && (box.width < 24 || box.height < 24))
+      .map(({ element, box }) => `${element.tagName}.${element.className} "${element.textContent?.slice(0, 20)}" is ${Math.round(box.width)} x ${Math.round(box.height)} px`),
+  );
+}
+
+async function look(guest, where, found, picture) {
+  found.push(...(await violations(guest.page)).map((text) => `${where} ${text}`));
+  await assertFits(guest.page, where).catch((error) => found.push(error.message));
+  await picture(guest.page, where);
+}
+
+function matrix([width, scheme, locale]) {
+  return {
+    name: `every screen in every state passes axe-core and fits: ${width} px, ${scheme}, ${locale}`,
+    once: true,
+    run: async ({ browser, url, post, picture, opened }) => {
+      const found = [];
+      const t = texts(locale);
+      await post("quarantine/dirty");
+      await post("change/stuck");
+      for (const [key, paths] of Object.entries(SCREENS)) {
+        const user = key.replace(/\d$/, "");
+        const guest = await open(browser, { width, scheme, locale });
+        opened.push(guest);
+        const { page } = guest;
+        const mode = { state: "full" };
+        await intercept(page, mode);
+        if (key === "ann") {
+          await page.goto(url);
+          await page.locator("#signin-name").waitFor();
+          await look(guest, "sign-in", found, picture);
+        }
+        await signIn(page, url, user);
+        const service = await page.evaluate(async () => (await (await fetch("/api/v1/services?q=transit")).json()).items[0]?.id);
+        for (const path of paths) {
+          const states = key === "ann2" || user === "bob" ? ["full"] : ["full", "empty", "loading", "error"].filter((state) => state !== "empty" || !NEVER_EMPTY.includes(path));
+          for (const state of states) {
+            mode.state = state;
+            const where = `${user} ${path} ${state}`;
+            await page.goto(url + path.replace("SERVICE", service));
+            await page.locator("#main h1").first().waitFor();
+            if (state === "loading" && !WITHOUT_DATA.includes(path)) await page.locator("[aria-busy=true]").first().waitFor({ timeout: 5_000 }).catch(() => found.push(`${where}: nothing says that it loads`));
+            else if (state === "error" && !WITHOUT_DATA.includes(path)) await page.getByText(t("problem.unavailable")).first().waitFor({ timeout: 10_000 }).catch(() => found.push(`${where}: nothing says what failed`));
+            else await page.waitForTimeout(350);
+            // Placeholders appear after 200 ms.
+            if (state === "loading") await page.waitForTimeout(250);
+            await look(guest, where, found, picture);
+            if (state === "full") found.push(...(await smallTargets(page)).map((text) => `${where}: ${text}`));
+          }
+        }
+        mode.state = "full";
+      }
+      assert(found.length === 0, found.join("\n"));
+    },
+  };
+}
+
+export const journeys = [
+  ...[
+    [1440, "light", "en"],
+    [390, "dark", "ko"],
+    [320, "light", "ja"],
+    [1440, "dark", "ja"],
+  ].map(matrix),
+  {
+    name: "old data is marked with its age when it cannot be read again",
+    once: true,
+    run: async ({ as, post }) => {
+      const { page, t } = await as("ops", "/services");
+      await page.getByRole("link", { name: "transit-baikal" }).waitFor();
+      const mode = { state: "error" };
+      await intercept(page, mode);
+      await post("change/stuck");
+      await page.getByText(t("load.stale")).waitFor();
+      await page.getByRole("link", { name: "transit-baikal" }).waitFor();
+      mode.state = "full";
+      await page.getByRole("button", { name: t("act.retry") }).click();
+      await page.getByText(t("load.stale")).waitFor({ state: "hidden" });
+    },
+  },
+  {
+    name: "the page asks no other host, and its policy reports nothing",
+    once: true,
+    run: async ({ as, url }) => {
+      const { page, faults } = await as("ann");
+      const foreign = [];
+      page.on("request", (request) => !request.url().startsWith(url) && !request.url().startsWith("blob:") && foreign.push(request.url()));
+      for (const path of ["/", "/attack", "/lan", "/filters", "/order", "/services", "/keys"]) {
+        const answer = await page.goto(url + path);
+        const policy = answer?.headers()["content-security-policy"] ?? "";
+        assert(policy.includes("default-src 'none'") && !policy.includes("unsafe"), `${path} has the policy ${policy}`);
+        await page.locator("#main h1").first().waitFor();
+        await page.waitForTimeout(200);
+      }
+      assert(foreign.length === 0, `requests to other hosts: ${foreign.join(", ")}`);
+      assert(faults.length === 0, faults.join("; "));
+    },
+  },
+];
