@@ -84,6 +84,7 @@ bench-wan: build-switch ## measure the emulator of wide-area paths against its g
 
 bench-transport: build-switch ## measure bulk transfers against their gates, beside TCP, uftp, SRT, rsync, scp (two hours; ARGS=--quick: a quarter of one)
 	@scripts/setup.sh peers || echo "peers: some are not available; their rows say so"
+	@$(MAKE) -s -k -C contrib/peers || echo "peers: some libraries are not available; their rows say so"
 	cargo build --release --locked -p millrace-courier --examples
 	MILLRACE_RECEIVE_PATH=target/release/examples/receive_path target/release/millrace bench transport $(ARGS)
 	target/release/millrace report out/bench

@@ -68,7 +68,7 @@ fi
 
 # Peers of `millrace bench transport`: other transports, and the two that everybody has. None of them is started.
 if [ "${1:-}" = peers ]; then
-    wanted=(iperf3 uftp srt-tools rsync openssh-client openssh-server)
+    wanted=(iperf3 uftp srt-tools rsync openssh-client openssh-server libnorm-dev libpgm-dev libudt-dev)
     dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
 fi
 

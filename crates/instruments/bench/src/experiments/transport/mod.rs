@@ -14,6 +14,7 @@ mod calibrate;
 pub mod cli;
 mod error;
 mod files;
+mod library_peers;
 mod live;
 mod millrace;
 mod peers;

@@ -15,6 +15,7 @@ use millrace_process::{Running, is_installed, pause};
 
 use super::error::{TransportBenchError, output};
 use super::files;
+use super::library_peers::LibraryPeer;
 use super::test_bed::{SENDER, TestBed, address, host};
 use super::usage::children_s;
 use crate::experiments::lan::iperf;
@@ -24,7 +25,7 @@ use crate::file_error::file;
 const SSH: u16 = 2222;
 const SRT: u16 = 9000;
 /// The time limit of a peer's transfer.
-const LIMIT_S: &str = "300";
+pub(super) const LIMIT_S: &str = "300";
 
 /// The systems, with their versions.
 pub(super) fn systems() -> Vec<(String, Option<String>, String)> {
@@ -46,10 +47,10 @@ pub(super) fn systems() -> Vec<(String, Option<String>, String)> {
         (name.to_owned(), version, configuration.to_owned())
     };
     let mut systems: Vec<_> = versions.into_iter().map(installed).collect();
-    for name in ["norm", "udt", "quinn"] {
-        let reason = "not there: it has no program, only a library";
-        systems.push((name.to_owned(), Some(reason.to_owned()), String::new()));
-    }
+    systems.extend(LibraryPeer::ALL.map(|peer| {
+        let version = peer.obstacle().is_some().then(|| "not there".to_owned());
+        (peer.name().to_owned(), version, peer.configuration().to_owned())
+    }));
     systems
 }
 
@@ -69,14 +70,14 @@ pub(super) struct PeerResult {
 }
 
 /// Takes the counters of a transfer.
-struct Meter {
+pub(super) struct Meter {
     cpu_s: f64,
     frames: [f64; 2],
     started: Instant,
 }
 
 impl Meter {
-    fn start(test_bed: &TestBed) -> Result<Meter, TransportBenchError> {
+    pub(super) fn start(test_bed: &TestBed) -> Result<Meter, TransportBenchError> {
         Ok(Meter {
             cpu_s: children_s(),
             frames: test_bed.frames()?,
@@ -85,7 +86,7 @@ impl Meter {
     }
 
     /// Ends the sender's part and then the receivers'.
-    fn end<T>(
+    pub(super) fn end<T>(
         self,
         test_bed: &TestBed,
         receivers: T,
@@ -318,7 +319,7 @@ impl Ssh {
     }
 }
 
-fn path(path: &Path) -> Result<&str, TransportBenchError> {
+pub(super) fn path(path: &Path) -> Result<&str, TransportBenchError> {
     path.to_str().ok_or_else(|| output("path", "a path is not UTF-8"))
 }
 

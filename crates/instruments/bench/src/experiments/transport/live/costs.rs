@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::super::arguments::Experiment;
 use super::super::error::{TransportBenchError, output};
 use super::super::files;
+use super::super::library_peers::LibraryPeer;
 use super::super::peers::{self, Ssh};
 use super::super::recorder::Recorder;
 use super::super::test_bed::PathSettings;
@@ -75,12 +76,32 @@ impl Live {
             }
         }
         self.scp_beside(recorder, round, &source, bytes, ours)?;
-        if round == 0 {
-            let reason = "not there: quinn has no program for files, only a library";
-            recorder.missing("T6 live: CPU of both ends / quinn's", "gate at most 0.9", reason)?;
-        }
+        self.quinn_beside(recorder, round, &source, ours)?;
         let _removed = std::fs::remove_dir_all(&directory);
         Ok(())
+    }
+
+    /// Measures quinn, which encrypts as ours does, but hashes nothing.
+    fn quinn_beside(
+        &self,
+        recorder: &mut Recorder<'_>,
+        round: usize,
+        source: &std::path::Path,
+        ours: f64,
+    ) -> Result<(), TransportBenchError> {
+        let name = "T6 live: CPU of both ends / quinn's, which hashes nothing";
+        let row = case(name, self.link(), Gate::AtMost(0.9), "").target(0.7);
+        if let Some(reason) = LibraryPeer::Quinn.obstacle() {
+            return recorder.missing(name, &row.asked, &reason);
+        }
+        match LibraryPeer::Quinn.transfer(&self.test_bed, source, 1, None) {
+            Ok(result) => {
+                let theirs = (result.cpu_s[0] + result.cpu_s[1]) / result.bytes * 1e9;
+                recorder.value(&row, round, ours / theirs.max(1e-9))
+            }
+            Err(error) if error.ends_the_run() => Err(error),
+            Err(error) => recorder.missing(name, &row.asked, &error.to_string()),
+        }
     }
 
     /// Measures scp, whose sending end alone is known.

@@ -1,6 +1,7 @@
 //! Rows T1, T2 and T8: goodput over the grid, beside other transports, and shares.
 
 use super::super::error::TransportBenchError;
+use super::super::library_peers::LibraryPeer;
 use super::super::peers::{self, Background, PeerResult};
 use super::super::record::Transferred;
 use super::super::recorder::Recorder;
@@ -116,6 +117,21 @@ impl Live {
             } else {
                 let reason = "srt-file-transmit is not there. To fix it: scripts/setup.sh peers";
                 recorder.missing(&row.name, &row.asked, reason)?;
+            }
+            for peer in [LibraryPeer::Udt, LibraryPeer::Quinn] {
+                let row = case(
+                    format!("T2 live: goodput / {}, {place}", peer.name()),
+                    self.link(),
+                    Gate::AtLeast(1.2),
+                    "",
+                );
+                match peer.obstacle() {
+                    Some(reason) => recorder.missing(&row.name, &row.asked, &reason)?,
+                    None => {
+                        let result = peer.transfer(&self.test_bed, &source, 1, None);
+                        self.beside(recorder, round, &path, (peer.name(), 1), result, &row, ours)?;
+                    }
+                }
             }
             let _removed = std::fs::remove_dir_all(&directory);
         }

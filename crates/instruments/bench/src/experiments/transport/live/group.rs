@@ -2,6 +2,7 @@
 
 use super::super::error::TransportBenchError;
 use super::super::files;
+use super::super::library_peers::LibraryPeer;
 use super::super::peers;
 use super::super::recorder::Recorder;
 use super::super::test_bed::PathSettings;
@@ -13,7 +14,7 @@ use millrace_process::is_installed;
 use nix::sys::signal::Signal;
 
 impl Live {
-    /// T3: three receivers beside uftp.
+    /// T3: three receivers beside uftp, NORM and PGM.
     pub(super) fn multicast(
         &mut self,
         recorder: &mut Recorder<'_>,
@@ -70,11 +71,55 @@ impl Live {
             self.test_bed.link_bps = link;
             result?;
         }
-        if round == 0 {
-            for peer in ["NORM", "PGM"] {
-                let reason = "not there: it has no program for files, only a library";
-                recorder.missing(&format!("T3 live: goodput of each / {peer}'s"), "", reason)?;
+        self.multicast_libraries(recorder, round)
+    }
+
+    /// T3: three receivers beside NORM and PGM, told a rate, and beside NORM with its congestion control.
+    fn multicast_libraries(
+        &mut self,
+        recorder: &mut Recorder<'_>,
+        round: usize,
+    ) -> Result<(), TransportBenchError> {
+        let link = self.test_bed.link_bps;
+        let lossy = PathSettings::new(100.0, 1.0);
+        let site = "told the rate of a site (link / 3), RTT 100 ms, loss 1 %";
+        let cells = [
+            (LibraryPeer::Norm, &lossy, Some(link / 3.0), 1.2, site),
+            (LibraryPeer::Pgm, &lossy, Some(link / 3.0), 1.2, site),
+            (
+                LibraryPeer::Norm,
+                &lossy,
+                None,
+                20.0,
+                "its congestion control, RTT 100 ms, loss 1 %",
+            ),
+        ];
+        for (peer, path, rate_bps, gate, name) in cells {
+            let row = case(
+                format!(
+                    "T3 live: goodput of each / {}'s, 3 receivers, {name}",
+                    peer.name()
+                ),
+                self.link(),
+                Gate::AtLeast(gate),
+                "",
+            );
+            if let Some(reason) = peer.obstacle() {
+                recorder.missing(&row.name, &row.asked, &reason)?;
+                continue;
             }
+            let seconds = recorder.length.seconds as f64 + ramp_s(path) / 2.0;
+            // A congestion control that gets a twentieth gets a twentieth of the bytes, so that the row ends.
+            let share = if rate_bps.is_some() { 1.0 } else { 1.0 / 20.0 };
+            let bytes = link / 8.0 * seconds / 3.0;
+            let outcome = self.transfer_bytes(recorder, round, path, 3, &[], bytes as u64)?;
+            let ours = outcome.complete().map(|each| each.steady_bps).sum::<f64>() / 3.0;
+            let directory = self.test_bed.directory(peer.name())?;
+            let source = directory.join("source");
+            files::write(&source, (bytes * share) as u64, round as u64)?;
+            let theirs = peer.transfer(&self.test_bed, &source, 3, rate_bps);
+            let _removed = std::fs::remove_dir_all(&directory);
+            self.beside(recorder, round, path, (peer.name(), 3), theirs, &row, ours)?;
         }
         Ok(())
     }
