@@ -5,6 +5,7 @@ mod oam;
 mod openflow;
 mod ports;
 mod queues;
+mod sflow;
 mod status;
 mod workers;
 
@@ -40,6 +41,7 @@ pub(crate) fn run(session: &Session, args: &Show) -> Result<()> {
         Show::Queues(of) => per_bridge(session, of, Client::queues, queues::table),
         Show::Policers(of) => per_bridge(session, of, queues::policed, queues::policers),
         Show::Oam(of) => per_bridge(session, of, oam::monitored, oam::table),
+        Show::Sflow(of) => per_bridge(session, of, Client::sflow, sflow::text),
         Show::Controllers(of) => per_bridge(session, of, Client::controllers, openflow::controllers),
         Show::Workers => session.print_table(&client.workers()?, |list| workers(list)),
         Show::Drops { all } => {

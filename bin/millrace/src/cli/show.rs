@@ -26,6 +26,8 @@ pub(crate) enum Show {
     Policers(BridgeSelection),
     /// BFD, continuity checks and flap damping of ports
     Oam(BridgeSelection),
+    /// sFlow: collectors, and samples of ports
+    Sflow(BridgeSelection),
     /// Controllers and the state of their connections
     Controllers(BridgeSelection),
     /// Workers: their load and the queues that they poll

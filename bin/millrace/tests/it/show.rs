@@ -29,6 +29,7 @@ fn every_list_is_shown_as_a_table_and_as_json() {
         ("meters", "drop above 100 pktps, burst 50", "/br0/0/bands/0/rate"),
         ("policers", "25Mbps", "/br0/0/policer/red/packets"),
         ("queues", "2500Mbps", "/br0/1/max_bps"),
+        ("sflow", "1:1000", "/br0/0/collectors/0/datagrams"),
         ("macs", "02:00:00:00:00:aa", "/br0/0/mac"),
         ("config", "name = \"br0\"", "/bridge/0/name"),
         ("history", "begin", "/revisions/0/number"),

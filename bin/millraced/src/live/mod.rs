@@ -11,6 +11,7 @@ mod flows;
 mod groups;
 mod oam;
 mod queues;
+mod sflow;
 mod trace;
 mod wans;
 
@@ -292,6 +293,13 @@ impl<B: Backend> Live for LiveSwitch<B> {
                 age_seconds: now.since(entry.last_seen()).as_secs_f64(),
             });
             entries.collect()
+        })
+    }
+
+    fn sflow(&self, bridge: &str) -> Result<Option<view::Sflow>, LiveError> {
+        self.ask(bridge, |control| {
+            let status = control.sflow_status()?;
+            Some(sflow::view(&status, control.ports()))
         })
     }
 

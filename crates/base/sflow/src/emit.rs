@@ -2,10 +2,14 @@
 
 use std::net::IpAddr;
 
-use crate::sample::{CounterSample, Datagram, FlowSample, InterfaceCounters, Output, Sample};
+use crate::sample::{
+    CounterSample, Datagram, DiscardedPacket, EthernetCounters, FlowSample, InterfaceCounters,
+    MillraceRecord, Output, Sample,
+};
 use crate::{
-    COUNTER_SAMPLE, ETHERNET, EXTENDED_SWITCH, FLOW_SAMPLE, HEADER_SIZE, INTERFACE_COUNTERS, MILLRACE_RECORD,
-    RAW_HEADER, VERSION,
+    COUNTER_SAMPLE, DISCARDED_PACKET, ETHERNET, ETHERNET_COUNTERS, EXTENDED_SWITCH, FLOW_SAMPLE,
+    INTERFACE_COUNTERS, MAX_HEADER_SIZE, MILLRACE_RECORD, OPENFLOW_PORT, PORT_NAME, RAW_HEADER, UNKNOWN,
+    VERSION,
 };
 
 /// Size of the frame check sequence, in bytes, which samples lack and the frame length includes.
@@ -80,6 +84,7 @@ impl Sample {
         match self {
             Sample::Flow(sample) => out.sized(FLOW_SAMPLE, |out| flow(sample, out)),
             Sample::Counters(sample) => out.sized(COUNTER_SAMPLE, |out| counters(sample, out)),
+            Sample::Discarded(sample) => out.sized(DISCARDED_PACKET, |out| discarded(sample, out)),
         }
     }
 }
@@ -99,13 +104,7 @@ fn flow(sample: &FlowSample, out: &mut Writer<'_>) {
     });
     let records = 1 + u32::from(sample.switch.is_some()) + u32::from(sample.millrace.is_some());
     out.word(records);
-    out.sized(RAW_HEADER, |out| {
-        let header = &sample.header[..sample.header.len().min(HEADER_SIZE)];
-        out.word(ETHERNET);
-        out.word(sample.frame_size + FCS_SIZE);
-        out.word(FCS_SIZE);
-        out.string(header);
-    });
+    raw_header(sample.frame_size, &sample.header, out);
     if let Some(switch) = &sample.switch {
         out.sized(EXTENDED_SWITCH, |out| {
             out.word(switch.source_vlan);
@@ -114,22 +113,85 @@ fn flow(sample: &FlowSample, out: &mut Writer<'_>) {
             out.word(switch.destination_priority);
         });
     }
-    if let Some(millrace) = &sample.millrace {
-        out.sized(MILLRACE_RECORD, |out| {
-            out.long(millrace.metadata);
-            out.long(millrace.cookie);
-            out.string(millrace.drop_reason.as_bytes());
-        });
+    if let Some(record) = &sample.millrace {
+        millrace(record, out);
+    }
+}
+
+/// Writes the first bytes of a frame of this size, as a record.
+fn raw_header(frame_size: u32, header: &[u8], out: &mut Writer<'_>) {
+    out.sized(RAW_HEADER, |out| {
+        out.word(ETHERNET);
+        out.word(frame_size.saturating_add(FCS_SIZE));
+        out.word(FCS_SIZE);
+        out.string(header.get(..MAX_HEADER_SIZE).unwrap_or(header));
+    });
+}
+
+fn millrace(record: &MillraceRecord, out: &mut Writer<'_>) {
+    out.sized(MILLRACE_RECORD, |out| {
+        out.long(record.metadata);
+        out.long(record.cookie);
+        out.string(record.drop_reason.as_bytes());
+    });
+}
+
+fn discarded(sample: &DiscardedPacket, out: &mut Writer<'_>) {
+    out.word(sample.sequence);
+    // The source in two words: type 0, an interface, and its number.
+    out.word(0);
+    out.word(sample.source);
+    out.word(sample.drops);
+    out.word(sample.input);
+    out.word(sample.output);
+    out.word(sample.reason.0);
+    out.word(1 + u32::from(sample.millrace.is_some()));
+    raw_header(sample.frame_size, &sample.header, out);
+    if let Some(record) = &sample.millrace {
+        millrace(record, out);
     }
 }
 
 fn counters(sample: &CounterSample, out: &mut Writer<'_>) {
     out.word(sample.sequence);
     out.word(sample.source & 0x00ff_ffff);
-    out.word(u32::from(sample.counters.is_some()));
+    let records = [
+        sample.counters.is_some(),
+        sample.ethernet.is_some(),
+        sample.openflow.is_some(),
+        sample.name.is_some(),
+    ];
+    out.word(records.into_iter().map(u32::from).sum());
     if let Some(counters) = &sample.counters {
         out.sized(INTERFACE_COUNTERS, |out| interface(counters, out));
     }
+    if let Some(counters) = &sample.ethernet {
+        out.sized(ETHERNET_COUNTERS, |out| ethernet(counters, out));
+    }
+    if let Some(port) = &sample.openflow {
+        out.sized(OPENFLOW_PORT, |out| {
+            out.long(port.dpid);
+            out.word(port.number);
+        });
+    }
+    if let Some(name) = &sample.name {
+        out.sized(PORT_NAME, |out| out.string(name.as_bytes()));
+    }
+}
+
+fn ethernet(counters: &EthernetCounters, out: &mut Writer<'_>) {
+    // Alignment, FCS, single and multiple collisions, SQE, deferred, late and excessive collisions.
+    for _ in 0..8 {
+        out.word(UNKNOWN);
+    }
+    out.word(counters.transmit_errors);
+    // Carrier sense, frame too long.
+    for _ in 0..2 {
+        out.word(UNKNOWN);
+    }
+    out.word(counters.receive_errors);
+    // Symbol errors.
+    out.word(UNKNOWN);
 }
 
 fn interface(counters: &InterfaceCounters, out: &mut Writer<'_>) {
@@ -141,14 +203,14 @@ fn interface(counters: &InterfaceCounters, out: &mut Writer<'_>) {
     out.word(1);
     out.word(u32::from(counters.is_admin_up) | u32::from(counters.is_link_up) << 1);
     out.long(counters.in_octets);
-    // Unicast, multicast, broadcast.
+    // Unicast, multicast, broadcast; the last word is unknown protocols.
     for word in [
         counters.in_packets,
-        0,
-        0,
+        UNKNOWN,
+        UNKNOWN,
         counters.in_discards,
         counters.in_errors,
-        0,
+        UNKNOWN,
     ] {
         out.word(word);
     }
@@ -156,8 +218,8 @@ fn interface(counters: &InterfaceCounters, out: &mut Writer<'_>) {
     // The last word is promiscuous mode.
     for word in [
         counters.out_packets,
-        0,
-        0,
+        UNKNOWN,
+        UNKNOWN,
         counters.out_discards,
         counters.out_errors,
         0,

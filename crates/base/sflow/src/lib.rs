@@ -2,9 +2,13 @@
 //!
 //! ```text
 //! datagram: version, agent, sequence, uptime, samples
-//!   flow sample:    rate, pool, drops, input, output, records: raw header, VLANs, Millrace's metadata
-//!   counter sample: records: generic interface counters
+//!   flow sample:      rate, pool, drops, input, output, records: raw header, VLANs, Millrace's metadata
+//!   counter sample:   records: generic interface counters, Ethernet counters, OpenFlow port, name of the port
+//!   discarded packet: drops, input, output, reason, records: raw header, Millrace's metadata
 //! ```
+//!
+//! Discarded packets are those of sFlow.org, "sFlow Dropped Packet Notification Structures", October 2020; the records of
+//! OpenFlow ports those of "sFlow OpenFlow Structures", November 2014.
 
 #![forbid(unsafe_code)]
 
@@ -14,16 +18,22 @@ mod sample;
 
 pub use parse::ParseError;
 pub use sample::{
-    CounterSample, Datagram, DropCode, FlowSample, InterfaceCounters, MillraceRecord, Output, Sample,
-    SwitchRecord,
+    CounterSample, Datagram, DiscardedPacket, DropCode, EthernetCounters, FlowSample, InterfaceCounters,
+    MillraceRecord, OpenFlowPort, Output, Sample, SwitchRecord,
 };
 
 /// The UDP port of collectors, assigned by IANA.
 pub const UDP_PORT: u16 = 6343;
-/// Size of the sampled part of a packet, in bytes.
+/// Size of the sampled part of a packet by default, in bytes.
 pub const HEADER_SIZE: usize = 128;
+/// Size of the largest sampled part of a packet that is emitted, in bytes.
+pub const MAX_HEADER_SIZE: usize = 256;
 /// Size of the largest datagram that is emitted, in bytes: it fits an Ethernet frame with room for tunnels.
 pub const MAX_DATAGRAM_SIZE: usize = 1400;
+/// The number of the interface of packets that begin or end in the switch itself.
+pub const INTERNAL_INTERFACE: u32 = 0x3fff_ffff;
+/// A counter, or a VLAN, that is not known.
+pub const UNKNOWN: u32 = u32::MAX;
 
 pub(crate) const VERSION: u32 = 5;
 /// The enterprise of the record of Millrace: that for documentation (RFC 5612).
@@ -31,9 +41,13 @@ pub(crate) const ENTERPRISE: u32 = 32_473;
 
 pub(crate) const FLOW_SAMPLE: u32 = 1;
 pub(crate) const COUNTER_SAMPLE: u32 = 2;
+pub(crate) const DISCARDED_PACKET: u32 = 5;
 pub(crate) const RAW_HEADER: u32 = 1;
 pub(crate) const EXTENDED_SWITCH: u32 = 1001;
 pub(crate) const MILLRACE_RECORD: u32 = ENTERPRISE << 12 | 1;
 pub(crate) const INTERFACE_COUNTERS: u32 = 1;
+pub(crate) const ETHERNET_COUNTERS: u32 = 2;
+pub(crate) const OPENFLOW_PORT: u32 = 1004;
+pub(crate) const PORT_NAME: u32 = 1005;
 /// The header protocol of Ethernet.
 pub(crate) const ETHERNET: u32 = 1;

@@ -5,12 +5,12 @@ use std::net::IpAddr;
 use thiserror::Error;
 
 use crate::sample::{
-    CounterSample, Datagram, DropCode, FlowSample, InterfaceCounters, MillraceRecord, Output, Sample,
-    SwitchRecord,
+    CounterSample, Datagram, DiscardedPacket, DropCode, EthernetCounters, FlowSample, InterfaceCounters,
+    MillraceRecord, OpenFlowPort, Output, Sample, SwitchRecord,
 };
 use crate::{
-    COUNTER_SAMPLE, ETHERNET, EXTENDED_SWITCH, FLOW_SAMPLE, INTERFACE_COUNTERS, MILLRACE_RECORD, RAW_HEADER,
-    VERSION,
+    COUNTER_SAMPLE, DISCARDED_PACKET, ETHERNET, ETHERNET_COUNTERS, EXTENDED_SWITCH, FLOW_SAMPLE,
+    INTERFACE_COUNTERS, MILLRACE_RECORD, OPENFLOW_PORT, PORT_NAME, RAW_HEADER, UNKNOWN, VERSION,
 };
 
 /// The reason why bytes are not a datagram.
@@ -109,6 +109,10 @@ impl Datagram {
                     None => datagram.skipped += 1,
                 },
                 COUNTER_SAMPLE => datagram.samples.push(Sample::Counters(counters(&mut body)?)),
+                DISCARDED_PACKET => match discarded(&mut body)? {
+                    Some(sample) => datagram.samples.push(Sample::Discarded(sample)),
+                    None => datagram.skipped += 1,
+                },
                 _ => datagram.skipped += 1,
             }
         }
@@ -117,6 +121,76 @@ impl Datagram {
             size => Err(ParseError::Trailing { size }),
         }
     }
+}
+
+/// The records of a packet.
+#[derive(Default)]
+struct PacketRecords {
+    frame_size: u32,
+    header: Option<Vec<u8>>,
+    switch: Option<SwitchRecord>,
+    millrace: Option<MillraceRecord>,
+}
+
+impl PacketRecords {
+    fn read(reader: &mut Reader<'_>) -> Result<PacketRecords, ParseError> {
+        let mut records = PacketRecords::default();
+        for _ in 0..reader.word()? {
+            let (format, mut body) = reader.sized()?;
+            match format {
+                RAW_HEADER => {
+                    let protocol = body.word()?;
+                    let (size, stripped) = (body.word()?, body.word()?);
+                    let header = body.string()?;
+                    if protocol == ETHERNET && records.header.is_none() {
+                        records.frame_size = size.saturating_sub(stripped);
+                        records.header = Some(header.to_vec());
+                    }
+                }
+                EXTENDED_SWITCH => {
+                    records.switch = Some(SwitchRecord {
+                        source_vlan: body.word()?,
+                        source_priority: body.word()?,
+                        destination_vlan: body.word()?,
+                        destination_priority: body.word()?,
+                    });
+                }
+                MILLRACE_RECORD => {
+                    records.millrace = Some(MillraceRecord {
+                        metadata: body.long()?,
+                        cookie: body.long()?,
+                        drop_reason: String::from_utf8_lossy(body.string()?).into_owned(),
+                    });
+                }
+                _ => {}
+            }
+        }
+        Ok(records)
+    }
+}
+
+/// Reads a discarded packet; `None` for one without an Ethernet header, or from a source that is no interface.
+fn discarded(reader: &mut Reader<'_>) -> Result<Option<DiscardedPacket>, ParseError> {
+    let sequence = reader.word()?;
+    let source_type = reader.word()?;
+    let source = reader.word()?;
+    let (drops, input, output) = (reader.word()?, reader.word()?, reader.word()?);
+    let reason = DropCode(reader.word()?);
+    let records = PacketRecords::read(reader)?;
+    let Some(header) = records.header.filter(|_| source_type == 0) else {
+        return Ok(None);
+    };
+    Ok(Some(DiscardedPacket {
+        sequence,
+        source,
+        drops,
+        input,
+        output,
+        reason,
+        frame_size: records.frame_size,
+        header,
+        millrace: records.millrace,
+    }))
 }
 
 /// Reads a flow sample; `None` for one without an Ethernet header.
@@ -134,39 +208,15 @@ fn flow(reader: &mut Reader<'_>) -> Result<Option<FlowSample>, ParseError> {
         switch: None,
         millrace: None,
     };
-    let mut has_header = false;
-    for _ in 0..reader.word()? {
-        let (format, mut body) = reader.sized()?;
-        match format {
-            RAW_HEADER => {
-                let protocol = body.word()?;
-                let (size, stripped) = (body.word()?, body.word()?);
-                let header = body.string()?;
-                if protocol == ETHERNET && !has_header {
-                    has_header = true;
-                    sample.frame_size = size.saturating_sub(stripped);
-                    sample.header = header.to_vec();
-                }
-            }
-            EXTENDED_SWITCH => {
-                sample.switch = Some(SwitchRecord {
-                    source_vlan: body.word()?,
-                    source_priority: body.word()?,
-                    destination_vlan: body.word()?,
-                    destination_priority: body.word()?,
-                });
-            }
-            MILLRACE_RECORD => {
-                sample.millrace = Some(MillraceRecord {
-                    metadata: body.long()?,
-                    cookie: body.long()?,
-                    drop_reason: String::from_utf8_lossy(body.string()?).into_owned(),
-                });
-            }
-            _ => {}
-        }
-    }
-    Ok(has_header.then_some(sample))
+    let records = PacketRecords::read(reader)?;
+    let Some(header) = records.header else {
+        return Ok(None);
+    };
+    sample.frame_size = records.frame_size;
+    sample.header = header;
+    sample.switch = records.switch;
+    sample.millrace = records.millrace;
+    Ok(Some(sample))
 }
 
 fn output(word: u32) -> Output {
@@ -183,14 +233,38 @@ fn counters(reader: &mut Reader<'_>) -> Result<CounterSample, ParseError> {
         sequence: reader.word()?,
         source: reader.word()? & 0x00ff_ffff,
         counters: None,
+        ethernet: None,
+        openflow: None,
+        name: None,
     };
     for _ in 0..reader.word()? {
         let (format, mut body) = reader.sized()?;
-        if format == INTERFACE_COUNTERS {
-            sample.counters = Some(interface(&mut body)?);
+        match format {
+            INTERFACE_COUNTERS => sample.counters = Some(interface(&mut body)?),
+            ETHERNET_COUNTERS => sample.ethernet = Some(ethernet(&mut body)?),
+            OPENFLOW_PORT => {
+                sample.openflow = Some(OpenFlowPort {
+                    dpid: body.long()?,
+                    number: body.word()?,
+                });
+            }
+            PORT_NAME => sample.name = Some(String::from_utf8_lossy(body.string()?).into_owned()),
+            _ => {}
         }
     }
     Ok(sample)
+}
+
+fn ethernet(reader: &mut Reader<'_>) -> Result<EthernetCounters, ParseError> {
+    let mut words = [0; 13];
+    for word in &mut words {
+        *word = reader.word()?;
+    }
+    let [_, _, _, _, _, _, _, _, transmit_errors, _, _, receive_errors, _] = words;
+    Ok(EthernetCounters {
+        transmit_errors,
+        receive_errors,
+    })
 }
 
 fn interface(reader: &mut Reader<'_>) -> Result<InterfaceCounters, ParseError> {
@@ -205,7 +279,10 @@ fn interface(reader: &mut Reader<'_>) -> Result<InterfaceCounters, ParseError> {
         let (discards, errors) = (reader.word()?, reader.word()?);
         // Unknown protocols, and promiscuous mode.
         let _last = reader.word()?;
-        let packets = unicast.wrapping_add(multicast).wrapping_add(broadcast);
+        let packets = [unicast, multicast, broadcast].into_iter();
+        let packets = packets
+            .filter(|count| *count != UNKNOWN)
+            .fold(0, u32::wrapping_add);
         Ok((octets, packets, discards, errors))
     };
     let (in_octets, in_packets, in_discards, in_errors) = direction()?;

@@ -26,6 +26,8 @@ pub enum Sample {
     Flow(FlowSample),
     /// Counters of an interface.
     Counters(CounterSample),
+    /// A dropped packet, which was not chosen by sampling.
+    Discarded(DiscardedPacket),
 }
 
 /// The destination of a sampled packet.
@@ -52,10 +54,28 @@ impl DropCode {
     pub const ACL: DropCode = DropCode(258);
     /// No buffer, or a full queue.
     pub const NO_BUFFER: DropCode = DropCode(259);
-    /// A rate limit.
+    /// A rate limit (traffic shaping).
     pub const RATE_LIMIT: DropCode = DropCode(261);
     /// The packet is too long for the interface.
     pub const TOO_BIG: DropCode = DropCode(262);
+    /// The port does not carry the VLAN of the packet that came in.
+    pub const INGRESS_VLAN_FILTER: DropCode = DropCode(265);
+    /// The packet is flooded to no port.
+    pub const PORT_LIST_EMPTY: DropCode = DropCode(267);
+    /// The packet would leave by the port where it came in.
+    pub const PORT_LOOPBACK_FILTER: DropCode = DropCode(268);
+    /// An IP header is malformed.
+    pub const IP_HEADER_CORRUPTED: DropCode = DropCode(275);
+    /// The MAC address of the next hop is not known.
+    pub const UNRESOLVED_NEIGHBOUR: DropCode = DropCode(279);
+    /// A tunnel header cannot be removed.
+    pub const DECAPSULATION: DropCode = DropCode(282);
+    /// Another reason of layer 2.
+    pub const UNKNOWN_L2: DropCode = DropCode(284);
+    /// Another reason of a buffer.
+    pub const UNKNOWN_BUFFER: DropCode = DropCode(287);
+    /// Another reason of a tunnel.
+    pub const UNKNOWN_TUNNEL: DropCode = DropCode(288);
 }
 
 /// A sampled packet.
@@ -77,7 +97,8 @@ pub struct FlowSample {
     pub output: Output,
     /// Size of the frame without frame check sequence, in bytes.
     pub frame_size: u32,
-    /// The first bytes of the frame as it came in; at most [`HEADER_SIZE`](crate::HEADER_SIZE) are emitted.
+    /// The first bytes of the frame as it came in; at most [`MAX_HEADER_SIZE`](crate::MAX_HEADER_SIZE) are
+    /// emitted.
     pub header: Vec<u8>,
     /// VLANs before and after.
     pub switch: Option<SwitchRecord>,
@@ -85,14 +106,37 @@ pub struct FlowSample {
     pub millrace: Option<MillraceRecord>,
 }
 
+/// The notification of a dropped packet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DiscardedPacket {
+    /// The number of the notification of this source; it grows by one.
+    pub sequence: u32,
+    /// The interface at which the packet came in.
+    pub source: u32,
+    /// The number of notifications that were lost in the switch, or to the limit of their rate.
+    pub drops: u32,
+    /// The interface at which the packet came in; 0 if it is not known.
+    pub input: u32,
+    /// The interface that dropped the packet on its way out; 0 for another place.
+    pub output: u32,
+    /// The reason.
+    pub reason: DropCode,
+    /// Size of the frame without frame check sequence, in bytes.
+    pub frame_size: u32,
+    /// The first bytes of the frame as it was dropped.
+    pub header: Vec<u8>,
+    /// Drop reason of Millrace.
+    pub millrace: Option<MillraceRecord>,
+}
+
 /// The extended switch record: VLANs of a packet as it came in and as it went out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SwitchRecord {
-    /// VLAN id as it came in; 0 without tag.
+    /// VLAN id as it came in; 0 without tag, [`UNKNOWN`](crate::UNKNOWN) if it is not known.
     pub source_vlan: u32,
     /// Priority as it came in.
     pub source_priority: u32,
-    /// VLAN id as it went out; 0 without tag.
+    /// VLAN id as it went out; 0 without tag, [`UNKNOWN`](crate::UNKNOWN) if it is not known.
     pub destination_vlan: u32,
     /// Priority as it went out.
     pub destination_priority: u32,
@@ -118,9 +162,34 @@ pub struct CounterSample {
     pub source: u32,
     /// The counters; `None` if the sample has none of this format.
     pub counters: Option<InterfaceCounters>,
+    /// The Ethernet counters; `None` if the sample has none.
+    pub ethernet: Option<EthernetCounters>,
+    /// The OpenFlow port; `None` if the sample does not have it.
+    pub openflow: Option<OpenFlowPort>,
+    /// The name of the port; `None` if the sample does not have it.
+    pub name: Option<String>,
 }
 
-/// Generic interface counters. Of packets, only unicast numbers are known to Millrace, which counts all packets there.
+/// The Ethernet counters that Millrace has; the others of the record are emitted as unknown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct EthernetCounters {
+    /// Frames that were not sent because of errors (dot3StatsInternalMacTransmitErrors).
+    pub transmit_errors: u32,
+    /// Frames that were not received because of errors (dot3StatsInternalMacReceiveErrors).
+    pub receive_errors: u32,
+}
+
+/// The bridge and the number of an OpenFlow port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OpenFlowPort {
+    /// The datapath id of the bridge.
+    pub dpid: u64,
+    /// The number of the port.
+    pub number: u32,
+}
+
+/// Generic interface counters. Millrace does not count unicast, multicast and broadcast packets apart: their sum is emitted
+/// as unicast, and the others as unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct InterfaceCounters {
     /// The number of the interface.

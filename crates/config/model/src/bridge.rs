@@ -14,6 +14,7 @@ use crate::number::{
 };
 use crate::port::Port;
 use crate::section::{deserialize, section};
+use crate::sflow::Sflow;
 use crate::target::{ControllerTarget, ListenTarget};
 
 section! {
@@ -69,6 +70,8 @@ section! {
             /// The number of bytes of a packet that a packet-in carries until the controller changes it; 65535 is the
             /// whole packet.
             pub miss_send_len: MissSendLen = MissSendLen::DEFAULT,
+            /// sFlow: samples of packets and counters of ports for collectors. Unset, none.
+            pub sflow: Option<Sflow> = None,
             /// The ports.
             pub ports as "port": Vec<Port> = Vec::new(),
             /// The chains of network functions.

@@ -46,6 +46,7 @@ mod reference;
 pub mod schema;
 mod section;
 mod setting;
+mod sflow;
 mod target;
 mod text;
 mod toml_writer;
@@ -74,16 +75,18 @@ pub use name::{
 pub use nsh::{Nsh, NshPath};
 pub use number::{
     AuxiliaryCount, BfdInterval, BfdMultiplier, BurstSize, CodePoint, CoreId, CpuPercent, DampingTime,
-    EchoInterval, FlapCount, FrameOverhead, Fuel, FunctionMemoryMib, FunctionWeight, InstanceCount,
-    LaneCount, MacAgeing, MacTableSize, MaintenanceLevel, MaxBackoff, MemoryMib, MepNumber, MissSendLen, Mtu,
-    PacketInBurst, PacketInRate, QueueCount, QueueLength, QueuePriority, QueueSize, QueueWeight, RangeError,
-    RestoreTime, TableCount, TableNumber, TableSize, TrafficClass, WanMtu, WanSeed, WorkerCount,
+    DatagramSize, DiscardLimit, EchoInterval, FlapCount, FrameOverhead, Fuel, FunctionMemoryMib,
+    FunctionWeight, InstanceCount, LaneCount, MacAgeing, MacTableSize, MaintenanceLevel, MaxBackoff,
+    MemoryMib, MepNumber, MissSendLen, Mtu, PacketInBurst, PacketInRate, PollingInterval, QueueCount,
+    QueueLength, QueuePriority, QueueSize, QueueWeight, RangeError, RestoreTime, SampledHeaderSize,
+    SamplingRate, SubAgent, TableCount, TableNumber, TableSize, TrafficClass, WanMtu, WanSeed, WorkerCount,
 };
 pub use oam::{Bfd, Ccm, FlapDamping};
 pub use port::{Port, VlanMode};
 pub use qos::{ColorAction, Policer, Queue, Rate, RateError};
 pub use reference::reference;
 pub use setting::{Setting, SettingError};
+pub use sflow::{Collector, CollectorError, SFLOW_PORT, Sflow};
 pub use target::{ControllerTarget, Host, ListenTarget, OPENFLOW_PORT, SocketPath, TargetError};
 pub use tunnel::{Tunnel, TunnelKey};
 pub use vnic::{VirtioRings, Vnic, VnicKind, VnicRole};

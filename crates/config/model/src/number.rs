@@ -118,6 +118,18 @@ bounded! {
     RestoreTime(u16) in 0..=3600, " seconds";
     /// The number of times that a link goes down until it is damped.
     FlapCount(u16) in 1..=100, "";
+    /// The mean number of packets for each sFlow sample; 0 takes no samples.
+    SamplingRate(u32) in 0..=16_777_215, "";
+    /// The number of bytes that an sFlow sample has of its packet.
+    SampledHeaderSize(u16) in 64..=256, " bytes";
+    /// The interval of sFlow counter samples, in seconds.
+    PollingInterval(u16) in 0..=3600, " seconds";
+    /// The number of the sub-agent of a bridge in sFlow.
+    SubAgent(u32) in 0..=4_294_967_295, "";
+    /// The maximum number of sFlow notifications of dropped packets per second.
+    DiscardLimit(u32) in 0..=100_000, "";
+    /// The size of an sFlow datagram, in bytes of UDP payload.
+    DatagramSize(u16) in 600..=8_900, " bytes";
     /// A time of flap damping, in seconds.
     DampingTime(u16) in 1..=3600, " seconds";
     /// The number of workers that run a chain.
@@ -226,6 +238,30 @@ impl EchoInterval {
 impl AuxiliaryCount {
     /// No auxiliary connection.
     pub const DEFAULT: AuxiliaryCount = AuxiliaryCount(0);
+}
+impl SamplingRate {
+    /// The default, one sample for 1,000 packets.
+    pub const DEFAULT: SamplingRate = SamplingRate(1000);
+}
+impl SampledHeaderSize {
+    /// The default of sFlow, 128 bytes.
+    pub const DEFAULT: SampledHeaderSize = SampledHeaderSize(128);
+}
+impl PollingInterval {
+    /// The default, 20 seconds.
+    pub const DEFAULT: PollingInterval = PollingInterval(20);
+}
+impl SubAgent {
+    /// The first sub-agent.
+    pub const ZERO: SubAgent = SubAgent(0);
+}
+impl DiscardLimit {
+    /// No notifications.
+    pub const NONE: DiscardLimit = DiscardLimit(0);
+}
+impl DatagramSize {
+    /// The default, 1,400 bytes, which fits an Ethernet frame with room for tunnels.
+    pub const DEFAULT: DatagramSize = DatagramSize(1400);
 }
 impl BfdInterval {
     /// The default, 300 ms.

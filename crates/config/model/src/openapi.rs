@@ -133,6 +133,7 @@ mod tests {
                 "Listener",
                 "Tls",
                 "Description",
+                "Sflow",
                 "Port",
                 "Queue",
                 "Policer",

@@ -4,7 +4,7 @@ use millrace_types::{PortNo, Vid};
 
 use crate::device::Device;
 use crate::name::PortName;
-use crate::number::{FrameOverhead, Mtu, QueueCount, RestoreTime};
+use crate::number::{FrameOverhead, Mtu, QueueCount, RestoreTime, SamplingRate};
 use crate::oam::{Bfd, Ccm, FlapDamping};
 use crate::qos::{Policer, Queue, Rate};
 use crate::section::{deserialize, section};
@@ -66,6 +66,9 @@ section! {
             pub wait_to_restore_s: RestoreTime = RestoreTime::DEFAULT,
             /// Flap damping of the link.
             pub damping: Option<FlapDamping> = None,
+            /// The mean number of packets for each sFlow sample at this port; 0 takes no samples. Unset, that of the
+            /// `sflow` of the bridge, without which there are none.
+            pub sampling_rate: Option<SamplingRate> = None,
             /// If true, packets stay in the device while the output port of the last ones has no room, so that they
             /// wait at their sender and are not dropped here. All packets of the port wait, whatever their output
             /// port: for ports whose packets go to one port, such as the ports of functions in a chain.

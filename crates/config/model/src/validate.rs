@@ -6,6 +6,7 @@ mod checks;
 mod devices;
 mod functions;
 mod ports;
+mod sflow;
 mod walk;
 mod wans;
 
@@ -41,6 +42,7 @@ pub(crate) fn cross_check(
     chains::check_sockets(&mut checks, config);
     checks.bridges(config);
     checks.devices(config);
+    checks.sflow(config);
     if dropped.is_empty() && decoded.is_empty() {
         checks.links(config);
         checks.wans(config);

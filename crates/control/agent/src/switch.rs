@@ -246,6 +246,7 @@ fn apply_bridge<B: Backend>(member: &mut Member<B>, wanted: &model::Bridge, prob
         }
         let chains = control.apply_chains(&bridge.chains).into_iter();
         problems.extend(chains.map(|(name, reason)| (format!("chain {name}"), reason)));
+        problems.extend(control.sflow_problems());
         problems
     });
     let name = &wanted.name;

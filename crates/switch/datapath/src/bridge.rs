@@ -5,6 +5,7 @@ mod packet_out;
 mod port;
 mod ports;
 mod qos;
+mod sampling;
 mod spread;
 
 pub use self::port::AddPortError;
@@ -23,6 +24,7 @@ use crate::events::{CapturedPacket, Events};
 use crate::io::Backend;
 use crate::pipeline::BridgePipeline;
 use crate::publish::{READERS_MAX, Replica, Writer};
+use crate::sampling::SampleQueues;
 use crate::service::{Service, ServiceId};
 use crate::spread::Spreading;
 use crate::tx_port::TxPorts;
@@ -77,6 +79,8 @@ pub struct Bridge<B: Backend> {
     spreading: Option<Spreading>,
     writer: Writer<Forwarding>,
     events: Arc<Events<B::Packet>>,
+    /// The queues of packet samples, since sampling was first on.
+    samples: Option<Arc<SampleQueues>>,
     ports: BTreeMap<PortNo, BridgePort>,
     /// The worker of each service.
     services: BTreeMap<ServiceId, usize>,
@@ -121,6 +125,7 @@ impl<B: Backend> Bridge<B> {
                     counters,
                     events: Arc::clone(&events),
                     tx: TxPorts::new(),
+                    sampling: None,
                 },
             })
         };
@@ -141,6 +146,7 @@ impl<B: Backend> Bridge<B> {
             spreading,
             writer,
             events,
+            samples: None,
             ports: BTreeMap::new(),
             services: BTreeMap::new(),
             services_added: 0,

@@ -8,6 +8,7 @@ use millrace_wire::Packet;
 use crate::events::{CapturedPacket, Direction, Events};
 use crate::handoff::Destination;
 use crate::io::Burst;
+use crate::sampling::Sampler;
 use crate::segmentation::{each_segment, has_gso};
 use crate::tx_port::{TxPath, TxPorts};
 
@@ -19,6 +20,10 @@ pub(crate) struct WorkerEgress<'a, P> {
     /// The counters of this worker, for drops.
     pub(crate) counters: &'a Counters,
     pub(crate) now: Time,
+    /// The port at which the packets came in; `None` for packets that other workers processed.
+    pub(crate) in_port: Option<PortNo>,
+    /// The sampler, for records of dropped packets, if the bridge has one.
+    pub(crate) sampler: Option<&'a mut Sampler>,
 }
 
 impl<P: Packet> WorkerEgress<'_, P> {
@@ -57,19 +62,29 @@ impl<P: Packet> WorkerEgress<'_, P> {
         if !burst.is_empty() {
             tx.counters.tx_dropped.add(burst.len() as u64);
             self.counters.drops.add(reason, burst.len() as u64);
+            self.record_discards(Some(port), reason, burst);
             P::discard(burst);
         }
     }
-}
 
-impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
+    /// Records dropped packets for sFlow, if that is on. `out_port` is the port on whose way out they were dropped.
     #[inline]
-    fn transmit(&mut self, port: PortNo, queue: Option<QueueId>, packet: P) {
+    fn record_discards(&mut self, out_port: Option<PortNo>, reason: DropReason, packets: &[P]) {
+        if let Some(sampler) = &mut self.sampler
+            && sampler.records_discards()
+        {
+            sampler.record_discards((self.in_port, out_port), packets, reason, self.now);
+        }
+    }
+
+    /// Sends a packet out of a port. Returns the reason if the packet was dropped.
+    #[inline(always)]
+    pub(crate) fn send(&mut self, port: PortNo, queue: Option<QueueId>, packet: P) -> Option<DropReason> {
         let expects_gso = self.tx.expects_gso;
         let captures = self.tx.captures.shared();
         let Some(tx) = self.tx.find(port) else {
             self.counters.drops.add(DropReason::NoSuchPort, 1);
-            return;
+            return Some(DropReason::NoSuchPort);
         };
         if let Some(captures) = captures {
             self.events.tap(&captures, port, Direction::Tx, self.now, &packet);
@@ -81,11 +96,13 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
                     if tx.buffer.is_full() {
                         tx.counters.tx_dropped.add(1);
                         self.counters.drops.add(DropReason::TransmitFull, 1);
-                        return;
+                        self.record_discards(Some(port), DropReason::TransmitFull, &[packet]);
+                        return Some(DropReason::TransmitFull);
                     }
                 }
                 tx.buffer.push(packet);
                 self.tx.waiting = Some(port);
+                None
             }
             TxPath::Worker(inbox) => {
                 let to = Destination {
@@ -93,21 +110,32 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
                     port,
                     queue,
                 };
-                if inbox.put_one(to, packet).is_err() {
-                    tx.counters.tx_dropped.add(1);
-                    self.counters.drops.add(DropReason::TransmitFull, 1);
-                }
+                let packet = inbox.put_one(to, packet).err()?;
+                tx.counters.tx_dropped.add(1);
+                self.counters.drops.add(DropReason::TransmitFull, 1);
+                self.record_discards(Some(port), DropReason::TransmitFull, &[packet]);
+                Some(DropReason::TransmitFull)
             }
             TxPath::Scheduled(scheduled) if expects_gso => {
                 scheduled.enqueue_segmented(queue, packet, self.now, &tx.counters, self.counters);
+                None
             }
             TxPath::Scheduled(scheduled) => {
-                if scheduled.scheduler.enqueue(queue, packet, self.now).is_err() {
-                    tx.counters.tx_dropped.add(1);
-                    self.counters.drops.add(DropReason::QueueFull, 1);
-                }
+                let packet = scheduled.scheduler.enqueue(queue, packet, self.now).err()?;
+                tx.counters.tx_dropped.add(1);
+                self.counters.drops.add(DropReason::QueueFull, 1);
+                self.record_discards(Some(port), DropReason::QueueFull, &[packet]);
+                Some(DropReason::QueueFull)
             }
         }
+    }
+}
+
+impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
+    #[inline]
+    fn transmit(&mut self, port: PortNo, queue: Option<QueueId>, packet: P) {
+        // A drop is counted already.
+        let _dropped = self.send(port, queue, packet);
     }
 
     #[inline]
@@ -134,6 +162,7 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
             self.counters
                 .drops
                 .add(DropReason::TransmitFull, burst.len() as u64);
+            self.record_discards(Some(port), DropReason::TransmitFull, burst);
             P::discard(burst);
         }
         if waits {
@@ -142,8 +171,13 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
     }
 
     #[inline]
-    fn dropped_burst(&mut self, _: DropReason, burst: &mut Burst<P>) {
+    fn dropped_burst(&mut self, reason: DropReason, burst: &mut Burst<P>) {
+        self.record_discards(None, reason, burst);
         P::discard(burst);
+    }
+
+    fn dropped(&mut self, reason: DropReason, packet: P) {
+        self.record_discards(None, reason, &[packet]);
     }
 
     fn packet_in(&mut self, info: PacketInInfo, packet: P) {

@@ -24,6 +24,7 @@ mod idle;
 pub mod io;
 mod pipeline;
 pub mod publish;
+mod sampling;
 pub mod schedule;
 mod scheduled;
 mod segmentation;
@@ -39,5 +40,9 @@ pub use counters::{PortStats, WorkerStats};
 pub use datapath::{Datapath, StartError, Workers, usable_cores};
 pub use events::{CapturedPacket, Direction};
 pub use idle::{Idle, POLL_BEFORE_DUE, SLEEP_MAX};
+pub use sampling::{
+    DiscardedPacket, SAMPLE_HEADER_MAX, SampleOutcome, SampleRemainder, SampledHeader, SampledPacket,
+    SamplingPlan,
+};
 pub use spread::Spread;
 pub use stepper::Stepper;

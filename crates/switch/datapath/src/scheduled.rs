@@ -239,6 +239,8 @@ mod tests {
                 events: &self.events,
                 counters: &self.drops,
                 now,
+                in_port: None,
+                sampler: None,
             };
             let mut burst: Burst<Frame> = numbers.map(|number| Frame::new(&[number; 100])).collect();
             egress.transmit_burst(PORT, queue.map(QueueId), &mut burst);

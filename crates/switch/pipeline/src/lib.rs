@@ -58,6 +58,6 @@ pub use police::{
 };
 pub use port::{Port, PortConfig, PortState, VidSet, VlanMode};
 pub use processor::explain::{Explanation, Step, explain};
-pub use processor::{Origin, Processor};
+pub use processor::{ObservedPacket, Origin, Processor};
 pub use trace::LiveTrace;
 pub use tunnel::{Logical, NshPath, NshPort, Tunnel, TunnelCounts, TunnelKey, TunnelStat, Tunnels};

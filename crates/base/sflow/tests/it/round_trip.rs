@@ -37,7 +37,7 @@ fn flow() -> impl Strategy<Value = Sample> {
         0..=WORD,
         output(),
         0..10_000u32,
-        vec(any::<u8>(), 0..=HEADER_SIZE),
+        vec(any::<u8>(), 0..=MAX_HEADER_SIZE),
         option::of(switch),
         option::of(millrace),
     );
@@ -73,6 +73,8 @@ fn counters() -> impl Strategy<Value = Sample> {
                 out_discards,
                 out_errors,
             ] = words;
+            // All ones means unknown.
+            let (in_packets, out_packets) = (in_packets.min(UNKNOWN - 1), out_packets.min(UNKNOWN - 1));
             InterfaceCounters {
                 interface,
                 speed,
@@ -89,18 +91,63 @@ fn counters() -> impl Strategy<Value = Sample> {
             }
         },
     );
-    (any::<u32>(), 0..1u32 << 24, option::of(interface)).prop_map(|(sequence, source, counters)| {
-        Sample::Counters(CounterSample {
-            sequence,
-            source,
-            counters,
-        })
-    })
+    let ethernet = any::<[u32; 2]>().prop_map(|[transmit_errors, receive_errors]| EthernetCounters {
+        transmit_errors,
+        receive_errors,
+    });
+    let openflow = any::<(u64, u32)>().prop_map(|(dpid, number)| OpenFlowPort { dpid, number });
+    let records = (
+        option::of(interface),
+        option::of(ethernet),
+        option::of(openflow),
+        option::of("[a-z0-9]{0,9}"),
+    );
+    (any::<u32>(), 0..1u32 << 24, records).prop_map(
+        |(sequence, source, (counters, ethernet, openflow, name))| {
+            Sample::Counters(CounterSample {
+                sequence,
+                source,
+                counters,
+                ethernet,
+                openflow,
+                name,
+            })
+        },
+    )
+}
+
+fn discarded() -> impl Strategy<Value = Sample> {
+    let words = any::<[u32; 6]>();
+    (
+        words,
+        0..10_000u32,
+        vec(any::<u8>(), 0..=MAX_HEADER_SIZE),
+        "[a-z_]{0,20}",
+    )
+        .prop_map(
+            |([sequence, source, drops, input, output, code], frame_size, header, drop_reason)| {
+                Sample::Discarded(DiscardedPacket {
+                    sequence,
+                    source,
+                    drops,
+                    input,
+                    output,
+                    reason: DropCode(code),
+                    frame_size,
+                    header,
+                    millrace: Some(MillraceRecord {
+                        metadata: 0,
+                        cookie: 0,
+                        drop_reason,
+                    }),
+                })
+            },
+        )
 }
 
 fn datagram() -> impl Strategy<Value = Datagram> {
     let agent = any::<std::net::IpAddr>();
-    let samples = vec(prop_oneof![flow(), counters()], 0..6);
+    let samples = vec(prop_oneof![flow(), counters(), discarded()], 0..6);
     (agent, any::<[u32; 3]>(), samples).prop_map(|(agent, [sub_agent, sequence, uptime_ms], samples)| {
         Datagram {
             agent,

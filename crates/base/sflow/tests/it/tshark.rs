@@ -70,13 +70,37 @@ fn tshark_reads_every_field_and_finds_nothing_malformed() {
             in_packets: 7,
             ..InterfaceCounters::default()
         }),
+        ethernet: Some(EthernetCounters {
+            transmit_errors: 5,
+            receive_errors: 6,
+        }),
+        openflow: Some(OpenFlowPort {
+            dpid: 0x77,
+            number: 3,
+        }),
+        name: Some("p3".to_owned()),
+    };
+    let discarded = DiscardedPacket {
+        sequence: 1,
+        source: 3,
+        drops: 0,
+        input: 3,
+        output: 0,
+        reason: DropCode::ACL,
+        frame_size: 60,
+        header: vec![0; 60],
+        millrace: None,
     };
     let datagram = Datagram {
         agent: [192, 0, 2, 1].into(),
         sub_agent: 1,
         sequence: 99,
         uptime_ms: 60_000,
-        samples: vec![Sample::Flow(flow), Sample::Counters(counters)],
+        samples: vec![
+            Sample::Flow(flow),
+            Sample::Counters(counters),
+            Sample::Discarded(discarded),
+        ],
         skipped: 0,
     };
     let folder = tempfile::tempdir().unwrap();
@@ -94,7 +118,7 @@ fn tshark_reads_every_field_and_finds_nothing_malformed() {
         "Datagram version: 5",
         "Agent address: 192.0.2.1",
         "Sequence number: 99",
-        "NumSamples: 2",
+        "NumSamples: 3",
         "Sampling rate: 1 out of 1000 packets",
         "Sample pool: 12000 total packets",
         "Input interface (ifIndex): 3",
@@ -103,6 +127,7 @@ fn tshark_reads_every_field_and_finds_nothing_malformed() {
         "Outgoing 802.1Q VLAN: 200",
         "Interface Speed: 10000000000",
         "Input Octets: 123456789012",
+        "Internal Mac Transmit Errors: 5",
     ] {
         assert!(text.contains(expected), "{expected}\n{text}");
     }

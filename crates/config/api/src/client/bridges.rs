@@ -5,7 +5,7 @@ use super::error::ClientError;
 use super::query::{Params, escape};
 use crate::view::{
     Bridge, Chain, Controller, CountersReset, EgressQueue, FlowMods, FlowModsDone, FlowPage, Group, MacEntry,
-    Meter, Port, Reloading, ResetFlowCounters, ResetPortCounters, Restarted, Table,
+    Meter, Port, Reloading, ResetFlowCounters, ResetPortCounters, Restarted, Sflow, Table,
 };
 
 /// A selection of flow entries.
@@ -81,6 +81,12 @@ impl Client {
     /// Returns the MAC addresses that a bridge has learned.
     pub fn macs(&self, bridge: &str) -> Result<Vec<MacEntry>, ClientError> {
         self.of_bridge(bridge, "macs")
+    }
+
+    /// Returns the state of sFlow of a bridge; empty without sFlow.
+    pub fn sflow(&self, bridge: &str) -> Result<Vec<Sflow>, ClientError> {
+        let sflow: Option<Sflow> = self.of_bridge(bridge, "sflow")?;
+        Ok(sflow.into_iter().collect())
     }
 
     /// Returns the groups of a bridge.

@@ -1,6 +1,8 @@
 //! The queues and the policer of the fake switch.
 
-use crate::view::{BfdSession, Colored, Damping, EgressQueue, Oam, Policer};
+use crate::view::{
+    BfdSession, Colored, Damping, EgressQueue, Oam, Policer, Sflow, SflowCollector, SflowPort,
+};
 
 /// Returns a default queue, and a queue with every setting.
 pub(super) fn queues() -> Vec<EgressQueue> {
@@ -75,5 +77,30 @@ pub(super) fn policer() -> Policer {
         green: colored("pass", 900),
         yellow: colored("mark", 90),
         red: colored("drop", 9),
+    }
+}
+
+/// Returns sFlow with one collector and one port.
+pub(super) fn sflow() -> Sflow {
+    Sflow {
+        agent: "192.0.2.1".to_owned(),
+        sub_agent: 0,
+        collectors: vec![SflowCollector {
+            address: "192.0.2.9:6343".to_owned(),
+            datagrams: 77,
+            errors: 1,
+            last_error: None,
+        }],
+        ports: vec![SflowPort {
+            port: "p1".to_owned(),
+            number: 1,
+            rate: 1000,
+            samples: 123,
+            pool: 123_456,
+            lost: 2,
+            counter_samples: 9,
+        }],
+        discards: 5,
+        discards_lost: 6,
     }
 }

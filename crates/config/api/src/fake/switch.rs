@@ -356,6 +356,11 @@ impl Live for FakeSwitch {
         }])
     }
 
+    fn sflow(&self, bridge: &str) -> Result<Option<view::Sflow>, LiveError> {
+        Self::bridge(bridge)?;
+        Ok(Some(queues::sflow()))
+    }
+
     fn groups(&self, bridge: &str) -> Result<Vec<view::Group>, LiveError> {
         Self::bridge(bridge)?;
         let bucket = |watch_port, packets| view::Bucket {

@@ -96,6 +96,12 @@ pub trait Live: Send + Sync + 'static {
     /// [`LiveError::NoBridge`].
     fn macs(&self, bridge: &str) -> Result<Vec<view::MacEntry>, LiveError>;
 
+    /// Returns the state of sFlow of a bridge; `None` if it is not configured.
+    ///
+    /// # Errors
+    /// [`LiveError::NoBridge`].
+    fn sflow(&self, bridge: &str) -> Result<Option<view::Sflow>, LiveError>;
+
     /// Returns the groups of a bridge by number.
     ///
     /// # Errors

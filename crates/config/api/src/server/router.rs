@@ -64,6 +64,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(bridges::tables))
         .routes(routes!(bridges::controllers))
         .routes(routes!(bridges::macs))
+        .routes(routes!(bridges::sflow))
         .routes(routes!(bridges::groups))
         .routes(routes!(bridges::meters))
         .routes(routes!(bridges::queues))

@@ -16,6 +16,7 @@ mod group;
 mod port;
 mod problem;
 mod queue;
+mod sflow;
 mod switch;
 mod time;
 mod trace;
@@ -42,6 +43,7 @@ pub use port::{
 };
 pub use problem::{InvalidValue, Problem, ProblemKind};
 pub use queue::EgressQueue;
+pub use sflow::{Sflow, SflowCollector, SflowPort};
 pub use switch::{
     Bridge, Controller, ControllerState, Dpdk, Drop, Forwarding, Health, Log, LogChange, Queue, Ready,
     Reconciliation, Role, Status, StatusProblem, Version, Worker,

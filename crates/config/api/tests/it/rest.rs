@@ -529,6 +529,7 @@ fn probes_documentation_and_simple_lists_answer() {
         "/api/v1/bridges/br0/tables",
         "/api/v1/bridges/br0/controllers",
         "/api/v1/bridges/br0/macs",
+        "/api/v1/bridges/br0/sflow",
         "/api/v1/bridges/br0/groups",
         "/api/v1/bridges/br0/meters",
         "/api/v1/bridges/br0/queues",

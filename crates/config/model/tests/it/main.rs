@@ -13,3 +13,4 @@ mod oam;
 mod qos;
 mod reference;
 mod round_trip;
+mod sflow;

@@ -14,6 +14,7 @@ use super::hops::HopProblems;
 use super::monitors::Oam;
 use super::neighbours::Neighbours;
 use super::settings::{fdb_config, flow_cache, fragments, select_fields, table_limits};
+use super::sflow_agent::Sflow;
 use super::taps::Taps;
 use crate::asynchronous::{flow_removed, send_flow_updates};
 use crate::controllers::Controllers;
@@ -59,6 +60,10 @@ pub struct BridgeControl<B: Backend> {
     pub(super) neighbours: Neighbours,
     /// BFD, continuity checks and flap damping of the ports.
     pub(super) oam: Oam,
+    /// The sFlow agent, and the sampling plan of the workers.
+    pub(super) sflow: Sflow,
+    /// The state of the seeds of sampling plans.
+    pub(super) sflow_seed: u64,
     /// The time of the next attempt to reconnect virtual NICs; `None` before the first.
     pub(super) next_vnic_reconnect: Option<Time>,
 }
@@ -104,6 +109,8 @@ impl<B: Backend> BridgeControl<B> {
             tunnel_counts: BTreeMap::new(),
             neighbours: Neighbours::default(),
             oam: Oam::new(seed),
+            sflow: Sflow::default(),
+            sflow_seed: seed,
             next_vnic_reconnect: None,
             datapath,
         })
@@ -167,6 +174,7 @@ impl<B: Backend> BridgeControl<B> {
         }
         self.config = config;
         self.update_standalone();
+        self.configure_sflow();
     }
 
     /// Returns the name of a table, from a controller or else from the configuration.

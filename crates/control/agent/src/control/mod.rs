@@ -16,10 +16,11 @@
 //!
 //! Files import each other in one direction only, from the bottom of this list to its top:
 //!
-//! 1. `settings`, `devices`, `qos`, `neighbours`, `neighbour_frames`, `hops`, `taps`, `chains`, `monitors`, `oam_status`: data, and conversions
+//! 1. `settings`, `devices`, `qos`, `neighbours`, `neighbour_frames`, `hops`, `taps`, `chains`, `monitors`, `oam_status`, `sflow_records`,
+//!    `sflow_agent`: data, and conversions
 //!    of the configuration
 //! 2. `bridge`: the state of a bridge and its publication
-//! 3. `tunnels`, `oam`, `ports`, `vnics`, `apply_chains`, `chain_trace`, `captures`, `operator`: operations on a bridge
+//! 3. `tunnels`, `oam`, `sflow`, `ports`, `vnics`, `apply_chains`, `chain_trace`, `captures`, `operator`: operations on a bridge
 //! 4. `handle`: tasks; `thread`: the loop that runs them
 
 mod apply_chains;
@@ -39,6 +40,9 @@ mod operator;
 mod ports;
 mod qos;
 mod settings;
+mod sflow;
+mod sflow_agent;
+mod sflow_records;
 mod taps;
 mod thread;
 mod tunnels;
@@ -52,5 +56,6 @@ pub use hops::{HopProblem, HopProblems};
 pub use oam_status::{BfdStatus, CcmStatus, DampingStatus, OamStatus};
 pub use operator::RefusedFlowMod;
 pub use ports::PortProblem;
+pub use sflow_agent::{CollectorStatus, PortSamples, SflowStatus};
 pub use taps::{CaptureRequest, CaptureSink, Captured, TraceOutcome};
 pub use thread::{RunningBridge, StartBridgeError};

@@ -119,6 +119,7 @@ impl<B: Backend> BridgeControl<B> {
         port_status(&self.controllers, PortChange::Add, &status);
         self.ports.insert(number, status);
         self.configure_oam();
+        self.configure_sflow();
         // The other end of a link comes up with this one, and tunnels find their underlay.
         self.update_tunnels(since);
         self.poll_links();
@@ -134,6 +135,7 @@ impl<B: Backend> BridgeControl<B> {
         self.publish();
         self.datapath.remove_port(number);
         self.configure_oam();
+        self.configure_sflow();
         self.update_tunnels(self.datapath.now());
         tracing::info!(bridge = %self.config.name, port = %status.model.name, %number, "port removed");
         port_status(&self.controllers, PortChange::Delete, &status);
@@ -166,6 +168,7 @@ impl<B: Backend> BridgeControl<B> {
             self.configure_port(number, config);
         }
         self.configure_oam();
+        self.configure_sflow();
         self.poll_links();
     }
 

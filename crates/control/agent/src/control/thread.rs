@@ -153,6 +153,7 @@ fn run<B: Backend>(bridge: &mut BridgeControl<B>, tasks: &mpsc::Receiver<Task<B>
         let mut busy = run_tasks(bridge, tasks);
         busy |= handle_events(bridge);
         bridge.run_oam();
+        busy |= bridge.run_sflow();
         let now = bridge.datapath.now();
         if now >= next_tick {
             next_tick = now + TICK;

@@ -20,5 +20,6 @@ mod oam;
 mod operator;
 mod ovs_ofctl;
 mod queues;
+mod sflow;
 mod tables;
 mod tls;

@@ -10,6 +10,7 @@ use super::context::{BridgeContext, Policing, RxPort};
 use crate::capture::Captures;
 use crate::counters::WorkerCounters;
 use crate::handoff::Inbox;
+use crate::sampling::WorkerSampling;
 use crate::scheduled::SchedulerRole;
 use crate::service::{Service, ServiceId};
 use crate::tx_port::TxPort;
@@ -69,6 +70,12 @@ pub(crate) enum Command<P> {
         bridge: u32,
         captures: Captures,
         done: SyncSender<Captures>,
+    },
+    /// Replaces the sampler of a bridge, and returns the old one.
+    SetSampling {
+        bridge: u32,
+        sampling: WorkerSampling,
+        done: SyncSender<WorkerSampling>,
     },
     /// Sets or removes the policer of a port.
     SetPolicing {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_pipeline::{Counters, DropReason, Policer, PolicerCounters};
+use millrace_pipeline::{DropReason, Policer, PolicerCounters};
 use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
 
@@ -50,10 +50,22 @@ pub(crate) struct Policing {
 impl Policing {
     /// Drops packets that exceed the rates, and marks those that the policer recolours.
     #[inline(never)]
-    fn police<P: Packet>(&self, burst: &mut Burst<P>, now: Time, counters: &Counters) {
+    fn police<P: Packet>(
+        &self,
+        port: PortNo,
+        burst: &mut Burst<P>,
+        pipeline: &mut BridgePipeline<P>,
+        now: Time,
+    ) {
         let mut dropped = Burst::new();
         self.policer.police(burst, &mut dropped, now, &self.counters);
-        counters.drops.add(DropReason::Policer, dropped.len() as u64);
+        let reason = DropReason::Policer;
+        pipeline.counters.drops.add(reason, dropped.len() as u64);
+        if let Some(sampler) = &mut pipeline.sampling
+            && !dropped.is_empty()
+        {
+            sampler.sample_dropped(port, &dropped, reason, now);
+        }
         P::discard(&mut dropped);
     }
 }
@@ -84,7 +96,12 @@ impl<P: Packet> RxPort<P> {
     /// Receives a burst into `burst`, which is empty, then counts, captures and polices it. Returns the number of
     /// packets received.
     #[inline]
-    pub(super) fn receive(&mut self, burst: &mut Burst<P>, pipeline: &BridgePipeline<P>, now: Time) -> usize {
+    pub(super) fn receive(
+        &mut self,
+        burst: &mut Burst<P>,
+        pipeline: &mut BridgePipeline<P>,
+        now: Time,
+    ) -> usize {
         self.queue.rx_burst(burst);
         let received = burst.len();
         if received == 0 {
@@ -96,7 +113,7 @@ impl<P: Packet> RxPort<P> {
             .add(burst.iter().map(|packet| packet.len() as u64).sum());
         pipeline.capture_received(self.port, burst, now);
         if let Some(policing) = &self.policing {
-            policing.police(burst, now, &pipeline.counters);
+            policing.police(self.port, burst, pipeline, now);
         }
         received
     }

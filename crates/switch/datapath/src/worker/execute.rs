@@ -41,6 +41,7 @@ impl<P: Packet + 'static> Worker<P> {
                 | Command::RemoveService { bridge, .. }
                 | Command::SetBackpressure { bridge, .. }
                 | Command::SetCaptures { bridge, .. }
+                | Command::SetSampling { bridge, .. }
                 | Command::SetPolicing { bridge, .. } => {
                     let now = self.now();
                     let context = self.bridges.iter_mut().find(|context| context.bridge() == bridge);
@@ -107,6 +108,9 @@ impl<P: Packet + 'static> BridgeContext<P> {
             }
             Command::SetCaptures { captures, done, .. } => {
                 let _waiter_ended = done.send(core::mem::replace(&mut tx.captures, captures));
+            }
+            Command::SetSampling { sampling, done, .. } => {
+                let _waiter_ended = done.send(core::mem::replace(&mut self.pipeline.sampling, sampling));
             }
             Command::SetPolicing { port, policing, .. } => {
                 for rx in self.rx.iter_mut().filter(|rx| rx.port == port) {

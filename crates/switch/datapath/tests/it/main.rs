@@ -12,6 +12,7 @@ mod gso;
 mod lost;
 mod no_allocation;
 mod queues;
+mod sampling;
 mod scheduler;
 mod spreading;
 mod switching;

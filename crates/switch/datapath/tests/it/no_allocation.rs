@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use millrace_datapath::io::{DeviceOptions, DeviceSpec, HeapBackend};
 use millrace_datapath::schedule::{PortPlan, QueuePlan};
-use millrace_datapath::{BridgeSetup, Datapath, Idle, Spread, Workers};
+use millrace_datapath::{BridgeSetup, Datapath, Idle, SamplingPlan, Spread, Workers};
 use millrace_flow::{Action, Field, Instructions, Match, SetField};
 use millrace_pipeline::{Control, ControlConfig, FlowMod, FlowModCommand, Port};
 use millrace_types::{BitRate, PortNo, Priority, QueueId, TableId, Time};
@@ -117,6 +117,14 @@ fn a_worker_in_steady_state_neither_allocates_nor_frees() {
         ..PortPlan::default()
     };
     assert!(bridge.schedule(PortNo::ordinary(2).unwrap(), &plan));
+    // Packets are sampled; nobody takes the samples, so that their queue is full, too.
+    let sampling = SamplingPlan {
+        header_size: 128,
+        rates: vec![(PortNo::ordinary(1).unwrap(), 2)],
+        discards_per_second: 100_000,
+        seed: 1,
+    };
+    assert_eq!(bridge.set_sampling(Some(&sampling)), []);
     // Two tables, tags pushed, fields set, two outputs (a clone), and a packet_in.
     let mut first = FlowMod::new(FlowModCommand::Add, TableId(0), Priority(1), Match::any());
     first.instructions = Instructions {
@@ -173,5 +181,6 @@ fn a_worker_in_steady_state_neither_allocates_nor_frees() {
         .collect();
     assert_eq!(counts, [(0, 0), (1, 2_100)]);
     assert_eq!(after - before, 0, "a worker allocated or freed");
+    assert!(bridge.next_sample().is_some());
     assert!(before > 0, "the allocator sees workers: starting one allocates");
 }

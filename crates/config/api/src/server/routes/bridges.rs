@@ -13,7 +13,7 @@ use crate::server::live::{FlowQuery, Live, LiveError};
 use crate::server::port_names::with_port_numbers;
 use crate::view::{
     Bridge, Controller, EgressQueue, FlowCursor, FlowPage, Group, MacEntry, Meter, Port, Problem,
-    ProblemKind, Table,
+    ProblemKind, Sflow, Table,
 };
 
 /// The default number of entries on a page.
@@ -154,6 +154,16 @@ pub(crate) async fn macs(
     Path(bridge): Path<String>,
 ) -> Result<Json<Vec<MacEntry>>, Problem> {
     Ok(Json(app.with_live(move |live| live.macs(&bridge)).await??))
+}
+
+/// Return the collectors and samples of sFlow of a bridge, or `null` without sFlow
+#[utoipa::path(get, path = "/api/v1/bridges/{bridge}/sflow", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
+    responses((status = 200, body = Option<Sflow>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn sflow(
+    State(app): State<App>,
+    Path(bridge): Path<String>,
+) -> Result<Json<Option<Sflow>>, Problem> {
+    Ok(Json(app.with_live(move |live| live.sflow(&bridge)).await??))
 }
 
 /// List the groups of a bridge

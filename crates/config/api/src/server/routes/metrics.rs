@@ -266,6 +266,7 @@ fn bridges(out: &mut String, live: &dyn Live) {
             live.macs(&bridge.name).map_or(0, |macs| macs.len()),
         );
     }
+    super::sflow_metrics::sflow(out, live, &bridges);
     queues(out, live, &bridges);
     super::chain_metrics::chains(out, live, &bridges);
     super::wan_metrics::wans(out, live);

@@ -1,0 +1,154 @@
+//! Samples of the data plane as samples of sFlow: numbers of interfaces, drop codes, VLANs.
+
+use millrace_datapath::{DiscardedPacket, SampleOutcome, SampledPacket};
+use millrace_pipeline::DropReason;
+use millrace_sflow as sflow;
+use millrace_sflow::{DropCode, INTERNAL_INTERFACE, MillraceRecord, Output, SwitchRecord, UNKNOWN};
+use millrace_types::{PortNo, Vid};
+
+/// The number of LOCAL as an interface: numbers of data sources have 24 bits.
+const LOCAL_INTERFACE: u32 = 0x00ff_fffe;
+
+/// Returns the number of a port as an interface: its OpenFlow number.
+pub(super) fn interface(port: PortNo) -> u32 {
+    match port {
+        PortNo::LOCAL => LOCAL_INTERFACE,
+        port => port.raw(),
+    }
+}
+
+/// Returns the reason of sFlow that is closest to a drop reason (sFlow.org, "sFlow Dropped Packet Notification Structures",
+/// October 2020).
+pub(super) fn drop_code(reason: DropReason) -> DropCode {
+    match reason {
+        DropReason::NoOutput | DropReason::TableMiss | DropReason::FunctionDrop => DropCode::ACL,
+        DropReason::InvalidTtl | DropReason::NshTtl => DropCode::TTL,
+        DropReason::Meter | DropReason::Policer | DropReason::PacketInLimit => DropCode::RATE_LIMIT,
+        DropReason::TransmitFull
+        | DropReason::QueueFull
+        | DropReason::NoBuffer
+        | DropReason::WorkerFull
+        | DropReason::OamFull
+        | DropReason::PacketInFull => DropCode::NO_BUFFER,
+        DropReason::NoHeadroom | DropReason::FragmentMemory => DropCode::UNKNOWN_BUFFER,
+        DropReason::TunnelMtu => DropCode::TOO_BIG,
+        DropReason::NormalVlan => DropCode::INGRESS_VLAN_FILTER,
+        DropReason::NoFloodPort | DropReason::NoLiveBucket => DropCode::PORT_LIST_EMPTY,
+        DropReason::OutputToInPort | DropReason::NormalSamePort => DropCode::PORT_LOOPBACK_FILTER,
+        DropReason::FragmentMalformed | DropReason::FragmentOverlap => DropCode::IP_HEADER_CORRUPTED,
+        DropReason::TunnelUnresolved => DropCode::UNRESOLVED_NEIGHBOUR,
+        DropReason::TunnelMalformed | DropReason::NshMalformed => DropCode::DECAPSULATION,
+        DropReason::TunnelPayload
+        | DropReason::TunnelKey
+        | DropReason::TunnelUnknown
+        | DropReason::TunnelCongested
+        | DropReason::NshUnknown
+        | DropReason::NshIndex => DropCode::UNKNOWN_TUNNEL,
+        DropReason::NoSuchPort
+        | DropReason::PortDown
+        | DropReason::PortNoForward
+        | DropReason::PortNoReceive
+        | DropReason::PortBlocked
+        | DropReason::NormalReserved
+        | DropReason::TooShort => DropCode::UNKNOWN_L2,
+        DropReason::PortNoPacketIn
+        | DropReason::NoGroup
+        | DropReason::GroupLimit
+        | DropReason::BadTable
+        | DropReason::Fragment
+        | DropReason::FragmentTimeout
+        | DropReason::NotSegmentable
+        | DropReason::HopDown => DropCode::UNKNOWN,
+    }
+}
+
+/// The numbers of a sample among those of its source.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct SourceNumbers {
+    /// The number of the last sample.
+    pub(super) sequence: u32,
+    /// The number of packets from which samples were taken. It wraps, as in a datagram.
+    pub(super) pool: u32,
+    /// The number of lost samples. It wraps.
+    pub(super) drops: u32,
+}
+
+/// Returns a sample of sFlow.
+pub(super) fn flow_sample(sample: &SampledPacket, numbers: SourceNumbers) -> sflow::FlowSample {
+    let (output, after, drop_reason) = match sample.outcome {
+        SampleOutcome::Sent { port, tci } => (Output::Interface(interface(port)), Some(tci), None),
+        SampleOutcome::Copied(count) => (Output::Several(count), None, None),
+        SampleOutcome::Dropped { reason, .. } => (Output::Dropped(drop_code(reason)), None, Some(reason)),
+        SampleOutcome::Taken => (Output::Interface(INTERNAL_INTERFACE), None, None),
+        SampleOutcome::Unknown => (Output::Interface(0), None, None),
+    };
+    let (source_vlan, source_priority) = vlan(sample.tci);
+    let (destination_vlan, destination_priority) = after.map_or((UNKNOWN, UNKNOWN), vlan);
+    sflow::FlowSample {
+        sequence: numbers.sequence,
+        source: interface(sample.port),
+        rate: sample.rate,
+        pool: numbers.pool,
+        drops: numbers.drops,
+        input: interface(sample.port),
+        output,
+        frame_size: sample.size,
+        header: sample.header.bytes().to_vec(),
+        switch: Some(SwitchRecord {
+            source_vlan,
+            source_priority,
+            destination_vlan,
+            destination_priority,
+        }),
+        millrace: Some(MillraceRecord {
+            metadata: sample.metadata,
+            cookie: sample.cookie.map_or(0, |cookie| cookie.0),
+            drop_reason: drop_reason.map_or_else(String::new, |reason| reason.name().to_owned()),
+        }),
+    }
+}
+
+/// Returns the identifier and the priority of a VLAN tag; zeros without a tag.
+fn vlan(tci: Option<u16>) -> (u32, u32) {
+    tci.map_or((0, 0), |tci| {
+        (Vid::from_tci(tci).raw().into(), (tci >> 13).into())
+    })
+}
+
+/// Returns a notification of sFlow. Its source is the port where the packet came in, or else the port on its way out.
+pub(super) fn discarded(packet: &DiscardedPacket, sequence: u32, drops: u32) -> sflow::DiscardedPacket {
+    let input = packet.in_port.map_or(0, interface);
+    let output = packet.out_port.map_or(0, interface);
+    sflow::DiscardedPacket {
+        sequence,
+        source: if input == 0 { output } else { input },
+        drops,
+        input,
+        output,
+        reason: drop_code(packet.reason),
+        frame_size: packet.size,
+        header: packet.header.bytes().to_vec(),
+        millrace: Some(MillraceRecord {
+            metadata: 0,
+            cookie: 0,
+            drop_reason: packet.reason.name().to_owned(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interfaces_have_the_numbers_of_their_ports_within_24_bits() {
+        assert_eq!(interface(PortNo::from_raw(7)), 7);
+        assert!(interface(PortNo::LOCAL) < 1 << 24);
+    }
+
+    #[test]
+    fn a_tag_is_split_into_identifier_and_priority_and_no_tag_is_zero() {
+        assert_eq!(vlan(Some(0xa064)), (100, 5));
+        assert_eq!(vlan(None), (0, 0));
+    }
+}

@@ -1,0 +1,337 @@
+//! Packet samples of a worker that is run step by step: what they say, and the numbers that collectors compute with.
+
+use std::sync::Arc;
+
+use millrace_datapath::io::{DeviceOptions, DeviceSpec, HeapBackend, MemoryPeer};
+use millrace_datapath::{Bridge, BridgeSetup, Datapath, SampleOutcome, SampledPacket, SamplingPlan, Stepper};
+use millrace_flow::{Action, Field, Instructions, Match, SetField};
+use millrace_pipeline::{
+    ColorAction, Control, ControlConfig, DropReason, FlowMod, FlowModCommand, Op, PolicerPlan, PolicerRates,
+    Port,
+};
+use millrace_types::{BitRate, Cookie, PortNo, Priority, TableId, Time};
+use millrace_wire::{EtherType, Frame, Packet};
+
+/// A bridge with ports 1, 2 and 3.
+struct TestBed {
+    // Dropped first: a bridge that is dropped waits for its workers.
+    stepper: Stepper<Frame>,
+    bridge: Bridge<HeapBackend>,
+    control: Control,
+    ops: Vec<Op>,
+    backend: Arc<HeapBackend>,
+    _datapath: Datapath<HeapBackend>,
+    now: Time,
+}
+
+fn port(raw: u32) -> PortNo {
+    PortNo::ordinary(raw).unwrap()
+}
+
+fn plan(rates: &[(u32, u32)], seed: u64) -> SamplingPlan {
+    SamplingPlan {
+        header_size: 128,
+        rates: rates.iter().map(|(raw, rate)| (port(*raw), *rate)).collect(),
+        discards_per_second: 0,
+        seed,
+    }
+}
+
+/// Returns a frame with this number behind its header.
+fn frame(number: u32) -> Vec<u8> {
+    let mut frame = vec![0x5a; 200];
+    frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
+    frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+    frame[14..18].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+impl TestBed {
+    fn new() -> TestBed {
+        let backend = Arc::new(HeapBackend::new());
+        let (datapath, mut stepper) = Datapath::stepped(Arc::clone(&backend));
+        let mut control = Control::new(ControlConfig {
+            tables: 4,
+            ..ControlConfig::default()
+        });
+        let setup = BridgeSetup {
+            forwarding: [control.forwarding(), control.forwarding()],
+            counters: vec![control.counters(), control.counters()],
+        };
+        let mut ops = Vec::new();
+        let bridge = stepper.serve(|| {
+            let mut bridge = datapath.bridge(setup).unwrap();
+            for raw in 1..=3 {
+                control.set_port(Port::new(port(raw)), &mut ops);
+                bridge.publish(&mut ops);
+                let device = DeviceSpec::Memory(format!("m{raw}"));
+                bridge.add_port(port(raw), &device, DeviceOptions::PLAIN).unwrap();
+            }
+            bridge
+        });
+        TestBed {
+            stepper,
+            bridge,
+            control,
+            ops,
+            backend,
+            _datapath: datapath,
+            now: Time::from_nanos(1),
+        }
+    }
+
+    /// Adds an entry with a cookie to a table.
+    fn flow(&mut self, table: u8, matching: &str, cookie: u64, instructions: Instructions) {
+        let mut request = FlowMod::new(
+            FlowModCommand::Add,
+            TableId(table),
+            Priority(1),
+            matching.parse::<Match>().unwrap(),
+        );
+        request.cookie = Cookie(cookie);
+        request.instructions = instructions;
+        self.control.flow_mod(request, self.now, &mut self.ops).unwrap();
+        self.bridge.publish(&mut self.ops);
+    }
+
+    fn output(&mut self, from: u32, to: u32) {
+        let actions = Instructions::apply([Action::output(port(to))]);
+        self.flow(0, &format!("in_port={from}"), 7, actions);
+    }
+
+    /// Sets the plan, and returns the packets that the former plan has counted without a sample.
+    fn sampling(&mut self, plan: Option<&SamplingPlan>) -> u64 {
+        let TestBed { stepper, bridge, .. } = self;
+        let remainders = stepper.serve(|| bridge.set_sampling(plan));
+        remainders.iter().map(|remainder| remainder.pool).sum()
+    }
+
+    fn peer(&self, raw: u32) -> MemoryPeer<Frame> {
+        self.backend.memory(&format!("m{raw}"))
+    }
+
+    /// Sends frames to a port, and runs the worker until they are processed. Frames that leave are removed and returned.
+    fn run(&mut self, from: u32, numbers: core::ops::Range<u32>) -> Vec<u32> {
+        let (input, outputs) = (self.peer(from), [self.peer(1), self.peer(2), self.peer(3)]);
+        let mut left = Vec::new();
+        for number in numbers {
+            assert!(input.send(&frame(number)));
+            if number % 40 == 39 {
+                self.step(&outputs, &mut left);
+            }
+        }
+        self.step(&outputs, &mut left);
+        left
+    }
+
+    fn step(&mut self, outputs: &[MemoryPeer<Frame>], left: &mut Vec<u32>) {
+        while self.stepper.forward_round(self.now) > 0 {
+            for output in outputs {
+                while let Some(packet) = output.receive() {
+                    let at = packet.len() - 186;
+                    left.push(u32::from_be_bytes(packet.bytes()[at..at + 4].try_into().unwrap()));
+                }
+            }
+        }
+    }
+
+    fn samples(&self) -> Vec<SampledPacket> {
+        core::iter::from_fn(|| self.bridge.next_sample()).collect()
+    }
+}
+
+#[test]
+fn a_sample_has_the_packet_as_it_came_in_and_where_it_went() {
+    let mut testbed = TestBed::new();
+    let tag = [
+        Action::PushVlan(EtherType::VLAN),
+        Action::SetField(SetField::new(Field::VlanVid, 0x1064).unwrap()),
+        Action::output(port(2)),
+    ];
+    let first = Instructions {
+        write_metadata: Some((0x77 << 8, 0xff << 8)),
+        goto_table: Some(TableId(1)),
+        ..Instructions::default()
+    };
+    testbed.flow(0, "in_port=1", 1, first);
+    testbed.flow(1, "metadata=0x7700/0xff00", 0x4d, Instructions::apply(tag));
+    let both = [Action::output(port(1)), Action::output(port(2))];
+    testbed.flow(0, "in_port=3", 2, Instructions::apply(both));
+    testbed.flow(
+        0,
+        "in_port=2",
+        3,
+        Instructions::apply([Action::output(PortNo::CONTROLLER)]),
+    );
+    testbed.sampling(Some(&plan(&[(1, 1), (2, 1), (3, 1)], 1)));
+    for from in 1..=3 {
+        testbed.run(from, from..from + 1);
+    }
+    let samples = testbed.samples();
+    let seen: Vec<_> = samples
+        .iter()
+        .map(|sample| (sample.port.raw(), sample.outcome, sample.metadata, sample.cookie))
+        .collect();
+    let sent = SampleOutcome::Sent {
+        port: port(2),
+        tci: Some(100),
+    };
+    assert_eq!(
+        seen,
+        [
+            (1, sent, 0x7700, Some(Cookie(0x4d))),
+            (2, SampleOutcome::Taken, 0, Some(Cookie(3))),
+            (3, SampleOutcome::Copied(2), 0, Some(Cookie(2))),
+        ]
+    );
+    for (number, sample) in (1..).zip(&samples) {
+        assert_eq!(sample.header.bytes(), &frame(number)[..128]);
+        assert_eq!(
+            (sample.size, sample.tci, sample.pool, sample.lost),
+            (200, None, 1, 0)
+        );
+    }
+    assert_eq!(testbed.bridge.next_packet_in().unwrap().1.len(), 200);
+}
+
+#[test]
+fn dropped_packets_are_sampled_with_the_reason_wherever_they_are_dropped() {
+    let mut testbed = TestBed::new();
+    testbed.output(1, 2);
+    testbed.flow(0, "in_port=2", 9, Instructions::default());
+    testbed.sampling(Some(&plan(&[(1, 1), (2, 1), (3, 1)], 1)));
+    let dropped = |reason, port| SampleOutcome::Dropped { reason, port };
+    testbed.run(2, 0..1);
+    testbed.run(3, 0..1);
+    let reasons: Vec<_> = testbed.samples().iter().map(|sample| sample.outcome).collect();
+    assert_eq!(
+        reasons,
+        [
+            dropped(DropReason::NoOutput, None),
+            dropped(DropReason::TableMiss, None)
+        ]
+    );
+    // Nobody takes the frames of port 2, until its queue and its buffer are full.
+    let input = testbed.peer(1);
+    for number in 0..100_000 {
+        assert!(input.send(&frame(number)));
+        testbed.stepper.forward_round(testbed.now);
+        let samples = testbed.samples();
+        let full = dropped(DropReason::TransmitFull, Some(port(2)));
+        if samples.iter().any(|sample| sample.outcome == full) {
+            break;
+        }
+        assert!(number < 99_999, "the queue of port 2 is never full");
+    }
+    // A policer that passes nothing.
+    let red = PolicerPlan {
+        rates: PolicerRates::SingleRate {
+            cir: BitRate::from_bps(8),
+            cbs: 64,
+            ebs: 0,
+        },
+        color_aware: false,
+        overhead: 0,
+        color_actions: [ColorAction::Drop; 3],
+    };
+    let TestBed { stepper, bridge, .. } = &mut testbed;
+    assert!(stepper.serve(|| {
+        let is_policed = bridge.police(port(3), Some(&red));
+        // This command is waited for, and those before it are executed by then.
+        bridge.set_sampling(Some(&plan(&[(3, 1)], 2)));
+        is_policed
+    }));
+    testbed.samples();
+    testbed.run(3, 0..5);
+    let samples = testbed.samples();
+    assert_eq!(samples.len(), 5);
+    assert!(
+        samples
+            .iter()
+            .all(|sample| sample.outcome == dropped(DropReason::Policer, None))
+    );
+}
+
+#[test]
+fn every_packet_is_counted_once_in_the_pool_while_the_plan_changes_and_the_queue_overflows() {
+    let mut testbed = TestBed::new();
+    testbed.output(1, 2);
+    let (mut pool, mut sampled, mut lost, mut left) = (0, 0, 0, Vec::new());
+    for (round, rate) in [1_u32, 7, 100, 1, 3].into_iter().enumerate() {
+        pool += testbed.sampling(Some(&plan(&[(1, rate)], round as u64)));
+        let from = round as u32 * 6_000;
+        left.extend(testbed.run(1, from..from + 6_000));
+        // The queue holds 4,096.
+        for sample in testbed.samples() {
+            assert_eq!(sample.rate, rate);
+            pool += sample.pool;
+            lost += sample.lost;
+            sampled += 1;
+        }
+        if rate == 1 {
+            left.extend(testbed.run(1, from..from + 1));
+            let last = testbed.samples();
+            pool += last[0].pool;
+            lost += last[0].lost;
+            sampled += 1;
+            assert_eq!(last[0].lost, 6_000 - 4_096);
+            left.pop();
+        }
+    }
+    pool += testbed.sampling(None);
+    assert_eq!(pool, 30_002, "each packet is in one pool");
+    assert_eq!(lost, 2 * (6_000 - 4_096));
+    assert!(sampled > 2 * 4_096);
+    assert_eq!(
+        left,
+        (0..30_000).collect::<Vec<_>>(),
+        "no packet is lost, and none overtakes another"
+    );
+    testbed.run(1, 0..100);
+    assert!(testbed.samples().is_empty(), "sampling has ended");
+}
+
+#[test]
+fn estimates_lie_in_their_interval_of_confidence_in_93_of_100_runs() {
+    const PACKETS: u32 = 4_000;
+    let mut testbed = TestBed::new();
+    testbed.output(1, 2);
+    let mut inside = 0;
+    for seed in 0..100 {
+        testbed.sampling(Some(&plan(&[(1, 40)], seed)));
+        testbed.run(1, 0..PACKETS);
+        let found = testbed.samples().len() as f64;
+        let error = 1.96 * (1.0 / found).sqrt();
+        inside += u32::from((found * 40.0 / f64::from(PACKETS) - 1.0).abs() <= error);
+    }
+    eprintln!("{inside} of 100 estimates lie in their interval");
+    assert!(inside >= 93, "{inside} of 100");
+}
+
+#[test]
+fn records_of_dropped_packets_are_limited_by_second_and_those_left_out_are_counted() {
+    let mut testbed = TestBed::new();
+    testbed.flow(0, "in_port=1", 9, Instructions::default());
+    let mut wanted = plan(&[], 1);
+    wanted.discards_per_second = 10;
+    testbed.sampling(Some(&wanted));
+    let drops = testbed.run(1, 0..100);
+    assert!(drops.is_empty());
+    let discards =
+        |testbed: &TestBed| -> Vec<_> { core::iter::from_fn(|| testbed.bridge.next_discard()).collect() };
+    let first = discards(&testbed);
+    assert_eq!(first.len(), 10);
+    for (number, discard) in (0..).zip(&first) {
+        assert_eq!(
+            (discard.in_port, discard.out_port, discard.reason, discard.lost),
+            (Some(port(1)), None, DropReason::NoOutput, 0)
+        );
+        assert_eq!(
+            (discard.header.bytes(), discard.size),
+            (&frame(number)[..128], 200)
+        );
+    }
+    testbed.now = Time::from_secs(2);
+    testbed.run(1, 0..1);
+    assert_eq!(discards(&testbed)[0].lost, 90);
+}
