@@ -12,11 +12,13 @@ mod mtu;
 mod plan;
 mod reports;
 mod sent;
+mod stats;
 
 pub use mtu::BASE_MTU;
 pub(crate) use mtu::base_payload;
 pub use plan::Piece;
 pub use sent::ProtocolViolation;
+pub use stats::{FlowStats, Limit};
 
 use crate::congestion::breaker::Breaker;
 use crate::congestion::{Controller, Departure, Outcome, Sample, TAGS};
@@ -69,38 +71,6 @@ pub struct Outgoing {
     pub number: u64,
     /// The piece that the packet carries.
     pub piece: Piece,
-}
-
-/// The limit of a flow's rate.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Limit {
-    /// The controller: the path, or a rate that the user set.
-    Network,
-    /// The receiver's credit: its disk.
-    Peer,
-    /// Pieces that are not read and sealed yet.
-    Source,
-    /// Everything is sent.
-    Nothing,
-}
-
-/// Counters of a flow.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct FlowStats {
-    /// Packets sent.
-    pub sent: u64,
-    /// Packets acknowledged.
-    pub acked: u64,
-    /// Packets declared lost.
-    pub lost: u64,
-    /// Packets acknowledged after they were declared lost.
-    pub spurious: u64,
-    /// Probes of a silent path.
-    pub probes: u64,
-    /// Times that the breaker tripped.
-    pub breaks: u64,
-    /// Feedback packets that arrived.
-    pub feedback: u64,
 }
 
 /// The sender's side of one receiver.
