@@ -16,15 +16,17 @@ export CARGO_INCREMENTAL=0
 host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
 tests=(--workspace --locked --lib --bins --tests)
 
-# Runs the tests in Rust and prints their output; fails if one of them fails. A program takes one of the two tokens of the
-# pipe 8, and gives it back.
+# The number of programs in Rust that run at once.
+tokens=2
+
+# Runs the tests in Rust and prints their output; fails if one of them fails. A program takes one of the tokens of the pipe 8,
+# and gives it back; all `tokens` are there when the last program has ended.
 rust() {
     local failed=0 programs=$PWD/$times/rust
     env "CARGO_TARGET_${host}_RUNNER=$PWD/scripts/run-test-program.sh" "MILLRACE_TEST_TOKENS=$programs/tokens" \
         cargo test "${tests[@]}" --no-fail-fast || failed=1
     scripts/apart.sh cargo test --workspace --locked --doc --no-fail-fast || failed=1
-    # Both tokens are back when the last program has ended.
-    read -rN 2 -u 8
+    read -rN "$tokens" -u 8
     cat "$programs"/*.log >"$times/rust.log"
     if [ -e "$programs/failed" ]; then failed=1; fi
     return $failed
@@ -55,12 +57,13 @@ rust)
     ;;
 python) python 2>&1 | tee "$times/python.log" || status=1 ;;
 all)
-    # Programs in Rust run one by one beside the tests in Python, and two by two behind them.
+    # Programs in Rust run one by one beside the tests in Python, and three at once behind them: most wait.
+    tokens=3
     printf ' ' >&8
     {
         code=0
         python >"$times/python.log" 2>&1 || code=$?
-        printf ' ' >&8
+        printf '  ' >&8
         exit $code
     } &
     python=$!
