@@ -329,6 +329,8 @@ pub enum OperationKind {
     WritePolicy,
     WriteFilter,
     Report,
+    WriteContact,
+    WriteWebhook,
     ReadPresence,
     ReadAccount,
     ReadUsers,
@@ -343,12 +345,14 @@ pub enum OperationKind {
     ReadFabric,
     ReadChanges,
     ReadAudit,
+    ReadContact,
+    ReadWebhook,
     ReadStatus,
 }
 
 impl OperationKind {
     /// All kinds.
-    pub const ALL: [OperationKind; 55] = {
+    pub const ALL: [OperationKind; 59] = {
         use OperationKind as K;
         [
             K::CreateSite,
@@ -391,6 +395,8 @@ impl OperationKind {
             K::WritePolicy,
             K::WriteFilter,
             K::Report,
+            K::WriteContact,
+            K::WriteWebhook,
             K::ReadPresence,
             K::ReadAccount,
             K::ReadUsers,
@@ -405,6 +411,8 @@ impl OperationKind {
             K::ReadFabric,
             K::ReadChanges,
             K::ReadAudit,
+            K::ReadContact,
+            K::ReadWebhook,
             K::ReadStatus,
         ]
     };

@@ -136,6 +136,9 @@ const fn permitted(kind: OperationKind, relation: Relation) -> Roles {
         K::ReadFilter => (NOC, RESELLER, Roles::NONE, OPERATORS),
         K::ReadTraffic => (MEMBER.and(RESELLER), RESELLER, Roles::NONE, OPERATORS),
         K::ReadSamples => (NOC, Roles::NONE, Roles::NONE, OPERATOR_NOC),
+        K::ReadContact => (MEMBER.and(RESELLER), RESELLER, Roles::NONE, OPERATORS),
+        K::WriteContact => (TECH, RESELLER, Roles::NONE, PROVISIONING),
+        K::ReadWebhook | K::WriteWebhook => (TECH, RESELLER, Roles::NONE, OPERATOR_ADMIN),
         K::ReadPolicy | K::ReadStatus => (EVERYBODY, EVERYBODY, EVERYBODY, EVERYBODY),
         K::ReadFabric => (Roles::NONE, Roles::NONE, Roles::NONE, OPERATORS),
         K::ReadChanges => (MEMBER.and(RESELLER), RESELLER, MEMBER.and(RESELLER), OPERATORS),
@@ -332,6 +335,7 @@ mod tests {
             K::ReadEnd,
             K::ReadTraffic,
             K::ReadChanges,
+            K::ReadContact,
         ];
         let shared_reads = [K::ReadService, K::ReadEnd, K::ReadChanges];
         let orders = [
@@ -353,6 +357,9 @@ mod tests {
             K::WriteFilter,
             K::ReadServiceKey,
             K::ReadFilter,
+            K::WriteContact,
+            K::ReadWebhook,
+            K::WriteWebhook,
         ];
         let people = [K::CreateUser, K::UpdateUser, K::DeleteUser];
         let member_reads = match relation {
@@ -410,7 +417,7 @@ mod tests {
                         K::Unlock,
                         K::WriteFilter,
                     ];
-                    let hidden = [K::ReadServiceKey];
+                    let hidden = [K::ReadServiceKey, K::ReadWebhook];
                     acts.contains(&kind) || kind.is_read() && !hidden.contains(&kind)
                 }
                 Role::OperatorProvisioning => {
@@ -425,6 +432,8 @@ mod tests {
                         K::WriteFilter,
                         K::Report,
                         K::ReadSamples,
+                        K::ReadWebhook,
+                        K::WriteWebhook,
                     ];
                     !not_theirs.contains(&kind)
                 }
