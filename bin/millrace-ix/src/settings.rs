@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use millrace_controller::driver::{Target, TlsFiles};
+use millrace_ix_api::RouteServer;
 use serde::Deserialize;
 
 /// The settings file.
@@ -37,6 +38,8 @@ pub(crate) struct Api {
     pub(crate) name: String,
     /// A folder with the built page, instead of the one that is built in.
     pub(crate) page: Option<PathBuf>,
+    /// The route servers of peering LANs.
+    pub(crate) route_servers: Vec<RouteServer>,
 }
 
 impl Default for Api {
@@ -45,6 +48,7 @@ impl Default for Api {
             listen: None,
             name: "Millrace exchange".to_owned(),
             page: None,
+            route_servers: Vec::new(),
         }
     }
 }

@@ -27,6 +27,7 @@ pub(crate) async fn serve(api: &Api, database: &Database, handle: &Handle) -> Re
     let settings = Settings {
         name: api.name.clone(),
         page,
+        route_servers: api.route_servers.clone(),
     };
     let credentials = Arc::new(EngineCredentials::new(handle.clone()));
     let app = App::new(Engine::new(handle.clone()), credentials, sealer, settings)?;
@@ -80,13 +81,13 @@ async fn note(handle: &Handle, action: &str, user: UserId) -> Result<()> {
     Ok(handle.record(entry).await?)
 }
 
-/// Sets the password of a user.
+/// Sets the password of a user, who loses sessions and API keys.
 pub(crate) async fn set_password(app: &App, handle: &Handle, name: &str, password: String) -> Result<Value> {
     let user = user(handle, name)?;
     note(handle, "set_password", user).await?;
     let app = app.clone();
-    tokio::task::spawn_blocking(move || app.set_password(user, &password)).await??;
-    Ok(json!({ "user": user }))
+    let deleted = tokio::task::spawn_blocking(move || app.reset_password(user, &password)).await??;
+    Ok(json!({ "user": user, "deleted_api_keys": deleted }))
 }
 
 /// Gives a user a new second factor, and returns its secret, which is shown once.
@@ -96,8 +97,5 @@ pub(crate) async fn set_totp(app: &App, handle: &Handle, name: &str) -> Result<V
     let secret = TotpSecret::generate()?;
     let (app, sealed) = (app.clone(), secret.clone());
     tokio::task::spawn_blocking(move || app.set_totp(user, &sealed)).await??;
-    let text = secret.to_base32();
-    Ok(
-        json!({ "user": user, "secret": text, "uri": format!("otpauth://totp/Millrace:{name}?secret={text}&issuer=Millrace") }),
-    )
+    Ok(json!({ "user": user, "secret": secret.to_base32(), "uri": secret.uri("Millrace", name) }))
 }

@@ -31,6 +31,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let settings = Settings {
         name: "Millrace IX".to_owned(),
         page,
+        route_servers: Vec::new(),
     };
     let credentials = Arc::new(MemoryCredentials::default());
     let app = App::new(service.clone(), credentials, Sealer::new(&[7; 32])?, settings)?;

@@ -2,7 +2,7 @@
 //!
 //! [`Principal`] is the user behind a session or an API key. [`Access`] is an object that the principal may read: only
 //! the permission table of the model makes one, so that a handler cannot forget to ask. An object that may not be read
-//! is answered as an absent one.
+//! is answered as an absent one. Reads of members' data by the exchange's staff are noted in the audit chain here.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use millrace_ix_model::{Actor, Key, ObjectId, OperationKind, Relation};
 use crate::app::{App, actor_of};
 use crate::problem::{Problem, ProblemKind};
 use crate::service::Snapshot;
-use crate::session::{ApiKeyRecord, KeyScope, fingerprint, load_json, save_json};
+use crate::session::{ApiKeyRecord, KEY_PREFIX, KeyScope, TokenError, fingerprint, load_json, save_json};
 
 /// The user behind a request.
 #[derive(Debug, Clone)]
@@ -88,28 +88,43 @@ impl FromRequestParts<App> for Principal {
                 "sign in at POST /api/v1/session, or send `Authorization: Bearer` with an API key",
             )
         })?;
-        Ok(Principal {
+        let principal = Principal {
             actor,
             name,
             snapshot,
-        })
+        };
+        if matches!(parts.method, Method::GET | Method::HEAD) {
+            crate::reads::note(app, &principal, parts.uri.path()).await;
+        }
+        Ok(principal)
     }
 }
 
-/// Returns the API key of a request.
+/// Returns the API key or the token of a request.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, key) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
 }
 
-/// Returns the user of an API key that may send a request with this method.
+/// Returns the user of an API key, or of a token that was made from one, that may send a request with this method.
 pub(crate) fn key_user(
     app: &App,
     key: &str,
     method: &Method,
 ) -> Result<Option<millrace_ix_model::UserId>, Problem> {
-    let stored = format!("key/{}", fingerprint(key));
+    let stored = if key.starts_with(KEY_PREFIX) || !key.contains('.') {
+        format!("key/{}", fingerprint(key))
+    } else {
+        match app.tokens.verify(key, app.now()) {
+            Ok(print) => format!("key/{print}"),
+            Err(TokenError::Invalid) => return Ok(None),
+            Err(error @ TokenError::Expired) => {
+                let problem = Problem::new(ProblemKind::Unauthorized, error.to_string());
+                return Err(problem.with_code("token-expired"));
+            }
+        }
+    };
     let Some(record) = load_json::<ApiKeyRecord>(&*app.credentials, &stored)? else {
         return Ok(None);
     };
@@ -133,11 +148,14 @@ pub(crate) fn key_user(
     Ok(Some(record.user))
 }
 
-/// An object that the principal may read.
+/// An object that the principal may read, or one for which an order is perhaps repeated.
 #[derive(Debug, Clone)]
 pub(crate) struct Access<K> {
     principal: Principal,
     id: K,
+    /// True if the object is absent or may not be read, and the request has an idempotency key: the first order with the key
+    /// may have deleted the object. Only the stored answer, if there is one, is an answer then.
+    hidden: bool,
 }
 
 impl<K: Key> Access<K> {
@@ -148,7 +166,11 @@ impl<K: Key> Access<K> {
     pub(crate) fn to(principal: Principal, id: K) -> Result<Access<K>, Problem> {
         let object: ObjectId = id.into();
         if principal.may_read(object) {
-            Ok(Access { principal, id })
+            Ok(Access {
+                principal,
+                id,
+                hidden: false,
+            })
         } else {
             Err(Problem::absent(object))
         }
@@ -157,6 +179,11 @@ impl<K: Key> Access<K> {
     /// Returns the identifier.
     pub(crate) fn id(&self) -> K {
         self.id
+    }
+
+    /// Returns true if the principal cannot know that the object is there: a request may only get a stored answer.
+    pub(crate) fn is_hidden(&self) -> bool {
+        self.hidden
     }
 
     /// Returns the principal.
@@ -168,12 +195,13 @@ impl<K: Key> Access<K> {
     pub(crate) fn object(&self) -> Result<&K::Object, Problem> {
         self.id
             .stored(&self.principal.snapshot.exchange)
+            .filter(|_| !self.hidden)
             .ok_or_else(|| Problem::absent(self.id.into()))
     }
 
     /// Rejects an operation that the permission table does not permit on this object.
     pub(crate) fn require(&self, kind: OperationKind) -> Result<(), Problem> {
-        if self.principal.may(kind, self.id) {
+        if self.hidden || self.principal.may(kind, self.id) {
             return Ok(());
         }
         let object: ObjectId = self.id.into();
@@ -195,6 +223,16 @@ impl<K: Key + std::str::FromStr + Send> FromRequestParts<App> for Access<K> {
         let id = text
             .parse::<K>()
             .map_err(|_| Problem::absent(text.chars().take(40).collect::<String>()))?;
+        let may_repeat = !matches!(parts.method, Method::GET | Method::HEAD)
+            && parts.uri.path().starts_with("/api/v1/")
+            && parts.headers.contains_key("idempotency-key");
+        if may_repeat && !principal.may_read(id) {
+            return Ok(Access {
+                principal,
+                id,
+                hidden: true,
+            });
+        }
         Access::to(principal, id)
     }
 }

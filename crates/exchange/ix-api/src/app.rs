@@ -1,6 +1,6 @@
 //! The state that every handler shares.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
@@ -11,11 +11,14 @@ use tokio::sync::Semaphore;
 use crate::events::EventLog;
 use crate::page::Page;
 use crate::problem::{Problem, ProblemKind};
+use crate::reads::Reads;
 use crate::service::{AuditNote, ExchangeService, ServiceError, Snapshot};
 use crate::session::{
-    Attempts, CredentialError, CredentialStore, PasswordError, SealError, Sealer, Sessions, TotpSecret,
-    UserCredentials, hash_password,
+    Attempts, CredentialError, CredentialStore, PasswordError, SealError, Sealer, Sessions, Tokens,
+    TotpSecret, UserCredentials, hash_password,
 };
+use crate::v2::RouteServer;
+use crate::v2::records::Records;
 
 /// The number of passwords that are hashed at once. Each takes 19 MiB and one core for some 30 ms.
 const HASHES_MAX: usize = 4;
@@ -29,6 +32,8 @@ pub struct Settings {
     pub name: String,
     /// The page.
     pub page: Page,
+    /// The route servers.
+    pub route_servers: Vec<RouteServer>,
 }
 
 /// The state that every handler shares. Clones are cheap and refer to the same state.
@@ -42,9 +47,13 @@ pub struct Inner {
     pub(crate) sealer: Sealer,
     pub(crate) sessions: Sessions,
     pub(crate) attempts: Attempts,
+    pub(crate) reads: Reads,
+    pub(crate) tokens: Tokens,
+    pub(crate) records: Records,
     pub(crate) settings: Settings,
     pub(crate) events: Arc<EventLog>,
     pub(crate) document: utoipa::openapi::OpenApi,
+    pub(crate) ix_document: utoipa::openapi::OpenApi,
     pub(crate) hashes: Semaphore,
     /// Held while a stored credential is read, changed and written, so that no change is lost.
     changing: Mutex<()>,
@@ -88,6 +97,8 @@ impl App {
         settings: Settings,
     ) -> Result<App, CredentialError> {
         let sessions = Sessions::load(Arc::clone(&credentials))?;
+        let tokens = Tokens::load(Arc::clone(&credentials), &sealer)?;
+        let records = Records::load(Arc::clone(&credentials))?;
         Ok(App(Arc::new(Inner {
             events: EventLog::start(Arc::clone(&service)),
             service,
@@ -95,8 +106,12 @@ impl App {
             sealer,
             sessions,
             attempts: Attempts::default(),
+            reads: Reads::default(),
+            tokens,
+            records,
             settings,
             document: crate::routes::document(),
+            ix_document: crate::v2::document(),
             hashes: Semaphore::new(HASHES_MAX),
             changing: Mutex::new(()),
             deleted_keys: AtomicU64::new(0),
@@ -115,6 +130,27 @@ impl App {
         self.change_credentials(user, |credentials| credentials.password = Some(hash))?;
         self.sessions.end_all(user)?;
         Ok(())
+    }
+
+    /// Sets the password of a user as the exchange's staff does for somebody who lost it: ends the user's sessions, and deletes
+    /// the user's API keys, because whoever had the old password could have made keys. Takes some 30 ms: call it on a
+    /// blocking thread.
+    ///
+    /// # Errors
+    /// [`SetCredentialError`].
+    pub fn reset_password(&self, user: UserId, password: &str) -> Result<usize, SetCredentialError> {
+        self.set_password(user, password)?;
+        let _changing = self.lock_credentials();
+        let mut deleted = 0;
+        for (key, value) in self.credentials.list("key/")? {
+            let record: crate::session::ApiKeyRecord = crate::session::parse(&value)?;
+            if record.user == user {
+                self.credentials.save(&key, None)?;
+                deleted += 1;
+            }
+        }
+        self.deleted_keys.fetch_add(deleted, Ordering::Release);
+        Ok(usize::try_from(deleted).unwrap_or(usize::MAX))
     }
 
     /// Gives a user a TOTP secret, which replaces an older one.

@@ -11,7 +11,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use millrace_ix_model::{AccountId, Exchange, ObjectId};
+use millrace_ix_model::{AccountId, Exchange, ObjectId, Timestamp};
 use tokio::sync::{broadcast, watch};
 
 use crate::access::Principal;
@@ -26,6 +26,8 @@ pub(crate) struct Logged {
     pub(crate) serial: u64,
     pub(crate) kind: &'static str,
     pub(crate) change: Option<u64>,
+    /// The time.
+    pub(crate) at: Timestamp,
     /// The objects, each with the accounts that may know of it.
     objects: Vec<(ObjectId, BTreeSet<AccountId>)>,
 }
@@ -110,6 +112,12 @@ impl EventLog {
         Some(kept.iter().skip(skip).cloned().collect())
     }
 
+    /// Returns all events that are kept.
+    pub(crate) fn kept(&self) -> Option<Vec<Arc<Logged>>> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(kept.iter().cloned().collect())
+    }
+
     fn push(&self, event: Event, before: &Exchange, after: &Exchange) {
         let objects = event.objects.into_iter().map(|object| {
             let mut audience = BTreeSet::new();
@@ -124,6 +132,7 @@ impl EventLog {
             serial,
             kind: event.kind,
             change: event.change,
+            at: now(),
             objects,
         }));
         if kept.len() > KEPT {
@@ -139,6 +148,13 @@ impl EventLog {
         kept.clear();
         self.newest.send_modify(|serial| *serial += 1);
     }
+}
+
+fn now() -> Timestamp {
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 async fn follow(

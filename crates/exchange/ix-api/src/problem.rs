@@ -209,7 +209,9 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let retry_after = self.retry_after;
-        let mut response = (status, Json(self)).into_response();
+        let mut response = (status, Json(&self)).into_response();
+        // IX-API clients get the same problem in another form.
+        response.extensions_mut().insert(self);
         let headers = response.headers_mut();
         headers.insert(
             header::CONTENT_TYPE,

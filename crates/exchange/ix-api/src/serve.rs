@@ -15,11 +15,14 @@ use crate::guard::guard;
 use crate::problem::{Problem, ProblemKind};
 use crate::request::BODY_LIMIT;
 use crate::routes;
+use crate::v2;
 
 /// Returns the whole service. Requests need the extension `ConnectInfo<SocketAddr>`, which [`serve`] adds.
 pub fn router(app: App) -> Router {
     let page = app.settings.page.clone();
-    let (api, _) = routes::routes().split_for_parts();
+    let (native, _) = routes::routes().split_for_parts();
+    let (ix, _) = v2::routes().split_for_parts();
+    let api = native.merge(ix);
     api.fallback(move |method: Method, uri: Uri, headers: HeaderMap| async move {
         if uri.path().starts_with("/api/") {
             return not_found(&uri);
@@ -32,6 +35,7 @@ pub fn router(app: App) -> Router {
     .method_not_allowed_fallback(method_not_allowed)
     .layer(DefaultBodyLimit::max(BODY_LIMIT))
     .layer(middleware::from_fn(guard))
+    .layer(middleware::from_fn(v2::translate))
     .with_state(app)
 }
 

@@ -3,12 +3,12 @@
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
-use millrace_ix_model::{ConfigId, Key, MacId, ObjectId, Operation, OperationKind, Timestamp, TrunkId};
+use millrace_ix_model::{ConfigId, Key, MacId, Operation, OperationKind, Timestamp, TrunkId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::objects::{Tagged, tagged};
-use super::orders::order;
+use super::orders::{expected_revision, order_about};
 use super::services::vlan_request;
 use crate::access::{Access, Principal};
 use crate::app::App;
@@ -26,17 +26,8 @@ pub(super) async fn order_object<K: Key>(
     body: &impl Serialize,
 ) -> Result<Response, Problem> {
     access.require(operation.kind())?;
-    let object: ObjectId = access.id().into();
-    let expected = conditions.expected(object, access.principal().snapshot.revision_of(object))?;
-    order(
-        app,
-        access.principal(),
-        conditions,
-        expected,
-        vec![(operation, "")],
-        body,
-    )
-    .await
+    let expected = expected_revision(access, conditions)?;
+    order_about(app, access, conditions, expected, vec![(operation, "")], body).await
 }
 
 /// List ends of services
@@ -209,15 +200,7 @@ pub(crate) async fn add_mac(
         valid_from: None,
         valid_until: until.map_err(|error| invalid("/valid_until", error.to_string()))?,
     };
-    order(
-        &app,
-        access.principal(),
-        &conditions,
-        None,
-        vec![(operation, "")],
-        &given,
-    )
-    .await
+    order_about(&app, &access, &conditions, None, vec![(operation, "")], &given).await
 }
 
 /// Remove a MAC address
@@ -231,15 +214,7 @@ pub(crate) async fn remove_mac(
 ) -> Result<Response, Problem> {
     access.require(OperationKind::RemoveMac)?;
     let operation = Operation::RemoveMac { mac: access.id() };
-    order(
-        &app,
-        access.principal(),
-        &conditions,
-        None,
-        vec![(operation, "")],
-        &(),
-    )
-    .await
+    order_about(&app, &access, &conditions, None, vec![(operation, "")], &()).await
 }
 
 /// The drain of a trunk.

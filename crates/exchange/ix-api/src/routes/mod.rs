@@ -16,6 +16,7 @@ mod session;
 mod stream;
 
 pub(crate) use orders::apply_all;
+pub(crate) use session::client;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;

@@ -4,11 +4,11 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use millrace_ix_model::{
-    Actor, Applied, Exchange, ObjectId, Operation, Refusal, ServiceId, ServiceKeyId, Timestamp,
+    Actor, Applied, ConfigId, Exchange, Key, ObjectId, Operation, Refusal, ServiceId, ServiceKeyId, Timestamp,
 };
 use serde::Serialize;
 
-use crate::access::Principal;
+use crate::access::{Access, Principal};
 use crate::app::App;
 use crate::problem::Problem;
 use crate::request::Conditions;
@@ -59,6 +59,45 @@ pub(crate) async fn order(
     Ok((status, Json(ordered)).into_response())
 }
 
+/// Gives an order about one object to the engine, after its caller has checked the permission.
+///
+/// An object that the principal cannot see gets the stored answer to an earlier request with the same idempotency key, and
+/// otherwise the answer of an absent object, byte for byte.
+pub(crate) async fn order_about<K: Key>(
+    app: &App,
+    access: &Access<K>,
+    conditions: &Conditions,
+    expected: Option<(ObjectId, u64)>,
+    steps: Vec<Step>,
+    body: &impl Serialize,
+) -> Result<Response, Problem> {
+    let object: ObjectId = access.id().into();
+    // No object has revision 0: without a stored answer, nothing is executed.
+    let expected = if access.is_hidden() {
+        Some((object, 0))
+    } else {
+        expected
+    };
+    match order(app, access.principal(), conditions, expected, steps, body).await {
+        Err(problem) if access.is_hidden() && problem.code != Some("key-reused") => {
+            Err(Problem::absent(object))
+        }
+        ordered => ordered,
+    }
+}
+
+/// Returns the revision that an order expects of its object.
+pub(crate) fn expected_revision<K: Key>(
+    access: &Access<K>,
+    conditions: &Conditions,
+) -> Result<Option<(ObjectId, u64)>, Problem> {
+    if access.is_hidden() {
+        return Ok(None);
+    }
+    let object: ObjectId = access.id().into();
+    conditions.expected(object, access.principal().snapshot.revision_of(object))
+}
+
 /// Returns the problem of a refused order with the place in the body: the steps are tried one after the other to find
 /// the one that was refused.
 fn locate(app: &App, principal: &Principal, steps: &[Step], refusal: Refusal) -> Problem {
@@ -90,6 +129,16 @@ pub(crate) fn with_service(mut operation: Operation, created: Option<ServiceId>)
     operation
 }
 
+/// Returns the operation with the end that an earlier one created.
+fn with_end(mut operation: Operation, created: Option<ConfigId>) -> Operation {
+    if let (Operation::AddMac { config, .. }, Some(created)) = (&mut operation, created)
+        && *config == ConfigId(0)
+    {
+        *config = created;
+    }
+    operation
+}
+
 /// Executes operations in order on an exchange.
 pub(crate) fn apply_all(
     exchange: &mut Exchange,
@@ -100,6 +149,7 @@ pub(crate) fn apply_all(
     let mut all = Applied::default();
     for operation in operations {
         let operation = with_service(operation.clone(), all.first::<ServiceId>());
+        let operation = with_end(operation, all.first::<ConfigId>());
         let applied = exchange.apply(actor, now, operation)?;
         let is_new = |id: &ObjectId| !all.created.contains(id) && !all.changed.contains(id);
         let changed: Vec<ObjectId> = applied.changed.into_iter().filter(is_new).collect();

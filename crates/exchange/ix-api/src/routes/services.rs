@@ -6,14 +6,14 @@ use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use millrace_ix_model::{
-    AccountId, ConnectionId, EndRole, ObjectId, Operation, OperationKind, Service, ServiceId, ServiceKind,
-    TagType, VlanId, VlanRequest,
+    AccountId, ConnectionId, EndRole, Operation, OperationKind, Service, ServiceId, ServiceKind, TagType,
+    VlanId, VlanRequest,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::objects::{Tagged, tagged};
-use super::orders::{END, Step, order};
+use super::orders::{END, Step, expected_revision, order, order_about};
 use crate::access::{Access, Principal};
 use crate::app::App;
 use crate::problem::{Problem, ProblemKind};
@@ -220,10 +220,8 @@ async fn order_service(
     body: &impl Serialize,
 ) -> Result<Response, Problem> {
     access.require(kind)?;
-    let object: ObjectId = access.id().into();
-    let revision = access.principal().snapshot.revision_of(object);
-    let expected = conditions.expected(object, revision)?;
-    order(app, access.principal(), conditions, expected, steps, body).await
+    let expected = expected_revision(access, conditions)?;
+    order_about(app, access, conditions, expected, steps, body).await
 }
 
 /// Delete a service
@@ -356,15 +354,7 @@ pub(crate) async fn create_key(
         vlans: None,
         capacity_mbps: None,
     };
-    order(
-        &app,
-        access.principal(),
-        &conditions,
-        None,
-        vec![(operation, "")],
-        &given,
-    )
-    .await
+    order_about(&app, &access, &conditions, None, vec![(operation, "")], &given).await
 }
 
 /// The use of a service key.

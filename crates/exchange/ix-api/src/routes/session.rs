@@ -121,7 +121,7 @@ pub(crate) async fn sign_in(
 
 /// Returns the address of the client. A request over loopback comes from the proxy in front of the API, which adds the client's
 /// address at the end of `X-Forwarded-For`; the addresses before it are the client's own words.
-fn client(peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+pub(crate) fn client(peer: IpAddr, headers: &HeaderMap) -> IpAddr {
     let mut forwarded = headers.get_all("x-forwarded-for").iter();
     let last = forwarded.next_back().and_then(|value| value.to_str().ok());
     last.filter(|_| peer.to_canonical().is_loopback())

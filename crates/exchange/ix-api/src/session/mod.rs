@@ -17,6 +17,7 @@ mod credentials;
 mod password;
 mod seal;
 mod sessions;
+mod token;
 mod totp;
 
 pub(crate) use api_key::PREFIX as KEY_PREFIX;
@@ -27,6 +28,7 @@ pub(crate) use credentials::{load_json, parse, save_json};
 pub use password::{PasswordError, hash_password, verify_password};
 pub use seal::{SealError, Sealer};
 pub use sessions::{COOKIE, Session, Sessions};
+pub(crate) use token::{TokenError, Tokens};
 pub use totp::{TotpSecret, code_at};
 
 use ring::rand::{SecureRandom, SystemRandom};

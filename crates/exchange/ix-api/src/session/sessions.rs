@@ -1,5 +1,6 @@
 //! Sessions: a random token in a cookie, its SHA-256 in the store. A session ends 12 hours after sign-in, after 2 hours
-//! without a request, or when the user signs out. It survives a restart of the engine.
+//! without a request, or when the user signs out. It survives a restart of the engine: the store has the time of the last
+//! request to five minutes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -22,6 +23,8 @@ pub const COOKIE: &str = "__Host-millrace";
 const LIFE: Duration = Duration::from_secs(12 * 3600);
 /// The longest time without a request.
 const IDLE: Duration = Duration::from_secs(2 * 3600);
+/// The time of the last request is stored again when it is this much later than the stored one.
+const STORED_EVERY: Duration = Duration::from_secs(300);
 /// The largest number of sessions of one user; the oldest ends when another begins.
 const PER_USER: usize = 16;
 /// The key prefix in the store.
@@ -34,7 +37,7 @@ pub struct Session {
     pub user: UserId,
     /// The time of the sign-in.
     pub began: Timestamp,
-    /// The time of the last request. The store has the one of the sign-in.
+    /// The time of the last request. The store has it to [`STORED_EVERY`].
     pub seen: Timestamp,
 }
 
@@ -44,10 +47,26 @@ impl Session {
     }
 }
 
+/// A session with the time of the last request that the store has.
+#[derive(Debug)]
+struct Open {
+    session: Session,
+    stored: Timestamp,
+}
+
+impl From<Session> for Open {
+    fn from(session: Session) -> Open {
+        Open {
+            stored: session.seen,
+            session,
+        }
+    }
+}
+
 /// All sessions.
 pub struct Sessions {
     store: Arc<dyn CredentialStore>,
-    open: Mutex<HashMap<String, Session>>,
+    open: Mutex<HashMap<String, Open>>,
 }
 
 impl Sessions {
@@ -59,7 +78,7 @@ impl Sessions {
         let mut open = HashMap::new();
         for (key, value) in store.list(PREFIX)? {
             if let Some(fingerprint) = key.strip_prefix(PREFIX) {
-                open.insert(fingerprint.to_owned(), parse(&value)?);
+                open.insert(fingerprint.to_owned(), Open::from(parse::<Session>(&value)?));
             }
         }
         Ok(Sessions {
@@ -68,7 +87,7 @@ impl Sessions {
         })
     }
 
-    fn open(&self) -> std::sync::MutexGuard<'_, HashMap<String, Session>> {
+    fn open(&self) -> std::sync::MutexGuard<'_, HashMap<String, Open>> {
         self.open
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -92,7 +111,7 @@ impl Sessions {
         save_json(&*self.store, &format!("{PREFIX}{key}"), &session)?;
         let ended = {
             let mut open = self.open();
-            open.insert(key, session);
+            open.insert(key, Open::from(session));
             excess(&mut open, user, now)
         };
         for key in ended {
@@ -108,13 +127,20 @@ impl Sessions {
     pub fn find(&self, headers: &HeaderMap, now: Timestamp) -> Option<Session> {
         let key = fingerprint(token(headers)?);
         let mut open = self.open();
-        let session = open.get_mut(&key)?;
-        if session.is_over(now) {
+        let found = open.get_mut(&key)?;
+        if found.session.is_over(now) {
             open.remove(&key);
             return None;
         }
-        session.seen = now;
-        Some(session.clone())
+        found.session.seen = now;
+        if now.since(found.stored) >= STORED_EVERY {
+            // The lock is held: a session that ends meanwhile is removed from the store after this.
+            match save_json(&*self.store, &format!("{PREFIX}{key}"), &found.session) {
+                Ok(()) => found.stored = now,
+                Err(error) => tracing::warn!(%error, "the time of a session's last request is not stored"),
+            }
+        }
+        Some(found.session.clone())
     }
 
     /// Ends the session of a request. Returns the `Set-Cookie` header that removes the cookie.
@@ -139,7 +165,7 @@ impl Sessions {
     pub fn end_all(&self, user: UserId) -> Result<(), CredentialError> {
         let ended: Vec<String> = self
             .open()
-            .extract_if(|_, session| session.user == user)
+            .extract_if(|_, open| open.session.user == user)
             .map(|(key, _)| key)
             .collect();
         for key in ended {
@@ -150,15 +176,15 @@ impl Sessions {
 }
 
 /// Removes sessions that are over, and the oldest of a user who has too many. Returns the removed keys.
-fn excess(open: &mut HashMap<String, Session>, user: UserId, now: Timestamp) -> Vec<String> {
+fn excess(open: &mut HashMap<String, Open>, user: UserId, now: Timestamp) -> Vec<String> {
     let mut ended: Vec<String> = open
-        .extract_if(|_, session| session.is_over(now))
+        .extract_if(|_, open| open.session.is_over(now))
         .map(|(key, _)| key)
         .collect();
     let mut own: Vec<(Timestamp, String)> = open
         .iter()
-        .filter(|(_, session)| session.user == user)
-        .map(|(key, session)| (session.began, key.clone()))
+        .filter(|(_, open)| open.session.user == user)
+        .map(|(key, open)| (open.session.began, key.clone()))
         .collect();
     own.sort();
     for (_, key) in own.iter().take(own.len().saturating_sub(PER_USER)) {
@@ -204,6 +230,20 @@ mod tests {
         assert!(again.end(&headers).unwrap().contains("Max-Age=0"));
         assert_eq!(again.find(&headers, at(61)), None);
         assert_eq!(Sessions::load(store).unwrap().find(&headers, at(61)), None);
+    }
+
+    #[test]
+    fn a_session_that_is_in_use_outlives_a_restart_later_than_two_hours_after_its_sign_in() {
+        let store: Arc<dyn CredentialStore> = Arc::new(MemoryCredentials::default());
+        let sessions = Sessions::load(Arc::clone(&store)).unwrap();
+        let headers = request(&sessions.begin(UserId(3), at(0)).unwrap());
+        for minute in 1..=180 {
+            assert!(sessions.find(&headers, at(minute * 60)).is_some());
+        }
+        let again = Sessions::load(Arc::clone(&store)).unwrap();
+        assert_eq!(again.find(&headers, at(181 * 60)).unwrap().began, at(0));
+        again.end(&headers).unwrap();
+        assert_eq!(Sessions::load(store).unwrap().find(&headers, at(182 * 60)), None);
     }
 
     #[test]

@@ -40,6 +40,14 @@ impl TotpSecret {
         base32::encode(&self.0)
     }
 
+    /// Returns the address that an authenticator reads from a picture (`otpauth://totp/ISSUER:ACCOUNT?secret=...`), with
+    /// all but unreserved characters percent-encoded (RFC 3986, section 2.3).
+    pub fn uri(&self, issuer: &str, account: &str) -> String {
+        let (issuer, account) = (percent_encode(issuer), percent_encode(account));
+        let secret = self.to_base32();
+        format!("otpauth://totp/{issuer}:{account}?secret={secret}&issuer={issuer}")
+    }
+
     /// Returns the bytes of the secret.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -64,6 +72,19 @@ impl TotpSecret {
         }
         found
     }
+}
+
+/// Returns a text with all but unreserved characters percent-encoded (RFC 3986, section 2.3).
+fn percent_encode(text: &str) -> String {
+    use std::fmt::Write as _;
+    text.bytes().fold(String::new(), |mut encoded, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+        encoded
+    })
 }
 
 /// Returns the code at a time in seconds since the Unix epoch.
@@ -116,6 +137,15 @@ mod tests {
         assert_eq!(secret.verify(&code, 2_970, 0), Some(100));
         assert_eq!(secret.verify(&code, 3_000, 100), None, "used before");
         assert_eq!(secret.verify("", 3_000, 0), None);
+    }
+
+    #[test]
+    fn a_name_cannot_add_parameters_to_the_address_for_authenticators() {
+        let uri = TotpSecret::from_bytes(&[0; 20]).uri("Test IX", "ann&issuer=evil?#/é");
+        assert_eq!(
+            uri,
+            "otpauth://totp/Test%20IX:ann%26issuer%3Devil%3F%23%2F%C3%A9?secret=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA&issuer=Test%20IX"
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod document;
 mod events;
+mod ix_api;
 mod orders;
 mod permissions;
 mod sign_in;

@@ -208,6 +208,53 @@ async fn a_repeated_order_to_an_object_gets_the_first_answer_and_a_late_one_is_s
 }
 
 #[tokio::test]
+async fn a_repeated_delete_gets_the_first_answer_and_others_cannot_tell_that_the_object_was_there() {
+    let api = Api::new();
+    let ann = api.key("ann");
+    let id = id_of(&api, &ann, "services", "transit-baikal").await;
+    let url = format!("/api/v1/services/{id}");
+    let headers = [("if-match", "*"), ("idempotency-key", "delete-it-1")];
+    let delete = async |key: &str, url: &str, headers: &[(&str, &str)]| {
+        api.send(Method::DELETE, url, key, headers, None).await
+    };
+    let ends: Vec<String> = api.get(&ann, &url).await.json()["ends"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|end| end["id"].as_str().unwrap().to_owned())
+        .collect();
+    let end = format!("/api/v1/configs/{}", ends[0]);
+    let first = delete(&ann, &end, &headers).await;
+    assert_eq!(first.status, 200, "{}", first.text());
+    assert_eq!(api.get(&ann, &end).await.status, 404, "the end is gone");
+    let again = delete(&ann, &end, &headers).await;
+    assert_eq!((again.status, again.text()), (200, first.text()));
+    // The key belongs to that request, and another key finds nothing.
+    let reused = delete(&ann, &url, &headers).await;
+    assert_eq!(
+        (reused.status, reused.json()["code"].clone()),
+        (409, json!("key-reused"))
+    );
+    let late = delete(
+        &ann,
+        &end,
+        &[("if-match", "*"), ("idempotency-key", "another-key")],
+    )
+    .await;
+    assert_eq!(late.status, 404);
+    // For somebody else, objects that are gone, foreign, and absent are the same.
+    let dan = api.key("dan");
+    let mut answers = Vec::new();
+    for path in [end.clone(), url.clone(), "/api/v1/services/sv-999999".to_owned()] {
+        let answer = delete(&dan, &path, &headers).await;
+        let id = path.rsplit('/').next().unwrap().to_owned();
+        answers.push((answer.status, answer.text().replace(&id, "ID")));
+    }
+    assert_eq!(answers[0].0, 404);
+    assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+}
+
+#[tokio::test]
 async fn refusals_name_the_field_in_the_body() {
     let api = Api::new();
     let ann = api.key("ann");

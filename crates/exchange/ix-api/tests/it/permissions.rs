@@ -348,6 +348,36 @@ async fn collections_hold_exactly_what_the_actor_may_read() {
 }
 
 #[tokio::test]
+async fn a_read_of_a_members_data_by_the_staff_is_in_the_audit_chain_once_an_hour() {
+    let api = Api::new();
+    let (ann, ops) = (api.key("ann"), api.key("ops"));
+    let list = api.get(&ann, "/api/v1/services").await.json();
+    let id = list["items"][0]["id"].as_str().unwrap().to_owned();
+    for _ in 0..2 {
+        assert_eq!(api.get(&ops, &format!("/api/v1/services/{id}")).await.status, 200);
+        assert_eq!(api.get(&ops, "/api/v1/connections").await.status, 200);
+        assert_eq!(api.get(&ops, "/api/v1/trunks").await.status, 200);
+        assert_eq!(api.get(&ann, &format!("/api/v1/services/{id}")).await.status, 200);
+    }
+    let audit = api.get(&ops, "/api/v1/audit").await.json();
+    let reads: Vec<(String, String)> = audit["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|entry| entry["action"] == "read")
+        .map(|entry| {
+            let text = |name: &str| entry[name].as_str().unwrap().to_owned();
+            (text("actor"), text("object"))
+        })
+        .collect();
+    let expected = [
+        ("ops".to_owned(), "connections".to_owned()),
+        ("ops".to_owned(), id),
+    ];
+    assert_eq!(reads, expected);
+}
+
+#[tokio::test]
 async fn the_other_party_sees_where_an_end_is_and_not_its_port_vlan_and_rate() {
     let api = Api::new();
     let (ann, bob) = (api.key("ann"), api.key("bob"));

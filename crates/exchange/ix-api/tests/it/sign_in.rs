@@ -205,6 +205,20 @@ async fn an_api_key_is_shown_once_acts_in_its_scope_and_can_be_withdrawn() {
 }
 
 #[tokio::test]
+async fn a_password_reset_by_the_staff_deletes_api_keys_and_an_own_change_keeps_them() {
+    let api = Api::new();
+    let (ann, bob) = (
+        api.key("ann"),
+        api.key_of(api.user("bob"), "bob", KeyScope::Write),
+    );
+    api.app.set_password(api.user("ann"), PASSWORD).unwrap();
+    assert_eq!(api.get(&ann, "/api/v1/services").await.status, 200);
+    assert_eq!(api.app.reset_password(api.user("ann"), PASSWORD).unwrap(), 1);
+    assert_eq!(api.get(&ann, "/api/v1/services").await.status, 401);
+    assert_eq!(api.get(&bob, "/api/v1/services").await.status, 200);
+}
+
+#[tokio::test]
 async fn every_answer_carries_the_policy_and_is_kept_by_no_shared_cache() {
     let api = Api::new();
     for path in ["/", "/api/v1/session", "/api/v1/nothing"] {

@@ -55,6 +55,7 @@ impl Api {
         let settings = Settings {
             name: "Test IX".to_owned(),
             page: Page::default(),
+            route_servers: Vec::new(),
         };
         let sealer = Sealer::new(&[7; 32]).unwrap();
         let app = App::new(service.clone(), credentials.clone(), sealer, settings).unwrap();

@@ -1,0 +1,120 @@
+//! Reads of members' data by the exchange's staff, for the audit chain: one entry an hour for each person and object, and
+//! for each person and collection. The page reads lists every few seconds; an entry for each would bury the others.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use millrace_ix_model::{Draft, ObjectId, UserId};
+use millrace_types::Time;
+use serde_json::json;
+
+use crate::access::Principal;
+use crate::app::App;
+
+/// The time for which further reads of the same object by the same person add no entry.
+const REPEATED: Duration = Duration::from_secs(3600);
+/// The number of reads that are remembered. Beyond it, all are forgotten, and noted again.
+const REMEMBERED: usize = 10_000;
+
+/// The collections of members' data, in both versions of the API.
+const COLLECTIONS: [&str; 17] = [
+    "accounts",
+    "configs",
+    "connections",
+    "contacts",
+    "events",
+    "filters",
+    "ips",
+    "macs",
+    "member-joining-rules",
+    "network-feature-configs",
+    "network-service-configs",
+    "network-services",
+    "overview",
+    "role-assignments",
+    "service-keys",
+    "services",
+    "users",
+];
+
+/// The reads of the last hour.
+#[derive(Debug, Default)]
+pub(crate) struct Reads(Mutex<HashMap<(UserId, String), Time>>);
+
+impl Reads {
+    /// Returns true if a read is to be noted, and remembers it.
+    fn is_new(&self, user: UserId, object: &str, now: Time) -> bool {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (user, object.to_owned());
+        if seen.get(&key).is_some_and(|last| now.since(*last) < REPEATED) {
+            return false;
+        }
+        if seen.len() >= REMEMBERED {
+            seen.retain(|_, last| now.since(*last) < REPEATED);
+            if seen.len() >= REMEMBERED {
+                seen.clear();
+            }
+        }
+        seen.insert(key, now);
+        true
+    }
+
+    fn forget(&self, user: UserId, object: &str) {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.remove(&(user, object.to_owned()));
+    }
+}
+
+/// Adds an entry to the audit chain if the path names data of a member and the reader is one of the exchange's staff.
+///
+/// While the database cannot be written, reading goes on; the next read tries to add the entry again.
+pub(crate) async fn note(app: &App, principal: &Principal, path: &str) {
+    let Some(user) = principal.actor.user.filter(|_| principal.actor.is_operator()) else {
+        return;
+    };
+    let mut segments = path.trim_start_matches("/api/").split('/').skip(1);
+    let Some(collection) = segments.next() else {
+        return;
+    };
+    let object = segments.next().and_then(|text| text.parse::<ObjectId>().ok());
+    let seen = match object {
+        Some(object) => {
+            let owner = Draft::new(&principal.snapshot.exchange).owner(object);
+            if owner.is_none() || owner == principal.actor.account {
+                return;
+            }
+            object.to_string()
+        }
+        None if COLLECTIONS.contains(&collection) => collection.to_owned(),
+        None => return,
+    };
+    if !app.reads.is_new(user, &seen, app.uptime()) {
+        return;
+    }
+    let recorded = app
+        .record(&principal.audit_name(), "read", &seen, json!({ "path": path }))
+        .await;
+    if let Err(problem) = recorded {
+        tracing::warn!(%user, object = seen, reason = %problem.detail, "a read is not in the audit chain yet");
+        app.reads.forget(user, &seen);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_is_noted_once_an_hour_for_each_person_and_object() {
+        let reads = Reads::default();
+        let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
+        assert!(reads.is_new(UserId(1), "sv-7", at(0)));
+        assert!(!reads.is_new(UserId(1), "sv-7", at(3599)));
+        assert!(reads.is_new(UserId(2), "sv-7", at(1)));
+        assert!(reads.is_new(UserId(1), "sv-8", at(1)));
+        assert!(reads.is_new(UserId(1), "sv-7", at(3600)));
+        reads.forget(UserId(1), "sv-7");
+        assert!(reads.is_new(UserId(1), "sv-7", at(3601)));
+    }
+}

@@ -1,0 +1,554 @@
+//! Route servers as features of peering LANs, and the members' sessions with them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use axum::Json;
+use axum::extract::{Path, State as Shared};
+use axum::http::StatusCode;
+use millrace_ix_model::{ConfigId, Exchange, IpId, OperationKind, ServiceId, ServiceKind};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::problem::IxProblem;
+use super::query::{FilterParams, Filters};
+use super::records::Record;
+use super::view::{Billed, Owned, State, Stated, check_text, id as identifier, invalid, nullable};
+use crate::access::Principal;
+use crate::app::App;
+use crate::problem::{Problem, ProblemKind};
+use crate::request::Body;
+
+/// A route server of the exchange, as the settings of the process name it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RouteServer {
+    /// The name of the peering LAN.
+    pub lan: String,
+    /// The name in the DNS.
+    pub fqdn: String,
+    /// The autonomous system.
+    pub asn: u32,
+    /// The IPv4 address.
+    pub ip_v4: Ipv4Addr,
+    /// The IPv6 address.
+    pub ip_v6: Ipv6Addr,
+    /// The address of a looking glass.
+    #[serde(default)]
+    pub looking_glass_url: Option<String>,
+}
+
+impl RouteServer {
+    /// Returns both addresses.
+    pub(crate) fn addresses(&self) -> [IpAddr; 2] {
+        [self.ip_v4.into(), self.ip_v6.into()]
+    }
+}
+
+/// An address family.
+#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum AddressFamily {
+    AfInet,
+    AfInet6,
+}
+
+/// The side that opens the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum BgpSessionType {
+    Active,
+    Passive,
+}
+
+/// The kind of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SessionMode {
+    Public,
+    Collector,
+}
+
+/// A route server.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct NetworkFeature {
+    /// The identifier.
+    pub(crate) id: String,
+    /// `route_server`.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// The name.
+    name: String,
+    /// True if members must have a session.
+    required: bool,
+    /// The peering LAN.
+    network_service: String,
+    /// The roles of contacts that a session needs: none.
+    nfc_required_contact_roles: Vec<String>,
+    /// Properties of the exchange: none.
+    flags: Vec<Value>,
+    /// The autonomous system.
+    asn: u32,
+    /// The name in the DNS.
+    fqdn: String,
+    /// The address of a looking glass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    looking_glass_url: Option<String>,
+    /// The address families.
+    address_families: Vec<AddressFamily>,
+    /// The kind of sessions.
+    session_mode: SessionMode,
+    /// The sides that can open the connection.
+    available_bgp_session_types: Vec<BgpSessionType>,
+    /// The IPv4 address.
+    ip_v4: String,
+    /// The IPv6 address.
+    ip_v6: String,
+}
+
+/// Returns the route servers of a peering LAN.
+pub(crate) fn features_of(app: &App, exchange: &Exchange, service: ServiceId) -> Vec<NetworkFeature> {
+    let Some(lan) = exchange
+        .services
+        .get(&service)
+        .filter(|lan| lan.kind == ServiceKind::ExchangeLan)
+    else {
+        return Vec::new();
+    };
+    let all = app.settings.route_servers.iter().enumerate();
+    all.filter(|(_, server)| server.lan == lan.name)
+        .map(|(number, server)| NetworkFeature {
+            id: format!("rs-{}-{}", service.0, number + 1),
+            kind: "route_server",
+            name: server.fqdn.chars().take(80).collect(),
+            required: false,
+            network_service: service.to_string(),
+            nfc_required_contact_roles: Vec::new(),
+            flags: Vec::new(),
+            asn: server.asn,
+            fqdn: server.fqdn.clone(),
+            looking_glass_url: server.looking_glass_url.clone(),
+            address_families: vec![AddressFamily::AfInet, AddressFamily::AfInet6],
+            session_mode: SessionMode::Public,
+            available_bgp_session_types: vec![BgpSessionType::Passive, BgpSessionType::Active],
+            ip_v4: server.ip_v4.to_string(),
+            ip_v6: server.ip_v6.to_string(),
+        })
+        .collect()
+}
+
+fn all(app: &App, principal: &Principal) -> Vec<NetworkFeature> {
+    let exchange = &principal.snapshot.exchange;
+    let services = exchange.services.keys();
+    let seen = services.filter(|id| principal.may_read(**id));
+    seen.flat_map(|id| features_of(app, exchange, *id)).collect()
+}
+
+/// List network features: route servers
+#[utoipa::path(get, path = "/api/v2/network-features", tag = "network-features", operation_id = "network_features_list", params(FilterParams),
+    responses((status = 200, body = Vec<NetworkFeature>), (status = "default", body = IxProblem, content_type = "application/problem+json")))]
+pub(crate) async fn list(
+    Shared(app): Shared<App>,
+    principal: Principal,
+    filters: Filters,
+) -> Result<Json<Vec<Value>>, Problem> {
+    filters.list(all(&app, &principal))
+}
+
+/// Read a network feature
+#[utoipa::path(get, path = "/api/v2/network-features/{id}", tag = "network-features", operation_id = "network_features_read", params(("id" = String, Path, description = "The feature")),
+    responses((status = 200, body = NetworkFeature), (status = "default", body = IxProblem, content_type = "application/problem+json")))]
+pub(crate) async fn read(
+    Shared(app): Shared<App>,
+    principal: Principal,
+    Path(id): Path<String>,
+) -> Result<Json<NetworkFeature>, Problem> {
+    let found = all(&app, &principal).into_iter().find(|feature| feature.id == id);
+    found
+        .map(Json)
+        .ok_or_else(|| Problem::absent(id.chars().take(40).collect::<String>()))
+}
+
+/// The properties of a session that its member can change.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub(crate) struct SessionProperties {
+    /// The AS-SET for IPv4: `AS-EXAMPLE@RIPE`.
+    #[serde(default)]
+    #[schema(max_length = 100)]
+    pub(crate) as_set_v4: Option<String>,
+    /// The AS-SET for IPv6.
+    #[serde(default)]
+    #[schema(max_length = 100)]
+    pub(crate) as_set_v6: Option<String>,
+    /// The largest number of IPv4 prefixes.
+    #[serde(default)]
+    pub(crate) max_prefix_v4: Option<u32>,
+    /// The largest number of IPv6 prefixes.
+    #[serde(default)]
+    pub(crate) max_prefix_v6: Option<u32>,
+    /// True if the route server's AS is inserted into the AS path.
+    #[serde(default)]
+    insert_ixp_asn: bool,
+    /// The autonomous system of the member.
+    pub(crate) asn: u32,
+    /// The kind of the session.
+    session_mode: SessionMode,
+    /// The side that opens the connection.
+    bgp_session_type: BgpSessionType,
+    /// The IP address of the member, by its identifier.
+    pub(crate) ip: String,
+}
+
+/// A new session with a route server.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub(crate) struct FeatureConfigRequest {
+    /// `route_server`.
+    #[serde(rename = "type")]
+    kind: FeatureType,
+    #[serde(flatten)]
+    owned: Owned,
+    #[serde(flatten)]
+    billed: Billed,
+    /// The route server.
+    network_feature: String,
+    /// The end of the peering LAN.
+    pub(crate) network_service_config: String,
+    #[serde(flatten)]
+    pub(crate) session: SessionProperties,
+    /// The password of the session (TCP MD5). It is stored sealed, and not shown.
+    #[serde(default, skip_serializing)]
+    #[schema(max_length = 128, write_only)]
+    password: Option<String>,
+}
+
+/// The type of a feature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FeatureType {
+    RouteServer,
+}
+
+/// A session as it is stored.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct FeatureConfigRecord {
+    #[serde(flatten)]
+    pub(crate) request: FeatureConfigRequest,
+    /// The sealed password.
+    #[serde(default)]
+    sealed: Option<Vec<u8>>,
+}
+
+impl Record for FeatureConfigRecord {
+    const PREFIX: &'static str = "nfc";
+}
+
+/// A session with a route server.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct NetworkFeatureConfig {
+    /// The identifier.
+    id: String,
+    #[serde(flatten)]
+    stated: Stated,
+    #[serde(flatten)]
+    request: FeatureConfigRequest,
+}
+
+impl FeatureConfigRecord {
+    pub(crate) fn config(&self) -> Option<ConfigId> {
+        self.request.network_service_config.parse().ok()
+    }
+
+    fn view(&self, id: String) -> NetworkFeatureConfig {
+        NetworkFeatureConfig {
+            id,
+            stated: Stated::plain(State::Production),
+            request: self.request.clone(),
+        }
+    }
+}
+
+/// Returns the identifiers of the sessions of an end.
+pub(crate) fn configs_of(app: &App, config: ConfigId) -> Vec<String> {
+    let all = app.records.all::<FeatureConfigRecord>().into_iter();
+    all.filter(|(_, record)| record.config() == Some(config))
+        .map(|(id, _)| id)
+        .collect()
+}
+
+/// Removes the sessions of an end that is deleted.
+pub(crate) fn forget(app: &App, config: ConfigId) -> Result<(), Problem> {
+    for id in configs_of(app, config) {
+        app.records.delete(&id)?;
+    }
+    Ok(())
+}
+
+/// Returns true if the principal manages an end.
+fn manages(principal: &Principal, config: ConfigId) -> bool {
+    let found = principal.snapshot.exchange.configs.get(&config);
+    found.is_some_and(|found| principal.may_read(config) && principal.may_read(found.connection))
+}
+
+fn find(app: &App, principal: &Principal, id: &str) -> Result<(FeatureConfigRecord, ConfigId), Problem> {
+    let found: Option<FeatureConfigRecord> = app.records.find(id);
+    found
+        .and_then(|record| Some((record.config()?, record)))
+        .filter(|(config, _)| manages(principal, *config))
+        .map(|(config, record)| (record, config))
+        .ok_or_else(|| Problem::absent(id.chars().take(40).collect::<String>()))
+}
+
+/// Rejects an order for an end that the principal may read and not change.
+fn require(principal: &Principal, config: ConfigId) -> Result<(), Problem> {
+    if principal.may(OperationKind::MoveEnd, config) {
+        return Ok(());
+    }
+    let detail = format!("your roles do not permit this for {config}");
+    Err(Problem::new(ProblemKind::Forbidden, detail).with_code("forbidden"))
+}
+
+fn check_as_set(property: &str, text: Option<&str>) -> Result<(), Problem> {
+    let Some(text) = text else {
+        return Ok(());
+    };
+    check_text(property, text, 100)?;
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_:@.".contains(&byte);
+    if text.is_empty() || !text.bytes().all(is_name) {
+        return Err(invalid(property, "expected an AS-SET such as AS-EXAMPLE@RIPE"));
+    }
+    Ok(())
+}
+
+/// Checks a session, and returns the end that it belongs to.
+fn check(app: &App, principal: &Principal, request: &FeatureConfigRequest) -> Result<ConfigId, Problem> {
+    request.owned.check(principal)?;
+    request.billed.check(principal)?;
+    super::contacts::check_assignments(app, principal, &request.billed.role_assignments)?;
+    let exchange = &principal.snapshot.exchange;
+    let config: ConfigId = identifier("network_service_config", &request.network_service_config)?;
+    let found = exchange
+        .configs
+        .get(&config)
+        .filter(|_| manages(principal, config));
+    let found = found.ok_or_else(|| invalid("network_service_config", format!("there is no {config}")))?;
+    let features = features_of(app, exchange, found.service);
+    if !features
+        .iter()
+        .any(|feature| feature.id == request.network_feature)
+    {
+        let detail = "the service of the config has no such feature: see its network_features";
+        return Err(invalid("network_feature", detail));
+    }
+    let session = &request.session;
+    let ip: IpId = identifier("ip", &session.ip)?;
+    if exchange.ips.get(&ip).is_none_or(|ip| ip.config != config) {
+        return Err(invalid("ip", format!("{config} has no {ip}")));
+    }
+    if session.session_mode != SessionMode::Public {
+        return Err(invalid(
+            "session_mode",
+            "the route servers have public sessions only",
+        ));
+    }
+    if !found.asns.contains(&session.asn) {
+        let detail = format!(
+            "AS {} is not one of the config: expected one of its asns",
+            session.asn
+        );
+        return Err(invalid("asn", detail));
+    }
+    check_as_set("as_set_v4", session.as_set_v4.as_deref())?;
+    check_as_set("as_set_v6", session.as_set_v6.as_deref())?;
+    if session.as_set_v4.is_none() && session.as_set_v6.is_none() {
+        return Err(invalid("as_set_v4", "expected an AS-SET for IPv4 or for IPv6"));
+    }
+    check_text("password", request.password.as_deref().unwrap_or_default(), 128)?;
+    Ok(config)
+}
+
+/// Returns a session with its password sealed.
+fn seal(app: &App, mut request: FeatureConfigRequest) -> Result<FeatureConfigRecord, Problem> {
+    let password = request.password.take().filter(|password| !password.is_empty());
+    let sealed = password
+        .map(|password| app.sealer.seal("bgp password", password.as_bytes()))
+        .transpose()
+        .map_err(|error| Problem::new(ProblemKind::Internal, error.to_string()))?;
+    Ok(FeatureConfigRecord { request, sealed })
+}
+
+/// List sessions with route servers
+#[utoipa::path(get, path = "/api/v2/network-feature-configs", tag = "network-feature-configs", operation_id = "network_feature_configs_list", params(FilterParams),
+    responses((status = 200, body = Vec<NetworkFeatureConfig>), (status = "default", body = IxProblem, content_type = "application/problem+json")))]
+pub(crate) async fn configs(
+    Shared(app): Shared<App>,
+    principal: Principal,
+    filters: Filters,
+) -> Result<Json<Vec<Value>>, Problem> {
+    let all = app.records.all::<FeatureConfigRecord>().into_iter();
+    let seen = all.filter(|(_, record)| record.config().is_some_and(|config| manages(&principal, config)));
+    filters.list(seen.map(|(id, record)| record.view(id)).collect())
+}
+
+/// Read a session with a route server
+#[utoipa::path(get, path = "/api/v2/network-feature-configs/{id}", tag = "network-feature-configs", operation_id = "network_feature_configs_read", params(("id" = String, Path, description = "The session")),
+    responses((status = 200, body = NetworkFeatureConfig), (status = "default", body = IxProblem, content_type = "application/problem+json")))]
+pub(crate) async fn config(
+    Shared(app): Shared<App>,
+    principal: Principal,
+    Path(id): Path<String>,
+) -> Result<Json<NetworkFeatureConfig>, Problem> {
+    let (record, _) = find(&app, &principal, &id)?;
+    Ok(Json(record.view(id)))
+}
+
+/// Order a session with a route server
+#[utoipa::path(post, path = "/api/v2/network-feature-configs", tag = "network-feature-configs", operation_id = "network_feature_configs_create", request_body = FeatureConfigRequest,
+    responses((status = 201, body = NetworkFeatureConfig), (status = "default", body = IxProblem, content_type = "application/problem+json")))]
+pub(crate) async fn configure(
+    Shared(app): Shared<App>,
+    principal: Principal,
+    Body(given): Body<FeatureConfigRequest>,
+) -> Result<(StatusCode, Json<NetworkFeatureConfig>), Problem> {
+    let config = check(&app, &principal, &given)?;
+    require(&principal, config)?;
+    let taken = app.records.all::<FeatureConfigRecord>().into_iter();
+    let mut taken = taken.filter(|(_, other)| {
+        other.request.network_feature == given.network_feature && other.request.session.ip == given.session.ip
+    });
+    if let Some((id, _)) = taken.next() {
+        return Err(Problem::new(
+            ProblemKind::Conflict,
+            format!("{id} is the session of this address with the route server"),
+        ));
+    }
+    let record = seal(&app, given)?;
+    app.record(
+        &principal.audit_name(),
+        "create_route_server_session",
+        config,
+        json!(record.request),
+    )
+    .await?;
+    let id = app.records.create(&record)?;
+    Ok((StatusCode::CREATED, Json(record.view(id))))
+}
+
+/// Changes of a session; absent properties stay.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct FeatureConfigUpdate {
+    /// The AS-SET for IPv4.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<String>)]
+    as_set_v4: Option<Option<String>>,
+    /// The AS-SET for IPv6.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<String>)]
+    as_set_v6: Option<Option<String>>,
+    /// The largest number of IPv4 prefixes.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<u32>)]
+    max_prefix_v4: Option<Option<u32>>,
+    /// The largest number of IPv6 prefixes.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<u32>)]
+    max_prefix_v6: Option<Option<u32>>,
+    /// True if the route server's AS is inserted into the AS path.
+    #[serde(default)]
+    insert_ixp_asn: Option<bool>,
+    /// The autonomous system of the member.
+    #[serde(default)]
+    asn: Option<u32>,
+    /// The side that opens the connection.
+    #[serde(default)]
+    bgp_session_type: Option<BgpSessionType>,
+    /// The IP address of the member, by its identifier.
+    #[serde(default)]
+    ip: Option<String>,
+    /// The password of the session.
+    #[serde(default)]
+    #[schema(max_length = 128, write_only)]
+    password: Option<String>,
+}
+
+async fn change(
+    app: &App,
+    principal: &Principal,
+    id: String,
+    given: FeatureConfigUpdate,
+) -> Result<Json<NetworkFeatureConfig>, Problem> {
+    let (FeatureConfigRecord { mut request, sealed }, config) = find(app, principal, &id)?;
+    let session = &mut request.session;
+    session.as_set_v4 = given.as_set_v4.unwrap_or(session.as_set_v4.take());
+    session.as_set_v6 = given.as_set_v6.unwrap_or(session.as_set_v6.take());
+    session.max_prefix_v4 = given.max_prefix_v4.unwrap_or(session.max_prefix_v4);
+    session.max_prefix_v6 = given.max_prefix_v6.unwrap_or(session.max_prefix_v6);
+    session.insert_ixp_asn = given.insert_ixp_asn.unwrap_or(session.insert_ixp_asn);
+    session.asn = given.asn.unwrap_or(session.asn);
+    session.bgp_session_type = given.bgp_session_type.unwrap_or(session.bgp_session_type);
+    session.ip = given.ip.unwrap_or(std::mem::take(&mut session.ip));
+    let keeps = given.password.is_none();
+    request.password = given.password;
+    check(app, principal, &request)?;
+    require(principal, config)?;
+    let mut record = seal(app, request)?;
+    if keeps {
+        record.sealed = sealed;
+    }
+    app.record(
+        &principal.audit_name(),
+        "update_route_server_session",
+        &id,
+        json!(record.request),
+    )
+    .await?;
+    app.records.put(&id, &record)?;
+    Ok(Json(record.view(id)))
+}
+
+/// Change a session with a route server
+#[utoipa::path(patch, path = "/api/v2/network-feature-configs/{id}", tag = "network-feature-configs", operation_id = "network_feature_configs_partial_update", request_body = FeatureConfigUpdate, params(("id" = String, Path, description = "The session")),
+    responses((status = 200, body = NetworkFeatureConfig), (status = "default", body = IxProblem, content_type = "application/problem+json")))]
+pub(crate) async fn update_config(
+    Shared(app): Shared<App>,
+    principal: Principal,
+    Path(id): Path<String>,
+    Body(given): Body<FeatureConfigUpdate>,
+) -> Result<Json<NetworkFeatureConfig>, Problem> {
+    change(&app, &principal, id, given).await
+}
+
+/// Change a session with a route server; absent properties stay
+#[utoipa::path(put, path = "/api/v2/network-feature-configs/{id}", tag = "network-feature-configs", operation_id = "network_feature_configs_update", request_body = FeatureConfigUpdate, params(("id" = String, Path, description = "The session")),
+    responses((status = 200, body = NetworkFeatureConfig), (status = "default", body = IxProblem, content_type = "application/problem+json")))]
+pub(crate) async fn replace_config(
+    Shared(app): Shared<App>,
+    principal: Principal,
+    Path(id): Path<String>,
+    Body(given): Body<FeatureConfigUpdate>,
+) -> Result<Json<NetworkFeatureConfig>, Problem> {
+    change(&app, &principal, id, given).await
+}
+
+/// Delete a session with a route server
+#[utoipa::path(delete, path = "/api/v2/network-feature-configs/{id}", tag = "network-feature-configs", operation_id = "network_feature_configs_destroy", params(("id" = String, Path, description = "The session")),
+    responses((status = 200, body = NetworkFeatureConfig), (status = "default", body = IxProblem, content_type = "application/problem+json")))]
+pub(crate) async fn delete_config(
+    Shared(app): Shared<App>,
+    principal: Principal,
+    Path(id): Path<String>,
+) -> Result<Json<NetworkFeatureConfig>, Problem> {
+    let (record, config) = find(&app, &principal, &id)?;
+    require(&principal, config)?;
+    app.record(
+        &principal.audit_name(),
+        "delete_route_server_session",
+        &id,
+        json!({}),
+    )
+    .await?;
+    app.records.delete(&id)?;
+    let mut gone = record.view(id);
+    gone.stated = Stated::plain(State::DecommissionRequested);
+    Ok(Json(gone))
+}

@@ -1,0 +1,291 @@
+//! Rules that let other accounts join a multipoint service, or keep them out.
+
+use axum::Json;
+use axum::extract::{Path, State as Shared};
+use axum::http::StatusCode;
+use millrace_ix_model::{OperationKind, ServiceId, ServiceKind};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::orders::extra;
+use super::problem::IxProblem;
+use super::query::{FilterParams, Filters};
+use super::records::Record;
+use super::view::{Owned, id as identifier, invalid, nullable};
+use crate::access::Principal;
+use crate::app::App;
+use crate::problem::{Problem, ProblemKind};
+use crate::request::Body;
+
+/// The effect of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Effect {
+    Allow,
+    Deny,
+}
+
+/// A new rule. `consuming_account` is the account that is let in or kept out.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub(crate) struct RuleRequest {
+    /// The effect.
+    #[serde(rename = "type")]
+    effect: Effect,
+    #[serde(flatten)]
+    owned: Owned,
+    /// The service.
+    network_service: String,
+    /// The lowest rate in Mbit/s with which the account may join.
+    #[serde(default)]
+    #[schema(minimum = 1)]
+    capacity_min: Option<u32>,
+    /// The highest rate in Mbit/s with which the account may join.
+    #[serde(default)]
+    #[schema(minimum = 1)]
+    capacity_max: Option<u32>,
+}
+
+impl Record for RuleRequest {
+    const PREFIX: &'static str = "mr";
+}
+
+/// A rule.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct MemberJoiningRule {
+    /// The identifier.
+    id: String,
+    #[serde(flatten)]
+    rule: RuleRequest,
+}
+
+impl RuleRequest {
+    fn service(&self) -> Option<ServiceId> {
+        self.network_service.parse().ok()
+    }
+
+    /// Returns true if the principal may write rules of the service: the right to let others in is that of service keys.
+    fn is_writable(&self, principal: &Principal) -> bool {
+        self.service()
+            .is_some_and(|service| principal.may(OperationKind::CreateServiceKey, service))
+    }
+
+    /// Returns true if the principal may read the rule: as the owner of the service, or as the account concerned.
+    fn is_readable(&self, principal: &Principal) -> bool {
+        let account = principal.actor.account.map(|account| account.to_string());
+        let exists = self
+            .service()
+            .is_some_and(|service| principal.snapshot.exchange.services.contains_key(&service));
+        let owns = self
+            .service()
+            .is_some_and(|service| principal.may(OperationKind::ReadServiceKey, service));
+        exists && (owns || account.as_deref() == Some(self.owned.consuming_account.as_str()))
+    }
+
+    fn check(&self, principal: &Principal) -> Result<(), Problem> {
+        super::view::account(principal, "managing_account", &self.owned.managing_account)?;
+        let service: ServiceId = identifier("network_service", &self.network_service)?;
+        let found = principal.snapshot.exchange.services.get(&service);
+        let found = found.filter(|_| principal.may_read(service));
+        let found = found.ok_or_else(|| invalid("network_service", format!("there is no {service}")))?;
+        if !matches!(found.kind, ServiceKind::P2mpVc | ServiceKind::Mp2mpVc) {
+            return Err(invalid(
+                "network_service",
+                "only a p2mp_vc and an mp2mp_vc have joining rules",
+            ));
+        }
+        if !self.is_writable(principal) {
+            let detail = format!("your roles do not permit to let accounts join {service}");
+            return Err(Problem::new(ProblemKind::Forbidden, detail).with_code("forbidden"));
+        }
+        let account = identifier("consuming_account", &self.owned.consuming_account)?;
+        let known = principal.snapshot.exchange.accounts.get(&account);
+        if !known.is_some_and(|known| known.discoverable || principal.may_read(account)) {
+            return Err(invalid("consuming_account", format!("there is no {account}")));
+        }
+        if let (Some(min), Some(max)) = (self.capacity_min, self.capacity_max)
+            && min > max
+        {
+            return Err(invalid("capacity_min", "expected at most capacity_max"));
+        }
+        Ok(())
+    }
+}
+
+/// Returns the identifiers of the rules of a service that the principal may read.
+pub(crate) fn rules_of(app: &App, principal: &Principal, service: ServiceId) -> Vec<String> {
+    let all = app.records.all::<RuleRequest>().into_iter();
+    all.filter(|(_, rule)| rule.service() == Some(service) && rule.is_readable(principal))
+        .map(|(id, _)| id)
+        .collect()
+}
+
+/// The rates in Mbit/s with which an account may join a service.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    pub(crate) min: Option<u32>,
+    pub(crate) max: Option<u32>,
+}
+
+/// Returns the bounds within which the principal's account may join a multipoint service of another account; `None` if it
+/// may not. A rule that denies outranks one that allows, and both outrank a public service.
+pub(crate) fn may_join(app: &App, principal: &Principal, service: ServiceId) -> Option<Bounds> {
+    let found = principal.snapshot.exchange.services.get(&service)?;
+    if !matches!(found.kind, ServiceKind::P2mpVc | ServiceKind::Mp2mpVc) {
+        return None;
+    }
+    let account = principal.actor.account?.to_string();
+    let rules = app.records.all::<RuleRequest>();
+    let mut own = rules
+        .iter()
+        .map(|(_, rule)| rule)
+        .filter(|rule| rule.service() == Some(service) && rule.owned.consuming_account == account);
+    let mut allowed = None;
+    if own.any(|rule| {
+        if rule.effect == Effect::Allow {
+            allowed = Some(Bounds {
+                min: rule.capacity_min,
+                max: rule.capacity_max,
+            });
+        }
+        rule.effect == Effect::Deny
+    }) {
+        return None;
+    }
+    allowed.or_else(|| extra(app, service).public.then(Bounds::default))
+}
+
+fn find(app: &App, principal: &Principal, id: &str) -> Result<RuleRequest, Problem> {
+    let found: Option<RuleRequest> = app.records.find(id);
+    found
+        .filter(|rule| rule.is_readable(principal))
+        .ok_or_else(|| Problem::absent(id.chars().take(40).collect::<String>()))
+}
+
+/// List joining rules
+#[utoipa::path(get, path = "/api/v2/member-joining-rules", tag = "member-joining-rules", operation_id = "member_joining_rules_list", params(FilterParams),
+    responses((status = 200, body = Vec<MemberJoiningRule>), (status = "default", body = IxProblem, content_type = "application/problem+json")))]
+pub(crate) async fn list(
+    Shared(app): Shared<App>,
+    principal: Principal,
+    filters: Filters,
+) -> Result<Json<Vec<Value>>, Problem> {
+    let all = app.records.all::<RuleRequest>().into_iter();
+    let seen = all.filter(|(_, rule)| rule.is_readable(&principal));
+    filters.list(seen.map(|(id, rule)| MemberJoiningRule { id, rule }).collect())
+}
+
+/// Read a joining rule
+#[utoipa::path(get, path = "/api/v2/member-joining-rules/{id}", tag = "member-joining-rules", operation_id = "member_joining_rules_read", params(("id" = String, Path, description = "The rule")),
+    responses((status = 200, body = MemberJoiningRule), (status = "default", body = IxProblem, content_type = "application/problem+json")))]
+pub(crate) async fn read(
+    Shared(app): Shared<App>,
+    principal: Principal,
+    Path(id): Path<String>,
+) -> Result<Json<MemberJoiningRule>, Problem> {
+    let rule = find(&app, &principal, &id)?;
+    Ok(Json(MemberJoiningRule { id, rule }))
+}
+
+/// Let an account join a multipoint service, or keep it out
+#[utoipa::path(post, path = "/api/v2/member-joining-rules", tag = "member-joining-rules", operation_id = "member_joining_rules_create", request_body = RuleRequest,
+    responses((status = 201, body = MemberJoiningRule), (status = "default", body = IxProblem, content_type = "application/problem+json")))]
+pub(crate) async fn create(
+    Shared(app): Shared<App>,
+    principal: Principal,
+    Body(rule): Body<RuleRequest>,
+) -> Result<(StatusCode, Json<MemberJoiningRule>), Problem> {
+    rule.check(&principal)?;
+    app.record(
+        &principal.audit_name(),
+        "create_joining_rule",
+        &rule.network_service,
+        json!(rule),
+    )
+    .await?;
+    let id = app.records.create(&rule)?;
+    Ok((StatusCode::CREATED, Json(MemberJoiningRule { id, rule })))
+}
+
+/// Changes of a joining rule; absent properties stay.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct RuleUpdate {
+    /// The effect, which cannot change.
+    #[serde(default, rename = "type")]
+    effect: Option<Effect>,
+    /// The reference of the orderer.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<String>)]
+    external_ref: Option<Option<String>>,
+    /// The lowest rate in Mbit/s.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<u32>)]
+    capacity_min: Option<Option<u32>>,
+    /// The highest rate in Mbit/s.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<u32>)]
+    capacity_max: Option<Option<u32>>,
+}
+
+async fn change(
+    app: &App,
+    principal: &Principal,
+    id: String,
+    given: RuleUpdate,
+) -> Result<Json<MemberJoiningRule>, Problem> {
+    let mut rule = find(app, principal, &id)?;
+    if given.effect.is_some_and(|effect| effect != rule.effect) {
+        return Err(invalid("type", "the type of a rule cannot change"));
+    }
+    rule.owned.external_ref = given.external_ref.unwrap_or(rule.owned.external_ref);
+    rule.capacity_min = given.capacity_min.unwrap_or(rule.capacity_min);
+    rule.capacity_max = given.capacity_max.unwrap_or(rule.capacity_max);
+    rule.check(principal)?;
+    app.record(&principal.audit_name(), "update_joining_rule", &id, json!(rule))
+        .await?;
+    app.records.put(&id, &rule)?;
+    Ok(Json(MemberJoiningRule { id, rule }))
+}
+
+/// Change a joining rule
+#[utoipa::path(patch, path = "/api/v2/member-joining-rules/{id}", tag = "member-joining-rules", operation_id = "member_joining_rules_partial_update", request_body = RuleUpdate, params(("id" = String, Path, description = "The rule")),
+    responses((status = 200, body = MemberJoiningRule), (status = "default", body = IxProblem, content_type = "application/problem+json")))]
+pub(crate) async fn update(
+    Shared(app): Shared<App>,
+    principal: Principal,
+    Path(id): Path<String>,
+    Body(given): Body<RuleUpdate>,
+) -> Result<Json<MemberJoiningRule>, Problem> {
+    change(&app, &principal, id, given).await
+}
+
+/// Change a joining rule; absent properties stay
+#[utoipa::path(put, path = "/api/v2/member-joining-rules/{id}", tag = "member-joining-rules", operation_id = "member_joining_rules_update", request_body = RuleUpdate, params(("id" = String, Path, description = "The rule")),
+    responses((status = 200, body = MemberJoiningRule), (status = "default", body = IxProblem, content_type = "application/problem+json")))]
+pub(crate) async fn replace(
+    Shared(app): Shared<App>,
+    principal: Principal,
+    Path(id): Path<String>,
+    Body(given): Body<RuleUpdate>,
+) -> Result<Json<MemberJoiningRule>, Problem> {
+    change(&app, &principal, id, given).await
+}
+
+/// Delete a joining rule; ends that have joined stay
+#[utoipa::path(delete, path = "/api/v2/member-joining-rules/{id}", tag = "member-joining-rules", operation_id = "member_joining_rules_destroy", params(("id" = String, Path, description = "The rule")),
+    responses((status = 200, body = MemberJoiningRule), (status = "default", body = IxProblem, content_type = "application/problem+json")))]
+pub(crate) async fn delete(
+    Shared(app): Shared<App>,
+    principal: Principal,
+    Path(id): Path<String>,
+) -> Result<Json<MemberJoiningRule>, Problem> {
+    let rule = find(&app, &principal, &id)?;
+    if !rule.is_writable(&principal) {
+        let detail = format!("your roles do not permit this for {id}");
+        return Err(Problem::new(ProblemKind::Forbidden, detail).with_code("forbidden"));
+    }
+    app.record(&principal.audit_name(), "delete_joining_rule", &id, json!({}))
+        .await?;
+    app.records.delete(&id)?;
+    Ok(Json(MemberJoiningRule { id, rule }))
+}

@@ -1,0 +1,126 @@
+//! Orders of IX-API clients, and the principal as it is after them.
+
+use millrace_ix_model::{
+    AccountId, Actor, Applied, Config, ConfigId, Operation, OperationKind, Service, ServiceId,
+};
+use serde::Serialize;
+
+use super::records::Record;
+use super::view::{Extra, State, Stated, Status};
+use crate::access::Principal;
+use crate::app::App;
+use crate::problem::{Problem, ProblemKind};
+use crate::render::Scope;
+use crate::request::Conditions;
+use crate::service::Order;
+
+/// Gives an order to the engine. A request with an `Idempotency-Key` is executed once.
+pub(crate) async fn order(
+    app: &App,
+    principal: &Principal,
+    conditions: &Conditions,
+    operations: Vec<Operation>,
+    body: &impl Serialize,
+) -> Result<Applied, Problem> {
+    if operations.is_empty() {
+        return Ok(Applied::default());
+    }
+    let user = principal
+        .actor
+        .user
+        .map(|user| user.to_string())
+        .unwrap_or_default();
+    let order = Order {
+        actor: principal.actor.clone(),
+        operations,
+        expected: None,
+        idempotency: conditions.idempotency(&user, body),
+        dry_run: false,
+    };
+    Ok(app.service.order(order).await?.applied)
+}
+
+/// Gives an order of the engine itself.
+pub(crate) async fn order_as_system(app: &App, operations: Vec<Operation>) -> Result<Applied, Problem> {
+    let order = Order {
+        actor: Actor::system(),
+        operations,
+        expected: None,
+        idempotency: None,
+        dry_run: false,
+    };
+    Ok(app.service.order(order).await?.applied)
+}
+
+/// Returns the principal with the exchange as it is now.
+pub(crate) fn renewed(app: &App, principal: &Principal) -> Principal {
+    Principal {
+        snapshot: app.snapshot(),
+        ..principal.clone()
+    }
+}
+
+/// Returns the created object of a type.
+pub(crate) fn created<K: millrace_ix_model::Key>(applied: &Applied) -> Result<K, Problem> {
+    applied
+        .first::<K>()
+        .ok_or_else(|| Problem::new(ProblemKind::Internal, "the order created nothing"))
+}
+
+/// Rejects an operation for an account that the permission table does not permit.
+pub(crate) fn require(principal: &Principal, kind: OperationKind, account: AccountId) -> Result<(), Problem> {
+    if principal.may(kind, account) {
+        return Ok(());
+    }
+    if !principal.may_read(account) {
+        return Err(Problem::absent(account));
+    }
+    let detail = format!("your roles do not permit this for {account}");
+    Err(Problem::new(ProblemKind::Forbidden, detail).with_code("forbidden"))
+}
+
+/// Returns the facts beyond the model about an object.
+pub(crate) fn extra(app: &App, id: impl std::fmt::Display) -> Extra {
+    app.records
+        .find(&format!("{}-{id}", Extra::PREFIX))
+        .unwrap_or_default()
+}
+
+/// Writes the facts beyond the model about an object.
+pub(crate) fn put_extra(app: &App, id: impl std::fmt::Display, extra: &Extra) -> Result<(), Problem> {
+    Ok(app.records.put(&format!("{}-{id}", Extra::PREFIX), extra)?)
+}
+
+/// Returns the state of a service.
+pub(crate) fn service_state(app: &App, principal: &Principal, id: ServiceId, service: &Service) -> Stated {
+    let now = app.now();
+    Stated::of(&Scope::new(principal, now).shown(id, service), now)
+}
+
+/// Returns the state of an end: that of its service, or `testing` while the end is in quarantine.
+pub(crate) fn end_state(app: &App, principal: &Principal, _id: ConfigId, config: &Config) -> Stated {
+    let Some(service) = principal.snapshot.exchange.services.get(&config.service) else {
+        return Stated::plain(State::Decommissioned);
+    };
+    let mut stated = service_state(app, principal, config.service, service);
+    if service.kind == millrace_ix_model::ServiceKind::ExchangeLan {
+        // The state of the LAN is not that of a member's end: one member in quarantine does not concern the others.
+        stated = if config.quarantine.is_over() {
+            Stated::plain(State::Production)
+        } else {
+            let message =
+                "the end is in quarantine: the exchange waits for minutes without an offending frame";
+            Stated {
+                state: State::Testing,
+                status: vec![Status::info("quarantine", message, app.now())],
+            }
+        };
+    }
+    if config.shut_down {
+        let message = "the end is shut down: open it again with PUT /api/v1/configs/{id}/shut-down";
+        stated
+            .status
+            .push(Status::warning("shut-down", message, app.now()));
+    }
+    stated
+}

@@ -1,0 +1,222 @@
+//! Filters of collections. A parameter that no collection knows is ignored, and so is one that no object of the collection
+//! has as a property; a value that cannot be right is refused (IX-API 2.1.0, "Filters").
+
+use axum::Json;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::IntoParams;
+
+use crate::app::App;
+use crate::problem::{Problem, ProblemKind};
+use crate::v2::view::STATES;
+
+/// The parameters that compare a property with a text.
+const PROPERTIES: [&str; 31] = [
+    "address",
+    "asn",
+    "billing_account",
+    "capacity",
+    "connection",
+    "consuming_account",
+    "contact",
+    "device",
+    "external_ref",
+    "facility",
+    "fqdn",
+    "handover_metro_area",
+    "handover_metro_area_network",
+    "inner_vlan",
+    "managing_account",
+    "media_type",
+    "metro_area",
+    "metro_area_network",
+    "mode",
+    "name",
+    "network_feature",
+    "network_service",
+    "network_service_config",
+    "pop",
+    "product_offering",
+    "resource_type",
+    "role",
+    "service_metro_area",
+    "service_metro_area_network",
+    "type",
+    "version",
+];
+/// The parameters whose values are whole numbers.
+const NUMBERS: [&str; 4] = ["asn", "capacity", "inner_vlan", "version"];
+
+/// The parameters of a collection.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(
+    dead_code,
+    reason = "the type exists for its description; `Filters` reads the query"
+)]
+pub(crate) struct FilterParams {
+    /// Identifiers, separated by commas.
+    id: Option<String>,
+    /// The state.
+    state: Option<crate::v2::view::State>,
+    /// A state that the objects do not have.
+    #[param(rename = "state__is_not")]
+    state_is_not: Option<crate::v2::view::State>,
+    /// The name.
+    name: Option<String>,
+    /// The reference of the orderer.
+    external_ref: Option<String>,
+    /// The account that manages the object.
+    managing_account: Option<String>,
+    /// The account that uses the object.
+    consuming_account: Option<String>,
+    /// The type.
+    r#type: Option<String>,
+    /// The largest number of objects.
+    #[param(minimum = 1, maximum = 10_000)]
+    page_limit: Option<u32>,
+    /// The number of objects to skip.
+    #[param(minimum = 0)]
+    page_offset: Option<u32>,
+}
+
+/// The parameters in the query of a request.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Filters(Vec<(String, String)>);
+
+impl FromRequestParts<App> for Filters {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Filters, Problem> {
+        match axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&parts.uri) {
+            Ok(axum::extract::Query(pairs)) => Ok(Filters(pairs)),
+            Err(rejection) => Err(Problem::new(ProblemKind::BadRequest, rejection.body_text())),
+        }
+    }
+}
+
+fn wrong(name: &str, value: &str, expected: &str) -> Problem {
+    let value: String = value.chars().take(40).collect();
+    let detail = format!("{name}={value}: expected {expected}");
+    Problem::new(ProblemKind::BadRequest, detail).with_error(format!("/{name}"), "invalid")
+}
+
+impl Filters {
+    /// Returns the value of a parameter.
+    pub(crate) fn value(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().rfind(|(other, _)| other == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the value of a parameter that is a whole number.
+    pub(crate) fn number(&self, name: &str) -> Result<Option<u64>, Problem> {
+        let Some(text) = self.value(name) else {
+            return Ok(None);
+        };
+        text.parse()
+            .map(Some)
+            .map_err(|_| wrong(name, text, "a whole number from 0 on"))
+    }
+
+    /// Returns the objects that match, as an answer.
+    pub(crate) fn list<T: Serialize>(&self, items: Vec<T>) -> Result<Json<Vec<Value>>, Problem> {
+        let mut items: Vec<Value> = items
+            .iter()
+            .map(|item| serde_json::to_value(item).unwrap_or(Value::Null))
+            .collect();
+        for (name, wanted) in &self.0 {
+            match name.as_str() {
+                "id" => {
+                    let ids: Vec<&str> = wanted.split(',').map(str::trim).collect();
+                    items.retain(|item| item["id"].as_str().is_some_and(|id| ids.contains(&id)));
+                }
+                "state" | "state__is_not" => {
+                    if !STATES.contains(&wanted.as_str()) {
+                        return Err(wrong(name, wanted, "one of the states of IX-API"));
+                    }
+                    let keep = name == "state";
+                    items.retain(|item| item.get("state").is_none_or(|state| (state == wanted) == keep));
+                }
+                name if PROPERTIES.contains(&name) => {
+                    if NUMBERS.contains(&name) && wanted.parse::<u64>().is_err() {
+                        return Err(wrong(name, wanted, "a whole number from 0 on"));
+                    }
+                    if items.iter().any(|item| item.get(name).is_some()) {
+                        items.retain(|item| matches(&item[name], wanted));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let offset = usize::try_from(self.number("page_offset")?.unwrap_or(0)).unwrap_or(usize::MAX);
+        let limit = match self.number("page_limit")? {
+            Some(0) => return Err(wrong("page_limit", "0", "1 to 10000")),
+            Some(limit) if limit > 10_000 => {
+                return Err(wrong("page_limit", &limit.to_string(), "1 to 10000"));
+            }
+            Some(limit) => usize::try_from(limit).unwrap_or(usize::MAX),
+            None => usize::MAX,
+        };
+        Ok(Json(items.into_iter().skip(offset).take(limit).collect()))
+    }
+}
+
+/// Returns true if a property has a value, or is a list that contains it.
+fn matches(property: &Value, wanted: &str) -> bool {
+    match property {
+        Value::String(text) => text == wanted,
+        Value::Array(list) => list.iter().any(|item| matches(item, wanted)),
+        Value::Number(number) => number.to_string() == wanted,
+        Value::Bool(flag) => flag.to_string() == wanted,
+        Value::Null | Value::Object(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn ids(query: &[(&str, &str)]) -> Result<Vec<String>, Problem> {
+        let items = vec![
+            json!({ "id": "a", "state": "production", "asns": [1, 2], "name": "x" }),
+            json!({ "id": "b", "state": "error", "asn": 7, "name": "y" }),
+            json!({ "id": "c", "state": "production", "name": "y" }),
+        ];
+        let pairs = query
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let Json(found) = Filters(pairs.collect()).list(items)?;
+        Ok(found
+            .iter()
+            .map(|item| item["id"].as_str().unwrap().to_owned())
+            .collect())
+    }
+
+    #[test]
+    fn filters_match_properties_and_unknown_ones_are_ignored() {
+        assert_eq!(ids(&[("id", "a,c")]).unwrap(), ["a", "c"]);
+        assert_eq!(ids(&[("state", "production"), ("name", "y")]).unwrap(), ["c"]);
+        assert_eq!(ids(&[("state__is_not", "production")]).unwrap(), ["b"]);
+        assert_eq!(ids(&[("asn", "7")]).unwrap(), ["b"]);
+        assert_eq!(ids(&[("colour", "red"), ("pop", "st-1")]).unwrap().len(), 3);
+        assert_eq!(ids(&[("page_offset", "1"), ("page_limit", "1")]).unwrap(), ["b"]);
+    }
+
+    #[test]
+    fn values_that_cannot_be_right_are_refused() {
+        for (name, value) in [
+            ("state", "red"),
+            ("asn", "AS7"),
+            ("page_limit", "0"),
+            ("page_limit", "x"),
+            ("page_offset", "-1"),
+        ] {
+            let problem = ids(&[(name, value)]).unwrap_err();
+            assert_eq!(problem.status, 400, "{name}={value}");
+            assert_eq!(problem.errors[0].pointer, format!("/{name}"));
+        }
+    }
+}

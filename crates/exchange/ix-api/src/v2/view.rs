@@ -1,0 +1,344 @@
+//! Parts that the objects of IX-API share: states, owners, invoices, references to other objects.
+
+use millrace_ix_model::state::{CommercialState, Severity, Shown};
+use millrace_ix_model::{AccountId, IdParseError, Timestamp};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use crate::access::Principal;
+use crate::problem::{Problem, ProblemKind};
+use crate::v2::records::Record;
+
+/// The states of IX-API 2.1.0.
+pub(crate) const STATES: [&str; 11] = [
+    "requested",
+    "allocated",
+    "testing",
+    "production",
+    "production_change_pending",
+    "decommission_requested",
+    "decommissioned",
+    "archived",
+    "error",
+    "operator",
+    "scheduled",
+];
+
+/// The state of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum State {
+    Requested,
+    Allocated,
+    Testing,
+    Production,
+    ProductionChangePending,
+    DecommissionRequested,
+    Decommissioned,
+    Archived,
+    Error,
+    Operator,
+    Scheduled,
+}
+
+impl From<CommercialState> for State {
+    fn from(state: CommercialState) -> State {
+        match state {
+            CommercialState::Requested => State::Requested,
+            CommercialState::Allocated => State::Allocated,
+            CommercialState::Testing => State::Testing,
+            CommercialState::Production => State::Production,
+            CommercialState::ProductionChangePending => State::ProductionChangePending,
+            CommercialState::DecommissionRequested => State::DecommissionRequested,
+            CommercialState::Decommissioned => State::Decommissioned,
+            // IX-API 2.1.0 has no state for orders that were cancelled or refused.
+            CommercialState::Archived | CommercialState::Cancelled => State::Archived,
+            CommercialState::Error => State::Error,
+            CommercialState::Operator => State::Operator,
+            CommercialState::Scheduled => State::Scheduled,
+        }
+    }
+}
+
+/// One fact about an object's state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct Status {
+    /// The severity of syslog (RFC 5424, section 6.2.1).
+    #[schema(minimum = 0, maximum = 7)]
+    severity: u8,
+    /// The fact as a word.
+    tag: String,
+    /// The fact in words.
+    message: String,
+    /// Further facts.
+    #[schema(value_type = Object)]
+    attrs: Map<String, Value>,
+    /// The time of the answer.
+    #[schema(format = DateTime)]
+    timestamp: String,
+}
+
+impl Status {
+    fn new(severity: u8, tag: &str, message: &str, now: Timestamp) -> Status {
+        Status {
+            severity,
+            tag: tag.to_owned(),
+            message: message.to_owned(),
+            attrs: Map::new(),
+            timestamp: now.to_string(),
+        }
+    }
+
+    /// Returns a fact about something under way.
+    pub(crate) fn info(tag: &str, message: &str, now: Timestamp) -> Status {
+        Status::new(6, tag, message, now)
+    }
+
+    /// Returns a fact about something that is not as contracted.
+    pub(crate) fn warning(tag: &str, message: &str, now: Timestamp) -> Status {
+        Status::new(4, tag, message, now)
+    }
+}
+
+/// A state with its reasons.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct Stated {
+    /// The state.
+    pub(crate) state: State,
+    /// The facts that explain it; empty in production without complaint.
+    pub(crate) status: Vec<Status>,
+}
+
+impl Stated {
+    /// Returns a state without facts.
+    pub(crate) fn plain(state: State) -> Stated {
+        Stated {
+            state,
+            status: Vec::new(),
+        }
+    }
+
+    /// Returns the state that people see.
+    pub(crate) fn of(shown: &Shown, now: Timestamp) -> Stated {
+        Stated {
+            state: shown.state.into(),
+            status: shown
+                .status
+                .iter()
+                .map(|status| Status {
+                    severity: match status.severity {
+                        Severity::Error => 3,
+                        Severity::Warning => 4,
+                        Severity::Info => 6,
+                    },
+                    tag: status.tag.to_owned(),
+                    message: status.message.clone(),
+                    attrs: Map::new(),
+                    timestamp: now.to_string(),
+                })
+                .collect(),
+        }
+    }
+}
+
+/// The accounts that manage and use an object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Owned {
+    /// The account that manages the object.
+    #[schema(max_length = 80)]
+    pub(crate) managing_account: String,
+    /// The account that uses the object.
+    #[schema(max_length = 80)]
+    pub(crate) consuming_account: String,
+    /// The reference of the orderer, unique in the account: an order that is sent again with the same reference is
+    /// refused.
+    #[serde(default)]
+    #[schema(max_length = 128)]
+    pub(crate) external_ref: Option<String>,
+}
+
+/// The parts of an order that an invoice needs. The exchange keeps them and does nothing with them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Billed {
+    /// The account that pays.
+    #[schema(max_length = 80)]
+    pub(crate) billing_account: String,
+    /// The number of the purchase order.
+    #[serde(default)]
+    #[schema(max_length = 80)]
+    pub(crate) purchase_order: String,
+    /// The contract.
+    #[serde(default)]
+    #[schema(max_length = 128)]
+    pub(crate) contract_ref: Option<String>,
+    /// The assignments of roles to contacts.
+    #[serde(default)]
+    pub(crate) role_assignments: Vec<String>,
+}
+
+/// The facts that IX-API has about an object beyond those of the model.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Extra {
+    pub(crate) managing_account: Option<String>,
+    pub(crate) billed: Option<Billed>,
+    /// True if the member wants to be on the member list.
+    pub(crate) listed: Option<bool>,
+    pub(crate) product_offering: Option<String>,
+    /// True if everybody may join the service.
+    pub(crate) public: bool,
+    pub(crate) lacp_timeout: Option<String>,
+    pub(crate) legal_name: Option<String>,
+    pub(crate) address: Option<Address>,
+    pub(crate) billing_information: Option<BillingInformation>,
+    pub(crate) presence: Vec<String>,
+}
+
+impl Record for Extra {
+    const PREFIX: &'static str = "extra";
+}
+
+impl Extra {
+    /// Returns the owners of an object of an account.
+    pub(crate) fn owned(&self, account: AccountId, external_ref: Option<&String>) -> Owned {
+        Owned {
+            managing_account: self
+                .managing_account
+                .clone()
+                .unwrap_or_else(|| account.to_string()),
+            consuming_account: account.to_string(),
+            external_ref: external_ref.cloned(),
+        }
+    }
+
+    /// Returns the parts for an invoice; the account pays itself if no other was named.
+    pub(crate) fn billed(&self, account: AccountId) -> Billed {
+        self.billed.clone().unwrap_or_else(|| Billed {
+            billing_account: account.to_string(),
+            ..Billed::default()
+        })
+    }
+}
+
+/// A postal address.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Address {
+    /// The country (ISO 3166-1 alpha-2).
+    #[schema(min_length = 2, max_length = 2)]
+    country: String,
+    /// The town.
+    #[schema(max_length = 40)]
+    locality: String,
+    /// The postal code.
+    #[schema(max_length = 24)]
+    postal_code: String,
+    /// The street with the number.
+    #[schema(max_length = 80)]
+    street_address: String,
+    /// The region.
+    #[serde(default)]
+    #[schema(max_length = 80)]
+    region: Option<String>,
+    /// The post office box.
+    #[serde(default)]
+    #[schema(max_length = 80)]
+    post_office_box_number: Option<String>,
+}
+
+/// The recipient of invoices.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct BillingInformation {
+    /// The name.
+    #[schema(max_length = 80)]
+    name: String,
+    /// The address.
+    address: Address,
+    /// The number for value-added tax.
+    #[serde(default)]
+    #[schema(min_length = 2, max_length = 20)]
+    vat_number: Option<String>,
+}
+
+/// Returns the refusal of a property.
+pub(crate) fn invalid(property: &str, reason: impl Into<Box<str>>) -> Problem {
+    Problem::new(ProblemKind::Invalid, reason).with_error(format!("/{property}"), "invalid")
+}
+
+/// Reads an identifier in a property.
+pub(crate) fn id<K: std::str::FromStr<Err = IdParseError>>(property: &str, text: &str) -> Result<K, Problem> {
+    text.parse::<K>()
+        .map_err(|error: IdParseError| invalid(property, error.to_string()))
+}
+
+/// Reads an account in a property: one that the principal may read.
+pub(crate) fn account(principal: &Principal, property: &str, text: &str) -> Result<AccountId, Problem> {
+    let account: AccountId = id(property, text)?;
+    if principal.may_read(account) {
+        Ok(account)
+    } else {
+        Err(invalid(property, format!("there is no {account}")))
+    }
+}
+
+/// Refuses texts that are longer than IX-API permits, and texts with control characters.
+pub(crate) fn check_text(property: &str, text: &str, max: usize) -> Result<(), Problem> {
+    if text.chars().count() > max {
+        return Err(invalid(
+            property,
+            format!("the text is longer than {max} characters"),
+        ));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(invalid(
+            property,
+            "the text has control characters: expected none",
+        ));
+    }
+    Ok(())
+}
+
+/// Reads a property that may be absent, null, or a value: null is `Some(None)`.
+pub(crate) fn nullable<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::<T>::deserialize(deserializer).map(Some)
+}
+
+impl Owned {
+    /// Returns the account that uses the object, after checking both accounts and the reference.
+    pub(crate) fn check(&self, principal: &Principal) -> Result<AccountId, Problem> {
+        account(principal, "managing_account", &self.managing_account)?;
+        if let Some(reference) = &self.external_ref {
+            check_text("external_ref", reference, 128)?;
+        }
+        account(principal, "consuming_account", &self.consuming_account)
+    }
+}
+
+impl Billed {
+    /// Changes the parts that are given.
+    pub(crate) fn change(
+        &mut self,
+        billing_account: Option<String>,
+        purchase_order: Option<String>,
+        contract_ref: Option<Option<String>>,
+        role_assignments: Option<Vec<String>>,
+    ) {
+        self.billing_account = billing_account.unwrap_or(std::mem::take(&mut self.billing_account));
+        self.purchase_order = purchase_order.unwrap_or(std::mem::take(&mut self.purchase_order));
+        self.contract_ref = contract_ref.unwrap_or(self.contract_ref.take());
+        self.role_assignments = role_assignments.unwrap_or(std::mem::take(&mut self.role_assignments));
+    }
+
+    /// Checks the account and the texts.
+    pub(crate) fn check(&self, principal: &Principal) -> Result<(), Problem> {
+        account(principal, "billing_account", &self.billing_account)?;
+        check_text("purchase_order", &self.purchase_order, 80)?;
+        check_text(
+            "contract_ref",
+            self.contract_ref.as_deref().unwrap_or_default(),
+            128,
+        )
+    }
+}
