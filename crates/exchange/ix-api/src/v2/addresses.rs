@@ -543,7 +543,7 @@ pub(crate) async fn assign(app: &App, config: ConfigId) {
         .settings
         .route_servers
         .iter()
-        .flat_map(|server| server.addresses());
+        .flat_map(super::features::RouteServer::addresses);
     let reserved: Vec<IpAddr> = reserved.collect();
     let taken = |address: IpAddr| {
         reserved.contains(&address) || exchange.ips.values().any(|ip| ip.address == address)

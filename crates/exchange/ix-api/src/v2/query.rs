@@ -123,7 +123,7 @@ impl Filters {
     /// Returns the objects that match, as an answer.
     pub(crate) fn list<T: Serialize>(&self, items: Vec<T>) -> Result<Json<Vec<Value>>, Problem> {
         let mut items: Vec<Value> = items
-            .iter()
+            .into_iter()
             .map(|item| serde_json::to_value(item).unwrap_or(Value::Null))
             .collect();
         for (name, wanted) in &self.0 {

@@ -272,6 +272,7 @@ pub(crate) struct NewMultipoint {
 /// A new network service. Peering LANs are the exchange's own.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
+#[allow(clippy::enum_variant_names, reason = "the names are those of IX-API: p2p_vc")]
 pub(crate) enum NetworkServiceRequest {
     P2pVc(NewP2p),
     P2mpVc(NewMultipoint),

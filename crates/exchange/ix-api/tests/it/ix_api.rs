@@ -38,6 +38,7 @@ fn owned(account: &str) -> Value {
     json!({ "managing_account": account, "consuming_account": account, "billing_account": account, "role_assignments": [] })
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "callers write the value in place")]
 fn with(mut base: Value, more: Value) -> Value {
     for (name, value) in more.as_object().unwrap() {
         base[name] = value.clone();
