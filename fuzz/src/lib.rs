@@ -8,6 +8,7 @@
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 mod af_packet;
+mod bgp;
 mod bpf;
 mod config;
 mod controller;
@@ -39,6 +40,8 @@ pub type Target = fn(&[u8]);
 /// Every target, with the name of its corpus and of its fuzzer.
 pub const TARGETS: &[(&str, Target)] = &[
     ("af_packet", af_packet::slot),
+    ("bgp_messages", bgp::messages),
+    ("bgp_peer", bgp::peer),
     ("bpf", bpf::bpf),
     ("config", config::config),
     ("controller_messages", controller::messages),
@@ -67,6 +70,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("openflow_message", openflow::message),
     ("pcap", files::pcap),
     ("pipeline", pipeline::pipeline),
+    ("rtr_client", bgp::rtr),
     ("rest", rest::rest),
     ("rules_text", rules::text),
     ("scan", detection::scan),

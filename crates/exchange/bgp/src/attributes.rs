@@ -1,0 +1,275 @@
+//! Path attributes (RFC 4271, section 4.3), and the treatment of malformed ones (RFC 7606).
+
+use core::net::{IpAddr, Ipv4Addr};
+
+use crate::aspath::AsPath;
+use crate::community::{ExtendedCommunity, LargeCommunity};
+use crate::reader::Reader;
+
+pub(crate) const ORIGIN: u8 = 1;
+pub(crate) const AS_PATH: u8 = 2;
+pub(crate) const NEXT_HOP: u8 = 3;
+const MULTI_EXIT_DISC: u8 = 4;
+pub(crate) const LOCAL_PREF: u8 = 5;
+const ATOMIC_AGGREGATE: u8 = 6;
+const AGGREGATOR: u8 = 7;
+const COMMUNITIES: u8 = 8;
+const ORIGINATOR_ID: u8 = 9;
+const CLUSTER_LIST: u8 = 10;
+pub(crate) const MP_REACH: u8 = 14;
+pub(crate) const MP_UNREACH: u8 = 15;
+const EXTENDED_COMMUNITIES: u8 = 16;
+const AS4_PATH: u8 = 17;
+const AS4_AGGREGATOR: u8 = 18;
+const IPV6_EXTENDED_COMMUNITIES: u8 = 25;
+const LARGE_COMMUNITIES: u8 = 32;
+
+const OPTIONAL: u8 = 0x80;
+const TRANSITIVE: u8 = 0x40;
+/// The flag by which the length has two bytes.
+pub(crate) const EXTENDED_LENGTH: u8 = 0x10;
+
+/// ORIGIN.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Origin {
+    /// Interior to the originating AS.
+    #[default]
+    Igp,
+    /// Learned by EGP.
+    Egp,
+    /// By other means.
+    Incomplete,
+}
+
+/// The attributes of a route that the receiver keeps.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Attributes {
+    /// ORIGIN.
+    pub origin: Origin,
+    /// AS_PATH, with numbers of four octets.
+    pub as_path: AsPath,
+    /// The next hop, of NEXT_HOP or MP_REACH_NLRI; of IPv6 the global one. Flow specifications have none.
+    pub next_hop: Option<IpAddr>,
+    /// ORIGINATOR_ID, inside of an AS (RFC 4456).
+    pub originator_id: Option<Ipv4Addr>,
+    /// Communities.
+    pub communities: Box<[u32]>,
+    /// Large communities.
+    pub large: Box<[LargeCommunity]>,
+    /// Extended communities.
+    pub extended: Box<[ExtendedCommunity]>,
+    /// True if there are extended communities of IPv6 that redirect (RFC 8956, section 6.1).
+    pub redirects_ipv6: bool,
+}
+
+impl Attributes {
+    /// Returns an estimate of the memory that the attributes use, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        let path = self
+            .as_path
+            .0
+            .iter()
+            .map(|segment| 40 + 4 * segment.asns.len())
+            .sum::<usize>();
+        size_of::<Attributes>()
+            + 48
+            + path
+            + 4 * self.communities.len()
+            + 12 * self.large.len()
+            + 8 * self.extended.len()
+    }
+
+    /// Returns true if the route has a community of 32 bits.
+    pub fn has_community(&self, community: u32) -> bool {
+        self.communities.contains(&community)
+    }
+}
+
+/// The mildest treatment of a malformed attribute that RFC 7606, section 2, permits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Treatment {
+    /// The attribute is ignored.
+    AttributeDiscard,
+    /// The routes of the message are treated as if they were withdrawn.
+    TreatAsWithdraw,
+}
+
+/// The attributes that have been read so far.
+#[derive(Debug, Default)]
+pub(crate) struct Collected {
+    pub(crate) attributes: Attributes,
+    pub(crate) as4_path: Option<AsPath>,
+    pub(crate) next_hop: Option<IpAddr>,
+    pub(crate) has_local_pref: bool,
+}
+
+/// The circumstances of a session that decide how attributes are read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context {
+    pub(crate) has_four_octets: bool,
+    pub(crate) is_internal: bool,
+}
+
+/// An attribute that cannot be taken as it is.
+pub(crate) type Fault = (Treatment, String);
+
+const fn withdraw(text: String) -> Fault {
+    (Treatment::TreatAsWithdraw, text)
+}
+
+/// Returns the flags that the attribute must have: optional and transitive.
+const fn expected_flags(kind: u8) -> Option<u8> {
+    match kind {
+        ORIGIN | AS_PATH | NEXT_HOP | LOCAL_PREF | ATOMIC_AGGREGATE => Some(TRANSITIVE),
+        MULTI_EXIT_DISC | ORIGINATOR_ID | CLUSTER_LIST | MP_REACH | MP_UNREACH => Some(OPTIONAL),
+        AGGREGATOR
+        | COMMUNITIES
+        | EXTENDED_COMMUNITIES
+        | AS4_PATH
+        | AS4_AGGREGATOR
+        | IPV6_EXTENDED_COMMUNITIES
+        | LARGE_COMMUNITIES => Some(OPTIONAL | TRANSITIVE),
+        _ => None,
+    }
+}
+
+/// Returns true for an attribute that is not known although its flags say that everybody must know it.
+pub(crate) const fn is_unknown_well_known(flags: u8, kind: u8) -> bool {
+    expected_flags(kind).is_none() && flags & OPTIONAL == 0
+}
+
+/// Returns the fault of the flags, if there is one (RFC 7606, section 3, (c)).
+pub(crate) fn check_flags(flags: u8, kind: u8) -> Result<(), Fault> {
+    match expected_flags(kind) {
+        Some(expected) if flags & (OPTIONAL | TRANSITIVE) != expected => Err(withdraw(format!(
+            "flags {flags:#04x}: expected {expected:#04x} in the first two bits"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+impl Collected {
+    /// Reads one attribute that has no routes. Each arm cites RFC 7606, section 7.
+    pub(crate) fn read(&mut self, kind: u8, value: &[u8], context: Context) -> Result<(), Fault> {
+        let length = |expected: &str| format!("length {}: expected {expected}", value.len());
+        match kind {
+            // 7.1
+            ORIGIN => {
+                self.attributes.origin = match value {
+                    [0] => Origin::Igp,
+                    [1] => Origin::Egp,
+                    [2] => Origin::Incomplete,
+                    [other] => return Err(withdraw(format!("value {other}: expected 0 to 2"))),
+                    _ => return Err(withdraw(length("1"))),
+                };
+            }
+            // 7.2
+            AS_PATH => {
+                self.attributes.as_path = AsPath::read(value, context.has_four_octets).map_err(withdraw)?;
+            }
+            // 7.3
+            NEXT_HOP => {
+                let octets: [u8; 4] = value.try_into().map_err(|_| withdraw(length("4")))?;
+                let address = IpAddr::from(octets);
+                check_next_hop(address).map_err(withdraw)?;
+                self.next_hop = Some(address);
+            }
+            // 7.4
+            MULTI_EXIT_DISC if value.len() != 4 => return Err(withdraw(length("4"))),
+            // 7.5
+            LOCAL_PREF if !context.is_internal => {
+                return Err((Treatment::AttributeDiscard, "from another AS".to_owned()));
+            }
+            LOCAL_PREF if value.len() != 4 => return Err(withdraw(length("4"))),
+            LOCAL_PREF => self.has_local_pref = true,
+            // 7.6
+            ATOMIC_AGGREGATE if !value.is_empty() => return Err((Treatment::AttributeDiscard, length("0"))),
+            // 7.7
+            AGGREGATOR if value.len() != if context.has_four_octets { 8 } else { 6 } => {
+                return Err((
+                    Treatment::AttributeDiscard,
+                    length(if context.has_four_octets { "8" } else { "6" }),
+                ));
+            }
+            // 7.8
+            COMMUNITIES => {
+                let chunks = chunks::<4>(value).ok_or_else(|| withdraw(length("a multiple of 4")))?;
+                self.attributes.communities = chunks.map(u32::from_be_bytes).collect();
+            }
+            // 7.9, 7.10
+            ORIGINATOR_ID | CLUSTER_LIST if !context.is_internal => {
+                return Err((Treatment::AttributeDiscard, "from another AS".to_owned()));
+            }
+            ORIGINATOR_ID => {
+                let octets: [u8; 4] = value.try_into().map_err(|_| withdraw(length("4")))?;
+                self.attributes.originator_id = Some(Ipv4Addr::from(octets));
+            }
+            CLUSTER_LIST => {
+                let _ids = chunks::<4>(value).ok_or_else(|| withdraw(length("a multiple of 4")))?;
+            }
+            // 7.14
+            EXTENDED_COMMUNITIES => {
+                let chunks = chunks::<8>(value).ok_or_else(|| withdraw(length("a multiple of 8")))?;
+                self.attributes.extended = chunks.map(ExtendedCommunity).collect();
+            }
+            // 7.15
+            IPV6_EXTENDED_COMMUNITIES => {
+                let mut chunks = chunks::<20>(value).ok_or_else(|| withdraw(length("a multiple of 20")))?;
+                // Route target redirect (RFC 8956, section 6.1) and redirect to IPv6 (a draft).
+                self.attributes.redirects_ipv6 =
+                    chunks.any(|chunk| matches!((chunk[0], chunk[1]), (0x00, 0x0d | 0x0c) | (0x80, 0x0b)));
+            }
+            // RFC 6793, section 6: these two are never sent by a speaker with numbers of four octets.
+            AS4_PATH if context.has_four_octets => {
+                return Err((
+                    Treatment::AttributeDiscard,
+                    "from a speaker with numbers of four octets".to_owned(),
+                ));
+            }
+            AS4_PATH => {
+                let path = AsPath::read(value, true).map_err(|text| (Treatment::AttributeDiscard, text))?;
+                self.as4_path = Some(path);
+            }
+            // RFC 8092, section 6
+            LARGE_COMMUNITIES => {
+                let chunks = chunks::<12>(value).ok_or_else(|| withdraw(length("a multiple of 12")))?;
+                let number = |bytes: &[u8]| bytes.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
+                self.attributes.large = chunks
+                    .map(|chunk| {
+                        LargeCommunity(number(&chunk[..4]), number(&chunk[4..8]), number(&chunk[8..]))
+                    })
+                    .collect();
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Returns the value in pieces of `N` bytes; `None` if it is empty or no multiple of `N`.
+fn chunks<const N: usize>(value: &[u8]) -> Option<impl Iterator<Item = [u8; N]> + '_> {
+    if value.is_empty() || !value.len().is_multiple_of(N) {
+        return None;
+    }
+    Some(value.chunks_exact(N).filter_map(|chunk| chunk.try_into().ok()))
+}
+
+/// Returns an error in words for an address that no router can have (RFC 4271, section 6.3).
+pub(crate) fn check_next_hop(address: IpAddr) -> Result<(), String> {
+    let is_class_e = matches!(address, IpAddr::V4(v4) if v4.octets()[0] >= 240);
+    if address.is_unspecified() || address.is_multicast() || is_class_e {
+        return Err(format!("next hop {address} is no address of a router"));
+    }
+    Ok(())
+}
+
+/// Reads the next hop of MP_REACH_NLRI. Returns `None` if its length does not suit the family (RFC 7606, section 7.11).
+pub(crate) fn mp_next_hop(bytes: &[u8], is_ipv6: bool) -> Option<IpAddr> {
+    let mut reader = Reader(bytes);
+    match (bytes.len(), is_ipv6) {
+        (4, false) => reader.array::<4>().map(IpAddr::from),
+        // IPv4 routes with a next hop of IPv6 are not negotiated (RFC 8950). A second address is link-local.
+        (16 | 32, true) => reader.array::<16>().map(IpAddr::from),
+        _ => None,
+    }
+}

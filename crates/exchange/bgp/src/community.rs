@@ -1,0 +1,103 @@
+//! Communities: of 32 bits (RFC 1997), extended (RFC 4360) and large (RFC 8092), and the actions of Flowspec.
+
+use core::fmt;
+
+/// "Discard traffic to this prefix" (RFC 7999): 65535:666.
+pub const BLACKHOLE: u32 = 0xffff_029a;
+
+/// A large community: global administrator and two numbers of its own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LargeCommunity(pub u32, pub u32, pub u32);
+
+impl fmt::Display for LargeCommunity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.0, self.1, self.2)
+    }
+}
+
+/// An extended community of eight bytes: type, subtype, value.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ExtendedCommunity(pub [u8; 8]);
+
+impl fmt::Display for ExtendedCommunity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [kind, subtype, value @ ..] = self.0;
+        write!(f, "{kind:02x}{subtype:02x}:")?;
+        value.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// An action that a flow specification orders (RFC 8955, section 7).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum TrafficAction {
+    /// traffic-rate-bytes: bytes per second; 0 drops.
+    RateBytes(f32),
+    /// traffic-rate-packets: packets per second; 0 drops.
+    RatePackets(f32),
+    /// traffic-action.
+    Action {
+        /// True if later rules apply as well.
+        continues: bool,
+        /// True if packets are to be sampled.
+        sample: bool,
+    },
+    /// Any of the redirections, to a routing instance or to an address.
+    Redirect,
+    /// traffic-marking: the DSCP that packets get.
+    Mark(u8),
+}
+
+impl ExtendedCommunity {
+    /// Returns the action of a flow specification that the community orders; `None` for other communities.
+    pub fn traffic_action(self) -> Option<TrafficAction> {
+        let [kind, subtype, value @ ..] = self.0;
+        let rate = f32::from_be_bytes([value[2], value[3], value[4], value[5]]);
+        match (kind, subtype) {
+            (0x80, 0x06) => Some(TrafficAction::RateBytes(rate)),
+            (0x80, 0x0c) => Some(TrafficAction::RatePackets(rate)),
+            (0x80, 0x07) => Some(TrafficAction::Action {
+                continues: value[5] & 1 != 0,
+                sample: value[5] & 2 != 0,
+            }),
+            // rt-redirect in its three forms, its flavour for IPv6 (RFC 8956), and redirect to IP (two drafts).
+            (0x80..=0x82, 0x08) | (0x80, 0x0b) | (0x01 | 0x08, 0x0c) | (0x08, 0x00) => {
+                Some(TrafficAction::Redirect)
+            }
+            (0x80, 0x09) => Some(TrafficAction::Mark(value[5] & 0x3f)),
+            _ => None,
+        }
+    }
+
+    /// Returns traffic-rate-bytes for a rate in bytes per second.
+    pub const fn rate_bytes(rate: f32) -> ExtendedCommunity {
+        let [a, b, c, d] = rate.to_be_bytes();
+        ExtendedCommunity([0x80, 0x06, 0, 0, a, b, c, d])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_actions_of_rfc_8955_are_known_by_their_types() {
+        let action = |bytes| ExtendedCommunity(bytes).traffic_action();
+        assert_eq!(
+            ExtendedCommunity::rate_bytes(9600.0).traffic_action(),
+            Some(TrafficAction::RateBytes(9600.0))
+        );
+        assert_eq!(
+            action([0x80, 7, 0, 0, 0, 0, 0, 3]),
+            Some(TrafficAction::Action {
+                continues: true,
+                sample: true
+            })
+        );
+        assert_eq!(
+            action([0x80, 9, 0, 0, 0, 0, 0, 46]),
+            Some(TrafficAction::Mark(46))
+        );
+        assert_eq!(action([0x81, 8, 0, 0, 0, 0, 0, 1]), Some(TrafficAction::Redirect));
+        assert_eq!(action([0, 2, 0, 1, 0, 0, 0, 1]), None);
+    }
+}

@@ -1,0 +1,251 @@
+//! Components of flow specifications (RFC 8955, section 4.2.2; RFC 8956, section 3).
+
+use core::fmt;
+use core::net::{IpAddr, Ipv6Addr};
+
+use super::FlowRuleError;
+use super::operator::{BitmaskOperator, NumericOperator};
+use crate::prefix::Prefix;
+use crate::reader::Reader;
+
+/// The addresses that a component means: bits `offset` to `len` of an address are compared (RFC 8956, section 3.1).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Pattern {
+    /// The address; bits before the offset and behind the length are zero.
+    pub address: IpAddr,
+    /// The end of the compared bits.
+    pub len: u8,
+    /// The beginning of the compared bits; 0 for IPv4.
+    pub offset: u8,
+}
+
+impl Pattern {
+    /// Returns the pattern as a prefix, if it has no offset.
+    pub fn prefix(self) -> Option<Prefix> {
+        if self.offset == 0 {
+            Prefix::new(self.address, self.len)
+        } else {
+            None
+        }
+    }
+}
+
+impl From<Prefix> for Pattern {
+    fn from(prefix: Prefix) -> Pattern {
+        Pattern {
+            address: prefix.address(),
+            len: prefix.len(),
+            offset: 0,
+        }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.len)?;
+        if self.offset != 0 {
+            write!(f, " offset {}", self.offset)?;
+        }
+        Ok(())
+    }
+}
+
+/// The field that a numeric component compares.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum NumericField {
+    /// The IP protocol; of IPv6 the first next header that is no extension header.
+    Protocol = 3,
+    /// Source or destination port of TCP or UDP.
+    Port = 4,
+    /// Destination port of TCP or UDP.
+    DestinationPort = 5,
+    /// Source port of TCP or UDP.
+    SourcePort = 6,
+    /// ICMP type.
+    IcmpType = 7,
+    /// ICMP code.
+    IcmpCode = 8,
+    /// Length of the IP packet in bytes.
+    PacketLength = 10,
+    /// Differentiated services code point.
+    Dscp = 11,
+    /// Flow label of IPv6.
+    FlowLabel = 13,
+}
+
+/// The field that a bitmask component compares.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum BitmaskField {
+    /// The flags of TCP; FIN is bit 0.
+    TcpFlags = 9,
+    /// DF is bit 0, "is a fragment other than the first" bit 1, "first fragment" bit 2, "last fragment" bit 3.
+    Fragment = 12,
+}
+
+/// A component of a rule.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Component {
+    /// The destination address.
+    Destination(Pattern),
+    /// The source address.
+    Source(Pattern),
+    /// A field as a number.
+    Numeric(NumericField, Vec<NumericOperator>),
+    /// A field as bits.
+    Bitmask(BitmaskField, Vec<BitmaskOperator>),
+}
+
+impl Component {
+    /// Returns the type.
+    pub const fn number(&self) -> u8 {
+        match self {
+            Component::Destination(_) => 1,
+            Component::Source(_) => 2,
+            Component::Numeric(field, _) => *field as u8,
+            Component::Bitmask(field, _) => *field as u8,
+        }
+    }
+
+    /// Reads the component behind its type.
+    pub(super) fn read(
+        number: u8,
+        reader: &mut Reader<'_>,
+        is_ipv6: bool,
+    ) -> Result<Component, FlowRuleError> {
+        let malformed = FlowRuleError::Malformed(number);
+        let numeric = match number {
+            1 | 2 => {
+                let pattern = read_pattern(reader, is_ipv6).ok_or(malformed)?;
+                return Ok(if number == 1 {
+                    Component::Destination(pattern)
+                } else {
+                    Component::Source(pattern)
+                });
+            }
+            9 | 12 => {
+                let field = if number == 9 {
+                    BitmaskField::TcpFlags
+                } else {
+                    BitmaskField::Fragment
+                };
+                let operators = BitmaskOperator::read_all(reader).ok_or(malformed)?;
+                return Ok(Component::Bitmask(field, operators));
+            }
+            3 => NumericField::Protocol,
+            4 => NumericField::Port,
+            5 => NumericField::DestinationPort,
+            6 => NumericField::SourcePort,
+            7 => NumericField::IcmpType,
+            8 => NumericField::IcmpCode,
+            10 => NumericField::PacketLength,
+            11 => NumericField::Dscp,
+            13 if is_ipv6 => NumericField::FlowLabel,
+            _ => return Err(FlowRuleError::UnknownType(number)),
+        };
+        let operators = NumericOperator::read_all(reader).ok_or(malformed)?;
+        Ok(Component::Numeric(numeric, operators))
+    }
+
+    /// Appends the component with its type.
+    pub(super) fn write(&self, is_ipv6: bool, bytes: &mut Vec<u8>) {
+        bytes.push(self.number());
+        match self {
+            Component::Destination(pattern) | Component::Source(pattern) => {
+                write_pattern(*pattern, is_ipv6, bytes);
+            }
+            Component::Numeric(_, operators) => NumericOperator::write_all(operators, bytes),
+            Component::Bitmask(_, operators) => BitmaskOperator::write_all(operators, bytes),
+        }
+    }
+}
+
+/// Reads a prefix of IPv4, or length, offset and the bits between them of IPv6.
+fn read_pattern(reader: &mut Reader<'_>, is_ipv6: bool) -> Option<Pattern> {
+    if !is_ipv6 {
+        return Prefix::read(reader, false).map(Pattern::from);
+    }
+    let (len, offset) = (reader.u8()?, reader.u8()?);
+    // The offset is below the length, unless both are 0 (RFC 8956, section 3.1).
+    if len > 128 || offset > len || (offset == len && len != 0) {
+        return None;
+    }
+    let count = len - offset;
+    let bytes = reader.take(usize::from(count).div_ceil(8))?;
+    let mut padded = [0; 16];
+    padded.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    let bits = u128::from_be_bytes(padded);
+    let mask = u128::MAX.checked_shl(128 - u32::from(count)).unwrap_or(0);
+    let address = (bits & mask).checked_shr(u32::from(offset)).unwrap_or(0);
+    Some(Pattern {
+        address: IpAddr::V6(Ipv6Addr::from_bits(address)),
+        len,
+        offset,
+    })
+}
+
+fn write_pattern(pattern: Pattern, is_ipv6: bool, bytes: &mut Vec<u8>) {
+    match pattern.address {
+        IpAddr::V6(address) if is_ipv6 => {
+            bytes.extend([pattern.len, pattern.offset]);
+            let count = usize::from(pattern.len.saturating_sub(pattern.offset)).div_ceil(8);
+            let shifted = address
+                .to_bits()
+                .checked_shl(u32::from(pattern.offset))
+                .unwrap_or(0);
+            bytes.extend(shifted.to_be_bytes().iter().take(count));
+        }
+        address => {
+            // A pattern of the other family is written with a length that no decoder accepts.
+            let len = if address.is_ipv6() == is_ipv6 {
+                pattern.len
+            } else {
+                u8::MAX
+            };
+            bytes.push(len);
+            if let IpAddr::V4(address) = address {
+                bytes.extend(address.octets().iter().take(usize::from(len).div_ceil(8)));
+            }
+        }
+    }
+}
+
+impl fmt::Display for Component {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Component::Destination(pattern) => return write!(f, "destination {pattern}"),
+            Component::Source(pattern) => return write!(f, "source {pattern}"),
+            Component::Numeric(field, _) => match field {
+                NumericField::Protocol => "protocol",
+                NumericField::Port => "port",
+                NumericField::DestinationPort => "destination port",
+                NumericField::SourcePort => "source port",
+                NumericField::IcmpType => "ICMP type",
+                NumericField::IcmpCode => "ICMP code",
+                NumericField::PacketLength => "packet length",
+                NumericField::Dscp => "DSCP",
+                NumericField::FlowLabel => "flow label",
+            },
+            Component::Bitmask(BitmaskField::TcpFlags, _) => "TCP flags",
+            Component::Bitmask(BitmaskField::Fragment, _) => "fragment",
+        };
+        f.write_str(name)?;
+        // Operators that are joined by AND stand together; a space is OR.
+        let mut write = |is_first: bool, is_and: bool, text: String| {
+            let joint = if is_and && !is_first { "&" } else { " " };
+            write!(f, "{joint}{text}")
+        };
+        match self {
+            Component::Numeric(_, operators) => operators
+                .iter()
+                .enumerate()
+                .try_for_each(|(index, operator)| write(index == 0, operator.and, operator.to_string())),
+            Component::Bitmask(_, operators) => operators
+                .iter()
+                .enumerate()
+                .try_for_each(|(index, operator)| write(index == 0, operator.and, operator.to_string())),
+            Component::Destination(_) | Component::Source(_) => Ok(()),
+        }
+    }
+}

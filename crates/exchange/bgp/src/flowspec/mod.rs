@@ -1,0 +1,199 @@
+//! Flow specifications (RFC 8955 for IPv4, RFC 8956 for IPv6): rules for packets, as routes.
+//!
+//! A rule is a list of components in ascending order of their types; a packet matches the rule if it matches every
+//! component. [`FlowRule`] keeps the bytes, which are the identity of the route, and decodes them on request.
+
+mod component;
+mod operator;
+mod order;
+
+use core::fmt;
+
+use thiserror::Error;
+
+pub use component::{BitmaskField, Component, NumericField, Pattern};
+pub use operator::{BitmaskOperator, NumericOperator, matches_bits, ranges};
+
+use crate::reader::Reader;
+
+/// A well-formed flow specification.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FlowRule {
+    is_ipv6: bool,
+    bytes: Box<[u8]>,
+}
+
+/// An error in a flow specification.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum FlowRuleError {
+    /// The rule has no component.
+    #[error("the rule has no component")]
+    Empty,
+    /// The type of a component is not known, so that its end is not known either.
+    #[error("component type {0} is not known: expected 1 to 12, or 13 for IPv6")]
+    UnknownType(u8),
+    /// The components are not in the order of their types, or one occurs twice.
+    #[error("component type {second} behind type {first}: expected ascending types")]
+    Order {
+        /// The type that comes first.
+        first: u8,
+        /// The type that follows.
+        second: u8,
+    },
+    /// A component ends before its last value, or a prefix is longer than its family permits.
+    #[error("component type {0} is cut off or has a length that its family does not permit")]
+    Malformed(u8),
+}
+
+impl FlowRule {
+    /// Decodes a rule, without the length in front of it.
+    ///
+    /// # Errors
+    /// [`FlowRuleError`]; RFC 8955, section 4.2, calls such a rule malformed.
+    pub fn decode(is_ipv6: bool, bytes: &[u8]) -> Result<FlowRule, FlowRuleError> {
+        let mut reader = Reader(bytes);
+        let mut last = 0;
+        if bytes.is_empty() {
+            return Err(FlowRuleError::Empty);
+        }
+        while let Some(number) = reader.u8() {
+            if number <= last {
+                return Err(FlowRuleError::Order {
+                    first: last,
+                    second: number,
+                });
+            }
+            last = number;
+            Component::read(number, &mut reader, is_ipv6)?;
+        }
+        Ok(FlowRule {
+            is_ipv6,
+            bytes: bytes.into(),
+        })
+    }
+
+    /// Returns the rule with these components, in the order of their types.
+    ///
+    /// # Errors
+    /// [`FlowRuleError`] if two components have the same type, or one is not valid for the family.
+    pub fn new(is_ipv6: bool, components: &[Component]) -> Result<FlowRule, FlowRuleError> {
+        let mut sorted: Vec<&Component> = components.iter().collect();
+        sorted.sort_by_key(|component| component.number());
+        let mut bytes = Vec::new();
+        for component in sorted {
+            component.write(is_ipv6, &mut bytes);
+        }
+        FlowRule::decode(is_ipv6, &bytes)
+    }
+
+    /// Returns the bytes, without the length in front.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Returns true for rules of IPv6.
+    pub const fn is_ipv6(&self) -> bool {
+        self.is_ipv6
+    }
+
+    /// Returns the components in the order of their types.
+    pub fn components(&self) -> Vec<Component> {
+        let mut reader = Reader(&self.bytes);
+        let mut components = Vec::new();
+        // Construction has checked every component.
+        while let Some(component) = reader
+            .u8()
+            .and_then(|number| Component::read(number, &mut reader, self.is_ipv6).ok())
+        {
+            components.push(component);
+        }
+        components
+    }
+
+    /// Returns the destination prefix, if the rule has one.
+    pub fn destination(&self) -> Option<Pattern> {
+        match self.components().first() {
+            Some(Component::Destination(pattern)) => Some(*pattern),
+            _ => None,
+        }
+    }
+
+    /// Returns a text whose order, byte by byte, is the order of precedence of RFC 8955, section 5.1 and RFC 8956, section 4:
+    /// of two rules the one with the lesser text applies first.
+    pub fn order_key(&self) -> String {
+        order::key(&self.components())
+    }
+}
+
+impl fmt::Display for FlowRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, component) in self.components().iter().enumerate() {
+            let space = if index == 0 { "" } else { "; " };
+            write!(f, "{space}{component}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example of RFC 8955, section 4.3.1: packets to 192.0.2.0/24 with protocol TCP and port 25.
+    const EXAMPLE: &[u8] = &[0x01, 0x18, 0xc0, 0x00, 0x02, 0x03, 0x81, 0x06, 0x04, 0x81, 0x19];
+
+    #[test]
+    fn the_first_example_of_rfc_8955_is_read_and_written() {
+        let rule = FlowRule::decode(false, EXAMPLE).unwrap();
+        assert_eq!(
+            rule.to_string(),
+            "destination 192.0.2.0/24; protocol =6; port =25"
+        );
+        assert_eq!(FlowRule::new(false, &rule.components()).unwrap(), rule);
+    }
+
+    #[test]
+    fn the_second_example_of_rfc_8955_is_read() {
+        let bytes = [
+            0x01, 0x18, 0xc0, 0x00, 0x02, 0x02, 0x08, 0xcb, 0x04, 0x03, 0x89, 0x45, 0x8b, 0x91, 0x1f, 0x90,
+        ];
+        let rule = FlowRule::decode(false, &bytes).unwrap();
+        assert_eq!(
+            rule.to_string(),
+            "destination 192.0.2.0/24; source 203.0.0.0/8; port >=137&<=139 =8080"
+        );
+    }
+
+    #[test]
+    fn an_example_of_rfc_8956_has_an_offset() {
+        // RFC 8956, section 3.8.1: destination ::1234:5678:9a00:0/64-104.
+        let bytes = [0x01, 0x68, 0x40, 0x12, 0x34, 0x56, 0x78, 0x9a];
+        let rule = FlowRule::decode(true, &bytes).unwrap();
+        assert_eq!(rule.to_string(), "destination ::1234:5678:9a00:0/104 offset 64");
+        assert_eq!(FlowRule::new(true, &rule.components()).unwrap(), rule);
+    }
+
+    #[test]
+    fn malformed_rules_are_named() {
+        let error = |bytes: &[u8]| FlowRule::decode(false, bytes).unwrap_err();
+        assert_eq!(error(&[]), FlowRuleError::Empty);
+        assert_eq!(error(&[14, 1]), FlowRuleError::UnknownType(14));
+        assert_eq!(error(&[13, 0x81, 1]), FlowRuleError::UnknownType(13));
+        assert_eq!(
+            error(&[3, 0x81, 6, 1, 0]),
+            FlowRuleError::Order { first: 3, second: 1 }
+        );
+        assert_eq!(
+            error(&[3, 0x81, 6, 3, 0x81, 6]),
+            FlowRuleError::Order { first: 3, second: 3 }
+        );
+        for bytes in [
+            &[1, 33, 1, 1, 1, 1, 1][..],
+            &[1, 24, 1, 1],
+            &[4, 0x01, 6],
+            &[4, 0x91, 0],
+        ] {
+            assert_eq!(error(bytes), FlowRuleError::Malformed(bytes[0]), "{bytes:?}");
+        }
+    }
+}

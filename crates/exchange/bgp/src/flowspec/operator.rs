@@ -1,0 +1,275 @@
+//! Operators of flow specifications (RFC 8955, sections 4.2.1.1 and 4.2.1.2).
+//!
+//! ```text
+//!   numeric:  | e | a | len len | 0 | lt | gt | eq |     bitmask:  | e | a | len len | 0 | 0 | not | m |
+//! ```
+//! `e` marks the last operator of a component, `a` joins with the operator before it by AND, which binds tighter than OR.
+
+use core::fmt;
+
+use crate::reader::Reader;
+
+const END: u8 = 0x80;
+const AND: u8 = 0x40;
+
+/// A comparison of a field as a number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct NumericOperator {
+    /// True to join with the operator before by AND; without effect in the first.
+    pub and: bool,
+    /// True if lesser numbers match.
+    pub less: bool,
+    /// True if greater numbers match.
+    pub greater: bool,
+    /// True if the same number matches.
+    pub equal: bool,
+    /// The number.
+    pub value: u64,
+    /// The size of the number in the message: 1, 2, 4 or 8 bytes.
+    pub size: u8,
+}
+
+/// A comparison of a field as bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct BitmaskOperator {
+    /// True to join with the operator before by AND; without effect in the first.
+    pub and: bool,
+    /// True to invert the comparison.
+    pub not: bool,
+    /// True if all bits of the value must be set, false if any.
+    pub all: bool,
+    /// The bits.
+    pub value: u64,
+    /// The size of the bits in the message: 1, 2, 4 or 8 bytes.
+    pub size: u8,
+}
+
+/// Reads operator bytes and values up to the end mark. Returns `None` if the end is missing.
+fn read_all<T>(reader: &mut Reader<'_>, make: impl Fn(u8, u64, u8) -> T) -> Option<Vec<T>> {
+    let mut operators = Vec::new();
+    loop {
+        let flags = reader.u8()?;
+        let size = 1u8 << (flags >> 4 & 3);
+        let bytes = reader.take(usize::from(size))?;
+        let value = bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte));
+        operators.push(make(flags, value, size));
+        if flags & END != 0 {
+            return Some(operators);
+        }
+    }
+}
+
+fn write(bytes: &mut Vec<u8>, flags: u8, (value, size): (u64, u8), is_last: bool) {
+    let size = size.clamp(1, 8).next_power_of_two();
+    let end = if is_last { END } else { 0 };
+    bytes.push(flags | end | (size.trailing_zeros() as u8) << 4);
+    bytes.extend(value.to_be_bytes().iter().skip(8 - usize::from(size)));
+}
+
+impl NumericOperator {
+    pub(super) fn read_all(reader: &mut Reader<'_>) -> Option<Vec<NumericOperator>> {
+        read_all(reader, |flags, value, size| NumericOperator {
+            and: flags & AND != 0,
+            less: flags & 4 != 0,
+            greater: flags & 2 != 0,
+            equal: flags & 1 != 0,
+            value,
+            size,
+        })
+    }
+
+    pub(super) fn write_all(operators: &[NumericOperator], bytes: &mut Vec<u8>) {
+        for (index, operator) in operators.iter().enumerate() {
+            let bit = |set: bool, bit: u8| if set { bit } else { 0 };
+            let flags = bit(operator.and, AND)
+                | bit(operator.less, 4)
+                | bit(operator.greater, 2)
+                | bit(operator.equal, 1);
+            let value = (operator.value, operator.size);
+            write(bytes, flags, value, index + 1 == operators.len());
+        }
+    }
+
+    /// Returns true if the number matches.
+    pub fn matches(&self, number: u64) -> bool {
+        self.less && number < self.value
+            || self.greater && number > self.value
+            || self.equal && number == self.value
+    }
+}
+
+impl BitmaskOperator {
+    pub(super) fn read_all(reader: &mut Reader<'_>) -> Option<Vec<BitmaskOperator>> {
+        read_all(reader, |flags, value, size| BitmaskOperator {
+            and: flags & AND != 0,
+            not: flags & 2 != 0,
+            all: flags & 1 != 0,
+            value,
+            size,
+        })
+    }
+
+    pub(super) fn write_all(operators: &[BitmaskOperator], bytes: &mut Vec<u8>) {
+        for (index, operator) in operators.iter().enumerate() {
+            let bit = |set: bool, bit: u8| if set { bit } else { 0 };
+            let flags = bit(operator.and, AND) | bit(operator.not, 2) | bit(operator.all, 1);
+            let value = (operator.value, operator.size);
+            write(bytes, flags, value, index + 1 == operators.len());
+        }
+    }
+
+    /// Returns true if the bits match.
+    pub fn matches(&self, bits: u64) -> bool {
+        let common = bits & self.value;
+        let matches = if self.all {
+            common == self.value
+        } else {
+            common != 0
+        };
+        matches != self.not
+    }
+}
+
+/// Returns the numbers from 0 to `max` that match, as ranges in ascending order that do not touch each other.
+pub fn ranges(operators: &[NumericOperator], max: u64) -> Vec<(u64, u64)> {
+    // The outcome changes only at the values and next to them.
+    let mut starts = vec![0];
+    for operator in operators {
+        starts.extend([operator.value, operator.value.saturating_add(1)]);
+    }
+    starts.retain(|start| *start <= max);
+    starts.sort_unstable();
+    starts.dedup();
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for (index, start) in starts.iter().enumerate() {
+        let end = starts.get(index + 1).map_or(max, |next| next - 1);
+        let groups = operators
+            .iter()
+            .map(|operator| (operator.and, operator.matches(*start)));
+        if !any_group(groups) {
+            continue;
+        }
+        match ranges.last_mut() {
+            Some(last) if last.1 + 1 == *start => last.1 = end,
+            _ => ranges.push((*start, end)),
+        }
+    }
+    ranges
+}
+
+/// Returns true if the bits match the expression.
+pub fn matches_bits(operators: &[BitmaskOperator], bits: u64) -> bool {
+    any_group(
+        operators
+            .iter()
+            .map(|operator| (operator.and, operator.matches(bits))),
+    )
+}
+
+/// Returns true if all members of any group are true; a member with AND belongs to the group of the one before it.
+fn any_group(members: impl Iterator<Item = (bool, bool)>) -> bool {
+    let mut group = None;
+    for (and, matches) in members {
+        match group {
+            Some(true) if !and => return true,
+            Some(so_far) if and => group = Some(so_far && matches),
+            _ => group = Some(matches),
+        }
+    }
+    group == Some(true)
+}
+
+impl fmt::Display for NumericOperator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = match (self.less, self.greater, self.equal) {
+            (false, false, false) => return f.write_str("never"),
+            (true, true, true) => return f.write_str("any"),
+            (false, false, true) => "=",
+            (true, false, false) => "<",
+            (true, false, true) => "<=",
+            (false, true, false) => ">",
+            (false, true, true) => ">=",
+            (true, true, false) => "!=",
+        };
+        write!(f, "{sign}{}", self.value)
+    }
+}
+
+impl fmt::Display for BitmaskOperator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let not = if self.not { "!" } else { "" };
+        let all = if self.all { "=" } else { "" };
+        write!(f, "{not}{all}{:#x}", self.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn operator() -> impl Strategy<Value = NumericOperator> {
+        (any::<[bool; 4]>(), 0u64..20).prop_map(|([and, less, greater, equal], value)| NumericOperator {
+            and,
+            less,
+            greater,
+            equal,
+            value,
+            size: 1,
+        })
+    }
+
+    /// The expression as an OR of ANDs, written the slow way.
+    fn slow(operators: &[NumericOperator], number: u64) -> bool {
+        let mut groups: Vec<Vec<&NumericOperator>> = Vec::new();
+        for operator in operators {
+            match groups.last_mut() {
+                Some(group) if operator.and => group.push(operator),
+                _ => groups.push(vec![operator]),
+            }
+        }
+        groups
+            .iter()
+            .any(|group| group.iter().all(|operator| operator.matches(number)))
+    }
+
+    proptest! {
+        #[test]
+        fn the_ranges_hold_exactly_the_numbers_that_match(
+            operators in prop::collection::vec(operator(), 1..6),
+        ) {
+            let ranges = ranges(&operators, 15);
+            for number in 0..=15 {
+                let within = ranges.iter().any(|(first, last)| (*first..=*last).contains(&number));
+                prop_assert_eq!(within, slow(&operators, number), "{} in {:?}", number, ranges);
+            }
+            prop_assert!(ranges.windows(2).all(|pair| pair[0].1 + 1 < pair[1].0));
+        }
+
+        #[test]
+        fn operators_are_written_as_they_are_read(operators in prop::collection::vec(operator(), 1..6)) {
+            let mut bytes = Vec::new();
+            NumericOperator::write_all(&operators, &mut bytes);
+            let mut reader = Reader(&bytes);
+            prop_assert_eq!(NumericOperator::read_all(&mut reader), Some(operators));
+            prop_assert!(reader.is_empty());
+        }
+    }
+
+    #[test]
+    fn bitmasks_compare_all_or_any_bits() {
+        let operator = |not, all| BitmaskOperator {
+            and: false,
+            not,
+            all,
+            value: 0b11,
+            size: 1,
+        };
+        let outcomes = |operator: BitmaskOperator| [0, 1, 3, 7].map(|bits| operator.matches(bits));
+        assert_eq!(outcomes(operator(false, true)), [false, false, true, true]);
+        assert_eq!(outcomes(operator(true, true)), [true, true, false, false]);
+        assert_eq!(outcomes(operator(false, false)), [false, true, true, true]);
+        assert_eq!(outcomes(operator(true, false)), [true, false, false, false]);
+    }
+}

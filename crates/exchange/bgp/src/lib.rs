@@ -1,0 +1,48 @@
+//! BGP-4 as a receiver: it learns the routes and Flowspec rules of its peers and announces nothing but End-of-RIB.
+//!
+//! ```text
+//!   bytes of a TCP connection ──► Session ──► Update ──► Rib ──► Change (announced, withdrawn)
+//!                                  │  ▲         (messages, attributes, nlri, flowspec: the codec)
+//!   bytes to send, deadline ◄──────┘  └── time
+//! ```
+//!
+//! [`Peer`] is a session with its routes: it survives connections, keeps routes over a graceful restart (RFC 4724) and
+//! bounds their number and memory. [`rtr`] is the RPKI to router protocol (RFC 8210), by which validated ROA payloads come.
+//!
+//! Pure: no IO, no clock ([`millrace_types::Time`] is an argument), no randomness.
+
+#![forbid(unsafe_code)]
+
+mod aspath;
+mod attributes;
+mod capability;
+mod community;
+mod family;
+pub mod flowspec;
+mod message;
+mod nlri;
+mod notification;
+mod open;
+mod peer;
+mod prefix;
+mod reader;
+mod rib;
+pub mod rtr;
+mod session;
+mod update;
+
+pub use aspath::{AsPath, Segment, SegmentKind};
+pub use attributes::{Attributes, Origin};
+pub use capability::{Capabilities, GracefulRestart};
+pub use community::{BLACKHOLE, ExtendedCommunity, LargeCommunity, TrafficAction};
+pub use family::{Family, FamilySet};
+pub use flowspec::FlowRule;
+pub use message::{HEADER_SIZE, MessageType, header, message_size, route_refresh};
+pub use nlri::Nlri;
+pub use notification::{Cease, Notification};
+pub use open::Open;
+pub use peer::{Peer, PeerSettings, PeerState};
+pub use prefix::Prefix;
+pub use rib::{Change, Limits, Rib, Route, RouteKey};
+pub use session::{Event, Session, SessionSettings, State, keeps_new_connection};
+pub use update::{Negotiated, Problem, Reach, Treatment, Update};

@@ -1,0 +1,103 @@
+//! Network layer reachability information: the routes that an UPDATE names.
+
+use crate::family::Family;
+use crate::flowspec::FlowRule;
+use crate::prefix::Prefix;
+use crate::reader::Reader;
+
+/// One route that an UPDATE announces or withdraws.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Nlri {
+    /// A prefix.
+    Unicast {
+        /// The path identifier of Add-Path (RFC 7911); 0 without.
+        path_id: u32,
+        /// The prefix.
+        prefix: Prefix,
+    },
+    /// A flow specification.
+    Flowspec {
+        /// The path identifier of Add-Path (RFC 7911); 0 without.
+        path_id: u32,
+        /// The rule.
+        rule: FlowRule,
+    },
+    /// A flow specification that is malformed inside: its length is known, so that the others are not lost.
+    MalformedFlowspec {
+        /// True for IPv6.
+        is_ipv6: bool,
+        /// The bytes behind the length.
+        bytes: Box<[u8]>,
+        /// The error in words.
+        error: String,
+    },
+}
+
+/// Reads all routes of a field. Returns `None` if the field is syntactically incorrect, so that the start of a route is not
+/// known (RFC 7606, section 5.3).
+pub(crate) fn read_all(bytes: &[u8], family: Family, has_path_ids: bool) -> Option<Vec<Nlri>> {
+    let mut reader = Reader(bytes);
+    let mut routes = Vec::new();
+    while !reader.is_empty() {
+        let path_id = if has_path_ids { reader.u32()? } else { 0 };
+        routes.push(if family.is_flowspec() {
+            let bytes = read_sized(&mut reader)?;
+            match FlowRule::decode(family.is_ipv6(), bytes) {
+                Ok(rule) => Nlri::Flowspec { path_id, rule },
+                Err(error) => Nlri::MalformedFlowspec {
+                    is_ipv6: family.is_ipv6(),
+                    bytes: bytes.into(),
+                    error: error.to_string(),
+                },
+            }
+        } else {
+            let prefix = Prefix::read(&mut reader, family.is_ipv6())?;
+            Nlri::Unicast { path_id, prefix }
+        });
+    }
+    Some(routes)
+}
+
+/// Reads a flow specification behind its length, which has one byte below 240 and two from there (RFC 8955, section 4.1).
+fn read_sized<'a>(reader: &mut Reader<'a>) -> Option<&'a [u8]> {
+    let first = reader.u8()?;
+    let len = if first < 0xf0 {
+        usize::from(first)
+    } else {
+        usize::from(first & 0x0f) << 8 | usize::from(reader.u8()?)
+    };
+    reader.take(len)
+}
+
+/// Appends the form in messages.
+pub(crate) fn write(nlri: &Nlri, has_path_ids: bool, bytes: &mut Vec<u8>) {
+    let mut path_id = |id: u32| {
+        if has_path_ids {
+            bytes.extend(id.to_be_bytes());
+        }
+    };
+    match nlri {
+        Nlri::Unicast { path_id: id, prefix } => {
+            path_id(*id);
+            prefix.write(bytes);
+        }
+        Nlri::Flowspec { path_id: id, rule } => {
+            path_id(*id);
+            write_sized(rule.as_bytes(), bytes);
+        }
+        Nlri::MalformedFlowspec { bytes: rule, .. } => {
+            path_id(0);
+            write_sized(rule, bytes);
+        }
+    }
+}
+
+fn write_sized(rule: &[u8], bytes: &mut Vec<u8>) {
+    let len = rule.len().min(0xfff);
+    if len < 0xf0 {
+        bytes.push(len as u8);
+    } else {
+        bytes.extend((0xf000 | len as u16).to_be_bytes());
+    }
+    bytes.extend(rule.iter().take(len));
+}

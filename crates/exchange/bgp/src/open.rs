@@ -1,0 +1,173 @@
+//! OPEN (RFC 4271, section 4.2; RFC 9072 for long lists of parameters).
+
+use core::net::Ipv4Addr;
+
+use crate::aspath::AS_TRANS;
+use crate::capability::Capabilities;
+use crate::notification::Notification;
+use crate::reader::Reader;
+
+/// The first message of a speaker.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Open {
+    /// The number of the speaker: that of the capability if there is one.
+    pub asn: u32,
+    /// The hold time in seconds; 0 for none.
+    pub hold_secs: u16,
+    /// The BGP Identifier.
+    pub router_id: Ipv4Addr,
+    /// The capabilities.
+    pub capabilities: Capabilities,
+}
+
+impl Open {
+    /// Decodes the body of an OPEN.
+    ///
+    /// # Errors
+    /// The [`Notification`] that ends the session.
+    pub fn decode(body: &[u8]) -> Result<Open, Notification> {
+        // The header's length was checked to be at least 29: the fixed part is there.
+        let unspecific = || Notification::open(0);
+        let mut reader = Reader(body);
+        let version = reader.u8().ok_or_else(unspecific)?;
+        if version != 4 {
+            return Err(Notification::open(1).with_data(&[0, 4]));
+        }
+        let asn = u32::from(reader.u16().ok_or_else(unspecific)?);
+        let hold_secs = reader.u16().ok_or_else(unspecific)?;
+        let router_id = Ipv4Addr::from(reader.array::<4>().ok_or_else(unspecific)?);
+        let short = reader.u8().ok_or_else(unspecific)?;
+        let mut capabilities = Capabilities::default();
+        let parameters = read_parameters(&mut reader, short).ok_or_else(unspecific)?;
+        for (kind, value) in parameters {
+            // Authentication (1) is deprecated; every other parameter than capabilities is not recognised.
+            if kind != 2 {
+                return Err(Notification::open(4));
+            }
+            capabilities.read(value).ok_or_else(unspecific)?;
+        }
+        let asn = capabilities.four_octet_asn.unwrap_or(asn);
+        if asn == 0 || asn == AS_TRANS {
+            return Err(Notification::open(2));
+        }
+        if router_id.is_unspecified() {
+            return Err(Notification::open(3));
+        }
+        if matches!(hold_secs, 1 | 2) {
+            return Err(Notification::open(6));
+        }
+        Ok(Open {
+            asn,
+            hold_secs,
+            router_id,
+            capabilities,
+        })
+    }
+
+    /// Returns the body of an OPEN.
+    pub fn body(&self) -> Vec<u8> {
+        let mut body = vec![4];
+        let asn = u16::try_from(self.asn).unwrap_or(AS_TRANS as u16);
+        body.extend(asn.to_be_bytes());
+        body.extend(self.hold_secs.to_be_bytes());
+        body.extend(self.router_id.octets());
+        let parameter = self.capabilities.parameter();
+        body.push(parameter.len() as u8);
+        body.extend(parameter);
+        body
+    }
+}
+
+/// Reads all parameters as (type, value). Returns `None` if a length is wrong or bytes are left.
+fn read_parameters<'a>(reader: &mut Reader<'a>, short: u8) -> Option<Vec<(u8, &'a [u8])>> {
+    // The length 255 with the type 255 behind it announces lengths of two bytes (RFC 9072).
+    let is_extended = short == 255 && reader.0.first() == Some(&255);
+    let len = if is_extended {
+        reader.u8()?;
+        usize::from(reader.u16()?)
+    } else {
+        usize::from(short)
+    };
+    let mut list = Reader(reader.take(len)?);
+    if !reader.is_empty() {
+        return None;
+    }
+    let mut parameters = Vec::new();
+    while let Some(kind) = list.u8() {
+        let len = if is_extended {
+            usize::from(list.u16()?)
+        } else {
+            usize::from(list.u8()?)
+        };
+        parameters.push((kind, list.take(len)?));
+    }
+    Some(parameters)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capability::GracefulRestart;
+    use crate::family::{Family, FamilySet};
+
+    fn open() -> Open {
+        Open {
+            asn: 4_200_000_000,
+            hold_secs: 90,
+            router_id: Ipv4Addr::new(192, 0, 2, 1),
+            capabilities: Capabilities {
+                families: FamilySet::ALL,
+                route_refresh: true,
+                extended_messages: true,
+                graceful_restart: Some(GracefulRestart {
+                    has_restarted: true,
+                    restart_secs: 120,
+                    families: [(Family::Ipv4Unicast, true), (Family::Ipv6Flowspec, false)].into(),
+                }),
+                four_octet_asn: Some(4_200_000_000),
+                add_path: [(Family::Ipv4Unicast, 1)].into(),
+            },
+        }
+    }
+
+    #[test]
+    fn an_open_is_read_as_it_is_written() {
+        let body = open().body();
+        assert_eq!(body[1..3], [0x5b, 0xa0], "AS_TRANS stands for four octets");
+        assert_eq!(Open::decode(&body), Ok(open()));
+    }
+
+    #[test]
+    fn long_parameters_are_read() {
+        let body = open().body();
+        let mut long = body[..9].to_vec();
+        let capabilities = &body[12..];
+        long.extend([255, 255]);
+        long.extend((capabilities.len() as u16 + 3).to_be_bytes());
+        long.push(2);
+        long.extend((capabilities.len() as u16).to_be_bytes());
+        long.extend(capabilities);
+        assert_eq!(Open::decode(&long), Ok(open()));
+    }
+
+    #[test]
+    fn unacceptable_opens_are_refused_by_their_subcodes() {
+        let body = Open {
+            asn: 64_500,
+            capabilities: Capabilities::default(),
+            ..open()
+        }
+        .body();
+        let refused = |at: usize, bytes: &[u8]| {
+            let mut changed = body.clone();
+            changed[at..at + bytes.len()].copy_from_slice(bytes);
+            Open::decode(&changed).unwrap_err()
+        };
+        assert_eq!(refused(0, &[3]), Notification::open(1).with_data(&[0, 4]));
+        assert_eq!(refused(1, &[0, 0]).subcode, 2);
+        assert_eq!(refused(3, &[0, 2]).subcode, 6);
+        assert_eq!(refused(5, &[0; 4]).subcode, 3);
+        assert_eq!(refused(9, &[200]).subcode, 0);
+        assert_eq!(refused(10, &[1]).subcode, 4);
+    }
+}

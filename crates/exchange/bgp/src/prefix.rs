@@ -1,0 +1,82 @@
+//! IP prefixes, and their form in messages: a length in bits, then as many bytes as the length needs.
+
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::reader::Reader;
+
+/// An IPv4 or IPv6 prefix. Bits behind the length are zero: what a message has there is ignored (RFC 4271, section 4.3).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Prefix {
+    address: IpAddr,
+    len: u8,
+}
+
+impl Prefix {
+    /// Returns the prefix of an address, without the bits behind the length; `None` if the length is too great.
+    pub fn new(address: IpAddr, len: u8) -> Option<Prefix> {
+        let address = match address {
+            IpAddr::V4(v4) if len <= 32 => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0);
+                IpAddr::V4(Ipv4Addr::from_bits(v4.to_bits() & mask))
+            }
+            IpAddr::V6(v6) if len <= 128 => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
+                IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & mask))
+            }
+            _ => return None,
+        };
+        Some(Prefix { address, len })
+    }
+
+    /// Returns the first address.
+    pub const fn address(self) -> IpAddr {
+        self.address
+    }
+
+    /// Returns the length in bits.
+    pub const fn len(self) -> u8 {
+        self.len
+    }
+
+    /// Returns true for the prefix of all addresses of its family.
+    pub const fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns true for IPv6.
+    pub const fn is_ipv6(self) -> bool {
+        self.address.is_ipv6()
+    }
+
+    /// Reads a prefix. Returns `None` if the length is too great for the family or bytes are missing.
+    pub(crate) fn read(reader: &mut Reader<'_>, is_ipv6: bool) -> Option<Prefix> {
+        let len = reader.u8()?;
+        let bytes = reader.take(usize::from(len).div_ceil(8))?;
+        if is_ipv6 {
+            let mut address = [0; 16];
+            address.get_mut(..bytes.len())?.copy_from_slice(bytes);
+            Prefix::new(IpAddr::from(address), len)
+        } else {
+            let mut address = [0; 4];
+            address.get_mut(..bytes.len())?.copy_from_slice(bytes);
+            Prefix::new(IpAddr::from(address), len)
+        }
+    }
+
+    /// Appends the form in messages.
+    pub fn write(self, bytes: &mut Vec<u8>) {
+        bytes.push(self.len);
+        let count = usize::from(self.len).div_ceil(8);
+        match self.address {
+            IpAddr::V4(v4) => bytes.extend(v4.octets().iter().take(count)),
+            IpAddr::V6(v6) => bytes.extend(v6.octets().iter().take(count)),
+        }
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.len)
+    }
+}

@@ -1,0 +1,445 @@
+//! The RPKI to router protocol, client side (RFC 8210, version 1; RFC 6810, version 0): validated ROA payloads (VRP).
+//!
+//! ```text
+//!   connect ── Reset or Serial Query ──► Cache Response, prefixes…, End of Data ──► the set is replaced as a whole
+//!      ▲                                   │ Cache Reset: again with Reset Query
+//!      └── refresh time, Serial Notify ◄───┘
+//! ```
+//!
+//! Prefixes count only from End of Data on: a response that breaks off changes nothing.
+
+use core::net::IpAddr;
+use std::collections::BTreeSet;
+
+use millrace_types::{Duration, Time};
+
+use crate::prefix::Prefix;
+use crate::reader::Reader;
+
+const SERIAL_NOTIFY: u8 = 0;
+const SERIAL_QUERY: u8 = 1;
+const RESET_QUERY: u8 = 2;
+const CACHE_RESPONSE: u8 = 3;
+const IPV4_PREFIX: u8 = 4;
+const IPV6_PREFIX: u8 = 6;
+const END_OF_DATA: u8 = 7;
+const CACHE_RESET: u8 = 8;
+const ROUTER_KEY: u8 = 9;
+const ERROR_REPORT: u8 = 10;
+
+/// The greatest size of a PDU that the client takes, in bytes.
+const PDU_SIZE_MAX: u32 = 8192;
+/// The time within which a response must be complete.
+const RESPONSE_TIME: Duration = Duration::from_secs(120);
+
+/// A validated ROA payload: the origin may announce the prefix, and more specific ones up to a length.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Vrp {
+    /// The prefix.
+    pub prefix: Prefix,
+    /// The greatest length.
+    pub max_len: u8,
+    /// The origin; 0 for nobody (RFC 6483, section 4).
+    pub asn: u32,
+}
+
+/// The reason for which a connection to a cache is to be closed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RtrError {
+    /// The cache sent something that the protocol does not permit.
+    #[error("the cache sent {0}")]
+    Protocol(String),
+    /// The cache reports an error.
+    #[error("the cache reports error {code}: {text}")]
+    Reported {
+        /// The number of the error.
+        code: u16,
+        /// The text.
+        text: String,
+    },
+    /// A response did not end in time.
+    #[error("the cache did not finish its response within 120 seconds")]
+    Late,
+    /// The set has more payloads than permitted.
+    #[error("the cache has more than {0} payloads")]
+    TooMany(usize),
+}
+
+/// The state of the client towards one cache. It outlives connections, so that the next one asks for differences.
+#[derive(Debug)]
+pub struct Client {
+    version: u8,
+    limit: usize,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    vrps: BTreeSet<Vrp>,
+    /// The set that the response under way makes, and its session.
+    pending: Option<(BTreeSet<Vrp>, u16)>,
+    /// Session and serial number of the set.
+    known: Option<(u16, u32)>,
+    response_deadline: Option<Time>,
+    refresh_at: Option<Time>,
+    refresh: Duration,
+    expire: Duration,
+    expires_at: Option<Time>,
+}
+
+impl Client {
+    /// Returns a client without payloads that takes at most `limit` of them.
+    pub fn new(limit: usize) -> Client {
+        Client {
+            version: 1,
+            limit,
+            input: Vec::new(),
+            output: Vec::new(),
+            vrps: BTreeSet::new(),
+            pending: None,
+            known: None,
+            response_deadline: None,
+            refresh_at: None,
+            refresh: Duration::from_secs(3600),
+            expire: Duration::from_secs(7200),
+            expires_at: None,
+        }
+    }
+
+    /// Returns the payloads, or `None` if there are none yet or they have expired.
+    pub fn vrps(&self, now: Time) -> Option<&BTreeSet<Vrp>> {
+        self.expires_at.filter(|end| *end > now).map(|_| &self.vrps)
+    }
+
+    /// Returns the serial number of the set.
+    pub fn serial(&self) -> Option<u32> {
+        self.known.map(|(_, serial)| serial)
+    }
+
+    /// Notes a new connection: the output begins with a query.
+    pub fn connected(&mut self, now: Time) {
+        self.input.clear();
+        self.output.clear();
+        self.pending = None;
+        self.query(now);
+    }
+
+    /// Notes that the connection is closed. The payloads stay until they expire.
+    pub fn connection_lost(&mut self) {
+        self.pending = None;
+        self.response_deadline = None;
+        self.refresh_at = None;
+    }
+
+    /// Returns the bytes to send, and forgets them.
+    pub fn take_output(&mut self) -> Vec<u8> {
+        core::mem::take(&mut self.output)
+    }
+
+    /// Returns the time of the next timer.
+    pub fn deadline(&self) -> Option<Time> {
+        [self.response_deadline, self.refresh_at]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Does what the timers ask for.
+    ///
+    /// # Errors
+    /// [`RtrError::Late`]: close the connection.
+    pub fn poll(&mut self, now: Time) -> Result<(), RtrError> {
+        if self.response_deadline.is_some_and(|deadline| deadline <= now) {
+            return Err(RtrError::Late);
+        }
+        if self.refresh_at.is_some_and(|time| time <= now) {
+            self.query(now);
+        }
+        Ok(())
+    }
+
+    /// Takes bytes of the connection. Returns true if the set of payloads has changed.
+    ///
+    /// # Errors
+    /// [`RtrError`]: close the connection.
+    pub fn receive(&mut self, bytes: &[u8], now: Time) -> Result<bool, RtrError> {
+        self.input.extend_from_slice(bytes);
+        let mut has_changed = false;
+        loop {
+            let mut reader = Reader(&self.input);
+            let (Some(version), Some(kind), Some(field), Some(size)) =
+                (reader.u8(), reader.u8(), reader.u16(), reader.u32())
+            else {
+                return Ok(has_changed);
+            };
+            if !(8..=PDU_SIZE_MAX).contains(&size) {
+                return Err(RtrError::Protocol(format!("a PDU of {size} bytes")));
+            }
+            let Some(body) = reader.take(size as usize - 8) else {
+                return Ok(has_changed);
+            };
+            let body = body.to_vec();
+            self.input.drain(..size as usize);
+            has_changed |= self.pdu(version, kind, field, &body, now)?;
+        }
+    }
+
+    fn query(&mut self, now: Time) {
+        self.refresh_at = None;
+        self.response_deadline = Some(now + RESPONSE_TIME);
+        match self.known {
+            Some((session, serial)) => {
+                self.send(SERIAL_QUERY, session, &serial.to_be_bytes());
+            }
+            None => self.send(RESET_QUERY, 0, &[]),
+        }
+    }
+
+    fn send(&mut self, kind: u8, field: u16, body: &[u8]) {
+        self.output.extend([self.version, kind]);
+        self.output.extend(field.to_be_bytes());
+        self.output.extend((8 + body.len() as u32).to_be_bytes());
+        self.output.extend(body);
+    }
+
+    fn pdu(&mut self, version: u8, kind: u8, field: u16, body: &[u8], now: Time) -> Result<bool, RtrError> {
+        let protocol = |text: &str| RtrError::Protocol(text.to_owned());
+        if kind == ERROR_REPORT {
+            // Unsupported Protocol Version: the older one is tried (RFC 8210, section 7).
+            if field == 4 && version < self.version {
+                self.version = version;
+                self.query(now);
+                return Ok(false);
+            }
+            return Err(RtrError::Reported {
+                code: field,
+                text: error_text(body),
+            });
+        }
+        if version < self.version && self.known.is_none() && self.pending.is_none() {
+            // A cache that knows only version 0 answers in it.
+            self.version = version;
+        }
+        if version != self.version {
+            return Err(RtrError::Protocol(format!(
+                "protocol version {version}: expected {}",
+                self.version
+            )));
+        }
+        match kind {
+            SERIAL_NOTIFY => {
+                let is_new = |(session, serial): (u16, u32)| field != session || body != serial.to_be_bytes();
+                if self.pending.is_none() && self.response_deadline.is_none() && self.known.is_none_or(is_new)
+                {
+                    self.query(now);
+                }
+            }
+            CACHE_RESPONSE => {
+                // An answer to a Reset Query begins with nothing, one to a Serial Query with the known set.
+                let start = match self.known {
+                    Some((session, _)) if session == field => self.vrps.clone(),
+                    Some(_) => return Err(protocol("a response of another session")),
+                    None => BTreeSet::new(),
+                };
+                self.pending = Some((start, field));
+            }
+            IPV4_PREFIX | IPV6_PREFIX => {
+                let (is_announced, vrp) =
+                    read_vrp(body, kind == IPV6_PREFIX).ok_or(protocol("a malformed prefix"))?;
+                let Some((set, _)) = &mut self.pending else {
+                    return Err(protocol("a prefix outside of a response"));
+                };
+                if is_announced {
+                    set.insert(vrp);
+                } else {
+                    set.remove(&vrp);
+                }
+                if set.len() > self.limit {
+                    return Err(RtrError::TooMany(self.limit));
+                }
+            }
+            END_OF_DATA => return self.end_of_data(field, body, now),
+            CACHE_RESET => {
+                self.known = None;
+                self.pending = None;
+                self.query(now);
+            }
+            ROUTER_KEY => {}
+            other => return Err(RtrError::Protocol(format!("a PDU of type {other}"))),
+        }
+        Ok(false)
+    }
+
+    fn end_of_data(&mut self, session: u16, body: &[u8], now: Time) -> Result<bool, RtrError> {
+        let (set, begun) = self
+            .pending
+            .take()
+            .ok_or_else(|| RtrError::Protocol("End of Data outside of a response".to_owned()))?;
+        let mut reader = Reader(body);
+        let serial = reader
+            .u32()
+            .filter(|_| session == begun)
+            .ok_or_else(|| RtrError::Protocol("a malformed End of Data".to_owned()))?;
+        // Bounds of RFC 8210, section 6.
+        let seconds = |value: Option<u32>, min: u32, max: u32, default: u32| {
+            Duration::from_secs(u64::from(value.unwrap_or(default).clamp(min, max)))
+        };
+        self.refresh = seconds(reader.u32(), 1, 86_400, 3600);
+        let _retry = reader.u32();
+        self.expire = seconds(reader.u32(), 600, 172_800, 7200);
+        self.known = Some((session, serial));
+        self.response_deadline = None;
+        self.refresh_at = Some(now + self.refresh);
+        self.expires_at = Some(now + self.expire);
+        let has_changed = set != self.vrps;
+        self.vrps = set;
+        Ok(has_changed)
+    }
+}
+
+/// Reads a prefix PDU: true if it is announced, and the payload.
+fn read_vrp(body: &[u8], is_ipv6: bool) -> Option<(bool, Vrp)> {
+    let mut reader = Reader(body);
+    let (flags, len, max_len, _zero) = (reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?);
+    let address = if is_ipv6 {
+        reader.array::<16>().map(IpAddr::from)?
+    } else {
+        reader.array::<4>().map(IpAddr::from)?
+    };
+    let asn = reader.u32()?;
+    let bits = if is_ipv6 { 128 } else { 32 };
+    if !reader.is_empty() || max_len < len || max_len > bits {
+        return None;
+    }
+    let prefix = Prefix::new(address, len)?;
+    Some((flags & 1 != 0, Vrp { prefix, max_len, asn }))
+}
+
+/// Returns the text of an error report, behind the PDU that it is about.
+fn error_text(body: &[u8]) -> String {
+    let text = |body| {
+        let mut reader = Reader(body);
+        let len = reader.u32()?;
+        reader.take(usize::try_from(len).ok()?)?;
+        let len = reader.u32()?;
+        reader.take(usize::try_from(len).ok()?)
+    };
+    let text = text(body).unwrap_or_default();
+    String::from_utf8_lossy(text)
+        .chars()
+        .filter(|letter| !letter.is_control())
+        .take(200)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pdu(version: u8, kind: u8, field: u16, body: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![version, kind];
+        bytes.extend(field.to_be_bytes());
+        bytes.extend((8 + body.len() as u32).to_be_bytes());
+        bytes.extend(body);
+        bytes
+    }
+
+    fn prefix(is_announced: bool, third: u8) -> Vec<u8> {
+        let body = [
+            u8::from(is_announced),
+            24,
+            24,
+            0,
+            192,
+            0,
+            third,
+            0,
+            0,
+            0,
+            0xfb,
+            0xf4,
+        ];
+        pdu(1, IPV4_PREFIX, 0, &body)
+    }
+
+    fn end(serial: u32) -> Vec<u8> {
+        let mut body = serial.to_be_bytes().to_vec();
+        body.extend([100u32, 10, 600].iter().flat_map(|secs| secs.to_be_bytes()));
+        pdu(1, END_OF_DATA, 7, &body)
+    }
+
+    #[test]
+    fn a_set_counts_from_its_end_and_is_then_kept_up_by_differences() {
+        let now = Time::from_secs(1);
+        let mut client = Client::new(100);
+        client.connected(now);
+        assert_eq!(client.take_output(), pdu(1, RESET_QUERY, 0, &[]));
+        let mut bytes = pdu(1, CACHE_RESPONSE, 7, &[]);
+        bytes.extend(prefix(true, 2));
+        bytes.extend(prefix(true, 3));
+        assert_eq!(client.receive(&bytes, now), Ok(false));
+        assert_eq!(client.vrps(now), None);
+        // One byte after the other.
+        let changes: Vec<_> = end(5)
+            .iter()
+            .map(|byte| client.receive(&[*byte], now).unwrap())
+            .collect();
+        assert_eq!(changes.iter().filter(|changed| **changed).count(), 1);
+        assert_eq!(client.vrps(now).unwrap().len(), 2);
+        assert_eq!(
+            client.receive(&pdu(1, SERIAL_NOTIFY, 7, &5u32.to_be_bytes()), now),
+            Ok(false)
+        );
+        assert_eq!(client.take_output(), []);
+        client
+            .receive(&pdu(1, SERIAL_NOTIFY, 7, &6u32.to_be_bytes()), now)
+            .unwrap();
+        assert_eq!(client.take_output(), pdu(1, SERIAL_QUERY, 7, &5u32.to_be_bytes()));
+        let mut bytes = pdu(1, CACHE_RESPONSE, 7, &[]);
+        bytes.extend(prefix(false, 2));
+        bytes.extend(end(6));
+        assert_eq!(client.receive(&bytes, now), Ok(true));
+        assert_eq!(client.vrps(now).unwrap().len(), 1);
+        assert_eq!(client.deadline(), Some(now + Duration::from_secs(100)));
+        assert_eq!(client.vrps(now + Duration::from_secs(600)), None, "expired");
+    }
+
+    #[test]
+    fn a_cache_reset_and_an_older_version_ask_again() {
+        let now = Time::ZERO;
+        let mut client = Client::new(100);
+        client.connected(now);
+        client.take_output();
+        client.receive(&pdu(0, ERROR_REPORT, 4, &[0; 8]), now).unwrap();
+        assert_eq!(client.take_output(), pdu(0, RESET_QUERY, 0, &[]));
+        client.receive(&pdu(0, CACHE_RESPONSE, 9, &[]), now).unwrap();
+        client
+            .receive(&pdu(0, END_OF_DATA, 9, &[0, 0, 0, 1]), now)
+            .unwrap();
+        client.receive(&pdu(0, CACHE_RESET, 0, &[]), now).unwrap();
+        assert_eq!(client.take_output(), pdu(0, RESET_QUERY, 0, &[]));
+    }
+
+    #[test]
+    fn what_the_protocol_forbids_ends_the_connection() {
+        let fails = |bytes: &[u8]| {
+            let mut client = Client::new(1);
+            client.connected(Time::ZERO);
+            client.receive(bytes, Time::ZERO).unwrap_err()
+        };
+        assert!(matches!(fails(&prefix(true, 1)), RtrError::Protocol(_)));
+        assert!(matches!(fails(&[1, 3, 0, 0, 0, 0, 0, 7]), RtrError::Protocol(_)));
+        assert!(matches!(fails(&end(1)), RtrError::Protocol(_)));
+        let mut bytes = pdu(1, CACHE_RESPONSE, 7, &[]);
+        bytes.extend(prefix(true, 1));
+        bytes.extend(prefix(true, 2));
+        assert_eq!(fails(&bytes), RtrError::TooMany(1));
+        let mut report = 0u32.to_be_bytes().to_vec();
+        report.extend(4u32.to_be_bytes());
+        report.extend(b"n\x1bo!");
+        assert_eq!(
+            fails(&pdu(1, ERROR_REPORT, 2, &report)),
+            RtrError::Reported {
+                code: 2,
+                text: "no!".to_owned()
+            }
+        );
+    }
+}

@@ -1,0 +1,377 @@
+//! The session over one TCP connection (RFC 4271, section 8), from the moment at which the connection is open.
+//!
+//! ```text
+//!   TCP open ──► OpenSent ── OPEN ──► OpenConfirm ── KEEPALIVE ──► Established
+//!                   │                      │                            │   UPDATE, KEEPALIVE: hold timer restarts
+//!                   └──────────────────────┴── NOTIFICATION, error, ────┴──► Closed
+//!                                              hold timer
+//! ```
+//!
+//! The receiver waits for connections and opens none, so that Idle, Connect and Active are the absence of a session.
+
+use core::net::Ipv4Addr;
+use std::collections::VecDeque;
+
+use millrace_types::{Duration, Time};
+
+use crate::capability::{Capabilities, GracefulRestart};
+use crate::family::{Family, FamilySet};
+use crate::message::{HEADER_SIZE, MessageType, header, message_size};
+use crate::notification::{Cease, Notification};
+use crate::open::Open;
+use crate::update::{Negotiated, Update};
+
+/// The hold time until the peer's OPEN arrives (RFC 4271, section 8.2.2, suggests 4 minutes).
+const OPEN_HOLD: Duration = Duration::from_secs(240);
+/// The input that is kept while a message is not complete: one message.
+const INPUT_MAX: usize = 65_535;
+
+/// The settings of a session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SessionSettings {
+    /// The AS number of the receiver.
+    pub local_as: u32,
+    /// The BGP Identifier of the receiver.
+    pub router_id: Ipv4Addr,
+    /// The AS number that the peer must have.
+    pub peer_as: u32,
+    /// The hold time in seconds: 0 or at least 3.
+    pub hold_secs: u16,
+    /// The families.
+    pub families: FamilySet,
+    /// True for several paths to a prefix, as route servers send them.
+    pub add_path: bool,
+    /// True if AS_PATH must begin with the peer's number: not from a route server.
+    pub enforce_first_as: bool,
+    /// The seconds for which routes are kept while the peer restarts.
+    pub restart_secs: u16,
+}
+
+/// The state of a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// OPEN is sent.
+    OpenSent,
+    /// The peer's OPEN is accepted.
+    OpenConfirm,
+    /// Routes are received.
+    Established,
+    /// The connection is to be closed once the output is sent.
+    Closed,
+}
+
+/// An event of a session.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Event {
+    /// The session is established.
+    Established {
+        /// The properties that both sides agreed on.
+        negotiated: Negotiated,
+        /// The graceful restart of the peer.
+        graceful_restart: Option<GracefulRestart>,
+        /// The peer's BGP Identifier.
+        router_id: Ipv4Addr,
+    },
+    /// An UPDATE.
+    Update(Box<Update>),
+    /// The session has ended.
+    Closed {
+        /// True if the peer sent the notification.
+        is_remote: bool,
+        /// The notification; `None` if the connection was closed without one.
+        notification: Option<Notification>,
+    },
+}
+
+/// A session over one TCP connection.
+#[derive(Debug)]
+pub struct Session {
+    settings: SessionSettings,
+    state: State,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    events: VecDeque<Event>,
+    negotiated: Option<Negotiated>,
+    peer_open: Option<Open>,
+    hold: Option<Duration>,
+    hold_deadline: Option<Time>,
+    keepalive_deadline: Option<Time>,
+}
+
+impl Session {
+    /// Returns the session of a connection that is open now. Its output begins with OPEN.
+    pub fn new(settings: SessionSettings, now: Time) -> Session {
+        let families = settings.families;
+        let restart = GracefulRestart {
+            has_restarted: false,
+            restart_secs: settings.restart_secs,
+            families: families.iter().map(|family| (family, false)).collect(),
+        };
+        let add_path = families
+            .iter()
+            .filter(|family| settings.add_path && !family.is_flowspec())
+            .map(|family| (family, 1))
+            .collect();
+        let open = Open {
+            asn: settings.local_as,
+            hold_secs: settings.hold_secs,
+            router_id: settings.router_id,
+            capabilities: Capabilities {
+                families,
+                route_refresh: true,
+                extended_messages: true,
+                graceful_restart: Some(restart),
+                four_octet_asn: Some(settings.local_as),
+                add_path,
+            },
+        };
+        let mut output = Vec::new();
+        header(MessageType::Open, &open.body(), &mut output);
+        Session {
+            settings,
+            state: State::OpenSent,
+            input: Vec::new(),
+            output,
+            events: VecDeque::new(),
+            negotiated: None,
+            peer_open: None,
+            hold: None,
+            hold_deadline: Some(now + OPEN_HOLD),
+            keepalive_deadline: None,
+        }
+    }
+
+    /// Returns the state.
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// Returns the peer's OPEN once it is accepted.
+    pub const fn peer_open(&self) -> Option<&Open> {
+        self.peer_open.as_ref()
+    }
+
+    /// Returns the bytes to send, and forgets them.
+    pub fn take_output(&mut self) -> Vec<u8> {
+        core::mem::take(&mut self.output)
+    }
+
+    /// Returns the next event.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Takes bytes of the connection.
+    pub fn receive(&mut self, bytes: &[u8], now: Time) {
+        if self.state == State::Closed {
+            return;
+        }
+        self.input.extend_from_slice(bytes);
+        let mut start = 0;
+        while self.state != State::Closed {
+            let is_extended = self
+                .negotiated
+                .as_ref()
+                .is_some_and(|negotiated| negotiated.has_extended_messages);
+            let rest = self.input.get(start..).unwrap_or_default();
+            let (kind, size) = match message_size(rest, is_extended) {
+                Ok(Some((kind, size))) if rest.len() >= size => (kind, size),
+                Ok(_) => break,
+                Err(notification) => {
+                    self.close(notification);
+                    break;
+                }
+            };
+            let body = rest.get(HEADER_SIZE..size).unwrap_or_default().to_vec();
+            start += size;
+            if let Err(notification) = self.message(kind, &body, now) {
+                self.close(notification);
+            }
+        }
+        self.input.drain(..start.min(self.input.len()));
+        debug_assert!(self.input.len() <= INPUT_MAX || self.state == State::Closed);
+    }
+
+    /// Notes that the peer or the network has closed the connection.
+    pub fn connection_lost(&mut self) {
+        if self.state != State::Closed {
+            self.end(false, None);
+        }
+    }
+
+    /// Ends the session with a Cease.
+    pub fn cease(&mut self, reason: Cease) {
+        if self.state != State::Closed {
+            self.close(Notification::cease(reason));
+        }
+    }
+
+    /// Asks the peer to announce all routes of a family again, if it can.
+    pub fn refresh(&mut self, family: Family) {
+        let can = self
+            .peer_open
+            .as_ref()
+            .is_some_and(|open| open.capabilities.route_refresh);
+        if self.state == State::Established && can {
+            let body = crate::message::route_refresh(family);
+            header(MessageType::RouteRefresh, &body, &mut self.output);
+        }
+    }
+
+    /// Returns the time of the next timer.
+    pub fn deadline(&self) -> Option<Time> {
+        [self.hold_deadline, self.keepalive_deadline]
+            .into_iter()
+            .flatten()
+            .min()
+            .filter(|_| self.state != State::Closed)
+    }
+
+    /// Does what the timers ask for.
+    pub fn poll(&mut self, now: Time) {
+        if self.state == State::Closed {
+            return;
+        }
+        if self.hold_deadline.is_some_and(|deadline| deadline <= now) {
+            self.close(Notification::hold_timer());
+            return;
+        }
+        if self.keepalive_deadline.is_some_and(|deadline| deadline <= now) {
+            self.send_keepalive(now);
+        }
+    }
+
+    fn message(&mut self, kind: MessageType, body: &[u8], now: Time) -> Result<(), Notification> {
+        match (self.state, kind) {
+            (_, MessageType::Notification) => {
+                self.end(true, Notification::decode(body));
+                Ok(())
+            }
+            (State::OpenSent, MessageType::Open) => self.open(body, now),
+            (State::OpenSent, _) => Err(Notification::state_machine(1).with_data(&[kind as u8])),
+            (State::OpenConfirm, MessageType::Keepalive) => {
+                self.establish(now);
+                Ok(())
+            }
+            (State::OpenConfirm, _) => Err(Notification::state_machine(2).with_data(&[kind as u8])),
+            (State::Established, MessageType::Keepalive) => {
+                self.restart_hold(now);
+                Ok(())
+            }
+            (State::Established, MessageType::Update) => {
+                self.restart_hold(now);
+                let negotiated = self.negotiated.as_ref().ok_or(Notification::state_machine(0))?;
+                let update = Update::decode(body, negotiated)?;
+                self.events.push_back(Event::Update(Box::new(update)));
+                Ok(())
+            }
+            // The receiver announces nothing, and has sent End-of-RIB for each family.
+            (State::Established, MessageType::RouteRefresh) | (State::Closed, _) => Ok(()),
+            (State::Established, MessageType::Open) => {
+                Err(Notification::state_machine(3).with_data(&[kind as u8]))
+            }
+        }
+    }
+
+    fn open(&mut self, body: &[u8], now: Time) -> Result<(), Notification> {
+        let open = Open::decode(body)?;
+        let settings = &self.settings;
+        if open.asn != settings.peer_as {
+            return Err(Notification::open(2));
+        }
+        let is_internal = open.asn == settings.local_as;
+        // The same identifier is legal between two AS (RFC 6286), but not inside of one.
+        if is_internal && open.router_id == settings.router_id {
+            return Err(Notification::open(3));
+        }
+        // A speaker without the capability has IPv4 unicast only.
+        let offered = if open.capabilities.families.is_empty() {
+            FamilySet::default().with(Family::Ipv4Unicast)
+        } else {
+            open.capabilities.families
+        };
+        let families = settings.families.intersection(offered);
+        if families.is_empty() {
+            return Err(Notification::open(7));
+        }
+        let sends_paths = |family: &Family| {
+            settings.add_path
+                && !family.is_flowspec()
+                && matches!(open.capabilities.add_path.get(family), Some(2 | 3))
+        };
+        let hold_secs = settings.hold_secs.min(open.hold_secs);
+        self.hold = (hold_secs > 0).then(|| Duration::from_secs(u64::from(hold_secs)));
+        self.negotiated = Some(Negotiated {
+            families,
+            add_path: families.iter().filter(sends_paths).collect(),
+            has_four_octets: open.capabilities.four_octet_asn.is_some(),
+            has_extended_messages: open.capabilities.extended_messages,
+            is_internal,
+            first_as: (settings.enforce_first_as && !is_internal).then_some(open.asn),
+        });
+        self.peer_open = Some(open);
+        self.state = State::OpenConfirm;
+        self.restart_hold(now);
+        self.send_keepalive(now);
+        Ok(())
+    }
+
+    fn establish(&mut self, now: Time) {
+        self.state = State::Established;
+        self.restart_hold(now);
+        let (Some(negotiated), Some(open)) = (&self.negotiated, &self.peer_open) else {
+            return;
+        };
+        for family in negotiated.families.iter() {
+            header(
+                MessageType::Update,
+                &Update::end_of_rib_body(family),
+                &mut self.output,
+            );
+        }
+        self.events.push_back(Event::Established {
+            negotiated: negotiated.clone(),
+            graceful_restart: open.capabilities.graceful_restart.clone(),
+            router_id: open.router_id,
+        });
+    }
+
+    fn restart_hold(&mut self, now: Time) {
+        self.hold_deadline = self.hold.map(|hold| now + hold);
+    }
+
+    fn send_keepalive(&mut self, now: Time) {
+        header(MessageType::Keepalive, &[], &mut self.output);
+        self.keepalive_deadline = self.hold.map(|hold| now + hold / 3);
+    }
+
+    /// Sends a notification and ends the session.
+    fn close(&mut self, notification: Notification) {
+        header(MessageType::Notification, &notification.body(), &mut self.output);
+        self.end(false, Some(notification));
+    }
+
+    fn end(&mut self, is_remote: bool, notification: Option<Notification>) {
+        self.state = State::Closed;
+        self.input = Vec::new();
+        self.events.push_back(Event::Closed {
+            is_remote,
+            notification,
+        });
+    }
+}
+
+/// Returns true if a second connection of the same peer replaces the first (RFC 4271, section 6.8; RFC 4724, section 5).
+/// Both were opened by the peer, so that in OpenConfirm the greater identifier decides.
+pub fn keeps_new_connection(
+    first: State,
+    peer_restarts_gracefully: bool,
+    local_id: Ipv4Addr,
+    peer_id: Option<Ipv4Addr>,
+) -> bool {
+    match first {
+        State::Closed | State::OpenSent => true,
+        State::OpenConfirm => peer_id.is_none_or(|peer_id| peer_id > local_id),
+        State::Established => peer_restarts_gracefully,
+    }
+}

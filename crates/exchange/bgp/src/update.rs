@@ -1,0 +1,325 @@
+//! UPDATE (RFC 4271, section 4.3; RFC 4760), with the error handling of RFC 7606.
+//!
+//! A session ends only if the routes of a message cannot be found. Every other fault costs the attribute or the routes of
+//! that message, and is reported as a [`Problem`].
+
+use core::net::IpAddr;
+use std::collections::BTreeSet;
+
+pub use crate::attributes::Treatment;
+use crate::attributes::{
+    AS_PATH, Attributes, Collected, Context, EXTENDED_LENGTH, LOCAL_PREF, MP_REACH, MP_UNREACH, NEXT_HOP,
+    ORIGIN, check_flags, check_next_hop, is_unknown_well_known, mp_next_hop,
+};
+use crate::family::{Family, FamilySet};
+use crate::nlri::{Nlri, read_all, write};
+use crate::notification::Notification;
+use crate::reader::Reader;
+
+/// The properties of a session that both sides agreed on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Negotiated {
+    /// The families.
+    pub families: FamilySet,
+    /// The families in which the peer sends path identifiers.
+    pub add_path: FamilySet,
+    /// True for numbers of four octets in AS_PATH.
+    pub has_four_octets: bool,
+    /// True for messages of up to 65,535 bytes.
+    pub has_extended_messages: bool,
+    /// True if the peer has the receiver's own AS number.
+    pub is_internal: bool,
+    /// The number that AS_PATH must begin with; `None` for a route server, which does not add its own.
+    pub first_as: Option<u32>,
+}
+
+/// Routes of one family that are announced with one next hop.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reach {
+    /// The family.
+    pub family: Family,
+    /// The next hop; `None` for flow specifications.
+    pub next_hop: Option<IpAddr>,
+    /// The routes.
+    pub routes: Vec<Nlri>,
+}
+
+/// A fault of a message that does not end the session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    /// The type of the attribute; 0 if the fault is in the list of attributes.
+    pub attribute: u8,
+    /// The consequence.
+    pub treatment: Treatment,
+    /// The fault in words.
+    pub text: String,
+}
+
+/// A decoded UPDATE.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Update {
+    /// The routes that are withdrawn, also by [`Treatment::TreatAsWithdraw`].
+    pub withdrawn: Vec<(Family, Nlri)>,
+    /// The routes that are announced.
+    pub announced: Vec<Reach>,
+    /// The attributes of the announced routes, but the next hop.
+    pub attributes: Attributes,
+    /// The family of which all routes have been sent (RFC 4724, section 2).
+    pub end_of_rib: Option<Family>,
+    /// The faults.
+    pub problems: Vec<Problem>,
+}
+
+impl Update {
+    /// Decodes the body of an UPDATE.
+    ///
+    /// # Errors
+    /// The [`Notification`] that ends the session.
+    pub fn decode(body: &[u8], session: &Negotiated) -> Result<Update, Notification> {
+        let malformed = || Notification::update(1);
+        let mut reader = Reader(body);
+        let len = reader.u16().ok_or_else(malformed)?;
+        let withdrawn = reader.take(usize::from(len)).ok_or_else(malformed)?;
+        let len = reader.u16().ok_or_else(malformed)?;
+        let attributes = reader.take(usize::from(len)).ok_or_else(malformed)?;
+        let announced = reader.0;
+        let mut decoder = Decoder {
+            session,
+            update: Update::default(),
+            collected: Collected::default(),
+            seen: BTreeSet::new(),
+        };
+        let is_empty = withdrawn.is_empty() && announced.is_empty();
+        if is_empty && attributes.is_empty() {
+            decoder.update.end_of_rib = Some(Family::Ipv4Unicast);
+            return Ok(decoder.update);
+        }
+        decoder.withdraw(Family::Ipv4Unicast, withdrawn)?;
+        decoder.attributes(attributes)?;
+        if is_empty && decoder.seen.len() == 1 && decoder.seen.contains(&MP_UNREACH) {
+            decoder.end_of_rib(attributes);
+        }
+        decoder.announce(announced)?;
+        Ok(decoder.finish())
+    }
+
+    /// Returns the body of an UPDATE that says that all routes of a family have been sent.
+    pub fn end_of_rib_body(family: Family) -> Vec<u8> {
+        if family == Family::Ipv4Unicast {
+            return vec![0; 4];
+        }
+        let (afi, safi) = family.numbers();
+        let [high, low] = afi.to_be_bytes();
+        vec![0, 0, 0, 6, 0x80, MP_UNREACH, 3, high, low, safi]
+    }
+
+    /// Returns the bytes of routes as they stand in a message, for tests and tools.
+    pub fn encode_routes(routes: &[Nlri], has_path_ids: bool) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for route in routes {
+            write(route, has_path_ids, &mut bytes);
+        }
+        bytes
+    }
+}
+
+struct Decoder<'a> {
+    session: &'a Negotiated,
+    update: Update,
+    collected: Collected,
+    seen: BTreeSet<u8>,
+}
+
+impl Decoder<'_> {
+    fn problem(&mut self, attribute: u8, treatment: Treatment, text: String) {
+        self.update.problems.push(Problem {
+            attribute,
+            treatment,
+            text,
+        });
+    }
+
+    fn routes(&self, family: Family, bytes: &[u8]) -> Result<Vec<Nlri>, Notification> {
+        let has_path_ids = self.session.add_path.contains(family);
+        read_all(bytes, family, has_path_ids).ok_or_else(|| Notification::update(10))
+    }
+
+    fn withdraw(&mut self, family: Family, bytes: &[u8]) -> Result<(), Notification> {
+        let routes = self.routes(family, bytes)?;
+        if self.session.families.contains(family) {
+            self.update
+                .withdrawn
+                .extend(routes.into_iter().map(|route| (family, route)));
+        }
+        Ok(())
+    }
+
+    fn attributes(&mut self, bytes: &[u8]) -> Result<(), Notification> {
+        let mut reader = Reader(bytes);
+        while !reader.is_empty() {
+            let Some((flags, kind, value)) = read_attribute(&mut reader) else {
+                // The length of the list is right, so that the routes behind it are found (RFC 7606, section 4).
+                let text = "an attribute is longer than the list".to_owned();
+                self.problem(0, Treatment::TreatAsWithdraw, text);
+                break;
+            };
+            if !self.seen.insert(kind) {
+                if matches!(kind, MP_REACH | MP_UNREACH) {
+                    return Err(Notification::update(1));
+                }
+                let text = "the attribute occurs twice".to_owned();
+                self.problem(kind, Treatment::AttributeDiscard, text);
+                continue;
+            }
+            if is_unknown_well_known(flags, kind) {
+                return Err(Notification::update(2).with_data(&[flags, kind]));
+            }
+            if let Err((treatment, text)) = check_flags(flags, kind) {
+                self.problem(kind, treatment, text);
+                if !matches!(kind, MP_REACH | MP_UNREACH) {
+                    continue;
+                }
+            }
+            match kind {
+                MP_REACH => self.mp_reach(value)?,
+                MP_UNREACH => self.mp_unreach(value)?,
+                _ => {
+                    let context = Context {
+                        has_four_octets: self.session.has_four_octets,
+                        is_internal: self.session.is_internal,
+                    };
+                    if let Err((treatment, text)) = self.collected.read(kind, value, context) {
+                        self.problem(kind, treatment, text);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn mp_reach(&mut self, value: &[u8]) -> Result<(), Notification> {
+        let malformed = || Notification::update(9);
+        let mut reader = Reader(value);
+        let (afi, safi) = (
+            reader.u16().ok_or_else(malformed)?,
+            reader.u8().ok_or_else(malformed)?,
+        );
+        let len = reader.u8().ok_or_else(malformed)?;
+        let next_hop = reader.take(usize::from(len)).ok_or_else(malformed)?;
+        let _reserved = reader.u8().ok_or_else(malformed)?;
+        let Some(family) = self.negotiated(afi, safi) else {
+            return Ok(());
+        };
+        // The next hop of flow specifications is without meaning (RFC 8955, section 4).
+        let next_hop = if family.is_flowspec() {
+            None
+        } else {
+            let address = mp_next_hop(next_hop, family.is_ipv6()).ok_or_else(malformed)?;
+            if let Err(text) = check_next_hop(address) {
+                self.problem(MP_REACH, Treatment::TreatAsWithdraw, text);
+            }
+            Some(address)
+        };
+        let routes = self.routes(family, reader.0)?;
+        self.update.announced.push(Reach {
+            family,
+            next_hop,
+            routes,
+        });
+        Ok(())
+    }
+
+    fn mp_unreach(&mut self, value: &[u8]) -> Result<(), Notification> {
+        let malformed = || Notification::update(9);
+        let mut reader = Reader(value);
+        let (afi, safi) = (
+            reader.u16().ok_or_else(malformed)?,
+            reader.u8().ok_or_else(malformed)?,
+        );
+        match self.negotiated(afi, safi) {
+            Some(family) => self.withdraw(family, reader.0),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the family if the session has it: routes of others are ignored.
+    fn negotiated(&self, afi: u16, safi: u8) -> Option<Family> {
+        Family::from_numbers(afi, safi).filter(|family| self.session.families.contains(*family))
+    }
+
+    fn end_of_rib(&mut self, attributes: &[u8]) {
+        let mut reader = Reader(attributes);
+        let Some((_, MP_UNREACH, value)) = read_attribute(&mut reader) else {
+            return;
+        };
+        if let &[high, low, safi] = value {
+            self.update.end_of_rib = self.negotiated(u16::from_be_bytes([high, low]), safi);
+        }
+    }
+
+    fn announce(&mut self, bytes: &[u8]) -> Result<(), Notification> {
+        let family = Family::Ipv4Unicast;
+        let routes = self.routes(family, bytes)?;
+        if routes.is_empty() || !self.session.families.contains(family) {
+            return Ok(());
+        }
+        if self.collected.next_hop.is_none() {
+            self.missing(NEXT_HOP, "NEXT_HOP");
+        }
+        self.update.announced.push(Reach {
+            family,
+            next_hop: self.collected.next_hop,
+            routes,
+        });
+        Ok(())
+    }
+
+    fn missing(&mut self, attribute: u8, name: &str) {
+        if !self.seen.contains(&attribute) {
+            let text = format!("{name} is missing");
+            self.problem(attribute, Treatment::TreatAsWithdraw, text);
+        }
+    }
+
+    fn finish(mut self) -> Update {
+        if !self.update.announced.is_empty() {
+            self.missing(ORIGIN, "ORIGIN");
+            self.missing(AS_PATH, "AS_PATH");
+            if self.session.is_internal {
+                self.missing(LOCAL_PREF, "LOCAL_PREF");
+            }
+            let path = &self.collected.attributes.as_path;
+            if let Some(expected) = self.session.first_as
+                && path.first() != Some(expected)
+            {
+                let text = format!("\"{path}\" does not begin with the peer's AS {expected}");
+                self.problem(AS_PATH, Treatment::TreatAsWithdraw, text);
+            }
+        }
+        if let Some(as4) = self.collected.as4_path.take() {
+            let path = core::mem::take(&mut self.collected.attributes.as_path);
+            self.collected.attributes.as_path = path.merged(as4);
+        }
+        let is_withdrawn = |problem: &Problem| problem.treatment == Treatment::TreatAsWithdraw;
+        if self.update.problems.iter().any(is_withdrawn) {
+            for reach in core::mem::take(&mut self.update.announced) {
+                let routes = reach.routes.into_iter().map(|route| (reach.family, route));
+                self.update.withdrawn.extend(routes);
+            }
+        } else {
+            self.update.attributes = self.collected.attributes;
+        }
+        self.update
+    }
+}
+
+/// Reads flags, type and value. Returns `None` if the value is longer than what is left.
+fn read_attribute<'a>(reader: &mut Reader<'a>) -> Option<(u8, u8, &'a [u8])> {
+    let (flags, kind) = (reader.u8()?, reader.u8()?);
+    let len = if flags & EXTENDED_LENGTH == 0 {
+        usize::from(reader.u8()?)
+    } else {
+        usize::from(reader.u16()?)
+    };
+    Some((flags, kind, reader.take(len)?))
+}

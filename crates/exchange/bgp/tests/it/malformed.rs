@@ -1,0 +1,228 @@
+//! Malformed messages: each row says what RFC 7606 prescribes, and the session does that.
+
+use millrace_types::Time;
+
+use crate::speaker::{ATTRIBUTES, established, messages, update};
+
+/// The consequence of a malformed UPDATE.
+#[derive(PartialEq, Debug)]
+enum Consequence {
+    /// The route is there: at most an attribute was discarded.
+    Kept,
+    /// The route, which was announced before, is gone; the session goes on.
+    Withdrawn,
+    /// The session ended with this code and subcode.
+    Ended(u8, u8),
+}
+use Consequence::{Ended, Kept, Withdrawn};
+
+const ROUTE: &[u8] = &[24, 203, 0, 113];
+
+/// Announces a route, then sends an UPDATE, and returns the consequence for the route.
+fn consequence(bytes: &[u8]) -> Consequence {
+    let now = Time::ZERO;
+    let mut peer = established(now, &[]);
+    peer.receive(&update(&[], ATTRIBUTES, ROUTE), now);
+    assert_eq!(peer.rib().counts(), (1, 0));
+    peer.receive(bytes, now);
+    if !peer.is_open() {
+        assert_eq!(peer.rib().counts(), (0, 0), "routes end with their session");
+        let (kind, body) = messages(&peer.take_output()).pop().unwrap();
+        assert_eq!(kind, 3);
+        return Ended(body[0], body[1]);
+    }
+    if peer.rib().counts() == (0, 0) {
+        Withdrawn
+    } else {
+        Kept
+    }
+}
+
+/// Returns the consequence of an attribute beside ORIGIN, AS_PATH and NEXT_HOP.
+fn with(attribute: &[u8]) -> Consequence {
+    let attributes = [ATTRIBUTES, attribute].concat();
+    consequence(&update(&[], &attributes, ROUTE))
+}
+
+/// Returns the consequence of attributes alone.
+fn only(attributes: &[u8]) -> Consequence {
+    consequence(&update(&[], attributes, ROUTE))
+}
+
+const ORIGIN: &[u8] = &[0x40, 1, 1, 0];
+const AS_PATH: &[u8] = &[0x40, 2, 6, 2, 1, 0, 0, 0xfb, 0xf5];
+const NEXT_HOP: &[u8] = &[0x40, 3, 4, 192, 0, 2, 2];
+
+#[test]
+fn well_formed_attributes_are_taken() {
+    assert_eq!(only(&[ORIGIN, AS_PATH, NEXT_HOP].concat()), Kept);
+    assert_eq!(with(&[0x80, 4, 4, 0, 0, 0, 1]), Kept);
+    assert_eq!(with(&[0xc0, 8, 4, 0xff, 0xff, 2, 0x9a]), Kept);
+    assert_eq!(with(&[0xc0, 99, 3, 1, 2, 3]), Kept);
+    // The partial bit and an unused length byte are no errors.
+    assert_eq!(with(&[0xf0, 8, 0, 4, 0xff, 0xff, 2, 0x9a]), Kept);
+}
+
+#[test]
+fn section_7_1_origin() {
+    for origin in [&[0x40, 1, 1, 3][..], &[0x40, 1, 0], &[0x40, 1, 2, 0, 0]] {
+        assert_eq!(
+            only(&[origin, AS_PATH, NEXT_HOP].concat()),
+            Withdrawn,
+            "{origin:?}"
+        );
+    }
+}
+
+#[test]
+fn section_7_2_as_path() {
+    for path in [
+        &[0x40, 2, 6, 5, 1, 0, 0, 0xfb, 0xf5][..],
+        &[0x40, 2, 6, 2, 2, 0, 0, 0xfb, 0xf5],
+        &[0x40, 2, 2, 2, 0],
+        &[0x40, 2, 1, 2],
+        &[0x40, 2, 7, 2, 1, 0, 0, 0xfb, 0xf5, 9],
+        // AS 0, and a path that does not begin with the peer.
+        &[0x40, 2, 10, 2, 2, 0, 0, 0xfb, 0xf5, 0, 0, 0, 0],
+        &[0x40, 2, 6, 2, 1, 0, 0, 0xfb, 0xf6],
+        &[0x40, 2, 0],
+    ] {
+        assert_eq!(only(&[ORIGIN, path, NEXT_HOP].concat()), Withdrawn, "{path:?}");
+    }
+}
+
+#[test]
+fn section_7_3_next_hop() {
+    for next_hop in [
+        &[0x40, 3, 3, 192, 0, 2][..],
+        &[0x40, 3, 5, 192, 0, 2, 2, 2],
+        &[0x40, 3, 4, 0, 0, 0, 0],
+        &[0x40, 3, 4, 224, 0, 0, 1],
+    ] {
+        assert_eq!(
+            only(&[ORIGIN, AS_PATH, next_hop].concat()),
+            Withdrawn,
+            "{next_hop:?}"
+        );
+    }
+}
+
+#[test]
+fn sections_7_4_to_7_15_lengths_of_other_attributes() {
+    let rows: &[(&[u8], Consequence)] = &[
+        (&[0x80, 4, 3, 0, 0, 0], Withdrawn),              // MULTI_EXIT_DISC
+        (&[0x40, 5, 3, 0, 0, 0], Kept),                   // LOCAL_PREF of another AS is discarded
+        (&[0x40, 5, 4, 0, 0, 0, 1], Kept),                //
+        (&[0x40, 6, 1, 0], Kept),                         // ATOMIC_AGGREGATE
+        (&[0xc0, 7, 6, 0, 1, 1, 1, 1, 1], Kept),          // AGGREGATOR
+        (&[0xc0, 8, 3, 0, 0, 0], Withdrawn),              // COMMUNITIES
+        (&[0xc0, 8, 0], Withdrawn),                       //
+        (&[0x80, 9, 3, 0, 0, 0], Kept),                   // ORIGINATOR_ID of another AS is discarded
+        (&[0x80, 10, 3, 0, 0, 0], Kept),                  // CLUSTER_LIST of another AS is discarded
+        (&[0xc0, 16, 7, 0, 0, 0, 0, 0, 0, 0], Withdrawn), // extended communities
+        (&[0xc0, 17, 3, 0, 0, 0], Kept),                  // AS4_PATH
+        (&[0xc0, 18, 3, 0, 0, 0], Kept),                  // AS4_AGGREGATOR
+        (
+            &[
+                0xc0, 25, 19, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+            ],
+            Withdrawn,
+        ),
+        (&[0xc0, 32, 11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], Withdrawn), // large communities
+    ];
+    for (attribute, expected) in rows {
+        assert_eq!(with(attribute), *expected, "{attribute:?}");
+    }
+}
+
+#[test]
+fn section_3_flags_duplicates_and_missing_attributes() {
+    // Flags that do not suit.
+    assert_eq!(only(&[&[0x80, 1, 1, 0], AS_PATH, NEXT_HOP].concat()), Withdrawn);
+    assert_eq!(
+        only(&[ORIGIN, &[0xc0, 2, 6, 2, 1, 0, 0, 0xfb, 0xf5], NEXT_HOP].concat()),
+        Withdrawn
+    );
+    assert_eq!(with(&[0x40, 4, 4, 0, 0, 0, 1]), Withdrawn);
+    assert_eq!(with(&[0x80, 8, 4, 0, 0, 0, 1]), Withdrawn);
+    // Of a duplicate the first counts; of MP_REACH_NLRI two end the session.
+    assert_eq!(with(&[0x40, 1, 1, 9]), Kept);
+    let reach = [0x80, 14, 5, 0, 1, 133, 0, 0];
+    assert_eq!(with(&[reach, reach].concat()), Ended(3, 1));
+    // Missing.
+    for attributes in [[AS_PATH, NEXT_HOP], [ORIGIN, NEXT_HOP], [ORIGIN, AS_PATH]] {
+        assert_eq!(only(&attributes.concat()), Withdrawn, "{attributes:?}");
+    }
+    // RFC 4271, section 6.3: a well-known attribute that is not known.
+    assert_eq!(with(&[0x40, 99, 0]), Ended(3, 2));
+}
+
+#[test]
+fn section_4_lengths_of_the_list() {
+    // An attribute that is longer than the list: the routes behind the list are still found.
+    assert_eq!(with(&[0xc0, 8, 9, 0, 0, 0, 1]), Withdrawn);
+    assert_eq!(with(&[0xc0, 8]), Withdrawn);
+    assert_eq!(with(&[0xc0]), Withdrawn);
+    // A list that is longer than the message.
+    let mut bytes = update(&[], ATTRIBUTES, ROUTE);
+    bytes[22] = 200;
+    assert_eq!(consequence(&bytes), Ended(3, 1));
+    let mut bytes = update(&[], ATTRIBUTES, ROUTE);
+    bytes[20] = 200;
+    assert_eq!(consequence(&bytes), Ended(3, 1));
+}
+
+#[test]
+fn section_5_3_routes_that_cannot_be_read() {
+    assert_eq!(
+        consequence(&update(&[], ATTRIBUTES, &[33, 203, 0, 113, 1, 1])),
+        Ended(3, 10)
+    );
+    assert_eq!(consequence(&update(&[], ATTRIBUTES, &[24, 203, 0])), Ended(3, 10));
+    assert_eq!(consequence(&update(&[24, 203], ATTRIBUTES, ROUTE)), Ended(3, 10));
+    // MP_REACH_NLRI for 2/1: a prefix of 129 bits, a next hop of 5 bytes, no routes at all.
+    let reach = |next_hop: usize, routes: &[u8]| {
+        let mut value = vec![0, 2, 1, next_hop as u8];
+        value.extend(vec![0x20; next_hop]);
+        value.push(0);
+        value.extend(routes);
+        let mut attribute = vec![0x80, 14, value.len() as u8];
+        attribute.extend(value);
+        attribute
+    };
+    assert_eq!(with(&reach(16, &[32, 0x20, 1, 0xd, 0xb8])), Kept);
+    assert_eq!(with(&reach(16, &[129])), Ended(3, 10));
+    assert_eq!(with(&reach(5, &[32, 0x20, 1, 0xd, 0xb8])), Ended(3, 9));
+    assert_eq!(with(&[0x80, 14, 2, 0, 2]), Ended(3, 9));
+    assert_eq!(with(&[0x80, 15, 2, 0, 2]), Ended(3, 9));
+    // A family that was not negotiated is ignored.
+    assert_eq!(with(&[0x80, 14, 4, 0, 25, 70, 200]), Ended(3, 9));
+    assert_eq!(with(&[0x80, 14, 6, 0, 25, 70, 0, 0, 255]), Kept);
+}
+
+#[test]
+fn a_malformed_flow_specification_costs_no_other() {
+    let reach = |rules: &[u8]| {
+        let mut attribute = vec![0x80, 14, 5 + rules.len() as u8, 0, 1, 133, 0, 0];
+        attribute.extend(rules);
+        [ATTRIBUTES, &attribute].concat()
+    };
+    let now = Time::ZERO;
+    let mut peer = established(now, &[]);
+    // An unknown component, then a rule that is right.
+    let rules = [2, 14, 1, 8, 1, 24, 203, 0, 113, 3, 0x81, 17];
+    peer.receive(&update(&[], &reach(&rules), &[]), now);
+    assert!(peer.is_open());
+    assert_eq!(peer.rib().counts(), (0, 1));
+    let changes = peer.take_changes();
+    assert!(
+        changes.iter().any(|change| matches!(
+            change,
+            millrace_bgp::Change::Malformed { error, .. } if error.contains("type 14")
+        )),
+        "{changes:?}"
+    );
+    // A rule that is longer than the attribute: its end is not known.
+    peer.receive(&update(&[], &reach(&[9, 1, 24, 203]), &[]), now);
+    assert!(!peer.is_open());
+}
