@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::AccountId;
+use crate::id::{AccountId, FilterId};
 use crate::prefix::Prefix;
 use crate::time::Timestamp;
 
@@ -129,9 +129,6 @@ impl FilterMatch {
         if (self.icmp_type.is_some() || self.icmp_code.is_some()) && self.protocol != Some(icmp) {
             return Some(("icmp_type", format!("ICMP types and codes need protocol {icmp}")));
         }
-        if self.icmp_code.is_some() && self.icmp_type.is_none() {
-            return Some(("icmp_code", "a code needs a type".to_owned()));
-        }
         if let Some(flags) = self.tcp_flags {
             if self.protocol != Some(6) {
                 return Some(("tcp_flags", "TCP flags need protocol 6".to_owned()));
@@ -210,6 +207,9 @@ pub struct Filter {
     pub account: AccountId,
     /// The packets.
     pub matching: FilterMatch,
+    /// Further packets that the filter means: a Flowspec rule has several values in one component.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alternatives: Vec<FilterMatch>,
     /// Packets from these accounts only; from every account if empty.
     #[serde(default)]
     pub peers: BTreeSet<AccountId>,
@@ -218,19 +218,49 @@ pub struct Filter {
     /// The way on which the filter came.
     pub origin: FilterOrigin,
     /// The order among the filters of an account: of two filters that match a packet the one with the lower rank
-    /// applies. Filters of equal rank apply in the order of their identifiers.
+    /// applies. Filters of equal rank apply in the order of `order`, then of their identifiers. See [`filter_rank`].
     pub rank: u32,
+    /// The order among filters of one rank, compared byte by byte: of Flowspec rules that of RFC 8955, section 5.1.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub order: String,
     /// The state.
     pub state: FilterState,
     /// The end of validity; `None` for as long as the route lives.
     #[serde(default)]
     pub valid_until: Option<Timestamp>,
+    /// The end of an operator's exception: until then the ownership of the destination is not checked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exempt_until: Option<Timestamp>,
     /// The reason for the filter, in the words of its owner.
     #[serde(default)]
     pub comment: Option<String>,
     /// The reference of the orderer, unique in the account.
     #[serde(default)]
     pub external_ref: Option<String>,
+}
+
+impl Filter {
+    /// Returns the matches whose packets the filter means.
+    pub fn matches(&self) -> impl Iterator<Item = &FilterMatch> {
+        core::iter::once(&self.matching).chain(&self.alternatives)
+    }
+
+    /// Returns the place in the order of an account's filters: of two filters that match a packet the one with the lesser
+    /// place applies.
+    pub fn precedence(&self, id: FilterId) -> (u32, &str, FilterId) {
+        (self.rank, &self.order, id)
+    }
+}
+
+/// Returns the rank of a filter by its origin and action: drops and limits that people order apply before rules of BGP, and
+/// these before filters that only count.
+pub const fn filter_rank(origin: FilterOrigin, action: FilterAction) -> u32 {
+    match (origin, action) {
+        (FilterOrigin::Rtbh | FilterOrigin::Flowspec, _) => 300,
+        (_, FilterAction::Drop) => 100,
+        (_, FilterAction::Shape { .. }) => 200,
+        (_, FilterAction::Count) => 400,
+    }
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ pub use exchange::{Applied, ChangeSet, Draft, Exchange, Key, Object, ObjectId};
 pub use fabric::{PortId, PortIdParseError, Site, Switch, SwitchPort, TRUNK_MTU_MIN, Trunk, TrunkKind};
 pub use filter::{
     Filter, FilterAction, FilterMatch, FilterOrigin, FilterState, FragmentMatch, Ports, TcpFlagsMatch,
+    filter_rank,
 };
 pub use id::{
     AccountId, ApprovalId, ConfigId, ConnectionId, ConnectionIndex, FilterId, GroupNumber, IdParseError,

@@ -27,6 +27,7 @@ use crate::vlan::VlanRequest;
     missing_docs,
     reason = "fields have the meaning of the object's fields of the same name"
 )]
+#[allow(clippy::large_enum_variant, reason = "orders are few and short-lived; a filter is the largest")]
 pub enum Operation {
     /// Adds a site.
     CreateSite { name: String },
@@ -237,14 +238,21 @@ pub enum Operation {
         account: Option<AccountId>,
         matching: FilterMatch,
         #[serde(default)]
+        alternatives: Vec<FilterMatch>,
+        #[serde(default)]
         peers: BTreeSet<AccountId>,
         action: FilterAction,
         origin: FilterOrigin,
         #[serde(default)]
         rank: u32,
+        #[serde(default)]
+        order: String,
         state: FilterState,
         #[serde(default)]
         valid_until: Option<Timestamp>,
+        /// An operator's exception: until then ownership is not checked.
+        #[serde(default)]
+        exempt_until: Option<Timestamp>,
         #[serde(default)]
         comment: Option<String>,
         #[serde(default)]

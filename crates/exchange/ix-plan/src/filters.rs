@@ -42,7 +42,7 @@ pub(crate) fn plan_filters(exchange: &Exchange, settings: &Settings, builder: &m
         }
     }
     for (account, mut filters) in by_account {
-        filters.sort_by_key(|(id, filter)| (filter.rank, *id));
+        filters.sort_by(|(one, a), (other, b)| a.precedence(*one).cmp(&b.precedence(*other)));
         plan_account(exchange, account, &filters, settings, builder);
     }
 }
@@ -68,7 +68,7 @@ fn plan_account(
     let mut placed: Vec<(Vec<Matching>, u16)> = Vec::new();
     let mut entries = 0;
     for (id, filter) in filters {
-        let matchings = match expand(&filter.matching, settings.extensions) {
+        let matchings = match expand_all(filter, settings.extensions) {
             Ok(matchings) => matchings,
             Err(reason) => {
                 builder.problem(*id, reason);
@@ -142,6 +142,23 @@ fn plan_account(
         }
         placed.push((matchings, level));
     }
+}
+
+/// Returns the matches of a filter, each once: those of its alternatives overlap, and have the same action.
+fn expand_all(filter: &Filter, extensions: bool) -> Result<Vec<Matching>, String> {
+    let mut all = BTreeSet::new();
+    for matching in filter.matches() {
+        all.extend(expand(matching, extensions)?);
+    }
+    Ok(all.into_iter().collect())
+}
+
+/// Returns the number of entries that a match needs in one switch.
+///
+/// # Errors
+/// The reason why switches cannot have it, in words.
+pub fn filter_entries(filter: &FilterMatch, extensions: bool) -> Result<usize, String> {
+    expand(filter, extensions).map(|matchings| matchings.len())
 }
 
 /// Returns the matches of a filter's packets, or the reason why switches cannot have it.

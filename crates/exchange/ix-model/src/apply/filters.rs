@@ -12,6 +12,8 @@ use crate::time::Timestamp;
 
 /// The filters of an account.
 const FILTERS_MAX: usize = 500;
+/// The matches of a filter beside its first.
+const ALTERNATIVES_MAX: usize = 2_000;
 /// The longest validity of a filter.
 const VALIDITY_MAX: Duration = Duration::from_secs(30 * 86_400);
 
@@ -22,12 +24,15 @@ impl Order<'_> {
             Operation::CreateFilter {
                 account,
                 matching,
+                alternatives,
                 peers,
                 action,
                 origin,
                 rank,
+                order,
                 state,
                 valid_until,
+                exempt_until,
                 comment,
                 external_ref,
             } => {
@@ -35,6 +40,31 @@ impl Order<'_> {
                 self.draft.check_account(self.actor, kind, account)?;
                 if let Some((field, reason)) = matching.contradiction() {
                     return Err(Refusal::invalid(&format!("matching.{field}"), reason));
+                }
+                if alternatives.len() > ALTERNATIVES_MAX {
+                    let message = format!("expected at most {ALTERNATIVES_MAX} matches");
+                    return Err(Refusal::invalid("alternatives", message));
+                }
+                for (index, alternative) in alternatives.iter().enumerate() {
+                    if let Some((field, reason)) = alternative.contradiction() {
+                        return Err(Refusal::invalid(
+                            &format!("alternatives[{index}].{field}"),
+                            reason,
+                        ));
+                    }
+                    if !matching.destination.covers(alternative.destination) {
+                        let message = format!("expected a destination within {}", matching.destination);
+                        return Err(Refusal::invalid(
+                            &format!("alternatives[{index}].destination"),
+                            message,
+                        ));
+                    }
+                }
+                if exempt_until.is_some() && !self.actor.is_operator() && !self.actor.is_system() {
+                    let message = "only an operator of the exchange makes an exception from ownership";
+                    return Err(
+                        Refusal::new(RefusalCode::Forbidden, message.to_owned()).field("exempt_until")
+                    );
                 }
                 if (action == FilterAction::Shape { rate_kbps: 0 }) {
                     return Err(Refusal::invalid(
@@ -69,12 +99,15 @@ impl Order<'_> {
                 self.draft.create::<FilterId>(Filter {
                     account,
                     matching,
+                    alternatives,
                     peers,
                     action,
                     origin,
                     rank,
+                    order,
                     state,
                     valid_until,
+                    exempt_until,
                     comment,
                     external_ref,
                 });

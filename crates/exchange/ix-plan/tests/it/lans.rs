@@ -207,10 +207,13 @@ fn a_filter_drops_where_frames_enter_and_touches_only_its_owner() {
             source_ports: ports,
             ..FilterMatch::to("192.0.2.0/24".parse().unwrap())
         },
+        alternatives: Vec::new(),
         peers,
         action,
         origin: FilterOrigin::Page,
         rank,
+        order: String::new(),
+        exempt_until: None,
         state: FilterState::Active,
         valid_until: None,
         comment: None,

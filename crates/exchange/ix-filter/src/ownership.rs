@@ -1,0 +1,369 @@
+//! Ownership: a prefix may be filtered by the account that is authorised for it and announces it.
+//!
+//! ```text
+//!   authorised   a ROA (VRP) covers it, with an origin of the account's AS-SET          else, if ROAs cover it: refused
+//!                or a route object covers it, with such an origin
+//!   alive        page, API, RTBH: the account announces a prefix that covers it
+//!                Flowspec: RFC 9117: the best match is the account's, and nobody else announces a part of it
+//! ```
+
+use core::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet};
+
+use millrace_bgp::Attributes;
+use millrace_ix_model::{AccountId, Exchange, FilterMatch, Prefix, Timestamp};
+
+use crate::authority::{Authority, PeerInfo, SessionKind};
+use crate::evidence::{RouteObjects, Validity, VrpState, covering};
+
+/// The answer to the question whether an account may filter a prefix.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Finding {
+    /// The account owns the prefix.
+    Owned {
+        /// The objects that prove it.
+        evidence: Vec<String>,
+    },
+    /// The account does not own the prefix.
+    NotOwned {
+        /// The reason in words.
+        reason: String,
+        /// The object that is missing.
+        missing: String,
+    },
+    /// The evidence is not at hand: active filters stay, new ones need an operator.
+    Unknown {
+        /// The reason in words.
+        reason: String,
+    },
+}
+
+/// A [`Finding`] for pages and the API, with the feasibility in the switches.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Verdict {
+    /// True if the filter may become active.
+    pub allowed: bool,
+    /// The reason of a refusal.
+    pub reason: Option<String>,
+    /// The object that is missing.
+    pub missing: Option<String>,
+    /// The objects that prove ownership.
+    pub evidence: Vec<String>,
+}
+
+/// Accounts by address and AS number.
+pub(crate) struct Index {
+    by_address: BTreeMap<IpAddr, AccountId>,
+    asns: BTreeMap<AccountId, BTreeSet<u32>>,
+    by_asn: BTreeMap<u32, Vec<AccountId>>,
+    as_sets: BTreeMap<AccountId, String>,
+}
+
+impl Index {
+    pub(crate) fn new(exchange: &Exchange) -> Index {
+        let mut asns: BTreeMap<AccountId, BTreeSet<u32>> = exchange
+            .accounts
+            .iter()
+            .map(|(id, account)| (*id, account.asns.clone()))
+            .collect();
+        for config in exchange.configs.values() {
+            asns.entry(config.account).or_default().extend(&config.asns);
+        }
+        let mut by_asn: BTreeMap<u32, Vec<AccountId>> = BTreeMap::new();
+        for (account, numbers) in &asns {
+            for asn in numbers {
+                by_asn.entry(*asn).or_default().push(*account);
+            }
+        }
+        let account = |config| exchange.configs.get(config).map(|config| config.account);
+        Index {
+            by_address: exchange
+                .ips
+                .values()
+                .filter_map(|ip| Some((ip.address, account(&ip.config)?)))
+                .collect(),
+            as_sets: exchange
+                .accounts
+                .iter()
+                .filter_map(|(id, account)| Some((*id, account.as_set.clone()?)))
+                .collect(),
+            asns,
+            by_asn,
+        }
+    }
+
+    /// Returns the account of a route: that of the session, or at a route server the one with the first AS and, for routes that
+    /// have one, the next hop.
+    pub(crate) fn account(&self, peer: &PeerInfo, attributes: &Attributes) -> Option<AccountId> {
+        if peer.kind == SessionKind::Member {
+            return peer.account;
+        }
+        let candidates = self.by_asn.get(&attributes.as_path.first()?)?;
+        match attributes.next_hop {
+            Some(next_hop) => {
+                let account = self.by_address.get(&next_hop)?;
+                candidates.contains(account).then_some(*account)
+            }
+            None => match candidates[..] {
+                [account] => Some(account),
+                _ => None,
+            },
+        }
+    }
+
+    /// Returns the AS numbers of an account.
+    fn asns(&self, account: AccountId) -> BTreeSet<u32> {
+        self.asns.get(&account).cloned().unwrap_or_default()
+    }
+
+    /// Returns the AS numbers in words: "AS64500" or "AS64500 or another of AS-EXAMPLE".
+    fn origins(&self, account: AccountId) -> String {
+        let asns = self.asns(account);
+        let numbers: Vec<String> = asns.iter().map(|asn| format!("AS{asn}")).collect();
+        let numbers = if numbers.is_empty() {
+            "an AS of the account (it has none)".to_owned()
+        } else {
+            numbers.join(" or ")
+        };
+        match self.as_sets.get(&account) {
+            Some(as_set) => format!("{numbers}, or another of {as_set}"),
+            None => numbers,
+        }
+    }
+}
+
+/// A live route.
+struct Path<'a> {
+    account: Option<AccountId>,
+    attributes: &'a Attributes,
+}
+
+impl Path<'_> {
+    fn words(&self, prefix: Prefix) -> String {
+        format!("route {prefix} with AS path \"{}\"", self.attributes.as_path)
+    }
+}
+
+impl Authority {
+    /// Returns whether an account may filter a destination. `is_flowspec` asks for the rules of RFC 9117.
+    pub(crate) fn ownership(
+        &self,
+        index: &Index,
+        account: AccountId,
+        destination: Prefix,
+        is_flowspec: bool,
+        now: Timestamp,
+    ) -> Finding {
+        let authorised = self.authorised(index, account, destination, now);
+        if matches!(authorised, Finding::NotOwned { .. }) {
+            return authorised;
+        }
+        match (authorised, self.alive(index, account, destination, is_flowspec)) {
+            (Finding::Owned { mut evidence }, Finding::Owned { evidence: live }) => {
+                evidence.extend(live);
+                Finding::Owned { evidence }
+            }
+            (_, alive @ Finding::NotOwned { .. }) => alive,
+            (authorised, _) => authorised,
+        }
+    }
+
+    /// Checks a filter of page or API.
+    pub(crate) fn verdict(
+        &self,
+        exchange: &Exchange,
+        account: AccountId,
+        matching: &FilterMatch,
+        now: Timestamp,
+    ) -> Verdict {
+        let refused = |reason: String, missing| Verdict {
+            reason: Some(reason),
+            missing,
+            ..Verdict::default()
+        };
+        if let Err(reason) = millrace_ix_plan::filter_entries(matching, self.settings.extensions) {
+            return refused(reason, None);
+        }
+        let index = Index::new(exchange);
+        match self.ownership(&index, account, matching.destination, false, now) {
+            Finding::Owned { evidence } => Verdict {
+                allowed: true,
+                evidence,
+                ..Verdict::default()
+            },
+            Finding::NotOwned { reason, missing } => refused(reason, Some(missing)),
+            Finding::Unknown { reason } => refused(reason, None),
+        }
+    }
+
+    fn authorised(&self, index: &Index, account: AccountId, destination: Prefix, now: Timestamp) -> Finding {
+        let objects = self.registry.as_ref().map(|registry| registry.get(&account));
+        let fresh = |objects: &&RouteObjects| objects.expires > now;
+        let mut asns = index.asns(account);
+        if let Some(objects) = objects.flatten().filter(fresh) {
+            asns.extend(&objects.asns);
+        }
+        let origins = index.origins(account);
+        if let VrpState::Fresh(table) = &self.vrps {
+            let covering: Vec<_> = table.covering(destination).collect();
+            if let Some((prefix, max_len, asn)) = covering
+                .iter()
+                .find(|(_, _, asn)| *asn != 0 && asns.contains(asn))
+            {
+                let evidence = vec![format!("ROA {prefix}-{max_len} AS{asn}")];
+                return Finding::Owned { evidence };
+            }
+            if let Some((prefix, ..)) = covering.first() {
+                let others: BTreeSet<String> =
+                    covering.iter().map(|(_, _, asn)| format!("AS{asn}")).collect();
+                let others: Vec<String> = others.into_iter().collect();
+                return Finding::NotOwned {
+                    reason: format!(
+                        "RPKI: {destination} is covered by ROAs for {} only: expected one for {origins}",
+                        others.join(", ")
+                    ),
+                    missing: format!("ROA for {prefix} with origin {origins}"),
+                };
+            }
+        }
+        if matches!(self.vrps, VrpState::Stale) {
+            return Finding::Unknown {
+                reason: "the RPKI caches do not answer: ask the exchange's operator, or try again later"
+                    .to_owned(),
+            };
+        }
+        match objects {
+            Some(Some(objects)) if objects.expires > now => {
+                if let Some((prefix, origin)) = objects.covering(destination).next() {
+                    let kind = if prefix.is_ipv6() { "route6" } else { "route" };
+                    let evidence = vec![format!("{kind} object {prefix} AS{origin}")];
+                    return Finding::Owned { evidence };
+                }
+            }
+            Some(_) => {
+                return Finding::Unknown {
+                    reason: "the routing registry does not answer: ask the exchange's operator, or try again later".to_owned(),
+                };
+            }
+            None => {}
+        }
+        let kind = if destination.is_ipv6() { "route6" } else { "route" };
+        let object = match objects {
+            Some(_) => format!("{kind} object or ROA"),
+            None => "ROA".to_owned(),
+        };
+        let announced = self
+            .announced_by(index, account, destination)
+            .unwrap_or(destination);
+        Finding::NotOwned {
+            reason: format!("no {object} covers {destination} with origin {origins}"),
+            missing: format!("{object} for {announced} with origin {origins}"),
+        }
+    }
+
+    /// Returns the longest prefix that the account announces and that covers the destination.
+    fn announced_by(&self, index: &Index, account: AccountId, destination: Prefix) -> Option<Prefix> {
+        covering(destination).find(|prefix| {
+            self.paths(index, *prefix)
+                .iter()
+                .any(|path| path.account == Some(account))
+        })
+    }
+
+    fn alive(&self, index: &Index, account: AccountId, destination: Prefix, is_flowspec: bool) -> Finding {
+        let origins = index.origins(account);
+        let missing = || format!("BGP route that covers {destination}, from {origins}");
+        let mut invalid = None;
+        for prefix in covering(destination) {
+            let paths = self.paths(index, prefix);
+            let own: Vec<&Path<'_>> = paths
+                .iter()
+                .filter(|path| path.account == Some(account))
+                .collect();
+            let is_valid = |path: &&&Path<'_>| match &self.vrps {
+                VrpState::Fresh(table) => {
+                    table.validity(prefix, path.attributes.as_path.origin()) != Validity::Invalid
+                }
+                _ => true,
+            };
+            if let Some(path) = own.iter().find(is_valid) {
+                if is_flowspec && let Some(other) = self.more_specific(index, account, path, destination) {
+                    return Finding::NotOwned {
+                        reason: format!(
+                            "RFC 9117: another network announces a part of {destination}: {other}"
+                        ),
+                        missing: format!("withdrawal of that {other}, or a rule for a smaller destination"),
+                    };
+                }
+                let evidence = vec![path.words(prefix)];
+                return Finding::Owned { evidence };
+            }
+            if let Some(path) = own.first() {
+                invalid = Some(path.words(prefix));
+            }
+            if let (true, Some(other)) = (is_flowspec, paths.first()) {
+                return Finding::NotOwned {
+                    reason: format!(
+                        "RFC 9117: the best match for {destination} is another network's {}",
+                        other.words(prefix)
+                    ),
+                    missing: missing(),
+                };
+            }
+        }
+        let reason = match invalid {
+            Some(words) => format!("RPKI-invalid: the {words}"),
+            None => format!("no live route of the account covers {destination}"),
+        };
+        Finding::NotOwned {
+            reason,
+            missing: missing(),
+        }
+    }
+
+    /// Returns a route to a part of the destination from another neighbouring AS (RFC 9117, section 4.1, rule c).
+    fn more_specific(
+        &self,
+        index: &Index,
+        account: AccountId,
+        best: &Path<'_>,
+        destination: Prefix,
+    ) -> Option<String> {
+        let bgp = |prefix: Prefix| millrace_bgp::Prefix::new(prefix.address(), prefix.len());
+        let first_as = best.attributes.as_path.first();
+        for neighbour in self.neighbours.values() {
+            for (prefix, route) in neighbour.peer.rib().more_specific(bgp(destination)?) {
+                let is_own = route.attributes.as_path.first() == first_as
+                    || index.account(&neighbour.info, &route.attributes) == Some(account);
+                if !is_own && !self.asks_for_drop(&route.attributes) {
+                    let path = Path {
+                        account: None,
+                        attributes: &route.attributes,
+                    };
+                    return Some(path.words(crate::prefix(prefix)?));
+                }
+            }
+        }
+        None
+    }
+
+    /// Returns the live routes to exactly this prefix. A route that asks for a drop is no evidence of itself.
+    fn paths(&self, index: &Index, prefix: Prefix) -> Vec<Path<'_>> {
+        let Some(bgp) = millrace_bgp::Prefix::new(prefix.address(), prefix.len()) else {
+            return Vec::new();
+        };
+        let mut paths = Vec::new();
+        for neighbour in self.neighbours.values() {
+            let routes = neighbour.peer.rib().paths(bgp);
+            paths.extend(
+                routes
+                    .filter(|route| !self.asks_for_drop(&route.attributes))
+                    .map(|route| Path {
+                        account: index.account(&neighbour.info, &route.attributes),
+                        attributes: &route.attributes,
+                    }),
+            );
+        }
+        paths
+    }
+}

@@ -1,0 +1,403 @@
+//! The comparison of what peers announce, and of what accounts own, with the filters of the exchange.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use millrace_ix_model::{
+    AccountId, Exchange, Filter, FilterId, FilterOrigin, FilterState, Operation, Prefix, Timestamp,
+    filter_rank,
+};
+use millrace_ix_plan::filter_entries;
+
+use crate::authority::{Authority, Budget};
+use crate::ownership::{Finding, Index};
+use crate::rule::{Desired, PREFIX, peer_of};
+
+/// The live filters of an account.
+const FILTERS_MAX: usize = 500;
+/// The refused BGP rules of an account that are shown.
+const REFUSED_MAX: usize = 500;
+/// The entries of an account's filters in one switch.
+const ENTRIES_MAX: usize = 20_000;
+
+/// The orders that make the filters equal to the rules.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Round {
+    /// The orders, of which each depends on those before it for the same filter only.
+    pub operations: Vec<Operation>,
+    /// The time of the next comparison, if nothing happens before.
+    pub again_at: Option<Timestamp>,
+}
+
+impl Round {
+    fn again(&mut self, at: Timestamp) {
+        self.again_at = Some(self.again_at.map_or(at, |before| before.min(at)));
+    }
+}
+
+/// The filters of one account, counted.
+#[derive(Default)]
+struct Load {
+    live: usize,
+    refused: usize,
+    entries: usize,
+}
+
+/// One comparison.
+struct Comparison {
+    index: Index,
+    loads: BTreeMap<AccountId, Load>,
+    now: Timestamp,
+    round: Round,
+}
+
+const fn is_live(state: &FilterState) -> bool {
+    matches!(
+        state,
+        FilterState::Checked | FilterState::Active | FilterState::Suspended { .. }
+    )
+}
+
+const fn is_of_bgp(origin: FilterOrigin) -> bool {
+    matches!(origin, FilterOrigin::Rtbh | FilterOrigin::Flowspec)
+}
+
+/// Returns the entries of a filter in one switch, or the reason why switches cannot have it.
+fn entries<'a>(
+    matches: impl Iterator<Item = &'a millrace_ix_model::FilterMatch>,
+    extensions: bool,
+) -> Result<usize, String> {
+    matches.map(|matching| filter_entries(matching, extensions)).sum()
+}
+
+impl Authority {
+    /// Compares what has changed since the last call with the filters, and returns the orders that are due.
+    pub fn reconcile(&mut self, exchange: &Exchange, now: Timestamp) -> Round {
+        let mut comparison = Comparison {
+            index: Index::new(exchange),
+            loads: BTreeMap::new(),
+            now,
+            round: Round::default(),
+        };
+        let dirty = core::mem::take(&mut self.dirty);
+        self.lost.retain(|id, _| exchange.filters.contains_key(id));
+        self.entries.retain(|id, _| exchange.filters.contains_key(id));
+        let mut by_reference: BTreeMap<&str, (FilterId, &Filter)> = BTreeMap::new();
+        let mut others: Vec<(FilterId, &Filter)> = Vec::new();
+        for (id, filter) in &exchange.filters {
+            let load = comparison.loads.entry(filter.account).or_default();
+            if is_live(&filter.state) {
+                load.live += 1;
+                let extensions = self.settings.extensions;
+                load.entries += *self
+                    .entries
+                    .entry(*id)
+                    .or_insert_with(|| entries(filter.matches(), extensions).unwrap_or(0));
+            }
+            match &filter.external_ref {
+                Some(reference) if is_of_bgp(filter.origin) && reference.starts_with(PREFIX) => {
+                    by_reference.insert(reference, (*id, filter));
+                }
+                _ => others.push((*id, filter)),
+            }
+        }
+        let overlaps = |destination: Prefix| {
+            dirty
+                .prefixes
+                .iter()
+                .any(|prefix| prefix.covers(destination) || destination.covers(*prefix))
+        };
+        let mut references = dirty.rules;
+        if dirty.all {
+            references.extend(self.rules.keys().cloned());
+            references.extend(by_reference.keys().map(|reference| (*reference).to_owned()));
+        } else if !dirty.prefixes.is_empty() {
+            references.extend(
+                by_reference
+                    .iter()
+                    .filter(|(_, (_, filter))| overlaps(filter.matching.destination))
+                    .map(|(reference, _)| (*reference).to_owned()),
+            );
+        }
+        // Filters in their hold are compared each time, so that the end of the hold is found.
+        let held: BTreeSet<FilterId> = self.lost.keys().copied().collect();
+        references.extend(
+            by_reference
+                .iter()
+                .filter(|(_, (id, _))| held.contains(id))
+                .map(|(reference, _)| (*reference).to_owned()),
+        );
+        for reference in references {
+            let filter = by_reference.get(reference.as_str()).copied();
+            self.compare_rule(&reference, filter, &mut comparison);
+        }
+        for (id, filter) in others {
+            if dirty.all || held.contains(&id) || overlaps(filter.matching.destination) {
+                self.compare_owner(id, filter, &mut comparison);
+            }
+        }
+        comparison.round
+    }
+
+    /// Takes a change from the account's budget; delays the rule if there is none left.
+    fn spend(&mut self, account: AccountId, reference: &str, comparison: &mut Comparison) -> bool {
+        let rate = f64::from(self.settings.changes_per_sec);
+        let now = comparison.now;
+        let budget = self.budgets.entry(account).or_insert(Budget {
+            tokens: rate,
+            at: now,
+        });
+        let passed = now.since(budget.at).as_secs_f64();
+        *budget = Budget {
+            tokens: (budget.tokens + passed * rate).min(rate),
+            at: now,
+        };
+        if budget.tokens < 1.0 {
+            self.dirty.rules.insert(reference.to_owned());
+            comparison
+                .round
+                .again(now.after(core::time::Duration::from_millis(50)));
+            return false;
+        }
+        budget.tokens -= 1.0;
+        true
+    }
+
+    fn compare_rule(
+        &mut self,
+        reference: &str,
+        filter: Option<(FilterId, &Filter)>,
+        comparison: &mut Comparison,
+    ) {
+        let desired = self.desired(reference, &comparison.index);
+        match (desired, filter) {
+            (None, None) => {}
+            (None, Some((id, filter))) => {
+                let is_unheard = !self.rules.contains_key(reference);
+                if is_unheard
+                    && peer_of(reference).is_some_and(|peer| self.may_come_back(peer, comparison.now))
+                {
+                    let end = self.restart_end();
+                    self.dirty.rules.insert(reference.to_owned());
+                    comparison.round.again(end);
+                } else if self.spend(filter.account, reference, comparison) {
+                    comparison.delete(id, filter);
+                }
+            }
+            (Some(desired), Some((id, filter))) if desired.is(filter) => {
+                self.compare_state(id, filter, desired.untranslatable, comparison);
+            }
+            (Some(desired), filter) => {
+                if !self.spend(desired.account, reference, comparison) {
+                    return;
+                }
+                if let Some((id, filter)) = filter {
+                    comparison.delete(id, filter);
+                }
+                self.create(reference, desired, comparison);
+            }
+        }
+    }
+
+    fn create(&self, reference: &str, desired: Desired, comparison: &mut Comparison) {
+        let state = self.first_state(&desired, comparison);
+        let load = comparison.loads.entry(desired.account).or_default();
+        if is_live(&state) {
+            load.live += 1;
+        } else {
+            if load.refused >= REFUSED_MAX {
+                return;
+            }
+            load.refused += 1;
+        }
+        comparison.round.operations.push(Operation::CreateFilter {
+            account: Some(desired.account),
+            matching: desired.matching,
+            alternatives: desired.alternatives,
+            peers: BTreeSet::new(),
+            action: desired.action,
+            origin: desired.origin,
+            rank: filter_rank(desired.origin, desired.action),
+            order: desired.order,
+            state,
+            valid_until: None,
+            exempt_until: None,
+            comment: Some(desired.comment),
+            external_ref: Some(reference.to_owned()),
+        });
+    }
+
+    fn first_state(&self, desired: &Desired, comparison: &mut Comparison) -> FilterState {
+        let refused = |reason: String| FilterState::Refused { reason };
+        if let Some(reason) = &desired.untranslatable {
+            return refused(reason.clone());
+        }
+        let matches = core::iter::once(&desired.matching).chain(&desired.alternatives);
+        let needed = match entries(matches, self.settings.extensions) {
+            Ok(needed) => needed,
+            Err(reason) => return refused(reason),
+        };
+        let is_flowspec = desired.origin == FilterOrigin::Flowspec;
+        let destination = desired.matching.destination;
+        match self.ownership(
+            &comparison.index,
+            desired.account,
+            destination,
+            is_flowspec,
+            comparison.now,
+        ) {
+            Finding::Owned { .. } => {}
+            Finding::NotOwned { reason, missing } => return refused(format!("{reason}; missing: {missing}")),
+            Finding::Unknown { reason } => return refused(reason),
+        }
+        let load = comparison.loads.entry(desired.account).or_default();
+        if let Some(reason) = load.excess(needed) {
+            return refused(reason);
+        }
+        load.entries += needed;
+        FilterState::Active
+    }
+
+    /// Compares the owner of a filter of page or API.
+    fn compare_owner(&mut self, id: FilterId, filter: &Filter, comparison: &mut Comparison) {
+        let is_over = filter.valid_until.is_some_and(|end| end <= comparison.now);
+        if matches!(filter.state, FilterState::Active | FilterState::Suspended { .. }) && !is_over {
+            self.compare_state(id, filter, None, comparison);
+        }
+    }
+
+    fn compare_state(
+        &mut self,
+        id: FilterId,
+        filter: &Filter,
+        untranslatable: Option<String>,
+        comparison: &mut Comparison,
+    ) {
+        let now = comparison.now;
+        let mut update = |state: FilterState| {
+            if state != filter.state {
+                comparison.round.operations.push(Operation::UpdateFilter {
+                    filter: id,
+                    state: Some(state),
+                    rank: None,
+                    valid_until: None,
+                });
+            }
+        };
+        if let Some(reason) = untranslatable {
+            update(FilterState::Refused { reason });
+            return;
+        }
+        let is_exempt = filter.exempt_until.is_some_and(|end| end > now);
+        let is_flowspec = filter.origin == FilterOrigin::Flowspec;
+        let finding = if is_exempt {
+            Finding::Owned { evidence: Vec::new() }
+        } else {
+            self.ownership(
+                &comparison.index,
+                filter.account,
+                filter.matching.destination,
+                is_flowspec,
+                now,
+            )
+        };
+        match (&filter.state, finding) {
+            (FilterState::Active, Finding::Owned { .. }) => {
+                self.lost.remove(&id);
+            }
+            (FilterState::Active, Finding::NotOwned { reason, missing }) => {
+                let since = *self.lost.entry(id).or_insert(now);
+                let end = since.after(self.settings.hold);
+                if now < end {
+                    comparison.round.again(end);
+                } else {
+                    self.lost.remove(&id);
+                    update(FilterState::Suspended {
+                        reason: format!("{reason}; missing: {missing}"),
+                    });
+                }
+            }
+            (FilterState::Suspended { .. }, Finding::Owned { .. }) => update(FilterState::Active),
+            (FilterState::Refused { .. }, Finding::Owned { .. }) => {
+                let extensions = self.settings.extensions;
+                let needed = entries(filter.matches(), extensions);
+                let load = comparison.loads.entry(filter.account).or_default();
+                match needed.map(|needed| (needed, load.excess(needed))) {
+                    Ok((needed, None)) => {
+                        load.live += 1;
+                        load.entries += needed;
+                        comparison.round.operations.push(Operation::UpdateFilter {
+                            filter: id,
+                            state: Some(FilterState::Active),
+                            rank: None,
+                            valid_until: None,
+                        });
+                    }
+                    Ok((_, Some(reason))) | Err(reason) => update(FilterState::Refused { reason }),
+                }
+            }
+            (FilterState::Refused { .. }, Finding::NotOwned { reason, missing }) => {
+                update(FilterState::Refused {
+                    reason: format!("{reason}; missing: {missing}"),
+                });
+            }
+            (FilterState::Refused { .. }, Finding::Unknown { reason }) => {
+                update(FilterState::Refused { reason });
+            }
+            // Evidence that is not at hand changes nothing.
+            (_, _) => {}
+        }
+    }
+}
+
+impl Comparison {
+    fn delete(&mut self, id: FilterId, filter: &Filter) {
+        let load = self.loads.entry(filter.account).or_default();
+        if is_live(&filter.state) {
+            load.live = load.live.saturating_sub(1);
+        } else {
+            load.refused = load.refused.saturating_sub(1);
+        }
+        self.round.operations.push(Operation::DeleteFilter { filter: id });
+    }
+}
+
+impl Load {
+    /// Returns the reason why the account may not have another live filter.
+    fn excess(&self, needed: usize) -> Option<String> {
+        if self.live >= FILTERS_MAX {
+            return Some(format!(
+                "the account has {FILTERS_MAX} filters: withdraw some, or use shorter prefixes"
+            ));
+        }
+        (self.entries + needed > ENTRIES_MAX).then(|| {
+            format!(
+                "the account's filters need more than {ENTRIES_MAX} entries: use prefixes and exact ports"
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_ix_model::FilterAction;
+
+    use super::*;
+
+    #[test]
+    fn page_drops_apply_before_bgp_and_page_counts_behind_it() {
+        let rank = filter_rank;
+        let shape = FilterAction::Shape { rate_kbps: 1000 };
+        let order = [
+            rank(FilterOrigin::Page, FilterAction::Drop),
+            rank(FilterOrigin::Api, shape),
+            rank(FilterOrigin::Rtbh, FilterAction::Drop),
+            rank(FilterOrigin::Page, FilterAction::Count),
+        ];
+        assert!(order.is_sorted_by(|one, other| one < other), "{order:?}");
+        assert_eq!(
+            rank(FilterOrigin::Flowspec, FilterAction::Count),
+            rank(FilterOrigin::Rtbh, FilterAction::Drop),
+            "among BGP rules the order of RFC 8955 decides"
+        );
+    }
+}

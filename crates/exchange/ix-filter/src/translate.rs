@@ -1,0 +1,500 @@
+//! Flow specifications as filters: exactly, or not at all.
+//!
+//! A rule becomes several matches, which together mean the same packets: OpenFlow has one value, one prefix or one mask
+//! for each field, and a component may have several values.
+//!
+//! Fragments after the first have no ports, flags and ICMP types. Open vSwitch's data model, which the switches follow,
+//! gives those fields the value 0 there. A match of 0 therefore also says that the packet is no such fragment.
+
+use millrace_bgp::flowspec::{
+    BitmaskField, BitmaskOperator, Component, NumericField, NumericOperator, matches_bits, ranges,
+};
+use millrace_bgp::{Attributes, FlowRule, TrafficAction};
+use millrace_ix_model::{FilterAction, FilterMatch, FragmentMatch, Ports, TcpFlagsMatch};
+
+use crate::prefix;
+use crate::tcp_flags;
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
+/// The matches of one rule.
+const MATCHES_MAX: usize = 2_000;
+
+/// A rule as a filter.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Translated {
+    /// Matches that together mean the packets of the rule; at least one.
+    pub matches: Vec<FilterMatch>,
+    /// The action.
+    pub action: FilterAction,
+}
+
+/// The reason why a rule cannot be a filter.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Untranslatable(pub String);
+
+/// Returns the filter of a rule with the actions of its attributes.
+///
+/// # Errors
+/// [`Untranslatable`] with the component or action that switches do not have.
+pub fn translate(
+    rule: &FlowRule,
+    attributes: &Attributes,
+    extensions: bool,
+) -> Result<Translated, Untranslatable> {
+    let action = action(attributes)?;
+    let mut parts = Parts::new(rule.is_ipv6());
+    for component in rule.components() {
+        parts.take(&component, extensions)?;
+    }
+    let matches = parts.matches(extensions)?;
+    Ok(Translated { matches, action })
+}
+
+fn refuse<T>(text: impl Into<String>) -> Result<T, Untranslatable> {
+    Err(Untranslatable(text.into()))
+}
+
+/// Returns the action of the communities: pass and count without one (RFC 8955, section 7).
+fn action(attributes: &Attributes) -> Result<FilterAction, Untranslatable> {
+    let mut result = None;
+    let mut continues = false;
+    if attributes.redirects_ipv6 {
+        return refuse("the exchange does not redirect traffic: use traffic-rate-bytes");
+    }
+    for community in &attributes.extended {
+        let Some(action) = community.traffic_action() else {
+            continue;
+        };
+        let chosen = match action {
+            TrafficAction::Redirect => {
+                return refuse("the exchange does not redirect traffic: use traffic-rate-bytes");
+            }
+            TrafficAction::Mark(dscp) => {
+                return refuse(format!(
+                    "the exchange does not mark traffic (DSCP {dscp}): use traffic-rate-bytes"
+                ));
+            }
+            TrafficAction::Action { continues: set, .. } => {
+                continues |= set;
+                continue;
+            }
+            TrafficAction::RateBytes(rate) | TrafficAction::RatePackets(rate) if rate.is_nan() => {
+                return refuse("the rate is no number");
+            }
+            // A negative rate is treated as 0 (RFC 8955, section 7.1).
+            TrafficAction::RateBytes(rate) | TrafficAction::RatePackets(rate) if rate <= 0.0 => {
+                FilterAction::Drop
+            }
+            TrafficAction::RatePackets(rate) => {
+                return refuse(format!(
+                    "{rate} packets/s: the exchange limits bytes, not packets: use traffic-rate-bytes, or 0 to drop"
+                ));
+            }
+            TrafficAction::RateBytes(rate) => {
+                let kbps = f64::from(rate) * 8.0 / 1000.0;
+                if kbps < 1.0 {
+                    return refuse(format!(
+                        "{rate} bytes/s are less than a meter's 1 kbit/s: use 0 to drop"
+                    ));
+                }
+                // An infinite rate and one above the range of meters limit nothing.
+                if kbps >= f64::from(u32::MAX) {
+                    FilterAction::Count
+                } else {
+                    FilterAction::Shape {
+                        rate_kbps: kbps as u32,
+                    }
+                }
+            }
+        };
+        result = Some(match (result, chosen) {
+            (None, chosen) => chosen,
+            // The lowest of several rates applies (RFC 8955, section 7.7 leaves it open).
+            (Some(FilterAction::Drop), _) | (_, FilterAction::Drop) => FilterAction::Drop,
+            (Some(FilterAction::Count), other) | (Some(other), FilterAction::Count) => other,
+            (Some(FilterAction::Shape { rate_kbps: one }), FilterAction::Shape { rate_kbps: other }) => {
+                FilterAction::Shape {
+                    rate_kbps: one.min(other),
+                }
+            }
+        });
+    }
+    let result = result.unwrap_or(FilterAction::Count);
+    if continues && result != FilterAction::Drop {
+        return refuse(
+            "the rule lets later rules apply as well (terminal-action bit): switches apply one rule",
+        );
+    }
+    Ok(result)
+}
+
+type Ranges = Vec<(u64, u64)>;
+
+/// The components of a rule as sets of values.
+struct Parts {
+    is_ipv6: bool,
+    base: Option<FilterMatch>,
+    source: Option<millrace_ix_model::Prefix>,
+    protocols: Ranges,
+    ports: Option<Ranges>,
+    destination_ports: Option<Ranges>,
+    source_ports: Option<Ranges>,
+    icmp_types: Option<Ranges>,
+    icmp_codes: Option<Ranges>,
+    dscps: Ranges,
+    tcp_flags: Option<Vec<TcpFlagsMatch>>,
+    /// Whole packets, first fragments, later fragments.
+    fragments: [bool; 3],
+}
+
+const PROTOCOLS: (u64, u64) = (0, 255);
+const DSCPS: (u64, u64) = (0, 63);
+const ALL_PORTS: (u64, u64) = (0, 65_535);
+const ALL_OCTETS: (u64, u64) = (0, 255);
+
+impl Parts {
+    fn new(is_ipv6: bool) -> Parts {
+        Parts {
+            is_ipv6,
+            base: None,
+            source: None,
+            protocols: vec![PROTOCOLS],
+            ports: None,
+            destination_ports: None,
+            source_ports: None,
+            icmp_types: None,
+            icmp_codes: None,
+            dscps: vec![DSCPS],
+            tcp_flags: None,
+            fragments: [true; 3],
+        }
+    }
+
+    fn take(&mut self, component: &Component, extensions: bool) -> Result<(), Untranslatable> {
+        match component {
+            Component::Destination(pattern) | Component::Source(pattern) => {
+                let Some(prefix) = pattern.prefix().and_then(prefix) else {
+                    return refuse(format!(
+                        "{component}: filters of the exchange match prefixes, not bits behind an offset"
+                    ));
+                };
+                if matches!(component, Component::Destination(_)) {
+                    self.base = Some(FilterMatch::to(prefix));
+                } else {
+                    self.source = Some(prefix).filter(|prefix| !prefix.is_empty());
+                }
+            }
+            Component::Numeric(field, operators) => self.numeric(*field, operators, component)?,
+            Component::Bitmask(BitmaskField::TcpFlags, operators) => {
+                if !extensions {
+                    return refuse(
+                        "OpenFlow 1.3 has no match on TCP flags: the switches of this exchange have no extension for it",
+                    );
+                }
+                self.tcp_flags = Some(tcp_flags::pairs(operators).map_err(Untranslatable)?);
+            }
+            Component::Bitmask(BitmaskField::Fragment, operators) => {
+                self.fragments = fragments(operators, self.is_ipv6)?;
+                if !extensions && self.fragments != [true; 3] && self.fragments != [false; 3] {
+                    return refuse(
+                        "OpenFlow 1.3 has no match on fragments: the switches of this exchange have no extension for it",
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn numeric(
+        &mut self,
+        field: NumericField,
+        operators: &[NumericOperator],
+        component: &Component,
+    ) -> Result<(), Untranslatable> {
+        match field {
+            NumericField::Protocol => self.protocols = ranges(operators, PROTOCOLS.1),
+            NumericField::Port => self.ports = Some(ranges(operators, ALL_PORTS.1)),
+            NumericField::DestinationPort => self.destination_ports = Some(ranges(operators, ALL_PORTS.1)),
+            NumericField::SourcePort => self.source_ports = Some(ranges(operators, ALL_PORTS.1)),
+            NumericField::IcmpType => self.icmp_types = Some(ranges(operators, ALL_OCTETS.1)),
+            NumericField::IcmpCode => self.icmp_codes = Some(ranges(operators, ALL_OCTETS.1)),
+            NumericField::Dscp => self.dscps = ranges(operators, DSCPS.1),
+            NumericField::PacketLength => {
+                return refuse(format!(
+                    "{component}: OpenFlow has no match on the length of packets"
+                ));
+            }
+            NumericField::FlowLabel => {
+                return refuse(format!("{component}: filters of the exchange have no flow label"));
+            }
+        }
+        Ok(())
+    }
+
+    fn matches(self, extensions: bool) -> Result<Vec<FilterMatch>, Untranslatable> {
+        let Some(mut base) = self.base.clone() else {
+            return refuse("the rule has no destination prefix: a filter is bound to its owner's addresses");
+        };
+        base.source = self.source;
+        let mut matches = Vec::new();
+        for transport in self.transports(extensions)? {
+            for dscp in values(&self.dscps, DSCPS) {
+                for fragment in transport.fragments(self.fragments, extensions)? {
+                    let mut one = base.clone();
+                    transport.write(&mut one);
+                    one.dscp = dscp.map(|value| value as u8);
+                    one.fragment = fragment;
+                    matches.push(one);
+                    if matches.len() > MATCHES_MAX {
+                        return refuse(format!(
+                            "the rule needs more than {MATCHES_MAX} matches: expected fewer protocols and values"
+                        ));
+                    }
+                }
+            }
+        }
+        if matches.is_empty() {
+            return refuse("no packet can match all components of the rule");
+        }
+        Ok(matches)
+    }
+
+    /// Returns the combinations of protocol, ports, flags and ICMP.
+    fn transports(&self, extensions: bool) -> Result<Vec<Transport>, Untranslatable> {
+        let has_ports =
+            self.ports.is_some() || self.destination_ports.is_some() || self.source_ports.is_some();
+        let has_icmp = self.icmp_types.is_some() || self.icmp_codes.is_some();
+        let icmp = if self.is_ipv6 { 58 } else { 1 };
+        if !has_ports && !has_icmp && self.tcp_flags.is_none() {
+            return Ok(values(&self.protocols, PROTOCOLS)
+                .into_iter()
+                .map(|protocol| Transport {
+                    protocol: protocol.map(|value| value as u8),
+                    ..Transport::default()
+                })
+                .collect());
+        }
+        let within = |protocol: u8| {
+            let number = u64::from(protocol);
+            self.protocols
+                .iter()
+                .any(|(first, last)| (*first..=*last).contains(&number))
+        };
+        let mut transports = Vec::new();
+        for protocol in [TCP, UDP, icmp] {
+            let is_icmp = protocol == icmp;
+            if !within(protocol) || (has_ports && is_icmp) || (has_icmp && !is_icmp) {
+                continue;
+            }
+            if self.tcp_flags.is_some() && protocol != TCP {
+                continue;
+            }
+            let mut one = Transport {
+                protocol: Some(protocol),
+                needs_header: true,
+                ..Transport::default()
+            };
+            if is_icmp {
+                transports.extend(self.icmp(&one));
+                continue;
+            }
+            one.source_ports = self.source_ports.clone();
+            one.destination_ports = self.destination_ports.clone();
+            let with_ports = match &self.ports {
+                None => vec![one],
+                // "Port" is source or destination; a packet with both is in both.
+                Some(ports) => {
+                    let mut by_source = one.clone();
+                    by_source.source_ports = Some(intersection(ports, one.source_ports.as_ref()));
+                    let mut by_destination = one.clone();
+                    by_destination.destination_ports =
+                        Some(intersection(ports, one.destination_ports.as_ref()));
+                    vec![by_source, by_destination]
+                }
+            };
+            for one in with_ports {
+                let flags = match &self.tcp_flags {
+                    Some(pairs) => pairs.iter().copied().map(Some).collect(),
+                    None => vec![None],
+                };
+                transports.extend(flags.into_iter().map(|tcp_flags| Transport {
+                    tcp_flags,
+                    ..one.clone()
+                }));
+            }
+        }
+        // A set of ports without members matches nothing.
+        transports.retain(|one| {
+            let has_member = |ports: &Option<Ranges>| ports.as_ref().is_none_or(|ranges| !ranges.is_empty());
+            has_member(&one.source_ports) && has_member(&one.destination_ports)
+        });
+        let _ = extensions;
+        Ok(transports)
+    }
+
+    fn icmp(&self, base: &Transport) -> Vec<Transport> {
+        let list = |set: &Option<Ranges>| {
+            set.as_ref()
+                .map_or(vec![None], |ranges| values(ranges, ALL_OCTETS))
+        };
+        let mut transports = Vec::new();
+        for icmp_type in list(&self.icmp_types) {
+            for icmp_code in list(&self.icmp_codes) {
+                transports.push(Transport {
+                    icmp_type: icmp_type.map(|value| value as u8),
+                    icmp_code: icmp_code.map(|value| value as u8),
+                    ..base.clone()
+                });
+            }
+        }
+        transports
+    }
+}
+
+/// One combination of protocol, ports, flags and ICMP.
+#[derive(Clone, Default)]
+struct Transport {
+    protocol: Option<u8>,
+    source_ports: Option<Ranges>,
+    destination_ports: Option<Ranges>,
+    icmp_type: Option<u8>,
+    icmp_code: Option<u8>,
+    tcp_flags: Option<TcpFlagsMatch>,
+    /// True if the packet must have the header of its transport protocol: it is no later fragment.
+    needs_header: bool,
+}
+
+impl Transport {
+    fn write(&self, filter: &mut FilterMatch) {
+        filter.protocol = self.protocol;
+        let ports = |set: &Option<Ranges>| match set {
+            Some(ranges) if *ranges != [ALL_PORTS] => ranges
+                .iter()
+                .map(|(first, last)| Ports {
+                    first: *first as u16,
+                    last: *last as u16,
+                })
+                .collect(),
+            _ => Vec::new(),
+        };
+        filter.source_ports = ports(&self.source_ports);
+        filter.destination_ports = ports(&self.destination_ports);
+        filter.icmp_type = self.icmp_type;
+        filter.icmp_code = self.icmp_code;
+        filter.tcp_flags = self.tcp_flags.filter(|flags| flags.mask != 0);
+    }
+
+    /// Returns true if a later fragment, whose fields are 0, would match.
+    fn matches_zeros(&self) -> bool {
+        let has_zero = |set: &Option<Ranges>| {
+            set.as_ref()
+                .is_none_or(|ranges| ranges.iter().any(|(first, _)| *first == 0))
+        };
+        has_zero(&self.source_ports)
+            && has_zero(&self.destination_ports)
+            && self.icmp_type.is_none_or(|value| value == 0)
+            && self.icmp_code.is_none_or(|value| value == 0)
+            && self.tcp_flags.is_none_or(|flags| flags.value == 0)
+    }
+
+    /// Returns the parts of fragmented packets that match, one for each entry.
+    fn fragments(
+        &self,
+        [whole, first, later]: [bool; 3],
+        extensions: bool,
+    ) -> Result<Vec<Option<FragmentMatch>>, Untranslatable> {
+        let later = later && !self.needs_header;
+        // Without a 0 in its fields the match excludes later fragments by itself.
+        if self.needs_header && whole && first && !self.matches_zeros() {
+            return Ok(vec![None]);
+        }
+        let list = match (whole, first, later) {
+            (true, true, true) => return Ok(vec![None]),
+            (false, false, false) => return Ok(Vec::new()),
+            (false, true, true) => vec![FragmentMatch::Any],
+            (true, true, false) => vec![FragmentMatch::Not, FragmentMatch::First],
+            (true, false, true) => vec![FragmentMatch::Not, FragmentMatch::Later],
+            (true, false, false) => vec![FragmentMatch::Not],
+            (false, true, false) => vec![FragmentMatch::First],
+            (false, false, true) => vec![FragmentMatch::Later],
+        };
+        if !extensions {
+            return refuse(
+                "the value 0 of a port, ICMP type or code is also that of fragments without header, and the switches of \
+                 this exchange cannot tell fragments: leave 0 out",
+            );
+        }
+        Ok(list.into_iter().map(Some).collect())
+    }
+}
+
+fn intersection(ones: &Ranges, others: Option<&Ranges>) -> Ranges {
+    let Some(others) = others else {
+        return ones.clone();
+    };
+    let mut common = Vec::new();
+    for (first, last) in ones {
+        for (other_first, other_last) in others {
+            let (start, end) = (*first.max(other_first), *last.min(other_last));
+            if start <= end {
+                common.push((start, end));
+            }
+        }
+    }
+    common.sort_unstable();
+    common
+}
+
+/// Returns the values of ranges one by one, or `None` alone for all values of the field.
+fn values(ranges: &Ranges, all: (u64, u64)) -> Vec<Option<u64>> {
+    if *ranges == [all] {
+        return vec![None];
+    }
+    ranges
+        .iter()
+        .flat_map(|(first, last)| *first..=*last)
+        .map(Some)
+        .collect()
+}
+
+/// Returns the parts of fragmented packets for which the expression is true: whole packets, first fragments, later ones.
+fn fragments(operators: &[BitmaskOperator], is_ipv6: bool) -> Result<[bool; 3], Untranslatable> {
+    const DF: u64 = 1;
+    const IS_FRAGMENT: u64 = 2;
+    const FIRST: u64 = 4;
+    const LAST: u64 = 8;
+    // IPv6 has no bit "don't fragment", and it is ignored there (RFC 8956, section 3.5).
+    let dont_fragment: &[u64] = if is_ipv6 { &[0] } else { &[0, DF] };
+    let operators: Vec<BitmaskOperator> = operators
+        .iter()
+        .map(|operator| BitmaskOperator {
+            value: if is_ipv6 {
+                operator.value & !DF
+            } else {
+                operator.value
+            },
+            ..*operator
+        })
+        .collect();
+    let outcome = |states: &[u64]| {
+        let mut outcomes = states
+            .iter()
+            .flat_map(|state| dont_fragment.iter().map(move |df| state | df))
+            .map(|bits| matches_bits(&operators, bits));
+        let first = outcomes.next();
+        if outcomes.all(|outcome| Some(outcome) == first) {
+            first
+        } else {
+            None
+        }
+    };
+    let states: [&[u64]; 3] = [&[0], &[FIRST], &[IS_FRAGMENT, IS_FRAGMENT | LAST]];
+    match states.map(outcome) {
+        [Some(whole), Some(first), Some(later)] => Ok([whole, first, later]),
+        _ => refuse(
+            "OpenFlow tells whole packets, first and later fragments, but neither DF nor the last fragment",
+        ),
+    }
+}
