@@ -72,6 +72,21 @@ enum Command {
     },
     /// List the ends in quarantine, and what was found at each.
     Quarantine,
+    /// List the BGP sessions with their routes, rules and last errors.
+    Sessions,
+    /// Say if an account may have a filter, with the evidence or the missing object.
+    CheckFilter {
+        /// The account: ac-3.
+        account: AccountId,
+        /// The packets as JSON: {"destination": "192.0.2.1/32", "protocol": 17}.
+        #[arg(value_name = "MATCH")]
+        matching: String,
+    },
+    /// Ask the routing registry again for an account, and check its filters again.
+    Recheck {
+        /// The account: ac-3.
+        account: AccountId,
+    },
     /// List the newest changes.
     Changes {
         /// The number of changes.
@@ -250,6 +265,12 @@ pub(crate) fn run(options: Options) -> Result<()> {
             let value = ask(&Request::Objects { prefix })?;
             show::print(&format!("{value:#}\n"))
         }
+        Command::Sessions => print(ask(&Request::Sessions)?, show::sessions),
+        Command::CheckFilter { account, matching } => {
+            let matching = Box::new(serde_json::from_str(&matching).context("MATCH")?);
+            print(ask(&Request::Check { account, matching })?, show::verdict)
+        }
+        Command::Recheck { account } => ask(&Request::Recheck { account }).map(drop),
         Command::Quarantine => print(ask(&Request::Quarantine)?, show::quarantine),
         Command::Changes { limit } => print(ask(&Request::Changes { limit })?, show::changes),
         Command::Journal { change } => print(ask(&Request::Journal { change })?, show::journal),

@@ -12,7 +12,8 @@ use anyhow::{Context, Result, bail};
 use millrace_controller::driver::bind_private;
 use millrace_ix_api::App;
 use millrace_ix_engine::{Mode, Resolution, SyncState};
-use millrace_ix_model::{Actor, ObjectId, Operation, Quarantine, ServiceId};
+use millrace_ix_filter::{SessionKind, Shared as Filters};
+use millrace_ix_model::{AccountId, Actor, FilterMatch, ObjectId, Operation, Quarantine, ServiceId};
 use millrace_ix_service::text::{self, Document};
 use millrace_ix_service::{Handle, OrderOptions, Ordered, Snapshot};
 use millrace_ix_store::{AuditEntry, IdempotencyKey};
@@ -57,6 +58,15 @@ pub(crate) enum Request {
     },
     /// Returns the ends in quarantine with what was found at each.
     Quarantine,
+    /// Returns the BGP sessions.
+    Sessions,
+    /// Returns true if an account may filter packets, with the evidence or the missing object.
+    Check {
+        account: AccountId,
+        matching: Box<FilterMatch>,
+    },
+    /// Asks the routing registry again for an account, and checks its filters again.
+    Recheck { account: AccountId },
     /// Returns the newest changes.
     Changes { limit: usize },
     /// Returns the journal of a change.
@@ -82,7 +92,7 @@ pub(crate) fn check_free(path: &Path) -> Result<()> {
 }
 
 /// Serves the socket until the process ends.
-pub(crate) fn serve(path: &Path, handle: &Handle, app: &App) -> Result<()> {
+pub(crate) fn serve(path: &Path, handle: &Handle, app: &App, filters: Option<&Filters>) -> Result<()> {
     let name = path.display().to_string();
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).with_context(|| format!("control.socket {name}"))?;
@@ -93,7 +103,7 @@ pub(crate) fn serve(path: &Path, handle: &Handle, app: &App) -> Result<()> {
     let own = std::fs::symlink_metadata(path)
         .with_context(|| format!("control.socket {name}"))?
         .uid();
-    let (handle, app) = (handle.clone(), app.clone());
+    let (handle, app, filters) = (handle.clone(), app.clone(), filters.cloned());
     tokio::spawn(async move {
         loop {
             match listener.accept().await {
@@ -103,9 +113,9 @@ pub(crate) fn serve(path: &Path, handle: &Handle, app: &App) -> Result<()> {
                         tracing::warn!(?peer, "control socket: expected root or the user of the engine");
                         continue;
                     }
-                    let (handle, app) = (handle.clone(), app.clone());
+                    let (handle, app, filters) = (handle.clone(), app.clone(), filters.clone());
                     tokio::spawn(async move {
-                        if let Err(error) = converse(stream, &handle, &app).await {
+                        if let Err(error) = converse(stream, &handle, &app, filters.as_ref()).await {
                             tracing::warn!(%error, "control socket");
                         }
                     });
@@ -120,14 +130,53 @@ pub(crate) fn serve(path: &Path, handle: &Handle, app: &App) -> Result<()> {
     Ok(())
 }
 
+/// Returns the authority over filters.
+fn configured(filters: Option<&Filters>) -> Result<&Filters> {
+    filters.context("no [bgp], [rpki] or [irr] is configured")
+}
+
+/// Returns the BGP sessions as JSON.
+fn sessions(filters: &Filters) -> Value {
+    let session = |session: millrace_ix_filter::SessionStatus| {
+        json!({
+            "peer": session.peer,
+            "asn": session.asn,
+            "kind": match session.kind {
+                SessionKind::Member => "member",
+                SessionKind::RouteServer => "route_server",
+            },
+            "account": session.account,
+            "state": session.state,
+            "since": session.since,
+            "families": session.families.iter().map(|family| family.to_string()).collect::<Vec<_>>(),
+            "prefixes": session.routes,
+            "rules": session.flowspec,
+            "last_error": session.last_error,
+            "problems": session.problems,
+        })
+    };
+    filters.sessions().into_iter().map(session).collect()
+}
+
+/// Returns the verdict about a filter as JSON.
+fn check(filters: &Filters, snapshot: &Snapshot, account: AccountId, matching: &FilterMatch) -> Value {
+    let verdict = filters.check(&snapshot.exchange, account, matching, crate::routing::wall());
+    json!({
+        "allowed": verdict.allowed,
+        "reason": verdict.reason,
+        "missing": verdict.missing,
+        "evidence": verdict.evidence,
+    })
+}
+
 /// Answers the requests of one connection.
-async fn converse(stream: UnixStream, handle: &Handle, app: &App) -> Result<()> {
+async fn converse(stream: UnixStream, handle: &Handle, app: &App, filters: Option<&Filters>) -> Result<()> {
     let (reader, mut writer) = stream.into_split();
     let limited = tokio::io::AsyncReadExt::take(reader, REQUEST_SIZE_MAX);
     let mut lines = tokio::io::BufReader::new(limited).lines();
     while let Some(line) = lines.next_line().await? {
         let answer = match serde_json::from_str(&line) {
-            Ok(request) => answer(request, handle, app).await,
+            Ok(request) => answer(request, handle, app, filters).await,
             Err(error) => Err(error.into()),
         };
         let answer = match answer {
@@ -139,7 +188,7 @@ async fn converse(stream: UnixStream, handle: &Handle, app: &App) -> Result<()> 
     Ok(())
 }
 
-async fn answer(request: Request, handle: &Handle, app: &App) -> Result<Value> {
+async fn answer(request: Request, handle: &Handle, app: &App, filters: Option<&Filters>) -> Result<Value> {
     let actor = Actor::system();
     Ok(match request {
         Request::Order {
@@ -176,6 +225,14 @@ async fn answer(request: Request, handle: &Handle, app: &App) -> Result<Value> {
         }
         Request::Objects { prefix } => objects(&handle.snapshot(), prefix.as_deref()),
         Request::Quarantine => quarantine(&handle.snapshot()),
+        Request::Sessions => sessions(configured(filters)?),
+        Request::Check { account, matching } => {
+            check(configured(filters)?, &handle.snapshot(), account, &matching)
+        }
+        Request::Recheck { account } => {
+            configured(filters)?.recheck(account);
+            Value::Null
+        }
         Request::Changes { limit } => {
             let mut changes = handle.changes(u64::MAX, limit).await?;
             // The objects before and after a change are left out: only the engine reads them.

@@ -10,6 +10,7 @@ mod control;
 mod keys;
 mod messages;
 mod pages;
+mod routing;
 mod serve;
 mod settings;
 mod show;

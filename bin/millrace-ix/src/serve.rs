@@ -11,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::control;
 use crate::keys;
+use crate::routing;
 use crate::settings::{ForeignEntries, Settings};
 use crate::switches::Switches;
 use crate::web;
@@ -57,8 +58,10 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
         .build()?;
     let outcome = runtime.block_on(async {
         let handle = service.handle();
-        let app = web::serve(&settings.api, &settings.database, &handle).await?;
-        control::serve(&settings.control.socket, &handle, &app)?;
+        let (bgp, rpki, irr) = (&settings.bgp, &settings.rpki, settings.irr.as_ref());
+        let filters = routing::serve(bgp, rpki, irr, extensions, &handle).await?;
+        let app = web::serve(&settings.api, &settings.database, &handle, filters.clone()).await?;
+        control::serve(&settings.control.socket, &handle, &app, filters.as_ref())?;
         switches.listen(&settings.openflow, epoch, &handle).await?;
         tracing::info!("ready");
         let (mut terminate, mut interrupt) =

@@ -9,6 +9,8 @@ use millrace_controller::driver::{Target, TlsFiles};
 use millrace_ix_api::RouteServer;
 use serde::Deserialize;
 
+use crate::routing::{Bgp, Irr, Rpki};
+
 /// The settings file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,6 +28,15 @@ pub(crate) struct Settings {
     /// The REST API and the web page.
     #[serde(default)]
     pub(crate) api: Api,
+    /// The BGP sessions of members and route servers.
+    #[serde(default)]
+    pub(crate) bgp: Bgp,
+    /// The RPKI caches.
+    #[serde(default)]
+    pub(crate) rpki: Rpki,
+    /// The routing registry.
+    #[serde(default)]
+    pub(crate) irr: Option<Irr>,
 }
 
 /// `[api]`

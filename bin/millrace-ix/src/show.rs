@@ -163,6 +163,47 @@ pub(crate) fn services(value: &Value) -> String {
     table(&rows)
 }
 
+/// Returns the list of BGP sessions.
+pub(crate) fn sessions(value: &Value) -> String {
+    let mut rows = vec![heading(&[
+        "PEER",
+        "AS",
+        "KIND",
+        "ACCOUNT",
+        "STATE",
+        "SINCE",
+        "PREFIXES",
+        "RULES",
+        "LAST ERROR",
+    ])];
+    let names = [
+        "peer",
+        "asn",
+        "kind",
+        "account",
+        "state",
+        "since",
+        "prefixes",
+        "rules",
+        "last_error",
+    ];
+    rows.extend(items(value).map(|session| names.map(|name| word(&session[name])).into()));
+    table(&rows)
+}
+
+/// Returns a verdict about a filter.
+pub(crate) fn verdict(value: &Value) -> String {
+    let evidence: Vec<String> = items(&value["evidence"]).map(word).collect();
+    if value["allowed"] == true {
+        return format!("allowed: {}\n", evidence.join("; "));
+    }
+    let missing = match &value["missing"] {
+        Value::Null => String::new(),
+        missing => format!("missing: {}\n", word(missing)),
+    };
+    format!("refused: {}\n{missing}", word(&value["reason"]))
+}
+
 /// Returns the list of ends in quarantine: one line for each finding, or one that says what is missing.
 pub(crate) fn quarantine(value: &Value) -> String {
     let mut rows = vec![heading(&[

@@ -16,7 +16,12 @@ use crate::keys;
 use crate::settings::{Api, Database};
 
 /// Starts the API over an engine, and its listener if an address is set. Returns the API.
-pub(crate) async fn serve(api: &Api, database: &Database, handle: &Handle) -> Result<App> {
+pub(crate) async fn serve(
+    api: &Api,
+    database: &Database,
+    handle: &Handle,
+    filters: Option<millrace_ix_filter::Shared>,
+) -> Result<App> {
     let page = match &api.page {
         Some(folder) => {
             Page::from_folder(folder).with_context(|| format!("api.page {}", folder.display()))?
@@ -30,7 +35,12 @@ pub(crate) async fn serve(api: &Api, database: &Database, handle: &Handle) -> Re
         route_servers: api.route_servers.clone(),
     };
     let credentials = Arc::new(EngineCredentials::new(handle.clone()));
-    let app = App::new(Engine::new(handle.clone()), credentials, sealer, settings)?;
+    let app = App::new(
+        Engine::with_filters(handle.clone(), filters),
+        credentials,
+        sealer,
+        settings,
+    )?;
     let Some(address) = api.listen else {
         return Ok(app);
     };

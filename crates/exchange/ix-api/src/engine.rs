@@ -6,15 +6,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use millrace_ix_engine::SyncState;
-use millrace_ix_model::{ObjectId, SwitchId, Timestamp};
+use millrace_ix_filter::SessionKind;
+use millrace_ix_model::{AccountId, FilterMatch, ObjectId, SwitchId, Timestamp};
 use millrace_ix_service::{EventKind, Handle, OrderError, OrderOptions, ServiceEvent};
 use millrace_ix_store::{AuditEntry, ChangeState, IdempotencyKey, JournalRecord, Revision, UnixMillis};
 use serde_json::Value;
 use tokio::sync::broadcast;
 
+use crate::observed::{Session, Verdict};
 use crate::service::{
-    AuditNote, AuditRecord, ChangeRecord, Event, ExchangeService, Order, Outcome, PlannedEntries, Reply,
-    ServiceError, Snapshot, StepRecord, SwitchHealth, SwitchState,
+    AuditNote, AuditRecord, ChangeRecord, Event, ExchangeService, NO_OWNERSHIP, Order, Outcome,
+    PlannedEntries, Reply, ServiceError, Snapshot, StepRecord, SwitchHealth, SwitchState,
 };
 use crate::session::{CredentialError, CredentialStore};
 
@@ -24,6 +26,7 @@ const NO_BOUND: u64 = i64::MAX as u64;
 /// An exchange that runs in this process.
 pub struct Engine {
     handle: Handle,
+    filters: Option<millrace_ix_filter::Shared>,
     events: broadcast::Sender<Arc<Event>>,
     /// The snapshot that was made last, with the serial number of its event.
     cached: Mutex<Option<(u64, u64, Arc<Snapshot>)>>,
@@ -36,12 +39,18 @@ pub struct Engine {
 impl Engine {
     /// Returns the engine behind a handle. It must be called in a tokio runtime, where a task passes on the events.
     pub fn new(handle: Handle) -> Arc<Engine> {
+        Engine::with_filters(handle, None)
+    }
+
+    /// Returns the engine behind a handle, with the authority that says who may filter an address.
+    pub fn with_filters(handle: Handle, filters: Option<millrace_ix_filter::Shared>) -> Arc<Engine> {
         let engine = Arc::new(Engine {
             events: broadcast::Sender::new(4096),
             cached: Mutex::new(None),
             since: Mutex::new(BTreeMap::new()),
             audit_seen: AtomicU64::new(0),
             handle,
+            filters,
         });
         let receiver = engine.handle.subscribe();
         tokio::spawn(forward(Arc::downgrade(&engine), receiver));
@@ -229,6 +238,48 @@ fn step(record: &JournalRecord) -> StepRecord {
 }
 
 impl ExchangeService for Engine {
+    fn check_filter(&self, account: AccountId, matching: &FilterMatch) -> Verdict {
+        let Some(filters) = &self.filters else {
+            return Verdict {
+                reason: Some(NO_OWNERSHIP.to_owned()),
+                ..Verdict::default()
+            };
+        };
+        let verdict = filters.check(&self.handle.snapshot().exchange, account, matching, now());
+        Verdict {
+            allowed: verdict.allowed,
+            reason: verdict.reason,
+            missing: verdict.missing,
+            evidence: verdict.evidence,
+        }
+    }
+
+    fn bgp_sessions(&self) -> Vec<Session> {
+        let sessions = self.filters.iter().flat_map(millrace_ix_filter::Shared::sessions);
+        sessions
+            .map(|session| Session {
+                peer: session.peer,
+                asn: session.asn,
+                kind: match session.kind {
+                    SessionKind::Member => "member",
+                    SessionKind::RouteServer => "route_server",
+                },
+                account: session.account,
+                state: session.state,
+                since: session.since,
+                routes: session.routes,
+                flowspec: session.flowspec,
+                last_error: session.last_error,
+            })
+            .collect()
+    }
+
+    fn recheck_filters(&self, account: AccountId) {
+        if let Some(filters) = &self.filters {
+            filters.recheck(account);
+        }
+    }
+
     fn snapshot(&self) -> Arc<Snapshot> {
         let found = self.handle.snapshot();
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);

@@ -287,6 +287,10 @@ pub struct Event {
 /// The answer of a call that may wait.
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, ServiceError>> + Send + 'a>>;
 
+/// The reason for which an exchange without routes and registries refuses filters.
+pub(crate) const NO_OWNERSHIP: &str =
+    "this exchange does not check who owns an address: ask its staff for the filter";
+
 /// The engine.
 pub trait ExchangeService: Send + Sync {
     /// Returns the newest snapshot.
@@ -306,9 +310,7 @@ pub trait ExchangeService: Send + Sync {
     /// Returns if an account may have a filter. An engine that knows no routes permits none.
     fn check_filter(&self, _account: AccountId, _matching: &FilterMatch) -> Verdict {
         Verdict {
-            reason: Some(
-                "this exchange does not check who owns an address: ask its staff for the filter".to_owned(),
-            ),
+            reason: Some(NO_OWNERSHIP.to_owned()),
             ..Verdict::default()
         }
     }

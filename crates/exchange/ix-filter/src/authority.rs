@@ -183,6 +183,27 @@ impl Authority {
         self.dirty.all = true;
     }
 
+    /// Sets the account of a member's router, which may come and go while the peer stays.
+    pub fn set_account(&mut self, address: IpAddr, account: Option<AccountId>) {
+        if let Some(neighbour) = self.neighbours.get_mut(&address)
+            && neighbour.info.account != account
+        {
+            neighbour.info.account = account;
+            self.dirty.all = true;
+        }
+    }
+
+    /// Does what the timers of all peers ask for.
+    pub fn poll(&mut self, now: Time) {
+        let addresses: Vec<IpAddr> = self.neighbours.keys().copied().collect();
+        for address in addresses {
+            if let Some(peer) = self.peer(address) {
+                peer.poll(now);
+            }
+            self.collect(address);
+        }
+    }
+
     /// Returns the peer with an address, for its connection. [`Authority::collect`] takes its changes.
     pub fn peer(&mut self, address: IpAddr) -> Option<&mut Peer> {
         self.neighbours

@@ -348,6 +348,9 @@ fn filters(ix: &mut Builder, account: AccountId) -> Result<(), Refusal> {
         ix.apply::<FilterId>(Operation::CreateFilter {
             account: Some(account),
             matching,
+            alternatives: Vec::new(),
+            order: String::new(),
+            exempt_until: None,
             peers: BTreeSet::new(),
             action: FilterAction::Drop,
             origin,

@@ -139,6 +139,7 @@ pub(crate) async fn create(
     let operation = Operation::CreateFilter {
         account: Some(account),
         matching,
+        alternatives: Vec::new(),
         peers: peers.collect::<Result<BTreeSet<_>, _>>()?,
         action,
         origin: if bearer(&headers).is_some() {
@@ -152,6 +153,8 @@ pub(crate) async fn create(
             FilterAction::Shape { .. } => 200,
             FilterAction::Count => 400,
         },
+        order: String::new(),
+        exempt_until: None,
         state: FilterState::Active,
         valid_until: Some(app.now().after(Duration::from_secs(minutes * 60))),
         comment: given.comment.clone(),

@@ -1,0 +1,145 @@
+//! The routing registry: AS-SETs and route objects of members, by the protocol of IRRd.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use millrace_ix_filter::RouteObjects;
+use millrace_ix_filter::irr::{Head, asns, head, is_as_set, prefixes};
+use millrace_ix_model::{AccountId, Exchange};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+
+use super::{Irr, Routing, wall};
+
+/// The time for one answer.
+const ANSWER_TIME: Duration = Duration::from_secs(60);
+/// The time between two looks at accounts that have changed or are to be checked again.
+const TICK: Duration = Duration::from_millis(500);
+/// The wait after a failed query.
+const RETRY: Duration = Duration::from_secs(30);
+
+/// The part of an account that its objects depend on.
+type Subject = (BTreeSet<u32>, Option<String>);
+
+/// Starts the client of the registry.
+pub(super) fn start(irr: &Irr, routing: &Routing) {
+    tokio::spawn(run(irr.clone(), routing.clone()));
+}
+
+async fn run(irr: Irr, routing: Routing) {
+    // The subject that was asked for, and the time of the next query.
+    let mut asked: BTreeMap<AccountId, (Subject, Instant)> = BTreeMap::new();
+    loop {
+        let rechecks = routing.shared.lock().take_rechecks();
+        let exchange = std::sync::Arc::clone(&routing.handle.snapshot().exchange);
+        asked.retain(|account, _| exchange.accounts.contains_key(account));
+        let now = Instant::now();
+        let due = subjects(&exchange).into_iter().filter(|(account, subject)| {
+            rechecks.contains(account)
+                || asked
+                    .get(account)
+                    .is_none_or(|(before, next)| before != subject || *next <= now)
+        });
+        for (account, subject) in due.collect::<Vec<_>>() {
+            let wait = match query(&irr, &subject).await {
+                Ok(mut objects) => {
+                    objects.expires = wall().after(Duration::from_secs(irr.expire_secs));
+                    tracing::info!(
+                        %account,
+                        asns = objects.asns.len(),
+                        prefixes = objects.origins.len(),
+                        "objects of the routing registry"
+                    );
+                    routing.shared.lock().set_route_objects(account, objects);
+                    routing.changed.notify_one();
+                    Duration::from_secs(irr.refresh_secs)
+                }
+                Err(error) => {
+                    tracing::warn!(%account, error = format!("{error:#}"), "routing registry {}", irr.server);
+                    RETRY
+                }
+            };
+            asked.insert(account, (subject, Instant::now() + wait));
+        }
+        tokio::time::sleep(TICK).await;
+    }
+}
+
+/// Returns the accounts with AS numbers or an AS-SET.
+fn subjects(exchange: &Exchange) -> BTreeMap<AccountId, Subject> {
+    exchange
+        .accounts
+        .iter()
+        .filter(|(_, account)| !account.asns.is_empty() || account.as_set.is_some())
+        .map(|(id, account)| (*id, (account.asns.clone(), account.as_set.clone())))
+        .collect()
+}
+
+/// Returns the members of an account's AS-SET and their route objects.
+async fn query(irr: &Irr, (numbers, as_set): &Subject) -> Result<RouteObjects> {
+    let stream = timeout(ANSWER_TIME, TcpStream::connect(&irr.server)).await??;
+    let mut stream = BufReader::new(stream);
+    stream.write_all(b"!!\n").await?;
+    if !irr.sources.is_empty() {
+        ask(&mut stream, &format!("!s{}", irr.sources)).await?;
+    }
+    let mut objects = RouteObjects {
+        asns: numbers.clone(),
+        ..RouteObjects::default()
+    };
+    if let Some(name) = as_set {
+        if !is_as_set(name) {
+            bail!("\"{name}\" is no AS-SET: expected a name such as AS-EXAMPLE");
+        }
+        objects
+            .asns
+            .extend(asns(&ask(&mut stream, &format!("!i{name},1")).await?));
+    }
+    for asn in &objects.asns {
+        for query in [format!("!gAS{asn}"), format!("!6AS{asn}")] {
+            for prefix in prefixes(&ask(&mut stream, &query).await?) {
+                objects.origins.entry(prefix).or_default().insert(*asn);
+            }
+        }
+    }
+    stream.write_all(b"!q\n").await?;
+    Ok(objects)
+}
+
+/// Returns the data of an answer; empty if there are none or the object does not exist.
+async fn ask(stream: &mut BufReader<TcpStream>, query: &str) -> Result<String> {
+    let answer = async {
+        stream.write_all(format!("{query}\n").as_bytes()).await?;
+        let mut line = String::new();
+        read_line(stream, &mut line).await?;
+        match head(&line).with_context(|| format!("{line:?} is no answer of IRRd"))? {
+            Head::Empty | Head::NotFound => Ok(String::new()),
+            Head::Refused(text) => bail!("{text}"),
+            Head::Data(size) => {
+                let mut data = vec![0; size];
+                stream.read_exact(&mut data).await?;
+                line.clear();
+                read_line(stream, &mut line).await?;
+                if head(&line) != Some(Head::Empty) {
+                    bail!("{line:?} behind the data: expected C");
+                }
+                Ok(String::from_utf8_lossy(&data).into_owned())
+            }
+        }
+    };
+    timeout(ANSWER_TIME, answer)
+        .await
+        .context("no answer within 60 s")?
+        .with_context(|| format!("the query {query}"))
+}
+
+/// Reads a line of at most 1,000 bytes.
+async fn read_line(stream: &mut BufReader<TcpStream>, line: &mut String) -> Result<()> {
+    let mut limited = stream.take(1000);
+    if limited.read_line(line).await? == 0 || !line.ends_with('\n') {
+        bail!("the registry closed the connection");
+    }
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! Clients of RTR caches.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use millrace_bgp::rtr::{Client, Vrp};
+use millrace_ix_filter::VrpState;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use super::{Routing, Rpki};
+
+/// The payloads that are taken from one cache: ten times those of the whole Internet in 2026.
+const VRPS_MAX: usize = 8_000_000;
+/// The longest wait before another attempt to connect.
+const RETRY_MAX: Duration = Duration::from_secs(60);
+
+/// The payloads of each cache, by its place in the list.
+type Sets = Arc<Mutex<BTreeMap<usize, BTreeSet<Vrp>>>>;
+
+/// Starts a client for each cache.
+pub(super) fn start(rpki: &Rpki, routing: &Routing) -> Result<()> {
+    if rpki.caches.is_empty() {
+        return Ok(());
+    }
+    if let Some(cache) = rpki.caches.iter().find(|cache| !cache.contains(':')) {
+        bail!("rpki.caches: {cache:?}: expected host and port, such as 127.0.0.1:323");
+    }
+    routing.shared.lock().set_vrps(VrpState::Stale);
+    let sets = Sets::default();
+    for (place, cache) in rpki.caches.iter().enumerate() {
+        tokio::spawn(run(cache.clone(), place, Arc::clone(&sets), routing.clone()));
+    }
+    Ok(())
+}
+
+async fn run(cache: String, place: usize, sets: Sets, routing: Routing) {
+    let mut client = Client::new(VRPS_MAX);
+    let mut retry = Duration::from_secs(1);
+    let mut was_known = false;
+    loop {
+        match TcpStream::connect(&cache).await {
+            Ok(stream) => {
+                if let Err(reason) = converse(stream, &cache, place, &mut client, &sets, &routing).await {
+                    tracing::warn!(cache, reason, "RPKI cache");
+                }
+                client.connection_lost();
+            }
+            Err(error) => tracing::warn!(cache, %error, "RPKI cache"),
+        }
+        let is_known = client.vrps(routing.now()).is_some();
+        if is_known && !was_known {
+            retry = Duration::from_secs(1);
+        }
+        was_known = is_known;
+        if !is_known {
+            publish(place, None, &sets, &routing);
+        }
+        tokio::time::sleep(retry).await;
+        retry = (retry * 2).min(RETRY_MAX);
+    }
+}
+
+async fn converse(
+    mut stream: TcpStream,
+    cache: &str,
+    place: usize,
+    client: &mut Client,
+    sets: &Sets,
+    routing: &Routing,
+) -> Result<(), String> {
+    client.connected(routing.now());
+    let mut buffer = vec![0; 64 * 1024];
+    let mut is_published = false;
+    loop {
+        let output = client.take_output();
+        stream
+            .write_all(&output)
+            .await
+            .map_err(|error| error.to_string())?;
+        let wait = client
+            .deadline()
+            .map_or(Duration::from_secs(60), |deadline| deadline.since(routing.now()));
+        let received = tokio::select! {
+            received = stream.read(&mut buffer) => Some(received.map_err(|error| error.to_string())?),
+            () = tokio::time::sleep(wait) => None,
+        };
+        let now = routing.now();
+        client.poll(now).map_err(|error| error.to_string())?;
+        let has_changed = match received {
+            Some(0) => return Err("the cache closed the connection".to_owned()),
+            Some(len) => client
+                .receive(buffer.get(..len).unwrap_or_default(), now)
+                .map_err(|error| error.to_string())?,
+            None => false,
+        };
+        if let Some(vrps) = client.vrps(now)
+            && (has_changed || !is_published)
+        {
+            is_published = true;
+            tracing::info!(cache, payloads = vrps.len(), serial = client.serial(), "RPKI");
+            publish(place, Some(vrps.clone()), sets, routing);
+        }
+    }
+}
+
+/// Gives the authority the payloads of the first cache that has some.
+fn publish(place: usize, vrps: Option<BTreeSet<Vrp>>, sets: &Sets, routing: &Routing) {
+    let mut sets = sets.lock().unwrap_or_else(PoisonError::into_inner);
+    match vrps {
+        Some(vrps) => {
+            sets.insert(place, vrps);
+        }
+        None if sets.remove(&place).is_none() => return,
+        None => {}
+    }
+    let state = match sets.values().next() {
+        Some(vrps) => VrpState::Fresh(vrps.iter().copied().collect()),
+        None => VrpState::Stale,
+    };
+    routing.shared.lock().set_vrps(state);
+    routing.changed.notify_one();
+}

@@ -1,0 +1,251 @@
+//! `[bgp]`, `[rpki]` and `[irr]`.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use millrace_bgp::{FamilySet, LargeCommunity, Limits, PeerSettings, SessionSettings};
+use millrace_ix_filter::{PeerInfo, SessionKind, Settings};
+use serde::Deserialize;
+
+/// `[bgp]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Bgp {
+    /// The addresses of the listeners; none without BGP.
+    pub(crate) listen: Vec<SocketAddr>,
+    /// The AS number of the exchange.
+    pub(crate) asn: u32,
+    /// The BGP Identifier.
+    pub(crate) router_id: Ipv4Addr,
+    /// The hold time in seconds: 0, or 3 and more.
+    pub(crate) hold_secs: u16,
+    /// The communities by which a route asks for a drop, beside 65535:666: `64500:666`.
+    pub(crate) blackhole_communities: Vec<String>,
+    /// The large communities with the same meaning: `64500:666:0`.
+    pub(crate) blackhole_large_communities: Vec<String>,
+    /// The next hops with the same meaning.
+    pub(crate) blackhole_next_hops: BTreeSet<IpAddr>,
+    /// The seconds for which a filter stays after its owner lost the prefix.
+    pub(crate) ownership_hold_secs: u64,
+    /// The seconds for which routes stay while a peer, or this process, restarts.
+    pub(crate) restart_secs: u16,
+    /// The changes of BGP rules of one account in a second; more are delayed.
+    pub(crate) changes_per_sec: u32,
+    /// The peers.
+    pub(crate) peer: Vec<Peer>,
+}
+
+impl Default for Bgp {
+    fn default() -> Bgp {
+        Bgp {
+            listen: Vec::new(),
+            asn: 0,
+            router_id: Ipv4Addr::UNSPECIFIED,
+            hold_secs: 90,
+            blackhole_communities: Vec::new(),
+            blackhole_large_communities: Vec::new(),
+            blackhole_next_hops: BTreeSet::new(),
+            ownership_hold_secs: 300,
+            restart_secs: 120,
+            changes_per_sec: 50,
+            peer: Vec::new(),
+        }
+    }
+}
+
+/// The type of a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kind {
+    /// A router of one account.
+    #[default]
+    Member,
+    /// A route server, which leaves AS paths and next hops as they are.
+    RouteServer,
+}
+
+/// `[[bgp.peer]]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Peer {
+    /// The address from which the peer connects.
+    pub(crate) address: IpAddr,
+    /// The AS number.
+    pub(crate) asn: u32,
+    /// The type.
+    #[serde(default)]
+    pub(crate) kind: Kind,
+    /// The name or the identifier of a member's account.
+    #[serde(default)]
+    pub(crate) account: Option<String>,
+    /// The greatest number of prefixes: 10,000 of a member, 3,000,000 of a route server.
+    #[serde(default)]
+    pub(crate) prefixes_max: Option<usize>,
+    /// The greatest number of Flowspec rules; 1,000 without a value.
+    #[serde(default)]
+    pub(crate) rules_max: Option<usize>,
+}
+
+/// `[rpki]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Rpki {
+    /// The caches, preferred first: `127.0.0.1:323`. The first that has payloads counts.
+    pub(crate) caches: Vec<String>,
+}
+
+/// `[irr]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Irr {
+    /// The registry, which speaks the protocol of IRRd: `rr.ntt.net:43`.
+    pub(crate) server: String,
+    /// The sources, preferred first: `RIPE,RADB`; all that the server has if empty.
+    #[serde(default)]
+    pub(crate) sources: String,
+    /// The seconds between two queries for an account.
+    #[serde(default = "hour")]
+    pub(crate) refresh_secs: u64,
+    /// The seconds after which objects grant nothing new unless they were read again.
+    #[serde(default = "day")]
+    pub(crate) expire_secs: u64,
+}
+
+const fn hour() -> u64 {
+    3600
+}
+
+const fn day() -> u64 {
+    86_400
+}
+
+/// Parses numbers with colons between them.
+fn numbers<const N: usize>(text: &str) -> Option<[u32; N]> {
+    let numbers: Option<Vec<u32>> = text.split(':').map(|number| number.parse().ok()).collect();
+    numbers?.try_into().ok()
+}
+
+impl Bgp {
+    /// Returns the settings of filters.
+    pub(crate) fn filter_settings(&self, extensions: bool) -> Result<Settings> {
+        if !self.listen.is_empty() && (self.asn == 0 || self.router_id.is_unspecified()) {
+            bail!("bgp.listen needs bgp.asn and bgp.router_id");
+        }
+        if matches!(self.hold_secs, 1 | 2) {
+            bail!("bgp.hold_secs {}: expected 0, or 3 and more", self.hold_secs);
+        }
+        let community = |text: &String| match numbers::<2>(text) {
+            Some([high @ 0..=0xffff, low @ 0..=0xffff]) => Ok(high << 16 | low),
+            _ => bail!(
+                "bgp.blackhole_communities: {text:?}: expected two numbers of 16 bits, such as 64500:666"
+            ),
+        };
+        let large = |text: &String| {
+            let [one, two, three] = numbers::<3>(text).with_context(|| {
+                format!(
+                    "bgp.blackhole_large_communities: {text:?}: expected three numbers, such as 64500:666:0"
+                )
+            })?;
+            anyhow::Ok(LargeCommunity(one, two, three))
+        };
+        Ok(Settings {
+            extensions,
+            blackhole_communities: self
+                .blackhole_communities
+                .iter()
+                .map(community)
+                .collect::<Result<_>>()?,
+            blackhole_large: self
+                .blackhole_large_communities
+                .iter()
+                .map(large)
+                .collect::<Result<_>>()?,
+            blackhole_next_hops: self.blackhole_next_hops.clone(),
+            changes_per_sec: self.changes_per_sec,
+            hold: Duration::from_secs(self.ownership_hold_secs),
+            restart: Duration::from_secs(u64::from(self.restart_secs)),
+        })
+    }
+
+    /// Returns the settings of a peer.
+    pub(crate) fn peer_settings(&self, peer: &Peer) -> Result<(PeerInfo, PeerSettings)> {
+        let is_member = peer.kind == Kind::Member;
+        if is_member != peer.account.is_some() {
+            bail!(
+                "{}: expected an account for a member, and none for a route server",
+                peer.address
+            );
+        }
+        let limits = Limits::default();
+        let info = PeerInfo {
+            kind: if is_member {
+                SessionKind::Member
+            } else {
+                SessionKind::RouteServer
+            },
+            account: None,
+            asn: peer.asn,
+        };
+        let settings = PeerSettings {
+            session: SessionSettings {
+                local_as: self.asn,
+                router_id: self.router_id,
+                peer_as: peer.asn,
+                hold_secs: self.hold_secs,
+                families: FamilySet::ALL,
+                add_path: !is_member,
+                enforce_first_as: is_member,
+                restart_secs: self.restart_secs,
+            },
+            limits: Limits {
+                unicast: peer
+                    .prefixes_max
+                    .unwrap_or(if is_member { limits.unicast } else { 3_000_000 }),
+                flowspec: peer.rules_max.unwrap_or(limits.flowspec),
+                bytes: if is_member { limits.bytes } else { 2 << 30 },
+            },
+        };
+        Ok((info, settings))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn communities_and_peers_are_checked() {
+        let text = "listen = [\"127.0.0.1:179\"]\nasn = 64500\nrouter_id = \"192.0.2.1\"\n";
+        let bgp = |more: &str| toml::from_str::<Bgp>(&format!("{text}{more}")).unwrap();
+        let settings = bgp("blackhole_communities = [\"64500:666\"]")
+            .filter_settings(true)
+            .unwrap();
+        assert!(settings.blackhole_communities.contains(&(64_500 << 16 | 666)));
+        assert!(
+            bgp("blackhole_communities = [\"64500\"]")
+                .filter_settings(true)
+                .is_err()
+        );
+        assert!(
+            bgp("blackhole_communities = [\"4200000000:1\"]")
+                .filter_settings(true)
+                .is_err()
+        );
+        assert!(bgp("hold_secs = 2").filter_settings(true).is_err());
+        let member = bgp("[[peer]]\naddress = \"192.0.2.2\"\nasn = 64501\naccount = \"A\"");
+        assert!(
+            member
+                .peer_settings(&member.peer[0])
+                .unwrap()
+                .1
+                .session
+                .enforce_first_as
+        );
+        let nobody = bgp("[[peer]]\naddress = \"192.0.2.2\"\nasn = 64501");
+        assert!(nobody.peer_settings(&nobody.peer[0]).is_err());
+    }
+}
