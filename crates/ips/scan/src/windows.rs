@@ -4,11 +4,15 @@
 //! patterns are represented by their first two bytes, single bytes by themselves.
 //!
 //! ```text
-//!  fold(b[i]), fold(b[i+1]) ──▶ pairs: 65,536 bits (8 KiB)      no ──▶ next position
-//!                                   │ yes
-//!           hash of fold(b[i..i+4]) ▼
-//!                               buckets[hash] ──▶ entries ──▶ compare the pattern at i - offset ──▶ hit
+//!  b[i], b[i+1] ──▶ pairs: 65,536 bits (8 KiB), eight positions at a time      no ──▶ next positions
+//!                       │ yes
+//!  hash of fold(b[i..i+4]) ──▶ heads: 131,072 bits (16 KiB)                    no ──▶ next set bit
+//!                       │ yes
+//!                       ▼
+//!            buckets[hash] ──▶ entries ──▶ compare the pattern at i - offset ──▶ hit
 //! ```
+//!
+//! The bits of pairs are set for both cases of letters, so that the bytes are folded only behind the first test.
 //!
 //! The scheme follows "DFC: Accelerating String Pattern Matching for Network Applications" (Choi et al., NSDI 2016),
 //! with a window chosen by rarity in place of the first bytes.
@@ -17,6 +21,11 @@ use crate::{Pattern, Scanner, is_equal};
 
 /// Size of a window in bytes.
 const WINDOW: usize = 4;
+
+/// Number of bits of a hash that select a bit of `heads`.
+const HEAD_BITS: u32 = 17;
+/// Positions whose pairs are looked up before a branch.
+const STRIDE: usize = 8;
 
 /// A pattern in a bucket.
 #[derive(Debug, Clone, Copy)]
@@ -42,8 +51,10 @@ struct Buckets {
 #[derive(Debug)]
 pub(crate) struct Windows {
     patterns: Vec<Pattern>,
-    /// One bit for each pair of folded bytes with which a window begins.
+    /// One bit for each pair of bytes with which a window begins, in both cases.
     pairs: Vec<u64>,
+    /// One bit for the hash of each window of four bytes.
+    heads: Vec<u64>,
     /// Windows of patterns of four bytes and more.
     long: Buckets,
     /// Pairs of patterns of two and three bytes.
@@ -67,6 +78,18 @@ fn folded(bytes: &[u8]) -> u32 {
         .iter()
         .rev()
         .fold(0, |value, byte| value << 8 | u32::from(fold(*byte)))
+}
+
+/// Returns four bytes with ASCII letters in lower case.
+#[inline(always)]
+fn fold4(bytes: u32) -> u32 {
+    const EACH: u32 = 0x0101_0101;
+    let low = bytes & (0x7f * EACH);
+    // Additions set the high bit of a byte that is at least `A`, and of one that is above `Z`; none carries over.
+    let from_a = low + (0x80 - b'A' as u32) * EACH;
+    let above_z = low + (0x7f - b'Z' as u32) * EACH;
+    let is_upper = (from_a ^ above_z) & !bytes & (0x80 * EACH);
+    bytes | is_upper >> 2
 }
 
 /// Returns a hash whose high bits depend on all bits of the value.
@@ -125,6 +148,7 @@ impl Windows {
         let mut scanner = Windows {
             patterns: patterns.to_vec(),
             pairs: vec![0; 1 << 10],
+            heads: vec![0; 1 << (HEAD_BITS - 6)],
             long: Buckets::default(),
             short: Buckets::default(),
             single: vec![Vec::new(); 256],
@@ -160,6 +184,8 @@ impl Windows {
                     let offset = (0..=pattern.bytes.len() - WINDOW).min_by_key(rarity).unwrap_or(0);
                     let window = folded(&pattern.bytes[offset..offset + WINDOW]);
                     scanner.set_pair(window);
+                    let head = hash(window) >> (u32::BITS - HEAD_BITS);
+                    scanner.heads[(head >> 6) as usize] |= 1 << (head & 63);
                     long.push(Entry {
                         pattern: index,
                         offset: offset as u32,
@@ -173,9 +199,15 @@ impl Windows {
         scanner
     }
 
+    /// Sets the bits of a pair of folded bytes, for both cases of each.
     fn set_pair(&mut self, window: u32) {
-        let pair = window & 0xffff;
-        self.pairs[(pair >> 6) as usize] |= 1 << (pair & 63);
+        let [first, second, ..] = window.to_le_bytes();
+        for first in [first, first.to_ascii_uppercase()] {
+            for second in [second, second.to_ascii_uppercase()] {
+                let pair = u16::from_le_bytes([first, second]);
+                self.pairs[usize::from(pair >> 6)] |= 1 << (pair & 63);
+            }
+        }
     }
 
     /// Compares the pattern of an entry whose window is at `at`.
@@ -194,21 +226,37 @@ impl Windows {
     }
 
     /// Examines a position whose pair is that of a window.
-    #[inline(never)]
-    fn examine(&self, pair: u32, bytes: &[u8], at: usize, hit: &mut dyn FnMut(u32, usize)) {
-        if let Some(window) = bytes.get(at..at + WINDOW) {
-            let window = folded(window);
-            for entry in self.long.find(window) {
-                if entry.window == window {
-                    self.confirm(entry, bytes, at, hit);
-                }
+    #[inline]
+    fn examine(&self, bytes: &[u8], at: usize, hit: &mut dyn FnMut(u32, usize)) {
+        if let Some(window) = bytes.get(at..).and_then(<[u8]>::first_chunk::<WINDOW>) {
+            let window = fold4(u32::from_le_bytes(*window));
+            let head = hash(window) >> (u32::BITS - HEAD_BITS);
+            if self.heads[(head >> 6) as usize] >> (head & 63) & 1 != 0 {
+                self.examine_long(window, bytes, at, hit);
             }
         }
         if !self.short.entries.is_empty() {
-            for entry in self.short.find(pair) {
-                if entry.window == pair {
-                    self.confirm(entry, bytes, at, hit);
-                }
+            self.examine_short(bytes, at, hit);
+        }
+    }
+
+    /// Compares the patterns of four bytes and more whose window is at a position.
+    #[inline(never)]
+    fn examine_long(&self, window: u32, bytes: &[u8], at: usize, hit: &mut dyn FnMut(u32, usize)) {
+        for entry in self.long.find(window) {
+            if entry.window == window {
+                self.confirm(entry, bytes, at, hit);
+            }
+        }
+    }
+
+    /// Compares the patterns of two and three bytes that begin at a position.
+    #[inline(never)]
+    fn examine_short(&self, bytes: &[u8], at: usize, hit: &mut dyn FnMut(u32, usize)) {
+        let pair = folded(bytes.get(at..at + 2).unwrap_or_default());
+        for entry in self.short.find(pair) {
+            if entry.window == pair {
+                self.confirm(entry, bytes, at, hit);
             }
         }
     }
@@ -229,17 +277,27 @@ impl Scanner for Windows {
         if self.long.entries.is_empty() && self.short.entries.is_empty() {
             return;
         }
-        let Some((first, rest)) = bytes.split_first() else {
-            return;
-        };
         let pairs: &[u64] = &self.pairs[..1 << 10];
-        let mut before = u32::from(fold(*first));
-        for (at, byte) in rest.iter().enumerate() {
-            let byte = u32::from(fold(*byte));
-            let pair = before | byte << 8;
-            before = byte;
-            if pairs[(pair >> 6) as usize & 1023] >> (pair & 63) & 1 != 0 {
-                self.examine(pair, bytes, at, hit);
+        let is_set = |first: u8, second: u8| {
+            let pair = u16::from_le_bytes([first, second]);
+            pairs[usize::from(pair >> 6)] >> (pair & 63) & 1
+        };
+        let mut at = 0;
+        // One branch for eight positions: most have no set bit.
+        while let Some(block) = bytes.get(at..).and_then(<[u8]>::first_chunk::<{ STRIDE + 1 }>) {
+            let mut set = 0;
+            for (position, pair) in block.windows(2).enumerate() {
+                set |= is_set(pair[0], pair[1]) << position;
+            }
+            while set != 0 {
+                self.examine(bytes, at + set.trailing_zeros() as usize, hit);
+                set &= set - 1;
+            }
+            at += STRIDE;
+        }
+        for (position, pair) in bytes[at..].windows(2).enumerate() {
+            if is_set(pair[0], pair[1]) != 0 {
+                self.examine(bytes, at + position, hit);
             }
         }
     }
@@ -255,6 +313,27 @@ impl Scanner for Windows {
             .map(|p| p.bytes.len() + size_of::<Pattern>())
             .sum();
         let buckets = |b: &Buckets| size_of_val(&b.starts[..]) + size_of_val(&b.entries[..]);
-        patterns + size_of_val(&self.pairs[..]) + buckets(&self.long) + buckets(&self.short)
+        let bits = size_of_val(&self.pairs[..]) + size_of_val(&self.heads[..]);
+        patterns + bits + buckets(&self.long) + buckets(&self.short)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_bytes_are_folded_as_each_byte_is() {
+        for byte in 0..=u8::MAX {
+            for other in [0, b'@', b'Z', 0x7f, 0x80, 0xda, 0xff] {
+                let bytes = [byte, other, other, byte];
+                let expected = bytes.map(fold);
+                assert_eq!(
+                    fold4(u32::from_le_bytes(bytes)).to_le_bytes(),
+                    expected,
+                    "{bytes:?}"
+                );
+            }
+        }
     }
 }
