@@ -76,6 +76,16 @@ impl Default for AppSettings {
 }
 
 impl AppSettings {
+    /// Returns the settings under overload: half as many bytes of bodies and attachments are inspected.
+    pub fn half_as_deep(self) -> AppSettings {
+        AppSettings {
+            request_body_limit: self.request_body_limit / 2,
+            response_body_limit: self.response_body_limit / 2,
+            attachment_limit: self.attachment_limit / 2,
+            ..self
+        }
+    }
+
     /// Returns the settings for the path: what is forwarded is inspected at once.
     pub fn inline(self) -> AppSettings {
         AppSettings {
@@ -137,6 +147,29 @@ impl AppState {
             settings,
             ..AppState::default()
         }
+    }
+
+    /// Makes the state that of a new flow, and keeps the memory that it has.
+    pub(crate) fn renew(&mut self) {
+        let mut transactions = core::mem::take(&mut self.transactions);
+        transactions.renew();
+        let mut expected = core::mem::take(&mut self.expected);
+        expected.clear();
+        let mode = match core::mem::take(&mut self.mode) {
+            Mode::Probing { mut waiting } => {
+                for bytes in &mut waiting {
+                    bytes.get_or_insert_default().clear();
+                }
+                Mode::Probing { waiting }
+            }
+            Mode::Parsing(_) | Mode::Done => Mode::default(),
+        };
+        *self = AppState {
+            transactions,
+            expected,
+            mode,
+            ..AppState::default()
+        };
     }
 
     /// Returns the state of a flow whose protocol is known.

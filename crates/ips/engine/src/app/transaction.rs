@@ -79,6 +79,8 @@ pub struct Transaction {
     pub files: Vec<File>,
     /// True by [`Direction::index`] if detection has seen the direction in its last state.
     pub is_inspected: [bool; 2],
+    /// A number that changes whenever a parser may have changed the transaction.
+    version: u32,
     stored: Vec<Stored>,
 }
 
@@ -94,8 +96,19 @@ impl Transaction {
             record: Record::None,
             files: Vec::new(),
             is_inspected: [false; 2],
+            version: 1,
             stored: Vec::new(),
         }
+    }
+
+    /// Returns a number, never 0, that changes whenever a parser may have changed the transaction.
+    pub(crate) fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Notes that a parser may change the transaction.
+    fn touch(&mut self) {
+        self.version = self.version.wrapping_add(1).max(1);
     }
 
     /// Returns the instances of a buffer in a direction that exist so far.
@@ -247,6 +260,13 @@ pub struct Transactions {
 }
 
 impl Transactions {
+    /// Forgets all transactions, and keeps the memory of their list.
+    pub(super) fn renew(&mut self) {
+        self.list.clear();
+        self.events.clear();
+        (self.next, self.evicted) = (0, 0);
+    }
+
     /// Adds a transaction and returns it. The oldest is removed if there are too many.
     pub(super) fn start(&mut self, app: AppProtocol) -> &mut Transaction {
         if self.list.len() >= LIVE_TRANSACTIONS {
@@ -265,7 +285,9 @@ impl Transactions {
             .list
             .binary_search_by_key(&id, |transaction| transaction.id)
             .ok()?;
-        Some(&mut self.list[index])
+        let transaction = &mut self.list[index];
+        transaction.touch();
+        Some(transaction)
     }
 
     /// Notes an anomaly of the flow once.
@@ -278,6 +300,7 @@ impl Transactions {
     /// Ends both directions of every transaction.
     pub(super) fn end(&mut self) {
         for transaction in &mut self.list {
+            transaction.touch();
             for direction in [Direction::ToServer, Direction::ToClient] {
                 transaction.close_direction(direction);
                 transaction.advance(direction, Progress::Complete);

@@ -57,6 +57,18 @@ pub struct FlowState {
     generation: u64,
 }
 
+impl FlowState {
+    /// Forgets everything, and keeps the memory.
+    pub(crate) fn renew(&mut self) {
+        self.bits.clear();
+        for direction in Direction::BOTH {
+            self.raised[direction.index()].clear();
+            self.pending[direction.index()].clear();
+        }
+        self.generation = 0;
+    }
+}
+
 /// The subject of an inspection: a packet with its flow and the stream data that became inspectable with it.
 #[derive(Debug)]
 pub struct Inspection<'a> {

@@ -173,6 +173,8 @@ pub(super) struct TransactionGroup {
 pub(super) struct Prefilter {
     /// Rules over packets, by class.
     pub(super) packets: [Group; Class::LEN],
+    /// Rules over packets of TCP and not over streams: those that the search of a stream does not find.
+    pub(super) packets_in_stream: Group,
     /// Rules over streams.
     pub(super) stream: Group,
     /// Rules over buffers, by hook.
@@ -229,7 +231,7 @@ impl Prefilter {
     /// Distributes the rules.
     pub(super) fn new(rules: &[Rule], hooks: &[Hook], backend: Option<Backend>) -> Prefilter {
         let mut packets: [Draft; Class::LEN] = Default::default();
-        let mut stream = Draft::default();
+        let (mut stream, mut in_stream) = (Draft::default(), Draft::default());
         let mut drafts: Vec<Draft> = hooks.iter().map(|_| Draft::default()).collect();
         let mut transactions: HashMap<AppProtocol, TransactionGroup> = HashMap::new();
         let mut ip_only = Vec::new();
@@ -276,6 +278,9 @@ impl Prefilter {
                     if rule.on_packets || rule.on_stream {
                         for class in classes(rule) {
                             packets[class as usize].add(at, rule);
+                            if class == Class::Tcp && !rule.on_stream {
+                                in_stream.add(at, rule);
+                            }
                         }
                     }
                     if rule.on_stream {
@@ -286,6 +291,7 @@ impl Prefilter {
         }
         Prefilter {
             packets: packets.map(|draft| draft.build(backend)),
+            packets_in_stream: in_stream.build(backend),
             stream: stream.build(backend),
             hooks: drafts.into_iter().map(|draft| draft.build(backend)).collect(),
             transactions,

@@ -21,6 +21,12 @@ pub struct FlowBits {
 }
 
 impl FlowBits {
+    /// Clears all bits and counters, and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.bits.clear();
+        self.counters.clear();
+    }
+
     /// Returns true if a bit is set.
     pub fn has(&self, bit: u32) -> bool {
         let word = self.bits.get(bit as usize / 64).copied().unwrap_or(0);

@@ -4,10 +4,10 @@ use super::compile::Hook;
 use super::detector::Candidates;
 use super::evaluate::{self, Scratch, Subject};
 use super::prefilter::Group;
-use super::program::BufferTest;
+use super::program::{BufferTest, Rule};
 use super::transform;
 use crate::app::Transaction;
-use crate::flow::Direction;
+use crate::flow::{Direction, FlowState};
 
 /// Largest number of candidates of a transaction in a direction.
 const CANDIDATES: usize = 1024;
@@ -20,6 +20,8 @@ pub(super) struct Candidate {
     pub(super) rule: u32,
     /// One bit for each buffer test that matched.
     pub(super) matched: u32,
+    /// The version of the transaction on which the buffer tests were evaluated last; 0 for none.
+    pub(super) evaluated: u32,
     pub(super) is_done: bool,
 }
 
@@ -31,6 +33,22 @@ struct Scanned {
     end: u64,
 }
 
+/// The state on which most candidates depend: while it does not change, evaluating them again gives the same result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Seen {
+    /// The version of the transaction; 0 for none.
+    pub(super) version: u32,
+    /// The state of the flow.
+    pub(super) flow: FlowState,
+}
+
+/// Returns true if the result of a rule on an unchanged transaction may differ from packet to packet.
+pub(super) fn varies(rule: &Rule) -> bool {
+    let depends_on_packet =
+        !rule.packet.is_empty() || !rule.payload.is_empty() || rule.flow.is_reassembled.is_some();
+    depends_on_packet || !rule.state.is_empty()
+}
+
 /// State of one direction.
 #[derive(Debug, Default)]
 pub(super) struct DirectionState {
@@ -38,6 +56,10 @@ pub(super) struct DirectionState {
     scanned: Vec<Scanned>,
     /// The rules that are always evaluated are among the candidates.
     pub(super) has_always: bool,
+    /// The state in which all candidates were evaluated last.
+    pub(super) seen: Seen,
+    /// True if a candidate depends on more than the transaction and the state of its flow.
+    pub(super) has_varying: bool,
     /// Number of candidates that were lost for want of room.
     pub(super) lost: u64,
 }
@@ -61,6 +83,7 @@ impl DirectionState {
         self.candidates.push(Candidate {
             rule,
             matched: 0,
+            evaluated: 0,
             is_done: false,
         });
     }
@@ -69,6 +92,7 @@ impl DirectionState {
     pub(super) fn renumber(&mut self, stays: impl Fn(&mut u32) -> bool) {
         self.candidates.retain_mut(|candidate| stays(&mut candidate.rule));
         self.scanned.clear();
+        self.seen = Seen::default();
         self.has_always = false;
     }
 

@@ -10,31 +10,41 @@ use crate::history;
 use crate::packet::{Context, Network, Packet};
 use crate::policy::Overload;
 use crate::settings::Mode;
+use crate::tcp::normalize::{Edits, Place};
 use crate::verdict::{DropReason, Verdict};
 
+/// The outcome of a packet of a flow.
+pub(super) enum Decided {
+    /// The decision about the packet.
+    Verdict(Verdict),
+    /// The packet is changed first.
+    Changed(Box<Changed>),
+}
+
+/// A packet that the normaliser changes before it is inspected, and its flow.
+pub(super) struct Changed {
+    edits: Edits,
+    place: Place,
+    index: FlowIndex,
+    flow: Box<Flow>,
+    direction: Direction,
+    is_encrypted: bool,
+}
+
 impl Engine {
-    /// Inspects a packet of a flow.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the bytes are decoded again after a change"
-    )]
+    /// Inspects a packet of a flow. A packet that the normaliser changes is inspected by [`Engine::in_flow_changed`].
     pub(super) fn in_flow(
         &mut self,
         rules: &Ruleset,
-        bytes: &mut [u8],
-        network: Network,
-        context: Context,
+        packet: &mut Packet<'_>,
         tuple: Tuple,
         is_quoted: bool,
         out: &mut Events,
-    ) -> Verdict {
-        let Ok(packet) = Packet::decode(bytes, network, context) else {
-            return Verdict::Pass;
-        };
-        let (index, mut flow) = match self.flow_of(rules, &packet, &tuple, is_quoted, out) {
+    ) -> Decided {
+        let (index, mut flow) = match self.flow_of(rules, packet, &tuple, is_quoted, out) {
             Ok(Some(found)) => found,
-            Ok(None) => return self.without_flow(rules, &packet, out),
-            Err(verdict) => return verdict,
+            Ok(None) => return Decided::Verdict(self.without_flow(rules, packet, out)),
+            Err(verdict) => return Decided::Verdict(verdict),
         };
         let mut is_from_client = tuple.is_from_client(&flow.key) != is_quoted;
         if !is_from_client && flow.tcp.is_none() && packet.tcp.is_some_and(|tcp| tcp.is_syn()) {
@@ -52,56 +62,94 @@ impl Engine {
         counters.packets += 1;
         counters.bytes += packet.ip.bytes.len() as u64;
         // What follows the packet after which data are encrypted is not inspected.
-        let is_encrypted = flow.app.is_encrypted;
-        let packet = Packet {
-            is_encrypted,
-            ..packet
-        };
+        packet.is_encrypted = flow.app.is_encrypted;
         let verdict = match flow.verdict {
             FlowVerdict::Drop => {
                 self.counters.dropped_flow += 1;
                 self.inline(Verdict::Drop(DropReason::Flow))
             }
             FlowVerdict::Pass | FlowVerdict::Bypass => Verdict::Pass,
-            FlowVerdict::None if is_quoted => self.inspect(rules, &packet, &mut flow, direction, out),
-            FlowVerdict::None => match self.transport(&packet, &mut flow, direction) {
-                Err(problem) => match self.problem(problem, &packet, &mut flow, out) {
+            FlowVerdict::None if is_quoted => self.inspect(rules, packet, &mut flow, direction, out),
+            FlowVerdict::None => match self.transport(packet, &mut flow, direction) {
+                Err(problem) => match self.problem(problem, packet, &mut flow, out) {
                     Some(verdict) => verdict,
                     None => {
-                        let packet = Packet {
-                            is_unordered: true,
-                            ..packet
-                        };
-                        self.inspect(rules, &packet, &mut flow, direction, out)
+                        packet.is_unordered = true;
+                        self.inspect(rules, packet, &mut flow, direction, out)
                     }
                 },
-                Ok(None) => self.inspect(rules, &packet, &mut flow, direction, out),
+                Ok(None) => self.inspect(rules, packet, &mut flow, direction, out),
                 Ok(Some((edits, place))) => {
-                    edits.apply(&place, bytes);
-                    match Packet::decode(bytes, network, context) {
-                        Ok(packet) => {
-                            let packet = Packet {
-                                is_encrypted,
-                                ..packet
-                            };
-                            let verdict = self.inspect(rules, &packet, &mut flow, direction, out);
-                            verdict.max(Verdict::Rewritten)
-                        }
-                        Err(reason) => self.undecoded(reason),
-                    }
+                    return Decided::Changed(Box::new(Changed {
+                        edits,
+                        place,
+                        index,
+                        flow,
+                        direction,
+                        is_encrypted: packet.is_encrypted,
+                    }));
                 }
             },
         };
-        if self.keeps_records()
-            && let Ok(packet) = Packet::decode(bytes, network, context)
-        {
-            history::report_drop(&flow, &packet, verdict, out);
+        self.settle(packet, index, flow, verdict, is_quoted, out);
+        Decided::Verdict(verdict)
+    }
+
+    /// Changes a packet as the normaliser asks for, and inspects the result.
+    #[cold]
+    pub(super) fn in_flow_changed(
+        &mut self,
+        rules: &Ruleset,
+        bytes: &mut [u8],
+        network: Network,
+        context: Context,
+        changed: Changed,
+        out: &mut Events,
+    ) -> Verdict {
+        let Changed {
+            edits,
+            place,
+            index,
+            mut flow,
+            direction,
+            is_encrypted,
+        } = changed;
+        edits.apply(&place, bytes);
+        match Packet::decode(bytes, network, context) {
+            Ok(packet) => {
+                let packet = Packet {
+                    is_encrypted,
+                    ..packet
+                };
+                let verdict = self.inspect(rules, &packet, &mut flow, direction, out);
+                let verdict = verdict.max(Verdict::Rewritten);
+                self.settle(&packet, index, flow, verdict, false, out);
+                verdict
+            }
+            Err(reason) => {
+                self.flows.put(index, flow);
+                self.undecoded(reason)
+            }
         }
-        if !is_quoted && context.tunnel_depth == 0 && !context.is_tunnel && !context.is_reassembled {
+    }
+
+    /// Reports a packet that is dropped, and gives its flow back to the table.
+    fn settle(
+        &mut self,
+        packet: &Packet<'_>,
+        index: FlowIndex,
+        flow: Box<Flow>,
+        verdict: Verdict,
+        is_quoted: bool,
+        out: &mut Events,
+    ) {
+        if self.keeps_records() {
+            history::report_drop(&flow, packet, verdict, out);
+        }
+        if !is_quoted && packet.tunnel_depth == 0 && !packet.is_tunnel && !packet.is_reassembled {
             self.settled = Some((index, flow.verdict));
         }
         self.flows.put(index, flow);
-        verdict
     }
 
     /// Returns the flow of a packet, taken out of the table; a new one if it has none yet. A packet that only quotes
@@ -152,6 +200,9 @@ impl Engine {
         if self.overload >= Overload::Records {
             flow.app.settings.hashes_files = false;
         }
+        if self.overload >= Overload::Depth {
+            flow.app.settings = flow.app.settings.half_as_deep();
+        }
         Ok(Some((index, flow)))
     }
 
@@ -177,6 +228,13 @@ impl Engine {
         }
         if flow.tcp.is_some() && flow.verdict == FlowVerdict::None {
             for direction in Direction::BOTH {
+                let has_data = flow
+                    .tcp
+                    .as_ref()
+                    .is_some_and(|session| session.has_uninspected(direction));
+                if !has_data && flow.app.transactions.list.is_empty() {
+                    continue;
+                }
                 let events = out.list.len();
                 let packet = Packet {
                     is_encrypted: flow.app.is_encrypted,
@@ -191,5 +249,6 @@ impl Engine {
         if self.keeps_records() {
             history::report_end(&flow, now, reason, out);
         }
+        self.flows.recycle(flow);
     }
 }

@@ -20,6 +20,7 @@ use crate::settings::{Mode, Settings};
 use crate::tcp::TcpSettings;
 use crate::tcp::normalize::TcpCounters;
 use crate::verdict::{Action, DropReason, Verdict};
+use flows::Decided;
 use inspect::rejection;
 
 /// Slots of the flow table that are searched for idle flows with each frame.
@@ -235,7 +236,7 @@ impl Engine {
         context: Context,
         out: &mut Events,
     ) -> Verdict {
-        let packet = match Packet::decode(bytes, network, context) {
+        let mut packet = match Packet::decode(bytes, network, context) {
             Ok(packet) => packet,
             Err(reason) => return self.undecoded(reason),
         };
@@ -244,23 +245,28 @@ impl Engine {
             self.counters.refused += 1;
             return Verdict::Drop(DropReason::Normalizer);
         }
-        let (is_fragment, vlans) = (packet.is_fragment, network.vlans);
         let can_descend = context.tunnel_depth < self.settings.tunnel_depth;
-        let context = Context {
-            is_tunnel: can_descend && tunnel::inside(bytes, &packet, &self.settings.tunnels).is_some(),
-            ..context
+        let inside = match can_descend {
+            true => tunnel::inside(bytes, &packet, &self.settings.tunnels),
+            false => None,
         };
-        let mut verdict = match Tuple::of(&packet) {
-            Some((tuple, is_quoted)) => self.in_flow(rules, bytes, network, context, tuple, is_quoted, out),
-            None => self.without_flow(rules, &packet, out),
+        packet.is_tunnel = inside.is_some();
+        let decided = match Tuple::of(&packet) {
+            Some((tuple, is_quoted)) => self.in_flow(rules, &mut packet, tuple, is_quoted, out),
+            None => Decided::Verdict(self.without_flow(rules, &packet, out)),
         };
-        let Ok(packet) = Packet::decode(bytes, network, context) else {
-            return verdict;
+        let mut verdict = match decided {
+            Decided::Verdict(verdict) => verdict,
+            // Only TCP segments are changed, which are no fragments and carry no packet.
+            Decided::Changed(changed) => {
+                return self.in_flow_changed(rules, bytes, network, context, *changed, out);
+            }
         };
-        if context.tunnel_depth >= self.settings.tunnel_depth {
+        if !can_descend {
             return verdict;
         }
-        if is_fragment {
+        if packet.is_fragment {
+            let vlans = network.vlans;
             let mut whole = match self.defragmenter.add(&packet) {
                 Outcome::Waiting => return verdict,
                 Outcome::Whole(whole) => whole.to_vec(),
@@ -286,7 +292,7 @@ impl Engine {
             // The fragments went before; dropping the last one is enough.
             return verdict.max(inner.without_rewriting());
         }
-        if let Some(network) = tunnel::inside(bytes, &packet, &self.settings.tunnels) {
+        if let Some(network) = inside {
             let context = Context {
                 tunnel_depth: context.tunnel_depth + 1,
                 is_tunnel: false,

@@ -6,6 +6,7 @@ use millrace_wire::tcp::flags;
 use super::Engine;
 use crate::flow::{Direction, Flow, FlowState};
 use crate::packet::Packet;
+use crate::policy::Overload;
 use crate::tcp::normalize::{Edits, Place};
 use crate::tcp::{Session, TcpProblem};
 
@@ -28,14 +29,19 @@ impl Engine {
             }
             return Ok(None);
         };
+        // Under overload, new connections are inspected half as deep.
+        let depth = match self.overload >= Overload::Depth {
+            true => self.tcp.depth / 2,
+            false => self.tcp.depth,
+        };
         let counters = &mut self.counters.tcp;
         if flow.tcp.is_none() {
-            let Some(session) = Session::begin(tcp, &self.tcp) else {
+            let Some(session) = Session::begin(tcp, &self.tcp, depth) else {
                 counters.problems[TcpProblem::Midstream as usize] += 1;
                 return Err(TcpProblem::Midstream);
             };
             counters.sessions += 1;
-            flow.tcp = Some(Box::new(session));
+            flow.begin_tcp(session);
         }
         let Some(session) = &mut flow.tcp else {
             return Ok(None);

@@ -115,6 +115,8 @@ pub struct Flow {
     pub detect: detect::FlowState,
     /// State of TCP; `None` for other protocols, and for TCP that is not followed.
     pub tcp: Option<Box<tcp::Session>>,
+    /// The memory of an earlier connection.
+    spare: Option<Box<tcp::Session>>,
 }
 
 impl Flow {
@@ -135,7 +137,33 @@ impl Flow {
             app: AppState::default(),
             detect: detect::FlowState::default(),
             tcp: None,
+            spare: None,
         }
+    }
+
+    /// Makes the flow one without packets, which keeps the memory that it has.
+    pub(crate) fn renew(&mut self, key: FlowKey, id: u64, start: Time) {
+        let (mut app, mut detect) = (core::mem::take(&mut self.app), core::mem::take(&mut self.detect));
+        app.renew();
+        detect.renew();
+        let spare = self.tcp.take().or_else(|| self.spare.take());
+        *self = Flow {
+            app,
+            detect,
+            spare,
+            ..Flow::new(key, id, start)
+        };
+    }
+
+    /// Begins a TCP connection, in the memory of an earlier one if there is one.
+    pub(crate) fn begin_tcp(&mut self, session: tcp::Session) {
+        self.tcp = Some(match self.spare.take() {
+            Some(mut spare) => {
+                spare.renew(session);
+                spare
+            }
+            None => Box::new(session),
+        });
     }
 
     /// Returns true if a policy decided about a packet of the flow for this cause.

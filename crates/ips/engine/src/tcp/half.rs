@@ -32,10 +32,14 @@ pub(super) struct Half {
     /// The last timestamp in order (TS.Recent of the receiver, RFC 7323, section 4.3).
     pub(super) timestamp: Option<u32>,
     direction: Direction,
+    /// Bytes of the stream that are reassembled; 0 is no limit.
+    depth: u64,
+    /// The memory of an earlier stream, until one begins.
+    spare: Vec<u8>,
 }
 
 impl Half {
-    pub(super) fn new(direction: Direction) -> Half {
+    pub(super) fn new(direction: Direction, depth: u64) -> Half {
         Half {
             syns: ArrayVec::new(),
             is_syn_acked: false,
@@ -44,7 +48,29 @@ impl Half {
             window_scale: None,
             timestamp: None,
             direction,
+            depth,
+            spare: Vec::new(),
         }
+    }
+
+    /// Makes the end another one, in the memory that its stream has.
+    pub(super) fn renew(&mut self, half: Half) {
+        let spare = self.take_buffer();
+        *self = Half { spare, ..half };
+    }
+
+    /// Returns the memory of the stream, or of an earlier one.
+    fn take_buffer(&mut self) -> Vec<u8> {
+        match self.stream.take() {
+            Some(stream) => stream.into_buffer(),
+            None => core::mem::take(&mut self.spare),
+        }
+    }
+
+    /// Begins a stream.
+    fn begin_stream(&mut self, first_seq: u32) {
+        let buffer = self.take_buffer();
+        self.stream = Some(Stream::new(self.direction, first_seq, self.depth, buffer));
     }
 
     /// Returns true if a SYN of this end was seen.
@@ -99,7 +125,7 @@ impl Half {
             .as_ref()
             .is_none_or(|stream| stream.first_seq() != first_seq)
         {
-            self.stream = Some(Stream::new(self.direction, first_seq));
+            self.begin_stream(first_seq);
         }
     }
 
@@ -108,7 +134,7 @@ impl Half {
         /// The scale that is assumed where the handshake was not seen.
         const SCALE: u8 = 7;
         if self.stream.is_none() {
-            self.stream = Some(Stream::new(self.direction, seq));
+            self.begin_stream(seq);
         }
         self.is_syn_acked = true;
         self.window_scale = Some(SCALE);

@@ -43,18 +43,32 @@ pub(crate) struct Accepted {
 }
 
 impl Session {
-    /// Returns the session that a first segment begins; `None` if the segment begins none.
-    pub(crate) fn begin(tcp: &TcpHeader<'_>, settings: &TcpSettings) -> Option<Session> {
+    /// Returns the session that a first segment begins, of which `depth` bytes a direction are reassembled; `None` if the segment
+    /// begins none.
+    pub(crate) fn begin(tcp: &TcpHeader<'_>, settings: &TcpSettings, depth: u64) -> Option<Session> {
         let is_syn = tcp.has(flags::SYN) && tcp.flags & (flags::ACK | flags::RST | flags::FIN) == 0;
         let is_midstream = !is_syn && settings.accepts_midstream && tcp.flags & flags::RST == 0;
         (is_syn || is_midstream).then(|| Session {
             state: FlowState::New,
-            halves: [Half::new(Direction::ToServer), Half::new(Direction::ToClient)],
+            halves: Direction::BOTH.map(|direction| Half::new(direction, depth)),
             is_midstream,
             is_reset: false,
             is_closing: false,
             charged: 0,
         })
+    }
+
+    /// Makes the session another one, in the memory that it has.
+    pub(crate) fn renew(&mut self, session: Session) {
+        let Session { halves, .. } = session;
+        for (own, new) in self.halves.iter_mut().zip(halves) {
+            own.renew(new);
+        }
+        self.state = session.state;
+        self.is_midstream = session.is_midstream;
+        self.is_reset = session.is_reset;
+        self.is_closing = session.is_closing;
+        self.charged = session.charged;
     }
 
     /// Returns the state.
@@ -318,7 +332,7 @@ impl Session {
                 (Mode::Ids, IpVersion::V4) => settings.policy_v4,
                 (Mode::Ids, IpVersion::V6) => settings.policy_v6,
             };
-            let stored = stream.store(offset, payload, policy, settings.depth);
+            let stored = stream.store(offset, payload, policy, settings);
             if stored.insertion.conflicts {
                 counters.conflicts += 1;
                 if is_inline && settings.normalizer.rewrites_overlaps {
@@ -381,6 +395,11 @@ impl Session {
     ) -> Option<Lent> {
         let stream = self.halves[direction.index()].stream.as_mut()?;
         stream.is_due(settings, flushes).then(|| stream.lend())
+    }
+
+    /// Returns true if data of `direction` were passed to the parser and not inspected yet.
+    pub(crate) fn has_uninspected(&self, direction: Direction) -> bool {
+        self.stream(direction).is_some_and(Stream::has_uninspected)
     }
 
     /// Takes the raw data back after inspection.

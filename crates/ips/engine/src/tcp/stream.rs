@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Offsets count bytes from the first byte after the SYN in 64 bits; sequence numbers wrap, offsets do not. Bytes before
-//! `next` were passed to the parser and will not change.
+//! `next` were passed to the parser and will not change. Data that arrive in order in mode `ips` go straight to the buffer.
 
 use crate::pieces::{Insertion, OverlapPolicy, Pieces};
 use crate::settings::Mode;
@@ -23,6 +23,8 @@ pub struct Stream {
     direction: Direction,
     /// Sequence number of offset 0.
     first_seq: u32,
+    /// Bytes that are reassembled; 0 is no limit.
+    depth: u64,
     /// Offset after the bytes that were passed to the parser.
     next: u64,
     /// Highest offset that was sent.
@@ -33,9 +35,11 @@ pub struct Stream {
     fin: Option<u64>,
     /// Data that wait for a hole to be filled, or for their acknowledgment.
     pieces: Pieces,
-    /// Bytes from `base` to `next`.
+    /// Bytes from `base` to `next`, and `staged` bytes behind them.
     buffer: Vec<u8>,
     base: u64,
+    /// Bytes that arrived in order and are delivered with the next call of [`Stream::deliver`].
+    staged: usize,
     /// Offset up to which raw inspection came.
     inspected: u64,
     /// Bytes that were lost directly before `next`, and not yet reported.
@@ -52,21 +56,36 @@ pub(super) struct Stored {
 }
 
 impl Stream {
-    pub(super) fn new(direction: Direction, first_seq: u32) -> Stream {
+    /// Returns a stream without data, in the memory of `buffer`, which is empty.
+    pub(super) fn new(direction: Direction, first_seq: u32, depth: u64, buffer: Vec<u8>) -> Stream {
         Stream {
             direction,
             first_seq,
+            depth,
             next: 0,
             sent: 0,
             acked: 0,
             fin: None,
             pieces: Pieces::default(),
-            buffer: Vec::new(),
+            buffer,
             base: 0,
+            staged: 0,
             inspected: 0,
             gap: 0,
             is_ended: false,
         }
+    }
+
+    /// Returns the memory of the stream, empty, for another one.
+    pub(super) fn into_buffer(self) -> Vec<u8> {
+        /// Size limit of a buffer that is kept, in bytes.
+        const KEPT: usize = 4096;
+        let mut buffer = self.buffer;
+        buffer.clear();
+        if buffer.capacity() > KEPT {
+            return Vec::new();
+        }
+        buffer
     }
 
     /// Returns the offset of a sequence number: the one nearest to `next`; `None` before offset 0.
@@ -121,10 +140,16 @@ impl Stream {
     }
 
     /// Stores data at `offset`. Bytes that were passed to the parser are not stored again.
-    pub(super) fn store(&mut self, offset: u64, bytes: &[u8], policy: OverlapPolicy, depth: u64) -> Stored {
+    pub(super) fn store(
+        &mut self,
+        offset: u64,
+        bytes: &[u8],
+        policy: OverlapPolicy,
+        settings: &TcpSettings,
+    ) -> Stored {
         let mut stored = Stored::default();
         self.sent = self.sent.max(offset + bytes.len() as u64);
-        let limit = match (self.fin, depth) {
+        let limit = match (self.fin, self.depth) {
             (fin, 0) => fin.unwrap_or(u64::MAX),
             (fin, depth) => fin.unwrap_or(u64::MAX).min(depth),
         };
@@ -138,6 +163,11 @@ impl Stream {
             at = self.next;
         }
         let room = limit.saturating_sub(at).min(new.len() as u64) as usize;
+        if settings.mode == Mode::Ips && at == self.next && self.staged == 0 && self.pieces.is_empty() {
+            self.buffer.extend_from_slice(&new[..room]);
+            self.staged = room;
+            return stored;
+        }
         let insertion = self.pieces.insert(at, &new[..room], policy);
         stored.insertion.overlaps |= insertion.overlaps;
         stored.insertion.conflicts |= insertion.conflicts;
@@ -182,13 +212,16 @@ impl Stream {
             _ => u64::MAX,
         };
         loop {
-            let from = self.buffer.len();
+            let staged = core::mem::take(&mut self.staged);
+            let from = self.buffer.len() - staged;
             let offset = self.next;
-            let buffer = &mut self.buffer;
-            self.next = self
-                .pieces
-                .take_contiguous(offset, limit, |bytes| buffer.extend_from_slice(bytes));
-            let is_end = !self.is_ended && self.is_at_end(settings);
+            self.next += staged as u64;
+            if !self.pieces.is_empty() {
+                let buffer = &mut self.buffer;
+                let take = |bytes: &[u8]| buffer.extend_from_slice(bytes);
+                self.next = self.pieces.take_contiguous(self.next, limit, take);
+            }
+            let is_end = !self.is_ended && self.is_at_end();
             if self.next > offset || is_end {
                 self.is_ended |= is_end;
                 parse(StreamChunk {
@@ -216,8 +249,8 @@ impl Stream {
         }
     }
 
-    /// Returns true if raw data before a hole were not inspected yet.
-    fn has_uninspected(&self) -> bool {
+    /// Returns true if raw data that were passed to the parser were not inspected yet.
+    pub(super) fn has_uninspected(&self) -> bool {
         self.inspected < self.next
     }
 
@@ -229,8 +262,8 @@ impl Stream {
     }
 
     /// Returns true if no byte can follow: FIN or depth is reached.
-    fn is_at_end(&self, settings: &TcpSettings) -> bool {
-        self.fin == Some(self.next) || settings.depth != 0 && self.next >= settings.depth
+    fn is_at_end(&self) -> bool {
+        self.fin == Some(self.next) || self.depth != 0 && self.next >= self.depth
     }
 
     /// Tells the parser that no byte follows.

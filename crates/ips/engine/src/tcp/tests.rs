@@ -96,7 +96,7 @@ impl TestBed {
             seq: CLIENT,
             ..Segment::default()
         });
-        let session = Session::begin(&decode(&syn).tcp.unwrap(), &settings).unwrap();
+        let session = Session::begin(&decode(&syn).tcp.unwrap(), &settings, settings.depth).unwrap();
         TestBed {
             settings,
             session,

@@ -1,6 +1,6 @@
 //! Exhaustion: the memory stays inside its settings, and established connections survive.
 
-use millrace_ips_engine::{Mode, Settings};
+use millrace_ips_engine::{Mode, Overload, Settings};
 use millrace_types::Duration;
 use millrace_wire::IpProto;
 
@@ -106,4 +106,68 @@ fn a_stream_that_nobody_acknowledges_stays_inside_the_memory() {
         bed.send(data(at * 1000, &[b'x'; 1000]));
         assert!(bed.engine.memory() <= 1 << 20);
     }
+}
+
+#[test]
+fn under_overload_new_connections_are_inspected_half_as_deep_and_others_as_before() {
+    let settings = Settings {
+        stream_depth: 8000,
+        ..settings()
+    };
+    let mut bed = TestBed::with(settings, ATTACK);
+    let mut is_dropped_behind = |port: u16, overload: Overload| {
+        bed.engine.set_overload(Overload::None);
+        if port == 2 {
+            bed.engine.set_overload(overload);
+        }
+        assert!(!bed.send_all(handshake_of(port)));
+        bed.engine.set_overload(overload);
+        let first = Segment::default().seq;
+        let mut segment = |at: u32, data: &[u8]| {
+            let segment = Segment {
+                port,
+                data,
+                seq: first + at,
+                ..Segment::default()
+            };
+            bed.send(segment.packet()).is_dropped()
+        };
+        for at in 0..5 {
+            assert!(!segment(at * 1000, &[b'x'; 1000]));
+        }
+        segment(5000, b"attack")
+    };
+    assert!(is_dropped_behind(1, Overload::Depth), "it began before the overload");
+    assert!(!is_dropped_behind(2, Overload::Depth), "it began under overload");
+    assert!(is_dropped_behind(3, Overload::None));
+}
+
+#[test]
+fn a_connection_in_the_memory_of_another_has_none_of_its_state() {
+    let mut bed = TestBed::with(settings(), ATTACK);
+    for port in 1..40_u16 {
+        bed.send_all(handshake_of(port));
+        let segment = Segment {
+            port,
+            data: b"att",
+            ..Segment::default()
+        };
+        assert!(!bed.send(segment.packet()).is_dropped());
+        // Half of the pattern stays in the stream; the flow ends, and the next one begins in its memory.
+        bed.now = bed.now + Duration::from_secs(1000);
+        bed.send(syn(port.into()));
+    }
+    assert!(bed.engine.flow_counters().timeouts > 30);
+    bed.send_all(handshake_of(100));
+    let segment = |at: u32, data: &'static [u8]| {
+        let first = Segment::default().seq;
+        Segment {
+            port: 100,
+            data,
+            seq: first + at,
+            ..Segment::default()
+        }
+    };
+    assert!(!bed.send(segment(0, b"ack").packet()).is_dropped());
+    assert!(bed.send(segment(3, b"attack").packet()).is_dropped());
 }

@@ -55,14 +55,29 @@ impl Candidates {
     /// Adds a rule.
     #[inline]
     pub(super) fn add(&mut self, rule: u32) {
+        if self.mark(rule) {
+            self.list.push(rule);
+        }
+    }
+
+    /// Adds a rule if it passes a test, which is made once for each rule. Returns true if it is added.
+    #[inline]
+    fn add_if(&mut self, rule: u32, passes: impl Fn(u32) -> bool) -> bool {
+        let is_added = self.mark(rule) && passes(rule);
+        if is_added {
+            self.list.push(rule);
+        }
+        is_added
+    }
+
+    /// Marks a rule. Returns false if it is marked already.
+    #[inline]
+    fn mark(&mut self, rule: u32) -> bool {
         let at = rule as usize;
         if at >= self.marks.len() {
             self.marks.resize(at + 1, 0);
         }
-        if self.marks[at] != self.epoch {
-            self.marks[at] = self.epoch;
-            self.list.push(rule);
-        }
+        std::mem::replace(&mut self.marks[at], self.epoch) != self.epoch
     }
 
     /// Removes and returns the rules.

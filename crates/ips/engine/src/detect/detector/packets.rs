@@ -39,17 +39,34 @@ impl Detector {
             ..
         } = context;
         let prefilter = &rules.prefilter;
+        // A rule whose endpoints are others never matches in this direction of the flow.
+        let is_possible = |rule: u32| {
+            rules.rules.get(rule as usize).is_some_and(|rule| {
+                let asked = rule.flow.direction.filter(|_| rule.flow.is_needed);
+                asked.is_none_or(|asked| asked == direction) && conditions::header(rule, packet)
+            })
+        };
         self.memory.0.begin();
         if !packet.is_pseudo {
             let class = Class::of(packet.protocol) as usize;
-            let group = &prefilter.packets[class];
+            // Rules over the stream, too, are found by the search of the stream, if it has the bytes of the packet.
+            let is_in_window = stream.is_some_and(|window| {
+                let new = window.bytes.get(window.new_from..).unwrap_or_default();
+                !packet.is_unordered && new.starts_with(packet.payload)
+            });
+            let group = match is_in_window {
+                true => &prefilter.packets_in_stream,
+                false => &prefilter.packets[class],
+            };
             let candidates = &mut self.memory.0;
             group.always.iter().for_each(|rule| candidates.add(*rule));
             if !packet.payload.is_empty() && !packet.hides_payload() {
                 let known = candidates.list.len();
                 let sample = self.begin_sample();
                 let candidates = &mut self.memory.0;
-                group.scan(packet.payload, &mut |rule| candidates.add(rule));
+                group.scan(packet.payload, &mut |rule| {
+                    candidates.add_if(rule, is_possible);
+                });
                 let hits = candidates.list.len() - known;
                 self.end_group(sample, GroupId::Packets(class as u8), hits, packet.payload.len());
             }
@@ -63,7 +80,7 @@ impl Detector {
             let pending = flow
                 .as_deref_mut()
                 .map(|flow| &mut flow.detect.pending[direction.index()]);
-            scan_stream(group, &window, pending, candidates);
+            scan_stream(group, &window, pending, candidates, is_possible);
             let hits = candidates.list.len() - known;
             self.end_group(sample, GroupId::Stream, hits, window.bytes.len());
         }
@@ -104,30 +121,34 @@ impl Detector {
     }
 }
 
-/// Scans a stream window, and adds the rules of hits in it and in the windows before that lie in it.
+/// Scans a stream window, and adds the rules that are possible of hits in it and in the windows before that lie in it.
 fn scan_stream(
     group: &Group,
     window: &StreamWindow<'_>,
     pending: Option<&mut Vec<(u32, u64)>>,
     candidates: &mut Candidates,
+    is_possible: impl Fn(u32) -> bool,
 ) {
     let from = window
         .new_from
         .saturating_sub(group.look_back())
         .min(window.bytes.len());
     let Some(pending) = pending.filter(|pending| pending.len() < PENDING) else {
-        group.scan(window.bytes, &mut |rule| candidates.add(rule));
+        group.scan(window.bytes, &mut |rule| {
+            candidates.add_if(rule, &is_possible);
+        });
         return;
     };
     pending.retain(|(_, offset)| *offset > window.offset);
     pending.iter().for_each(|(rule, _)| candidates.add(*rule));
     let end = window.offset + window.bytes.len() as u64;
     group.scan(&window.bytes[from..], &mut |rule| {
-        candidates.add(rule);
         match pending.iter().position(|(known, _)| *known == rule) {
             Some(at) => pending[at].1 = end,
+            None if !is_possible(rule) => return,
             None if pending.len() < PENDING => pending.push((rule, end)),
             None => {}
         }
+        candidates.add(rule);
     });
 }

@@ -5,8 +5,8 @@ use crate::app::{Progress, Transaction};
 use crate::detect::compile::Ruleset;
 use crate::detect::fields;
 use crate::detect::program::{AppTest, Rule};
-use crate::detect::transaction::{self, Candidate};
-use crate::flow::Flow;
+use crate::detect::transaction::{self, Candidate, DirectionState, Seen};
+use crate::flow::{Direction, Flow};
 
 impl Detector {
     /// Evaluates the rules over the transactions of a flow.
@@ -40,25 +40,24 @@ impl Detector {
             return;
         };
         let mut state = std::mem::take(&mut transaction.detect.directions[direction.index()]);
-        if !std::mem::replace(&mut state.has_always, true) {
-            always.iter().for_each(|rule| state.add(*rule));
+        let now = Seen {
+            version: transaction.version(),
+            flow: flow.state,
+        };
+        if state.seen == now && !state.has_varying {
+            transaction.detect.directions[direction.index()] = state;
+            return;
         }
-        for &index in hooks {
-            let at = usize::from(index);
-            if let (Some(hook), Some(group)) = (rules.hooks.get(at), rules.prefilter.hooks.get(at)) {
-                let (sample, known) = (self.begin_sample(), state.candidates.len());
-                let size = state.scan(index, hook, group, transaction, direction, &mut self.memory);
-                if size > 0 {
-                    let hits = state.candidates.len() - known;
-                    self.end_group(sample, GroupId::Hook(index), hits, size);
-                }
-            }
+        if state.seen.version != now.version {
+            self.find_candidates(rules, (hooks, always), transaction, direction, &mut state);
         }
-        state.candidates.sort_unstable_by_key(|candidate| candidate.rule);
+        state.seen = now;
+        state.has_varying = false;
         for candidate in state.candidates.iter_mut().filter(|candidate| !candidate.is_done) {
             let Some(rule) = rules.rules.get(candidate.rule as usize) else {
                 continue;
             };
+            state.has_varying |= transaction::varies(rule);
             let sample = self.begin_sample();
             let is_match = self.transaction_rule(rule, candidate, context, flow, transaction);
             self.end_rule(sample, candidate.rule, is_match);
@@ -75,6 +74,32 @@ impl Detector {
         }
         self.counters.candidates_lost += std::mem::take(&mut state.lost);
         transaction.detect.directions[direction.index()] = state;
+    }
+
+    /// Adds the rules to the candidates that the new bytes of a transaction name.
+    fn find_candidates(
+        &mut self,
+        rules: &Ruleset,
+        (hooks, always): (&[u16], &[u32]),
+        transaction: &Transaction,
+        direction: Direction,
+        state: &mut DirectionState,
+    ) {
+        if !std::mem::replace(&mut state.has_always, true) {
+            always.iter().for_each(|rule| state.add(*rule));
+        }
+        for &index in hooks {
+            let at = usize::from(index);
+            if let (Some(hook), Some(group)) = (rules.hooks.get(at), rules.prefilter.hooks.get(at)) {
+                let (sample, known) = (self.begin_sample(), state.candidates.len());
+                let size = state.scan(index, hook, group, transaction, direction, &mut self.memory);
+                if size > 0 {
+                    let hits = state.candidates.len() - known;
+                    self.end_group(sample, GroupId::Hook(index), hits, size);
+                }
+            }
+        }
+        state.candidates.sort_unstable_by_key(|candidate| candidate.rule);
     }
 
     /// Returns true if a rule matches a transaction; buffers that matched before count.
@@ -97,6 +122,13 @@ impl Detector {
             }
         });
         if !fields {
+            return false;
+        }
+        let all_matched = candidate.matched == (1u64 << rule.buffers.len()).wrapping_sub(1) as u32;
+        let is_evaluated =
+            std::mem::replace(&mut candidate.evaluated, transaction.version()) == transaction.version();
+        if is_evaluated && !all_matched {
+            // The buffers are those that did not match before.
             return false;
         }
         self.counters.evaluations += 1;
