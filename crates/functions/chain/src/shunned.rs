@@ -4,10 +4,11 @@
 
 use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
-use millrace_nf::flow::{FlowId, FlowPacket, flag};
+use millrace_nf::flow::{Endpoint, FlowId, FlowPacket, flag};
 use millrace_nf::table::Table;
 use millrace_nf::{Buffer, Kind, Shun, ShunAction, ShunnedFlow};
 use millrace_types::{Duration, Time};
+use millrace_wire::IpProto;
 
 /// Sets of the table that one tick scans for idle flows. A table of 65,536 flows is scanned in 6.4 s.
 const SETS_PER_TICK: usize = 256;
@@ -50,10 +51,72 @@ struct Key {
 }
 
 impl Key {
-    /// Returns the key of a packet, or `None` for packets that the function always gets: those that are not IP, later
+    /// Returns the key of a packet, and true if the packet opens a TCP connection; `None` for packets that the function always gets: those that are not IP, later
     /// fragments, and packets with more tags.
     #[inline]
-    fn of(packet: &dyn Buffer) -> Option<(Key, FlowPacket)> {
+    fn of(packet: &dyn Buffer) -> Option<(Key, bool)> {
+        let head = packet.head();
+        match Key::of_plain(head, packet.len()) {
+            Some(found) => Some(found),
+            None => Key::of_any(packet),
+        }
+    }
+
+    /// Returns what [`Key::of_any`] returns for TCP and UDP over IPv4 without tags, options and fragments; else `None`.
+    #[inline]
+    fn of_plain(head: &[u8], size: usize) -> Option<(Key, bool)> {
+        const IP: usize = 14;
+        const L4: usize = IP + 20;
+        const FRAGMENT: u16 = 0x3fff;
+        let head = head.first_chunk::<{ L4 + 20 }>()?;
+        let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+        let total = usize::from(word(IP + 2));
+        let (proto, is_tcp) = (head[IP + 9], head[IP + 9] == IpProto::TCP.0);
+        let is_plain = word(12) == 0x0800
+            && head[IP] == 0x45
+            && word(IP + 6) & FRAGMENT == 0
+            && match IpProto(proto) {
+                IpProto::TCP => head[L4 + 12] >> 4 >= 5 && total >= 20 + usize::from(head[L4 + 12] >> 4) * 4,
+                IpProto::UDP => total >= 28 && usize::from(word(L4 + 4)) == total - 20,
+                _ => false,
+            }
+            && IP + total <= size;
+        if !is_plain {
+            return None;
+        }
+        let end = |address: usize, port: usize| {
+            let mut mapped = [0; 16];
+            (mapped[10], mapped[11]) = (0xff, 0xff);
+            mapped[12..].copy_from_slice(&head[address..address + 4]);
+            Endpoint {
+                address: mapped,
+                port: word(port),
+            }
+        };
+        let order = |address: usize, port: usize| {
+            let [a, b, c, d] = [
+                head[address],
+                head[address + 1],
+                head[address + 2],
+                head[address + 3],
+            ];
+            u64::from(u32::from_be_bytes([a, b, c, d])) << 16 | u64::from(word(port))
+        };
+        let (mut source, mut destination) = (end(IP + 12, L4), end(IP + 16, L4 + 2));
+        if order(IP + 12, L4) > order(IP + 16, L4 + 2) {
+            core::mem::swap(&mut source, &mut destination);
+        }
+        let flow = FlowId {
+            source,
+            destination,
+            proto,
+        };
+        let is_opening = is_tcp && head[L4 + 13] & (flag::SYN | flag::ACK) == flag::SYN;
+        Some((Key { flow, tags: [0; 2] }, is_opening))
+    }
+
+    /// Returns the key of any packet, and true if the packet opens a TCP connection.
+    fn of_any(packet: &dyn Buffer) -> Option<(Key, bool)> {
         let found = FlowPacket::of(packet).filter(|found| !found.is_later_fragment)?;
         let (flow, _) = found.id.canonical();
         let mut tags = [0; 2];
@@ -66,7 +129,8 @@ impl Key {
             // An identifier of 0 differs from no tag.
             *tag = u16::from_be_bytes(*tci) & VLAN_ID | TAGGED;
         }
-        Some((Key { flow, tags }, found))
+        let is_opening = found.is_tcp() && found.tcp_flags & (flag::SYN | flag::ACK) == flag::SYN;
+        Some((Key { flow, tags }, is_opening))
     }
 }
 
@@ -96,7 +160,8 @@ impl ShunnedFlows {
     }
 
     /// Returns the treatment of a packet of a shunned flow, and counts the packet; `None` for packets that the function gets.
-    /// With the treatment comes the number of packets that a process must have returned before this one passes it. A TCP packet that opens a connection ends the old flow, which `ended` receives.
+    /// With the treatment comes the number of packets that a process must have returned before this one passes it. A TCP packet
+    /// that opens a connection ends the old flow, which `ended` receives.
     #[inline]
     pub(crate) fn action(
         &mut self,
@@ -104,9 +169,9 @@ impl ShunnedFlows {
         now: Time,
         ended: &mut ArrayVec<ShunnedFlow, BURST>,
     ) -> Option<(ShunAction, u64)> {
-        let (key, found) = Key::of(packet)?;
+        let (key, is_opening) = Key::of(packet)?;
         let entry = self.flows.get(&key, now)?;
-        if found.is_tcp() && found.tcp_flags & (flag::SYN | flag::ACK) == flag::SYN {
+        if is_opening {
             let entry = *entry;
             // One packet of the burst ends one flow at most, so there is room.
             let _has_room = ended.try_push(entry.ended(key.flow));
@@ -210,6 +275,42 @@ mod tests {
         assert_eq!(flows.len(), 0);
         let counters = ended.pop().map(|flow| (flow.action, flow.packets));
         assert_eq!(counters, Some((ShunAction::Drop, 4)));
+    }
+
+    #[test]
+    fn the_short_way_to_a_key_leads_to_the_same_key() {
+        let builder = || Builder::ethernet(Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2]));
+        let mut frames: Vec<Vec<u8>> = Vec::new();
+        for flags in [flag::SYN, flag::SYN | flag::ACK, flag::ACK, flag::RST] {
+            for ports in [(1000, 80), (80, 1000)] {
+                frames.push(segment(ports, flags).bytes().to_vec());
+            }
+        }
+        for ends in [([10, 0, 0, 1], [10, 0, 0, 2]), ([200, 0, 0, 9], [10, 0, 0, 2])] {
+            frames.push(
+                builder()
+                    .ipv4(ends.0, ends.1)
+                    .udp(53, 5353)
+                    .payload(&[7; 40])
+                    .build(),
+            );
+        }
+        let mut plain = 0;
+        // Each byte of the headers is changed in each of its bits: the short way gives up, or agrees.
+        for bytes in frames {
+            for at in 0..=8 * 54 {
+                let mut bytes = bytes.clone();
+                if at < 8 * 54 {
+                    bytes[at / 8] ^= 1 << (at % 8);
+                }
+                let frame = Frame::new(&bytes);
+                if let Some(found) = Key::of_plain(&bytes, bytes.len()) {
+                    assert_eq!(Some(found), Key::of_any(&frame), "bit {at} of {bytes:?}");
+                    plain += 1;
+                }
+            }
+        }
+        assert!(plain > 3000, "{plain}");
     }
 
     #[test]

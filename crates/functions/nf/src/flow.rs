@@ -1,17 +1,29 @@
 //! The flow of a packet: two endpoints and a protocol, for IPv4 and IPv6.
 
+use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::function::Buffer;
 use millrace_wire::{Depth, Fragment, IpProto, L3, L4, Layers};
 
 /// An endpoint: an address and a port. IPv4 is mapped into IPv6 (RFC 4291, section 2.5.5.2).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Endpoint {
     /// The address.
     pub address: [u8; 16],
     /// The port, or the identifier of an ICMP echo message; 0 for other protocols.
     pub port: u16,
+}
+
+impl Hash for Endpoint {
+    /// Hashes words, which keyed hashes fold at once.
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let address = u128::from_ne_bytes(self.address);
+        state.write_u64(address as u64);
+        state.write_u64((address >> 64) as u64);
+        state.write_u16(self.port);
+    }
 }
 
 impl Endpoint {

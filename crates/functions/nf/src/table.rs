@@ -1,7 +1,8 @@
 //! A table of state by flow, in memory that is allocated once: an 8-way set-associative hash table with a keyed hash.
 //!
-//! The hash of a key selects a set, so a lookup compares eight keys at most, and entries never move. A full set evicts its
-//! least recently used entry, if the caller permits that.
+//! The hash of a key selects a set, so a lookup compares eight keys at most, and entries never move. Eight tags, which are bits
+//! of the hashes, lie side by side: a lookup reads them and usually one entry. A full set evicts its least recently used entry, if
+//! the caller permits that.
 
 use core::hash::{Hash, Hasher};
 
@@ -41,6 +42,26 @@ impl Hasher for Folding {
     }
 
     #[inline]
+    fn write_u8(&mut self, number: u8) {
+        self.write_u64(number.into());
+    }
+
+    #[inline]
+    fn write_u16(&mut self, number: u16) {
+        self.write_u64(number.into());
+    }
+
+    #[inline]
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
+    }
+
+    #[inline]
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
+
+    #[inline]
     fn write_u64(&mut self, word: u64) {
         let product = u128::from(self.0 ^ word) * u128::from(self.1 ^ 0xd6e8_feb8_6659_fd93);
         self.0 = (product as u64) ^ (product >> 64) as u64 ^ self.1.rotate_left(17);
@@ -63,6 +84,8 @@ struct Entry<K, V> {
 /// A table of values `V` by keys `K`, of fixed capacity.
 #[derive(Debug)]
 pub struct Table<K, V> {
+    /// By set, a tag for each entry; 0 for an empty one.
+    tags: Box<[[u16; WAYS]]>,
     entries: Box<[Option<Entry<K, V>>]>,
     hash: KeyedHash,
     len: usize,
@@ -79,6 +102,7 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
             _ => capacity.saturating_mul(2).next_power_of_two(),
         };
         Table {
+            tags: vec![[0; WAYS]; entries / WAYS].into_boxed_slice(),
             entries: (0..entries).map(|_| None).collect(),
             hash: KeyedHash::new(seed),
             len: 0,
@@ -96,21 +120,36 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
         self.len
     }
 
+    /// Returns the set of a key, and its tag.
     #[inline]
-    fn set(&self, key: &K) -> core::ops::Range<usize> {
-        let sets = self.entries.len() / WAYS;
-        let first = (self.hash.of(key) >> 32) as usize % sets * WAYS;
-        first..first + WAYS
+    fn place(&self, key: &K) -> (usize, u16) {
+        let hash = self.hash.of(key);
+        // The number of sets is a power of two.
+        let set = (hash >> 32) as usize & (self.tags.len() - 1);
+        (set, (hash as u16).max(1))
+    }
+
+    /// Returns the index of the entry of a key.
+    #[inline]
+    fn find(&self, key: &K) -> Option<usize> {
+        let (set, tag) = self.place(key);
+        let first = set * WAYS;
+        for (way, other) in self.tags[set].iter().enumerate() {
+            if *other == tag
+                && let Some(entry) = &self.entries[first + way]
+                && entry.key == *key
+            {
+                return Some(first + way);
+            }
+        }
+        None
     }
 
     /// Returns the value of a key, and records the use of its entry.
     #[inline]
     pub fn get(&mut self, key: &K, now: Time) -> Option<&mut V> {
-        let set = self.set(key);
-        let entry = self.entries[set]
-            .iter_mut()
-            .flatten()
-            .find(|entry| entry.key == *key)?;
+        let at = self.find(key)?;
+        let entry = self.entries[at].as_mut()?;
         entry.used = now;
         Some(&mut entry.value)
     }
@@ -118,21 +157,15 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
     /// Returns the time at which the entry of a key was used last.
     #[inline]
     pub fn used(&self, key: &K) -> Option<Time> {
-        let set = self.set(key);
-        let entry = self.entries[set]
-            .iter()
-            .flatten()
-            .find(|entry| entry.key == *key)?;
-        Some(entry.used)
+        let at = self.find(key)?;
+        self.entries[at].as_ref().map(|entry| entry.used)
     }
 
     /// Removes the entry of a key. Returns its value.
     pub fn remove(&mut self, key: &K) -> Option<V> {
-        let set = self.set(key);
-        let slot = self.entries[set]
-            .iter_mut()
-            .find(|slot| slot.as_ref().is_some_and(|entry| entry.key == *key))?;
-        let entry = slot.take()?;
+        let at = self.find(key)?;
+        self.tags[at / WAYS][at % WAYS] = 0;
+        let entry = self.entries[at].take()?;
         self.len -= 1;
         Some(entry.value)
     }
@@ -149,30 +182,30 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
         now: Time,
         may_go: impl Fn(&V, Time) -> bool,
     ) -> Result<Option<(K, V)>, V> {
-        let set = self.set(&key);
-        let entries = &mut self.entries[set];
-        let entry = Some(Entry {
+        let (set, tag) = self.place(&key);
+        let first = set * WAYS;
+        let entry = Entry {
             key,
             value,
             used: now,
-        });
-        if let Some(free) = entries.iter_mut().find(|slot| slot.is_none()) {
-            *free = entry;
+        };
+        if let Some(way) = self.tags[set].iter().position(|tag| *tag == 0) {
+            self.tags[set][way] = tag;
+            self.entries[first + way] = Some(entry);
             self.len += 1;
             return Ok(None);
         }
-        let oldest = entries
-            .iter_mut()
-            .min_by_key(|slot| slot.as_ref().map(|entry| entry.used));
+        let ways = self.entries[first..first + WAYS].iter().enumerate();
+        let oldest = ways
+            .filter_map(|(way, slot)| slot.as_ref().map(|old| (way, old)))
+            .min_by_key(|(_, old)| old.used);
         match oldest {
-            Some(slot) if slot.as_ref().is_some_and(|old| may_go(&old.value, old.used)) => {
-                let old = core::mem::replace(slot, entry);
+            Some((way, old)) if may_go(&old.value, old.used) => {
+                self.tags[set][way] = tag;
+                let old = self.entries[first + way].replace(entry);
                 Ok(old.map(|old| (old.key, old.value)))
             }
-            _ => match entry {
-                Some(entry) => Err(entry.value),
-                None => Ok(None),
-            },
+            _ => Err(entry.value),
         }
     }
 
@@ -184,15 +217,20 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
         mut is_over: impl FnMut(&mut V, Time) -> bool,
         mut gone: impl FnMut(K, V),
     ) {
-        let all = self.entries.len() / WAYS;
+        let all = self.tags.len();
         for _ in 0..sets.min(all) {
-            let first = self.sweep * WAYS;
+            let set = self.sweep;
             self.sweep = (self.sweep + 1) % all;
-            for slot in &mut self.entries[first..first + WAYS] {
+            for way in 0..WAYS {
+                if self.tags[set][way] == 0 {
+                    continue;
+                }
+                let slot = &mut self.entries[set * WAYS + way];
                 if let Some(place) = slot
                     && is_over(&mut place.value, place.used)
                     && let Some(place) = slot.take()
                 {
+                    self.tags[set][way] = 0;
                     self.len -= 1;
                     gone(place.key, place.value);
                 }
@@ -202,7 +240,7 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
 
     /// Returns the number of sets.
     pub fn sets(&self) -> usize {
-        self.entries.len() / WAYS
+        self.tags.len()
     }
 }
 
