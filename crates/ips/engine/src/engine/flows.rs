@@ -249,6 +249,9 @@ impl Engine {
         if self.keeps_records() {
             history::report_end(&flow, now, reason, out);
         }
+        if let Some(session) = &mut flow.tcp {
+            self.keep_buffers(session, true);
+        }
         self.flows.recycle(flow);
     }
 }

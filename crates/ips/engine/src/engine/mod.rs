@@ -30,6 +30,10 @@ const EXPIRY_BUDGET: usize = 16;
 const EXPIRY_SCAN: usize = 1024;
 const EXPIRED_AT_ONCE: usize = 64;
 
+/// Buffers of streams that are kept for others, and the size limit of one in bytes.
+const BUFFERS: usize = 1024;
+const BUFFER_SIZE: usize = 16 << 10;
+
 /// A frame as it arrives.
 #[derive(Debug)]
 pub struct Frame<'a> {
@@ -80,6 +84,8 @@ pub struct Engine {
     counters: Counters,
     /// Memory of all TCP streams in bytes.
     segment_bytes: usize,
+    /// Buffers of streams that ended, for others.
+    buffers: Vec<Vec<u8>>,
     overload: Overload,
     /// The flow of the last frame, and the decision about its later packets.
     settled: Option<(FlowIndex, FlowVerdict)>,
@@ -96,6 +102,7 @@ impl Engine {
             flows: FlowTable::new(settings.flows, settings.timeouts, Seed(seed), settings.first_flow),
             counters: Counters::default(),
             segment_bytes: 0,
+            buffers: Vec::with_capacity(BUFFERS),
             overload: Overload::None,
             settled: None,
             settings,

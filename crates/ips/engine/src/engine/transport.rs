@@ -3,7 +3,7 @@
 use millrace_wire::IpProto;
 use millrace_wire::tcp::flags;
 
-use super::Engine;
+use super::{BUFFER_SIZE, Engine};
 use crate::flow::{Direction, Flow, FlowState};
 use crate::packet::Packet;
 use crate::policy::Overload;
@@ -47,6 +47,12 @@ impl Engine {
             return Ok(None);
         };
         let is_full = self.segment_bytes + packet.payload.len() > self.settings.segment_bytes;
+        if !packet.payload.is_empty()
+            && session.needs_buffer(direction)
+            && let Some(buffer) = self.buffers.pop()
+        {
+            session.give_buffer(direction, buffer);
+        }
         let result = if is_full && !packet.payload.is_empty() {
             Err(TcpProblem::Memory)
         } else if self.settings.checks_checksums && !packet.checksum_is_right() {
@@ -80,11 +86,23 @@ impl Engine {
         Ok(Place::of(packet).map(|place| (accepted.edits, place)))
     }
 
-    /// Charges the memory of a flow's streams to the pool.
+    /// Charges the memory of a flow's streams to the pool. A connection that is closed gives back what it does not need.
     pub(super) fn charge(&mut self, flow: &mut Flow) {
         if let Some(session) = &mut flow.tcp {
+            if flow.state == FlowState::Closed {
+                self.keep_buffers(session, false);
+            }
             self.segment_bytes = self.segment_bytes + session.memory() - session.charged;
             session.charged = session.memory();
+        }
+    }
+
+    /// Keeps the buffers that a connection does not need for others.
+    pub(super) fn keep_buffers(&mut self, session: &mut Session, has_ended: bool) {
+        for buffer in session.release(has_ended) {
+            if self.buffers.len() < self.buffers.capacity() && buffer.capacity() <= BUFFER_SIZE {
+                self.buffers.push(buffer);
+            }
         }
     }
 }

@@ -159,7 +159,7 @@ impl Flow {
     pub(crate) fn begin_tcp(&mut self, session: tcp::Session) {
         self.tcp = Some(match self.spare.take() {
             Some(mut spare) => {
-                spare.renew(session);
+                *spare = session;
                 spare
             }
             None => Box::new(session),

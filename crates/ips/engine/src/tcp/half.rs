@@ -34,8 +34,6 @@ pub(super) struct Half {
     direction: Direction,
     /// Bytes of the stream that are reassembled; 0 is no limit.
     depth: u64,
-    /// The memory of an earlier stream, until one begins.
-    spare: Vec<u8>,
 }
 
 impl Half {
@@ -49,28 +47,12 @@ impl Half {
             timestamp: None,
             direction,
             depth,
-            spare: Vec::new(),
-        }
-    }
-
-    /// Makes the end another one, in the memory that its stream has.
-    pub(super) fn renew(&mut self, half: Half) {
-        let spare = self.take_buffer();
-        *self = Half { spare, ..half };
-    }
-
-    /// Returns the memory of the stream, or of an earlier one.
-    fn take_buffer(&mut self) -> Vec<u8> {
-        match self.stream.take() {
-            Some(stream) => stream.into_buffer(),
-            None => core::mem::take(&mut self.spare),
         }
     }
 
     /// Begins a stream.
     fn begin_stream(&mut self, first_seq: u32) {
-        let buffer = self.take_buffer();
-        self.stream = Some(Stream::new(self.direction, first_seq, self.depth, buffer));
+        self.stream = Some(Stream::new(self.direction, first_seq, self.depth));
     }
 
     /// Returns true if a SYN of this end was seen.

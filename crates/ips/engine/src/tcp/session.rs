@@ -58,19 +58,6 @@ impl Session {
         })
     }
 
-    /// Makes the session another one, in the memory that it has.
-    pub(crate) fn renew(&mut self, session: Session) {
-        let Session { halves, .. } = session;
-        for (own, new) in self.halves.iter_mut().zip(halves) {
-            own.renew(new);
-        }
-        self.state = session.state;
-        self.is_midstream = session.is_midstream;
-        self.is_reset = session.is_reset;
-        self.is_closing = session.is_closing;
-        self.charged = session.charged;
-    }
-
     /// Returns the state.
     pub fn state(&self) -> FlowState {
         self.state
@@ -395,6 +382,24 @@ impl Session {
     ) -> Option<Lent> {
         let stream = self.halves[direction.index()].stream.as_mut()?;
         stream.is_due(settings, flushes).then(|| stream.lend())
+    }
+
+    /// Returns true if data of `direction` would need memory that the stream does not have.
+    pub(crate) fn needs_buffer(&self, direction: Direction) -> bool {
+        self.stream(direction).is_some_and(Stream::needs_buffer)
+    }
+
+    /// Gives the stream of `direction` memory for data, which is empty.
+    pub(crate) fn give_buffer(&mut self, direction: Direction, buffer: Vec<u8>) {
+        if let Some(stream) = &mut self.halves[direction.index()].stream {
+            stream.give_buffer(buffer);
+        }
+    }
+
+    /// Returns the memory of streams whose data are not needed any more: of all, if the flow has ended.
+    pub(crate) fn release(&mut self, has_ended: bool) -> impl Iterator<Item = Vec<u8>> + '_ {
+        let streams = self.halves.iter_mut().filter_map(|half| half.stream.as_mut());
+        streams.filter_map(move |stream| stream.release(has_ended))
     }
 
     /// Returns true if data of `direction` were passed to the parser and not inspected yet.

@@ -56,8 +56,8 @@ pub(super) struct Stored {
 }
 
 impl Stream {
-    /// Returns a stream without data, in the memory of `buffer`, which is empty.
-    pub(super) fn new(direction: Direction, first_seq: u32, depth: u64, buffer: Vec<u8>) -> Stream {
+    /// Returns a stream without data, of which `depth` bytes are reassembled.
+    pub(super) fn new(direction: Direction, first_seq: u32, depth: u64) -> Stream {
         Stream {
             direction,
             first_seq,
@@ -67,7 +67,7 @@ impl Stream {
             acked: 0,
             fin: None,
             pieces: Pieces::default(),
-            buffer,
+            buffer: Vec::new(),
             base: 0,
             staged: 0,
             inspected: 0,
@@ -76,16 +76,29 @@ impl Stream {
         }
     }
 
-    /// Returns the memory of the stream, empty, for another one.
-    pub(super) fn into_buffer(self) -> Vec<u8> {
-        /// Size limit of a buffer that is kept, in bytes.
-        const KEPT: usize = 4096;
-        let mut buffer = self.buffer;
-        buffer.clear();
-        if buffer.capacity() > KEPT {
-            return Vec::new();
+    /// Returns true if the stream has no memory for data.
+    pub(super) fn needs_buffer(&self) -> bool {
+        self.buffer.capacity() == 0
+    }
+
+    /// Gives the stream memory for data, which is empty.
+    pub(super) fn give_buffer(&mut self, buffer: Vec<u8>) {
+        if self.buffer.capacity() == 0 {
+            self.buffer = buffer;
         }
-        buffer
+    }
+
+    /// Returns the memory of the stream if none of its data are needed any more: the flow has ended, or all were inspected and
+    /// acknowledged, and none wait.
+    pub(super) fn release(&mut self, has_ended: bool) -> Option<Vec<u8>> {
+        let is_used = self.inspected < self.next || self.acked < self.next || !self.pieces.is_empty();
+        if is_used && !has_ended || self.staged != 0 || self.buffer.capacity() == 0 {
+            return None;
+        }
+        self.base = self.next;
+        let mut buffer = core::mem::take(&mut self.buffer);
+        buffer.clear();
+        Some(buffer)
     }
 
     /// Returns the offset of a sequence number: the one nearest to `next`; `None` before offset 0.

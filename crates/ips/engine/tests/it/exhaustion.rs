@@ -137,7 +137,10 @@ fn under_overload_new_connections_are_inspected_half_as_deep_and_others_as_befor
         }
         segment(5000, b"attack")
     };
-    assert!(is_dropped_behind(1, Overload::Depth), "it began before the overload");
+    assert!(
+        is_dropped_behind(1, Overload::Depth),
+        "it began before the overload"
+    );
     assert!(!is_dropped_behind(2, Overload::Depth), "it began under overload");
     assert!(is_dropped_behind(3, Overload::None));
 }
@@ -170,4 +173,40 @@ fn a_connection_in_the_memory_of_another_has_none_of_its_state() {
     };
     assert!(!bed.send(segment(0, b"ack").packet()).is_dropped());
     assert!(bed.send(segment(3, b"attack").packet()).is_dropped());
+}
+
+#[test]
+fn a_closed_connection_gives_its_memory_back() {
+    use millrace_wire::tcp::flags::{ACK, FIN};
+    let mut bed = TestBed::with(settings(), ATTACK);
+    for port in 1..1000 {
+        bed.send_all(handshake_of(port));
+        let segment = |from_client: bool, at: (u32, u32), flags: u16, data: &'static [u8]| {
+            let client = Segment::default();
+            let (own, other) = match from_client {
+                true => (client.seq + at.0, client.ack + at.1),
+                false => (client.ack + at.1, client.seq + at.0),
+            };
+            Segment {
+                port,
+                from_client,
+                seq: own,
+                ack: other,
+                flags,
+                data,
+                ..Segment::default()
+            }
+        };
+        let segments = [
+            segment(true, (0, 0), ACK, &[b'x'; 1000]),
+            segment(false, (1000, 0), ACK, &[b'y'; 1000]),
+            segment(true, (1000, 1000), ACK | FIN, &[]),
+            segment(false, (1001, 1000), ACK | FIN, &[]),
+            segment(true, (1001, 1001), ACK, &[]),
+        ];
+        for segment in segments {
+            assert!(!bed.send(segment.packet()).is_dropped(), "connection {port}");
+        }
+        assert_eq!(bed.engine.memory(), 0, "connection {port}");
+    }
 }
