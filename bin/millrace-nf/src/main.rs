@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod attach;
+mod compile;
 mod sandbox;
 mod vhost;
 
@@ -12,13 +13,15 @@ use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser;
+use compile::Compiler;
 use millrace_builtin::CATALOGUE;
 use millrace_loader::{ANY_LIBRARY, ANY_LOADERS, WASM};
 use millrace_nf::shm::{FunctionEnd, PacketMemory};
-use millrace_nf::{Catalogue, Description, Function, Kind, Limits, Settings, Setup};
+use millrace_nf::{Catalogue, Description, Function, Kind, Limits, Settings, Setup, Values};
 use millrace_types::ErrorChain;
 use nix::unistd::getppid;
 use sandbox::{CodeGeneration, PacketSource};
@@ -62,9 +65,9 @@ struct Options {
     /// The key of the function's hash tables
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// The Unix time in milliseconds at which the function's clock is zero
-    #[arg(long, default_value_t = 0)]
-    zero_unix_millis: u64,
+    /// The memory in which the switch writes the source of the function's shared value
+    #[arg(long, value_name = "FILE", requires = "window")]
+    source: Option<PathBuf>,
     /// Change to this user id, and to the group id of the same number
     #[arg(long, value_name = "UID")]
     user: Option<u32>,
@@ -137,12 +140,17 @@ fn run(options: &Options) -> Result<()> {
     drop(file);
     close_all().context("inherited file descriptors cannot be closed")?;
     set_scheduling(options.nice);
+    let mut compiler = options.source.as_deref().map(Compiler::new).transpose()?;
     let (kind, mut function, setup) = load(options, PacketSource::Window)?;
+    if let (Some(compiler), Some(shared)) = (&compiler, kind.shared) {
+        compiler.start(shared)?;
+    }
     end = end.with_writes(!kind.only_reads());
     let sandbox = sandbox::before_running(options.code_generation(), PacketSource::Window);
     sandbox.context("the rights of this process cannot be dropped")?;
     // The process ends with its switch, whose end makes another process its parent.
-    end.run(&mut *function, &setup, || getppid() == parent);
+    let values = compiler.as_mut().map(|compiler| compiler as &mut dyn Values);
+    end.run_with(&mut *function, &setup, values, || getppid() == parent);
     Ok(())
 }
 
@@ -197,11 +205,20 @@ fn load(options: &Options, source: PacketSource) -> Result<(&'static Kind, Box<d
     sandbox.context("the rights of this process cannot be dropped")?;
     let kind = FUNCTIONS.find(&options.function)?;
     let settings = Settings::parse(&options.settings)?;
-    let mut setup = kind.setup(&settings, options.seed, options.zero_unix_millis);
+    // The clock of the function begins with its poll loop.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut setup = kind.setup(&settings, options.seed, now.as_millis() as u64);
     setup.limits = Limits {
         memory: options.memory_limit,
         fuel: options.fuel,
     };
+    if let (Some(shared), PacketSource::Socket { .. }) = (kind.shared, source) {
+        // A process that an operator starts reads the files itself, while it may.
+        let value = || (shared.compile)(&(shared.read)(&settings)?.bytes, None);
+        let compiled = value().map_err(|reason| anyhow!("function {}: {reason}", options.function))?;
+        eprintln!("millrace-nf: {}", compiled.summary);
+        setup.shared = Some(compiled.value);
+    }
     let function = kind.make_function(&setup)?;
     Ok((kind, function, setup))
 }

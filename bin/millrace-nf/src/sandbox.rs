@@ -13,6 +13,9 @@
 //! | `open`, `creat`, `openat2` | never: the first two are for old programs, and no filter can read the structure of the last |
 //! | `prlimit64` | of the process itself (pid 0): the limits of others of its user could end them |
 //! | `write` | standard output and standard error |
+//!
+//! A filter applies to a thread. A function with a shared value, such as rules, has a second one, which compiles values: it may
+//! read the file of the source and make memory executable, and nothing else that the function's thread may not.
 
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
@@ -139,6 +142,17 @@ pub(crate) fn before_running(code: CodeGeneration, source: PacketSource) -> Resu
         nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     }
     enforce(common(code, source)?)
+}
+
+/// Drops the rights that the thread of compilations does not need. It reads the file with this descriptor, which it has open, and
+/// generates code.
+pub(crate) fn before_compiling(source: RawFd) -> Result<()> {
+    let mut calls = common(CodeGeneration::Compiles, PacketSource::Window)?;
+    calls.insert(
+        libc::SYS_pread64,
+        vec![only(0, u64::from(u32::MAX), u64::from(source.unsigned_abs()))?],
+    );
+    enforce(calls)
 }
 
 /// Allowed system calls, with rules for their arguments, of which one must match; none allow all arguments.

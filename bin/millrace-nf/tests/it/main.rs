@@ -10,6 +10,7 @@
 mod attached;
 mod confined;
 mod hostile;
+mod inspection;
 mod isolated;
 mod library;
 mod limits;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use millrace_datapath::io::Opened;
 use millrace_datapath::service::Service;
 use millrace_datapath::spread::FlowHash;
-use millrace_nf::{Catalogue, Direction, Kind, MakeError, Setup, Spread};
+use millrace_nf::{Catalogue, Direction, Kind, MakeError, Setup, SourceFile, Spread};
 use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
 use thiserror::Error;
@@ -73,6 +73,8 @@ struct HopControl {
     point: Option<Arc<AttachPoint>>,
     /// The value that the functions share; `None` for kinds without one.
     value: Option<HopValue>,
+    /// The file from which processes read the source of the value; `None` if they need none.
+    source: Option<Arc<SourceFile>>,
 }
 
 /// Logical ports to open and to close after an edit.
@@ -278,9 +280,13 @@ impl<P: Packet + 'static> Chain<P> {
                             Some((runner, process)) => Ok((runner, Some(process))),
                             None => continue,
                         },
-                        None if instance.restart.is_due(now, killed) => {
-                            make_runner(&self.program, kind, plan, &instance.setup)
-                        }
+                        None if instance.restart.is_due(now, killed) => make_runner(
+                            &self.program,
+                            kind,
+                            plan,
+                            &instance.setup,
+                            record.source.as_deref(),
+                        ),
                         None => continue,
                     };
                     match made {
@@ -387,8 +393,8 @@ impl<P: Packet + 'static> Chain<P> {
                     }
                 }
             }
-            if let Some(value) = &record.value {
-                stats.add_shared(value.status());
+            if let Some(status) = record.value_status() {
+                stats.add_shared(status);
             }
             stats
         };

@@ -99,9 +99,24 @@ pub(crate) struct InstanceCounters {
     pub(crate) sent: Count,
     /// Packets that the function could not send.
     pub(crate) not_sent: Count,
+    /// The number of the source whose value the function's process uses; 0 without one.
+    value: Count,
+    /// The number of the last source that the process could not compile; 0 if there is none.
+    value_failed: Count,
 }
 
 impl InstanceCounters {
+    /// Sets the numbers of the source in use, and of the last one that could not be compiled.
+    pub(crate) fn set_value(&self, [value, failed]: [u64; 2]) {
+        self.value.set(value);
+        self.value_failed.set(failed);
+    }
+
+    /// Returns the numbers of the source in use, and of the last one that could not be compiled.
+    pub(crate) fn value(&self) -> [u64; 2] {
+        [self.value.read(), self.value_failed.read()]
+    }
+
     pub(crate) fn is_down(&self) -> bool {
         self.state.load(Ordering::Acquire) == DOWN
     }

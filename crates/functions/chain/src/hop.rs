@@ -67,6 +67,8 @@ pub(crate) trait Remote<P>: Send {
     fn is_alive(&mut self, now: Time) -> bool;
     /// Returns whether the process has sent a heartbeat since it was started.
     fn has_begun(&self) -> bool;
+    /// Returns the numbers of the source whose value the function uses, and of the last one that could not be compiled.
+    fn value(&self) -> [u64; 2];
     /// Returns the reason why the process does not work.
     fn failure(&self) -> String;
 }
@@ -107,6 +109,7 @@ impl<P> Instance<P> {
         shunned: Option<Box<ShunnedFlows>>,
     ) -> Instance<P> {
         let is_starting = matches!(runner, Runner::Remote(_));
+        counters.set_value([0; 2]);
         match is_starting {
             true => counters.set_starting(),
             false => counters.set_up(),

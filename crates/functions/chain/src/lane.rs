@@ -447,6 +447,9 @@ impl<P: Packet> Lane<P> {
             if instance.down {
                 continue;
             }
+            if let Runner::Remote(remote) = &instance.runner {
+                instance.counters.set_value(remote.value());
+            }
             let failure = match &mut instance.runner {
                 Runner::Inline(function) => {
                     let tick = std::panic::AssertUnwindSafe(|| function.tick(now));

@@ -20,8 +20,8 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use millrace_nf::Setup;
 use millrace_nf::shm::SwitchEnd;
+use millrace_nf::{Setup, SourceFile};
 use millrace_wire::Packet;
 
 pub(crate) use attached::{ATTACHED, AttachPoint, Unattached, unattached};
@@ -59,7 +59,7 @@ pub fn nf_program() -> PathBuf {
     found.next().unwrap_or_else(|| PROGRAM.into())
 }
 
-/// Starts a process for a function.
+/// Starts a process for a function, which reads the source of its shared value from `source`.
 ///
 /// # Errors
 /// The kernel's error, with the path of the program.
@@ -67,6 +67,7 @@ pub(crate) fn start<P: Packet>(
     program: &Path,
     plan: &HopPlan,
     setup: &Setup,
+    source: Option<&SourceFile>,
 ) -> io::Result<(Isolated<P>, Arc<Process>)> {
     let function = plan.function.as_str();
     let shared = match plan.class {
@@ -84,10 +85,12 @@ pub(crate) fn start<P: Packet>(
         .arg("--window")
         .arg(path)
         .args(["--seed", &setup.seed.to_string()])
-        .args(["--zero-unix-millis", &setup.zero_unix_millis.to_string()])
         .args(["--nice", &nice(plan.weight).to_string()])
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
+    if let Some(source) = source {
+        command.arg("--source").arg(source.path());
+    }
     for MappedRange { start, end, offset } in shared.iter().flatten() {
         // A process that may trace this one can open the file (proc(5)). `millrace-nf` opens it before it drops that right.
         let file = format!("/proc/{}/map_files/{start:x}-{end:x}", std::process::id());

@@ -1,5 +1,5 @@
 //! The shared value of a hop on the control side: read and compiled by a thread of its own, while the functions work with the
-//! value that they have.
+//! value that they have. Processes get its source, and compile it again.
 //!
 //! ```text
 //!            begin                  poll: a value                  lanes: Change::Share
@@ -9,10 +9,11 @@
 //! ```
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::SystemTime;
 
-use millrace_nf::{Compiled, Settings, SharedKind, SharedValue, Source};
+use millrace_nf::{Compiled, Settings, SharedKind, SharedValue, Source, SourceFile, SourceHead};
 use millrace_types::{Duration, Time};
 
 /// The pause after which files of a value that could not be compiled are compared.
@@ -45,6 +46,18 @@ fn stamp(path: &PathBuf) -> Stamp {
 struct Outcome {
     files: Vec<(PathBuf, Stamp)>,
     compiled: Result<Compiled, String>,
+    /// The head of the source, which processes do not see yet.
+    staged: Option<SourceHead>,
+}
+
+impl Outcome {
+    fn failed(reason: String) -> Outcome {
+        Outcome {
+            files: Vec::new(),
+            compiled: Err(reason),
+            staged: None,
+        }
+    }
 }
 
 /// The shared value of one hop.
@@ -55,6 +68,12 @@ pub(crate) struct HopValue {
     value: Option<SharedValue>,
     /// The value in use, until functions get it.
     unshared: Option<SharedValue>,
+    /// The file from which the hop's processes read the source; `None` for functions in the worker.
+    source: Option<Arc<SourceFile>>,
+    /// The head of the source of the value in use, until processes see it.
+    staged: Option<SourceHead>,
+    /// The number of the source that processes see.
+    generation: u64,
     files: Vec<(PathBuf, Stamp)>,
     compiling: Option<Receiver<Outcome>>,
     /// A compilation was asked for while another one ran.
@@ -65,12 +84,19 @@ pub(crate) struct HopValue {
 
 impl HopValue {
     /// Begins to compile the value of a hop with these settings.
-    pub(crate) fn begin(kind: &'static SharedKind, settings: &Settings) -> HopValue {
+    pub(crate) fn begin(
+        kind: &'static SharedKind,
+        settings: &Settings,
+        source: Option<Arc<SourceFile>>,
+    ) -> HopValue {
         let mut value = HopValue {
             kind,
             settings: kind.own(settings),
             value: None,
             unshared: None,
+            source,
+            staged: None,
+            generation: 0,
             files: Vec::new(),
             compiling: None,
             is_outdated: false,
@@ -86,19 +112,38 @@ impl HopValue {
         self.value.as_ref()
     }
 
-    /// Returns the state for operators.
-    pub(crate) fn status(&self) -> SharedStatus {
-        SharedStatus {
+    /// Returns the state for operators. `processes` has, for each process of the hop that works, the numbers of the source that
+    /// it uses and of the last one that it could not compile.
+    pub(crate) fn status(&self, processes: &[[u64; 2]]) -> SharedStatus {
+        let mut status = SharedStatus {
             is_compiling: self.compiling.is_some() || self.unshared.is_some(),
             is_in_use: self.value.is_some(),
             ..self.status.clone()
+        };
+        if self.source.is_some() && status.is_in_use {
+            let is_behind =
+                |[value, failed]: &[u64; 2]| *value != self.generation && *failed != self.generation;
+            status.is_compiling |= processes.iter().any(is_behind);
+            status.is_in_use = processes.iter().all(|[value, _]| *value != 0);
+            if self.generation != 0 && processes.iter().any(|[_, failed]| *failed == self.generation) {
+                status.failure =
+                    "a process could not compile what the switch could: raise `memory_mib` of the hop"
+                        .to_owned();
+            }
         }
+        status
     }
 
-    /// Changes the settings of the value, and compiles it again if they differ.
-    pub(crate) fn set(&mut self, settings: &Settings) {
+    /// Changes the settings of the value and the file for processes, and compiles the value again if they differ.
+    pub(crate) fn set(&mut self, settings: &Settings, source: Option<Arc<SourceFile>>) {
         let wanted = self.kind.own(settings);
-        if wanted != self.settings {
+        let is_same_file = match (&self.source, &source) {
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            (_, None) => true,
+            (None, Some(_)) => false,
+        };
+        self.source = source;
+        if wanted != self.settings || !is_same_file {
             self.settings = wanted;
             self.reload();
         }
@@ -120,8 +165,9 @@ impl HopValue {
         self.is_outdated = false;
         let (sender, receiver) = mpsc::channel();
         let (kind, settings, previous) = (self.kind, self.settings.clone(), self.value.clone());
+        let file = self.source.clone();
         let body = move || {
-            let outcome = compile(kind, &settings, previous.as_ref());
+            let outcome = compile(kind, &settings, previous.as_ref(), file.as_deref());
             // Without a receiver the hop has been removed.
             let _removed = sender.send(outcome);
         };
@@ -134,8 +180,14 @@ impl HopValue {
         }
     }
 
-    /// Returns the value that functions do not have yet, once.
+    /// Returns the value that functions do not have yet, once, and shows its source to processes.
     pub(crate) fn take_unshared(&mut self) -> Option<SharedValue> {
+        if let (Some(file), Some(head)) = (&self.source, self.staged.take()) {
+            match file.publish(head) {
+                Ok(()) => self.generation = head.generation(),
+                Err(error) => self.status.failure = format!("processes do not get the new value: {error}"),
+            }
+        }
         self.unshared.take()
     }
 
@@ -151,10 +203,7 @@ impl HopValue {
         let outcome = match receiver.try_recv() {
             Err(TryRecvError::Empty) => return false,
             Ok(outcome) => outcome,
-            Err(TryRecvError::Disconnected) => Outcome {
-                files: Vec::new(),
-                compiled: Err("the compilation panicked".to_owned()),
-            },
+            Err(TryRecvError::Disconnected) => Outcome::failed("the compilation panicked".to_owned()),
         };
         self.compiling = None;
         self.next_look = now + RETRY;
@@ -172,6 +221,7 @@ impl HopValue {
                     drop_elsewhere(old);
                 }
                 self.unshared = Some(compiled.value);
+                self.staged = outcome.staged;
                 true
             }
             Err(reason) => {
@@ -186,25 +236,33 @@ impl HopValue {
     }
 }
 
-fn compile(kind: &SharedKind, settings: &Settings, previous: Option<&SharedValue>) -> Outcome {
-    let source = match (kind.read)(settings) {
+fn compile(
+    kind: &SharedKind,
+    settings: &Settings,
+    previous: Option<&SharedValue>,
+    source: Option<&SourceFile>,
+) -> Outcome {
+    let Source { bytes, files } = match (kind.read)(settings) {
         Ok(source) => source,
-        Err(reason) => {
-            return Outcome {
-                files: Vec::new(),
-                compiled: Err(reason),
-            };
-        }
+        Err(reason) => return Outcome::failed(reason),
     };
-    let Source { bytes, files } = source;
     // A file that changes from here on is read again by the next comparison.
     let files = files
         .into_iter()
         .map(|path| (path.clone(), stamp(&path)))
         .collect();
+    let mut compiled = (kind.compile)(&bytes, previous);
+    let mut staged = None;
+    if let (Ok(_), Some(source)) = (&compiled, source) {
+        match source.stage(&bytes) {
+            Ok(head) => staged = Some(head),
+            Err(error) => compiled = Err(format!("processes cannot get it: {error}")),
+        }
+    }
     Outcome {
         files,
-        compiled: (kind.compile)(&bytes, previous),
+        compiled,
+        staged,
     }
 }
 

@@ -46,6 +46,8 @@ pub(crate) const SHARED: SharedKind = SharedKind {
             summary,
         })
     },
+    // Expressions are compiled to machine code by PCRE2.
+    generates_code: true,
 };
 
 /// The rules of a hop.

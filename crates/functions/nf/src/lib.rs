@@ -42,6 +42,8 @@ mod shared;
 #[cfg(unix)]
 pub mod shm;
 mod slot;
+#[cfg(unix)]
+mod source_file;
 pub mod table;
 
 pub use counters::Counters;
@@ -53,8 +55,12 @@ pub use outbox::Outbox;
 #[cfg(unix)]
 pub use rounds::{Round, Rounds};
 pub use settings::{SettingError, Settings};
-pub use shared::{Compiled, Formatter, FormatterConstructor, SharedKind, SharedValue, Source};
+pub use shared::{
+    Compiled, Formatter, FormatterConstructor, NewValue, SharedKind, SharedValue, Source, Values,
+};
 pub use slot::{BURST, Slot};
+#[cfg(unix)]
+pub use source_file::{SOURCE_MAX, SourceFile, SourceHead, SourceReader};
 
 /// Exports a kind of function from a crate of type `cdylib`. Built for wasm32-unknown-unknown, the crate becomes a module for
 /// a hop with `function = "wasm:PATH"`. For other targets the macro expands to nothing.

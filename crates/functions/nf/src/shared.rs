@@ -72,6 +72,8 @@ pub struct SharedKind {
     /// Compiles a source, or returns the reason why that fails. The value that it will replace keeps numbers equal which
     /// functions remember, such as those of flow bits.
     pub compile: fn(&[u8], Option<&SharedValue>) -> Result<Compiled, String>,
+    /// True if the compilation generates machine code: a process keeps the right to make memory executable then.
+    pub generates_code: bool,
 }
 
 impl fmt::Debug for SharedKind {
@@ -92,6 +94,24 @@ impl SharedKind {
     pub fn others(&self, settings: &Settings) -> Settings {
         settings.filtered(|key| !self.settings.contains(&key))
     }
+}
+
+/// A value that a process has compiled, or could not compile.
+#[derive(Clone, Debug)]
+pub struct NewValue {
+    /// The number of its source, from 1.
+    pub generation: u64,
+    /// The value; `None` if it could not be compiled.
+    pub value: Option<SharedValue>,
+}
+
+/// The values that a function in a process of its own gets.
+pub trait Values {
+    /// Returns the next value, once.
+    fn take(&mut self) -> Option<NewValue>;
+
+    /// Takes a value that the function no longer uses, to drop it outside of the poll loop.
+    fn retire(&mut self, value: SharedValue);
 }
 
 /// Turns the messages of a hop's functions into the bytes that the target of `export` receives. It runs on the control side,
@@ -132,6 +152,7 @@ mod tests {
             settings: &["rules"],
             read: |_| Ok(Source::default()),
             compile: |_, _| Err("never".to_owned()),
+            generates_code: false,
         };
         let settings = Settings::parse(["rules=a", "mode=x", "rules=b"]).unwrap();
         let texts = |settings: Settings| settings.texts().collect::<Vec<_>>();

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use millrace_nf::{Kind, MakeError, Setup, Spread};
+use millrace_nf::{Kind, MakeError, Setup, SourceFile, Spread};
 use millrace_types::Time;
 use millrace_wire::Packet;
 
+use super::values::source_of;
 use super::{Chain, ChainError, HopControl, InstanceControl, attach};
 use crate::counters::InstanceCounters;
 use crate::hop::{Hop, HopPolicy, Instance, Runner};
@@ -49,6 +50,10 @@ impl<P: Packet + 'static> Chain<P> {
             }),
         };
         let kind = kind.map_err(refuse)?;
+        let source = source_of(kind, plan, held).map_err(|error| ChainError::Class {
+            hop: plan.name.clone(),
+            reason: format!("the memory for its processes cannot be created: {error}"),
+        })?;
         let instances = match plan.drained {
             true => 0,
             false => plan.instances.max(1),
@@ -64,7 +69,7 @@ impl<P: Packet + 'static> Chain<P> {
                     .and_then(|held| held.value.as_ref()?.value().cloned());
                 let counters = Arc::<InstanceCounters>::default();
                 let (runner, process) = match &point {
-                    None => make_runner(&self.program, kind, plan, &setup)?,
+                    None => make_runner(&self.program, kind, plan, &setup, source.as_deref())?,
                     Some(point) => (Runner::Remote(Box::new(Unattached::new(point.path())) as _), None),
                 };
                 let shunned = ShunnedFlows::of_kind(kind, self.seed);
@@ -98,6 +103,7 @@ impl<P: Packet + 'static> Chain<P> {
             restarts: held.map_or(0, |held| held.restarts),
             point,
             value: None,
+            source,
         };
         Ok((record, hops))
     }
@@ -118,6 +124,7 @@ pub(super) fn make_runner<P: Packet + 'static>(
     kind: &'static Kind,
     plan: &HopPlan,
     setup: &Setup,
+    source: Option<&SourceFile>,
 ) -> Result<(Runner<P>, Option<Arc<Process>>), ChainError> {
     let hop = || plan.name.clone();
     let make = || {
@@ -132,7 +139,7 @@ pub(super) fn make_runner<P: Packet + 'static>(
             if !plan.is_loaded_elsewhere() {
                 drop(make()?);
             }
-            let started = process::start(program, plan, setup);
+            let started = process::start(program, plan, setup, source);
             let (isolated, process) = started.map_err(|error| ChainError::Class {
                 hop: hop(),
                 reason: format!("its process cannot be started: {error}"),

@@ -1,19 +1,31 @@
 //! Shared values of hops: compiled, given to functions, and shown to exporters.
 
-use millrace_nf::{Kind, SharedKind};
+use std::sync::Arc;
+
+use millrace_nf::{Kind, SharedKind, SourceFile};
 use millrace_types::Time;
 use millrace_wire::Packet;
 
 use super::{Chain, HopControl};
 use crate::exporter::Route;
 use crate::lane::Change;
-use crate::shared::HopValue;
+use crate::plan::{Class, HopPlan};
+use crate::shared::{HopValue, SharedStatus};
 
 impl HopControl {
     /// Returns whether the shared value of this hop suits functions of a kind.
     pub(super) fn has_value_for(&self, kind: &Kind) -> bool {
         let same = |own, other| core::ptr::eq::<SharedKind>(own, other);
         matches!((self.kind.shared, kind.shared), (Some(own), Some(other)) if same(own, other))
+    }
+
+    /// Returns the state of the shared value; `None` for kinds without one.
+    pub(super) fn value_status(&self) -> Option<SharedStatus> {
+        let value = self.value.as_ref()?;
+        let working = self.instances.iter().flatten().map(|instance| &instance.counters);
+        let working = working.filter(|counters| !counters.is_down());
+        let processes: Vec<[u64; 2]> = working.map(|counters| counters.value()).collect();
+        Some(value.status(&processes))
     }
 
     /// Takes over the shared value of the hop that this one replaces.
@@ -25,11 +37,29 @@ impl HopControl {
 
     /// Begins to compile the shared value for the settings of the plan, unless it is the one in use.
     pub(super) fn set_value(&mut self) {
+        let source = self.source.clone();
         match (&mut self.value, self.kind.shared) {
-            (Some(value), _) => value.set(&self.plan.settings),
-            (None, Some(kind)) => self.value = Some(HopValue::begin(kind, &self.plan.settings)),
+            (Some(value), _) => value.set(&self.plan.settings, source),
+            (None, Some(kind)) => self.value = Some(HopValue::begin(kind, &self.plan.settings, source)),
             (None, None) => {}
         }
+    }
+}
+
+/// Returns the file from which processes of a hop read the source of its value: that of the hop which it replaces, if there is
+/// one. `None` for functions in the worker, and kinds without a value.
+pub(super) fn source_of(
+    kind: &Kind,
+    plan: &HopPlan,
+    held: Option<&HopControl>,
+) -> std::io::Result<Option<Arc<SourceFile>>> {
+    if plan.class == Class::Inline || kind.shared.is_none() {
+        return Ok(None);
+    }
+    let known = held.filter(|held| held.has_value_for(kind));
+    match known.and_then(|held| held.source.clone()) {
+        Some(source) => Ok(Some(source)),
+        None => SourceFile::create().map(|file| Some(Arc::new(file))),
     }
 }
 

@@ -117,6 +117,9 @@ impl Remote<Frame> for Fake {
     fn has_begun(&self) -> bool {
         true
     }
+    fn value(&self) -> [u64; 2] {
+        [0; 2]
+    }
 
     fn failure(&self) -> String {
         "told to".to_owned()

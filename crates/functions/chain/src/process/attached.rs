@@ -405,6 +405,10 @@ impl<P: Packet> Remote<P> for Unattached<P> {
         false
     }
 
+    fn value(&self) -> [u64; 2] {
+        [0; 2]
+    }
+
     fn failure(&self) -> String {
         unattached(&self.path)
     }

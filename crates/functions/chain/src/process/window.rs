@@ -399,6 +399,10 @@ impl<P: Packet> Remote<P> for Isolated<P> {
         self.heartbeat.0 != 0
     }
 
+    fn value(&self) -> [u64; 2] {
+        self.end.value()
+    }
+
     fn failure(&self) -> String {
         if let Some(violation) = &self.violation {
             return format!("its process violated the protocol: {violation}");

@@ -20,6 +20,7 @@ use crate::function::{Buffer as _, Context, Function, Verdict};
 use crate::kind::Setup;
 use crate::outbox::Outbox;
 use crate::rounds::Rounds;
+use crate::shared::{NewValue, Values};
 use crate::slot::{BURST, Slot};
 
 /// The function's end of a window, which gets packets.
@@ -99,12 +100,26 @@ impl FunctionEnd {
 
     /// Runs the function that was created with `setup` until the switch tells it to end, or until `goes_on`, which is called
     /// ten times a second, returns false.
-    pub fn run(&mut self, function: &mut dyn Function, setup: &Setup, mut goes_on: impl FnMut() -> bool) {
+    pub fn run(&mut self, function: &mut dyn Function, setup: &Setup, goes_on: impl FnMut() -> bool) {
+        self.run_with(function, setup, None, goes_on);
+    }
+
+    /// Runs the function like [`FunctionEnd::run`], and gives it `values` between two bursts.
+    pub fn run_with(
+        &mut self,
+        function: &mut dyn Function,
+        setup: &Setup,
+        mut values: Option<&mut dyn Values>,
+        mut goes_on: impl FnMut() -> bool,
+    ) {
         let mut rounds = Rounds::new();
         while !self.is_stopped() {
             let round = rounds.begin();
             self.beat();
             if round.ticks {
+                if let Some(values) = &mut values {
+                    self.share(function, &mut **values);
+                }
                 function.tick(round.now);
                 self.show(&setup.counters);
                 self.pass_on(&setup.report, true);
@@ -140,6 +155,23 @@ impl FunctionEnd {
         while let Some(ended) = self.records.notice(&self.region, self.layout) {
             function.shun_ended(&ended);
         }
+    }
+
+    /// Gives the function the next value, if there is one, and tells the switch.
+    fn share(&self, function: &mut dyn Function, values: &mut dyn Values) {
+        let Some(NewValue { generation, value }) = values.take() else {
+            return;
+        };
+        let at = match value {
+            None => at::VALUE_FAILED,
+            Some(value) => {
+                if let Some(old) = function.share(value) {
+                    values.retire(old);
+                }
+                at::VALUE
+            }
+        };
+        self.region.number(at).store(generation, Ordering::Release);
     }
 
     /// Increments the heartbeat counter.

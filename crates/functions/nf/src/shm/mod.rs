@@ -60,7 +60,7 @@ use crate::function::Direction;
 use crate::slot::BURST;
 
 /// The first number of a window; identifies this version of the layout.
-const MAGIC: u64 = 0x6d69_6c6c_7261_6334;
+const MAGIC: u64 = 0x6d69_6c6c_7261_6335;
 
 /// Offsets of the numbers in a window.
 mod at {
@@ -87,6 +87,10 @@ mod at {
     pub(super) const REFUSED: usize = 328;
     /// The function increments it while it lives. It is not in the line of `DONE`, which the switch reads all the time.
     pub(super) const HEARTBEAT: usize = 384;
+    /// The number of the source whose value the function uses; 0 without one.
+    pub(super) const VALUE: usize = 392;
+    /// The number of the last source that the function's process could not compile; 0 if there is none.
+    pub(super) const VALUE_FAILED: usize = 400;
     /// The function's counters.
     pub(super) const COUNTERS: usize = 512;
     /// The descriptors, followed by notes, answers and slots.

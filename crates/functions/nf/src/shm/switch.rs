@@ -340,6 +340,12 @@ impl SwitchEnd {
         self.records.notify(&self.region, self.layout, ended)
     }
 
+    /// Returns the numbers of the source whose value the function uses, and of the last one that its process could not compile;
+    /// 0 if there is none.
+    pub fn value(&self) -> [u64; 2] {
+        [at::VALUE, at::VALUE_FAILED].map(|at| self.region.number(at).load(Ordering::Acquire))
+    }
+
     /// Returns the number of packets that the function could not send.
     pub fn refused(&self) -> u64 {
         self.region.number(at::REFUSED).load(Ordering::Relaxed)

@@ -83,6 +83,7 @@ pub(super) const KIND: Kind = Kind {
         settings: &["file"],
         read,
         compile,
+        generates_code: false,
     }),
     formatter: Some(|_, _| Box::new(Sentences { value: 0 })),
     make: &|setup| {
