@@ -33,6 +33,7 @@ PASSWORD = "correct horse battery"  # that of portal/tests/journeys
 ROUTERS = {"aoba": "bird", "baikal": "frr", "castor": "gobgp", "danube": "bird"}
 AOBA_VLAN = ("10.100.0.1", "02:00:00:00:65:01")
 DANUBE_PATH = ("10.100.0.4", "02:00:00:00:65:04")
+WRONG_MAC = "02:00:00:00:64:33"
 VICTIM, BYSTANDER = "198.18.1.10", "198.18.1.20"
 # Numbers of streams.
 PROBE, FORTH, BACK, FROM_BAIKAL, FROM_CASTOR, GOOD = range(1, 7)
@@ -80,6 +81,7 @@ class Demo:
     pictures: pathlib.Path
     stack: contextlib.ExitStack
     page: bool
+    quarantine: bool = True
     calm: float = 2.0  # the seconds of traffic before and after an event
 
     # --- act 1 ------------------------------------------------------------------------------------------------------
@@ -101,25 +103,32 @@ class Demo:
         self.exchange.wait_in_sync(30)
         took = time.monotonic() - started
         say(f"{len(applied['applied']['created'])} objects created: 2 sites, 2 switches, 2 trunks, 4 members, 1 peering LAN")
-        say(f"both switches hold the plan {took:.1f} s after they started:")
-        say(f"{DIM}$ millrace-ix status{OFF}")
-        say(self.exchange.command("status").rstrip())
+        say(f"both switches hold the plan {took:.1f} s after they started")
         for site in (self.otemachi, self.makuhari):
             wait_for("BFD is up on both trunks", lambda site=site: all(map(site.is_live, self.sites.wires)))
+        wait_for("the engine knows of it", lambda: all(
+            trunk["state"] == "up" for trunk in self.exchange.ask("status")["trunks"]))
+        say(f"{DIM}$ millrace-ix status{OFF}")
+        say(self.exchange.command("status").rstrip())
         say("Otemachi ==(north, south: VXLAN, BFD every 50 ms)== Makuhari: both trunks are up")
 
     # --- act 2 ------------------------------------------------------------------------------------------------------
     def peer(self):
         """Starts the members' routers, and watches what arrives at them until all sessions are up."""
-        act("2. Four real routers on the peering LAN")
-        admitted = waive_quarantine(self.exchange, "routers of the demo")
-        self.exchange.wait_in_sync()
-        say(f"{admitted} ends leave the quarantine by an operator's word, which is in the audit chain")
+        act("2. Four real routers, from the quarantine to the peering LAN")
+        castor = self.sites.members[2]
+        if self.quarantine:
+            self.sites.on(castor, "ip", "link", "set", "lan", "address", WRONG_MAC)
+        else:
+            waive_quarantine(self.exchange, "routers of the demo")
+            self.exchange.wait_in_sync()
         watching = [self.stack.enter_context(Receiver(member.name, "lan", mac=member.mac)) for member in self.sites.members]
-        started = time.monotonic()
         self.routers = [
             self.stack.enter_context(KINDS[ROUTERS[member.name]](member, self.sites.members, self.folder / member.name))
             for member in self.sites.members]
+        if self.quarantine:
+            self.pass_quarantine(castor)
+        started = time.monotonic()
         sessions = wait_established(self.routers)
         took = time.monotonic() - started
         for router in self.routers:
@@ -132,8 +141,20 @@ class Demo:
         hold(sum(counts["arp_requests"] for counts in seen) > 0, "no router was asked by ARP")
         for kind in ("broadcast", "multicast", "unicast_to_others"):
             hold(sum(counts[kind] for counts in seen) == 0, f"a member received {kind} frames")
-        say(f"{sessions} BGP sessions (IPv4 and IPv6, each with each) are Established {took:.1f} s after the routers started")
+        say(f"{sessions} BGP sessions (IPv4 and IPv6, each with each) are Established, {took:.1f} s after the LAN was open to them")
         say("every ARP request reached one router only, as unicast; no member received a broadcast, a multicast or another's frame")
+
+    def pass_quarantine(self, castor):
+        """Waits for the fault of one router, mends it, and waits until all routers have passed the quarantine."""
+        wait_for("the fault of Castor's router is found", lambda: any(
+            finding["check"] == "mac" for end in self.exchange.ask("quarantine") for finding in end["findings"]))
+        say(f"{DIM}$ millrace-ix quarantine{OFF}")
+        say(self.exchange.command("quarantine").rstrip())
+        hold(all(router.established() == 0 for router in self.routers), "a session is up in quarantine")
+        self.sites.on(castor, "ip", "link", "set", "lan", "address", castor.mac)
+        wait_for("all routers pass the quarantine", lambda: not self.exchange.ask("quarantine"), 60)
+        self.exchange.wait_in_sync()
+        say("Castor gives its router the registered address; after 5 s without a fault all four ends are in the LAN")
 
     def check_sessions(self):
         """Fails if a BGP session is down."""
@@ -232,6 +253,7 @@ class Demo:
             hold(gap <= bound_ms, f"the gap of {gap:.0f} ms is above {bound_ms} ms")
         after = [without_counters(site) for site in (self.otemachi, self.makuhari)]
         hold(after == before, "entries or groups changed")
+        say("both times `millrace-ix status` said that trunk north is down")
         say("fast-failover groups moved the path to the other trunk: no entry and no group changed, the engine sent nothing")
         self.check_sessions()
         say("all 12 BGP sessions stayed up")
@@ -251,6 +273,8 @@ class Demo:
     def break_trunk(self, name, break_it, mend_it):
         """Breaks the trunk under a stream, mends it under another one, and returns the gap in milliseconds."""
         gap_ms, lost, repeated = self.gap(break_it)
+        wait_for("the engine reports the trunk", lambda: ("north", "down") in {
+            (trunk["name"], trunk["state"]) for trunk in self.exchange.ask("status")["trunks"]})
         with Receiver("danube", "path") as receiver, self.path_sender(rate=1000, stream=BACK) as sender:
             receiver.wait_first(BACK)
             mend_it()

@@ -173,6 +173,7 @@ class Sites:
             for space in spaces:
                 ip_batch("link set lo up", namespace=space)
             for member in self.members:
+                self.on(member, "sysctl", "-q", "-w", "net.ipv6.conf.lan.router_solicitations=0")
                 ip_batch(f"link set lan address {member.mac}", "link set lan up",
                          f"address add {member.v4}/24 dev lan", f"address add {member.v6}/64 dev lan nodad",
                          namespace=member.name)

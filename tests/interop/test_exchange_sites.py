@@ -21,7 +21,7 @@ pytestmark = [
 
 def test_two_sites_carry_routers_and_a_path_survive_a_trunk_and_drop_an_attack_where_it_enters(tmp_path):
     with contextlib.ExitStack() as stack:
-        demo = Demo(tmp_path, tmp_path, stack, page=False, calm=0.6)
+        demo = Demo(tmp_path, tmp_path, stack, page=False, quarantine=False, calm=0.6)
         demo.start()
         demo.peer()
         demo.order()
