@@ -9,6 +9,7 @@
 
 mod crash;
 mod failures;
+mod links;
 mod orders;
 mod retries;
 mod texts;

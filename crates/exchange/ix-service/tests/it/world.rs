@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use millrace_ix_engine::{Content, Event, Modification, Session, Settings};
 use millrace_ix_model::{Actor, ConnectionId, ObjectId, Operation, ServiceId, SwitchId};
-use millrace_ix_service::{Core, Entry, Fabric, FabricKey, Now, OrderError, OrderOptions, Ordered, Output};
+use millrace_ix_service::{
+    Core, Entry, Fabric, FabricKey, Now, OrderError, OrderOptions, Ordered, Output, ServiceEvent,
+};
 use millrace_ix_store::{Sqlite, Store, UnixMillis};
 use millrace_types::{Duration, PortNo, Time};
 use serde_json::{Value, json};
@@ -63,6 +65,8 @@ pub(crate) struct World {
     sessions: u64,
     /// The frames that the core sent by ports.
     pub(crate) frames: Vec<(SwitchId, PortNo, Vec<u8>)>,
+    /// The events that the core told.
+    pub(crate) events: Vec<ServiceEvent>,
 }
 
 pub(crate) fn operation(value: Value) -> Operation {
@@ -83,6 +87,7 @@ impl World {
             reconnect: BTreeMap::new(),
             sessions: 0,
             frames: Vec::new(),
+            events: Vec::new(),
         };
         world.start(store);
         world.order(&[
@@ -197,6 +202,23 @@ impl World {
         operations
     }
 
+    /// Adds a switch, which connects a moment later.
+    pub(crate) fn connect(&mut self, switch: SwitchId) {
+        self.switches.insert(switch, ModelSwitch::default());
+        self.reconnect.insert(switch, self.time + RECONNECT);
+    }
+
+    /// Ends the connection of a switch.
+    pub(crate) fn disconnect(&mut self, switch: SwitchId) {
+        let found = self.switches.get_mut(&switch).unwrap();
+        found.waiting.clear();
+        let session = found.session.take().unwrap();
+        let now = self.now();
+        let switch = switch.0;
+        self.core().handle(Event::Disconnected { switch, session }, now);
+        self.deliver();
+    }
+
     /// Passes the requests of the core to the switches.
     pub(crate) fn deliver(&mut self) {
         let at = self.time + LATENCY;
@@ -221,7 +243,7 @@ impl World {
                 Output::PacketOut {
                     switch, port, frame, ..
                 } => self.frames.push((switch, port, frame)),
-                Output::Event(_) => {}
+                Output::Event(event) => self.events.push(event),
             }
         }
     }

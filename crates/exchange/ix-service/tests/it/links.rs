@@ -1,0 +1,243 @@
+//! Links and liveness of ports: what people see, which way circuits take, and that switches get no entry because of it.
+
+use millrace_ix_model::state::Realisation;
+use millrace_ix_model::{PortId, SwitchId, TrunkId};
+use millrace_ix_service::{EventKind, PortReport, Snapshot};
+use millrace_types::{Duration, PortNo};
+use serde_json::json;
+
+use crate::world::World;
+
+/// The number of circuits; `make exchange-check` has 10,000.
+fn circuits() -> usize {
+    let is_long = std::env::var_os("MILLRACE_EXCHANGE_LONG").is_some();
+    if is_long { 10_000 } else { 200 }
+}
+
+impl World {
+    fn ids(&mut self) -> (SwitchId, SwitchId) {
+        let ids: Vec<SwitchId> = self.core().exchange().switches.keys().copied().collect();
+        (ids[0], ids[1])
+    }
+
+    /// Reports the state of a port as the switch's connection does.
+    fn report(&mut self, switch: SwitchId, number: u32, link: bool, live: bool) {
+        let now = self.now();
+        let session = self.switches[&switch].session.unwrap();
+        let number = PortNo::from_raw(number);
+        let report = PortReport { number, link, live };
+        self.core()
+            .port_changed(switch.0, session, number, Some(report), now);
+        self.deliver();
+    }
+
+    fn list_ports(&mut self) {
+        let now = self.now();
+        let (one, two) = self.ids();
+        for switch in [one, two] {
+            let session = self.switches[&switch].session.unwrap();
+            let report = |number| PortReport {
+                number: PortNo::from_raw(number),
+                link: true,
+                live: true,
+            };
+            let reports = [1, 2, 100, 101].map(report);
+            self.core().ports_listed(switch.0, session, &reports, now);
+        }
+        self.deliver();
+    }
+
+    /// Adds a trunk beside the first one.
+    fn second_trunk(&mut self, capacity_mbps: u32) -> TrunkId {
+        let (one, two) = self.ids();
+        let ports = json!([1, 2, 100, 101].map(|number| json!({"number": number, "speed_mbps": 10000})));
+        self.order(&[
+            json!({"operation": "set_ports", "switch": one, "ports": ports}),
+            json!({"operation": "set_ports", "switch": two, "ports": ports}),
+        ]);
+        let ordered = self.order(&[json!({
+            "operation": "create_trunk", "name": "t2", "kind": "vxlan", "ends": [format!("{one}:101"), format!("{two}:101")],
+            "cost": 20, "capacity_mbps": capacity_mbps, "mtu": 1700,
+        })]);
+        ordered.applied.first().unwrap()
+    }
+
+    fn snapshot(&mut self) -> Snapshot {
+        Snapshot::of(self.core())
+    }
+
+    fn commits(&self) -> u32 {
+        self.switches.values().map(|switch| switch.commits).sum()
+    }
+
+    fn notices(&self) -> Vec<&str> {
+        self.events
+            .iter()
+            .filter_map(|event| match &event.kind {
+                EventKind::Notice { text, .. } => Some(text.as_str()),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+#[test]
+fn a_trunk_that_fails_over_causes_no_modification_and_one_notice() {
+    let mut world = World::new();
+    let second = world.second_trunk(10_000);
+    let first = *world.core().exchange().trunks.keys().next().unwrap();
+    // Without a rate, so that any number of circuits fits.
+    let account = *world.core().exchange().accounts.keys().next().unwrap();
+    let connections = world.connections();
+    let count = circuits();
+    for at in 0..count {
+        let (vlan, pair) = (2 + at % 4000, at / 4000);
+        let (a, b) = ([0, 1][pair % 2], [2, 3][pair / 2]);
+        let end = |connection: usize| {
+            json!({"operation": "configure_end", "service": "sv-0", "connection": connections[connection],
+                   "vlan": {"type": "dot1q", "vlan": vlan}})
+        };
+        world.order(&[
+            json!({"operation": "create_service", "account": account, "kind": "p2p_vc", "name": format!("c{at}")}),
+            end(a),
+            end(b),
+        ]);
+    }
+    world.run(Duration::from_secs(5));
+    assert!(world.is_settled());
+    world.list_ports();
+    let snapshot = world.snapshot();
+    assert_eq!(
+        (snapshot.trunk_up(first), snapshot.trunk_up(second)),
+        (Some(true), Some(true))
+    );
+    let (one, _) = world.ids();
+    let (commits, started) = (world.commits(), std::time::Instant::now());
+    world.events.clear();
+    // BFD finds the first trunk broken: the link stays, the live bit goes.
+    world.report(one, 100, true, false);
+    world.run(Duration::from_secs(5));
+    assert_eq!(
+        world.commits(),
+        commits,
+        "{count} circuits move without a modification"
+    );
+    let took = started.elapsed();
+    let snapshot = world.snapshot();
+    assert_eq!(
+        (snapshot.trunk_up(first), snapshot.trunk_up(second)),
+        (Some(false), Some(true))
+    );
+    assert_eq!(
+        snapshot.is_up(PortId {
+            switch: one,
+            port: PortNo::from_raw(100)
+        }),
+        Some(false)
+    );
+    let notices = world.notices();
+    assert_eq!(
+        notices.len(),
+        1,
+        "one notice, and not one for each circuit: {notices:?}"
+    );
+    assert!(
+        notices[0].contains("another one carries its traffic"),
+        "{notices:?}"
+    );
+    let in_place = world
+        .services()
+        .iter()
+        .all(|service| matches!(snapshot.realisation(*service), Realisation::InPlace { .. }));
+    assert!(in_place);
+    println!("{count} circuits, a trunk fails over: 0 modifications, 1 notice, {took:.1?} of the engine");
+    // The second trunk fails as well: the circuits are degraded, and say why.
+    world.events.clear();
+    world.report(one, 101, false, false);
+    let snapshot = world.snapshot();
+    let service = world.services()[0];
+    match snapshot.realisation(service) {
+        Realisation::Degraded { reason } => assert_eq!(reason, "no trunk between mak-1 and ote-1 is up"),
+        other => panic!("{other:?}"),
+    }
+    assert!(world.notices()[0].contains("are interrupted"));
+    assert_eq!(world.commits(), commits);
+    // A switch that is not connected says nothing about its ports.
+    world.report(one, 100, true, true);
+    assert_eq!(world.snapshot().trunk_up(first), Some(true));
+    world.disconnect(one);
+    assert_eq!(world.snapshot().trunk_up(first), None);
+}
+
+#[test]
+fn contracts_above_the_trunk_that_is_left_are_shown_as_degraded() {
+    let mut world = World::new();
+    world.second_trunk(150);
+    world.list_ports();
+    let (first, _) = world.circuit("first", [(0, 10), (2, 10)]);
+    world.run(Duration::from_secs(2));
+    let (one, _) = world.ids();
+    world.report(one, 100, false, false);
+    let is_in_place = |world: &mut World, service| {
+        matches!(world.snapshot().realisation(service), Realisation::InPlace { .. })
+    };
+    assert!(is_in_place(&mut world, first), "100 of 150 Mbit/s");
+    world.report(one, 100, true, true);
+    world.circuit("second", [(0, 11), (2, 11)]);
+    world.run(Duration::from_secs(2));
+    assert!(is_in_place(&mut world, first));
+    world.report(one, 100, false, false);
+    match world.snapshot().realisation(first) {
+        Realisation::Degraded { reason } => {
+            assert!(
+                reason.contains("admits 150 Mbit/s") && reason.contains("200 Mbit/s"),
+                "{reason}"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn circuits_take_the_way_over_a_third_switch_when_their_trunk_is_down() {
+    let mut world = World::new();
+    let (one, two) = world.ids();
+    let (service, _) = world.circuit("first", [(0, 10), (2, 10)]);
+    let ports = json!([1, 2, 100, 101].map(|number| json!({"number": number, "speed_mbps": 10000})));
+    world.order(&[
+        json!({"operation": "set_ports", "switch": one, "ports": ports}),
+        json!({"operation": "set_ports", "switch": two, "ports": ports}),
+        json!({"operation": "create_site", "name": "Saitama"}),
+        json!({"operation": "create_switch", "name": "sai-1", "site": "st-0", "dpid": "0000000000000003", "ports": ports}),
+    ]);
+    let third = *world.core().exchange().switches.keys().last().unwrap();
+    world.connect(third);
+    for (name, from, to) in [("t2", one, 100), ("t3", two, 101)] {
+        world.order(&[json!({
+            "operation": "create_trunk", "name": name, "kind": "vxlan", "ends": [format!("{from}:101"), format!("{third}:{to}")],
+            "capacity_mbps": 10000, "mtu": 1700,
+        })]);
+    }
+    world.run(Duration::from_secs(3));
+    world.list_ports();
+    let before = world.core().exchange().services[&service].clone();
+    world.report(one, 100, false, false);
+    world.run(Duration::from_secs(3));
+    let after = world.core().exchange().services[&service].clone();
+    assert_eq!(
+        (before.via.as_slice(), after.via.as_slice()),
+        (&[][..], &[third][..])
+    );
+    assert_ne!(before.wire_id, after.wire_id);
+    assert!(world.is_settled());
+    let snapshot = world.snapshot();
+    assert!(matches!(
+        snapshot.realisation(service),
+        Realisation::InPlace { .. }
+    ));
+    // The trunk comes back: the circuit stays where it is.
+    let commits = world.commits();
+    world.report(one, 100, true, true);
+    world.run(Duration::from_secs(3));
+    assert_eq!(world.commits(), commits);
+}
