@@ -87,8 +87,8 @@ def ether(number, dst=BROADCAST, src=None, **kwargs):
 
 
 def arp_request(number, target, **fields):
-    fields = {"hwsrc": mac(number), "psrc": v4(number), "pdst": target} | fields
-    return ether(number) / scapy.ARP(op=1, **fields)
+    fields = {"op": 1, "hwsrc": mac(number), "psrc": v4(number), "pdst": target} | fields
+    return ether(number) / scapy.ARP(**fields)
 
 
 def solicitation(number, target, dst=None):
@@ -177,3 +177,193 @@ def test_quarantine_finds_each_wrong_set_up_and_passes_a_right_one(tmp_path):
             received = namespaces.receive(sockets[2], lambda frame: frame[:6] == wanted, bound=5)
             # The kernel takes the receiver's tag off.
             assert received and received[12:14] == b"\x08\x06", "the request is unicast"
+
+
+def received_by(opened, seconds=0.4):
+    """Returns the frames that arrive within a time."""
+    frames, deadline = [], time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        frame = namespaces.receive(opened, bound=left)
+        if frame:
+            frames.append(frame)
+    return frames
+
+
+def hostile(number, victim, seed=5):
+    """Returns 60 kinds of frames that a member must not send, by name."""
+    rng = random.Random(seed)
+    own, other, stranger = mac(number), mac(victim), "02:00:00:00:0f:0f"
+    ip = scapy.IP(src=v4(number), dst=v4(victim))
+    ip6 = scapy.IPv6(src=v6(number), dst=v6(victim), hlim=255)
+    udp = scapy.UDP(sport=9, dport=9) / b"hostile"
+
+    def nd(message, src=None, dst=other, to=None):
+        return ether(number, dst) / scapy.IPv6(src=src or v6(number), dst=to or v6(victim), hlim=255) / message
+
+    def headers(*extension):
+        packet = scapy.IPv6(src=v6(number), dst="ff02::1", hlim=255)
+        for header in extension:
+            packet = packet / header
+        return ether(number, "33:33:00:00:00:01") / packet / scapy.ICMPv6ND_RA()
+
+    frames = {
+        # Addresses that are not the sender's.
+        "spoofed MAC": ether(number, other, src=stranger) / ip / udp,
+        "the victim's MAC": ether(number, other, src=other) / ip / udp,
+        "a third member's MAC": ether(number, other, src=mac(3)) / ip / udp,
+        "multicast source": ether(number, other, src="01:00:5e:00:00:01") / ip / udp,
+        "zero source": ether(number, other, src="00:00:00:00:00:00") / ip / udp,
+        "broadcast source": ether(number, other, src=BROADCAST) / ip / udp,
+        # ARP.
+        "ARP request from the victim's address": arp_request(number, v4(3), psrc=v4(victim)),
+        "ARP request with another hardware address": arp_request(number, v4(victim), hwsrc=stranger),
+        "ARP reply for the victim": ether(number, other) / scapy.ARP(op=2, hwsrc=own, psrc=v4(3), hwdst=other, pdst=v4(victim)),
+        "gratuitous ARP for the victim": arp_request(number, v4(victim), psrc=v4(victim)),
+        "gratuitous ARP for a third": arp_request(number, v4(3), psrc=v4(3)),
+        "ARP for nobody": arp_request(number, v4(250)),
+        "ARP for an address outside": arp_request(number, "203.0.113.1"),
+        "ARP of an unknown operation to all": arp_request(number, v4(victim), op=9),
+        "reverse ARP": ether(number, type=0x8035) / bytes(28),
+        "ARP reply to all": ether(number) / scapy.ARP(op=2, hwsrc=own, psrc=v4(number), hwdst=BROADCAST, pdst=v4(victim)),
+        # Neighbour discovery.
+        "NA for the victim": nd(scapy.ICMPv6ND_NA(tgt=v6(victim)) / scapy.ICMPv6NDOptDstLLAddr(lladdr=own)),
+        "NA for a third": nd(scapy.ICMPv6ND_NA(tgt=v6(3)) / scapy.ICMPv6NDOptDstLLAddr(lladdr=own)),
+        "NA with another hardware address": nd(scapy.ICMPv6ND_NA(tgt=v6(number)) / scapy.ICMPv6NDOptDstLLAddr(lladdr=stranger)),
+        "NA to all": nd(scapy.ICMPv6ND_NA(tgt=v6(number)) / scapy.ICMPv6NDOptDstLLAddr(lladdr=own), dst="33:33:00:00:00:01", to="ff02::1"),
+        "NS from the victim": nd(scapy.ICMPv6ND_NS(tgt=v6(3)) / scapy.ICMPv6NDOptSrcLLAddr(lladdr=own), src=v6(victim)),
+        "NS with another hardware address": nd(scapy.ICMPv6ND_NS(tgt=v6(victim)) / scapy.ICMPv6NDOptSrcLLAddr(lladdr=stranger)),
+        "NS for nobody": solicitation(number, v6(250)),
+        "NS to all nodes": solicitation(number, v6(victim), dst="33:33:00:00:00:01"),
+        # Router and host configuration.
+        "RA": nd(scapy.ICMPv6ND_RA(), dst="33:33:00:00:00:01", to="ff02::1"),
+        "RA to the victim": nd(scapy.ICMPv6ND_RA()),
+        "RS": nd(scapy.ICMPv6ND_RS(), dst="33:33:00:00:00:02", to="ff02::2"),
+        "redirect": nd(scapy.ICMPv6ND_Redirect(tgt=v6(number), dst=v6(3))),
+        "RA behind hop-by-hop options": headers(scapy.IPv6ExtHdrHopByHop()),
+        "RA behind destination options": headers(scapy.IPv6ExtHdrDestOpt()),
+        "RA behind a routing header": headers(scapy.IPv6ExtHdrRouting()),
+        "RA behind a fragment header": headers(scapy.IPv6ExtHdrFragment()),
+        "RA behind four headers": headers(*[scapy.IPv6ExtHdrDestOpt()] * 4),
+        "DHCP offer": ether(number, other) / ip / scapy.UDP(sport=67, dport=68) / scapy.BOOTP(op=2) / scapy.DHCP(options=["end"]),
+        "DHCP discover": ether(number) / scapy.IP(src="0.0.0.0", dst="255.255.255.255") / scapy.UDP(sport=68, dport=67) / scapy.BOOTP(),
+        "DHCPv6 advertise": ether(number, other) / ip6 / scapy.UDP(sport=547, dport=546) / bytes([2, 0, 0, 0]),
+        "DHCPv6 solicit": ether(number, "33:33:00:01:00:02") / scapy.IPv6(src=v6(number), dst="ff02::1:2") / scapy.UDP(sport=546, dport=547),
+        # Protocols between bridges.
+        "STP": scapy.Dot3(src=own, dst="01:80:c2:00:00:00") / scapy.LLC(dsap=0x42, ssap=0x42, ctrl=3) / scapy.STP(),
+        "STP to the victim": scapy.Dot3(src=own, dst=other) / scapy.LLC(dsap=0x42, ssap=0x42, ctrl=3) / scapy.STP(),
+        "PVST": snap(number, "01:00:0c:cc:cc:cd", 0x010B, bytes(35)),
+        "LACP": ether(number, "01:80:c2:00:00:02", type=0x8809) / SlowProtocol() / LACP(),
+        "LACP to the victim": ether(number, other, type=0x8809) / SlowProtocol() / LACP(),
+        "LLDP": ether(number, "01:80:c2:00:00:0e", type=0x88CC) / bytes(40),
+        "LLDP to all": ether(number, type=0x88CC) / bytes(40),
+        "CDP": snap(number, "01:00:0c:cc:cc:cc", 0x2000, bytes(40)),
+        "pause": ether(number, "01:80:c2:00:00:01", type=0x8808) / bytes([0, 1, 255, 255]),
+        "loop detection": ether(number, "cf:00:00:00:00:00", type=0x9000) / bytes(46),
+        # Broadcast and multicast.
+        "broadcast IPv4": ether(number) / scapy.IP(src=v4(number), dst="192.0.2.255") / udp,
+        "OSPF": ether(number, "01:00:5e:00:00:05") / scapy.IP(src=v4(number), dst="224.0.0.5", proto=89) / bytes(40),
+        "mDNS": ether(number, "01:00:5e:00:00:fb") / scapy.IP(src=v4(number), dst="224.0.0.251") / scapy.UDP(sport=5353, dport=5353),
+        "multicast IPv6": ether(number, "33:33:00:00:00:01") / scapy.IPv6(src=v6(number), dst="ff02::1") / udp,
+        # Frames that are none of the LAN's.
+        "MPLS": ether(number, other, type=0x8847) / bytes.fromhex("00001140") / bytes(ip / udp),
+        "PPPoE": ether(number, other, type=0x8864) / bytes(40),
+        "802.1X": ether(number, other, type=0x888E) / bytes(40),
+        "IS-IS": scapy.Dot3(src=own, dst="01:80:c2:00:00:14") / scapy.LLC(dsap=0xFE, ssap=0xFE, ctrl=3) / bytes(40),
+        "an unknown EtherType": ether(number, other, type=0x88B5) / bytes(46),
+        "a frame to itself": ether(number, own) / ip / udp,
+        "a frame to nobody": ether(number, "02:00:00:00:0e:0e") / ip / udp,
+        "noise": ether(number, other, type=0x1234) / rng.randbytes(200),
+    }
+    return {name: tag(number, frame) for name, frame in frames.items()}
+
+
+def test_a_lan_of_hostile_members_passes_what_is_right_and_nothing_else(tmp_path):
+    pairs = PAIRS
+    with namespaces.cables(*pairs), Exchange(tmp_path / "ix") as exchange:
+        ports = [(number, f"kernel:{other}") for number, (_, other) in enumerate(pairs, 1)]
+        with Millrace(tmp_path / "switch", ports=ports, controllers=[exchange.target]) as switch:
+            lan = Lan(exchange, 3, quarantine_secs=900, waive=(1, 2, 3))
+            exchange.wait_in_sync()
+            sockets = {number: socket_on(one) for number, (one, _) in enumerate(pairs, 1)}
+
+            # ARP and neighbour discovery reach the owner of the address, as unicast, and nobody else.
+            for number in (1, 2, 3):
+                for target in {1, 2, 3} - {number}:
+                    for question in (arp_request(number, v4(target)), solicitation(number, v6(target))):
+                        sockets[number].send(tag(number, question))
+                        wanted = bytes.fromhex(mac(target).replace(":", ""))
+                        frame = namespaces.receive(sockets[target], lambda frame: frame[:6] == wanted, bound=5)
+                        assert frame and frame[6:12] == bytes.fromhex(mac(number).replace(":", "")), (number, target, question)
+            # Nobody has received a question for somebody else.
+            assert [received_by(opened) for opened in sockets.values()] == [[], [], []]
+
+            # Hostile frames: none passes, and the counters say that the switch has seen them.
+            kinds = hostile(2, 1)
+            kinds["a frame without a tag"] = bytes(ether(2, mac(1)) / scapy.IP(src=v4(2), dst=v4(1)) / b"x")
+            for vlan in (1, 101, 103, 4095):
+                kinds[f"VLAN {vlan}"] = bytes(ether(2, mac(1)) / scapy.Dot1Q(vlan=vlan) / scapy.IP(src=v4(2), dst=v4(1)) / b"x")
+            kinds["two tags"] = tag(2, ether(2, mac(1)) / scapy.Dot1Q(vlan=101) / scapy.IP(src=v4(2), dst=v4(1)) / b"x")
+            kinds["the inside tag"] = tag(2, ether(2, mac(1)) / scapy.Dot1Q(vlan=1) / scapy.IP(src=v4(2), dst=v4(1)) / b"x")
+            kinds["a runt"] = tag(2, ether(2, mac(1)))[:20]
+            kinds["an empty frame"] = tag(2, ether(2, mac(1), type=0x800))
+            passed = {}
+            for name, frame in kinds.items():
+                sockets[2].send(frame)
+            marker = tag(2, ether(2, mac(1)) / scapy.IP(src=v4(2), dst=v4(1)) / scapy.UDP(sport=1, dport=2) / b"behind all of them")
+            sockets[2].send(marker)
+            received = []
+            while not received or b"behind all of them" not in received[-1]:
+                frame = namespaces.receive(sockets[1], bound=10)
+                assert frame, "the frame behind the hostile ones arrives"
+                received.append(frame)
+            passed[1], passed[3] = received[:-1], received_by(sockets[3])
+            # An IPv4 frame without a packet in it is IPv4 by its type, and hurts nobody.
+            harmless = [frame for frame in passed[1] if len(frame.rstrip(b"\0")) <= 14]
+            assert [frame.hex() for frame in passed[1] if frame not in harmless] + [frame.hex() for frame in passed[3]] == []
+            assert len(kinds) >= 60, len(kinds)
+
+            # A storm of another member, with new addresses in each frame, does not touch the traffic of a victim.
+            sources = 20_000 if LONG else 1000
+            victims, lost = 300, 0
+            for number in range(sources):
+                raw = bytearray(tag(2, ether(2, BROADCAST) / scapy.ARP()) if number == 0 else raw)
+                raw[6:12] = (0x020000000000 + random.getrandbits(32)).to_bytes(6, "big")
+                sockets[2].send(bytes(raw))
+                if number % (sources // victims or 1) == 0:
+                    text = b"numbered %08d" % number
+                    sockets[1].send(tag(1, ether(1, mac(3)) / scapy.IP(src=v4(1), dst=v4(3)) / scapy.UDP(sport=1, dport=2) / text))
+                    lost += not namespaces.receive(sockets[3], lambda frame, text=text: text in frame, bound=5)
+            assert lost == 0
+            print(f"{len(kinds)} kinds of hostile frames: 0 pass; {sources} MAC addresses: 0 of {victims} frames of a victim lost")
+
+            # The swap of a router: a second address, announced at once; both are admitted; the first one goes.
+            old, new = mac(3), "02:00:00:00:03:99"
+            until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 6))
+            held = next(id for id, one in exchange.objects("mc").items() if one["address"] == old)
+            started = time.monotonic()
+            exchange.order({"operation": "set_mac_end", "mac": held, "valid_until": until},
+                           {"operation": "add_mac", "config": lan.ends[3], "address": new})
+            told = {}
+
+            def told_all():
+                for number in (1, 2):
+                    frame = namespaces.receive(sockets[number], lambda frame: frame[6:12] == bytes.fromhex(new.replace(":", "")), bound=0.1)
+                    if frame:
+                        kind = "ARP" if frame[12:14] == b"\x08\x06" else "NA"
+                        told.setdefault((number, kind), time.monotonic() - started)
+                return len(told) == 4
+            wait_for(f"both others are told of IPv4 and IPv6: {told}", told_all, bound=10)
+            print(f"router swap: the others are told after {max(told.values()):.2f} s")
+            assert max(told.values()) <= 3
+            for source in (old, new):
+                text = b"from " + source.encode()
+                sockets[3].send(tag(3, ether(3, mac(1), src=source) / scapy.IP(src=v4(3), dst=v4(1)) / scapy.UDP(sport=1, dport=2) / text))
+                assert namespaces.receive(sockets[1], lambda frame, text=text: text in frame, bound=5), source
+            # A question for the address leads to the new router.
+            sockets[1].send(tag(1, arp_request(1, v4(3))))
+            assert namespaces.receive(sockets[3], lambda frame: frame[:6] == bytes.fromhex(new.replace(":", "")), bound=5)
+            wait_for("the old address is over", lambda: old not in [one["address"] for one in exchange.objects("mc").values()], bound=20)
+            exchange.wait_in_sync()
+            sockets[3].send(tag(3, ether(3, mac(1), src=old) / scapy.IP(src=v4(3), dst=v4(1)) / scapy.UDP(sport=1, dport=2) / b"too late"))
+            assert not namespaces.receive(sockets[1], lambda frame: b"too late" in frame, bound=0.5)
+            assert switch.process.poll() is None

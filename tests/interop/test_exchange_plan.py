@@ -21,11 +21,12 @@ class Exchange(OpenVSwitch):
     """An Open vSwitch with the ports of an exchange's switch."""
 
     def add_ports(self, numbers):
-        """Adds ports, each with a file of what it sends."""
+        """Adds ports, each with a file of what it sends. A dummy device drops frames above its MTU, to which it adds room for a
+        C-tag and not for an S-tag."""
         commands = []
         for number in numbers:
             commands += ["--", "--may-exist", "add-port", "br0", f"p{number}",
-                         "--", "set", "interface", f"p{number}", "type=dummy", f"ofport_request={number}",
+                         "--", "set", "interface", f"p{number}", "type=dummy", "mtu_request=2000", f"ofport_request={number}",
                          f"options:tx_pcap={self.tx_pcap(number)}"]
         self._vsctl(*commands[1:])
 
@@ -93,7 +94,7 @@ def test_open_vswitch_sends_the_frames_that_our_pipeline_sends(tmp_path):
             # A frame that must not leave would have left by now: those before it and behind it have.
             time.sleep(0.05)
             missing, added = wanted - seen(), seen() - wanted
-            report = [(port, frame[:80]) for port, frame in list(missing)[:3] + list(added)[:3]]
+            report = [(port, len(frame) // 2, frame[:80]) for port, frame in list(missing)[:3] + list(added)[:3]]
             assert not missing and not added, f"{case['name']}: {len(missing)} missing, {len(added)} too many: {report}"
             before = {port: len(ovs.sent(port)) for port in ports}
             frames, delivered = frames + len(case["frames"]), delivered + wanted.total()
