@@ -45,8 +45,8 @@ def passes(one, other, sent, text, bound=10.0):
 
 
 def counters(switch):
-    """Returns the packets of each entry of table 4, by its match."""
-    lines = [line for line in switch.ofctl("dump-flows").splitlines() if "table=4" in line]
+    """Returns the packets of each entry of table 3, by its match."""
+    lines = [line for line in switch.ofctl("dump-flows").splitlines() if "table=3" in line]
     packets = {}
     for line in lines:
         fields = dict(part.split("=", 1) for part in line.replace(",", " ").split() if "=" in part)
@@ -121,8 +121,8 @@ def test_an_exchange_on_open_vswitch_is_mended_and_ends_clean(tmp_path):
         [packet] = [packet for packet in scapy.rdpcap(str(switch.tx_pcap(2))) if b"by ovs" in bytes(packet)]
         assert bytes(packet) == frame("by ovs", 7)
         entries = flows(switch)
-        switch.ofctl("del-flows", "table=4")
-        switch.ofctl("add-flow", "table=4,priority=9,actions=drop")
+        switch.ofctl("del-flows", "table=3")
+        switch.ofctl("add-flow", "table=3,priority=9,actions=drop")
         wait_for("the switch is mended",
                  lambda: flows(switch) == entries, bound=80)
         assert exchange.stop() == 0
@@ -167,5 +167,5 @@ def test_an_engine_killed_at_any_time_is_in_sync_within_ten_seconds(tmp_path):
         print(exchange.command("audit", "verify", "--database", exchange.database))
         print(f"{kills} kills, {len(accepted)} circuits, slowest start to in sync {slowest:.2f} s")
         assert slowest < 10
-        assert "priority=" in switch.ofctl("dump-flows", "table=4")
+        assert "priority=" in switch.ofctl("dump-flows", "table=3")
     exchange.stop()

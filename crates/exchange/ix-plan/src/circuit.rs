@@ -2,10 +2,10 @@
 
 use millrace_ix_model::ObjectId;
 
-use crate::builder::{Builder, Line};
-use crate::layout::{ADMIT, CookieKind, EGRESS, FORWARD, Metadata, POLICE, PROTECT, parity};
+use crate::builder::Builder;
+use crate::layout::POLICE;
 use crate::plan::{End, ServiceContext};
-use crate::tags::{self, PRIORITY};
+use crate::tags;
 
 /// Adds the entries of a circuit. With one end only, or with an end that is shut down, there is no circuit.
 pub(crate) fn plan_p2p(context: &ServiceContext<'_>, builder: &mut Builder) {
@@ -34,30 +34,17 @@ pub(crate) fn plan_p2p(context: &ServiceContext<'_>, builder: &mut Builder) {
     }
 }
 
-/// Adds the entries of the direction from `end` to `other`, and of frames by trunk that leave at `end`.
+/// Adds the entries of the direction from `end` to `other`, and of frames by trunk that leave at `end`. A circuit passes every
+/// source address and has one way, so that its frames skip tables 2 and 4.
 fn plan_end(context: &ServiceContext<'_>, end: &End<'_>, other: &End<'_>, builder: &mut Builder) {
-    tags::plan_ingress(context, end, builder);
-    let from_end = context.matching(context.entered_by(end), Metadata::ENTERED);
-    let admit = Line::new(ADMIT, PRIORITY, from_end, end.cookie(CookieKind::End));
-    builder.flow(end.switch, admit.goto(POLICE));
-    tags::plan_police(context, end, builder);
-    let from_end = context.matching(context.entered_by(end), Metadata::ENTERED | Metadata::TRUNK);
-    let forward = Line::new(FORWARD, PRIORITY, from_end, context.cookie());
-    builder.flow(end.switch, forward.leaves(other.index()).goto(PROTECT));
+    tags::plan_ingress(context, end, POLICE, builder);
+    tags::plan_police(context, end, Some(other), builder);
     if end.shares_ports(other) {
         tags::plan_egress(context, other, Some(end), builder);
         return;
     }
     tags::plan_egress(context, end, None, builder);
     if end.switch != other.switch {
-        let by_trunk = Metadata {
-            by_trunk: true,
-            entered: parity(context.service),
-            ..Metadata::default()
-        };
-        let by_trunk = context.matching(by_trunk, Metadata::TRUNK | Metadata::ENTERED);
-        let forward = Line::new(FORWARD, PRIORITY, by_trunk, context.cookie());
-        builder.flow(end.switch, forward.leaves(end.index()).goto(EGRESS));
         tags::plan_to_trunk(context, end, builder);
     }
 }

@@ -133,7 +133,7 @@ pub(crate) fn plan_lan(context: &ServiceContext<'_>, builder: &mut Builder) {
             plan_quarantine(context, end, builder);
             continue;
         }
-        tags::plan_police(context, end, builder);
+        tags::plan_police(context, end, None, builder);
         let own = addresses(context, end);
         plan_admission(context, end, &own, policy, builder);
         plan_delivery(context, end, &own, builder);

@@ -60,8 +60,8 @@ pub(crate) fn plan_multipoint(context: &ServiceContext<'_>, builder: &mut Builde
     }
     tags::plan_from_trunks(context, builder);
     for end in &ends {
-        tags::plan_ingress(context, end, builder);
-        tags::plan_police(context, end, builder);
+        tags::plan_ingress(context, end, ADMIT, builder);
+        tags::plan_police(context, end, None, builder);
         tags::plan_egress(context, end, None, builder);
         for sibling in siblings(context, end) {
             tags::plan_egress(context, end, Some(sibling), builder);

@@ -14,7 +14,8 @@ use millrace_types::{GroupId, PortNo, TableId};
 use crate::builder::{Builder, Line, actions, present, push_tag, set, set_pcp, set_vid};
 use crate::entry::Matching;
 use crate::layout::{
-    ADMIT, CookieFields, CookieKind, EGRESS, FORWARD, INNER, INSIDE_VID, Metadata, POLICE, PORT, parity,
+    ADMIT, CookieFields, CookieKind, EGRESS, FORWARD, INNER, INSIDE_VID, Metadata, POLICE, PORT, PROTECT,
+    parity,
 };
 use crate::plan::{End, ServiceContext, trunk_port, trunks_between};
 
@@ -31,8 +32,13 @@ const PCPS: core::ops::RangeInclusive<u8> = 0..=7;
 const C_TAG: u16 = 0x8100;
 const S_TAG: u16 = 0x88a8;
 
-/// Adds the entries that take an end's frames in: table 0, and table 1 for two tags.
-pub(crate) fn plan_ingress(context: &ServiceContext<'_>, end: &End<'_>, builder: &mut Builder) {
+/// Adds the entries that take an end's frames in: table 0, and table 1 for two tags. They go to table `next`.
+pub(crate) fn plan_ingress(
+    context: &ServiceContext<'_>,
+    end: &End<'_>,
+    next: TableId,
+    builder: &mut Builder,
+) {
     let cookie = end.cookie(CookieKind::End);
     let inside = context.entered_by(end);
     let push_inside = || actions([push_tag(C_TAG), set_vid(INSIDE_VID), set_pcp(0)]);
@@ -41,12 +47,12 @@ pub(crate) fn plan_ingress(context: &ServiceContext<'_>, end: &End<'_>, builder:
         match end.config.vlan {
             VlanConfig::Port if end.is_transparent => {
                 let line = Line::new(PORT, PRIORITY, from_port(), cookie);
-                builder.flow(end.switch, line.apply(push_inside()).metadata(inside).goto(ADMIT));
+                builder.flow(end.switch, line.apply(push_inside()).metadata(inside).goto(next));
             }
             VlanConfig::Port => {
                 let untagged = from_port().with(Field::VlanVid, 0u16);
                 let line = Line::new(PORT, PRIORITY, untagged, cookie);
-                builder.flow(end.switch, line.apply(push_inside()).metadata(inside).goto(ADMIT));
+                builder.flow(end.switch, line.apply(push_inside()).metadata(inside).goto(next));
             }
             VlanConfig::Dot1q {
                 vlan,
@@ -54,7 +60,7 @@ pub(crate) fn plan_ingress(context: &ServiceContext<'_>, end: &End<'_>, builder:
             } => {
                 let tagged = from_port().with(Field::VlanVid, present(vlan.raw()));
                 let line = Line::new(PORT, PRIORITY, tagged, cookie).apply(actions([set_vid(INSIDE_VID)]));
-                builder.flow(end.switch, line.metadata(inside).goto(ADMIT));
+                builder.flow(end.switch, line.metadata(inside).goto(next));
             }
             VlanConfig::Dot1q {
                 vlan,
@@ -71,7 +77,7 @@ pub(crate) fn plan_ingress(context: &ServiceContext<'_>, end: &End<'_>, builder:
                         set_pcp(pcp),
                     ];
                     let line = Line::new(PORT, PRIORITY, tagged, cookie).apply(actions(retag));
-                    builder.flow(end.switch, line.metadata(inside).goto(ADMIT));
+                    builder.flow(end.switch, line.metadata(inside).goto(next));
                 }
             }
             // The outer tag is not this end's alone: `plan_outer_tags` has its entries.
@@ -81,7 +87,7 @@ pub(crate) fn plan_ingress(context: &ServiceContext<'_>, end: &End<'_>, builder:
     if let VlanConfig::Qinq { outer, inner, .. } = end.config.vlan {
         let matching = inner_tag(end, outer).with(Field::VlanVid, present(inner.raw()));
         let line = Line::new(INNER, PRIORITY, matching, cookie).apply(actions([set_vid(INSIDE_VID)]));
-        builder.flow(end.switch, line.metadata(inside).goto(ADMIT));
+        builder.flow(end.switch, line.metadata(inside).goto(next));
     }
 }
 
@@ -177,8 +183,14 @@ pub(crate) fn plan_outer_tags(exchange: &Exchange, builder: &mut Builder) {
     }
 }
 
-/// Adds the contracted rate of an end: table 3 and its meter. Frames of a peering LAN get their inside tag here.
-pub(crate) fn plan_police(context: &ServiceContext<'_>, end: &End<'_>, builder: &mut Builder) {
+/// Adds the contracted rate of an end: table 3 and its meter. Frames of a peering LAN get their inside tag here. Frames of
+/// a circuit have one way only, to the end `leaves`, and need no table 4.
+pub(crate) fn plan_police(
+    context: &ServiceContext<'_>,
+    end: &End<'_>,
+    leaves: Option<&End<'_>>,
+    builder: &mut Builder,
+) {
     let speed_mbps = || -> u32 {
         let ports = end.connection.ports.iter().filter_map(|port| {
             let switch = context.exchange.switches.get(&port.switch)?;
@@ -191,8 +203,12 @@ pub(crate) fn plan_police(context: &ServiceContext<'_>, end: &End<'_>, builder: 
     let cookie = end.cookie(CookieKind::Police);
     if context.service.kind != ServiceKind::ExchangeLan {
         let matching = context.matching(context.entered_by(end), Metadata::ENTERED);
-        let line = Line::new(POLICE, PRIORITY, matching, cookie);
-        builder.flow(end.switch, line.meter(end.meter()).goto(FORWARD));
+        let line = Line::new(POLICE, PRIORITY, matching, cookie).meter(end.meter());
+        let line = match leaves {
+            Some(other) => line.leaves(other.index()).goto(PROTECT),
+            None => line.goto(FORWARD),
+        };
+        builder.flow(end.switch, line);
         return;
     }
     let has_tag = end.config.vlan != VlanConfig::Port;
@@ -333,30 +349,38 @@ pub(crate) fn plan_to_trunk(context: &ServiceContext<'_>, end: &End<'_>, builder
     }
 }
 
-/// Adds the entries, at every switch of the service, that take frames from trunks in: table 0.
+/// Adds the entries, at every switch of the service, that take frames from trunks in: table 0. The frames of a circuit
+/// leave by the only end at the switch, and need no table 4. A VXLAN key is on frames of trunks only, so that one entry
+/// serves all of them; the VID of an S-tag may be that of a member's tag, and needs the port.
 pub(crate) fn plan_from_trunks(context: &ServiceContext<'_>, builder: &mut Builder) {
     let Some(wire_id) = context.service.wire_id else {
         return;
     };
-    let inside = Metadata {
-        service: context.service.index.raw(),
-        by_trunk: true,
-        entered: parity(context.service),
-        leaves: 0,
-    };
     let switches = context.switches();
     for switch in &switches {
+        let mut local = context.ends.iter().filter(|end| end.switch == *switch);
+        let leaves = match context.service.kind {
+            ServiceKind::P2pVc => local.next().map(End::index),
+            _ => None,
+        };
+        let inside = Metadata {
+            service: context.service.index.raw(),
+            by_trunk: true,
+            entered: parity(context.service),
+            leaves: leaves.unwrap_or(0),
+        };
+        let next = if leaves.is_some() { EGRESS } else { FORWARD };
         for other in switches.iter().filter(|other| *other != switch) {
             let previous = context.next_switch(*switch, *other);
             for (_, trunk) in trunks_between(context.exchange, *switch, previous) {
                 let Some(port) = trunk_port(trunk, *switch) else {
                     continue;
                 };
-                let from_port = Matching::any().with(Field::InPort, port.raw());
                 let (matching, list) = match trunk.kind {
-                    TrunkKind::Vxlan => (from_port.with(Field::TunnelId, wire_id.raw()), Vec::new()),
+                    TrunkKind::Vxlan => (Matching::any().with(Field::TunnelId, wire_id.raw()), Vec::new()),
                     TrunkKind::STag => {
                         let vid = u16::try_from(wire_id.raw()).unwrap_or(0);
+                        let from_port = Matching::any().with(Field::InPort, port.raw());
                         (
                             from_port.with(Field::VlanVid, present(vid)),
                             vec![Action::PopVlan],
@@ -364,7 +388,7 @@ pub(crate) fn plan_from_trunks(context: &ServiceContext<'_>, builder: &mut Build
                     }
                 };
                 let line = Line::new(PORT, TRUNK_PRIORITY, matching, context.cookie()).apply(list);
-                builder.flow(*switch, line.metadata(inside).goto(FORWARD));
+                builder.flow(*switch, line.metadata(inside).goto(next));
             }
         }
     }

@@ -55,41 +55,23 @@ fn the_entries_are_those_of_the_example_line_by_line() {
     let all = u64::MAX;
     let meta = |value: u64| format!("write_metadata:{value:#x}/{all:#x}");
     let service_in = word(0xff_ffff, 0, 0x7_ffff, 0);
-    let service_trunk_in = word(0xff_ffff, 1, 0x7_ffff, 0);
     let service_out = word(0xff_ffff, 0, 0, 0xf_ffff);
     let service_trunk_out = word(0xff_ffff, 1, 0, 0xf_ffff);
     let out = |end: u64| format!("write_metadata:{end:#x}/0xfffff");
     let site_1 = [
         "table=0,priority=60000,dl_dst=01:80:c2:00:00:00/ff:ff:ff:ff:ff:f0,actions=drop".to_owned(),
         format!(
-            "table=0,priority=100,in_port=3,dl_vlan=100,actions=set_field:4097->vlan_vid,{},goto_table:2",
+            "table=0,priority=100,in_port=3,dl_vlan=100,actions=set_field:4097->vlan_vid,{},goto_table:3",
             meta(word(77, 0, 5, 0))
         ),
         format!(
-            "table=0,priority=200,in_port=100,tun_id=0x1a001,actions={},goto_table:4",
-            meta(word(77, 1, 0, 0))
+            "table=0,priority=200,tun_id=0x1a001,actions={},goto_table:6",
+            meta(word(77, 1, 0, 5))
         ),
         format!(
-            "table=0,priority=200,in_port=101,tun_id=0x1a001,actions={},goto_table:4",
-            meta(word(77, 1, 0, 0))
-        ),
-        format!(
-            "table=2,priority=100,metadata={:#x}/{service_in:#x},actions=goto_table:3",
-            word(77, 0, 5, 0)
-        ),
-        format!(
-            "table=3,priority=100,metadata={:#x}/{service_in:#x},actions=meter:501,goto_table:4",
-            word(77, 0, 5, 0)
-        ),
-        format!(
-            "table=4,priority=100,metadata={:#x}/{service_trunk_in:#x},actions={},goto_table:5",
+            "table=3,priority=100,metadata={:#x}/{service_in:#x},actions=meter:501,{},goto_table:5",
             word(77, 0, 5, 0),
             out(6)
-        ),
-        format!(
-            "table=4,priority=100,metadata={:#x}/{service_trunk_in:#x},actions={},goto_table:6",
-            word(77, 1, 0, 0),
-            out(5)
         ),
         format!(
             "table=5,priority=65000,metadata={:#x}/{:#x},actions=goto_table:6",
