@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
 use millrace_ix_engine::ForeignPolicy;
+use millrace_ix_samples::{Receiver, Shared};
 use millrace_ix_service::Service;
 use millrace_ix_store::{SigningKey, Sqlite, Store as _};
 use millrace_types::Duration;
@@ -12,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::control;
 use crate::keys;
 use crate::routing;
-use crate::settings::{ForeignEntries, Settings};
+use crate::settings::{ForeignEntries, Settings, Sflow};
 use crate::switches::Switches;
 use crate::web;
 
@@ -60,7 +61,10 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
         let handle = service.handle();
         let (bgp, rpki, irr) = (&settings.bgp, &settings.rpki, settings.irr.as_ref());
         let filters = routing::serve(bgp, rpki, irr, extensions, &handle).await?;
-        let app = web::serve(&settings.api, &settings.database, &handle, filters.clone()).await?;
+        // The receiver ends with this block.
+        let (samples, _receiver) = samples(settings.sflow.as_ref(), epoch)?.unzip();
+        let observers = (filters.clone(), samples);
+        let app = web::serve(&settings.api, &settings.database, &handle, observers).await?;
         control::serve(&settings.control.socket, &handle, &app, filters.as_ref())?;
         switches.listen(&settings.openflow, epoch, &handle).await?;
         tracing::info!("ready");
@@ -75,6 +79,23 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
     let _gone = std::fs::remove_file(&settings.control.socket);
     service.stop();
     outcome
+}
+
+/// Starts to receive sFlow, if that is set.
+fn samples(settings: Option<&Sflow>, seed: u64) -> Result<Option<(Shared, Receiver)>> {
+    let Some(settings) = settings else {
+        return Ok(None);
+    };
+    let shared = Shared::new(seed);
+    let receiver = Receiver::start(
+        &millrace_ix_samples::Settings {
+            listen: settings.listen,
+            switches: settings.switches.clone(),
+        },
+        shared.clone(),
+    )?;
+    tracing::info!(address = %receiver.address(), "sFlow is received");
+    Ok(Some((shared, receiver)))
 }
 
 /// Reads the key of the audit chain, or creates it with mode 0600.

@@ -1,7 +1,7 @@
 //! The settings of the process: listeners, database, keys. Everything of the exchange itself is in the database.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -37,6 +37,27 @@ pub(crate) struct Settings {
     /// The routing registry.
     #[serde(default)]
     pub(crate) irr: Option<Irr>,
+    /// sFlow of the switches; without it, no rates are known.
+    #[serde(default)]
+    pub(crate) sflow: Option<Sflow>,
+}
+
+/// `[sflow]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Sflow {
+    /// The UDP address that switches send to.
+    #[serde(default = "Sflow::any")]
+    pub(crate) listen: SocketAddr,
+    /// The addresses from which datagrams are taken: those of the switches.
+    pub(crate) switches: BTreeSet<IpAddr>,
+}
+
+impl Sflow {
+    /// Returns the port of sFlow at all addresses.
+    fn any() -> SocketAddr {
+        SocketAddr::from(([0, 0, 0, 0], millrace_sflow::UDP_PORT))
+    }
 }
 
 /// `[api]`

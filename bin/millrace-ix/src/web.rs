@@ -8,6 +8,7 @@ use millrace_ix_api::engine::{Engine, EngineCredentials};
 use millrace_ix_api::session::{Sealer, TotpSecret, generate_key};
 use millrace_ix_api::{App, Page, Settings};
 use millrace_ix_model::UserId;
+use millrace_ix_samples::Shared;
 use millrace_ix_service::Handle;
 use millrace_ix_store::AuditEntry;
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ pub(crate) async fn serve(
     api: &Api,
     database: &Database,
     handle: &Handle,
-    filters: Option<millrace_ix_filter::Shared>,
+    (filters, samples): (Option<millrace_ix_filter::Shared>, Option<Shared>),
 ) -> Result<App> {
     let page = match &api.page {
         Some(folder) => {
@@ -35,12 +36,11 @@ pub(crate) async fn serve(
         route_servers: api.route_servers.clone(),
     };
     let credentials = Arc::new(EngineCredentials::new(handle.clone()));
-    let app = App::new(
-        Engine::with_filters(handle.clone(), filters),
-        credentials,
-        sealer,
-        settings,
-    )?;
+    let engine = Engine::with_filters(handle.clone(), filters);
+    if let Some(samples) = samples {
+        engine.set_samples(samples);
+    }
+    let app = App::new(engine, credentials, sealer, settings)?;
     let Some(address) = api.listen else {
         return Ok(app);
     };

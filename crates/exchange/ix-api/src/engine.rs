@@ -2,18 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use millrace_ix_engine::SyncState;
 use millrace_ix_filter::SessionKind;
-use millrace_ix_model::{AccountId, FilterMatch, ObjectId, SwitchId, Timestamp};
+use millrace_ix_model::{AccountId, FilterMatch, ObjectId, Prefix, SwitchId, Timestamp};
+use millrace_ix_samples::Shared;
 use millrace_ix_service::{EventKind, Handle, OrderError, OrderOptions, ServiceEvent};
 use millrace_ix_store::{AuditEntry, ChangeState, IdempotencyKey, JournalRecord, Revision, UnixMillis};
 use serde_json::Value;
 use tokio::sync::broadcast;
 
-use crate::observed::{Session, Verdict};
+use crate::observed::{Attack, Load, Session, Target, Verdict};
+use crate::samples;
 use crate::service::{
     AuditNote, AuditRecord, ChangeRecord, Event, ExchangeService, NO_OWNERSHIP, Order, Outcome,
     PlannedEntries, Reply, ServiceError, Snapshot, StepRecord, SwitchHealth, SwitchState,
@@ -34,6 +36,8 @@ pub struct Engine {
     since: Mutex<BTreeMap<SwitchId, (SwitchState, Timestamp)>>,
     /// The number of an audit entry that exists; the newest is not far above.
     audit_seen: AtomicU64,
+    /// sFlow of the switches, if it is received.
+    samples: OnceLock<Shared>,
 }
 
 impl Engine {
@@ -49,12 +53,19 @@ impl Engine {
             cached: Mutex::new(None),
             since: Mutex::new(BTreeMap::new()),
             audit_seen: AtomicU64::new(0),
+            samples: OnceLock::new(),
             handle,
             filters,
         });
         let receiver = engine.handle.subscribe();
         tokio::spawn(forward(Arc::downgrade(&engine), receiver));
         engine
+    }
+
+    /// Gives the engine sFlow of the switches: rates of connections, and traffic under attack. Only the first call counts.
+    pub fn set_samples(&self, samples: Shared) {
+        // The page has one collector as long as the process runs.
+        let _later = self.samples.set(samples);
     }
 
     fn health(&self, id: SwitchId, status: &millrace_ix_engine::SwitchStatus) -> SwitchHealth {
@@ -278,6 +289,29 @@ impl ExchangeService for Engine {
         if let Some(filters) = &self.filters {
             filters.recheck(account);
         }
+    }
+
+    fn loads(&self) -> BTreeMap<ObjectId, Load> {
+        let found = self.handle.snapshot();
+        let loads = self
+            .samples
+            .get()
+            .map(|shared| samples::loads(shared, &found.exchange, now()));
+        loads.unwrap_or_default()
+    }
+
+    fn targets(&self, account: AccountId) -> Vec<Target> {
+        let found = self.handle.snapshot();
+        let targets = self
+            .samples
+            .get()
+            .map(|shared| samples::targets(shared, &found.exchange, account, now()));
+        targets.unwrap_or_default()
+    }
+
+    fn attack(&self, account: AccountId, target: Prefix) -> Option<Attack> {
+        let found = self.handle.snapshot();
+        samples::attack(self.samples.get()?, &found.exchange, account, target, now())
     }
 
     fn snapshot(&self) -> Arc<Snapshot> {

@@ -24,6 +24,7 @@ mod refusal;
 mod render;
 mod request;
 mod routes;
+mod samples;
 mod serve;
 pub mod service;
 pub mod session;

@@ -1,4 +1,5 @@
-//! Observation of a packet in the pipeline, for `millrace trace`. Workers use [`NoObserver`], which compiles to nothing.
+//! Observation of a packet in the pipeline, for `millrace trace` and for packet samples. Other packets have [`NoObserver`], which
+//! compiles to nothing.
 
 use millrace_flow::Action;
 use millrace_types::{PortNo, TableId};

@@ -1,0 +1,136 @@
+//! The traffic to a target under attack: its rate, its parts, its last hour, and suggested rules.
+
+use std::collections::BTreeMap;
+
+use millrace_ix_model::{AccountId, Prefix, Timestamp};
+use serde::Serialize;
+
+use crate::minutes::Minutes;
+use crate::rates::relative_error;
+use crate::suggest::{Suggestion, Window, suggest};
+use crate::{Ends, Observation};
+
+/// The parts that each list has.
+const PARTS_LEN: usize = 15;
+
+/// A part of the traffic.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Share {
+    /// The protocol, port, address, account or type of packet.
+    pub label: String,
+    /// Its rate in bit/s.
+    pub bits_per_s: f64,
+}
+
+/// A minute.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Minute {
+    /// The begin.
+    pub at: Timestamp,
+    /// The rate of packets that passed, in bit/s.
+    pub passed_bits_per_s: f64,
+    /// The rate of packets that switches dropped, as filters do, in bit/s.
+    pub dropped_bits_per_s: f64,
+}
+
+/// The traffic to a target.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Attack {
+    /// The rate in bit/s over the last half minute.
+    pub bits_per_s: f64,
+    /// The rate in bit/s before; 0 while it is not known.
+    pub usual_bits_per_s: f64,
+    /// The rate in packets per second.
+    pub packets_per_s: f64,
+    /// The relative error of the rates in 95 % of cases.
+    pub relative_error: f64,
+    /// The minutes of the last hour, the oldest first.
+    pub minutes: Vec<Minute>,
+    /// The rates by IP protocol.
+    pub by_protocol: Vec<Share>,
+    /// The rates by source port.
+    pub by_source_port: Vec<Share>,
+    /// The rates by destination port.
+    pub by_destination_port: Vec<Share>,
+    /// The rates by source address.
+    pub by_source: Vec<Share>,
+    /// The rates by the account from which the packets come, as an identifier.
+    pub by_peer: Vec<Share>,
+    /// The rates of whole packets and of fragments.
+    pub by_fragment: Vec<Share>,
+    /// The suggested rules, the most effective first; none if there is no attack or no rules keep to the bounds.
+    pub suggestions: Vec<Suggestion>,
+}
+
+/// Returns the traffic of the current window to a target; `None` if it has none.
+pub(crate) fn analyse<'a>(
+    current: Window<'_>,
+    before: Window<'_>,
+    target: Prefix,
+    minutes: impl Iterator<Item = &'a Minutes>,
+    now: Timestamp,
+    account_of: impl Fn(&Ends) -> Option<AccountId>,
+) -> Option<Attack> {
+    let observations = current.observations;
+    if observations.is_empty() {
+        return None;
+    }
+    let sum = |of: fn(&Observation) -> f64| observations.iter().map(of).sum::<f64>() / current.seconds;
+    let mut by_minute: BTreeMap<u64, [f64; 2]> = BTreeMap::new();
+    for (minute, [passed, dropped]) in minutes.flat_map(|minutes| minutes.until(now)) {
+        let sum = by_minute.entry(minute).or_default();
+        *sum = [sum[0] + passed, sum[1] + dropped];
+    }
+    let former = before
+        .observations
+        .iter()
+        .filter(|packet| target.contains(packet.destination));
+    let former: f64 = former.map(|packet| packet.bytes).sum();
+    let shares = |label: &dyn Fn(&Observation) -> String| shares(current, label);
+    Some(Attack {
+        bits_per_s: sum(|packet| packet.bytes) * 8.0,
+        usual_bits_per_s: former * 8.0 / before.seconds.max(1.0),
+        packets_per_s: sum(|packet| packet.packets),
+        relative_error: relative_error(observations.len() as u64),
+        minutes: by_minute
+            .into_iter()
+            .map(|(minute, [passed, dropped])| Minute {
+                at: Timestamp::from_secs(minute * 60),
+                passed_bits_per_s: passed * 8.0 / 60.0,
+                dropped_bits_per_s: dropped * 8.0 / 60.0,
+            })
+            .collect(),
+        by_protocol: shares(&|packet| packet.protocol.to_string()),
+        by_source_port: shares(&|packet| packet.source_port.to_string()),
+        by_destination_port: shares(&|packet| packet.destination_port.to_string()),
+        by_source: shares(&|packet| packet.source.to_string()),
+        by_peer: shares(&|packet| {
+            account_of(&packet.ends).map_or_else(|| "unknown".to_owned(), |account| account.to_string())
+        }),
+        by_fragment: shares(&|packet| {
+            let kind = match packet.fragment {
+                0 => "whole",
+                1 => "first",
+                _ => "later",
+            };
+            kind.to_owned()
+        }),
+        suggestions: suggest(current, before, target),
+    })
+}
+
+/// Returns the heaviest parts of a window.
+fn shares(window: Window<'_>, label: &dyn Fn(&Observation) -> String) -> Vec<Share> {
+    let mut bytes: BTreeMap<String, f64> = BTreeMap::new();
+    for packet in window.observations {
+        *bytes.entry(label(packet)).or_default() += packet.bytes;
+    }
+    let share = |(label, bytes): (String, f64)| Share {
+        label,
+        bits_per_s: bytes * 8.0 / window.seconds,
+    };
+    let mut shares: Vec<Share> = bytes.into_iter().map(share).collect();
+    shares.sort_by(|one, other| other.bits_per_s.total_cmp(&one.bits_per_s));
+    shares.truncate(PARTS_LEN);
+    shares
+}

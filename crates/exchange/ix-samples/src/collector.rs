@@ -1,0 +1,371 @@
+//! The collector: datagrams become observations, and observations sums, sketches and windows, all in bounded memory.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::net::IpAddr;
+
+use millrace_ix_model::{AccountId, ConnectionId, Exchange, Prefix, ServiceId, Timestamp};
+use millrace_sflow::{Datagram, Sample};
+
+use crate::analysis::{Attack, analyse};
+use crate::history::History;
+use crate::minutes::Minutes;
+use crate::random::Random;
+use crate::rates::{PeerRate, Rates, TargetRate, TopFlow, Traffic, relative_error};
+use crate::sketch::SpaceSaving;
+use crate::{Ends, Observation, Window};
+
+/// The most recent observations: 16 MB.
+const RECENT_MAX: usize = 131_072;
+/// The most ends whose traffic before an attack is kept: they take 250 MB when all are full.
+const BEFORE_ENDS_MAX: usize = 256;
+/// The age at which an observation counts as traffic before an attack, in milliseconds.
+const BEFORE_AGE_MS: u64 = 120_000;
+/// The window in which an attack is looked for, in milliseconds.
+const ATTACK_MS: u64 = 30_000;
+/// The counters of the sketch of flows.
+const FLOWS_MAX: usize = 8_192;
+/// The destinations with minutes.
+const DESTINATIONS_MAX: usize = 4_096;
+/// The flows that an account sees.
+const TOP_LEN: usize = 15;
+/// The duration of a window of the sketch of flows, in milliseconds.
+const FLOWS_MS: u64 = 30_000;
+/// The switches that are known by their samples.
+const SWITCHES_MAX: usize = 1_024;
+
+/// A flow to an end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+struct FlowId {
+    ends: Ends,
+    source: IpAddr,
+    destination: IpAddr,
+    protocol: u8,
+    source_port: u16,
+    destination_port: u16,
+}
+
+/// The sums, sketches and windows of an exchange.
+#[derive(Debug)]
+pub struct Collector {
+    rates: Rates,
+    recent: VecDeque<Observation>,
+    before: HashMap<(u32, u32), History>,
+    flows: SpaceSaving<FlowId>,
+    former_flows: SpaceSaving<FlowId>,
+    flows_since: Timestamp,
+    destinations: SpaceSaving<(u32, IpAddr)>,
+    minutes: HashMap<(u32, IpAddr), Minutes>,
+    /// The samples that each source of each switch lost, by (agent, sub-agent, source).
+    lost: BTreeMap<(IpAddr, u32, u32), (u32, u64)>,
+    samples: u64,
+    random: Random,
+}
+
+impl Collector {
+    /// Returns a collector without traffic. `seed` chooses the observations that are kept as traffic before an attack.
+    pub fn new(seed: u64) -> Collector {
+        Collector {
+            rates: Rates::default(),
+            recent: VecDeque::new(),
+            before: HashMap::new(),
+            flows: SpaceSaving::new(FLOWS_MAX),
+            former_flows: SpaceSaving::new(1),
+            flows_since: Timestamp::from_millis(0),
+            destinations: SpaceSaving::new(DESTINATIONS_MAX),
+            minutes: HashMap::new(),
+            lost: BTreeMap::new(),
+            samples: 0,
+            random: Random(seed),
+        }
+    }
+
+    /// Takes a datagram of a switch.
+    pub fn take(&mut self, datagram: &Datagram, now: Timestamp) {
+        for sample in &datagram.samples {
+            let Sample::Flow(flow) = sample else { continue };
+            self.count_lost((datagram.agent, datagram.sub_agent, flow.source), flow.drops);
+            self.samples += 1;
+            if let Some(observation) = Observation::of(flow, now) {
+                self.observe(observation);
+            }
+        }
+    }
+
+    /// Adds the growth of a switch's counter of lost samples, which wraps at 32 bits and begins again with the switch.
+    fn count_lost(&mut self, source: (IpAddr, u32, u32), drops: u32) {
+        if self.lost.len() >= SWITCHES_MAX && !self.lost.contains_key(&source) {
+            return;
+        }
+        let (last, sum) = self.lost.entry(source).or_insert((drops, 0));
+        let growth = drops.wrapping_sub(*last);
+        // A counter that went back is one that began again.
+        *sum += u64::from(if growth > u32::MAX / 2 { drops } else { growth });
+        *last = drops;
+    }
+
+    /// Takes an observation. They come in the order of time.
+    pub fn observe(&mut self, observation: Observation) {
+        let at = observation.at;
+        self.rates.add(
+            observation.ends,
+            at,
+            (observation.bytes, observation.packets),
+            observation.is_dropped,
+        );
+        if at.millis().saturating_sub(self.flows_since.millis()) >= FLOWS_MS {
+            self.former_flows = core::mem::replace(&mut self.flows, SpaceSaving::new(FLOWS_MAX));
+            self.flows_since = at;
+        }
+        let flow = FlowId {
+            ends: observation.ends,
+            source: observation.source,
+            destination: observation.destination,
+            protocol: observation.protocol,
+            source_port: observation.source_port,
+            destination_port: observation.destination_port,
+        };
+        self.flows.add(flow, observation.bytes as u64);
+        let destination = (observation.ends.leaves, observation.destination);
+        if let Some(evicted) = self.destinations.add(destination, observation.bytes as u64) {
+            self.minutes.remove(&evicted);
+        }
+        self.minutes
+            .entry(destination)
+            .or_insert_with(|| Minutes::new(at))
+            .add(at, observation.bytes, observation.is_dropped);
+        self.recent.push_back(observation);
+        while self.recent.len() > RECENT_MAX
+            || self
+                .recent
+                .front()
+                .is_some_and(|oldest| at.millis().saturating_sub(oldest.at.millis()) > BEFORE_AGE_MS)
+        {
+            if let Some(oldest) = self.recent.pop_front() {
+                self.keep(oldest);
+            }
+        }
+    }
+
+    /// Keeps an observation as traffic before an attack, perhaps.
+    fn keep(&mut self, observation: Observation) {
+        let end = (observation.ends.service, observation.ends.leaves);
+        if self.before.len() >= BEFORE_ENDS_MAX && !self.before.contains_key(&end) {
+            return;
+        }
+        let history = self
+            .before
+            .entry(end)
+            .or_insert_with(|| History::new(observation.at));
+        history.take(observation, &mut self.random);
+    }
+
+    /// Returns the rates of connections over the last half minute: [towards the exchange, from it], in bit/s. Packets that
+    /// switches drop count towards the exchange only.
+    pub fn connections(&self, exchange: &Exchange, now: Timestamp) -> BTreeMap<ConnectionId, [f64; 2]> {
+        let ends = exchange.configs.values().filter_map(|config| {
+            let service = exchange.services.get(&config.service)?;
+            Some(((service.index.raw(), config.index.raw()), config.connection))
+        });
+        let ends: HashMap<(u32, u32), ConnectionId> = ends.collect();
+        let mut rates: BTreeMap<ConnectionId, [f64; 2]> = BTreeMap::new();
+        for (end, rate) in self.rates.read(now) {
+            if let Some(connection) = ends.get(&(end.service, end.entered)) {
+                rates.entry(*connection).or_default()[0] += rate.bits_per_s;
+            }
+            if let Some(connection) = ends.get(&(end.service, end.leaves)) {
+                rates.entry(*connection).or_default()[1] += rate.bits_per_s - rate.dropped_bits_per_s;
+            }
+        }
+        rates
+    }
+
+    /// Returns the traffic of an account.
+    pub fn traffic(&self, exchange: &Exchange, account: AccountId, now: Timestamp) -> Traffic {
+        let parties = Parties::of(exchange);
+        let (mut incoming, mut outgoing, mut samples) = (Vec::new(), Vec::new(), 0);
+        for (ends, rate) in self.rates.read(now) {
+            let Some(service) = parties.services.get(&ends.service) else {
+                continue;
+            };
+            let account_of = |end| parties.ends.get(&(ends.service, end)).copied();
+            let (from, to) = (account_of(ends.entered), account_of(ends.leaves));
+            let with = |peer| PeerRate {
+                peer,
+                service: *service,
+                bits_per_s: rate.bits_per_s,
+                packets_per_s: rate.packets_per_s,
+                dropped_bits_per_s: rate.dropped_bits_per_s,
+                relative_error: relative_error(rate.samples.into()),
+            };
+            if to == Some(account) {
+                incoming.push(with(from));
+            }
+            if from == Some(account) {
+                outgoing.push(with(to));
+            }
+            if to == Some(account) || from == Some(account) {
+                samples += u64::from(rate.samples);
+            }
+        }
+        for list in [&mut incoming, &mut outgoing] {
+            list.sort_by(|one, other| other.bits_per_s.total_cmp(&one.bits_per_s));
+        }
+        Traffic {
+            seconds: Rates::SECONDS as u32,
+            incoming,
+            outgoing,
+            top: self.top(&parties, account, now),
+            samples,
+            lost: self.lost.values().map(|(_, sum)| sum).sum(),
+        }
+    }
+
+    /// Returns the heaviest flows to an account, over both windows of the sketch.
+    fn top(&self, parties: &Parties, account: AccountId, now: Timestamp) -> Vec<TopFlow> {
+        let current = now.millis().saturating_sub(self.flows_since.millis());
+        if current > 2 * FLOWS_MS {
+            return Vec::new();
+        }
+        let seconds = (current + FLOWS_MS) as f64 / 1000.0;
+        let mut bytes: HashMap<FlowId, u64> = HashMap::new();
+        for sketch in [&self.flows, &self.former_flows] {
+            for (flow, counter) in sketch.heaviest() {
+                let to = parties.ends.get(&(flow.ends.service, flow.ends.leaves));
+                if to == Some(&account) {
+                    *bytes.entry(flow).or_default() += counter.weight - counter.error;
+                }
+            }
+        }
+        let mut flows: Vec<(FlowId, u64)> = bytes.into_iter().collect();
+        flows.sort_by(|one, other| other.1.cmp(&one.1).then(one.0.cmp(&other.0)));
+        let flow = |(flow, bytes): (FlowId, u64)| TopFlow {
+            source: flow.source,
+            destination: flow.destination,
+            protocol: flow.protocol,
+            source_port: flow.source_port,
+            destination_port: flow.destination_port,
+            bits_per_s: bytes as f64 * 8.0 / seconds,
+        };
+        flows.into_iter().take(TOP_LEN).map(flow).collect()
+    }
+
+    /// Returns the heaviest destinations of an account, by their rate over the last half minute less their rate before.
+    pub fn targets(&self, exchange: &Exchange, account: AccountId, now: Timestamp) -> Vec<TargetRate> {
+        let parties = Parties::of(exchange);
+        let is_own = |ends: Ends| parties.ends.get(&(ends.service, ends.leaves)) == Some(&account);
+        let mut rates: HashMap<IpAddr, (f64, f64)> = HashMap::new();
+        let (seconds, recent) = self.attack_window(now);
+        for observation in recent.filter(|observation| is_own(observation.ends)) {
+            rates.entry(observation.destination).or_default().0 += observation.bytes * 8.0 / seconds;
+        }
+        for (end, history) in &self.before {
+            if parties.ends.get(end) == Some(&account) {
+                let seconds = history.seconds().max(1.0);
+                for observation in history.observations() {
+                    if let Some(rate) = rates.get_mut(&observation.destination) {
+                        rate.1 += observation.bytes * 8.0 / seconds;
+                    }
+                }
+            }
+        }
+        let rate = |(destination, (now, before))| TargetRate {
+            destination,
+            bits_per_s: now,
+            usual_bits_per_s: before,
+        };
+        let mut targets: Vec<TargetRate> = rates.into_iter().map(rate).collect();
+        let excess = |target: &TargetRate| target.bits_per_s - target.usual_bits_per_s;
+        targets.sort_by(|one, other| excess(other).total_cmp(&excess(one)));
+        targets.truncate(TOP_LEN);
+        targets
+    }
+
+    /// Returns the observations of the window in which an attack is looked for, and its duration in seconds: the ring may hold
+    /// less while much comes.
+    fn attack_window(&self, now: Timestamp) -> (f64, impl Iterator<Item = &Observation>) {
+        let age = move |observation: &Observation| now.millis().saturating_sub(observation.at.millis());
+        let oldest = self.recent.front().map_or(0, age).min(ATTACK_MS);
+        let recent = self.recent.iter().rev();
+        let recent = recent.take_while(move |observation| age(observation) < ATTACK_MS);
+        ((oldest as f64 / 1000.0).max(1.0), recent)
+    }
+
+    /// Returns the traffic to a target of an account, and suggested rules; `None` without a sample in the last half minute.
+    pub fn attack(
+        &self,
+        exchange: &Exchange,
+        account: AccountId,
+        target: Prefix,
+        now: Timestamp,
+    ) -> Option<Attack> {
+        let parties = Parties::of(exchange);
+        let is_own = |observation: &Observation| {
+            let ends = observation.ends;
+            parties.ends.get(&(ends.service, ends.leaves)) == Some(&account)
+        };
+        let (window, recent) = self.attack_window(now);
+        let current: Vec<Observation> = recent
+            .filter(|observation| target.contains(observation.destination) && is_own(observation))
+            .copied()
+            .collect();
+        let own_ends: BTreeSet<(u32, u32)> = parties
+            .ends
+            .iter()
+            .filter(|(_, owner)| **owner == account)
+            .map(|(end, _)| *end)
+            .collect();
+        let (mut before, mut seconds) = (Vec::new(), 0.0_f64);
+        for (end, history) in &self.before {
+            if own_ends.contains(end) {
+                let known = history.observations();
+                before.extend(known.filter(|observation| target.contains(observation.destination)));
+                seconds = seconds.max(history.seconds());
+            }
+        }
+        let own_leaves: BTreeSet<u32> = own_ends.iter().map(|(_, leaves)| *leaves).collect();
+        let minutes = self
+            .minutes
+            .iter()
+            .filter(|((leaves, address), _)| own_leaves.contains(leaves) && target.contains(*address))
+            .map(|(_, minutes)| minutes);
+        analyse(
+            Window {
+                observations: &current,
+                seconds: window,
+            },
+            Window {
+                observations: &before,
+                seconds,
+            },
+            target,
+            minutes,
+            now,
+            |ends| parties.ends.get(&(ends.service, ends.entered)).copied(),
+        )
+    }
+
+    /// Returns the number of samples so far.
+    pub fn samples(&self) -> u64 {
+        self.samples
+    }
+}
+
+/// The services and the accounts of ends, by their indices in the metadata of packets.
+struct Parties {
+    services: HashMap<u32, ServiceId>,
+    ends: HashMap<(u32, u32), AccountId>,
+}
+
+impl Parties {
+    fn of(exchange: &Exchange) -> Parties {
+        let services = exchange.services.iter();
+        let ends = exchange.configs.values().filter_map(|config| {
+            let service = exchange.services.get(&config.service)?;
+            Some(((service.index.raw(), config.index.raw()), config.account))
+        });
+        Parties {
+            services: services.map(|(id, service)| (service.index.raw(), *id)).collect(),
+            ends: ends.collect(),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The traffic of an end before an attack: a random choice of its observations, which leaves out bursts.
+//!
+//! Observations come in buckets of 10 s. A bucket with more than twice the mean rate of the buckets before is left out, or an
+//! attack would become the traffic that later attacks are compared with. After an hour of such buckets the traffic has changed
+//! for good, and the choice begins again.
+
+use millrace_ix_model::Timestamp;
+
+use crate::Observation;
+use crate::random::Random;
+
+/// The duration of a bucket, in milliseconds.
+const BUCKET_MS: u64 = 10_000;
+/// The observations of an end that are kept.
+const KEPT_MAX: usize = 4_096;
+/// The observations of a bucket that are looked at.
+const STAGED_MAX: usize = 4_096;
+/// The ratio to the mean rate above which a bucket is left out.
+const BURST_RATIO: f64 = 2.0;
+/// The number of buckets that the mean needs.
+const MEAN_MIN: u64 = 3;
+/// The number of buckets left out in a row after which the traffic has changed for good: an hour.
+const LEFT_OUT_MAX: u64 = 360;
+
+/// The traffic of an end.
+#[derive(Clone, Debug)]
+pub(crate) struct History {
+    kept: Vec<Observation>,
+    /// The number of observations from which those were chosen, each with the same probability (Vitter, "Random Sampling with
+    /// a Reservoir", ACM TOMS 1985, algorithm R).
+    seen: u64,
+    /// The number of buckets, and of bytes, that the choice stands for.
+    buckets: u64,
+    bytes: f64,
+    /// The bucket that is being filled.
+    bucket: u64,
+    staged: Vec<Observation>,
+    staged_len: u64,
+    staged_bytes: f64,
+    left_out: u64,
+}
+
+impl History {
+    pub(crate) fn new(at: Timestamp) -> History {
+        History {
+            kept: Vec::new(),
+            seen: 0,
+            buckets: 0,
+            bytes: 0.0,
+            bucket: at.millis() / BUCKET_MS,
+            staged: Vec::new(),
+            staged_len: 0,
+            staged_bytes: 0.0,
+            left_out: 0,
+        }
+    }
+
+    /// Takes an observation. They come in the order of time.
+    pub(crate) fn take(&mut self, observation: Observation, random: &mut Random) {
+        let bucket = observation.at.millis() / BUCKET_MS;
+        if bucket != self.bucket {
+            self.end_bucket(bucket.saturating_sub(self.bucket), random);
+            self.bucket = bucket;
+        }
+        self.staged_len += 1;
+        self.staged_bytes += observation.bytes;
+        choose(&mut self.staged, STAGED_MAX, self.staged_len, observation, random);
+    }
+
+    /// Ends a bucket, behind which the next observation is `buckets` later.
+    fn end_bucket(&mut self, buckets: u64, random: &mut Random) {
+        let staged = core::mem::take(&mut self.staged);
+        let (len, bytes) = (self.staged_len, self.staged_bytes);
+        (self.staged_len, self.staged_bytes) = (0, 0.0);
+        let mean = self.bytes / self.buckets.max(1) as f64;
+        if self.buckets >= MEAN_MIN && bytes > BURST_RATIO * mean {
+            self.left_out += 1;
+            if self.left_out < LEFT_OUT_MAX {
+                return;
+            }
+            (self.seen, self.buckets, self.bytes) = (0, 0, 0.0);
+            self.kept.clear();
+        }
+        self.left_out = 0;
+        self.buckets += buckets;
+        self.bytes += bytes;
+        // A bucket with more observations than were looked at counts for all of them.
+        let scale = len.div_ceil(staged.len().max(1) as u64);
+        for observation in staged {
+            self.seen += scale;
+            choose(&mut self.kept, KEPT_MAX, self.seen, observation, random);
+        }
+    }
+
+    /// Returns the observations, each with the traffic that it stands for.
+    pub(crate) fn observations(&self) -> impl Iterator<Item = Observation> + '_ {
+        let kept: f64 = self.kept.iter().map(|observation| observation.bytes).sum();
+        let scale = if kept > 0.0 { self.bytes / kept } else { 0.0 };
+        self.kept.iter().map(move |observation| Observation {
+            bytes: observation.bytes * scale,
+            packets: observation.packets * scale,
+            ..*observation
+        })
+    }
+
+    /// Returns the time in seconds that the observations stand for.
+    pub(crate) fn seconds(&self) -> f64 {
+        (self.buckets * BUCKET_MS) as f64 / 1000.0
+    }
+}
+
+/// Adds the `seen`-th observation to a choice of `max`.
+fn choose(
+    chosen: &mut Vec<Observation>,
+    max: usize,
+    seen: u64,
+    observation: Observation,
+    random: &mut Random,
+) {
+    if chosen.len() < max {
+        chosen.push(observation);
+    } else if let Ok(index) = usize::try_from(random.below(seen))
+        && let Some(slot) = chosen.get_mut(index)
+    {
+        *slot = observation;
+    }
+}

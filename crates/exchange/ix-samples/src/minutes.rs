@@ -1,0 +1,83 @@
+//! The traffic to an address, minute by minute, for the last hour.
+
+use millrace_ix_model::Timestamp;
+
+/// The number of minutes.
+const LEN: usize = 60;
+
+/// A ring of minutes.
+#[derive(Clone, Debug)]
+pub(crate) struct Minutes {
+    /// The bytes of packets that passed, and of those that switches dropped.
+    bytes: [[f32; 2]; LEN],
+    /// The number of the newest minute since the Unix epoch.
+    newest: u64,
+}
+
+impl Minutes {
+    pub(crate) fn new(at: Timestamp) -> Minutes {
+        Minutes {
+            bytes: [[0.0; 2]; LEN],
+            newest: minute(at),
+        }
+    }
+
+    pub(crate) fn add(&mut self, at: Timestamp, bytes: f64, is_dropped: bool) {
+        let now = minute(at);
+        while self.newest < now {
+            self.newest = if now - self.newest > LEN as u64 {
+                now - LEN as u64
+            } else {
+                self.newest + 1
+            };
+            self.bytes[index(self.newest)] = [0.0; 2];
+        }
+        self.bytes[index(now)][usize::from(is_dropped)] += bytes as f32;
+    }
+
+    /// Returns the minutes up to `now` with the bytes that passed and that were dropped, the oldest first.
+    pub(crate) fn until(&self, now: Timestamp) -> impl Iterator<Item = (u64, [f64; 2])> + '_ {
+        let now = minute(now);
+        (now.saturating_sub(LEN as u64 - 1)..=now).map(|minute| {
+            let is_known = minute <= self.newest && self.newest - minute < LEN as u64;
+            let bytes = if is_known {
+                self.bytes[index(minute)]
+            } else {
+                [0.0; 2]
+            };
+            (minute, bytes.map(f64::from))
+        })
+    }
+}
+
+fn minute(at: Timestamp) -> u64 {
+    at.millis() / 60_000
+}
+
+fn index(minute: u64) -> usize {
+    (minute % LEN as u64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn minutes_that_nobody_wrote_are_zero_and_old_ones_are_forgotten() {
+        let at = |minute: u64| Timestamp::from_secs(minute * 60);
+        let mut minutes = Minutes::new(at(1_000));
+        minutes.add(at(1_000), 5.0, false);
+        minutes.add(at(1_003), 7.0, true);
+        let seen: Vec<_> = minutes
+            .until(at(1_004))
+            .filter(|(_, bytes)| *bytes != [0.0; 2])
+            .collect();
+        assert_eq!(seen, [(1_000, [5.0, 0.0]), (1_003, [0.0, 7.0])]);
+        minutes.add(at(1_500), 1.0, false);
+        let seen: Vec<_> = minutes
+            .until(at(1_500))
+            .filter(|(_, bytes)| *bytes != [0.0; 2])
+            .collect();
+        assert_eq!(seen, [(1_500, [1.0, 0.0])]);
+    }
+}

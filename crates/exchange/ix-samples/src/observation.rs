@@ -1,0 +1,122 @@
+//! One sampled packet of a member: its headers, its ends, and the traffic that it stands for.
+
+use std::net::IpAddr;
+
+use millrace_flow::{Field, FlowKey, Layer};
+use millrace_ix_model::Timestamp;
+use millrace_ix_plan::layout::Metadata;
+use millrace_sflow::{FlowSample, Output};
+use millrace_wire::{Depth, Layers};
+
+/// The service of a packet, and the ends by which it entered and leaves, by their indices in the metadata.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Ends {
+    /// The index of the service.
+    pub service: u32,
+    /// The index of the end by which the packet entered.
+    pub entered: u32,
+    /// The index of the end by which it leaves; 0 if it was dropped before its way out was known.
+    pub leaves: u32,
+}
+
+/// A sampled packet.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Observation {
+    /// The time of its arrival at the collector.
+    pub at: Timestamp,
+    /// The service and the ends.
+    pub ends: Ends,
+    /// The number of packets that the sample stands for.
+    pub packets: f64,
+    /// The number of bytes that the sample stands for.
+    pub bytes: f64,
+    /// True if a switch dropped the packet.
+    pub is_dropped: bool,
+    /// The source address.
+    pub source: IpAddr,
+    /// The destination address.
+    pub destination: IpAddr,
+    /// The IP protocol.
+    pub protocol: u8,
+    /// The source port; 0 without one.
+    pub source_port: u16,
+    /// The destination port; 0 without one.
+    pub destination_port: u16,
+    /// The type and code of ICMP; zeros of other protocols.
+    pub icmp: (u8, u8),
+    /// The control bits of TCP; 0 of other protocols.
+    pub tcp_flags: u16,
+    /// Bit 0 is set in every fragment, bit 1 in all but the first.
+    pub fragment: u8,
+    /// The differentiated services code point.
+    pub dscp: u8,
+}
+
+impl Observation {
+    /// Returns the observation of a sample, or `None` if it is not IP, is not of the exchange, or came by a trunk: the switch
+    /// where the packet entered the exchange samples it, too.
+    pub fn of(sample: &FlowSample, at: Timestamp) -> Option<Observation> {
+        let record = sample.millrace.as_ref()?;
+        let metadata = Metadata::from_word(record.metadata);
+        if metadata.by_trunk || metadata.service == 0 {
+            return None;
+        }
+        let mut key = FlowKey::default();
+        let size = sample.frame_size as usize;
+        key.extract(
+            &sample.header,
+            &Layers::parse_head(&sample.header, size, Depth::All),
+        );
+        let field = |field| key.field(field);
+        if !key.has(Layer::Ip) {
+            return None;
+        }
+        let (source, destination) = match field(Field::EthType) {
+            0x0800 => (
+                IpAddr::V4((field(Field::Ipv4Src) as u32).into()),
+                IpAddr::V4((field(Field::Ipv4Dst) as u32).into()),
+            ),
+            _ => (
+                IpAddr::V6(field(Field::Ipv6Src).into()),
+                IpAddr::V6(field(Field::Ipv6Dst).into()),
+            ),
+        };
+        let protocol = field(Field::IpProto) as u8;
+        let fragment = field(Field::IpFrag) as u8;
+        let has_layer_4 = key.has(Layer::L4) && fragment & 2 == 0;
+        let ports = match protocol {
+            6 | 17 | 132 if has_layer_4 => (field(Field::TcpSrc) as u16, field(Field::TcpDst) as u16),
+            _ => (0, 0),
+        };
+        let icmp = match protocol {
+            1 if has_layer_4 => (field(Field::Icmpv4Type) as u8, field(Field::Icmpv4Code) as u8),
+            58 if has_layer_4 => (field(Field::Icmpv6Type) as u8, field(Field::Icmpv6Code) as u8),
+            _ => (0, 0),
+        };
+        let packets = f64::from(sample.rate);
+        Some(Observation {
+            at,
+            ends: Ends {
+                service: metadata.service,
+                entered: metadata.entered,
+                leaves: metadata.leaves,
+            },
+            packets,
+            bytes: packets * f64::from(sample.frame_size),
+            is_dropped: matches!(sample.output, Output::Dropped(_)),
+            source,
+            destination,
+            protocol,
+            source_port: ports.0,
+            destination_port: ports.1,
+            icmp,
+            tcp_flags: if protocol == 6 {
+                field(Field::TcpFlags) as u16
+            } else {
+                0
+            },
+            fragment,
+            dscp: field(Field::IpDscp) as u8,
+        })
+    }
+}

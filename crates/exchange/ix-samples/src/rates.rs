@@ -1,0 +1,190 @@
+//! Rates of members' traffic by service and ends, over the last half minute.
+
+use std::collections::HashMap;
+
+use millrace_ix_model::{AccountId, ServiceId, Timestamp};
+use serde::Serialize;
+
+use crate::Ends;
+
+/// The duration of a slot, in milliseconds.
+const SLOT_MS: u64 = 5_000;
+/// The number of slots.
+const SLOTS: usize = 6;
+/// The most combinations of service and ends, which bounds memory to about 20 MB.
+const KEYS_MAX: usize = 65_536;
+
+/// The sums of a slot.
+#[derive(Clone, Copy, Default, Debug)]
+struct Slot {
+    bytes: f64,
+    packets: f64,
+    dropped_bytes: f64,
+    samples: u32,
+}
+
+/// The sums of one combination of service and ends.
+#[derive(Clone, Debug)]
+struct Sums {
+    slots: [Slot; SLOTS],
+    /// The number of the newest slot since the Unix epoch.
+    newest: u64,
+}
+
+/// The sums of all combinations.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rates {
+    sums: HashMap<Ends, Sums>,
+    /// The number of samples that found no room.
+    pub(crate) untracked: u64,
+}
+
+/// The rate of one combination of service and ends.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Rate {
+    pub(crate) bits_per_s: f64,
+    pub(crate) packets_per_s: f64,
+    pub(crate) dropped_bits_per_s: f64,
+    pub(crate) samples: u32,
+}
+
+/// The traffic of an account.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Traffic {
+    /// The time in seconds over which rates are computed.
+    pub seconds: u32,
+    /// The traffic to the account, the heaviest first.
+    pub incoming: Vec<PeerRate>,
+    /// The traffic from the account, the heaviest first.
+    pub outgoing: Vec<PeerRate>,
+    /// The heaviest flows to the account.
+    pub top: Vec<TopFlow>,
+    /// The number of samples behind these rates.
+    pub samples: u64,
+    /// The number of samples that switches lost, since the start.
+    pub lost: u64,
+}
+
+/// The traffic with a peer in a service.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct PeerRate {
+    /// The account at the other end; `None` if the packet was dropped before its way was known.
+    pub peer: Option<AccountId>,
+    /// The service.
+    pub service: ServiceId,
+    /// The rate in bit/s.
+    pub bits_per_s: f64,
+    /// The rate in packets per second.
+    pub packets_per_s: f64,
+    /// The part of the rate that switches drop, as filters do, in bit/s.
+    pub dropped_bits_per_s: f64,
+    /// The relative error of the rate in 95 % of cases: 1.96 divided by the root of the number of samples.
+    pub relative_error: f64,
+}
+
+/// A destination.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct TargetRate {
+    /// The address.
+    pub destination: std::net::IpAddr,
+    /// The rate over the last half minute, in bit/s.
+    pub bits_per_s: f64,
+    /// The rate before, in bit/s.
+    pub usual_bits_per_s: f64,
+}
+
+/// A flow.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct TopFlow {
+    /// The source address.
+    pub source: std::net::IpAddr,
+    /// The destination address.
+    pub destination: std::net::IpAddr,
+    /// The IP protocol.
+    pub protocol: u8,
+    /// The source port; 0 without one.
+    pub source_port: u16,
+    /// The destination port; 0 without one.
+    pub destination_port: u16,
+    /// The rate in bit/s; at most too high by the share that the smallest listed flow has.
+    pub bits_per_s: f64,
+}
+
+/// Returns the relative error of a rate from so many samples, in 95 % of cases (Phaal and Panchen, "Packet Sampling Basics").
+pub(crate) fn relative_error(samples: u64) -> f64 {
+    1.96 / (samples.max(1) as f64).sqrt()
+}
+
+fn slot(at: Timestamp) -> u64 {
+    at.millis() / SLOT_MS
+}
+
+impl Sums {
+    fn advance(&mut self, now: u64) {
+        if now.saturating_sub(self.newest) >= SLOTS as u64 {
+            self.slots = [Slot::default(); SLOTS];
+            self.newest = now;
+        }
+        while self.newest < now {
+            self.newest += 1;
+            self.slots[(self.newest % SLOTS as u64) as usize] = Slot::default();
+        }
+    }
+}
+
+impl Rates {
+    /// The time in seconds that rates are computed over.
+    pub(crate) const SECONDS: u64 = SLOT_MS * SLOTS as u64 / 1000;
+
+    pub(crate) fn add(&mut self, ends: Ends, at: Timestamp, (bytes, packets): (f64, f64), is_dropped: bool) {
+        let now = slot(at);
+        if self.sums.len() >= KEYS_MAX && !self.sums.contains_key(&ends) {
+            self.sums
+                .retain(|_, sums| now.saturating_sub(sums.newest) < SLOTS as u64);
+            if self.sums.len() >= KEYS_MAX {
+                self.untracked += 1;
+                return;
+            }
+        }
+        let sums = self.sums.entry(ends).or_insert(Sums {
+            slots: [Slot::default(); SLOTS],
+            newest: now,
+        });
+        sums.advance(now);
+        let slot = &mut sums.slots[(now.max(sums.newest) % SLOTS as u64) as usize];
+        slot.bytes += bytes;
+        slot.packets += packets;
+        slot.samples += 1;
+        if is_dropped {
+            slot.dropped_bytes += bytes;
+        }
+    }
+
+    /// Returns the rates of all combinations with traffic in the last half minute.
+    pub(crate) fn read(&self, now: Timestamp) -> impl Iterator<Item = (Ends, Rate)> + '_ {
+        let oldest = (slot(now) + 1).saturating_sub(SLOTS as u64);
+        self.sums.iter().filter_map(move |(ends, sums)| {
+            let slots = (0..SLOTS as u64).filter_map(|back| sums.newest.checked_sub(back));
+            let known = slots.filter(|slot| *slot >= oldest);
+            let sum = known.map(|slot| sums.slots[(slot % SLOTS as u64) as usize]).fold(
+                Slot::default(),
+                |sum, slot| Slot {
+                    bytes: sum.bytes + slot.bytes,
+                    packets: sum.packets + slot.packets,
+                    dropped_bytes: sum.dropped_bytes + slot.dropped_bytes,
+                    samples: sum.samples + slot.samples,
+                },
+            );
+            let seconds = Rates::SECONDS as f64;
+            (sum.samples > 0).then_some((
+                *ends,
+                Rate {
+                    bits_per_s: sum.bytes * 8.0 / seconds,
+                    packets_per_s: sum.packets / seconds,
+                    dropped_bits_per_s: sum.dropped_bytes * 8.0 / seconds,
+                    samples: sum.samples,
+                },
+            ))
+        })
+    }
+}

@@ -1,0 +1,113 @@
+//! The collector that a receiving thread feeds and the API reads.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use millrace_ix_model::{AccountId, ConnectionId, Exchange, Prefix, Timestamp};
+use millrace_sflow::Datagram;
+
+use crate::{Attack, Collector, TargetRate, Traffic};
+
+/// The time between two revisions while samples come, in milliseconds.
+const REVISION_MS: u64 = 5_000;
+
+struct State {
+    collector: Mutex<Collector>,
+    /// Grows while samples come.
+    revision: AtomicU64,
+    revised_at: AtomicU64,
+    malformed: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// A collector that several threads use. Reading it locks it for some milliseconds at most; samples wait in the socket
+/// meanwhile.
+#[derive(Clone)]
+pub struct Shared(Arc<State>);
+
+impl Shared {
+    /// Returns a collector without traffic.
+    pub fn new(seed: u64) -> Shared {
+        Shared(Arc::new(State {
+            collector: Mutex::new(Collector::new(seed)),
+            revision: AtomicU64::new(0),
+            revised_at: AtomicU64::new(0),
+            malformed: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Collector> {
+        self.0.collector.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a datagram.
+    pub fn take(&self, datagram: &Datagram, now: Timestamp) {
+        self.lock().take(datagram, now);
+        if now
+            .millis()
+            .saturating_sub(self.0.revised_at.load(Ordering::Relaxed))
+            >= REVISION_MS
+        {
+            self.0.revised_at.store(now.millis(), Ordering::Relaxed);
+            self.0.revision.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts bytes that are no datagram.
+    pub(crate) fn count_malformed(&self) {
+        self.0.malformed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a datagram of somebody who is no switch of the exchange.
+    pub(crate) fn count_refused(&self) {
+        self.0.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the number of packets from switches that were no datagrams.
+    pub fn malformed(&self) -> u64 {
+        self.0.malformed.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of packets from addresses that are not those of switches.
+    pub fn refused(&self) -> u64 {
+        self.0.refused.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of samples so far.
+    pub fn samples(&self) -> u64 {
+        self.lock().samples()
+    }
+
+    /// Returns a number that grows every 5 s while samples come.
+    pub fn revision(&self) -> u64 {
+        self.0.revision.load(Ordering::Relaxed)
+    }
+
+    /// Returns the rates of connections: [towards the exchange, from it], in bit/s.
+    pub fn connections(&self, exchange: &Exchange, now: Timestamp) -> BTreeMap<ConnectionId, [f64; 2]> {
+        self.lock().connections(exchange, now)
+    }
+
+    /// Returns the traffic of an account.
+    pub fn traffic(&self, exchange: &Exchange, account: AccountId, now: Timestamp) -> Traffic {
+        self.lock().traffic(exchange, account, now)
+    }
+
+    /// Returns the destinations of an account by their excess, the greatest first.
+    pub fn targets(&self, exchange: &Exchange, account: AccountId, now: Timestamp) -> Vec<TargetRate> {
+        self.lock().targets(exchange, account, now)
+    }
+
+    /// Returns the traffic to a target of an account, and suggested rules; `None` without a sample in the last half minute.
+    pub fn attack(
+        &self,
+        exchange: &Exchange,
+        account: AccountId,
+        target: Prefix,
+        now: Timestamp,
+    ) -> Option<Attack> {
+        self.lock().attack(exchange, account, target, now)
+    }
+}

@@ -1,0 +1,449 @@
+//! Suggested filters: the smallest set of rules that covers most of an attack and little of the traffic before it.
+//!
+//! The excess of a rule is the traffic that it means now less the traffic that it meant before the attack, both as rates.
+//! Candidates are the heavy header values of the window: source ports, destination ports, TCP control bits, fragments,
+//! protocols, sources, and pairs of them. Rules are chosen greedily by the excess that they add, among those that keep the
+//! share of the former traffic below its bound; of rules that cover nearly as much, the one with the least former traffic, and
+//! then the most specific one, is chosen.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+
+use millrace_ix_model::{FilterMatch, FragmentMatch, Ports, Prefix, TcpFlagsMatch};
+use serde::Serialize;
+
+use crate::{Observation, matches};
+
+/// The share of the excess that the rules are to cover.
+const COVERS: f64 = 0.9;
+/// The share of the excess at which no further rule is looked for.
+const ENOUGH: f64 = 0.97;
+/// The largest share of the former traffic that the rules may cover together.
+const COLLATERAL_MAX: f64 = 0.01;
+/// The share of the excess that a rule must add.
+const GAIN_MIN: f64 = 0.01;
+/// The share of the window's bytes that makes a header value a candidate.
+const HEAVY: f64 = 0.01;
+/// The most candidates of one type.
+const CANDIDATES_MAX: usize = 48;
+/// The most rules.
+const RULES_MAX: usize = 32;
+/// A rule that covers this share of the best one's excess may replace it.
+const NEARLY: f64 = 0.97;
+/// The smallest ratio of the traffic now to the traffic before that is an attack.
+const ATTACK_RATIO: f64 = 1.5;
+
+/// SYN without ACK: the mask of both bits, and SYN.
+const SYN_ONLY: TcpFlagsMatch = TcpFlagsMatch {
+    mask: 0x12,
+    value: 0x02,
+};
+
+/// Observations of some time.
+#[derive(Clone, Copy, Debug)]
+pub struct Window<'a> {
+    /// The observations.
+    pub observations: &'a [Observation],
+    /// The time in seconds for which they stand.
+    pub seconds: f64,
+}
+
+/// A suggested rule.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Suggestion {
+    /// A name of the rule, the same for the same match.
+    pub id: String,
+    /// The packets.
+    pub matching: FilterMatch,
+    /// The share of the excess that the rule covers and the rules before it do not, 0 to 1.
+    pub covers: f64,
+    /// The share of the former traffic to the target that the rule covers, 0 to 1.
+    pub collateral: f64,
+    /// The reason in words.
+    pub why: String,
+}
+
+/// Returns the rules against an attack on `target`, the most effective first; none if the traffic is not much more than
+/// before, or if no rules keep to the bounds.
+pub fn suggest(attack: Window<'_>, before: Window<'_>, target: Prefix) -> Vec<Suggestion> {
+    let now = to_target(attack, target);
+    let former = to_target(before, target);
+    let (rate_now, rate_before) = (rate(&now, attack.seconds), rate(&former, before.seconds));
+    let excess = rate_now - rate_before;
+    if now.is_empty() || rate_now < ATTACK_RATIO * rate_before {
+        return Vec::new();
+    }
+    let mut state = Search {
+        left_now: now,
+        left_before: former,
+        seconds: (attack.seconds.max(1.0), before.seconds.max(1.0)),
+        excess,
+        rate_before,
+    };
+    let mut collateral = 0.0;
+    let mut covered = 0.0;
+    let mut rules = Vec::new();
+    while rules.len() < RULES_MAX && covered < ENOUGH {
+        let Some(best) = state.best(target, COLLATERAL_MAX - collateral) else {
+            break;
+        };
+        covered += best.covers;
+        collateral += best.collateral;
+        state.remove(&best.matching);
+        rules.push(best);
+    }
+    if covered < COVERS { Vec::new() } else { rules }
+}
+
+/// Returns the observations to a target.
+fn to_target(window: Window<'_>, target: Prefix) -> Vec<Observation> {
+    let observations = window.observations.iter().copied();
+    observations
+        .filter(|packet| target.contains(packet.destination))
+        .collect()
+}
+
+/// Returns the rate of observations in bytes per second.
+fn rate(observations: &[Observation], seconds: f64) -> f64 {
+    observations.iter().map(|packet| packet.bytes).sum::<f64>() / seconds.max(1.0)
+}
+
+/// The search for rules: the observations that no rule covers yet.
+struct Search {
+    left_now: Vec<Observation>,
+    left_before: Vec<Observation>,
+    /// The durations of both windows.
+    seconds: (f64, f64),
+    /// The excess of all traffic, in bytes per second.
+    excess: f64,
+    /// The former traffic, in bytes per second.
+    rate_before: f64,
+}
+
+impl Search {
+    /// Returns the best rule whose share of the former traffic is at most `collateral_max`.
+    fn best(&self, target: Prefix, collateral_max: f64) -> Option<Suggestion> {
+        let total: f64 = self.left_now.iter().map(|packet| packet.bytes).sum();
+        let window = |observations, seconds| Window {
+            observations,
+            seconds,
+        };
+        let destination = destination(
+            window(&self.left_now, self.seconds.0),
+            window(&self.left_before, self.seconds.1),
+            target,
+        );
+        let measured: Vec<(FilterMatch, f64, f64, (f64, f64))> =
+            candidates(&self.left_now, destination, total)
+                .into_iter()
+                .map(|matching| {
+                    let now = covered(&self.left_now, &matching) / self.seconds.0;
+                    let before = covered(&self.left_before, &matching) / self.seconds.1;
+                    let collateral = if self.rate_before > 0.0 {
+                        before / self.rate_before
+                    } else {
+                        0.0
+                    };
+                    (matching, (now - before) / self.excess, collateral, (now, before))
+                })
+                .filter(|(_, gain, collateral, _)| *gain >= GAIN_MIN && *collateral <= collateral_max)
+                .collect();
+        let best = measured.iter().map(|(_, gain, ..)| *gain).fold(0.0, f64::max);
+        let near = measured
+            .into_iter()
+            .filter(|(_, gain, ..)| *gain >= NEARLY * best);
+        let (matching, covers, collateral, rates) =
+            near.min_by(|(one, _, first, _), (other, _, second, _)| {
+                let narrow = |matching: &FilterMatch| core::cmp::Reverse(specificity(matching));
+                first
+                    .total_cmp(second)
+                    .then_with(|| narrow(one).cmp(&narrow(other)))
+            })?;
+        Some(Suggestion {
+            id: name(&matching),
+            why: why(&matching, rates, covers),
+            matching,
+            covers,
+            collateral,
+        })
+    }
+
+    fn remove(&mut self, matching: &FilterMatch) {
+        self.left_now.retain(|packet| !matches(matching, packet));
+        self.left_before.retain(|packet| !matches(matching, packet));
+    }
+}
+
+fn covered(observations: &[Observation], matching: &FilterMatch) -> f64 {
+    let meant = observations.iter().filter(|packet| matches(matching, packet));
+    meant.map(|packet| packet.bytes).sum()
+}
+
+/// Returns the narrowest destination that has nearly all of the excess: one address, or the target.
+fn destination(now: Window<'_>, before: Window<'_>, target: Prefix) -> Prefix {
+    let mut by_address: HashMap<IpAddr, f64> = HashMap::new();
+    for (window, sign) in [(now, 1.0), (before, -1.0)] {
+        for packet in window.observations {
+            *by_address.entry(packet.destination).or_default() += sign * packet.bytes / window.seconds;
+        }
+    }
+    let excess: f64 = by_address.values().sum();
+    let heaviest = by_address
+        .into_iter()
+        .max_by(|one, other| one.1.total_cmp(&other.1));
+    match heaviest {
+        Some((address, rate)) if rate >= NEARLY * excess => Prefix::host(address),
+        _ => target,
+    }
+}
+
+/// A header value, or several, that rules can mean.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+struct Signature {
+    source: Option<(IpAddr, u8)>,
+    protocol: Option<u8>,
+    source_port: Option<u16>,
+    destination_port: Option<u16>,
+    is_later_fragment: bool,
+    is_syn: bool,
+}
+
+impl Signature {
+    fn matching(self, destination: Prefix) -> Option<FilterMatch> {
+        let port = |port: Option<u16>| {
+            let ports = port.map(|port| Ports {
+                first: port,
+                last: port,
+            });
+            ports.into_iter().collect()
+        };
+        let source = match self.source {
+            None => None,
+            Some((address, len)) => Some(Prefix::new(masked(address, len), len).ok()?),
+        };
+        Some(FilterMatch {
+            source,
+            protocol: self.protocol,
+            source_ports: port(self.source_port),
+            destination_ports: port(self.destination_port),
+            fragment: self.is_later_fragment.then_some(FragmentMatch::Later),
+            tcp_flags: self.is_syn.then_some(SYN_ONLY),
+            ..FilterMatch::to(destination)
+        })
+    }
+}
+
+fn masked(address: IpAddr, len: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(v4) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(len.min(32))).unwrap_or(0);
+            IpAddr::V4((v4.to_bits() & mask).into())
+        }
+        IpAddr::V6(v6) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(len.min(128))).unwrap_or(0);
+            IpAddr::V6((v6.to_bits() & mask).into())
+        }
+    }
+}
+
+/// Returns the signatures of a packet, each a rule that would mean it.
+fn signatures(packet: &Observation) -> Vec<Signature> {
+    let protocol = Signature {
+        protocol: Some(packet.protocol),
+        ..Signature::default()
+    };
+    let (host, network) = match packet.source {
+        IpAddr::V4(_) => (32, 24),
+        IpAddr::V6(_) => (128, 64),
+    };
+    let from = |len| Signature {
+        source: Some((masked(packet.source, len), len)),
+        ..protocol
+    };
+    let mut all = vec![protocol, from(host), from(network)];
+    if packet.fragment & 2 != 0 {
+        all.push(Signature {
+            is_later_fragment: true,
+            ..protocol
+        });
+        return all;
+    }
+    if matches!(packet.protocol, 6 | 17 | 132) {
+        let source_port = Signature {
+            source_port: Some(packet.source_port),
+            ..protocol
+        };
+        let destination_port = Signature {
+            destination_port: Some(packet.destination_port),
+            ..protocol
+        };
+        all.extend([
+            source_port,
+            destination_port,
+            Signature {
+                destination_port: Some(packet.destination_port),
+                ..source_port
+            },
+            Signature {
+                destination_port: Some(packet.destination_port),
+                ..from(host)
+            },
+            Signature {
+                destination_port: Some(packet.destination_port),
+                ..from(network)
+            },
+        ]);
+        if packet.protocol == 6 && packet.tcp_flags & SYN_ONLY.mask == SYN_ONLY.value {
+            let syn = Signature {
+                is_syn: true,
+                ..protocol
+            };
+            all.extend([
+                syn,
+                Signature {
+                    destination_port: Some(packet.destination_port),
+                    ..syn
+                },
+            ]);
+        }
+    }
+    all
+}
+
+/// Returns the rules that mean a heavy part of the observations.
+fn candidates(observations: &[Observation], destination: Prefix, total: f64) -> Vec<FilterMatch> {
+    let mut weights: HashMap<Signature, f64> = HashMap::new();
+    for packet in observations {
+        for signature in signatures(packet) {
+            *weights.entry(signature).or_default() += packet.bytes;
+        }
+    }
+    // The heaviest of each type: sources would crowd out the others.
+    let mut by_type: BTreeMap<u8, Vec<(f64, Signature)>> = BTreeMap::new();
+    for (signature, weight) in weights {
+        if weight >= HEAVY * total {
+            by_type
+                .entry(kind(&signature))
+                .or_default()
+                .push((weight, signature));
+        }
+    }
+    let mut chosen = Vec::new();
+    for list in by_type.values_mut() {
+        list.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
+        chosen.extend(list.iter().take(CANDIDATES_MAX).map(|(_, signature)| *signature));
+    }
+    let rules = chosen.into_iter();
+    rules
+        .filter_map(|signature| signature.matching(destination))
+        .collect()
+}
+
+/// Returns a number for the combination of header values that a signature has.
+fn kind(signature: &Signature) -> u8 {
+    u8::from(signature.source.is_some())
+        | u8::from(signature.source_port.is_some()) << 1
+        | u8::from(signature.destination_port.is_some()) << 2
+        | u8::from(signature.is_later_fragment) << 3
+        | u8::from(signature.is_syn) << 4
+        | u8::from(signature.source.is_some_and(|(_, len)| len == 32 || len == 128)) << 5
+}
+
+/// Returns the number of conditions of a match; of two rules that cover the same, the one with more is safer.
+fn specificity(matching: &FilterMatch) -> u32 {
+    let conditions = [
+        matching.source.is_some(),
+        matching.protocol.is_some(),
+        !matching.source_ports.is_empty(),
+        !matching.destination_ports.is_empty(),
+        matching.fragment.is_some(),
+        matching.tcp_flags.is_some(),
+    ];
+    conditions.into_iter().map(u32::from).sum()
+}
+
+/// Returns a name for a match that is the same each time.
+fn name(matching: &FilterMatch) -> String {
+    let mut parts = vec![matching.destination.to_string()];
+    parts.extend(matching.source.map(|source| format!("from-{source}")));
+    parts.extend(matching.protocol.map(|protocol| format!("proto-{protocol}")));
+    let ports = |ports: &[Ports], side: &str| -> Option<String> {
+        ports.first().map(|ports| format!("{side}-{}", ports.first))
+    };
+    parts.extend(ports(&matching.source_ports, "sport"));
+    parts.extend(ports(&matching.destination_ports, "dport"));
+    parts.extend(matching.fragment.map(|_| "fragments".to_owned()));
+    parts.extend(matching.tcp_flags.map(|_| "syn".to_owned()));
+    parts.join(",").replace('/', "_")
+}
+
+/// Returns the reason of a rule in words.
+fn why(matching: &FilterMatch, (now, before): (f64, f64), covers: f64) -> String {
+    let mut what = match (matching.protocol, matching.fragment, matching.tcp_flags) {
+        (_, Some(_), _) => format!(
+            "fragments after the first of {}",
+            protocol_name(matching.protocol)
+        ),
+        (_, _, Some(_)) => "TCP packets that open connections (SYN without ACK)".to_owned(),
+        (protocol, ..) => protocol_name(protocol),
+    };
+    if let Some(port) = matching.source_ports.first() {
+        what += &format!(
+            " from port {}{}",
+            port.first,
+            service_name(matching.protocol, port.first)
+        );
+    }
+    if let Some(port) = matching.destination_ports.first() {
+        what += &format!(" to port {}", port.first);
+    }
+    if let Some(source) = matching.source {
+        what += &format!(" from {source}");
+    }
+    format!(
+        "{what}: {} now, {} before; {:.0} % of the excess to {}",
+        bits(now),
+        bits(before),
+        covers * 100.0,
+        matching.destination
+    )
+}
+
+fn protocol_name(protocol: Option<u8>) -> String {
+    match protocol {
+        Some(1) => "ICMP".to_owned(),
+        Some(6) => "TCP".to_owned(),
+        Some(17) => "UDP".to_owned(),
+        Some(47) => "GRE".to_owned(),
+        Some(58) => "ICMPv6".to_owned(),
+        Some(number) => format!("IP protocol {number}"),
+        None => "packets".to_owned(),
+    }
+}
+
+/// Returns the name of a service that attacks are reflected by, in brackets.
+fn service_name(protocol: Option<u8>, port: u16) -> &'static str {
+    match (protocol, port) {
+        (Some(17), 19) => " (CHARGEN)",
+        (Some(17), 53) => " (DNS)",
+        (Some(17), 111) => " (portmapper)",
+        (Some(17), 123) => " (NTP)",
+        (Some(17), 137) => " (NetBIOS)",
+        (Some(17), 161) => " (SNMP)",
+        (Some(17), 389) => " (CLDAP)",
+        (Some(17), 1900) => " (SSDP)",
+        (Some(17), 3702) => " (WS-Discovery)",
+        (Some(17), 11_211) => " (memcached)",
+        _ => "",
+    }
+}
+
+/// Returns a rate of bytes per second in bit/s, in words.
+fn bits(bytes: f64) -> String {
+    let bits = bytes.max(0.0) * 8.0;
+    match bits {
+        bits if bits >= 1e9 => format!("{:.1} Gbit/s", bits / 1e9),
+        bits if bits >= 1e6 => format!("{:.1} Mbit/s", bits / 1e6),
+        bits => format!("{:.0} kbit/s", bits / 1e3),
+    }
+}

@@ -1,0 +1,281 @@
+//! An exchange with a circuit between two members: samples of its switch as their rates, and an attack from one on the other.
+
+use std::collections::BTreeSet;
+
+use millrace_ix_model::{
+    AccountId, AccountKind, Actor, ConnectionId, ConnectionKind, EndRole, Exchange, Key, Operation, PortId,
+    Prefix, ServiceId, ServiceKind, SwitchPort, TagType, Timestamp, VlanId, VlanRequest,
+};
+use millrace_ix_plan::layout::Metadata;
+use millrace_ix_samples::Collector;
+use millrace_sflow::{Datagram, DropCode, FlowSample, MillraceRecord, Output, Sample};
+use millrace_types::{Dpid, Mac, PortNo, split_mix};
+use millrace_wire::Builder;
+
+const START: u64 = 1_795_470_000;
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_secs(START + seconds)
+}
+
+struct World {
+    exchange: Exchange,
+    /// The accounts of the attacker and of the victim, with their connections.
+    members: Vec<(AccountId, ConnectionId)>,
+    service: ServiceId,
+    random: u64,
+    collector: Collector,
+}
+
+impl World {
+    fn create<K: Key>(&mut self, operation: Operation) -> K {
+        let applied = self.exchange.apply(&Actor::system(), at(0), operation).unwrap();
+        applied.first().unwrap()
+    }
+
+    /// Returns an exchange with a circuit between two members.
+    fn new() -> World {
+        let mut world = World {
+            exchange: Exchange::default(),
+            members: Vec::new(),
+            service: ServiceId(0),
+            random: 1,
+            collector: Collector::new(1),
+        };
+        let site = world.create(Operation::CreateSite {
+            name: "site".to_owned(),
+        });
+        let switch = world.create(Operation::CreateSwitch {
+            name: "switch".to_owned(),
+            site,
+            dpid: Dpid(1),
+            ports: (1..=4)
+                .map(|port| SwitchPort {
+                    number: PortNo::from_raw(port),
+                    speed_mbps: 10_000,
+                })
+                .collect(),
+        });
+        for (number, name) in [(1, "attacker"), (2, "victim")] {
+            let account = world.create(Operation::CreateAccount {
+                name: name.to_owned(),
+                kind: AccountKind::Member,
+                parent: None,
+                asns: BTreeSet::new(),
+                discoverable: true,
+                as_set: None,
+                external_ref: None,
+            });
+            let connection = world.create(Operation::CreateConnection {
+                account: Some(account),
+                name: name.to_owned(),
+                kind: ConnectionKind::Standalone,
+                ports: vec![PortId {
+                    switch,
+                    port: PortNo::from_raw(number),
+                }],
+                external_ref: None,
+            });
+            world.members.push((account, connection));
+        }
+        let (owner, peer) = (world.members[0].0, world.members[1].0);
+        world.service = world.create(Operation::CreateService {
+            account: Some(owner),
+            kind: ServiceKind::P2pVc,
+            name: "circuit".to_owned(),
+            peer: Some(peer),
+            policy: None,
+            networks: Vec::new(),
+            external_ref: None,
+        });
+        for (_, connection) in world.members.clone() {
+            let operation = Operation::ConfigureEnd {
+                service: world.service,
+                connection,
+                vlan: VlanRequest::Dot1q {
+                    vlan: Some(VlanId::new(100).unwrap()),
+                    ethertype: TagType::CTag,
+                },
+                capacity_mbps: None,
+                role: EndRole::Root,
+                asns: BTreeSet::new(),
+                external_ref: None,
+            };
+            world.exchange.apply(&Actor::system(), at(0), operation).unwrap();
+        }
+        world
+    }
+
+    /// Returns the indices of the ends of the members, as packets carry them.
+    fn ends(&self) -> [u32; 2] {
+        [0, 1].map(|member| {
+            let connection = self.members[member].1;
+            let mut configs = self.exchange.configs.values();
+            let config = configs.find(|config| config.connection == connection);
+            config.unwrap().index.raw()
+        })
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        split_mix::next(&mut self.random) % limit
+    }
+
+    /// Takes a sample of a UDP packet of `size` bytes from the attacker to the victim.
+    fn packet(&mut self, seconds: u64, ports: (u16, u16), size: usize, drop_reason: &str) {
+        let source = self.below(1 << 24).to_be_bytes();
+        let header = Builder::ethernet(Mac([2, 0, 0, 0, 0, 2]), Mac([2, 0, 0, 0, 0, 1]))
+            .ipv4([10, source[5], source[6], source[7]], [192, 0, 2, 80])
+            .udp(ports.0, ports.1)
+            .payload(&vec![0; size - 42])
+            .build();
+        let [entered, leaves] = self.ends();
+        let metadata = Metadata {
+            service: self.exchange.services[&self.service].index.raw(),
+            by_trunk: false,
+            entered,
+            leaves,
+        };
+        let sample = FlowSample {
+            sequence: 1,
+            source: 1,
+            rate: 1000,
+            pool: 1000,
+            drops: 0,
+            input: 1,
+            output: if drop_reason.is_empty() {
+                Output::Interface(2)
+            } else {
+                Output::Dropped(DropCode::ACL)
+            },
+            frame_size: header.len() as u32,
+            header: header[..header.len().min(128)].to_vec(),
+            switch: None,
+            millrace: Some(MillraceRecord {
+                metadata: metadata.word(),
+                cookie: 0,
+                drop_reason: drop_reason.to_owned(),
+            }),
+        };
+        let datagram = Datagram {
+            agent: [192, 0, 2, 1].into(),
+            sub_agent: 0,
+            sequence: 1,
+            uptime_ms: 1,
+            samples: vec![Sample::Flow(sample)],
+            skipped: 0,
+        };
+        self.collector.take(&datagram, at(seconds));
+    }
+
+    /// Takes the samples of a second of ordinary traffic: 8 Mbit/s.
+    fn ordinary(&mut self, second: u64) {
+        for _ in 0..2 {
+            let port = 1024 + self.below(60_000) as u16;
+            self.packet(second, (port, 443), 500, "");
+        }
+    }
+}
+
+#[test]
+fn rates_belong_to_the_members_whose_ends_the_packets_use() {
+    let mut world = World::new();
+    for second in 0..30 {
+        world.ordinary(second);
+    }
+    let now = at(29);
+    let (attacker, victim) = (world.members[0].0, world.members[1].0);
+    let traffic = world.collector.traffic(&world.exchange, victim, now);
+    assert_eq!((traffic.outgoing.len(), traffic.samples), (0, 60));
+    let peer = &traffic.incoming[0];
+    assert_eq!((peer.peer, peer.service), (Some(attacker), world.service));
+    // 60 samples of 1,000 packets of 500 bytes in 30 s.
+    assert_eq!((peer.bits_per_s, peer.packets_per_s), (8_000_000.0, 2_000.0));
+    assert!((peer.relative_error - 1.96 / 60_f64.sqrt()).abs() < 1e-9);
+    let other = world.collector.traffic(&world.exchange, attacker, now);
+    assert_eq!((other.incoming.len(), other.outgoing[0].peer), (0, Some(victim)));
+    let connections = world.collector.connections(&world.exchange, now);
+    assert_eq!(connections[&world.members[0].1], [8_000_000.0, 0.0]);
+    assert_eq!(connections[&world.members[1].1], [0.0, 8_000_000.0]);
+    // Half a minute later nothing is left.
+    let later = world.collector.traffic(&world.exchange, victim, at(90));
+    assert_eq!((later.incoming, later.top), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn the_heaviest_flows_of_a_member_are_listed_and_nobody_elses() {
+    let mut world = World::new();
+    for second in 0..30 {
+        world.ordinary(second);
+        for _ in 0..8 {
+            world.packet(second, (53, 4242), 1400, "");
+        }
+    }
+    let (attacker, victim) = (world.members[0].0, world.members[1].0);
+    let top = world.collector.traffic(&world.exchange, victim, at(29)).top;
+    assert_eq!((top.len(), top[0].source_port), (15, 53));
+    assert_eq!(world.collector.traffic(&world.exchange, attacker, at(29)).top, []);
+}
+
+#[test]
+fn an_attack_is_told_from_the_traffic_before_it_also_after_many_minutes() {
+    let mut world = World::new();
+    let target: Prefix = "192.0.2.80/32".parse().unwrap();
+    let (attacker, victim) = (world.members[0].0, world.members[1].0);
+    for second in 0..600 {
+        world.ordinary(second);
+    }
+    let calm = world
+        .collector
+        .attack(&world.exchange, victim, target, at(600))
+        .unwrap();
+    assert_eq!(calm.suggestions, []);
+    // 15 minutes of reflected NTP, of which a filter drops the second half.
+    for second in 600..1500 {
+        world.ordinary(second);
+        let reason = if second < 1050 { "" } else { "no_output" };
+        for _ in 0..20 {
+            let port = 1024 + world.below(60_000) as u16;
+            world.packet(second, (123, port), 482, reason);
+        }
+        if second == 615 || second == 1499 {
+            let found = world
+                .collector
+                .attack(&world.exchange, victim, target, at(second))
+                .unwrap();
+            assert!(
+                found.bits_per_s > 3.0 * found.usual_bits_per_s,
+                "{second}: {found:?}"
+            );
+            assert!(
+                (found.usual_bits_per_s / 8e6 - 1.0).abs() < 0.2,
+                "{}",
+                found.usual_bits_per_s
+            );
+            let rule = &found.suggestions[0];
+            assert_eq!(
+                (found.suggestions.len(), rule.matching.source_ports[0].first),
+                (1, 123)
+            );
+            assert!(rule.covers > 0.9 && rule.collateral < 0.01, "{rule:?}");
+            assert_eq!(found.by_peer[0].label, attacker.to_string());
+        }
+    }
+    let found = world
+        .collector
+        .attack(&world.exchange, victim, target, at(1499))
+        .unwrap();
+    let dropped = found
+        .minutes
+        .iter()
+        .filter(|minute| minute.dropped_bits_per_s > 0.0)
+        .count();
+    assert!((7..=9).contains(&dropped), "{dropped} minutes with drops");
+    let ours = world.collector.targets(&world.exchange, victim, at(1499));
+    assert_eq!(ours[0].destination.to_string(), "192.0.2.80");
+    assert!(
+        world
+            .collector
+            .attack(&world.exchange, attacker, target, at(1499))
+            .is_none()
+    );
+}
