@@ -10,6 +10,16 @@ export function watchSession(listener: () => void) {
   onSessionEnd = listener;
 }
 
+/** Asks if the session has ended, and tells the listener if it has. */
+export async function checkSession(): Promise<void> {
+  try {
+    const { response } = await client.GET("/api/v1/session");
+    if (response.status === 401) onSessionEnd();
+  } catch {
+    // Without an answer nothing is known about the session.
+  }
+}
+
 /** The client for the engine's API. Its paths, parameters and answers are typed by the engine's own description. */
 export const client = createClient<paths>({
   baseUrl: typeof location === "undefined" ? "http://localhost" : location.origin,

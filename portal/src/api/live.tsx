@@ -1,6 +1,7 @@
 import { useQueryClient, type QueryClient } from "@tanstack/react-query";
 import { createContext, useContext, useEffect, useState, type ReactNode } from "react";
 
+import { checkSession } from "./client";
 import { openStream, type StreamEvent, type StreamMessage } from "./stream";
 
 /** The state of the stream: since when it is connected or not. */
@@ -22,9 +23,9 @@ const COLLECTIONS: Record<string, string[]> = {
   fi: ["filters", "attack"],
   ip: ["services"],
   ap: ["approvals"],
-  sw: ["switches", "fabric"],
-  st: ["sites", "fabric"],
-  tr: ["trunks", "fabric"],
+  sw: ["switches", "trunks", "connections", "bgp-sessions"],
+  st: ["sites", "switches"],
+  tr: ["trunks"],
   ch: ["changes"],
   sk: ["service-keys"],
   mc: ["services"],
@@ -33,6 +34,8 @@ const COLLECTIONS: Record<string, string[]> = {
 /** Marks what an event concerns as out of date, so that what is on screen is read again. */
 export function applyEvent(queries: QueryClient, event: StreamEvent) {
   const collections = new Set<string>(["overview"]);
+  // An order, and each step of its change, is in the journal of changes.
+  if (event.change !== undefined) collections.add("changes");
   for (const object of event.objects) {
     for (const collection of COLLECTIONS[object.split("-")[0] ?? ""] ?? []) collections.add(collection);
   }
@@ -52,6 +55,9 @@ export function LiveUpdates({ children }: { children: ReactNode }) {
           break;
         case "event":
           applyEvent(queries, message.event);
+          break;
+        case "refused":
+          void checkSession();
           break;
         case "reset":
           void queries.invalidateQueries();

@@ -251,7 +251,7 @@ export function UnderAttack() {
           </div>
         </Panel>
         {target === "" ? null : (
-          <div className="two">
+          <div className="two attack">
             <div className="stack">
               <Panel title={t("attack.traffic", { target })}>
                 <Loaded query={query} lines={8}>
@@ -259,6 +259,7 @@ export function UnderAttack() {
                 </Loaded>
               </Panel>
               {traffic && traffic.breakdown.length > 0 ? (
+                <div className="last-on-phone">
                 <Panel title={t("attack.from")}>
                   <div className="breakdown">
                     {traffic.breakdown.map((part) => (
@@ -269,9 +270,10 @@ export function UnderAttack() {
                     ))}
                   </div>
                 </Panel>
+                </div>
               ) : null}
             </div>
-            <div className="stack first-on-phone">
+            <div className="stack">
               <Panel title={t("attack.suggestions")}>
                 {traffic && traffic.suggestions.length > 0 ? (
                   <ul className="stack">

@@ -147,7 +147,7 @@ export const journeys = [
       await form.getByLabel(t("explain.portFrom")).fill("19");
       await form.getByRole("button", { name: t("explain.ask"), exact: true }).click();
       await page.getByText(t("explain.drop")).waitFor();
-      await page.getByText(t("explain.applies")).waitFor();
+      await page.getByText(t("explain.applies"), { exact: true }).waitFor();
       await form.getByLabel(t("explain.portFrom")).fill("20");
       await form.getByRole("button", { name: t("explain.ask"), exact: true }).click();
       await page.getByText(t("explain.pass")).waitFor();

@@ -21,8 +21,8 @@ export const journeys = [
     run: async ({ as }) => {
       const { page, t } = await as("noc", "/fabric");
       await page.getByRole("button", { name: t("fabric.drain"), exact: true }).first().click();
-      await dialogOf(page).getByText(/Aoba Networks/).first().waitFor();
-      await dialogOf(page).getByText(/south/).waitFor();
+      await dialogOf(page).locator("p", { hasText: "Aoba Networks" }).waitFor();
+      await dialogOf(page).getByText(/south/).first().waitFor();
       await dialogOf(page).getByRole("button", { name: t("fabric.drain"), exact: true }).click();
       await page.getByRole("button", { name: t("fabric.undrain") }).click();
       await dialogOf(page).getByRole("button", { name: t("fabric.undrain") }).click();
@@ -223,6 +223,7 @@ export const journeys = [
       await tabTo(page, dialogOf(page).locator("input"));
       await page.keyboard.type("known router");
       await page.keyboard.press("Enter");
+      await dialogOf(page).waitFor({ state: "hidden" });
       await page.getByRole("button", { name: t("quarantine.waive") }).waitFor({ state: "hidden" });
     },
   },

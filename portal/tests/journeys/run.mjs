@@ -1,7 +1,7 @@
 // Journeys through the page in Chromium, against the API over an exchange in memory:
-//   node tests/journeys/run.mjs [--only TEXT] [--quick] [--all] [--pictures FOLDER]
+//   node tests/journeys/run.mjs [--only TEXT] [--quick] [--all] [--small] [--pictures FOLDER]
 // Each journey runs in English at 1,440 px, and in Japanese or Korean (in turn) at 390 px. `--quick` leaves out the second run,
-// `--all` runs every combination of language and width.
+// `--small` the first one; `--all` runs every combination of language and width.
 import { mkdirSync } from "node:fs";
 import { journeys as observed } from "./observed.mjs";
 import { journeys as operators } from "./operators.mjs";
@@ -21,13 +21,14 @@ if (pictures) mkdirSync(pictures, { recursive: true });
 
 /** Returns the widths and languages in which a journey runs. */
 function variants(journey, index) {
-  if (journey.once) return [{ width: 1440, locale: "en" }];
+  if (journey.once) return process.argv.includes("--small") ? [] : [{ width: 1440, locale: "en" }];
   const first = { width: journey.width ?? 1440, locale: "en" };
   if (process.argv.includes("--quick") || journey.only === "en") return [first];
   const every = [1440, 390].flatMap((width) => ["en", "ja", "ko"].map((locale) => ({ width, locale })));
   // A journey by keyboard runs where a keyboard is.
   if (process.argv.includes("--all")) return journey.keyboard ? every.filter(({ width }) => width === 1440) : every;
-  return [first, { width: journey.keyboard ? 1440 : 390, locale: index % 2 === 0 ? "ja" : "ko" }];
+  const second = { width: journey.keyboard ? 1440 : 390, locale: index % 2 === 0 ? "ja" : "ko" };
+  return process.argv.includes("--small") ? [second] : [first, second];
 }
 
 const browser = await startBrowser();

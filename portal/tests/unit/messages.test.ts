@@ -42,6 +42,13 @@ describe("messages", () => {
     });
   }
 
+  it("the button that cancels a dialog has words of its own in each language", () => {
+    for (const [language, messages] of Object.entries({ en, ja, ko } as Record<string, Record<string, string>>)) {
+      const same = Object.keys(messages).filter((id) => messages[id] === messages["act.cancel"]);
+      expect(same, language).toEqual(["act.cancel"]);
+    }
+  });
+
   it("every message is used", () => {
     const code = sources(SRC).map((path) => readFileSync(path, "utf8")).join("\n");
     // Ids that are composed: prefs.theme.${id}

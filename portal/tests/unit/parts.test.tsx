@@ -101,10 +101,13 @@ it("an act is confirmed, and its failure is shown in words before it is tried ag
 describe("events", () => {
   it("mark what they concern as out of date, and nothing else", () => {
     const queries = newQueryClient();
-    for (const key of ["services", "connections", "audit"]) queries.setQueryData([key], []);
+    for (const key of ["services", "connections", "audit", "changes"]) queries.setQueryData([key], []);
     applyEvent(queries, { serial: 1, kind: "object", objects: ["sv-7"] });
     const stale = (key: string) => queries.getQueryState([key])?.isInvalidated;
     expect([stale("services"), stale("connections"), stale("audit")]).toEqual([true, false, false]);
+    expect(stale("changes")).toBe(false);
+    applyEvent(queries, { serial: 2, kind: "change", objects: ["sv-7"], change: "ch-3" });
+    expect(stale("changes"), "a step of a change").toBe(true);
     applyEvent(queries, { serial: 2, kind: "object", objects: ["nc-9"] });
     expect(stale("connections"), "an end takes capacity of its connection").toBe(true);
   });
@@ -132,7 +135,7 @@ describe("events", () => {
     opened[0]?.onerror?.();
     vi.advanceTimersByTime(3_000);
     expect(opened.map((source) => source.url)).toEqual(["/events", "/events?after=b-4"]);
-    expect(seen.map((message) => message.type)).toEqual(["state", "event", "state"]);
+    expect(seen.map((message) => message.type)).toEqual(["state", "event", "state", "refused"]);
     close();
     vi.useRealTimers();
     vi.unstubAllGlobals();
