@@ -19,21 +19,6 @@ import { ManualFilter } from "./attack";
 
 const ORIGINS: Record<string, MessageId> = { page: "filter.page", api: "filter.api", rtbh: "filter.rtbh", flowspec: "filter.flowspec" };
 const OUTCOMES: Record<string, MessageId> = { pass: "explain.pass", drop: "explain.drop", shape: "explain.shape", count: "explain.count" };
-const BECAUSE: Record<string, MessageId> = {
-  state: "explain.state",
-  source: "explain.source",
-  destination: "explain.destination",
-  protocol: "explain.protocol",
-  source_port: "explain.sourcePort",
-  destination_port: "explain.destinationPort",
-  fragment: "explain.fragment",
-  icmp: "explain.icmp",
-  tcp_flags: "explain.tcpFlags",
-  dscp: "explain.dscp",
-  peer: "explain.peer",
-  earlier: "explain.earlier",
-};
-
 function word(t: Translate, words: Record<string, MessageId>, key: string): string {
   const known = words[key];
   return known ? t(known) : key;
@@ -94,12 +79,7 @@ function Row({ filter, operator }: { filter: Filter; operator: boolean }) {
   );
 }
 
-const PROTOCOLS = [
-  { id: "any", name: "filterForm.anyProtocol" as const, number: undefined },
-  { id: "UDP", name: undefined, number: 17 },
-  { id: "TCP", name: undefined, number: 6 },
-  { id: "ICMP", name: undefined, number: 1 },
-];
+const PROTOCOLS: Record<string, number> = { UDP: 17, TCP: 6, ICMP: 1, ICMPv6: 58 };
 
 /** Asks what happens to a packet, and shows every filter that was compared. */
 function ExplainPacket() {
@@ -116,7 +96,7 @@ function ExplainPacket() {
   const submit = () => {
     setMissing(destination.trim() === "");
     if (destination.trim() === "") return;
-    const number = PROTOCOLS.find((entry) => entry.id === protocol)?.number;
+    const number = PROTOCOLS[protocol];
     const [from, to] = [port(sourcePort), port(destinationPort)];
     setAsked({
       destination: destination.trim(),
@@ -133,7 +113,7 @@ function ExplainPacket() {
           <div className="fields">
             <TextField label={t("explain.to")} value={destination} onChange={setDestination} error={missing ? t("filterForm.destinationMissing") : undefined} inputProps={{ spellCheck: false, autoCapitalize: "none", placeholder: "203.0.113.7" }} />
             <TextField label={t("explain.from")} value={source} onChange={setSource} inputProps={{ spellCheck: false, autoCapitalize: "none" }} />
-            <Select label={t("filterForm.protocol")} options={PROTOCOLS.map((entry) => ({ id: entry.id, name: entry.name ? t(entry.name) : entry.id }))} value={protocol} onChange={(key) => setProtocol(String(key))} />
+            <Select label={t("filterForm.protocol")} options={Object.keys(PROTOCOLS).map((id) => ({ id, name: id }))} value={protocol} onChange={(key) => setProtocol(String(key))} />
             <TextField label={t("explain.portFrom")} value={sourcePort} onChange={setSourcePort} inputProps={{ inputMode: "numeric" }} />
             <TextField label={t("explain.portTo")} value={destinationPort} onChange={setDestinationPort} inputProps={{ inputMode: "numeric" }} />
             <Button type="submit">{t("explain.ask")}</Button>
@@ -164,7 +144,7 @@ function Explained({ found }: { found: Explanation }) {
           <li key={step.filter.id} className="row">
             <State tone={step.applies ? "bad" : step.matches ? "wait" : "off"}>{t(step.applies ? "explain.applies" : step.matches ? "explain.matches" : "explain.other")}</State>
             <code>{step.filter.matching}</code>
-            <span className="quiet">{step.because ? word(t, BECAUSE, step.because) : null}</span>
+            <span className="quiet">{step.why}</span>
           </li>
         ))}
       </ol>

@@ -151,7 +151,7 @@ export const journeys = [
       await form.getByLabel(t("explain.portFrom")).fill("20");
       await form.getByRole("button", { name: t("explain.ask"), exact: true }).click();
       await page.getByText(t("explain.pass")).waitFor();
-      await page.getByText(t("explain.sourcePort")).first().waitFor();
+      await page.getByText(t("explain.other")).first().waitFor();
     },
   },
   {

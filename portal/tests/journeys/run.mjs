@@ -1,7 +1,8 @@
 // Journeys through the page in Chromium, against the API over an exchange in memory:
-//   node tests/journeys/run.mjs [--only TEXT] [--quick] [--all] [--small] [--pictures FOLDER]
+//   node tests/journeys/run.mjs [--only TEXT] [--quick] [--all] [--small] [--measure] [--pictures FOLDER]
 // Each journey runs in English at 1,440 px, and in Japanese or Korean (in turn) at 390 px. `--quick` leaves out the second run,
-// `--small` the first one; `--all` runs every combination of language and width.
+// `--small` the first one; `--all` runs every combination of language and width. `--measure` adds the
+// times of paints and interactions (A37).
 import { mkdirSync } from "node:fs";
 import { journeys as observed } from "./observed.mjs";
 import { journeys as operators } from "./operators.mjs";
@@ -21,6 +22,8 @@ if (pictures) mkdirSync(pictures, { recursive: true });
 
 /** Returns the widths and languages in which a journey runs. */
 function variants(journey, index) {
+  // A measurement means something on a quiet machine only.
+  if (journey.measure && !process.argv.includes("--measure")) return [];
   if (journey.once) return process.argv.includes("--small") ? [] : [{ width: 1440, locale: "en" }];
   const first = { width: journey.width ?? 1440, locale: "en" };
   if (process.argv.includes("--quick") || journey.only === "en") return [first];

@@ -125,6 +125,58 @@ export const journeys = [
     },
   },
   {
+    name: "the first load transfers at most 250 kB of script, whatever the first screen",
+    once: true,
+    run: async ({ browser, url, opened, as }) => {
+      const ann = await as("ann");
+      for (const path of ["/", "/attack", "/services", "/lan"]) {
+        const guest = await open(browser);
+        opened.push(guest);
+        await guest.context.addCookies(await ann.context.cookies());
+        const session = await guest.context.newCDPSession(guest.page);
+        await session.send("Network.enable");
+        const scripts = new Set();
+        let bytes = 0;
+        session.on("Network.responseReceived", ({ requestId, response }) => response.mimeType.includes("javascript") && scripts.add(requestId));
+        session.on("Network.loadingFinished", ({ requestId, encodedDataLength }) => scripts.has(requestId) && (bytes += encodedDataLength));
+        await guest.page.goto(url + path);
+        await guest.page.locator("#main h1").first().waitFor();
+        await guest.page.waitForLoadState("networkidle").catch(() => {});
+        console.log(`      ${path}: ${(bytes / 1000).toFixed(0)} kB of script`);
+        assert(bytes > 100_000 && bytes <= 250_000, `the first load of ${path} transfers ${bytes} bytes of script`);
+      }
+    },
+  },
+  {
+    name: "the largest paint of a first load and the next screen, at a processor four times slower",
+    once: true,
+    measure: true,
+    run: async ({ as, url }) => {
+      const { page, context, t } = await as("ann");
+      const session = await context.newCDPSession(page);
+      await session.send("Emulation.setCPUThrottlingRate", { rate: 4 });
+      const paints = [];
+      const presses = [];
+      for (let round = 0; round < 5; round += 1) {
+        await page.goto(`${url}/`);
+        await page.getByText(t("home.needsMe")).waitFor();
+        paints.push(await page.evaluate(() => new Promise((resolve) => new PerformanceObserver((list) => resolve(list.getEntries().at(-1)?.startTime ?? 0)).observe({ type: "largest-contentful-paint", buffered: true }))));
+        await page.evaluate(() => {
+          globalThis.longest = 0;
+          new PerformanceObserver((list) => list.getEntries().forEach((entry) => (globalThis.longest = Math.max(globalThis.longest, entry.duration)))).observe({ type: "event", durationThreshold: 16 });
+        });
+        await page.locator(".nav a").nth(1).click();
+        await page.getByRole("heading", { level: 1, name: t("nav.services") }).waitFor();
+        await page.waitForTimeout(300);
+        presses.push(await page.evaluate(() => globalThis.longest));
+      }
+      const median = (list) => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)] ?? 0;
+      console.log(`      largest paint ${median(paints).toFixed(0)} ms, interaction ${median(presses).toFixed(0)} ms (medians of 5)`);
+      assert(median(paints) <= 1_500, `the largest paint takes ${median(paints)} ms`);
+      assert(median(presses) <= 200, `the interaction takes ${median(presses)} ms`);
+    },
+  },
+  {
     name: "the page asks no other host, and its policy reports nothing",
     once: true,
     run: async ({ as, url }) => {

@@ -1,16 +1,17 @@
 //! Filters: orders, explanations of packets, traffic to a destination, BGP sessions.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
+use millrace_ix_filter::Packet;
 use millrace_ix_model::{
-    AccountId, Filter, FilterAction, FilterId, FilterMatch, FilterOrigin, FilterState, FragmentMatch,
-    Operation, OperationKind, Ports, Prefix,
+    AccountId, FilterAction, FilterId, FilterMatch, FilterOrigin, FilterState, FragmentMatch, Operation,
+    OperationKind, Ports, Prefix,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -29,6 +30,10 @@ use crate::view::{self, List, NewFilter, Ordered, PortRange};
 const MINUTES: u32 = 60;
 /// The rate of a filter that limits and names none, in kbit/s.
 const RATE_KBPS: u32 = 1_000;
+/// The protocol of a packet that names none (RFC 768).
+const UDP: u8 = 17;
+/// The flags of a TCP packet that names none (RFC 9293, section 3.1).
+const SYN: u16 = 0x002;
 
 fn invalid(pointer: &str, error: impl std::fmt::Display) -> Problem {
     Problem::new(ProblemKind::Invalid, format!("{error}")).with_error(pointer, "invalid")
@@ -238,110 +243,102 @@ pub(crate) async fn read(
 pub(crate) struct PacketParams {
     /// The destination address.
     destination: String,
-    /// The source address; any if it is absent.
+    /// The source address; 0.0.0.0 or :: if it is absent.
     source: Option<String>,
-    /// The IP protocol.
+    /// The IP protocol; UDP if it is absent.
     protocol: Option<u8>,
-    /// The source port.
+    /// The source port; 0 if it is absent.
     source_port: Option<u16>,
-    /// The destination port.
+    /// The destination port; 0 if it is absent.
     destination_port: Option<u16>,
+    /// The ICMP type; 0 if it is absent.
+    icmp_type: Option<u8>,
+    /// The flags of the TCP header as a number; SYN if they are absent.
+    tcp_flags: Option<u16>,
+    /// The differentiated services code point; 0 if it is absent.
+    dscp: Option<u8>,
     /// `first` or `later` for a fragment.
     fragment: Option<String>,
+    /// The account that sends the packet into the exchange.
+    from: Option<String>,
 }
 
-/// Returns the first part of a filter that a packet does not have.
-fn difference(
-    filter: &Filter,
-    packet: &PacketParams,
-    destination: IpAddr,
-    source: Option<IpAddr>,
-) -> Option<&'static str> {
-    let wanted = &filter.matching;
-    let in_ports = |ranges: &[Ports], port: Option<u16>| {
-        ranges.is_empty()
-            || port.is_some_and(|port| {
-                ranges
-                    .iter()
-                    .any(|range| (range.first..=range.last).contains(&port))
-            })
-    };
-    let in_fragment = match (wanted.fragment, packet.fragment.as_deref()) {
-        (None, _) | (Some(FragmentMatch::Any), Some(_)) | (Some(FragmentMatch::Not), None) => true,
-        (Some(FragmentMatch::First), fragment) => fragment == Some("first"),
-        (Some(FragmentMatch::Later), fragment) => fragment == Some("later"),
-        _ => false,
-    };
-    let parts = [
-        ("state", filter.state == FilterState::Active),
-        ("destination", wanted.destination.contains(destination)),
-        (
-            "source",
-            wanted
-                .source
-                .is_none_or(|prefix| source.is_some_and(|source| prefix.contains(source))),
-        ),
-        (
-            "protocol",
-            wanted
-                .protocol
-                .is_none_or(|protocol| packet.protocol == Some(protocol)),
-        ),
-        ("source_port", in_ports(&wanted.source_ports, packet.source_port)),
-        (
-            "destination_port",
-            in_ports(&wanted.destination_ports, packet.destination_port),
-        ),
-        ("fragment", in_fragment),
-        // The parameters of this request say nothing of these fields.
-        ("icmp", wanted.icmp_type.is_none()),
-        ("tcp_flags", wanted.tcp_flags.is_none()),
-        ("dscp", wanted.dscp.is_none()),
-        ("peer", filter.peers.is_empty()),
-    ];
-    parts.into_iter().find(|(_, is_so)| !is_so).map(|(part, _)| part)
+impl PacketParams {
+    fn packet(&self) -> Result<Packet, Problem> {
+        let address = |text: &str, pointer: &str| {
+            let parsed = text.trim().parse::<IpAddr>();
+            parsed.map_err(|_| invalid(pointer, format!("`{text}`: expected an IPv4 or IPv6 address")))
+        };
+        let destination = address(&self.destination, "/destination")?;
+        let given = |text: &&str| !text.trim().is_empty();
+        let source = self
+            .source
+            .as_deref()
+            .filter(given)
+            .map(|text| address(text, "/source"));
+        let unspecified = if destination.is_ipv6() {
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED)
+        } else {
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+        };
+        let from = self
+            .from
+            .as_deref()
+            .filter(given)
+            .map(str::parse::<AccountId>)
+            .transpose();
+        Ok(Packet {
+            source: source.transpose()?.unwrap_or(unspecified),
+            destination,
+            protocol: self.protocol.unwrap_or(UDP),
+            source_port: self.source_port.unwrap_or(0),
+            destination_port: self.destination_port.unwrap_or(0),
+            icmp_type: self.icmp_type.unwrap_or(0),
+            icmp_code: 0,
+            fragment: match self.fragment.as_deref().filter(given) {
+                Some(text) => fragment(text)?,
+                None => FragmentMatch::Not,
+            },
+            tcp_flags: self.tcp_flags.unwrap_or(SYN),
+            dscp: self.dscp.unwrap_or(0),
+            from: from.map_err(|error| invalid("/from", error))?,
+        })
+    }
 }
 
-/// Explain the treatment of a packet: every filter in the order in which they are compared
+/// Explain the treatment of a packet: every active filter in the order in which switches compare them
 #[utoipa::path(get, path = "/api/v1/filters/explain", tag = "filters", params(PacketParams),
     responses((status = 200, body = view::Explanation), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn explain(
     State(app): State<App>,
     principal: Principal,
-    Query(packet): Query<PacketParams>,
+    Query(given): Query<PacketParams>,
 ) -> Result<Json<view::Explanation>, Problem> {
     principal.require(OperationKind::ReadFilter)?;
-    let address = |text: &str, pointer: &str| {
-        let parsed = text.trim().parse::<IpAddr>();
-        parsed.map_err(|_| invalid(pointer, format!("`{text}`: expected an IPv4 or IPv6 address")))
-    };
-    let destination = address(&packet.destination, "/destination")?;
-    let source = packet.source.as_deref().filter(|text| !text.trim().is_empty());
-    let source = source.map(|text| address(text, "/source")).transpose()?;
+    let packet = given.packet()?;
     let scope = Scope::new(&principal, app.now()).with_counters(app.service.filter_counters());
-    let mut filters = readable::<FilterId>(&principal);
-    filters.sort_by_key(|(id, filter)| (filter.rank, *id));
-    let mut outcome = "pass".to_owned();
-    let mut is_decided = false;
-    let steps = filters.into_iter().map(|(id, filter)| {
-        let because = difference(filter, &packet, destination, source);
-        let matches = because.is_none();
-        let applies = matches && !is_decided;
-        let view = scope.filter(id, filter);
-        if applies {
-            is_decided = true;
-            outcome.clone_from(&view.action);
+    let exchange = &principal.snapshot.exchange;
+    let readable = readable::<FilterId>(&principal);
+    let accounts: BTreeSet<AccountId> = readable.iter().map(|(_, filter)| filter.account).collect();
+    let mut steps = Vec::new();
+    for account in accounts {
+        for step in millrace_ix_filter::explain(exchange, account, &packet, app.now()) {
+            let Some(filter) = exchange.filters.get(&step.filter) else {
+                continue;
+            };
+            steps.push(view::ExplainedStep {
+                filter: scope.filter(step.filter, filter),
+                matches: step.matches,
+                applies: step.applies,
+                why: step.why,
+            });
         }
-        let because = because.or((matches && !applies).then_some("earlier"));
-        view::ExplainedStep {
-            filter: view,
-            matches,
-            applies,
-            because: because.map(str::to_owned),
-        }
-    });
-    let steps = steps.collect();
-    Ok(Json(view::Explanation { outcome, steps }))
+    }
+    let decisive = steps.iter().find(|step| step.applies);
+    Ok(Json(view::Explanation {
+        outcome: decisive.map_or_else(|| "pass".to_owned(), |step| step.filter.action.clone()),
+        steps,
+    }))
 }
 
 /// The destination of which the traffic is read.

@@ -127,10 +127,8 @@ pub struct ExplainedStep {
     pub matches: bool,
     /// True if the filter decides about the packet.
     pub applies: bool,
-    /// The part that differs: `state`, `source`, `destination`, `protocol`, `source_port`, `destination_port`, `icmp`, `fragment`,
-    /// `tcp_flags`, `dscp`, `peer`, or `earlier` if an earlier filter decided.
-    #[schema(required)]
-    pub because: Option<String>,
+    /// The reason in words.
+    pub why: String,
 }
 
 /// The destinations of an account, and the traffic to one of them.
