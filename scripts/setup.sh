@@ -9,6 +9,7 @@ packages=(
     libdpdk-dev dpdk dpdk-dev libpcap-dev libdaq-dev libsqlite3-dev libpcre2-dev
     openvswitch-switch openvswitch-switch-dpdk
     iperf3 iproute2 iputils-ping ethtool tcpdump tshark procps
+    bird2 exabgp gobgpd stayrtr
     python3 python3-venv prometheus valgrind fonts-dejavu-core
 )
 # `millrace profile` needs perf; Ubuntu has it in a package for each kernel.

@@ -1,0 +1,299 @@
+"""BGP speakers, an RPKI cache and a routing registry for tests of the exchange's filters, all on loopback."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socketserver
+import subprocess
+import threading
+
+from switches import free_port, run, wait_for
+
+ASN, EXCHANGE_ASN = 64501, 64500
+
+
+class Daemon:
+    """A process that is ended with its test."""
+
+    address = "127.0.0.1"
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.log = self.folder / "log"
+        self.process = None
+
+    def launch(self, *command, **kwargs):
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen([str(part) for part in command], stdout=log, stderr=log, **kwargs)
+
+    def start(self):
+        raise NotImplementedError
+
+    def stop(self, how=signal.SIGTERM):
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(how)
+            try:
+                self.process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+
+class Speaker(Daemon):
+    """A member's router. `announce` and `withdraw` take a prefix and the communities of a route."""
+
+    asn = ASN
+
+    def __init__(self, folder, port):
+        super().__init__(folder)
+        self.port = port
+        self.routes = {}
+
+    def announce(self, prefix, *communities):
+        self.routes[prefix] = communities
+        self.changed(prefix, True)
+
+    def withdraw(self, prefix):
+        del self.routes[prefix]
+        self.changed(prefix, False)
+
+
+class Bird(Speaker):
+    """BIRD 2."""
+
+    name, program, address = "bird2", "bird", "127.0.0.2"
+
+    def __init__(self, folder, port):
+        super().__init__(folder, port)
+        self.flows = []
+
+    def write(self):
+        def static(version, routes):
+            lines = []
+            for prefix, communities in routes:
+                added = "".join(f" bgp_community.add(({text.replace(':', ',')}));" for text in communities)
+                lines.append(f"route {prefix} blackhole" + (f" {{{added} }}" if added else "") + ";")
+            return f"protocol static static{version} {{ ipv{version}; {' '.join(lines)} }}"
+        four = [item for item in self.routes.items() if ":" not in item[0]]
+        six = [item for item in self.routes.items() if ":" in item[0]]
+        flows = " ".join(f"route flow4 {{ {rule} }} {{ bgp_ext_community.add((generic, 0x80060000, {rate})); }};"
+                         for rule, rate in self.flows)
+        config = f"""
+log "{self.folder}/bird.log" all;
+router id 192.0.2.102;
+protocol device {{}}
+flow4 table flows4;
+{static(4, four)}
+{static(6, six)}
+protocol static flowspec {{ flow4 {{ table flows4; }}; {flows} }}
+protocol bgp exchange {{
+  local {self.address} as {self.asn}; neighbor 127.0.0.1 port {self.port} as {EXCHANGE_ASN};
+  multihop 2; connect delay time 1; connect retry time 1; error wait time 1, 2; hold time 30;
+  ipv4 {{ import none; export all; next hop self; }};
+  ipv6 {{ import none; export all; next hop address 2001:db8::2; }};
+  flow4 {{ table flows4; import none; export all; }};
+}}
+"""
+        (self.folder / "bird.conf").write_text(config)
+
+    def start(self):
+        self.write()
+        self.launch("bird", "-f", "-c", self.folder / "bird.conf", "-s", self.folder / "ctl", "-P", self.folder / "pid")
+        wait_for("bird answers", lambda: (self.folder / "ctl").exists())
+
+    def changed(self, *_):
+        self.write()
+        run("birdc", "-s", self.folder / "ctl", "configure")
+
+    def flow(self, *flows):
+        """Announces these flow specifications, and no others: pairs of rule and rate."""
+        self.flows = list(flows)
+        self.changed()
+
+
+class ExaBgp(Speaker):
+    """ExaBGP: what a file of commands says is announced."""
+
+    name, program, address = "exabgp", "exabgp", "127.0.0.3"
+
+    def start(self):
+        self.commands = self.folder / "commands"
+        self.commands.write_text("")
+        config = self.folder / "exabgp.conf"
+        config.write_text(f"""
+process commands {{ run {shutil.which('tail')} -n +1 -s 0.05 -f {self.commands}; encoder text; }}
+neighbor 127.0.0.1 {{
+  router-id 192.0.2.103; local-address {self.address}; local-as {self.asn}; peer-as {EXCHANGE_ASN};
+  connect {self.port}; hold-time 30;
+  family {{ ipv4 unicast; ipv6 unicast; ipv4 flow; ipv6 flow; }}
+  api {{ processes [ commands ]; }}
+}}
+""")
+        settings = {"exabgp.daemon.drop": "false", "exabgp.daemon.user": "root", "exabgp.api.ack": "false",
+                    "exabgp.api.cli": "false", "exabgp.log.level": "INFO", "exabgp.tcp.attempts": "0"}
+        self.launch("exabgp", config, env=os.environ | settings)
+
+    def say(self, *lines):
+        with self.commands.open("a") as commands:
+            commands.write("".join(f"{line}\n" for line in lines))
+
+    def changed(self, prefix, is_announced):
+        hop = "2001:db8::2" if ":" in prefix else self.address
+        communities = " ".join(self.routes.get(prefix, ()))
+        tail = f" community [{communities}]" if communities else ""
+        self.say(f"announce route {prefix} next-hop {hop}{tail}" if is_announced else f"withdraw route {prefix} next-hop {hop}")
+
+
+class GoBgp(Speaker):
+    """GoBGP 3."""
+
+    name, program, address = "gobgpd", "gobgpd", "127.0.0.4"
+
+    def start(self):
+        self.api = free_port()
+        config = self.folder / "gobgpd.toml"
+        families = "".join(f"""
+  [[neighbors.afi-safis]]
+    [neighbors.afi-safis.config]
+      afi-safi-name = "{family}"
+""" for family in ("ipv4-unicast", "ipv6-unicast", "ipv4-flowspec", "ipv6-flowspec"))
+        config.write_text(f"""
+[global.config]
+  as = {self.asn}
+  router-id = "192.0.2.104"
+  port = -1
+[[neighbors]]
+  [neighbors.config]
+    neighbor-address = "127.0.0.1"
+    peer-as = {EXCHANGE_ASN}
+  [neighbors.timers.config]
+    connect-retry = 1
+    idle-hold-time-after-reset = 1
+  [neighbors.transport.config]
+    local-address = "{self.address}"
+    remote-port = {self.port}
+  [neighbors.ebgp-multihop.config]
+    enabled = true
+    multihop-ttl = 2
+{families}
+""")
+        self.launch("gobgpd", "-f", config, "--api-hosts", f"127.0.0.1:{self.api}", "--pprof-disable")
+        wait_for("gobgpd answers", lambda: "192.0.2.104" in self.gobgp("global", check=False))
+
+    def gobgp(self, *arguments, **kwargs):
+        return run("gobgp", "-p", str(self.api), *arguments, **kwargs)
+
+    def changed(self, prefix, is_announced):
+        family = ["-a", "ipv6"] if ":" in prefix else ["-a", "ipv4"]
+        if is_announced:
+            communities = self.routes[prefix]
+            hop = "2001:db8::2" if ":" in prefix else self.address
+            tail = ["community", ",".join(communities)] if communities else []
+            self.gobgp("global", "rib", "add", prefix, "nexthop", hop, *tail, *family)
+        else:
+            self.gobgp("global", "rib", "del", prefix, *family)
+
+
+SPEAKERS = (Bird, ExaBgp, GoBgp)
+
+
+class StayRtr(Daemon):
+    """An RPKI cache with the payloads of a file."""
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.port = free_port()
+        self.file = self.folder / "vrps.json"
+        self.write([])
+
+    def write(self, payloads):
+        """Sets the payloads: triples of prefix, greatest length and AS number."""
+        roas = [{"prefix": prefix, "maxLength": length, "asn": f"AS{asn}", "ta": "test"} for prefix, length, asn in payloads]
+        temporary = self.file.with_suffix(".new")
+        temporary.write_text(json.dumps({"metadata": {"buildtime": "2026-11-24T00:00:00Z"}, "roas": roas}))
+        temporary.replace(self.file)
+
+    def start(self):
+        self.launch("stayrtr", "-bind", f"127.0.0.1:{self.port}", "-cache", self.file, "-checktime=false", "-refresh", "1",
+                    "-metrics.addr", "")
+
+
+class Registry:
+    """A routing registry that speaks IRRd's protocol: AS-SETs, and the prefixes of each origin."""
+
+    def __init__(self):
+        self.sets, self.origins, self.is_silent, self.queries = {}, {}, False, []
+        registry = self
+
+        class Handler(socketserver.StreamRequestHandler):
+            def handle(self):
+                for line in self.rfile:
+                    query = line.decode().strip()
+                    registry.queries.append(query)
+                    if registry.is_silent or query == "!q":
+                        return
+                    if query != "!!":
+                        self.wfile.write(registry.answer(query))
+
+        class Server(socketserver.ThreadingTCPServer):
+            allow_reuse_address, daemon_threads = True, True
+
+        self.server = Server(("127.0.0.1", 0), Handler)
+        self.address = f"127.0.0.1:{self.server.server_address[1]}"
+
+    def answer(self, query):
+        if query.startswith("!s"):
+            return b"C\n"
+        if query.startswith("!i"):
+            found = self.sets.get(query[2:].split(",")[0])
+        elif query.startswith(("!g", "!6")):
+            is_six = query[1] == "6"
+            found = [prefix for prefix in self.origins.get(int(query[4:]), []) if (":" in prefix) == is_six]
+        else:
+            return b"F unknown query\n"
+        if not found:
+            return b"D\n" if found is None else b"C\n"
+        data = (" ".join(found) + "\n").encode()
+        return b"A%d\n%sC\n" % (len(data), data)
+
+    def __enter__(self):
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def settings(port, peers, registry=None, caches=(), more=""):
+    """Returns the sections of `millrace-ix` for BGP: `peers` maps addresses to accounts."""
+    text = f"""
+[bgp]
+listen = ["127.0.0.1:{port}"]
+asn = {EXCHANGE_ASN}
+router_id = "192.0.2.1"
+{more}
+"""
+    for address, account in peers.items():
+        text += f"""
+[[bgp.peer]]
+address = "{address}"
+asn = {ASN}
+account = "{account}"
+rules_max = 5000
+"""
+    if registry:
+        text += f'[irr]\nserver = "{registry.address}"\nrefresh_secs = 3600\n'
+    if caches:
+        text += "[rpki]\ncaches = [" + ", ".join(f'"127.0.0.1:{cache.port}"' for cache in caches) + "]\n"
+    return text

@@ -1,0 +1,246 @@
+"""Filters that members order by BGP: RTBH and Flowspec from real routers become entries in the switches of both sites, owned by
+those who may, and go with their routes. The tests with interfaces need root."""
+
+import ipaddress
+import os
+import random
+import shutil
+import statistics
+import time
+
+import pytest
+import scapy.all as scapy
+
+import namespaces
+import routing
+from exchange import Exchange
+from switches import Millrace, free_port, wait_for
+from test_exchange import socket_on
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="virtual Ethernet needs root")
+LONG = bool(os.environ.get("MILLRACE_EXCHANGE_LONG"))
+PAIRS = [("flt-v", "flt-sv"), ("flt-a", "flt-sa"), ("flt-b", "flt-sb"), ("flt-t1", "flt-t2")]
+NETWORK, VICTIM, BESIDE = "203.0.113.0/24", "203.0.113.7", "203.0.113.8"
+
+
+class World:
+    """Two switches with a trunk. The victim is at site 1 with VLAN 101 for the attacker at its own site, and VLAN 102 for the one
+    at the other."""
+
+    def __init__(self, folder, sections):
+        self.exchange = Exchange(folder / "ix", engine="match_extensions = true\n" + sections)
+        self.folder = folder
+        self.stack = []
+
+    def __enter__(self):
+        exchange = self.exchange
+        for manager in (namespaces.cables(*PAIRS), exchange):
+            manager.__enter__()
+            self.stack.append(manager)
+        ports = {1: [(1, "kernel:flt-sv"), (2, "kernel:flt-sa"), (9, "kernel:flt-t1")],
+                 2: [(1, "kernel:flt-sb"), (9, "kernel:flt-t2")]}
+        self.switches = {}
+        for number, devices in ports.items():
+            switch = Millrace(self.folder / f"switch{number}", ports=devices, controllers=[exchange.target])
+            switch.config.write_text(switch.config.read_text().replace('"0000000000000001"', f'"{number:016x}"'))
+            switch.__enter__()
+            self.stack.append(switch)
+            self.switches[number] = switch
+        _, one = exchange.create_site("Otemachi", 1, [1, 2, 9])
+        _, two = exchange.create_site("Makuhari", 2, [1, 9])
+        exchange.order({"operation": "create_trunk", "name": "north", "kind": "s_tag", "ends": [f"{one}:9", f"{two}:9"],
+                        "capacity_mbps": 1000, "mtu": 1700})
+        created = exchange.order(
+            {"operation": "create_account", "name": "V", "kind": "member", "asns": [routing.ASN], "as_set": "AS-V"},
+            {"operation": "create_connection", "account": "ac-0", "name": "v", "kind": "standalone", "ports": [f"{one}:1"]},
+        )["applied"]["created"]
+        self.account, victim = (next(id for id in created if id.startswith(kind)) for kind in ("ac-", "cn-"))
+        for vlan, (name, port) in {101: ("A", f"{one}:2"), 102: ("B", f"{two}:1")}.items():
+            attacker, [connection] = exchange.create_member(name, port)
+            exchange.order(
+                {"operation": "create_service", "account": self.account, "kind": "p2p_vc", "name": name, "peer": attacker},
+                {"operation": "configure_end", "service": "sv-0", "connection": victim, "vlan": {"type": "dot1q", "vlan": vlan}},
+                {"operation": "configure_end", "service": "sv-0", "connection": connection, "vlan": {"type": "port"}})
+        exchange.wait_in_sync()
+        self.victim, self.a, self.b = (socket_on(name) for name in ("flt-v", "flt-a", "flt-b"))
+        return self
+
+    def __exit__(self, *error):
+        for manager in reversed(self.stack):
+            manager.__exit__(None, None, None)
+
+    def filters(self):
+        """Returns the filters by identifier."""
+        return self.exchange.objects("fi")
+
+    def states(self):
+        """Returns state and comment of each filter of BGP."""
+        return sorted((filter["state"]["name"], filter["comment"]) for filter in self.filters().values())
+
+    def session(self, speaker):
+        return next(one for one in self.exchange.ask("sessions") if one["peer"] == speaker.address)
+
+    def wait_session(self, speaker):
+        wait_for(f"{speaker.name}: {speaker.log}", lambda: self.session(speaker)["state"] == "established", bound=30)
+
+    def arrives(self, sender, destination, bound=0.25):
+        """Returns true if a packet of a sender arrives at the victim."""
+        mark = os.urandom(8).hex()
+        packet = scapy.Ether(src="02:00:00:00:00:0a", dst="02:00:00:00:00:01") / scapy.IP(src="198.51.100.9", dst=destination) \
+            / scapy.UDP(sport=123, dport=4000) / mark.encode()
+        sender.send(bytes(packet))
+        return namespaces.receive(self.victim, lambda frame: mark.encode() in frame, bound=bound) is not None
+
+    def passing(self, destination):
+        """Returns for both ingresses if packets to a destination arrive."""
+        return [self.arrives(self.a, destination), self.arrives(self.b, destination)]
+
+    def wait_entries(self, number, bound=10):
+        """Waits until each switch has this number of filter entries; a failure shows filters, sessions and entries."""
+        try:
+            wait_for(f"{number} entries", lambda: self.entries() == [number, number], bound)
+        except AssertionError as error:
+            shown = [line for line in self.switches[1].ofctl("dump-flows").splitlines() if "table=5" in line]
+            raise AssertionError(f"{error}: {self.entries()} {self.states()} {self.exchange.ask('sessions')} {shown}") from error
+
+    def entries(self):
+        """Returns the number of filter entries of each switch."""
+        dumps = [switch.ofctl("dump-flows") for switch in self.switches.values()]
+        return [sum("table=5" in line and "hard_timeout" in line for line in dump.splitlines()) for dump in dumps]
+
+
+def present(speakers):
+    return [speaker for speaker in speakers if shutil.which(speaker.program)]
+
+
+def test_a_blackhole_of_each_speaker_drops_at_both_ingresses_until_it_is_withdrawn(tmp_path):
+    speakers = present(routing.SPEAKERS if LONG else routing.SPEAKERS[:2])
+    assert speakers, "none of bird, exabgp and gobgpd is installed: run scripts/setup.sh"
+    port, rounds = free_port(), 20 if LONG else 3
+    with routing.Registry() as registry:
+        registry.sets["AS-V"], registry.origins[routing.ASN] = ["AS64501"], [NETWORK]
+        sections = routing.settings(port, {speaker.address: "V" for speaker in speakers}, registry)
+        with World(tmp_path, sections) as world:
+            assert world.passing(VICTIM) == [True, True]
+            for kind in speakers:
+                with kind(tmp_path / kind.name, port) as speaker:
+                    speaker.announce(NETWORK)
+                    world.wait_session(speaker)
+                    down, up = [], []
+                    for _ in range(rounds):
+                        started = time.monotonic()
+                        speaker.announce(f"{VICTIM}/32", "65535:666")
+                        world.wait_entries(1)
+                        down.append(time.monotonic() - started)
+                        assert world.passing(VICTIM) == [False, False], world.states()
+                        assert world.passing(BESIDE) == [True, True]
+                        assert world.states() == [("active", f"blackhole {VICTIM}/32")]
+                        started = time.monotonic()
+                        speaker.withdraw(f"{VICTIM}/32")
+                        world.wait_entries(0)
+                        up.append(time.monotonic() - started)
+                        assert world.passing(VICTIM) == [True, True]
+                    print(f"{kind.name}: dropped after {statistics.median(down) * 1000:.0f} ms (worst {max(down) * 1000:.0f}), "
+                          f"passes after {statistics.median(up) * 1000:.0f} ms (worst {max(up) * 1000:.0f})")
+                    assert sorted(down)[int(len(down) * 0.95) - 1] < 1.5 and sorted(up)[int(len(up) * 0.95) - 1] < 1.5
+                    # The session ends by a notification: its filters go at once.
+                    speaker.announce(f"{VICTIM}/32", "65535:666")
+                    world.wait_entries(1)
+                    changes = world.exchange.ask("changes")[0]["id"]
+                    # The same route again changes nothing.
+                    if kind is routing.ExaBgp:
+                        speaker.changed(f"{VICTIM}/32", True)
+                        time.sleep(0.3)
+                        assert world.exchange.ask("changes")[0]["id"] == changes
+                    speaker.withdraw(f"{VICTIM}/32")
+                    world.wait_entries(0)
+
+
+def ownership_oracle(destination, world):
+    """Says who may filter, without the engine's code: returns `allowed`, or the kind of object that is missing."""
+    target = ipaddress.ip_network(destination)
+
+    def covers(prefix):
+        prefix = ipaddress.ip_network(prefix)
+        return prefix.version == target.version and target.subnet_of(prefix)
+    asns = {routing.ASN, *world["set"]}
+    payloads = [asn for prefix, _, asn in world["payloads"] if covers(prefix)]
+    if payloads:
+        if not asns & set(payloads):
+            return "ROA"
+    elif not any(covers(prefix) for asn in asns for prefix in world["origins"].get(asn, [])):
+        return "object or ROA"
+
+    def is_invalid(prefix):
+        length = ipaddress.ip_network(prefix).prefixlen
+        wider = [(bits, asn) for other, bits, asn in world["payloads"]
+                 if ipaddress.ip_network(other).version == ipaddress.ip_network(prefix).version
+                 and ipaddress.ip_network(prefix).subnet_of(ipaddress.ip_network(other))]
+        return bool(wider) and not any(asn == routing.ASN and length <= bits for bits, asn in wider)
+    if not any(covers(prefix) and not is_invalid(prefix) for prefix in world["live"]):
+        return "BGP route"
+    return "allowed"
+
+
+def test_ownership_by_roas_route_objects_and_live_routes_equals_an_oracle(tmp_path):
+    """300 cases: worlds of payloads, route objects and routes, each with destinations inside and outside of them."""
+    rng = random.Random(21)
+    speakers = present((routing.ExaBgp, routing.Bird))
+    assert speakers and shutil.which("stayrtr"), "install exabgp and stayrtr: run scripts/setup.sh"
+    port = free_port()
+    with routing.Registry() as registry, routing.StayRtr(tmp_path / "rtr") as cache:
+        registry.sets["AS-V"] = ["AS64501", "AS64510"]
+        sections = routing.settings(port, {speakers[0].address: "V"}, registry, [cache])
+        with Exchange(tmp_path / "ix", engine=sections) as exchange, speakers[0](tmp_path / "speaker", port) as speaker:
+            [account] = exchange.order({"operation": "create_account", "name": "V", "kind": "member",
+                                        "asns": [routing.ASN], "as_set": "AS-V"})["applied"]["created"]
+            wait_for("a session", lambda: exchange.ask("sessions")[0]["state"] == "established", bound=30)
+            bases = [f"203.{number}.0.0/16" for number in range(6)] + [f"2001:db8:{number:x}::/48" for number in range(3)]
+            cases, verdicts, wrong = 0, {}, []
+            worlds, per_world = (20, 40) if LONG else (5, 60)
+            for number in range(worlds):
+                def some(longest):
+                    base = rng.choice(bases)
+                    if ":" in base:
+                        return base if longest < 24 else f"{base[:-4]}{rng.randrange(4):x}::/64".replace("::/48", "")
+                    return base if longest < 24 else f"{base.rsplit('.', 2)[0]}.{rng.randrange(4)}.0/24"
+                world = {
+                    "set": [64501, 64510],
+                    "payloads": [(prefix, int(prefix.split("/")[1]) + rng.choice([0, 0, 8]), rng.choice([64501, 64510, 64999]))
+                                 for prefix in {some(rng.choice([16, 24])) for _ in range(5)}],
+                    "origins": {asn: [some(rng.choice([16, 24])) for _ in range(3)] for asn in (64501, 64510, 64999)},
+                    "live": sorted({some(rng.choice([16, 24])) for _ in range(5)}),
+                }
+                registry.origins = world["origins"]
+                cache.write(world["payloads"])
+                cache.process.send_signal(1)
+                for prefix in list(speaker.routes):
+                    speaker.withdraw(prefix)
+                for prefix in world["live"]:
+                    speaker.announce(prefix)
+                marker = f"10.{number}.0.0/16"
+                speaker.announce(marker)
+                wait_for("the routes", lambda: exchange.ask("sessions")[0]["prefixes"] == len(world["live"]) + 1, bound=20)
+                exchange.command("recheck", account)
+                for _ in range(per_world):
+                    base = rng.choice(bases)
+                    if ":" in base:
+                        destination = f"{base[:-4]}{rng.randrange(4):x}:{rng.randrange(9):x}::1/128"
+                    else:
+                        destination = f"{base.rsplit('.', 2)[0]}.{rng.randrange(5)}.{rng.randrange(255)}/32"
+                    expected = ownership_oracle(destination, world)
+
+                    # The cache, the registry and the session of a new world take effect within seconds.
+                    def settled(destination=destination, expected=expected):
+                        found = exchange.ask("check-filter", account, f'{{"destination": "{destination}"}}')
+                        kind = "allowed" if found["allowed"] else found["missing"] or found["reason"]
+                        return kind if expected in kind else None
+                    try:
+                        kind = wait_for(destination, settled, bound=10)
+                    except AssertionError as error:
+                        wrong.append((destination, expected, str(error)[-300:], world))
+                    cases += 1
+                    verdicts[expected] = verdicts.get(expected, 0) + 1
+            print(f"{cases} cases: {verdicts}")
+            assert not wrong, wrong[:3]
+            assert len(verdicts) == 4, verdicts
