@@ -55,6 +55,8 @@ pub(crate) struct Windows {
     pairs: Vec<u64>,
     /// One bit for the hash of each window of four bytes.
     heads: Vec<u64>,
+    /// One bit for each pair of folded bytes with which a pattern of two or three bytes begins.
+    short_heads: Vec<u64>,
     /// Windows of patterns of four bytes and more.
     long: Buckets,
     /// Pairs of patterns of two and three bytes.
@@ -149,6 +151,7 @@ impl Windows {
             patterns: patterns.to_vec(),
             pairs: vec![0; 1 << 10],
             heads: vec![0; 1 << (HEAD_BITS - 6)],
+            short_heads: vec![0; 1 << 10],
             long: Buckets::default(),
             short: Buckets::default(),
             single: vec![Vec::new(); 256],
@@ -161,12 +164,18 @@ impl Windows {
             match pattern.bytes.len() {
                 0 => {}
                 1 => {
-                    scanner.single[usize::from(fold(pattern.bytes[0]))].push(index);
+                    let byte = fold(pattern.bytes[0]);
+                    scanner.single[usize::from(byte)].push(index);
                     scanner.has_single = true;
+                    // Any byte may follow.
+                    for next in 0..=u8::MAX {
+                        scanner.set_pair(u32::from_le_bytes([byte, next, 0, 0]));
+                    }
                 }
                 2 | 3 => {
                     let window = folded(&pattern.bytes[..2]);
                     scanner.set_pair(window);
+                    scanner.short_heads[(window >> 6) as usize & 1023] |= 1 << (window & 63);
                     short.push(Entry {
                         pattern: index,
                         offset: 0,
@@ -236,7 +245,25 @@ impl Windows {
             }
         }
         if !self.short.entries.is_empty() {
-            self.examine_short(bytes, at, hit);
+            let pair = folded(bytes.get(at..at + 2).unwrap_or_default());
+            if self.short_heads[(pair >> 6) as usize & 1023] >> (pair & 63) & 1 != 0 {
+                self.examine_short(pair, bytes, at, hit);
+            }
+        }
+        if self.has_single {
+            self.examine_single(bytes, at, hit);
+        }
+    }
+
+    /// Compares the patterns of one byte at a position.
+    #[inline]
+    fn examine_single(&self, bytes: &[u8], at: usize, hit: &mut dyn FnMut(u32, usize)) {
+        let Some(byte) = bytes.get(at) else { return };
+        for &index in &self.single[usize::from(fold(*byte))] {
+            let pattern = &self.patterns[index as usize];
+            if is_equal(pattern, &bytes[at..=at]) {
+                hit(pattern.id, at + 1);
+            }
         }
     }
 
@@ -252,8 +279,7 @@ impl Windows {
 
     /// Compares the patterns of two and three bytes that begin at a position.
     #[inline(never)]
-    fn examine_short(&self, bytes: &[u8], at: usize, hit: &mut dyn FnMut(u32, usize)) {
-        let pair = folded(bytes.get(at..at + 2).unwrap_or_default());
+    fn examine_short(&self, pair: u32, bytes: &[u8], at: usize, hit: &mut dyn FnMut(u32, usize)) {
         for entry in self.short.find(pair) {
             if entry.window == pair {
                 self.confirm(entry, bytes, at, hit);
@@ -264,18 +290,11 @@ impl Windows {
 
 impl Scanner for Windows {
     fn scan(&self, bytes: &[u8], hit: &mut dyn FnMut(u32, usize)) {
-        if self.has_single {
-            for (at, byte) in bytes.iter().enumerate() {
-                for &index in &self.single[usize::from(fold(*byte))] {
-                    let pattern = &self.patterns[index as usize];
-                    if is_equal(pattern, &bytes[at..=at]) {
-                        hit(pattern.id, at + 1);
-                    }
-                }
-            }
-        }
-        if self.long.entries.is_empty() && self.short.entries.is_empty() {
-            return;
+        if self.has_single
+            && let Some(last) = bytes.len().checked_sub(1)
+        {
+            // No pair begins with the last byte.
+            self.examine_single(bytes, last, hit);
         }
         let pairs: &[u64] = &self.pairs[..1 << 10];
         let is_set = |first: u8, second: u8| {
@@ -313,7 +332,7 @@ impl Scanner for Windows {
             .map(|p| p.bytes.len() + size_of::<Pattern>())
             .sum();
         let buckets = |b: &Buckets| size_of_val(&b.starts[..]) + size_of_val(&b.entries[..]);
-        let bits = size_of_val(&self.pairs[..]) + size_of_val(&self.heads[..]);
+        let bits = size_of_val(&self.pairs[..]) * 2 + size_of_val(&self.heads[..]);
         patterns + bits + buckets(&self.long) + buckets(&self.short)
     }
 }

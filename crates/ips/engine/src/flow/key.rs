@@ -1,7 +1,7 @@
 //! Keys of flows.
 
 use core::hash::{Hash, Hasher};
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 
 use millrace_wire::{IpProto, ipv4, ipv6};
 
@@ -122,14 +122,38 @@ impl Tuple {
 }
 
 impl Hash for Tuple {
-    /// Hashes the ends in an order that does not depend on the direction.
+    /// Hashes the ends in an order that does not depend on the direction, in as few words as possible: two for IPv4 without
+    /// tags.
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let (low, high) = if self.src <= self.dst {
-            (self.src, self.dst)
-        } else {
-            (self.dst, self.src)
-        };
-        (low, high, self.protocol, self.vlans, self.tunnel_depth).hash(state);
+        let outside = u64::from(self.protocol) << 48 | u64::from(self.tunnel_depth) << 56;
+        match (self.src.0, self.dst.0) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                let end = |address: Ipv4Addr, port: u16| u64::from(address.to_bits()) << 16 | u64::from(port);
+                let (src, dst) = (end(src, self.src.1), end(dst, self.dst.1));
+                state.write_u64(src.min(dst) | outside);
+                state.write_u64(src.max(dst) | u64::from(self.vlans[0]) << 48);
+            }
+            _ => {
+                let (low, high) = if self.src <= self.dst {
+                    (self.src, self.dst)
+                } else {
+                    (self.dst, self.src)
+                };
+                for (address, _) in [low, high] {
+                    let bits = match address {
+                        IpAddr::V4(address) => address.to_bits().into(),
+                        IpAddr::V6(address) => address.to_bits(),
+                    };
+                    state.write_u64(bits as u64);
+                    state.write_u64((bits >> 64) as u64);
+                }
+                let ports = u64::from(low.1) | u64::from(high.1) << 16 | u64::from(self.vlans[0]) << 32;
+                state.write_u64(ports | outside);
+            }
+        }
+        if self.vlans[1] != 0 {
+            state.write_u64(u64::from(self.vlans[1]) | u64::from(self.vlans[2]) << 16);
+        }
     }
 }
 
