@@ -4,27 +4,27 @@
 //! change, so that a function with state sees new connections and no retransmissions. Only the calls of the function are
 //! timed, in bursts as large as those of a switch.
 
+mod offered;
+mod traffic;
+
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
 use millrace_builtin::CATALOGUE;
 use millrace_loader::ANY_LOADERS;
-use millrace_nf::{Buffer, Context, Direction, Effects, Function, Kind, Settings, Setup, Verdict};
-use millrace_types::{Mac, Time};
-use millrace_wire::tcp::flags::{ACK, FIN, PSH, SYN};
-use millrace_wire::{Builder, Frame, Packet, tcp};
+use millrace_nf::{Buffer, Context, Effects, Function, Kind, Settings, Setup, Verdict};
+use millrace_types::Time;
 use serde::Serialize;
 
 use crate::cli::Rate;
 use crate::output::Session;
+use offered::Offered;
+use traffic::{FCS, HEADERS, Traffic};
 
 /// Packets of a burst, as of a switch's worker.
 const BURST: usize = 32;
 /// The interval of the function's `tick` calls.
 const TICK: millrace_types::Duration = millrace_types::Duration::from_millis(100);
-/// Bytes of the headers of a frame, and of its check sequence.
-const HEADERS: usize = 54;
-const FCS: usize = 4;
 /// The time of the switch that passes with each packet, in nanoseconds: 10 million packets a second.
 const PACKET_NANOS: u64 = 100;
 
@@ -38,6 +38,10 @@ struct Measured {
     seconds: f64,
     packets_per_second: f64,
     nanos_per_packet: f64,
+    connections_per_second: f64,
+    /// The queue, with `--offered`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    under_load: Option<offered::Summary>,
     /// Packets that were not forwarded.
     dropped: u64,
     /// The shared value, such as the number of rules, and the time in seconds that making it took.
@@ -70,18 +74,37 @@ pub(crate) fn run(session: &Session, wanted: &Rate) -> Result<()> {
     let (setup, loaded) = prepared(kind, &wanted.settings)?;
     let load_seconds = start.elapsed().as_secs_f64();
     let mut function = kind.make_function(&setup)?;
-    let mut load = Traffic::new(wanted.connections, wanted.data, frame);
+    let mut load = match wanted.http {
+        Some(kib) => Traffic::http(wanted.connections, kib),
+        None => Traffic::new(wanted.connections, wanted.data, frame),
+    };
     let limit = Duration::from_secs_f64(wanted.seconds);
     let mut run = Passes::default();
     // The first pass warms caches and memory up, and does not count.
     run.pass(&mut *function, &mut load, &setup);
     run = Passes {
         now: run.now,
+        number: run.number,
         ..Passes::default()
     };
     let before = setup.counters.read();
-    while run.elapsed < limit {
-        run.pass(&mut *function, &mut load, &setup);
+    let mut under_load = None;
+    match wanted.offered {
+        Some(rate) => {
+            let reload = wanted.reload.then_some(kind.shared).flatten();
+            let offered = Offered::new(rate, limit, run.number, run.now);
+            let outcome = offered.run(&mut *function, &mut load, &setup, reload)?;
+            run.packets = outcome.carried;
+            run.dropped = outcome.dropped;
+            run.elapsed = outcome.elapsed;
+            run.now = outcome.now;
+            under_load = Some(outcome.summary);
+        }
+        None => {
+            while run.elapsed < limit {
+                run.pass(&mut *function, &mut load, &setup);
+            }
+        }
     }
     function.tick(run.now);
     let seconds = run.elapsed.as_secs_f64();
@@ -93,6 +116,8 @@ pub(crate) fn run(session: &Session, wanted: &Rate) -> Result<()> {
         seconds,
         packets_per_second: run.packets as f64 / seconds,
         nanos_per_packet: seconds * 1e9 / run.packets as f64,
+        connections_per_second: run.packets as f64 / seconds / load.per_connection as f64,
+        under_load,
         dropped: run.dropped,
         loaded,
         load_seconds,
@@ -114,109 +139,14 @@ pub(crate) fn run(session: &Session, wanted: &Rate) -> Result<()> {
             measured.dropped,
             measured.packets
         );
+        if let Some(under_load) = &measured.under_load {
+            text += &under_load.to_string();
+        }
         for (name, value) in measured.counters.iter().filter(|(_, value)| *value != 0) {
             text += &format!("{name} {value}\n");
         }
         text
     })
-}
-
-/// The connections of a pass: their packets in the order in which a link carries them.
-struct Traffic {
-    templates: Vec<(Direction, Vec<u8>)>,
-    frames: Vec<Frame>,
-    passes: u32,
-}
-
-impl Traffic {
-    /// Returns `connections` connections that are open at the same time, each with `data` data segments.
-    fn new(connections: u16, data: u16, frame: usize) -> Traffic {
-        let payload: Vec<u8> = (0..frame - FCS - HEADERS)
-            .map(|at| b'a' + (at % 23) as u8)
-            .collect();
-        let size = payload.len() as u32;
-        let mut templates = Vec::new();
-        for step in 0..data + 6 {
-            for connection in 0..connections {
-                let packet = |direction, flags, seq, ack, payload: &[u8]| {
-                    (
-                        direction,
-                        segment(connection, direction, flags, (seq, ack), payload),
-                    )
-                };
-                let (client, server) = (Direction::Forward, Direction::Backward);
-                let sent = |by: u16| 1 + u32::from(step.saturating_sub(3).div_ceil(2).min(by)) * size;
-                let of_client = 1 + u32::from(step.saturating_sub(3).div_ceil(2)) * size;
-                let of_server = 1 + u32::from(step.saturating_sub(3) / 2) * size;
-                let all = (sent(data.div_ceil(2)), 1 + u32::from(data / 2) * size);
-                templates.push(match step {
-                    0 => packet(client, SYN, 0, 0, &[]),
-                    1 => packet(server, SYN | ACK, 0, 1, &[]),
-                    2 => packet(client, ACK, 1, 1, &[]),
-                    step if step == data + 3 => packet(client, ACK | FIN, all.0, all.1, &[]),
-                    step if step == data + 4 => packet(server, ACK | FIN, all.1, all.0 + 1, &[]),
-                    step if step == data + 5 => packet(client, ACK, all.0 + 1, all.1 + 1, &[]),
-                    step if step % 2 == 1 => packet(client, ACK | PSH, of_client, of_server, &payload),
-                    _ => packet(server, ACK | PSH, of_server, of_client, &payload),
-                });
-            }
-        }
-        // A burst has one direction.
-        let frames = templates.iter().map(|(_, bytes)| Frame::new(bytes)).collect();
-        Traffic {
-            templates,
-            frames,
-            passes: 0,
-        }
-    }
-
-    /// Makes the packets of the next pass, whose clients have other addresses.
-    fn renew(&mut self) {
-        self.passes = self.passes.wrapping_add(1);
-        let added = (self.passes as u16).to_be_bytes();
-        for ((direction, template), frame) in self.templates.iter().zip(&mut self.frames) {
-            let head = Packet::head_mut(frame);
-            head.copy_from_slice(template);
-            // The second half of the client's address; the first one of the pair of checksums is of IPv4.
-            let at = match direction {
-                Direction::Forward => 28,
-                Direction::Backward => 32,
-            };
-            let old = [head[at], head[at + 1]];
-            head[at..at + 2].copy_from_slice(&added);
-            let change = millrace_wire::checksum::Change::of_bytes(&old, &added);
-            for checksum in [24, 50] {
-                let sum = u16::from_be_bytes([head[checksum], head[checksum + 1]]);
-                head[checksum..checksum + 2].copy_from_slice(&change.apply(sum).to_be_bytes());
-            }
-        }
-    }
-}
-
-/// Returns a segment of a connection.
-fn segment(connection: u16, direction: Direction, flags: u16, numbers: (u32, u32), data: &[u8]) -> Vec<u8> {
-    const MACS: [Mac; 2] = [Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2])];
-    const SERVER: [u8; 4] = [192, 0, 2, 1];
-    let client = ([10, 0, 0, 0], 1024 + connection);
-    let (ends, ports) = match direction {
-        Direction::Forward => ((client.0, SERVER), (client.1, 80)),
-        Direction::Backward => ((SERVER, client.0), (80, client.1)),
-    };
-    let repr = tcp::Repr {
-        src: ports.0,
-        dst: ports.1,
-        seq: numbers.0,
-        ack: numbers.1,
-        flags,
-        window: 65_535,
-        urgent: 0,
-        options: tcp::Options::default(),
-    };
-    Builder::ethernet(MACS[0], MACS[1])
-        .ipv4(ends.0, ends.1)
-        .tcp(repr)
-        .payload(data)
-        .build()
 }
 
 /// The passes so far.
@@ -227,18 +157,19 @@ struct Passes {
     elapsed: Duration,
     now: Time,
     next_tick: Time,
+    /// The number of the pass.
+    number: u64,
 }
 
 impl Passes {
     fn pass(&mut self, function: &mut dyn Function, load: &mut Traffic, setup: &Setup) {
-        load.renew();
+        self.number += 1;
+        load.renew(0..load.frames.len(), self.number);
         let mut effects = Effects::new();
-        let directions: Vec<Direction> = load.templates.iter().map(|(direction, _)| *direction).collect();
         let mut at = 0;
         while at < load.frames.len() {
-            let direction = directions[at];
-            let same = directions[at..].iter().take_while(|other| **other == direction);
-            let len = same.take(BURST).count();
+            // A burst has one direction.
+            let (direction, len) = (load.templates[at].0, load.run(at, BURST));
             let mut burst: Vec<&mut dyn Buffer> = load.frames[at..at + len]
                 .iter_mut()
                 .map(|frame| frame as &mut dyn Buffer)
@@ -272,6 +203,51 @@ impl Passes {
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
+
+    /// Returns `ips` with a rule, and its setup.
+    fn ips(folder: &std::path::Path, rule: &str) -> (&'static Kind, Setup) {
+        let rules = folder.join("test.rules");
+        std::fs::write(&rules, rule).unwrap();
+        let kind = CATALOGUE.find("ips").unwrap();
+        let (setup, loaded) = prepared(kind, &[format!("rules={}", rules.display())]).unwrap();
+        assert!(loaded.starts_with("1 rules"), "{loaded}");
+        (kind, setup)
+    }
+
+    #[test]
+    fn http_connections_are_parsed_and_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        let rule = "alert http any any -> any any (msg:\"answer\"; file.data; content:\"quick brown fox\"; sid:1;)";
+        let (kind, setup) = ips(folder.path(), rule);
+        let mut function = kind.make_function(&setup).unwrap();
+        let mut load = Traffic::http(8, 4);
+        let mut passes = Passes::default();
+        for _ in 0..2 {
+            passes.pass(&mut *function, &mut load, &setup);
+        }
+        function.tick(passes.now);
+        let count = |name: &str| setup.counters.value(name).unwrap();
+        assert_eq!((passes.dropped, count("tcp_sessions"), count("tcp_gaps")), (0, 16, 0));
+        assert!(count("alerts") >= 16, "{}", count("alerts"));
+        assert_eq!(count("memory_bytes"), 0, "all connections are closed");
+    }
+
+    #[test]
+    fn a_load_that_does_not_wait_is_carried_or_lost_and_a_reload_comes_to_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let (kind, setup) = ips(folder.path(), "alert tcp any any -> any any (content:\"never\"; sid:1;)");
+        let mut function = kind.make_function(&setup).unwrap();
+        let mut load = Traffic::new(16, 7, 128);
+        let offered = Offered::new(20_000.0, Duration::from_millis(300), 0, Time::ZERO);
+        let outcome = offered.run(&mut *function, &mut load, &setup, kind.shared).unwrap();
+        let json = serde_json::to_value(&outcome.summary).unwrap();
+        let lost = json["lost"].as_u64().unwrap();
+        let all = outcome.elapsed.as_secs_f64() * 20_000.0;
+        let known = (outcome.carried + lost) as f64;
+        assert!(known <= all + 1.0 && known >= all - 5000.0, "{known} of {all}");
+        assert!(json["reload"]["seconds"].as_f64().unwrap() > 0.0, "{json}");
+        assert!(json["latency_us"]["p50"].as_f64().unwrap() > 0.0, "{json}");
+    }
 
     #[test]
     fn connections_are_valid_and_new_with_each_pass() {

@@ -22,7 +22,8 @@ pub(crate) enum Nf {
     /// Measure the rate of a function on one core, without a switch, with TCP connections made in memory
     #[command(after_help = "Examples:\n  \
         millrace nf rate monitor\n  \
-        millrace nf rate ips --setting rules=/etc/millrace/emerging-all.rules --frame 512")]
+        millrace nf rate ips --setting rules=/etc/millrace/emerging-all.rules --frame 512\n  \
+        millrace nf rate ips --setting rules=/etc/millrace/emerging-all.rules --offered 200000 --reload --seconds 20")]
     Rate(Rate),
     /// Restart the functions of a hop; they lose their state
     Restart(HopName),
@@ -79,6 +80,15 @@ pub(crate) struct Rate {
     /// Data segments of each connection, besides the six of its handshake and end
     #[arg(long, value_name = "N", default_value_t = 26, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) data: u16,
+    /// Each connection carries an HTTP request and a response with this body, instead of data segments
+    #[arg(long, value_name = "KIB", conflicts_with_all = ["frame", "data"], value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) http: Option<u16>,
+    /// Offer packets at this rate, as a link does: they wait in a queue, and are lost when it is full
+    #[arg(long, value_name = "PACKETS_PER_SECOND")]
+    pub(crate) offered: Option<f64>,
+    /// With --offered: load the files of the function again under load, such as its rules
+    #[arg(long, requires = "offered")]
+    pub(crate) reload: bool,
     /// Time in the function
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     pub(crate) seconds: f64,

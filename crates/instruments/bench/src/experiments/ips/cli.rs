@@ -11,7 +11,8 @@ use crate::gated::recorder::{Output, rows_of};
 /// Intrusion prevention on one core, by frame size (E7): one rule that alerts on every TCP packet, and 14,000 rules.
 ///
 /// The function is driven in memory by `millrace nf rate`, with connections that are new on every pass; rows compare it
-/// with links of 2 x 1 Gbit/s, with gates for 64-byte frames, and with the function `monitor`.
+/// with links of 2 x 1 Gbit/s, with gates for 64-byte frames, and with the function `monitor`. Further rows have HTTP
+/// connections as RFC 9411 asks for, latency at half load, twice the load, a reload of all rules under load, and two lanes.
 #[derive(Debug, Clone, Args)]
 pub struct IpsArgs {
     /// The number of rounds, of which medians are judged
@@ -27,6 +28,13 @@ pub struct IpsArgs {
         default_value = "../shared/data/rules/et-open-suricata5-2023-05-15-14k.rules.xz"
     )]
     rules: PathBuf,
+    /// The file of rules that are loaded again under load, packed by xz or not
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "../shared/data/rules/et-open-suricata5-2023-05-15.rules.xz"
+    )]
+    all_rules: PathBuf,
     /// The core of the function; the last one unless given
     #[arg(long, value_name = "CORE")]
     core: Option<usize>,
@@ -55,6 +63,7 @@ impl IpsArgs {
             program: std::env::current_exe().map_err(file(Path::new("/proc/self/exe")))?,
             core: self.core.unwrap_or(cores - 1),
             rules: self.rules.clone(),
+            all_rules: self.all_rules.clone(),
             command: std::env::args().collect::<Vec<_>>().join(" "),
         };
         let progress = &mut |text: &str| eprintln!("{text}");

@@ -6,17 +6,20 @@
 //!  millrace nf rate monitor, in the same round ─────────────────────────────────────▶ the ratio
 //! ```
 //!
+//! `load` has the rows beside E7: HTTP connections (RFC 9411), latency, overload, reload under load, lanes.
+//!
 //! The published experiment (2011: Snort 2.9.1.2 inline on DPDK 1.0) offered two directions of 1 GbE. A share is the rate as a
 //! part of what such links carry.
 
 pub mod cli;
 mod error;
+mod load;
 mod record;
 mod recorder;
 pub(crate) mod section;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value as Json;
@@ -48,6 +51,8 @@ pub struct Experiment {
     pub core: usize,
     /// The file of 14,000 rules, packed by xz or not.
     pub rules: PathBuf,
+    /// The file of rules that are loaded again under load, packed by xz or not.
+    pub all_rules: PathBuf,
     /// The command that repeats the run.
     pub command: String,
 }
@@ -83,7 +88,7 @@ impl Experiment {
             system("monitor", "monitor", None),
             system("one rule", "ips", Some(&one)),
         ];
-        match self.unpacked(folder.path()) {
+        match unpacked(&self.rules, &folder.path().join("many.rules")) {
             Ok(many) => systems.push(system("14,000 rules", "ips", Some(&many))),
             Err(reason) => recorder.missing("E7 14,000 rules", "", &reason)?,
         }
@@ -91,6 +96,15 @@ impl Experiment {
             for frame in FRAMES {
                 self.frame(recorder, round, frame, &systems)?;
             }
+            for system in &systems[1..] {
+                self.http(recorder, round, system)?;
+                self.under_load(recorder, round, system)?;
+                self.lanes(recorder, round, system)?;
+            }
+        }
+        match unpacked(&self.all_rules, &folder.path().join("all.rules")) {
+            Ok(all) => self.reload(recorder, &system("all rules", "ips", Some(&all)))?,
+            Err(reason) => recorder.missing("reload of all rules", "", &reason)?,
         }
         for peer in ["suricata", "snort"] {
             let reason = match millrace_process::run_tool(Command::new(peer).arg("-V")) {
@@ -155,54 +169,42 @@ impl Experiment {
         Ok(())
     }
 
-    /// Measures one system.
+    /// Measures one system with frames of a size.
     fn rate(&self, system: &System, frame: u16, seconds: f64) -> Result<Measured, IpsBenchError> {
-        let mut command = Command::new("taskset");
+        let arguments = ["--frame".to_owned(), frame.to_string()];
+        Measured::of(&self.measure(system, Some(self.core), seconds, &arguments)?)
+    }
+
+    /// Runs `millrace nf rate` on a core, or on any, and returns its output.
+    fn measure(
+        &self,
+        system: &System,
+        core: Option<usize>,
+        seconds: f64,
+        arguments: &[String],
+    ) -> Result<Json, IpsBenchError> {
+        let output = self.command(system, core, seconds, arguments).output();
+        parsed(system, output)
+    }
+
+    /// Returns the command of a measurement.
+    fn command(&self, system: &System, core: Option<usize>, seconds: f64, arguments: &[String]) -> Command {
+        let mut command = match core {
+            Some(core) => {
+                let mut command = Command::new("taskset");
+                command.args(["-c", &core.to_string()]).arg(&self.program);
+                command
+            }
+            None => Command::new(&self.program),
+        };
         command
-            .args(["-c", &self.core.to_string()])
-            .arg(&self.program)
             .args(["nf", "rate", system.function, "--json"])
-            .args(["--frame", &frame.to_string()])
-            .args(["--seconds", &seconds.to_string()]);
+            .args(["--seconds", &seconds.to_string()])
+            .args(arguments);
         for setting in &system.settings {
             command.args(["--setting", setting]);
         }
-        let failed = |reason: String| IpsBenchError::Rate {
-            command: format!("millrace nf rate {}", system.function),
-            reason,
-        };
-        let output = command.output().map_err(|error| failed(error.to_string()))?;
-        if !output.status.success() {
-            return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
-        }
-        let json: Json = serde_json::from_slice(&output.stdout).map_err(|error| failed(error.to_string()))?;
-        let number = |key: &str| {
-            json[key]
-                .as_f64()
-                .ok_or_else(|| failed(format!("no {key} in {json}")))
-        };
-        Ok(Measured {
-            packets_per_second: number("packets_per_second")?,
-            load_s: number("load_seconds")?,
-        })
-    }
-
-    /// Returns the path of the rules, unpacked.
-    fn unpacked(&self, folder: &Path) -> Result<PathBuf, String> {
-        if !self.rules.exists() {
-            return Err(format!(
-                "{} is not there: name the rules with --rules",
-                self.rules.display()
-            ));
-        }
-        if self.rules.extension().is_none_or(|extension| extension != "xz") {
-            return Ok(self.rules.clone());
-        }
-        let to = folder.join("many.rules");
-        let output = Command::new("xz").arg("-dc").arg(&self.rules).output();
-        let output = output.map_err(|error| format!("xz: {error}"))?;
-        std::fs::write(&to, output.stdout).map_err(|error| error.to_string())?;
-        Ok(to)
+        command
     }
 
     /// Records the run.
@@ -218,8 +220,61 @@ impl Experiment {
     }
 }
 
+/// Returns the path of a file of rules, unpacked to `to` if it is packed.
+fn unpacked(rules: &Path, to: &Path) -> Result<PathBuf, String> {
+    if !rules.exists() {
+        return Err(format!(
+            "{} is not there: name the rules with --rules and --all-rules",
+            rules.display()
+        ));
+    }
+    if rules.extension().is_none_or(|extension| extension != "xz") {
+        return Ok(rules.to_owned());
+    }
+    let output = Command::new("xz").arg("-dc").arg(rules).output();
+    let output = output.map_err(|error| format!("xz: {error}"))?;
+    std::fs::write(to, output.stdout).map_err(|error| error.to_string())?;
+    Ok(to.to_owned())
+}
+
+/// Returns the error of a measurement of a system.
+fn failed(system: &System, reason: String) -> IpsBenchError {
+    IpsBenchError::Rate {
+        command: format!("millrace nf rate {}", system.function),
+        reason,
+    }
+}
+
+/// Returns the output of a measurement.
+fn parsed(system: &System, output: std::io::Result<Output>) -> Result<Json, IpsBenchError> {
+    let output = output.map_err(|error| failed(system, error.to_string()))?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(failed(system, text));
+    }
+    serde_json::from_slice(&output.stdout).map_err(|error| failed(system, error.to_string()))
+}
+
+/// Returns a number of the output of a measurement, by its JSON pointer (RFC 6901).
+fn number(json: &Json, pointer: &str) -> Result<f64, IpsBenchError> {
+    let found = json.pointer(pointer).and_then(Json::as_f64);
+    found.ok_or_else(|| IpsBenchError::Rate {
+        command: "millrace nf rate".to_owned(),
+        reason: format!("no {pointer} in {json}"),
+    })
+}
+
 /// The result of `millrace nf rate`.
 struct Measured {
     packets_per_second: f64,
     load_s: f64,
+}
+
+impl Measured {
+    fn of(json: &Json) -> Result<Measured, IpsBenchError> {
+        Ok(Measured {
+            packets_per_second: number(json, "/packets_per_second")?,
+            load_s: number(json, "/load_seconds")?,
+        })
+    }
 }

@@ -1,0 +1,362 @@
+//! A function under a load that does not wait for it: packets arrive at a rate, wait in a queue, and are lost when it is full.
+//!
+//! ```text
+//!  arrivals at a rate ─▶ queue of 4,096 packets ─▶ bursts of 32 ─▶ function ─▶ latency: from arrival to the end of the burst
+//!                             │ full                    ▲
+//!                             ▼                         └── another shared value, once it is compiled
+//!                            lost
+//! ```
+//!
+//! The clock stands still while packets are made, which is the work of a link.
+
+use core::fmt;
+use std::collections::VecDeque;
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow};
+use millrace_nf::{Buffer, Compiled, Context, Effects, Function, Setup, SharedKind, Verdict};
+use millrace_types::Time;
+use serde::Serialize;
+
+use super::traffic::Traffic;
+use super::{BURST, TICK};
+
+/// Packets that wait at most.
+const QUEUE: u64 = 4096;
+/// The part of the time after which the value is loaded again.
+const RELOAD_AFTER: u32 = 4;
+/// The time behind the exchange of the value that belongs to the reload.
+const SETTLE: Duration = Duration::from_millis(200);
+
+/// The load to offer.
+pub(super) struct Offered {
+    rate: f64,
+    limit: Duration,
+    /// The pass that was last before.
+    pass: u64,
+    start: Time,
+}
+
+/// The result.
+pub(super) struct Outcome {
+    pub(super) carried: u64,
+    pub(super) dropped: u64,
+    pub(super) elapsed: Duration,
+    pub(super) now: Time,
+    pub(super) summary: Summary,
+}
+
+/// The queue in front of the function.
+#[derive(Serialize)]
+pub(super) struct Summary {
+    offered_per_second: f64,
+    /// Packets that found the queue full.
+    lost: u64,
+    latency_us: Latency,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reload: Option<Reload>,
+}
+
+/// A reload under load.
+#[derive(Serialize)]
+struct Reload {
+    /// Time until the function had the value.
+    seconds: f64,
+    /// Packets lost meanwhile.
+    lost: u64,
+    /// Longest time that the exchange took, in microseconds.
+    exchange_us: f64,
+    latency_us: Latency,
+}
+
+/// Percentiles in microseconds.
+#[derive(Serialize)]
+struct Latency {
+    p50: f64,
+    p99: f64,
+    p999: f64,
+    max: f64,
+}
+
+impl fmt::Display for Latency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Latency { p50, p99, p999, max } = self;
+        write!(f, "p50 {p50:.1} us, p99 {p99:.1}, p99.9 {p999:.1}, max {max:.1}")
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mpps = self.offered_per_second / 1e6;
+        writeln!(
+            f,
+            "offered {mpps:.3} Mpps, {} lost, latency {}",
+            self.lost, self.latency_us
+        )?;
+        if let Some(reload) = &self.reload {
+            let Reload {
+                seconds,
+                lost,
+                exchange_us,
+                latency_us,
+            } = reload;
+            writeln!(
+                f,
+                "reload in {seconds:.1} s, {lost} lost, exchanged in {exchange_us:.1} us, latency {latency_us}"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Latencies in buckets of a sixteenth of an octave.
+struct Histogram {
+    buckets: Vec<u64>,
+    max: u64,
+}
+
+impl Histogram {
+    const PARTS: u32 = 16;
+
+    fn new() -> Histogram {
+        Histogram {
+            buckets: vec![0; 64 * Histogram::PARTS as usize],
+            max: 0,
+        }
+    }
+
+    fn record(&mut self, nanos: u64) {
+        let nanos = nanos.max(Histogram::PARTS.into());
+        let octave = nanos.ilog2();
+        let part = (nanos >> (octave - 4)) as usize & 15;
+        self.buckets[octave as usize * Histogram::PARTS as usize + part] += 1;
+        self.max = self.max.max(nanos);
+    }
+
+    /// Returns the upper end of the bucket of a quantile, in microseconds.
+    fn quantile(&self, quantile: f64) -> f64 {
+        let all: u64 = self.buckets.iter().sum();
+        let wanted = (all as f64 * quantile).ceil() as u64;
+        let mut seen = 0;
+        for (at, count) in self.buckets.iter().enumerate() {
+            seen += count;
+            if seen >= wanted.max(1) {
+                let (octave, part) = (at / 16, at % 16);
+                let upper = (1.0 + (part as f64 + 1.0) / 16.0) * 2f64.powi(octave as i32);
+                return upper.min(self.max as f64) / 1e3;
+            }
+        }
+        0.0
+    }
+
+    fn latency(&self) -> Latency {
+        Latency {
+            p50: self.quantile(0.5),
+            p99: self.quantile(0.99),
+            p999: self.quantile(0.999),
+            max: self.max as f64 / 1e3,
+        }
+    }
+}
+
+/// A clock that stands still while packets are made.
+struct Clock {
+    start: Instant,
+    excluded: Duration,
+}
+
+impl Clock {
+    fn now(&self) -> Duration {
+        self.start.elapsed().saturating_sub(self.excluded)
+    }
+}
+
+/// A reload in progress.
+struct Reloading {
+    compiled: Receiver<Result<Compiled, String>>,
+    since: Duration,
+    lost: u64,
+}
+
+impl Offered {
+    pub(super) fn new(rate: f64, limit: Duration, pass: u64, start: Time) -> Offered {
+        Offered {
+            rate,
+            limit,
+            pass,
+            start,
+        }
+    }
+
+    /// Offers packets to a function for the time, and loads its shared value again if `reload` says how.
+    pub(super) fn run(
+        &self,
+        function: &mut dyn Function,
+        load: &mut Traffic,
+        setup: &Setup,
+        reload: Option<&'static SharedKind>,
+    ) -> Result<Outcome> {
+        let mut clock = Clock {
+            start: Instant::now(),
+            excluded: Duration::ZERO,
+        };
+        let mut effects = Effects::new();
+        // Numbers of packets that wait, as ranges without gaps.
+        let mut queue: VecDeque<(u64, u64)> = VecDeque::with_capacity(QUEUE as usize);
+        let (mut arrived, mut waiting, mut lost, mut carried, mut dropped) = (0u64, 0u64, 0u64, 0u64, 0u64);
+        let (mut quiet, mut busy) = (Histogram::new(), Histogram::new());
+        let (mut reloading, mut reloaded): (Option<Reloading>, Option<(Reload, Duration)>) = (None, None);
+        let mut pending = reload;
+        let mut next_tick = Duration::ZERO;
+        let len = load.frames.len() as u64;
+        loop {
+            let now = clock.now();
+            if now >= self.limit && reloading.is_none() {
+                break;
+            }
+            let due = (now.as_secs_f64() * self.rate) as u64;
+            if due > arrived {
+                let new = due - arrived;
+                let fits = new.min(QUEUE - waiting);
+                if fits > 0 {
+                    match queue.back_mut() {
+                        Some(last) if last.1 == arrived => last.1 += fits,
+                        _ => queue.push_back((arrived, arrived + fits)),
+                    }
+                }
+                waiting += fits;
+                lost += new - fits;
+                arrived = due;
+            }
+            let time = self.start + millrace_types::Duration::from_nanos(now.as_nanos() as u64);
+            if now >= next_tick {
+                next_tick = now + Duration::from_nanos(TICK.as_nanos() as u64);
+                function.tick(time);
+                let began = Instant::now();
+                while setup.outbox.receive(|_| {}) {}
+                clock.excluded += began.elapsed();
+            }
+            if pending.is_some() && now >= self.limit / RELOAD_AFTER {
+                reloading = pending.take().map(|kind| Reloading {
+                    compiled: compile(kind, setup),
+                    since: now,
+                    lost,
+                });
+            }
+            if let Some(current) = &reloading
+                && let Ok(compiled) = current.compiled.try_recv()
+            {
+                let value = compiled.map_err(|reason| anyhow!(reason))?.value;
+                let began = Instant::now();
+                let old = function.share(value);
+                let exchange_us = began.elapsed().as_secs_f64() * 1e6;
+                std::thread::spawn(move || drop(old));
+                let latency_us = busy.latency();
+                let seconds = (now - current.since).as_secs_f64();
+                let lost = lost - current.lost;
+                reloaded = Some((
+                    Reload {
+                        seconds,
+                        lost,
+                        exchange_us,
+                        latency_us,
+                    },
+                    now + SETTLE,
+                ));
+                reloading = None;
+            }
+            let Some((first, end)) = queue.front_mut() else {
+                core::hint::spin_loop();
+                continue;
+            };
+            let at = (*first % len) as usize;
+            let most = (*end - *first).min(BURST as u64).min(len - at as u64) as usize;
+            let count = load.run(at, most);
+            let number = *first;
+            *first += count as u64;
+            if *first == *end {
+                queue.pop_front();
+            }
+            let fill = (waiting * 255 / QUEUE).min(255) as u8;
+            waiting -= count as u64;
+            let began = Instant::now();
+            load.renew(at..at + count, self.pass + 1 + number / len);
+            let mut burst: Vec<&mut dyn Buffer> = load.frames[at..at + count]
+                .iter_mut()
+                .map(|frame| frame as &mut dyn Buffer)
+                .collect();
+            let mut verdicts = [Verdict::Next; BURST];
+            effects.reset(true);
+            let context = Context {
+                load: fill,
+                ..Context::new(time, load.templates[at].0)
+            };
+            clock.excluded += began.elapsed();
+            function.process_with_effects(&context, &mut burst, &mut verdicts[..count], &mut effects);
+            let done = clock.now();
+            carried += count as u64;
+            dropped += verdicts[..count]
+                .iter()
+                .filter(|verdict| **verdict == Verdict::Drop)
+                .count() as u64;
+            let is_settling = reloaded.as_ref().is_some_and(|(_, until)| done < *until);
+            let histogram = match reloading.is_some() || is_settling {
+                true => &mut busy,
+                false => &mut quiet,
+            };
+            for packet in number..number + count as u64 {
+                let arrival = packet as f64 / self.rate;
+                histogram.record(((done.as_secs_f64() - arrival).max(0.0) * 1e9) as u64);
+            }
+        }
+        let elapsed = clock.now();
+        let reload = reloaded.map(|(reload, _)| Reload {
+            latency_us: busy.latency(),
+            ..reload
+        });
+        Ok(Outcome {
+            carried,
+            dropped,
+            elapsed,
+            now: self.start + millrace_types::Duration::from_nanos(elapsed.as_nanos() as u64),
+            summary: Summary {
+                offered_per_second: self.rate,
+                lost,
+                latency_us: quiet.latency(),
+                reload,
+            },
+        })
+    }
+}
+
+/// Compiles the shared value again, in a thread.
+fn compile(kind: &'static SharedKind, setup: &Setup) -> Receiver<Result<Compiled, String>> {
+    let (sender, receiver) = mpsc::channel();
+    let (settings, previous) = (setup.settings.clone(), setup.shared.clone());
+    std::thread::spawn(move || {
+        let compiled =
+            (kind.read)(&settings).and_then(|source| (kind.compile)(&source.bytes, previous.as_ref()));
+        // Without a receiver the measurement has ended.
+        let _ended = sender.send(compiled);
+    });
+    receiver
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_the_recorded_values() {
+        let mut histogram = Histogram::new();
+        (1..=1000).for_each(|micros| histogram.record(micros * 1000));
+        for (quantile, expected) in [(0.5, 500.0), (0.99, 990.0), (1.0, 1000.0)] {
+            let found = histogram.quantile(quantile);
+            assert!(
+                (expected..=expected * 1.07).contains(&found),
+                "{quantile}: {found}"
+            );
+        }
+    }
+}
