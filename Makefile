@@ -104,6 +104,7 @@ exchange-check: setup ## run the long forms of the exchange's tests: kills, retr
 	MILLRACE_PLAN_EXCHANGES=50 MILLRACE_PLAN_FRAMES=400 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_plan.py
 	cargo build --locked -p millraced -p millrace -p millrace-ix
 	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange.py
+	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_filters.py
 	scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/check_exchange.py
 
 portal: ## build the web page of the exchange (needs Node 20; without it the engine serves the API only)

@@ -11,6 +11,7 @@ import time
 import pytest
 import scapy.all as scapy
 
+import flowspec
 import namespaces
 import routing
 from exchange import Exchange
@@ -244,3 +245,77 @@ def test_ownership_by_roas_route_objects_and_live_routes_equals_an_oracle(tmp_pa
             print(f"{cases} cases: {verdicts}")
             assert not wrong, wrong[:3]
             assert len(verdicts) == 4, verdicts
+
+
+def frame(packet, mark):
+    """Returns the frame of a packet, with a mark in its payload."""
+    offset = {flowspec.WHOLE: 0, flowspec.FIRST: 0, flowspec.LATER: 100, flowspec.LAST: 200}[packet.fragment]
+    more = packet.fragment in (flowspec.FIRST, flowspec.LATER)
+    ip = scapy.IP(src=packet.source, dst=packet.destination, proto=packet.protocol, tos=packet.dscp << 2,
+                  frag=offset, flags="MF" if more else 0)
+    if offset:
+        body = scapy.Raw(b"\xff" * 24 + mark)
+    elif packet.protocol == flowspec.TCP:
+        body = scapy.TCP(sport=packet.sport, dport=packet.dport, flags=packet.flags) / mark
+    elif packet.protocol == flowspec.UDP:
+        body = scapy.UDP(sport=packet.sport, dport=packet.dport) / mark
+    elif packet.protocol == 1:
+        body = scapy.ICMP(type=packet.icmp[0], code=packet.icmp[1]) / mark
+    else:
+        body = scapy.Raw(b"\0" * 8 + mark)
+    return bytes(scapy.Ether(src="02:00:00:00:00:0a", dst="02:00:00:00:00:01") / ip / body)
+
+
+def test_the_fate_of_packets_under_random_flowspec_rules_equals_an_oracle(tmp_path):
+    if not shutil.which("exabgp"):
+        pytest.skip("exabgp is not installed: run scripts/setup.sh")
+    rng = random.Random(18)
+    port, rounds, count = free_port(), 20 if LONG else 1, 100
+    with routing.Registry() as registry:
+        registry.sets["AS-V"], registry.origins[routing.ASN] = ["AS64501"], [NETWORK]
+        sections = routing.settings(port, {routing.ExaBgp.address: "V"}, registry, more="changes_per_sec = 1000")
+        with World(tmp_path, sections) as world, routing.ExaBgp(tmp_path / "exabgp", port) as speaker:
+            speaker.announce(NETWORK)
+            world.wait_session(speaker)
+            sent = refused = 0
+            wrong = []
+            for number in range(rounds):
+                rules = []
+                while len(rules) < count:
+                    rule = flowspec.random_rule(rng, NETWORK)
+                    # Two rules with the same components are one route.
+                    if all(flowspec.compare(rule, other) != 0 for other in rules):
+                        rules.append(rule)
+                speaker.say(*(f"announce {rule.text()}" for rule in rules))
+
+                def announced():
+                    states = [state for state, _ in world.states()]
+                    return len(states) == count
+                try:
+                    wait_for("all rules are filters", announced, bound=30)
+                except AssertionError as error:
+                    raise AssertionError(f"{error}: {world.session(speaker)} {len(world.states())}") from error
+                world.exchange.wait_in_sync()
+                held = [rule for rule in rules if not rule.refused()]
+                states = [state for state, _ in world.states()]
+                impossible = count - len(held)
+                refused += states.count("refused")
+                assert states.count("refused") >= impossible
+                # A rule that no packet can match is refused, too: it changes no fate.
+                packets = [(flowspec.random_packet(rng, NETWORK), f"{number:04x}{index:08x}".encode()) for index in range(400)]
+                received = set()
+                for begin in range(0, len(packets), 50):
+                    for packet, mark in packets[begin:begin + 50]:
+                        (world.a if sent % 2 else world.b).send(frame(packet, mark))
+                        sent += 1
+                    while (got := namespaces.receive(world.victim, lambda frame: True, bound=0.15)) is not None:
+                        received |= {mark for _, mark in packets if mark in got}
+                for packet, mark in packets:
+                    if (mark in received) != flowspec.passes(held, packet):
+                        wrong.append((packet, mark in received))
+                assert not wrong, (wrong[:3], [rule.text() for rule in held if rule.matches(wrong[0][0])],
+                                   [fi for fi in world.filters().values() if fi["state"]["name"] == "refused"][:3])
+                speaker.say(*(f"withdraw {rule.text()}" for rule in rules))
+                wait_for("all rules are gone", lambda: world.states() == [], bound=30)
+            world.wait_entries(0)
+            print(f"{rounds * count} rules, {refused} refused, {sent} packets, 0 differences")
