@@ -27,7 +27,10 @@ use crate::vlan::VlanRequest;
     missing_docs,
     reason = "fields have the meaning of the object's fields of the same name"
 )]
-#[allow(clippy::large_enum_variant, reason = "orders are few and short-lived; a filter is the largest")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "orders are few and short-lived; a filter is the largest"
+)]
 pub enum Operation {
     /// Adds a site.
     CreateSite { name: String },

@@ -101,6 +101,16 @@ impl Prefix {
         self.len
     }
 
+    /// Returns the prefix of this length that covers this one; itself if `len` is not shorter.
+    #[must_use]
+    pub fn truncated(self, len: u8) -> Prefix {
+        let len = len.min(self.len);
+        Prefix {
+            address: masked(self.address, len),
+            len,
+        }
+    }
+
     /// Returns true for the prefix of all addresses of its family.
     pub const fn is_empty(self) -> bool {
         self.len == 0
@@ -163,6 +173,8 @@ mod tests {
     fn a_prefix_has_no_host_bits_and_no_length_over_its_family() {
         let prefix: Prefix = "192.0.2.0/24".parse().unwrap();
         assert_eq!(prefix.to_string(), "192.0.2.0/24");
+        assert_eq!(prefix.truncated(16).to_string(), "192.0.0.0/16");
+        assert_eq!((prefix.truncated(25), prefix.truncated(0).len()), (prefix, 0));
         assert!(prefix.contains("192.0.2.255".parse().unwrap()));
         assert!(!prefix.contains("192.0.3.0".parse().unwrap()));
         assert!(!prefix.contains("::".parse().unwrap()));

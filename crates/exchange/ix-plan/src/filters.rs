@@ -33,11 +33,72 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMP: u8 = 1;
 
-/// Adds the active filters of all accounts.
-pub(crate) fn plan_filters(exchange: &Exchange, settings: &Settings, builder: &mut Builder) {
+/// The filters of one account that have a priority, by destination: only those whose destinations overlap can overlap.
+#[derive(Default)]
+struct Placed(BTreeMap<Prefix, Vec<(Vec<Matching>, u16)>>);
+
+impl Placed {
+    /// Returns the level of a filter: below every earlier one that it overlaps, and no lower, so that filters that are added
+    /// or removed elsewhere do not move it.
+    fn level(&self, destination: Prefix, matchings: &[Matching]) -> u16 {
+        let wider = (0..destination.len()).filter_map(|len| self.0.get(&destination.truncated(len)));
+        let within = self
+            .0
+            .range(destination..)
+            .take_while(|(other, _)| destination.covers(**other))
+            .map(|(_, placed)| placed);
+        let overlapping = wider.chain(within).flatten().filter(|(others, _)| {
+            others
+                .iter()
+                .any(|other| matchings.iter().any(|matching| matching.overlaps(other)))
+        });
+        overlapping.map(|(_, level)| level + 1).max().unwrap_or(0)
+    }
+}
+
+/// Returns the accounts whose filters may have other entries in one exchange than in another.
+pub(crate) fn changed_accounts(old: &Exchange, new: &Exchange) -> BTreeSet<AccountId> {
+    if !old.switches.keys().eq(new.switches.keys()) {
+        let filters = old.filters.values().chain(new.filters.values());
+        return filters.map(|filter| filter.account).collect();
+    }
+    let mut accounts = BTreeSet::new();
+    let mut moved = BTreeSet::new();
+    for (one, other) in [(old, new), (new, old)] {
+        let is_other = |(id, filter): &(&FilterId, &Filter)| other.filters.get(id) != Some(*filter);
+        accounts.extend(
+            one.filters
+                .iter()
+                .filter(is_other)
+                .map(|(_, filter)| filter.account),
+        );
+        let ends = one.configs.iter();
+        moved.extend(
+            ends.filter(|(id, config)| other.configs.get(id) != Some(*config))
+                .map(|(_, config)| config.account),
+        );
+    }
+    let is_concerned =
+        |filter: &&Filter| moved.contains(&filter.account) || !filter.peers.is_disjoint(&moved);
+    let filters = old.filters.values().chain(new.filters.values());
+    accounts.extend(filters.filter(is_concerned).map(|filter| filter.account));
+    accounts
+}
+
+/// Adds the active filters of all accounts, or of some.
+pub(crate) fn plan_filters(
+    exchange: &Exchange,
+    accounts: Option<&BTreeSet<AccountId>>,
+    settings: &Settings,
+    builder: &mut Builder,
+) {
     let mut by_account: BTreeMap<AccountId, Vec<(FilterId, &Filter)>> = BTreeMap::new();
     for (id, filter) in &exchange.filters {
-        if filter.state == FilterState::Active && filter.valid_until.is_none_or(|end| end > settings.now) {
+        let is_asked = accounts.is_none_or(|accounts| accounts.contains(&filter.account));
+        if is_asked
+            && filter.state == FilterState::Active
+            && filter.valid_until.is_none_or(|end| end > settings.now)
+        {
             by_account.entry(filter.account).or_default().push((*id, filter));
         }
     }
@@ -65,7 +126,7 @@ fn plan_account(
     builder: &mut Builder,
 ) {
     let victims = indexes(exchange, |config| config.account == account);
-    let mut placed: Vec<(Vec<Matching>, u16)> = Vec::new();
+    let mut placed = Placed::default();
     let mut entries = 0;
     for (id, filter) in filters {
         let matchings = match expand_all(filter, settings.extensions) {
@@ -86,14 +147,8 @@ fn plan_account(
             continue;
         }
         entries += matchings.len() * copies;
-        // A filter is below every earlier one that it overlaps, and no lower: filters that are added or removed elsewhere
-        // do not move it.
-        let overlapping = placed.iter().filter(|(others, _)| {
-            others
-                .iter()
-                .any(|other| matchings.iter().any(|matching| matching.overlaps(other)))
-        });
-        let level = overlapping.map(|(_, level)| level + 1).max().unwrap_or(0);
+        let destination = filter.matching.destination;
+        let level = placed.level(destination, &matchings);
         let cookie = CookieFields {
             kind: CookieKind::Filter,
             object: id.0,
@@ -140,7 +195,7 @@ fn plan_account(
                 }
             }
         }
-        placed.push((matchings, level));
+        placed.0.entry(destination).or_default().push((matchings, level));
     }
 }
 
@@ -308,7 +363,35 @@ mod tests {
 
     use super::*;
 
+    /// Destinations within 10.0.0.0/8 that often overlap.
+    fn destination() -> impl Strategy<Value = Prefix> {
+        (0u8..4, 0u8..4, prop::sample::select(vec![8u8, 14, 16, 24, 32])).prop_map(|(second, third, len)| {
+            let host = Prefix::host(IpAddr::from([10, second, third, 1]));
+            host.truncated(len)
+        })
+    }
+
     proptest! {
+        #[test]
+        fn the_level_of_a_filter_is_that_of_a_comparison_with_all_earlier_ones(
+            filters in prop::collection::vec((destination(), prop::option::of(0u8..3)), 1..40),
+        ) {
+            let (mut placed, mut all) = (Placed::default(), Vec::<(Matching, u16)>::new());
+            for (destination, protocol) in filters {
+                let matching = FilterMatch { protocol, ..FilterMatch::to(destination) };
+                let matchings = expand(&matching, true).unwrap();
+                let level = placed.level(destination, &matchings);
+                let slow = all
+                    .iter()
+                    .filter(|(other, _)| other.overlaps(&matchings[0]))
+                    .map(|(_, level)| level + 1)
+                    .max();
+                prop_assert_eq!(level, slow.unwrap_or(0));
+                all.push((matchings[0].clone(), level));
+                placed.0.entry(destination).or_default().push((matchings, level));
+            }
+        }
+
         #[test]
         fn the_masks_of_ranges_are_exactly_their_ports(
             ends in prop::collection::vec((any::<u16>(), any::<u16>()), 1..4), port in any::<u16>(),

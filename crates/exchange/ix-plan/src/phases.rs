@@ -14,8 +14,9 @@ use millrace_ix_model::{Exchange, ServiceId, SwitchId};
 
 use crate::difference::Modification;
 use crate::entry::{Entry, EntryId, FlowId, SwitchState};
+use crate::filters::changed_accounts;
 use crate::layout::{CookieFields, CookieKind, EGRESS, FORWARD, Metadata, PORT};
-use crate::plan::{Plan, Settings, plan_services, plan_shared};
+use crate::plan::{Plan, Settings, plan_filters_of, plan_services, plan_switches};
 
 /// The modifications of a change, by switch, in the order of the phases. Within a phase each switch's modifications go
 /// into one bundle.
@@ -41,14 +42,18 @@ pub fn phases(old: &Exchange, new: &Exchange, settings: &Settings) -> Phases {
     let services = changed_services(old, new);
     let mut before = plan_services(old, &services, settings);
     let mut after = plan_services(new, &services, settings);
-    let is_shared_equal = old.switches == new.switches
+    let is_base_equal = old.switches == new.switches
         && old.trunks == new.trunks
         && old.connections == new.connections
-        && old.filters == new.filters
         && old.configs == new.configs;
-    if !is_shared_equal {
-        merge(&mut before, plan_shared(old, settings));
-        merge(&mut after, plan_shared(new, settings));
+    if !is_base_equal {
+        merge(&mut before, plan_switches(old));
+        merge(&mut after, plan_switches(new));
+    }
+    let accounts = changed_accounts(old, new);
+    if !accounts.is_empty() {
+        merge(&mut before, plan_filters_of(old, &accounts, settings));
+        merge(&mut after, plan_filters_of(new, &accounts, settings));
     }
     phases_of_plans(&before, &after)
 }

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use millrace_flow::{Action, Field};
 use millrace_ix_model::path::Topology;
 use millrace_ix_model::{
-    Config, ConfigId, Connection, ConnectionKind, Consent, Exchange, ObjectId, RegisteredIp, RegisteredMac,
-    Service, ServiceId, ServiceKind, SwitchId, Timestamp, Trunk, TrunkId, TrunkKind, VlanConfig,
+    AccountId, Config, ConfigId, Connection, ConnectionKind, Consent, Exchange, ObjectId, RegisteredIp,
+    RegisteredMac, Service, ServiceId, ServiceKind, SwitchId, Timestamp, Trunk, TrunkId, TrunkKind,
+    VlanConfig,
 };
 use millrace_types::{GroupId, MeterId, PortNo};
 
@@ -50,7 +51,7 @@ pub fn plan(exchange: &Exchange, settings: &Settings) -> Plan {
     for id in exchange.services.keys() {
         plan_service(exchange, &index, *id, settings, &mut builder);
     }
-    filters::plan_filters(exchange, settings, &mut builder);
+    filters::plan_filters(exchange, None, settings, &mut builder);
     Plan {
         switches: builder.switches,
         problems: builder.problems,
@@ -75,7 +76,31 @@ pub fn plan_services(exchange: &Exchange, services: &BTreeSet<ServiceId>, settin
 pub fn plan_shared(exchange: &Exchange, settings: &Settings) -> Plan {
     let mut builder = Builder::default();
     plan_base(exchange, &mut builder);
-    filters::plan_filters(exchange, settings, &mut builder);
+    filters::plan_filters(exchange, None, settings, &mut builder);
+    Plan {
+        switches: builder.switches,
+        problems: builder.problems,
+    }
+}
+
+/// Returns the plan of the filters of some accounts alone. Plans of different accounts have no entry in common.
+pub(crate) fn plan_filters_of(
+    exchange: &Exchange,
+    accounts: &BTreeSet<AccountId>,
+    settings: &Settings,
+) -> Plan {
+    let mut builder = Builder::default();
+    filters::plan_filters(exchange, Some(accounts), settings, &mut builder);
+    Plan {
+        switches: builder.switches,
+        problems: builder.problems,
+    }
+}
+
+/// Returns the plan of the switches themselves.
+pub(crate) fn plan_switches(exchange: &Exchange) -> Plan {
+    let mut builder = Builder::default();
+    plan_base(exchange, &mut builder);
     Plan {
         switches: builder.switches,
         problems: builder.problems,

@@ -274,3 +274,54 @@ fn a_filter_drops_where_frames_enter_and_touches_only_its_owner() {
     assert!(passes(&me, &you, 124), "the lower rank counts and passes");
     assert!(!passes(&third, &you, 124), "and only from the peer that it names");
 }
+
+#[test]
+fn a_change_of_filters_plans_the_accounts_concerned_as_a_whole_plan_does() {
+    let (mut world, _, members) = lan(3, 6, None, 50);
+    let accounts: BTreeSet<_> = members
+        .iter()
+        .map(|member| world.exchange.configs[&member.config].account)
+        .collect();
+    let mut before = world.exchange.clone();
+    for number in 0..60u32 {
+        let owner = accounts.iter().nth(number as usize % accounts.len()).copied();
+        let peers = if number % 5 == 0 {
+            accounts.iter().copied().take(1).collect()
+        } else {
+            BTreeSet::new()
+        };
+        let destination = format!("192.0.2.{}/{}", (number % 4) * 64, 26 + number % 2);
+        world
+            .apply(Operation::CreateFilter {
+                account: owner,
+                matching: FilterMatch {
+                    protocol: Some(if number % 3 == 0 { 6 } else { 17 }),
+                    ..FilterMatch::to(destination.parse().unwrap())
+                },
+                alternatives: Vec::new(),
+                peers,
+                action: FilterAction::Drop,
+                origin: FilterOrigin::Flowspec,
+                rank: 300,
+                order: format!("{:02}", (number * 7) % 60),
+                exempt_until: None,
+                state: FilterState::Active,
+                valid_until: None,
+                comment: None,
+                external_ref: None,
+            })
+            .unwrap();
+        let changed = millrace_ix_plan::phases(&before, &world.exchange, &SETTINGS);
+        let whole =
+            millrace_ix_plan::phases_of_plans(&plan(&before, &SETTINGS), &plan(&world.exchange, &SETTINGS));
+        assert_eq!(changed, whole, "filter {number}");
+        assert!(!changed.is_empty(), "filter {number}");
+        before = world.exchange.clone();
+    }
+    // An end that goes takes its entries with it.
+    let mut fewer = world.exchange.clone();
+    fewer.configs.remove(&members[0].config);
+    let changed = millrace_ix_plan::phases(&before, &fewer, &SETTINGS);
+    let whole = millrace_ix_plan::phases_of_plans(&plan(&before, &SETTINGS), &plan(&fewer, &SETTINGS));
+    assert_eq!(changed, whole);
+}
