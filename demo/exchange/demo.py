@@ -24,10 +24,10 @@ HERE = ROOT / "demo" / "exchange"
 sys.path.insert(0, str(ROOT / "tests" / "interop"))
 
 from exchange import Exchange  # noqa: E402
-from routers import KINDS, wait_established  # noqa: E402
-from sites import Site, Sites, waive_quarantine  # noqa: E402
+from routers import KINDS, render, wait_established  # noqa: E402
+from sites import ENGINE, MANAGEMENT, Site, Sites, waive_quarantine  # noqa: E402
 from streams import Receiver, Sender  # noqa: E402
-from switches import TARGET, free_port, run, wait_for  # noqa: E402
+from switches import TARGET, end, free_port, run, wait_for  # noqa: E402
 
 PASSWORD = "correct horse battery"  # that of portal/tests/journeys
 ROUTERS = {"aoba": "bird", "baikal": "frr", "castor": "gobgp", "danube": "bird"}
@@ -36,8 +36,10 @@ DANUBE_PATH = ("10.100.0.4", "02:00:00:00:65:04")
 WRONG_MAC = "02:00:00:00:64:33"
 VICTIM, BYSTANDER = "198.18.1.10", "198.18.1.20"
 # Numbers of streams.
-PROBE, FORTH, BACK, FROM_BAIKAL, FROM_CASTOR, GOOD = range(1, 7)
+PROBE, FORTH, BACK, FROM_BAIKAL, FROM_CASTOR, GOOD, AGAIN = range(1, 8)
 ATTACK_PPS = 2000
+FILTER_COOKIE = 0x585  # the owner and the kind of the cookies of filters (crates/exchange/ix-plan/src/layout.rs)
+ON_ENGINE = ["ip", "netns", "exec", ENGINE]
 BOLD, DIM, OFF = ("\033[1m", "\033[2m", "\033[0m") if sys.stdout.isatty() else ("", "", "")
 
 
@@ -89,11 +91,16 @@ class Demo:
         """Starts the engine and the switches of both sites, and applies the exchange file."""
         act("1. Two sites and an exchange file")
         self.sites = self.stack.enter_context(Sites.of_file(HERE / "exchange.toml"))
+        self.host = self.sites.hosts[0]
         self.port = free_port()
-        api = f'[api]\nlisten = "127.0.0.1:{self.port}"\nname = "Demo IX"\n'
+        more = f'[api]\nlisten = "127.0.0.1:{self.port}"\nname = "Demo IX"\n'
         if os.environ.get("MILLRACE_PAGE"):
-            api += f'page = "{os.environ["MILLRACE_PAGE"]}"\n'
-        self.exchange = self.stack.enter_context(Exchange(self.folder / "ix", more=api))
+            more += f'page = "{os.environ["MILLRACE_PAGE"]}"\n'
+        more += (HERE / "routing.toml").read_text()
+        registry = ["ip", "netns", "exec", ENGINE, sys.executable, ROOT / "tests" / "interop" / "registry.py", "4343"]
+        self.stack.callback(end, subprocess.Popen([*registry, HERE / "registry.txt"]))
+        self.exchange = self.stack.enter_context(
+            Exchange(self.folder / "ix", more=more, namespace=ENGINE, address=MANAGEMENT[1]))
         say(f"{DIM}$ millrace-ix apply demo/exchange/exchange.toml{OFF}")
         applied = self.exchange.ask("apply", HERE / "exchange.toml")
         started = time.monotonic()
@@ -117,6 +124,7 @@ class Demo:
         """Starts the members' routers, and watches what arrives at them until all sessions are up."""
         act("2. Four real routers, from the quarantine to the peering LAN")
         castor = self.sites.members[2]
+        waive_quarantine(self.exchange, "the exchange's own port", [f"{self.host.name}-lan"])
         if self.quarantine:
             self.sites.on(castor, "ip", "link", "set", "lan", "address", WRONG_MAC)
         else:
@@ -131,6 +139,8 @@ class Demo:
         started = time.monotonic()
         sessions = wait_established(self.routers)
         took = time.monotonic() - started
+        aoba = self.routers[0]
+        aoba.add_to_config(render((HERE / "bird-exchange.conf").read_text(), aoba.member, [self.host]))
         for router in self.routers:
             wait_for(f"{router.name} of {router.member.name} has all prefixes", lambda router=router: router.routes() >= 6)
         seen = [receiver.end() for receiver in watching]
@@ -208,7 +218,7 @@ class Demo:
             self.exchange.order({"operation": "create_user", "name": user, "account": found, "roles": ["member_admin"]})
             self.exchange.command("user", "password", user, input=PASSWORD + "\n")
         url = f"http://localhost:{self.port}"
-        done = subprocess.run(["node", HERE / "order.mjs", url, self.pictures], capture_output=True, text=True, timeout=120)
+        done = subprocess.run([*ON_ENGINE, "node", HERE / "order.mjs", url, self.pictures], capture_output=True, text=True, timeout=120)
         hold(done.returncode == 0, f"the page: {done.stderr[-2000:]}")
         say(f"pictures: {self.pictures}/order.png, in-service.png")
         return {event["event"]: event["at"] for event in map(json.loads, done.stdout.splitlines())}
@@ -291,55 +301,123 @@ class Demo:
 
     # --- act 5 ------------------------------------------------------------------------------------------------------
     def attack(self):
-        """Attacks a member from both sites, and drops the attack by a filter."""
+        """Attacks a member from both sites, and drops the attack by a filter, and by a route of the member's router."""
         act("5. An attack on Aoba from both sites, dropped where it enters")
+        aoba = self.routers[0]
+        wait_for("Aoba's session with the exchange", lambda: "Established" in aoba.control("show", "protocols", "exchange"))
+        self.wait_alive()
+        row("NTP frames to 198.18.1.10", "sent", "at Aoba", "dropped", "where")
+        if self.page:
+            self.attack_once("a filter by the page", self.filter_on_page(), self.delete_filters)
+        else:
+            self.attack_once("a filter by order", self.filter_by_order, self.delete_filters)
+        self.attack_once("RTBH: Aoba's router announces 198.18.1.10/32 with BLACKHOLE", lambda: self.blackhole(True),
+                         lambda: self.blackhole(False))
+        say("each frame of the attack either arrived before the drop, or is in a counter at the site where it entered")
+        self.check_sessions()
+
+    def wait_alive(self):
+        """Waits until Aoba owns its prefix: its route is at the exchange, and the registry has an object for it."""
+        def sessions():
+            log = self.exchange.log.read_text()
+            return "objects of the routing registry" in log and "BGP connection" in log
+        wait_for("the engine has Aoba's routes and objects", sessions)
+
+    def attack_once(self, name, drop, release):
+        """Attacks under other traffic; drops the attack, accounts for its frames, and lets its like pass again."""
         aoba, baikal, castor, danube = self.sites.members
+
+        def attacker(member, stream):
+            return Sender(member.name, "lan", stream, source=member.v4, destination=VICTIM, to_mac=aoba.mac,
+                          from_mac=member.mac, rate=ATTACK_PPS, sport=123, padding=400)
+
         with contextlib.ExitStack() as stack:
             receiver = stack.enter_context(Receiver("aoba", "lan"))
             good = stack.enter_context(Sender("danube", "lan", GOOD, source=danube.v4, destination=BYSTANDER, to_mac=aoba.mac,
                                               from_mac=danube.mac, rate=500))
-            attackers = [
-                stack.enter_context(Sender(member.name, "lan", stream, source=member.v4, destination=VICTIM, to_mac=aoba.mac,
-                                           from_mac=member.mac, rate=ATTACK_PPS, sport=123, padding=400))
-                for member, stream in ((baikal, FROM_BAIKAL), (castor, FROM_CASTOR))]
+            attackers = [stack.enter_context(attacker(*one)) for one in ((baikal, FROM_BAIKAL), (castor, FROM_CASTOR))]
             for stream in (FROM_BAIKAL, FROM_CASTOR, GOOD):
                 receiver.wait_first(stream)
             time.sleep(self.calm)
-            ordered = time.time()
-            filter_id = self.filter_attack()
+            ordered = drop()
+            wait_for("the filter is there", self.filters)
             time.sleep(self.calm)
             sent = [sender.end()["sent"] for sender in attackers]
+            dropped = [sum(entry["packets"] for entry in site.entries(5) if entry["cookie"] >> 52 == FILTER_COOKIE)
+                       for site in (self.otemachi, self.makuhari)]
+            attacker_again = stack.enter_context(attacker(baikal, AGAIN))
+            time.sleep(0.3)
+            released = release() or time.time()
+            again = receiver.wait_first(AGAIN)
+            attacker_again.end()
             sent_good = good.end()["sent"]
             seen = receiver.end()["streams"]
-        cookie = 0x58 << 56 | 5 << 52 | int(filter_id.split("-")[1]) << 20
-        dropped = [sum(entry["packets"] for entry in site.entries(5, cookie)) for site in (self.otemachi, self.makuhari)]
-        row("NTP frames to 198.18.1.10", "sent", "at Aoba", "dropped", "where")
+        say(f"  {name}:")
         streams = [seen[str(stream)] for stream in (FROM_BAIKAL, FROM_CASTOR)]
-        for name, number, stream, drops, site in zip(
-            ("from Baikal", "from Castor"), sent, streams, dropped, ("Otemachi", "Makuhari")):
-            row(name, number, stream["received"], drops, site)
+        sites = zip(("  from Baikal", "  from Castor"), sent, streams, dropped, ("Otemachi", "Makuhari"))
+        for who, number, stream, drops, site in sites:
+            row(who, number, stream["received"], drops, site)
         last = max(stream["last"] for stream in streams)
-        row("from the order of the filter to the last frame of the attack", f"{max(0, last - ordered) * 1000:.0f} ms")
-        row("other traffic to Aoba: sent, at Aoba", sent_good, seen[str(GOOD)]["received"])
+        row("  from the order to the last frame of the attack", f"{max(0, last - ordered) * 1000:.0f} ms")
+        row("  from its end to the first frame that passes again", f"{(again - released) * 1000:.0f} ms")
+        row("  other traffic to Aoba: sent, at Aoba", sent_good, seen[str(GOOD)]["received"])
         for number, stream, drops in zip(sent, streams, dropped):
             hold(drops > 0, "a site dropped nothing")
             hold(number == stream["received"] + drops, "the counters of the filter do not account for every frame")
         hold(last - ordered < 1, "the attack passed for more than a second")
+        hold(0 < again - released < 1, "traffic passed again before the end of the filter, or more than a second after it")
         hold(sent_good == seen[str(GOOD)]["received"], "other traffic was lost")
-        say("each frame of the attack either arrived before the filter or is in its counter at the site where it entered")
-        self.check_sessions()
-        self.exchange.order({"operation": "delete_filter", "filter": filter_id})
-        self.exchange.wait_in_sync()
+        wait_for("the filter is gone", lambda: not self.filters())
 
-    def filter_attack(self):
-        """Orders the filter, and returns its identifier."""
-        accounts = self.exchange.objects("ac")
-        account = next(id for id, one in accounts.items() if one["name"] == "Aoba Networks")
+    def filters(self):
+        """Returns the active filters."""
+        return [id for id, one in self.exchange.objects("fi").items() if one["state"]["name"] == "active"]
+
+    def filter_on_page(self):
+        """Fills in the filter on the page; returns the function that presses the button."""
+        browser = subprocess.Popen([*ON_ENGINE, "node", HERE / "attack.mjs", f"http://localhost:{self.port}", self.pictures],
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.stack.callback(browser.kill)
+        line = browser.stdout.readline()
+        hold("ready" in line, f"the page: {line or browser.stderr.read()[-2000:]}")
+
+        def press():
+            browser.stdin.write("\n")
+            browser.stdin.flush()
+            line = browser.stdout.readline()
+            hold("ordered" in line, f"the page: {line}")
+            _, errors = browser.communicate(timeout=60)
+            hold(browser.returncode == 0, f"the page: {errors[-2000:]}")
+            return json.loads(line)["at"]
+
+        return press
+
+    def filter_by_order(self):
+        """Orders the filter as the exchange's staff; returns the time."""
+        account = next(id for id, one in self.exchange.objects("ac").items() if one["name"] == "Aoba Networks")
         matching = {"destination": f"{VICTIM}/32", "protocol": 17, "source_ports": [{"first": 123, "last": 123}]}
-        created = self.exchange.order({
+        ordered = time.time()
+        self.exchange.order({
             "operation": "create_filter", "account": account, "matching": matching, "action": {"type": "drop"},
             "origin": "api", "state": {"name": "active"}, "comment": "NTP amplification"})
-        return next(id for id in created["applied"]["created"] if id.startswith("fi-"))
+        return ordered
+
+    def delete_filters(self):
+        """Deletes all filters; returns the time of the order."""
+        ids, ordered = self.filters(), time.time()
+        self.exchange.order(*({"operation": "delete_filter", "filter": id} for id in ids))
+        return ordered
+
+    def blackhole(self, announce):
+        """Announces or withdraws the victim's address with BLACKHOLE (RFC 7999) at Aoba's router; returns the time."""
+        text = f"protocol static rtbh {{ ipv4; route {VICTIM}/32 blackhole {{ bgp_community.add((65535, 666)); }}; }}\n"
+        aoba = self.routers[0]
+        ordered = time.time()
+        if announce:
+            aoba.add_to_config(text)
+        else:
+            aoba.remove_from_config(text)
+        return ordered
 
     # --- act 6 ------------------------------------------------------------------------------------------------------
     def kill_engine(self):

@@ -87,7 +87,7 @@ class FaucetPaths:
     """Two switches, a link between them, and Faucet: a path is a VLAN at both members' ports and on the link."""
 
     def __init__(self, folder):
-        self.folder, self.vlans = folder, [4000]
+        self.folder, self.vlans, self.repeated = folder, [4000], 0
         self.stack = contextlib.ExitStack()
 
     def __enter__(self):
@@ -125,13 +125,24 @@ class FaucetPaths:
         (self.folder / "faucet.yaml").write_text(self.network() + self.switches())
         self.faucet.send_signal(signal.SIGHUP)
 
+    def again(self):
+        """Sends SIGHUP once more: Faucet does not notice one that arrives while it still reads the file."""
+        self.repeated += 1
+        self.faucet.send_signal(signal.SIGHUP)
 
-def time_to_first_frame(space, receiver, vlan, order):
-    """Returns the seconds from an order to the first frame, under a stream of one frame each millisecond."""
+
+def time_to_first_frame(space, receiver, vlan, order, again=None):
+    """Returns the seconds from an order to the first frame, under a stream of one frame each millisecond. `again` repeats an
+    order that had no effect for ten seconds."""
     with Sender(space, "path", vlan, vlan=vlan, rate=1000, **ADDRESSES) as sender:
         ordered = time.time()
         order(vlan)
-        first = receiver.wait_first(vlan, 60)
+        try:
+            first = receiver.wait_first(vlan, 10)
+        except AssertionError:
+            assert again, "no frame within 10 s"
+            again()
+            first = receiver.wait_first(vlan, 60)
         sender.end()
     return first - ordered
 
@@ -167,14 +178,14 @@ def test_order_to_first_frame_over_two_sites_takes_half_of_faucets_time_at_most(
         at_ours, at_theirs = (stack.enter_context(Receiver(space, "path")) for space in ("mb", "fb"))
         for vlan in range(FIRST_VLAN, FIRST_VLAN + ORDERS):
             ours.append(time_to_first_frame("ma", at_ours, vlan, order))
-            theirs.append(time_to_first_frame("fa", at_theirs, vlan, faucet.order))
+            theirs.append(time_to_first_frame("fa", at_theirs, vlan, faucet.order, faucet.again))
         at_ours.end()
         at_theirs.end()
     ratio = statistics.median(ours) / statistics.median(theirs)
     for name, times in (("millrace-ix", ours), ("Faucet", theirs)):
         print(f"{name}: {len(times)} orders, to the first frame: median {statistics.median(times) * 1000:.0f} ms, "
               f"p95 {percentile(times, 95) * 1000:.0f} ms, most {max(times) * 1000:.0f} ms")
-    print(f"ratio of the medians {ratio:.2f}")
+    print(f"ratio of the medians {ratio:.2f}; {faucet.repeated} orders to Faucet needed a second SIGHUP")
     assert percentile(ours, 95) <= 1 and ratio <= 0.5
 
 

@@ -11,10 +11,10 @@ from switches import TARGET, free_port, run, wait_for
 class Exchange:
     """A `millrace-ix` with a database in a folder."""
 
-    def __init__(self, folder, engine="", more=""):
+    def __init__(self, folder, engine="", more="", namespace=None, address="127.0.0.1"):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.openflow_port = free_port()
+        self.namespace, self.address, self.openflow_port = namespace, address, free_port()
         self.socket = self.folder / "control.sock"
         self.database = self.folder / "exchange.db"
         self.config = self.folder / "exchange.toml"
@@ -22,7 +22,7 @@ class Exchange:
 [database]
 path = "{self.database}"
 [openflow]
-listen = ["tcp:127.0.0.1:{self.openflow_port}"]
+listen = ["{self.target}"]
 [control]
 socket = "{self.socket}"
 [engine]
@@ -35,13 +35,14 @@ socket = "{self.socket}"
     @property
     def target(self):
         """Returns the address for switches."""
-        return f"tcp:127.0.0.1:{self.openflow_port}"
+        return f"tcp:{self.address}:{self.openflow_port}"
 
     def start(self):
         """Starts the engine, and returns when it answers."""
+        where = ["ip", "netns", "exec", self.namespace] if self.namespace else []
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
-                [TARGET / "millrace-ix", "serve", "--config", self.config, "--log", "debug"], stdout=log, stderr=log)
+                [*where, TARGET / "millrace-ix", "serve", "--config", self.config, "--log", "debug"], stdout=log, stderr=log)
         wait_for("millrace-ix answers", self.answers)
         return self
 

@@ -93,7 +93,7 @@ class Bird(Router):
     def established(self):
         """Returns the number of sessions that are established."""
         lines = self.control("show", "protocols", check=False).splitlines()
-        return sum(" BGP " in line and "Established" in line for line in lines)
+        return sum(line.startswith("as") and "Established" in line for line in lines)
 
     def routes(self):
         """Returns the number of prefixes that came from peers."""
@@ -102,9 +102,17 @@ class Bird(Router):
 
     def add_to_config(self, text):
         """Adds lines to the configuration, and makes the router read it."""
-        self.config.write_text(self.config.read_text() + text)
+        self.change_config(self.config.read_text() + text)
+
+    def remove_from_config(self, text):
+        """Removes lines that were added, and makes the router read the rest."""
+        self.change_config(self.config.read_text().replace(text, ""))
+
+    def change_config(self, text):
+        """Makes the router read another configuration."""
+        self.config.write_text(text)
         answer = self.control("configure")
-        assert "Reconfigured" in answer, answer
+        assert "econfigur" in answer, answer
 
 
 class Frr(Router):

@@ -19,6 +19,9 @@ from namespaces import inside, made
 from switches import TARGET, Millrace, run
 
 TRUNK_MTU = 1700
+# The namespace of the engine, if it has an address in the peering LAN, and both ends of the network between it and the switches.
+ENGINE = "ix"
+MANAGEMENT = ("10.255.0.1", "10.255.0.2")
 
 
 def ip_batch(*lines, namespace=None):
@@ -47,9 +50,9 @@ class Member:
     account: str
     asn: int
     mac: str
-    v4: str
-    v6: str
     switch: str
+    v4: str
+    v6: str = ""
 
     @property
     def number(self):
@@ -72,8 +75,8 @@ def members(document):
     switches = {(one["account"], one["name"]): one["ports"][0].split(":")[0] for one in document["connection"]}
     lans = [service for service in document.get("service", []) if service["kind"] == "exchange_lan"]
     return [
-        Member(end["connection"][1].split("-")[0], end["connection"][0], end["asns"][0], end["macs"][0], *end["ips"],
-               switches[tuple(end["connection"])])
+        Member(end["connection"][1].split("-")[0], end["connection"][0], end["asns"][0], end["macs"][0],
+               switches[tuple(end["connection"])], *end["ips"])
         for lan in lans for end in lan["end"]
     ]
 
@@ -147,7 +150,9 @@ class Sites:
 
     def __init__(self, document):
         self.document = document
-        self.members = members(document)
+        # The engine's own address in the LAN, if the file has one, is not a member's.
+        self.members = [member for member in members(document) if member.name != ENGINE]
+        self.hosts = [member for member in members(document) if member.name == ENGINE]
         self.wires = {trunk["name"]: Wire(trunk["name"]) for trunk in document["trunk"]}
         self.links = [one["name"] for one in document["connection"]]
         self.stack = contextlib.ExitStack()
@@ -172,11 +177,18 @@ class Sites:
             ip_batch(*lines)
             for space in spaces:
                 ip_batch("link set lo up", namespace=space)
-            for member in self.members:
-                self.on(member, "sysctl", "-q", "-w", "net.ipv6.conf.lan.router_solicitations=0")
-                ip_batch(f"link set lan address {member.mac}", "link set lan up",
-                         f"address add {member.v4}/24 dev lan", f"address add {member.v6}/64 dev lan nodad",
-                         namespace=member.name)
+            for member in self.members + self.hosts:
+                self.on(member, "sysctl", "-q", "-w", "net.ipv6.conf.lan.router_solicitations=0",
+                        *([] if member.v6 else ["net.ipv6.conf.lan.disable_ipv6=1"]))
+                addresses = [f"address add {member.v4}/24 dev lan"]
+                addresses += [f"address add {member.v6}/64 dev lan nodad"] if member.v6 else []
+                ip_batch(f"link set lan address {member.mac}", "link set lan up", *addresses, namespace=member.name)
+            if ENGINE in spaces:
+                ours, theirs = MANAGEMENT
+                ip_batch(f"link add mgmt type veth peer name mgmt netns {ENGINE}", f"address add {ours}/30 dev mgmt",
+                         "link set mgmt up")
+                self.stack.callback(run, "ip", "link", "del", "mgmt", check=False)
+                ip_batch(f"address add {theirs}/30 dev mgmt", "link set mgmt up", namespace=ENGINE)
         return self
 
     def __exit__(self, *_):
@@ -187,12 +199,14 @@ class Sites:
         return inside(getattr(member, "name", member), *command, **kwargs)
 
 
-def waive_quarantine(exchange, reason):
-    """Admits every end that is in quarantine, as an operator."""
-    waiting = [end for end, config in exchange.objects("nc").items() if config["quarantine"]["phase"] == "running"]
+def waive_quarantine(exchange, reason, connections=None):
+    """Admits the ends in quarantine, or those of some connections, as an operator."""
+    names = {id: one["name"] for id, one in exchange.objects("cn").items()}
+    waiting = [end for end, config in exchange.objects("nc").items()
+               if config["quarantine"]["phase"] == "running" and (not connections or names[config["connection"]] in connections)]
     if waiting:
         exchange.order(*({"operation": "waive_quarantine", "config": end, "reason": reason} for end in waiting))
     return len(waiting)
 
 
-__all__ = ["TARGET", "Member", "Site", "Sites", "Wire", "members", "waive_quarantine"]
+__all__ = ["ENGINE", "MANAGEMENT", "TARGET", "Member", "Site", "Sites", "Wire", "members", "waive_quarantine"]
