@@ -97,7 +97,7 @@ pub(crate) fn start<P: Packet>(
         let text = format!("{start}:{}:{offset}:{file}", end - start);
         command.args(["--memory", &text]);
     }
-    let (group, mut limits) = cgroup::for_function(plan);
+    let (group, mut limits) = cgroup::for_function(plan, source.is_some());
     let mut child = command
         .spawn()
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", program.display())))?;

@@ -99,6 +99,8 @@ pub(crate) struct Group {
 /// The desired limits of a process.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
+    /// The number of threads.
+    threads: u64,
     memory: Option<u64>,
     cpu_percent: Option<u8>,
     weight: u16,
@@ -137,9 +139,11 @@ fn remove_stale(dir: &Path, proc: &Path) {
 }
 
 /// Creates the group of a function's process. Returns it with the mechanism of each limit.
-pub(crate) fn for_function(plan: &HopPlan) -> (Group, Vec<Limit>) {
+/// `compiles` is true if a second thread of the process compiles the shared value.
+pub(crate) fn for_function(plan: &HopPlan, compiles: bool) -> (Group, Vec<Limit>) {
     let is_module = plan.function.starts_with("wasm:");
     let wanted = Wanted {
+        threads: PROCESSES + u64::from(compiles),
         // The engine limits the memory of a module. Its compilation takes more.
         memory: plan.limits.memory.filter(|_| !is_module),
         cpu_percent: plan.cpu_percent,
@@ -192,9 +196,9 @@ fn make(parents: &ParentGroups, wanted: Wanted, name: &str) -> (Group, Vec<Limit
     let mut group = Group::default();
     let mut limits = Vec::new();
     let bound = group.bound(parents, Controller::Pids, name, |dir, _| {
-        write(dir, "pids.max", &PROCESSES)
+        write(dir, "pids.max", &wanted.threads)
     });
-    limits.push(Limit::held("processes", PROCESSES, bound));
+    limits.push(Limit::held("processes", wanted.threads, bound));
     if let Some(bytes) = wanted.memory {
         let bound = group.bound(parents, Controller::Memory, name, |dir, version| {
             bound_memory(dir, version, bytes)
@@ -380,6 +384,7 @@ mod tests {
     }
 
     const WANTED: Wanted = Wanted {
+        threads: 1,
         memory: Some(64 << 20),
         cpu_percent: Some(25),
         weight: 300,
@@ -415,6 +420,12 @@ mod tests {
         assert_eq!(
             (read("cpu.max"), read("cpu.weight")),
             ("2500 10000".into(), "300".into())
+        );
+        let compiling = Wanted { threads: 2, ..WANTED };
+        let (_group, limits) = make(&parents, compiling, "b");
+        assert_eq!(
+            limits.first().map(|limit| (limit.name, limit.value)),
+            Some(("processes", 2))
         );
         fs::write(dir.path().join("a/memory.events"), "low 0\noom 1\noom_kill 0\n").unwrap();
         assert!(!group.has_killed());

@@ -37,7 +37,7 @@ pub(crate) fn describe(program: &Path, plan: &HopPlan) -> Result<&'static Kind, 
         .arg("--describe")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let (group, mut limits) = cgroup::for_function(plan);
+    let (group, mut limits) = cgroup::for_function(plan, false);
     let mut child = command.spawn().map_err(failed)?;
     release(&mut child, &group, &mut limits);
     let began = std::time::Instant::now();
