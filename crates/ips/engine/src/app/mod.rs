@@ -132,6 +132,8 @@ pub struct AppState {
     pub is_encrypted: bool,
     /// True once a strict parser refused the bytes: in line the flow is dropped.
     pub has_failed: bool,
+    /// A direction whose bytes were parsed with a packet of the other one, because that told the protocol.
+    pub(crate) caught_up: Option<Direction>,
     /// Connections that the flow announces, until the engine takes them.
     pub expected: Vec<Expectation>,
     /// Settings of the parsers.
@@ -175,7 +177,8 @@ impl AppState {
     /// Returns the state of a flow whose protocol is known.
     pub fn with_protocol(key: &FlowKey, protocol: AppProtocol, settings: AppSettings) -> AppState {
         let mut state = AppState::new(settings);
-        state.begin(key, protocol, &[Some(Vec::new()), Some(Vec::new())]);
+        let nothing = [Some(Vec::new()), Some(Vec::new())];
+        state.begin(key, Direction::ToServer, protocol, &nothing);
         state
     }
 
@@ -190,7 +193,8 @@ impl AppState {
 
     /// Passes in-order bytes of a TCP stream to the parser, or to protocol detection while there is none.
     pub fn stream(&mut self, key: &FlowKey, chunk: StreamChunk<'_>) {
-        let completed = self.completed(chunk.direction);
+        // The first bytes of one direction may tell the protocol of the other's, which waited.
+        let completed = Direction::BOTH.map(|direction| self.completed(direction));
         let side = chunk.direction.index();
         match &mut self.mode {
             Mode::Done => {}
@@ -208,14 +212,16 @@ impl AppState {
         if chunk.is_end {
             self.end(chunk.direction);
         }
-        let is_due = match self.protocol {
-            // As observed: messages of these protocols wait for a whole chunk, or for the end of the connection.
-            Some(AppProtocol::Smb | AppProtocol::Ftp) => false,
-            // The engine knows no messages of this protocol: each piece counts as one.
-            Some(AppProtocol::Krb5) => true,
-            _ => self.completed(chunk.direction) != completed,
-        };
-        self.flushes_raw[side] |= is_due;
+        for direction in Direction::BOTH {
+            let is_due = match self.protocol {
+                // As observed: messages of these protocols wait for a whole chunk, or for the end of the connection.
+                Some(AppProtocol::Smb | AppProtocol::Ftp) => false,
+                // The engine knows no messages of this protocol: each piece counts as one.
+                Some(AppProtocol::Krb5) => direction == chunk.direction,
+                _ => self.completed(direction) != completed[direction.index()],
+            };
+            self.flushes_raw[direction.index()] |= is_due;
+        }
     }
 
     /// Passes a datagram to the parser, or to protocol detection while there is none.
@@ -283,7 +289,7 @@ impl AppState {
         match guess(bytes, direction, transport, (key.client_port, key.server_port)) {
             Guess::Found(protocol) => {
                 let waiting = core::mem::take(waiting);
-                self.begin(key, protocol, &waiting);
+                self.begin(key, direction, protocol, &waiting);
             }
             Guess::Undecided if bytes.len() < PROBE_SIZE => {}
             // Datagrams are looked at one by one.
@@ -305,14 +311,26 @@ impl AppState {
         self.mode = Mode::Done;
     }
 
-    /// Starts the parser of a protocol with the bytes that waited.
-    fn begin(&mut self, key: &FlowKey, protocol: AppProtocol, waiting: &[Option<Vec<u8>>; 2]) {
+    /// Starts the parser of a protocol, which `direction` told, with the bytes that waited.
+    fn begin(
+        &mut self,
+        key: &FlowKey,
+        direction: Direction,
+        protocol: AppProtocol,
+        waiting: &[Option<Vec<u8>>; 2],
+    ) {
         self.protocol = Some(protocol);
         let Some(parser) = parser_of(protocol, key, self.settings) else {
             self.mode = Mode::Done;
             return;
         };
         self.mode = Mode::Parsing(parser);
+        if !waiting
+            .iter()
+            .any(|bytes| bytes.as_ref().is_none_or(Vec::is_empty))
+        {
+            self.caught_up = Some(direction.reverse());
+        }
         let order = match protocol {
             AppProtocol::Smtp
             | AppProtocol::Ftp

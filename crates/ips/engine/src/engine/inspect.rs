@@ -41,6 +41,13 @@ impl Engine {
             }
             action = action.max(self.inspect_once(rules, &pseudo, flow, direction, true, out));
         }
+        if let Some(other) = flow.app.caught_up.take()
+            && other != direction
+        {
+            let pseudo = Packet::pseudo(&flow.key, other, packet.time);
+            let flushes = core::mem::take(&mut flow.app.flushes_raw[other.index()]);
+            action = action.max(self.inspect_once(rules, &pseudo, flow, other, flushes, out));
+        }
         self.charge(flow);
         for expectation in flow.app.expected.drain(..) {
             self.expectations.add(expectation);

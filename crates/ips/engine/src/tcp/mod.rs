@@ -47,6 +47,8 @@ pub struct StreamWindow<'a> {
     pub new_from: usize,
     /// True if no byte follows.
     pub is_end: bool,
+    /// True if the new bytes are a chunk, as in mode `ids`: `depth` and `offset` count from its first byte.
+    pub is_chunk: bool,
 }
 
 /// Limits and policies of TCP.

@@ -381,7 +381,9 @@ impl Session {
         flushes: bool,
     ) -> Option<Lent> {
         let stream = self.halves[direction.index()].stream.as_mut()?;
-        stream.is_due(settings, flushes).then(|| stream.lend())
+        stream
+            .is_due(settings, flushes)
+            .then(|| stream.lend(settings.mode, flushes))
     }
 
     /// Returns true if data of `direction` would need memory that the stream does not have.

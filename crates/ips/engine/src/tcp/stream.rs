@@ -42,6 +42,8 @@ pub struct Stream {
     staged: usize,
     /// Offset up to which raw inspection came.
     inspected: u64,
+    /// Offset of the message that raw inspection is in, as far as the parser told; in mode `ids` windows begin behind it.
+    message: u64,
     /// Bytes that were lost directly before `next`, and not yet reported.
     gap: u64,
     /// True if the parser knows that no byte follows.
@@ -71,6 +73,7 @@ impl Stream {
             base: 0,
             staged: 0,
             inspected: 0,
+            message: 0,
             gap: 0,
             is_ended: false,
         }
@@ -304,12 +307,18 @@ impl Stream {
     }
 
     /// Lends the buffer for inspection, so that the flow can be changed meanwhile; [`Stream::give_back`] ends it.
-    pub(super) fn lend(&mut self) -> Lent {
+    pub(super) fn lend(&mut self, mode: Mode, flushes: bool) -> Lent {
+        let message = self.message.saturating_sub(self.base) as usize;
+        if mode == Mode::Ids && flushes {
+            self.message = self.next;
+        }
         Lent {
             offset: self.base,
             bytes: core::mem::take(&mut self.buffer),
+            message,
             new_from: (self.inspected - self.base) as usize,
             is_end: self.is_ended,
+            is_chunk: mode == Mode::Ids,
         }
     }
 
@@ -339,8 +348,10 @@ impl Stream {
 pub(crate) struct Lent {
     offset: u64,
     bytes: Vec<u8>,
+    message: usize,
     new_from: usize,
     is_end: bool,
+    is_chunk: bool,
 }
 
 impl Lent {
@@ -348,12 +359,16 @@ impl Lent {
     ///
     /// Bytes before the look-back may be there for retransmissions; inspecting them again would cost time with each segment.
     pub(crate) fn window(&self) -> StreamWindow<'_> {
-        let from = self.new_from.saturating_sub(LOOK_BACK);
+        let from = self
+            .new_from
+            .saturating_sub(LOOK_BACK)
+            .max(self.message.min(self.new_from));
         StreamWindow {
             offset: self.offset + from as u64,
             bytes: &self.bytes[from..],
             new_from: self.new_from - from,
             is_end: self.is_end,
+            is_chunk: self.is_chunk,
         }
     }
 }

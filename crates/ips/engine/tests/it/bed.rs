@@ -121,6 +121,12 @@ impl TestBed {
             .collect()
     }
 
+    /// Returns the number of alerts.
+    pub(crate) fn alerts(&self) -> usize {
+        let is_alert = |event: &&Event| matches!(event, Event::Alert(_));
+        self.events.list.iter().filter(is_alert).count()
+    }
+
     /// Returns true if the rule [`ATTACK`] matched.
     pub(crate) fn is_attack_found(&self) -> bool {
         self.sids().contains(&1)

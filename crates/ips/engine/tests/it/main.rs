@@ -15,3 +15,4 @@ mod exhaustion;
 mod frames;
 mod segmentation;
 mod synthesis;
+mod windows;

@@ -33,6 +33,9 @@ use crate::verdict::Action;
 /// Largest number of alerts of a packet, as in the default configuration of Suricata.
 const ALERTS: usize = 15;
 
+/// Bytes of a stream, with the new ones, in which a match is repeated.
+const WINDOW: usize = 2560;
+
 /// A set of rules that is emptied without touching all of it.
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
@@ -285,15 +288,9 @@ impl Detector {
         let is_in_stream = flow.is_some_and(|flow| flow.tcp.is_some()) && !packet.is_unordered;
         if rule.on_stream
             && let Some(window) = stream
+            && self.window(rule, &window)
         {
-            let subject = Subject {
-                bytes: window.bytes,
-                offset: window.offset,
-                is_complete: window.is_end,
-            };
-            if evaluate::matches(&rule.payload, &subject, &mut self.scratch) {
-                return true;
-            }
+            return true;
         }
         let on_packet = rule.on_packets || rule.on_stream && !is_in_stream;
         on_packet
@@ -301,6 +298,35 @@ impl Detector {
             && !packet.hides_payload()
             && !packet.payload.is_empty()
             && evaluate::matches(&rule.payload, &Subject::whole(packet.payload), &mut self.scratch)
+    }
+
+    /// Returns true if a stream window matches the rule: its last part by itself, or all of it where the bytes that were
+    /// inspected before do not match alone.
+    fn window(&mut self, rule: &Rule, window: &StreamWindow<'_>) -> bool {
+        let StreamWindow { bytes, new_from, .. } = *window;
+        // As observed in mode `ids`, `depth` and `offset` count from the first byte of a chunk; in mode `ips`, a match in
+        // the last bytes is repeated with the next packet.
+        let (from, offset) = match window.is_chunk {
+            true => (new_from, 0),
+            false => {
+                let from = bytes.len().saturating_sub(WINDOW).min(new_from);
+                (from, window.offset + from as u64)
+            }
+        };
+        let subject = |bytes, offset, is_complete| Subject {
+            bytes,
+            offset,
+            is_complete,
+        };
+        let last = subject(&bytes[from..], offset, window.is_end);
+        if evaluate::matches(&rule.payload, &last, &mut self.scratch) {
+            return true;
+        }
+        let all = subject(bytes, window.offset, window.is_end);
+        let before = subject(&bytes[..new_from], window.offset, false);
+        from > 0
+            && evaluate::matches(&rule.payload, &all, &mut self.scratch)
+            && !evaluate::matches(&rule.payload, &before, &mut self.scratch)
     }
 
     /// Counts a limit that the evaluation of a rule exceeded.
