@@ -1,0 +1,104 @@
+//! The bytes of the buffers of a rule.
+
+use millrace_ips_engine::detect::Rule;
+use millrace_ips_engine::detect::program::{BufferTest, Operation};
+use millrace_ips_rules::buffers::Buffer;
+use millrace_ips_rules::options::words::Transform;
+
+use super::fill::{fill, holds};
+use super::random::Random;
+
+/// The bytes of each buffer that a rule has conditions on.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Parts {
+    list: Vec<(Buffer, Vec<u8>)>,
+}
+
+/// Returns the bytes that transforms leave of a buffer.
+fn transformed(transforms: &[Transform], bytes: &[u8]) -> Vec<u8> {
+    let mut out = bytes.to_vec();
+    for transform in transforms {
+        match transform {
+            Transform::DotPrefix => out.insert(0, b'.'),
+            Transform::ToLowercase => out.make_ascii_lowercase(),
+            Transform::ToUppercase => out.make_ascii_uppercase(),
+            _ => {}
+        }
+    }
+    out
+}
+
+fn tests(rule: &Rule, buffer: Buffer) -> impl Iterator<Item = &BufferTest> {
+    rule.buffers.iter().filter(move |test| test.buffer == buffer)
+}
+
+impl Parts {
+    /// Returns bytes that the conditions on each buffer accept; the error is the buffer for which there are none.
+    /// `extra` has conditions on buffers that the rule writes in another way.
+    pub(crate) fn of_rule(
+        rule: &Rule,
+        extra: &[(Buffer, Vec<Operation>)],
+        random: &mut Random,
+    ) -> Result<Parts, Buffer> {
+        let mut buffers: Vec<Buffer> = rule.buffers.iter().map(|test| test.buffer).collect();
+        buffers.extend(extra.iter().map(|(buffer, _)| *buffer));
+        buffers.sort();
+        buffers.dedup();
+        let mut parts = Parts::default();
+        for buffer in buffers {
+            let mut lists: Vec<&[Operation]> = tests(rule, buffer).map(|test| &test.operations[..]).collect();
+            let others = extra.iter().filter(|(other, _)| *other == buffer);
+            lists.extend(others.map(|(_, operations)| &operations[..]));
+            let mut bytes = fill(&lists, &[], random).ok_or(buffer)?;
+            let has_dot = tests(rule, buffer).any(|test| test.transforms.contains(&Transform::DotPrefix));
+            if has_dot && bytes.first() == Some(&b'.') {
+                bytes.remove(0);
+            }
+            if buffer == Buffer::HttpHost {
+                bytes.make_ascii_lowercase();
+            }
+            parts.list.push((buffer, bytes));
+        }
+        Ok(parts)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Returns the bytes of a buffer.
+    pub(crate) fn of(&self, buffer: Buffer) -> Option<&[u8]> {
+        let found = self.list.iter().find(|(other, _)| *other == buffer)?;
+        Some(&found.1)
+    }
+
+    /// Changes a byte of the pattern in a buffer; returns false if a test of the buffer still holds.
+    pub(crate) fn break_pattern(&mut self, test: &BufferTest, pattern: &[u8]) -> bool {
+        let Some((_, bytes)) = self.list.iter_mut().find(|(buffer, _)| *buffer == test.buffer) else {
+            return false;
+        };
+        break_pattern(bytes, pattern, |bytes| {
+            holds(&test.operations, &transformed(&test.transforms, bytes))
+        })
+    }
+}
+
+/// Changes a byte at each place of a pattern; returns false if the condition still holds.
+pub(crate) fn break_pattern(bytes: &mut [u8], pattern: &[u8], holds: impl Fn(&[u8]) -> bool) -> bool {
+    let size = pattern.len();
+    let pattern = pattern.strip_prefix(b".").filter(|_| size > 1).unwrap_or(pattern);
+    let mut from = 0;
+    while let Some(at) = bytes[from..]
+        .windows(pattern.len())
+        .position(|window| window.eq_ignore_ascii_case(pattern))
+    {
+        let place = &mut bytes[from + at + pattern.len() / 2];
+        *place = if place.eq_ignore_ascii_case(&b'q') {
+            b'z'
+        } else {
+            b'q'
+        };
+        from += at + 1;
+    }
+    from > 0 && !holds(bytes)
+}
