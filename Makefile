@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: help setup build demo test test-times test-rust test-interop conformance soak bench bench-full bench-wan bench-transport simulate kill-transfers exchange-check demo-exchange build-switch build-exchange portal portal-check fuzz sanitize lint install clean
+.PHONY: help setup build demo test test-times test-rust test-interop conformance soak bench bench-full bench-wan bench-transport simulate kill-transfers exchange-check ips-check demo-exchange build-switch build-exchange portal portal-check fuzz sanitize lint install clean
 
 # scripts/setup.sh exchange installs Node into target/node where the system has none or an older one.
 export PATH := $(HOME)/.cargo/bin:$(CURDIR)/target/node/bin:$(PATH)
@@ -109,6 +109,10 @@ exchange-check: setup ## run the long forms of the exchange's tests: kills, retr
 
 portal: ## build the web page of the exchange (needs Node 20; without it the engine serves the API only)
 	@scripts/portal.sh
+
+ips-check: setup ## compare intrusion prevention with all recorded answers of Suricata, and make a flow for each of 31,080 rules
+	MILLRACE_ANSWERS=all cargo test --locked -p millrace-ips-offline --test it -- --nocapture
+	MILLRACE_SYNTHESIS=all cargo test --locked -p millrace-ips-engine --test it synthesis:: -- --nocapture
 
 portal-check: portal ## test the web page: units, journeys in Chromium against the API, and a path ordered from a running engine
 	@scripts/setup.sh portal
