@@ -73,6 +73,12 @@ if [ "${1:-}" = peers ]; then
     dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
 fi
 
+# Collectors that read sFlow of a switch in a test. None of them is started.
+if [ "${1:-}" = collectors ]; then
+    wanted=(pmacct nfdump nfdump-sflow)
+    dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
+fi
+
 # Virtual machines of the lab: QEMU, the programs in a guest, and Debian's cloud kernel, unpacked and not installed.
 if [ "${1:-}" = guests ]; then
     cache=/var/cache/millrace/guest
