@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT / "demo" / "exchange"))
 from demo import Demo  # noqa: E402
 
 pytestmark = [
+    pytest.mark.measures,
     pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
     pytest.mark.skipif(not all(kind.is_installed() for kind in KINDS.values()), reason="needs `scripts/setup.sh routers`"),
 ]
