@@ -264,7 +264,7 @@ class Demo:
         after = [without_counters(site) for site in (self.otemachi, self.makuhari)]
         hold(after == before, "entries or groups changed")
         say("both times `millrace-ix status` said that trunk north is down")
-        say("fast-failover groups moved the path to the other trunk: no entry and no group changed, the engine sent nothing")
+        say("fast-failover groups moved the path to the other trunk: no entry and no group of a switch changed")
         self.check_sessions()
         say("all 12 BGP sessions stayed up")
 
