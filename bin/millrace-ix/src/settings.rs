@@ -72,6 +72,8 @@ pub(crate) struct Api {
     pub(crate) page: Option<PathBuf>,
     /// The route servers of peering LANs.
     pub(crate) route_servers: Vec<RouteServer>,
+    /// True if webhooks may go to private addresses, and without TLS.
+    pub(crate) webhooks_to_private: bool,
 }
 
 impl Default for Api {
@@ -81,6 +83,7 @@ impl Default for Api {
             name: "Millrace exchange".to_owned(),
             page: None,
             route_servers: Vec::new(),
+            webhooks_to_private: false,
         }
     }
 }

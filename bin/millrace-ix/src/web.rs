@@ -34,6 +34,7 @@ pub(crate) async fn serve(
         name: api.name.clone(),
         page,
         route_servers: api.route_servers.clone(),
+        webhooks_to_private: api.webhooks_to_private,
     };
     let credentials = Arc::new(EngineCredentials::new(handle.clone()));
     let engine = Engine::with_filters(handle.clone(), filters);

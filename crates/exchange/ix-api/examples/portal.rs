@@ -32,6 +32,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         name: "Millrace IX".to_owned(),
         page,
         route_servers: Vec::new(),
+        webhooks_to_private: false,
     };
     let credentials = Arc::new(MemoryCredentials::default());
     let app = App::new(service.clone(), credentials, Sealer::new(&[7; 32])?, settings)?;

@@ -19,6 +19,7 @@ use crate::session::{
 };
 use crate::v2::RouteServer;
 use crate::v2::records::Records;
+use crate::webhooks::{Outgoing, Webhooks};
 
 /// The number of passwords that are hashed at once. Each takes 19 MiB and one core for some 30 ms.
 const HASHES_MAX: usize = 4;
@@ -34,6 +35,8 @@ pub struct Settings {
     pub page: Page,
     /// The route servers.
     pub route_servers: Vec<RouteServer>,
+    /// True if webhooks may go to private addresses, and without TLS.
+    pub webhooks_to_private: bool,
 }
 
 /// The state that every handler shares. Clones are cheap and refer to the same state.
@@ -50,6 +53,8 @@ pub struct Inner {
     pub(crate) reads: Reads,
     pub(crate) tokens: Tokens,
     pub(crate) records: Records,
+    pub(crate) webhooks: Webhooks,
+    pub(crate) outgoing: Outgoing,
     pub(crate) settings: Settings,
     pub(crate) events: Arc<EventLog>,
     pub(crate) document: utoipa::openapi::OpenApi,
@@ -86,7 +91,8 @@ pub enum SetCredentialError {
 }
 
 impl App {
-    /// Returns the state. It reads the sessions from the store.
+    /// Returns the state. It reads sessions and records from the store, and starts the webhooks: it must be called in a tokio
+    /// runtime.
     ///
     /// # Errors
     /// [`CredentialError`].
@@ -99,7 +105,7 @@ impl App {
         let sessions = Sessions::load(Arc::clone(&credentials))?;
         let tokens = Tokens::load(Arc::clone(&credentials), &sealer)?;
         let records = Records::load(Arc::clone(&credentials))?;
-        Ok(App(Arc::new(Inner {
+        let app = App(Arc::new(Inner {
             events: EventLog::start(Arc::clone(&service)),
             service,
             credentials,
@@ -109,6 +115,8 @@ impl App {
             reads: Reads::default(),
             tokens,
             records,
+            webhooks: Webhooks::default(),
+            outgoing: Outgoing::new(settings.webhooks_to_private),
             settings,
             document: crate::routes::document(),
             ix_document: crate::v2::document(),
@@ -117,7 +125,11 @@ impl App {
             deleted_keys: AtomicU64::new(0),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             started: Instant::now(),
-        })))
+        }));
+        for (id, webhook) in app.records.all() {
+            app.webhooks.start(&app, &id, webhook, app.events.newest());
+        }
+        Ok(app)
     }
 
     /// Sets the password of a user and ends the user's sessions. Takes some 30 ms: call it on a blocking thread.

@@ -112,6 +112,13 @@ impl EventLog {
         Some(kept.iter().skip(skip).cloned().collect())
     }
 
+    /// Returns the serial of the oldest event that is kept.
+    pub(crate) fn oldest(&self) -> u64 {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.front()
+            .map_or_else(|| self.newest() + 1, |event| event.serial)
+    }
+
     /// Returns all events that are kept.
     pub(crate) fn kept(&self) -> Option<Vec<Arc<Logged>>> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);

@@ -30,6 +30,7 @@ pub mod service;
 pub mod session;
 mod v2;
 pub mod view;
+mod webhooks;
 
 pub use app::{App, SetCredentialError, Settings};
 pub use page::Page;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::ends::order_object;
-use super::orders::{END, order};
+use super::orders::{END, order_about};
 use super::services::EndOrder;
 use crate::access::Access;
 use crate::app::App;
@@ -36,15 +36,7 @@ pub(crate) async fn join(
 ) -> Result<Response, Problem> {
     access.require(OperationKind::ConfigureEnd)?;
     let operation = given.end.configure(access.id(), "/end")?;
-    order(
-        &app,
-        access.principal(),
-        &conditions,
-        None,
-        vec![(operation, END)],
-        &given,
-    )
-    .await
+    order_about(&app, &access, &conditions, None, vec![(operation, END)], &given).await
 }
 
 /// List the members of a peering LAN that want to be found
@@ -92,15 +84,7 @@ pub(crate) async fn mac_end(
         mac: access.id(),
         valid_until,
     };
-    order(
-        &app,
-        access.principal(),
-        &conditions,
-        None,
-        vec![(operation, "")],
-        &given,
-    )
-    .await
+    order_about(&app, &access, &conditions, None, vec![(operation, "")], &given).await
 }
 
 /// The reason for the end of a quarantine.

@@ -3,6 +3,7 @@
 mod approvals;
 mod documents;
 mod ends;
+mod exports;
 mod filters;
 mod journal;
 mod keys;
@@ -14,6 +15,7 @@ mod people;
 mod services;
 mod session;
 mod stream;
+mod webhooks;
 
 pub(crate) use orders::apply_all;
 pub(crate) use session::client;
@@ -119,6 +121,12 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(journal::change))
         .routes(routes!(journal::audit))
         .routes(routes!(stream::events))
+        .routes(routes!(webhooks::list, webhooks::create))
+        .routes(routes!(webhooks::delete))
+        .routes(routes!(webhooks::deliveries))
+        .routes(routes!(webhooks::replay))
+        .routes(routes!(exports::member_list))
+        .routes(routes!(exports::route_server_clients))
         .routes(routes!(documents::openapi))
         .routes(routes!(documents::problem))
         .routes(routes!(documents::health))

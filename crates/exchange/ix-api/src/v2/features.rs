@@ -183,7 +183,7 @@ pub(crate) struct SessionProperties {
     pub(crate) as_set_v6: Option<String>,
     /// The largest number of IPv4 prefixes.
     #[serde(default)]
-    pub(crate) max_prefix_v4: Option<u32>,
+    max_prefix_v4: Option<u32>,
     /// The largest number of IPv6 prefixes.
     #[serde(default)]
     pub(crate) max_prefix_v6: Option<u32>,
@@ -266,6 +266,39 @@ impl FeatureConfigRecord {
             request: self.request.clone(),
         }
     }
+}
+
+/// A session with the route servers, for exports.
+#[derive(Debug, Clone)]
+pub(crate) struct Session {
+    pub(crate) config: ConfigId,
+    pub(crate) ip: IpId,
+    pub(crate) asn: u32,
+    pub(crate) as_set_v4: Option<String>,
+    pub(crate) as_set_v6: Option<String>,
+    pub(crate) max_prefix_v4: Option<u32>,
+    pub(crate) max_prefix_v6: Option<u32>,
+}
+
+/// Returns one session for each IP address that has sessions with route servers, in the order of their creation.
+pub(crate) fn sessions(app: &App) -> Vec<Session> {
+    let all = app.records.all::<FeatureConfigRecord>().into_iter();
+    let mut seen = std::collections::BTreeSet::new();
+    all.filter_map(|(_, record)| {
+        let config = record.config()?;
+        let session = record.request.session;
+        let ip: IpId = session.ip.parse().ok()?;
+        seen.insert(ip).then_some(Session {
+            config,
+            ip,
+            asn: session.asn,
+            as_set_v4: session.as_set_v4,
+            as_set_v6: session.as_set_v6,
+            max_prefix_v4: session.max_prefix_v4,
+            max_prefix_v6: session.max_prefix_v6,
+        })
+    })
+    .collect()
 }
 
 /// Returns the identifiers of the sessions of an end.

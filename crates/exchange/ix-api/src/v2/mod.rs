@@ -31,6 +31,7 @@ mod services;
 pub(crate) mod view;
 
 pub use features::RouteServer;
+pub(crate) use features::{Session, sessions};
 pub(crate) use problem::translate;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
@@ -49,6 +50,11 @@ use crate::app::App;
     license(name = "Apache-2.0", identifier = "Apache-2.0")
 ))]
 struct Document;
+
+/// Returns the wish of an end's member to be on the member list; `None` if the member has said nothing.
+pub(crate) fn listed(app: &App, config: millrace_ix_model::ConfigId) -> Option<bool> {
+    orders::extra(app, config).listed
+}
 
 /// Returns the OpenAPI document.
 pub(crate) fn document() -> utoipa::openapi::OpenApi {

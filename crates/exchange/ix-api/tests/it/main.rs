@@ -9,3 +9,4 @@ mod orders;
 mod permissions;
 mod sign_in;
 mod support;
+mod webhooks;

@@ -41,7 +41,13 @@ enum Rule {
 fn rule(method: &str, path: &str) -> Rule {
     let end = json!({ "connection": "cn-1", "vlan": { "type": "dot1q", "vlan": 999 }, "capacity_mbps": 10 });
     match (method, path.trim_start_matches("/api/v1")) {
-        ("get", "/openapi.json" | "/problems/{name}" | "/health") | ("post", "/session") => Rule::Public,
+        ("get", "/openapi.json" | "/problems/{name}" | "/health" | "/exports/euro-ix.json")
+        | ("post", "/session") => Rule::Public,
+        ("post", "/webhooks" | "/webhooks/{id}/replay") => Rule::SignedIn,
+        ("get", "/webhooks" | "/webhooks/{id}/deliveries") => Rule::Anything(K::ReadWebhook),
+        ("delete", "/webhooks/{id}") => Rule::Anything(K::WriteWebhook),
+
+        ("get", "/exports/arouteserver-clients.json") => Rule::Anything(K::ReadFabric),
         (
             "get",
             "/session" | "/overview" | "/events" | "/api-keys" | "/service-keys" | "/filters/explain",

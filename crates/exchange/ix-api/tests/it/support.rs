@@ -50,13 +50,31 @@ impl Api {
     }
 
     pub(crate) fn over(exchange: millrace_ix_model::Exchange) -> Api {
+        Api::build(exchange, |_| {})
+    }
+
+    /// Returns the API with other settings.
+    pub(crate) fn with(change: impl FnOnce(&mut Settings)) -> Api {
+        Api::build(demo().unwrap(), change)
+    }
+
+    fn build(exchange: millrace_ix_model::Exchange, change: impl FnOnce(&mut Settings)) -> Api {
         let service = FakeExchange::new(exchange);
         let credentials = Arc::new(MemoryCredentials::default());
-        let settings = Settings {
+        let mut settings = Settings {
             name: "Test IX".to_owned(),
             page: Page::default(),
-            route_servers: Vec::new(),
+            route_servers: vec![millrace_ix_api::RouteServer {
+                lan: "Tokyo peering LAN".to_owned(),
+                fqdn: "rs1.ix.example".to_owned(),
+                asn: 64_999,
+                ip_v4: "192.0.2.250".parse().unwrap(),
+                ip_v6: "2001:db8::fa".parse().unwrap(),
+                looking_glass_url: None,
+            }],
+            webhooks_to_private: true,
         };
+        change(&mut settings);
         let sealer = Sealer::new(&[7; 32]).unwrap();
         let app = App::new(service.clone(), credentials.clone(), sealer, settings).unwrap();
         Api {

@@ -1,0 +1,207 @@
+//! The members of peering LANs for other programs: the member list of Euro-IX, and the clients of route servers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use axum::Json;
+use axum::extract::State;
+use millrace_ix_model::{AccountId, ConfigId, Exchange, OperationKind, ServiceId, ServiceKind};
+use serde_json::{Value, json};
+
+use crate::access::Principal;
+use crate::app::App;
+use crate::problem::Problem;
+use crate::v2::{Session, listed, sessions};
+
+/// The number of the exchange in the list, which holds this exchange only.
+const IXP: u32 = 1;
+
+/// Returns the peering LANs, each with its number in the list.
+fn lans(exchange: &Exchange) -> impl Iterator<Item = (ServiceId, &millrace_ix_model::Service)> {
+    let services = exchange.services.iter();
+    services
+        .filter(|(_, service)| service.kind == ServiceKind::ExchangeLan)
+        .map(|(id, service)| (*id, service))
+}
+
+/// Returns the two halves of an end's entry in `vlan_list`: IPv4 and IPv6.
+fn addresses(exchange: &Exchange, config: ConfigId, sessions: &[Session]) -> BTreeMap<&'static str, Value> {
+    let mut found = BTreeMap::new();
+    for (id, ip) in exchange.ips.iter().filter(|(_, ip)| ip.config == config) {
+        let session = sessions.iter().find(|session| session.ip == *id);
+        let (family, as_macro, max_prefix) = match ip.address {
+            IpAddr::V4(_) => (
+                "ipv4",
+                session.and_then(|session| session.as_set_v4.clone()),
+                session.and_then(|session| session.max_prefix_v4),
+            ),
+            IpAddr::V6(_) => (
+                "ipv6",
+                session.and_then(|session| session.as_set_v6.clone()),
+                session.and_then(|session| session.max_prefix_v6),
+            ),
+        };
+        let mut entry = json!({ "address": ip.address, "routeserver": session.is_some() });
+        if let Some(as_macro) = as_macro {
+            entry["as_macro"] = json!(as_macro);
+        }
+        if let Some(max_prefix) = max_prefix {
+            entry["max_prefix"] = json!(max_prefix);
+        }
+        found.entry(family).or_insert(entry);
+    }
+    found
+}
+
+/// Returns the member list. Ends that are in quarantine, shut down, or not to be listed are left out.
+fn euro_ix(app: &App) -> Value {
+    let snapshot = app.snapshot();
+    let exchange = &snapshot.exchange;
+    let vlans = lans(exchange).map(|(id, lan)| {
+        let mut vlan = json!({ "id": id.0, "name": lan.name });
+        for network in &lan.networks {
+            let family = if network.is_ipv6() { "ipv6" } else { "ipv4" };
+            vlan[family] = json!({ "prefix": network.address(), "mask_length": network.len() });
+        }
+        vlan
+    });
+    let switches = exchange.switches.iter().map(|(id, switch)| {
+        let site = exchange.sites.get(&switch.site).map(|site| site.name.clone());
+        json!({ "id": id.0, "name": switch.name, "colo": site.unwrap_or_default() })
+    });
+    let ixp = json!({
+        "ixp_id": IXP,
+        "shortname": app.settings.name,
+        "name": app.settings.name,
+        "vlan": vlans.collect::<Vec<_>>(),
+        "switch": switches.collect::<Vec<_>>(),
+    });
+    let all: Vec<Session> = sessions(app);
+    let mut members: BTreeMap<(u32, AccountId), Vec<Value>> = BTreeMap::new();
+    for (id, config) in &exchange.configs {
+        let Some((lan, _)) = lans(exchange).find(|(lan, _)| *lan == config.service) else {
+            continue;
+        };
+        let Some(account) = exchange.accounts.get(&config.account) else {
+            continue;
+        };
+        let is_listed = listed(app, *id).unwrap_or(account.discoverable);
+        if !config.quarantine.is_over() || config.shut_down || !is_listed {
+            continue;
+        }
+        let asns: &BTreeSet<u32> = if config.asns.is_empty() {
+            &account.asns
+        } else {
+            &config.asns
+        };
+        let Some(asn) = asns.first() else {
+            continue;
+        };
+        let own: Vec<Session> = all
+            .iter()
+            .filter(|session| session.config == *id)
+            .cloned()
+            .collect();
+        let mut vlan = json!({ "vlan_id": lan.0 });
+        for (family, entry) in addresses(exchange, *id, &own) {
+            vlan[family] = entry;
+        }
+        let ports = exchange
+            .connections
+            .get(&config.connection)
+            .map(|connection| &connection.ports);
+        let interfaces = ports.into_iter().flatten().map(|port| {
+            let speed = exchange
+                .switches
+                .get(&port.switch)
+                .and_then(|switch| switch.port(port.port))
+                .map_or(0, |port| port.speed_mbps);
+            json!({ "switch_id": port.switch.0, "if_speed": speed })
+        });
+        members.entry((*asn, config.account)).or_default().push(json!({
+            "ixp_id": IXP,
+            "state": "active",
+            "if_list": interfaces.collect::<Vec<_>>(),
+            "vlan_list": [vlan],
+        }));
+    }
+    let members = members.into_iter().map(|((asn, account), connections)| {
+        let name = exchange
+            .accounts
+            .get(&account)
+            .map(|account| account.name.clone());
+        json!({
+            "asnum": asn,
+            "member_type": "peering",
+            "name": name.unwrap_or_default(),
+            "connection_list": connections,
+        })
+    });
+    let now = app.now().to_string();
+    json!({
+        "version": "1.0",
+        "timestamp": format!("{}Z", now.get(..19).unwrap_or(&now)),
+        "generator": concat!("millrace-ix ", env!("CARGO_PKG_VERSION")),
+        "ixp_list": [ixp],
+        "member_list": members.collect::<Vec<_>>(),
+    })
+}
+
+/// Read the member list of the peering LANs (Euro-IX JSON schema 1.0)
+///
+/// Everybody may read it. It holds members that want to be listed and have left quarantine, without MAC addresses.
+#[utoipa::path(get, path = "/api/v1/exports/euro-ix.json", tag = "exports", security(()),
+    responses((status = 200, body = Object)))]
+pub(crate) async fn member_list(State(app): State<App>) -> Json<Value> {
+    Json(euro_ix(&app))
+}
+
+/// Read the clients of the route servers, as arouteserver reads them (`clients.yml`; JSON is YAML)
+#[utoipa::path(get, path = "/api/v1/exports/arouteserver-clients.json", tag = "exports",
+    responses((status = 200, body = Object), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn route_server_clients(
+    State(app): State<App>,
+    principal: Principal,
+) -> Result<Json<Value>, Problem> {
+    principal.require(OperationKind::ReadFabric)?;
+    let exchange = &principal.snapshot.exchange;
+    let mut clients = Vec::new();
+    for session in sessions(&app) {
+        let (Some(ip), Some(config)) = (
+            exchange.ips.get(&session.ip),
+            exchange.configs.get(&session.config),
+        ) else {
+            continue;
+        };
+        if !config.quarantine.is_over() || config.shut_down {
+            continue;
+        }
+        let name = exchange
+            .accounts
+            .get(&config.account)
+            .map(|account| account.name.clone());
+        let (as_set, max_prefix, limit) = match ip.address {
+            IpAddr::V4(_) => (session.as_set_v4, session.max_prefix_v4, "limit_ipv4"),
+            IpAddr::V6(_) => (session.as_set_v6, session.max_prefix_v6, "limit_ipv6"),
+        };
+        // arouteserver takes the source before the name: RIPE::AS-EXAMPLE.
+        let as_sets: Vec<String> = as_set
+            .iter()
+            .map(|text| {
+                text.split_once('@')
+                    .map_or_else(|| text.clone(), |(name, source)| format!("{source}::{name}"))
+            })
+            .collect();
+        let mut filtering = json!({ "irrdb": { "as_sets": as_sets } });
+        if let Some(max_prefix) = max_prefix {
+            filtering["max_prefix"] = json!({ limit: max_prefix });
+        }
+        clients.push(json!({
+            "asn": session.asn,
+            "ip": [ip.address],
+            "description": name.unwrap_or_default(),
+            "cfg": { "filtering": filtering },
+        }));
+    }
+    Ok(Json(json!({ "clients": clients })))
+}

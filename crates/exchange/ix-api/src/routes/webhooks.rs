@@ -1,0 +1,266 @@
+//! Webhooks of the own account.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use millrace_ix_model::{AccountId, OperationKind};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::ToSchema;
+
+use crate::access::Principal;
+use crate::app::App;
+use crate::problem::{Problem, ProblemKind};
+use crate::request::{Body, PageParams, Query};
+use crate::session::random;
+use crate::view::List;
+use crate::webhooks::address::is_public;
+use crate::webhooks::{Delivery, PURPOSE, Webhook};
+
+/// The largest number of webhooks of an account.
+const WEBHOOKS_MAX: usize = 20;
+
+/// A webhook.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Webhook)]
+pub(crate) struct WebhookView {
+    /// The identifier.
+    id: String,
+    /// The address to which events are sent.
+    url: String,
+    /// The user as whom it acts.
+    user: String,
+    /// The time of its creation.
+    created: String,
+    /// The last delivery.
+    #[schema(required)]
+    last: Option<Delivery>,
+}
+
+fn view(app: &App, id: String, webhook: &Webhook) -> WebhookView {
+    WebhookView {
+        url: webhook.url.clone(),
+        user: webhook.user.to_string(),
+        created: webhook.created.to_string(),
+        last: app.webhooks.deliveries(&id).into_iter().next(),
+        id,
+    }
+}
+
+/// Returns the account of a webhook: that of its user.
+fn account_of(principal: &Principal, webhook: &Webhook) -> Option<AccountId> {
+    let user = principal.snapshot.exchange.users.get(&webhook.user)?;
+    Some(user.account)
+}
+
+/// Returns a webhook that the principal may read.
+fn find(app: &App, principal: &Principal, id: &str) -> Result<(Webhook, AccountId), Problem> {
+    let found: Option<Webhook> = app.records.find(id);
+    found
+        .and_then(|webhook| Some((account_of(principal, &webhook)?, webhook)))
+        .filter(|(account, _)| principal.may(OperationKind::ReadWebhook, *account))
+        .map(|(account, webhook)| (webhook, account))
+        .ok_or_else(|| Problem::absent(id.chars().take(40).collect::<String>()))
+}
+
+fn of_account(app: &App, principal: &Principal) -> Vec<(String, Webhook)> {
+    let all = app.records.all::<Webhook>().into_iter();
+    all.filter(|(_, webhook)| {
+        account_of(principal, webhook)
+            .is_some_and(|account| principal.may(OperationKind::ReadWebhook, account))
+    })
+    .collect()
+}
+
+/// List webhooks
+#[utoipa::path(get, path = "/api/v1/webhooks", tag = "webhooks", params(PageParams),
+    responses((status = 200, body = List<WebhookView>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn list(
+    State(app): State<App>,
+    principal: Principal,
+    Query(params): Query<PageParams>,
+) -> Result<Json<List<WebhookView>>, Problem> {
+    principal.require(OperationKind::ReadWebhook)?;
+    params.limit()?;
+    let all = of_account(&app, &principal).into_iter();
+    let items: Vec<WebhookView> = all.map(|(id, webhook)| view(&app, id, &webhook)).collect();
+    Ok(Json(List {
+        total: items.len(),
+        items,
+        next: None,
+    }))
+}
+
+/// A new webhook.
+#[derive(Deserialize, ToSchema)]
+pub(crate) struct NewWebhook {
+    /// The address: `https://`, and a host of the Internet.
+    url: String,
+}
+
+/// A new webhook with its secret, which is shown once.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct CreatedWebhook {
+    /// The webhook.
+    webhook: WebhookView,
+    /// The secret with which requests are signed: `whsec_` and base 64.
+    secret: String,
+}
+
+fn refused(detail: impl Into<Box<str>>) -> Problem {
+    Problem::new(ProblemKind::Invalid, detail).with_error("/url", "invalid")
+}
+
+/// Refuses addresses to which no webhook may go. Names are checked again whenever they are resolved.
+fn check_url(app: &App, url: &str) -> Result<(), Problem> {
+    if url.len() > 2000 {
+        return Err(refused("the address is longer than 2000 characters"));
+    }
+    let uri: axum::http::Uri = url
+        .parse()
+        .map_err(|error| refused(format!("the address is malformed: {error}")))?;
+    let permits_private = app.settings.webhooks_to_private;
+    let scheme = uri.scheme_str().unwrap_or_default();
+    if scheme != "https" && !(permits_private && scheme == "http") {
+        return Err(refused("expected an address that begins with https://"));
+    }
+    let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
+    if authority.contains('@') {
+        return Err(refused("the address has a user name: expected none"));
+    }
+    let host = uri.host().unwrap_or_default();
+    let literal = host.trim_start_matches('[').trim_end_matches(']');
+    let address: Option<std::net::IpAddr> = literal.parse().ok();
+    let is_private =
+        address.is_some_and(|address| !is_public(address)) || host.eq_ignore_ascii_case("localhost");
+    if host.is_empty() || is_private && !permits_private {
+        return Err(refused(format!(
+            "{host} is not a host of the Internet: expected one"
+        )));
+    }
+    Ok(())
+}
+
+/// Add a webhook: events that the own user may know of are sent to an address, signed
+#[utoipa::path(post, path = "/api/v1/webhooks", tag = "webhooks", request_body = NewWebhook,
+    responses((status = 201, body = CreatedWebhook), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn create(
+    State(app): State<App>,
+    principal: Principal,
+    Body(given): Body<NewWebhook>,
+) -> Result<(StatusCode, Json<CreatedWebhook>), Problem> {
+    let (Some(user), Some(account)) = (principal.actor.user, principal.actor.account) else {
+        return Err(Problem::new(ProblemKind::Unauthorized, "there is no session"));
+    };
+    if !principal.may(OperationKind::WriteWebhook, account) {
+        return Err(
+            Problem::new(ProblemKind::Forbidden, "your roles do not permit this").with_code("forbidden"),
+        );
+    }
+    check_url(&app, &given.url)?;
+    if of_account(&app, &principal).len() >= WEBHOOKS_MAX {
+        let detail = format!("the account has {WEBHOOKS_MAX} webhooks: delete one first");
+        return Err(Problem::new(ProblemKind::Conflict, detail));
+    }
+    let failed = |error: &dyn std::fmt::Display| Problem::new(ProblemKind::Internal, error.to_string());
+    let secret = random::<24>().map_err(|error| failed(&error))?;
+    let webhook = Webhook {
+        user,
+        url: given.url,
+        sealed: app
+            .sealer
+            .seal(PURPOSE, &secret)
+            .map_err(|error| failed(&error))?,
+        created: app.now(),
+    };
+    app.record(
+        &principal.audit_name(),
+        "create_webhook",
+        account,
+        json!({ "url": webhook.url }),
+    )
+    .await?;
+    let id = app.records.create(&webhook)?;
+    app.webhooks
+        .start(&app, &id, webhook.clone(), app.events.newest());
+    Ok((
+        StatusCode::CREATED,
+        Json(CreatedWebhook {
+            webhook: view(&app, id, &webhook),
+            secret: format!("whsec_{}", STANDARD.encode(secret)),
+        }),
+    ))
+}
+
+/// Delete a webhook
+#[utoipa::path(delete, path = "/api/v1/webhooks/{id}", tag = "webhooks", params(("id" = String, Path, description = "The webhook")),
+    responses((status = 204), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn delete(
+    State(app): State<App>,
+    principal: Principal,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let (_, account) = find(&app, &principal, &id)?;
+    require(&principal, account)?;
+    app.record(&principal.audit_name(), "delete_webhook", &id, json!({}))
+        .await?;
+    app.webhooks.stop(&id);
+    app.records.delete(&id)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn require(principal: &Principal, account: AccountId) -> Result<(), Problem> {
+    if principal.may(OperationKind::WriteWebhook, account) {
+        return Ok(());
+    }
+    Err(Problem::new(ProblemKind::Forbidden, "your roles do not permit this").with_code("forbidden"))
+}
+
+/// Read the last deliveries of a webhook, newest first
+#[utoipa::path(get, path = "/api/v1/webhooks/{id}/deliveries", tag = "webhooks", params(("id" = String, Path, description = "The webhook")),
+    responses((status = 200, body = Vec<Delivery>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn deliveries(
+    State(app): State<App>,
+    principal: Principal,
+    Path(id): Path<String>,
+) -> Result<Json<Vec<Delivery>>, Problem> {
+    find(&app, &principal, &id)?;
+    Ok(Json(app.webhooks.deliveries(&id)))
+}
+
+/// The place from which events are sent again.
+#[derive(Deserialize, ToSchema)]
+pub(crate) struct Replay {
+    /// The serial number of the last event that is not sent again; 0 for all that are kept.
+    after: u64,
+}
+
+/// Send events again; a delivery under way is given up
+#[utoipa::path(post, path = "/api/v1/webhooks/{id}/replay", tag = "webhooks", request_body = Replay, params(("id" = String, Path, description = "The webhook")),
+    responses((status = 202), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn replay(
+    State(app): State<App>,
+    principal: Principal,
+    Path(id): Path<String>,
+    Body(given): Body<Replay>,
+) -> Result<StatusCode, Problem> {
+    let (webhook, account) = find(&app, &principal, &id)?;
+    require(&principal, account)?;
+    app.record(
+        &principal.audit_name(),
+        "replay_webhook",
+        &id,
+        json!({ "after": given.after }),
+    )
+    .await?;
+    let oldest = app.events.oldest();
+    app.webhooks.start(
+        &app,
+        &id,
+        webhook,
+        given.after.max(oldest.saturating_sub(1)).min(app.events.newest()),
+    );
+    Ok(StatusCode::ACCEPTED)
+}

@@ -1,0 +1,344 @@
+//! Webhooks: events as signed HTTP requests to an address of the member.
+//!
+//! ```text
+//!  EventLog --> task of each webhook: next event that its user may know of
+//!                 | POST, signed (Standard Webhooks: webhook-id, webhook-timestamp, webhook-signature)
+//!                 +-- 2xx: next event
+//!                 +-- else: again after 1 s, 2 s, 4 s ... 1 h, for 24 h; then the event is given up
+//! ```
+//! A webhook has one request under way, so that events arrive in order. It acts as the user who made it: each event is
+//! checked against the permission table when it is sent.
+
+pub(crate) mod address;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use millrace_ix_model::{OperationKind, Timestamp, UserId};
+use ring::hmac;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use ureq::Agent;
+use ureq::unversioned::transport::DefaultConnector;
+use utoipa::ToSchema;
+
+use self::address::PublicResolver;
+use crate::access::Principal;
+use crate::app::{App, actor_of};
+use crate::events::Logged;
+use crate::v2::records::Record;
+
+/// The time after which the first delivery is tried again.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+/// The longest time between two tries.
+const RETRY_MAX: Duration = Duration::from_secs(3600);
+/// The time for which a delivery is tried.
+const TRIED_FOR: Duration = Duration::from_secs(86_400);
+/// The time for one request with its answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The number of requests that are under way at once, of all webhooks.
+const UNDER_WAY_MAX: usize = 16;
+/// The number of deliveries of a webhook that are remembered.
+const REMEMBERED: usize = 50;
+
+/// A webhook as it is stored.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Webhook {
+    /// The user as whom it acts.
+    pub(crate) user: UserId,
+    /// The address.
+    pub(crate) url: String,
+    /// The sealed secret.
+    pub(crate) sealed: Vec<u8>,
+    /// The time of its creation.
+    pub(crate) created: Timestamp,
+}
+
+impl Record for Webhook {
+    const PREFIX: &'static str = "wh";
+}
+
+/// One delivery of an event.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(crate) struct Delivery {
+    /// The identifier of the event, which is the same in all tries: `webhook-id`.
+    pub(crate) event: String,
+    /// The serial number of the event.
+    pub(crate) serial: u64,
+    /// `delivered`, `retrying` or `given_up`.
+    pub(crate) state: &'static str,
+    /// The number of tries.
+    pub(crate) tries: u32,
+    /// The time of the last try.
+    pub(crate) at: String,
+    /// The HTTP status of the last answer; null without an answer.
+    #[schema(required)]
+    pub(crate) status: Option<u16>,
+    /// The reason for which the last try failed.
+    #[schema(required)]
+    pub(crate) error: Option<String>,
+}
+
+/// The webhooks that run.
+#[derive(Default)]
+pub(crate) struct Webhooks {
+    running: Mutex<HashMap<String, Running>>,
+}
+
+struct Running {
+    task: JoinHandle<()>,
+    deliveries: Arc<Mutex<VecDeque<Delivery>>>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Returns the purpose under which the secret of a webhook is sealed.
+pub(crate) const PURPOSE: &str = "webhook secret";
+
+impl Webhooks {
+    fn running(&self) -> std::sync::MutexGuard<'_, HashMap<String, Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts a webhook with the events behind a serial number. One that runs already begins there again.
+    pub(crate) fn start(&self, app: &App, id: &str, webhook: Webhook, after: u64) {
+        let deliveries = self.running().remove(id).map(|old| Arc::clone(&old.deliveries));
+        let deliveries = deliveries.unwrap_or_default();
+        let sender = Sender {
+            app: app.clone(),
+            id: id.to_owned(),
+            webhook,
+            deliveries: Arc::clone(&deliveries),
+        };
+        let task = tokio::spawn(sender.run(after));
+        self.running().insert(id.to_owned(), Running { task, deliveries });
+    }
+
+    /// Ends a webhook.
+    pub(crate) fn stop(&self, id: &str) {
+        self.running().remove(id);
+    }
+
+    /// Returns the last deliveries of a webhook, newest first.
+    pub(crate) fn deliveries(&self, id: &str) -> Vec<Delivery> {
+        let running = self.running();
+        let Some(found) = running.get(id) else {
+            return Vec::new();
+        };
+        let deliveries = found.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
+        deliveries.iter().rev().cloned().collect()
+    }
+}
+
+/// Returns the agent that sends requests: no redirects, no proxy of the environment, and only to addresses that are permitted.
+pub(crate) fn agent(permits_private: bool) -> Agent {
+    let config = Agent::config_builder()
+        .timeout_global(Some(TIMEOUT))
+        .max_redirects(0)
+        .http_status_as_error(false)
+        .proxy(None)
+        .user_agent(concat!("millrace-ix/", env!("CARGO_PKG_VERSION")))
+        .build();
+    Agent::with_parts(
+        config,
+        DefaultConnector::default(),
+        PublicResolver::new(permits_private),
+    )
+}
+
+/// The part of the application's state that sends requests.
+pub(crate) struct Outgoing {
+    pub(crate) agent: Agent,
+    permits: Semaphore,
+}
+
+impl Outgoing {
+    pub(crate) fn new(permits_private: bool) -> Outgoing {
+        Outgoing {
+            agent: agent(permits_private),
+            permits: Semaphore::new(UNDER_WAY_MAX),
+        }
+    }
+}
+
+/// Returns the header `webhook-signature` of a request (Standard Webhooks 1.0.0, "Signature scheme").
+pub(crate) fn sign(secret: &[u8], id: &str, timestamp: u64, body: &str) -> String {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
+    let tag = hmac::sign(&key, format!("{id}.{timestamp}.{body}").as_bytes());
+    format!("v1,{}", STANDARD.encode(tag))
+}
+
+/// A webhook that runs.
+struct Sender {
+    app: App,
+    id: String,
+    webhook: Webhook,
+    deliveries: Arc<Mutex<VecDeque<Delivery>>>,
+}
+
+impl Sender {
+    async fn run(self, mut last: u64) {
+        let mut watch = self.app.events.watch();
+        loop {
+            match self.app.events.after(last) {
+                Some(events) if !events.is_empty() => {
+                    for event in events {
+                        last = event.serial;
+                        let Some(body) = self.body(&event) else {
+                            continue;
+                        };
+                        self.deliver(&event, &body).await;
+                    }
+                }
+                Some(_) => {
+                    if watch.changed().await.is_err() {
+                        return;
+                    }
+                }
+                // Events were missed: the receiver reads everything again.
+                None => {
+                    last = self.app.events.newest();
+                    let body = json!({ "kind": "reset", "serial": last }).to_string();
+                    self.send(&self.app.events.id(last), last, &body).await;
+                }
+            }
+        }
+    }
+
+    /// Returns the body for an event; `None` if the user may not know of it.
+    fn body(&self, event: &Logged) -> Option<String> {
+        let snapshot = self.app.snapshot();
+        let actor = actor_of(&snapshot, self.webhook.user)?;
+        let principal = Principal {
+            actor,
+            name: String::new(),
+            snapshot,
+        };
+        if !principal.may_somewhere(OperationKind::ReadWebhook) {
+            return None;
+        }
+        let objects = event.visible_to(&principal);
+        if objects.is_empty() {
+            return None;
+        }
+        let body = json!({
+            "kind": event.kind,
+            "serial": event.serial,
+            "time": event.at.to_string(),
+            "objects": objects.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "change": event.change.map(|change| format!("ch-{change}")),
+        });
+        Some(body.to_string())
+    }
+
+    async fn deliver(&self, event: &Logged, body: &str) {
+        self.send(&self.app.events.id(event.serial), event.serial, body)
+            .await;
+    }
+
+    /// Sends a request until it is answered with success, or given up.
+    async fn send(&self, event: &str, serial: u64, body: &str) {
+        let began = tokio::time::Instant::now();
+        let mut pause = RETRY_FIRST;
+        for tries in 1.. {
+            let answer = self.post(event, body).await;
+            let is_late = began.elapsed() >= TRIED_FOR;
+            let (status, error) = match answer {
+                Ok(status) if (200..300).contains(&status) => (Some(status), None),
+                Ok(status) => (Some(status), Some(format!("the answer is {status}"))),
+                Err(error) => (None, Some(error)),
+            };
+            let is_done = error.is_none();
+            self.remember(Delivery {
+                event: event.to_owned(),
+                serial,
+                state: match (is_done, is_late) {
+                    (true, _) => "delivered",
+                    (false, true) => "given_up",
+                    (false, false) => "retrying",
+                },
+                tries,
+                at: self.app.now().to_string(),
+                status,
+                error,
+            });
+            if is_done || is_late {
+                return;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(RETRY_MAX);
+        }
+    }
+
+    fn remember(&self, delivery: Delivery) {
+        let mut deliveries = self.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
+        deliveries.retain(|other| other.event != delivery.event);
+        deliveries.push_back(delivery);
+        if deliveries.len() > REMEMBERED {
+            deliveries.pop_front();
+        }
+    }
+
+    /// Sends one request and returns the status of its answer. The timestamp is that of the try: a receiver refuses old ones.
+    async fn post(&self, event: &str, body: &str) -> Result<u16, String> {
+        let secret = self
+            .app
+            .sealer
+            .open(PURPOSE, &self.webhook.sealed)
+            .map_err(|error| error.to_string())?;
+        let _permit = self
+            .app
+            .outgoing
+            .permits
+            .acquire()
+            .await
+            .map_err(|error| error.to_string())?;
+        let timestamp = self.app.now().millis() / 1000;
+        let request = self
+            .app
+            .outgoing
+            .agent
+            .post(&self.webhook.url)
+            .header("content-type", "application/json")
+            .header("webhook-id", event)
+            .header("webhook-timestamp", timestamp.to_string())
+            .header("webhook-signature", sign(&secret, event, timestamp, body));
+        let (body, id) = (body.to_owned(), self.id.clone());
+        let sent = tokio::task::spawn_blocking(move || request.send(body)).await;
+        match sent {
+            Ok(Ok(answer)) => Ok(answer.status().as_u16()),
+            Ok(Err(error)) => {
+                tracing::debug!(webhook = id, %error, "a webhook was not delivered");
+                Err(error.to_string())
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_signature_is_that_of_the_standard_webhooks_specification() {
+        // The example of the specification's reference libraries.
+        let secret = STANDARD.decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+        let signature = sign(
+            &secret,
+            "msg_p5jXN8AQM9LWM0D4loKWxJek",
+            1_614_265_330,
+            r#"{"test": 2432232314}"#,
+        );
+        assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+    }
+}

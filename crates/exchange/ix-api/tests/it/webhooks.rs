@@ -1,0 +1,245 @@
+//! Webhooks: signed, in order, retried, for nobody else's objects, and never to private addresses.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use axum::http::Method;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ring::hmac;
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Api};
+
+/// A bound far above the time of any delivery.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A request that the receiver got.
+#[derive(Debug)]
+struct Received {
+    headers: Vec<(String, String)>,
+    body: String,
+}
+
+impl Received {
+    fn header(&self, name: &str) -> &str {
+        let found = self.headers.iter().find(|(other, _)| other == name);
+        &found.unwrap().1
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+}
+
+/// Receives requests, and answers them with these statuses and then with 204.
+fn receiver(statuses: Vec<u16>) -> (String, mpsc::Receiver<Received>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/hook", listener.local_addr().unwrap());
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut statuses = statuses.into_iter();
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            let (mut text, mut chunk) = (Vec::new(), [0; 4096]);
+            let received = loop {
+                let size = stream.read(&mut chunk).unwrap_or(0);
+                if size == 0 {
+                    break None;
+                }
+                text.extend_from_slice(&chunk[..size]);
+                let seen = String::from_utf8_lossy(&text).into_owned();
+                let Some((head, body)) = seen.split_once("\r\n\r\n") else {
+                    continue;
+                };
+                let headers: Vec<(String, String)> = head
+                    .lines()
+                    .skip(1)
+                    .filter_map(|line| line.split_once(": "))
+                    .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
+                    .collect();
+                let length = headers.iter().find(|(name, _)| name == "content-length");
+                if length.is_some_and(|(_, length)| length.parse() == Ok(body.len())) {
+                    break Some(Received {
+                        headers,
+                        body: body.to_owned(),
+                    });
+                }
+            };
+            let status = statuses.next().unwrap_or(204);
+            let answer =
+                format!("HTTP/1.1 {status} Answer\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            stream.write_all(answer.as_bytes()).unwrap();
+            if let Some(received) = received
+                && sender.send(received).is_err()
+            {
+                return;
+            }
+        }
+    });
+    (url, receiver)
+}
+
+/// Returns the next request, without blocking the runtime that sends it.
+async fn next(requests: mpsc::Receiver<Received>) -> (Received, mpsc::Receiver<Received>) {
+    let waiting = tokio::task::spawn_blocking(move || {
+        let received = requests.recv_timeout(PATIENCE).unwrap();
+        (received, requests)
+    });
+    waiting.await.unwrap()
+}
+
+async fn post(api: &Api, key: &str, path: &str, body: Value) -> Answer {
+    api.send(Method::POST, path, key, &[], Some(body)).await
+}
+
+async fn make_key(api: &Api, key: &str) -> String {
+    let list = api.get(key, "/api/v1/services?limit=500").await.json();
+    let own = list["items"].as_array().unwrap().iter().find(|service| {
+        service["can"].as_array().unwrap().contains(&json!("lock"))
+            && service["locked_by"].is_null()
+            && service["kind"] == "p2p_vc"
+    });
+    let id = own.unwrap()["id"].as_str().unwrap().to_owned();
+    let lock = json!({ "locked": true });
+    let path = format!("/api/v1/services/{id}/lock");
+    let locked = api
+        .send(Method::PUT, &path, key, &[("if-match", "*")], Some(lock))
+        .await;
+    assert_eq!(locked.status, 200, "{}", locked.text());
+    id
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_is_signed_retried_and_delivered_once_with_its_objects() {
+    let api = Api::new();
+    let (ann, dan) = (api.key("ann"), api.key("dan"));
+    let (url, requests) = receiver(vec![500]);
+    let (foreign_url, foreign) = receiver(Vec::new());
+    let made = post(&api, &ann, "/api/v1/webhooks", json!({ "url": url })).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(
+        post(&api, &dan, "/api/v1/webhooks", json!({ "url": foreign_url }))
+            .await
+            .status,
+        201
+    );
+    let id = made.json()["webhook"]["id"].as_str().unwrap().to_owned();
+    let secret = made.json()["secret"]
+        .as_str()
+        .unwrap()
+        .trim_start_matches("whsec_")
+        .to_owned();
+    let service = make_key(&api, &ann).await;
+    let (first, requests) = next(requests).await;
+    let (second, requests) = next(requests).await;
+    assert_eq!(first.header("webhook-id"), second.header("webhook-id"));
+    assert_eq!(first.body, second.body);
+    assert!(
+        second.json()["objects"]
+            .as_array()
+            .unwrap()
+            .contains(&json!(service)),
+        "{}",
+        second.body
+    );
+    let key = hmac::Key::new(hmac::HMAC_SHA256, &STANDARD.decode(&secret).unwrap());
+    let signed = format!(
+        "{}.{}.{}",
+        second.header("webhook-id"),
+        second.header("webhook-timestamp"),
+        second.body
+    );
+    let tag = STANDARD
+        .decode(second.header("webhook-signature").trim_start_matches("v1,"))
+        .unwrap();
+    hmac::verify(&key, signed.as_bytes(), &tag).unwrap();
+    let path = format!("/api/v1/webhooks/{id}/deliveries");
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let last = loop {
+        let last = api.get(&ann, &path).await.json()[0].clone();
+        if last["state"] == "delivered" {
+            break last;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{last}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    assert_eq!(
+        (last["tries"].clone(), last["status"].clone()),
+        (json!(2), json!(204)),
+        "{last}"
+    );
+    // A replay sends the same event under the same identifier.
+    let replayed = post(
+        &api,
+        &ann,
+        &format!("/api/v1/webhooks/{id}/replay"),
+        json!({ "after": 0 }),
+    )
+    .await;
+    assert_eq!(replayed.status, 202);
+    let (again, _requests) = next(requests).await;
+    assert_eq!(again.header("webhook-id"), first.header("webhook-id"));
+    // Another member's webhook got nothing, and the member cannot see this one.
+    assert!(foreign.try_recv().is_err());
+    assert_eq!(api.get(&dan, &path).await.status, 404);
+    let gone = api
+        .send(Method::DELETE, &format!("/api/v1/webhooks/{id}"), &ann, &[], None)
+        .await;
+    assert_eq!((gone.status, api.get(&ann, &path).await.status), (204, 404));
+    // The secret is shown once and stored sealed.
+    assert!(!api.get(&dan, "/api/v1/webhooks").await.text().contains("secret"));
+}
+
+#[tokio::test]
+async fn a_webhook_goes_to_no_private_address() {
+    let api = Api::with(|settings| settings.webhooks_to_private = false);
+    let ann = api.key("ann");
+    for url in [
+        "http://example.net/",
+        "https://127.0.0.1/",
+        "https://[::1]/",
+        "https://[::ffff:10.0.0.1]/",
+        "https://169.254.169.254/latest",
+        "https://localhost/",
+        "https://ann:secret@example.net/",
+        "https://",
+        "ftp://example.net/",
+        "x",
+    ] {
+        let refused = post(&api, &ann, "/api/v1/webhooks", json!({ "url": url })).await;
+        assert_eq!(
+            (refused.status, refused.json()["errors"][0]["pointer"].clone()),
+            (422, json!("/url")),
+            "{url}: {}",
+            refused.text()
+        );
+    }
+    // A host that only the resolver takes for a private address is refused when it is resolved.
+    let made = post(
+        &api,
+        &ann,
+        "/api/v1/webhooks",
+        json!({ "url": "https://127.1:9/" }),
+    )
+    .await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    make_key(&api, &ann).await;
+    let path = format!(
+        "/api/v1/webhooks/{}/deliveries",
+        made.json()["webhook"]["id"].as_str().unwrap()
+    );
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let list = api.get(&ann, &path).await.json();
+        if let Some(error) = list[0]["error"].as_str() {
+            assert!(error.contains("is not an address of the Internet"), "{error}");
+            break;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{list}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
