@@ -14,8 +14,8 @@
 //!           +---------+------+------------------+----------------+
 //! ```
 
-use millrace_ix_model::{Config, FilterId, Service, ServiceIndex};
-use millrace_types::{Cookie, GroupId, MeterId, TableId};
+use millrace_ix_model::{Config, FilterId, Service, ServiceIndex, TrunkId};
+use millrace_types::{Cookie, GroupId, Mac, MeterId, TableId};
 
 /// By which end or trunk a frame came, and its service.
 pub const PORT: TableId = TableId(0);
@@ -38,6 +38,12 @@ pub const TABLES_END: u8 = 7;
 pub const INSIDE_VID: u16 = 1;
 /// The VID, on trunks, of copies that a leaf of a `p2mp_vc` sent: they go to roots only.
 pub const LEAF_COPY_VID: u16 = 2;
+
+/// The destination of the engine's probes on trunks. It is no reserved address, because bridges in the underlay of a
+/// trunk would drop those.
+pub const PROBE_MAC: Mac = Mac([0x02, 0x4d, 0x49, 0x58, 0x00, 0x02]);
+/// The EtherType of LLDP, which the probes have.
+pub const LLDP: u16 = 0x88cc;
 
 /// The metadata of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -106,10 +112,12 @@ pub enum CookieKind {
     /// Frames of a connection with an end in quarantine that belong to no end; the object is the number of the
     /// connection's identifier.
     Stray = 7,
+    /// Probes of a trunk; the object is the number of the trunk's identifier, the generation the place of the end.
+    Probe = 8,
 }
 
 impl CookieKind {
-    const ALL: [CookieKind; 8] = [
+    const ALL: [CookieKind; 9] = [
         CookieKind::Base,
         CookieKind::Service,
         CookieKind::End,
@@ -118,6 +126,7 @@ impl CookieKind {
         CookieKind::Filter,
         CookieKind::Drop,
         CookieKind::Stray,
+        CookieKind::Probe,
     ];
 }
 
@@ -180,6 +189,11 @@ pub(crate) const fn storm_meter(config: &Config, storm: Storm) -> MeterId {
 /// Returns the meter of a filter that limits.
 pub(crate) const fn filter_meter(filter: FilterId) -> MeterId {
     MeterId(0x0200_0000 + filter.0 % 0x1000_0000)
+}
+
+/// Returns the meter of the probes that arrive by a trunk.
+pub(crate) const fn probe_meter(trunk: TrunkId) -> MeterId {
+    MeterId(0x2000_0000 | trunk.0 & 0x0fff_ffff)
 }
 
 /// Returns the group of the copies, to all local ends, of frames that came by trunk.

@@ -120,6 +120,7 @@ pub(crate) fn reserved_addresses() -> Matching {
 fn plan_base(exchange: &Exchange, builder: &mut Builder) {
     tags::plan_outer_tags(exchange, builder);
     lan::plan_strays(exchange, builder);
+    tags::plan_probes(exchange, builder);
     for switch in exchange.switches.keys() {
         let cookie = CookieFields {
             kind: CookieKind::Base,

@@ -14,8 +14,8 @@ use millrace_types::{GroupId, PortNo, TableId};
 use crate::builder::{Builder, Line, actions, present, push_tag, set, set_pcp, set_vid};
 use crate::entry::Matching;
 use crate::layout::{
-    ADMIT, CookieFields, CookieKind, EGRESS, FORWARD, INNER, INSIDE_VID, Metadata, POLICE, PORT, PROTECT,
-    parity,
+    ADMIT, CookieFields, CookieKind, EGRESS, FORWARD, INNER, INSIDE_VID, LLDP, Metadata, POLICE, PORT,
+    PROBE_MAC, PROTECT, parity, probe_meter,
 };
 use crate::plan::{End, ServiceContext, trunk_port, trunks_between};
 
@@ -23,6 +23,10 @@ use crate::plan::{End, ServiceContext, trunk_port, trunks_between};
 pub(crate) const PRIORITY: u16 = 100;
 /// The priority of entries for the frames of one trunk.
 const TRUNK_PRIORITY: u16 = 200;
+/// The priority of the engine's probes on trunks.
+const PROBE_PRIORITY: u16 = 61_000;
+/// The probes a second that the controller gets from a trunk.
+const PROBE_PPS: u32 = 5;
 /// The priority of entries for frames that go back to the ports where they came from.
 const HAIRPIN_PRIORITY: u16 = 110;
 
@@ -434,5 +438,30 @@ pub(crate) fn plan_transit(
             here,
             Line::new(PORT, TRUNK_PRIORITY, matching, context.cookie()).apply(list),
         );
+    }
+}
+
+/// Adds the entries of table 0 that give the engine its probes on trunks. Frames of services have a wire id there, so that
+/// no member can send a frame that these entries match.
+pub(crate) fn plan_probes(exchange: &Exchange, builder: &mut Builder) {
+    for (id, trunk) in &exchange.trunks {
+        for (side, end) in (0..).zip(&trunk.ends) {
+            let cookie = CookieFields {
+                kind: CookieKind::Probe,
+                object: id.0,
+                generation: side,
+            };
+            let probe = Matching::any()
+                .with(Field::InPort, end.port.raw())
+                .with(Field::EthDst, PROBE_MAC.to_u64())
+                .with(Field::EthType, LLDP);
+            let probe = match trunk.kind {
+                TrunkKind::Vxlan => probe.with(Field::TunnelId, 0u32),
+                TrunkKind::STag => probe.with(Field::VlanVid, 0u16),
+            };
+            builder.packet_meter(end.switch, probe_meter(*id), PROBE_PPS);
+            let line = Line::new(PORT, PROBE_PRIORITY, probe, cookie).meter(probe_meter(*id));
+            builder.flow(end.switch, line.apply(vec![Action::output(PortNo::CONTROLLER)]));
+        }
     }
 }

@@ -27,6 +27,7 @@ use crate::links::PortStates;
 use crate::open::OpenChange;
 use crate::order::{OrderOptions, Ordered};
 use crate::phases::{Planner, counts, engine_order};
+use crate::probe::Probes;
 use crate::quarantine::Checklists;
 use crate::rows;
 use crate::text::Document;
@@ -83,6 +84,7 @@ pub struct Core {
     pub(crate) engine: Engine<Fabric>,
     pub(crate) ports: Arc<PortStates>,
     pub(crate) checklists: Arc<Checklists>,
+    pub(crate) probes: Probes,
     /// The time of the next questions to ends in quarantine.
     pub(crate) next_question: Time,
     /// The newest MAC address of each end; `None` until it was read once after the start.
@@ -163,6 +165,7 @@ impl Core {
             engine,
             ports: Arc::default(),
             checklists: Arc::default(),
+            probes: Probes::default(),
             next_question: now.time,
             announced: None,
             announcements: Vec::new(),

@@ -29,6 +29,7 @@ mod news;
 mod open;
 mod order;
 mod phases;
+mod probe;
 mod quarantine;
 mod reports;
 mod rows;

@@ -150,6 +150,7 @@ impl Core {
         self.advance_validity(now);
         self.watch_quarantine(now);
         self.watch_macs(now);
+        self.probe_trunks(now);
         let actor = Actor::system();
         let rest = self.exchange.draft(&actor, now.timestamp(), Operation::Expire);
         if rest.is_ok_and(|changes| !changes.objects.is_empty() || !changes.released.is_empty()) {

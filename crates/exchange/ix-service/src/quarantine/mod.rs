@@ -19,7 +19,7 @@ use std::sync::Arc;
 use millrace_ix_engine::Session;
 use millrace_ix_model::{
     Actor, Config, ConfigId, ConnectionId, Exchange, LanPolicy, Operation, PortId, Prefix, Quarantine,
-    Service, Timestamp,
+    Service, Timestamp, TrunkId,
 };
 use millrace_ix_plan::layout::{CookieFields, CookieKind};
 use millrace_types::{Cookie, Duration, Mac, Time};
@@ -134,6 +134,10 @@ impl Core {
         match fields.kind {
             CookieKind::End => self.judge_frame(ConfigId(fields.object), frame, None, now),
             CookieKind::Stray => self.judge_stray(ConnectionId(fields.object), frame, now),
+            CookieKind::Probe => {
+                let side = u8::try_from(fields.generation).unwrap_or(u8::MAX);
+                self.probe_arrived((TrunkId(fields.object), side), frame, now);
+            }
             _ => {}
         }
     }

@@ -2,16 +2,17 @@
 
 use millrace_ix_model::state::Realisation;
 use millrace_ix_model::{PortId, SwitchId, TrunkId};
+use millrace_ix_plan::layout::{CookieFields, CookieKind};
 use millrace_ix_service::{EventKind, PortReport, Snapshot};
-use millrace_types::{Duration, PortNo};
+use millrace_types::{Cookie, Duration, PortNo};
 use serde_json::json;
 
 use crate::world::World;
 
-/// The number of circuits; `make exchange-check` has 10,000.
+/// The number of circuits; `make exchange-check` has 2,000.
 fn circuits() -> usize {
     let is_long = std::env::var_os("MILLRACE_EXCHANGE_LONG").is_some();
-    if is_long { 10_000 } else { 200 }
+    if is_long { 2000 } else { 200 }
 }
 
 impl World {
@@ -90,19 +91,20 @@ fn a_trunk_that_fails_over_causes_no_modification_and_one_notice() {
     let account = *world.core().exchange().accounts.keys().next().unwrap();
     let connections = world.connections();
     let count = circuits();
+    let mut operations = Vec::new();
     for at in 0..count {
-        let (vlan, pair) = (2 + at % 4000, at / 4000);
-        let (a, b) = ([0, 1][pair % 2], [2, 3][pair / 2]);
+        let (vlan, [a, b]) = (2 + at / 2, [[0, 2], [1, 3]][at % 2]);
         let end = |connection: usize| {
             json!({"operation": "configure_end", "service": "sv-0", "connection": connections[connection],
                    "vlan": {"type": "dot1q", "vlan": vlan}})
         };
-        world.order(&[
+        operations.extend([
             json!({"operation": "create_service", "account": account, "kind": "p2p_vc", "name": format!("c{at}")}),
             end(a),
             end(b),
         ]);
     }
+    operations.chunks(1500).for_each(|part| drop(world.order(part)));
     world.run(Duration::from_secs(5));
     assert!(world.is_settled());
     world.list_ports();
@@ -240,4 +242,95 @@ fn circuits_take_the_way_over_a_third_switch_when_their_trunk_is_down() {
     world.report(one, 100, true, true);
     world.run(Duration::from_secs(3));
     assert_eq!(world.commits(), commits);
+}
+
+/// Returns the cookie of the entry that gives the engine the probes that arrive at an end of a trunk.
+fn probe_cookie(trunk: TrunkId, side: u32) -> Cookie {
+    CookieFields {
+        kind: CookieKind::Probe,
+        object: trunk.0,
+        generation: side,
+    }
+    .cookie()
+}
+
+#[test]
+fn probes_measure_the_drain_and_find_wrong_cabling() {
+    let mut world = World::new();
+    let second = world.second_trunk(10_000);
+    let first = *world.core().exchange().trunks.keys().next().unwrap();
+    world.list_ports();
+    let (one, two) = world.ids();
+    let probes = |world: &mut World| {
+        world.frames.clear();
+        world.time = world.time + Duration::from_secs(6);
+        let now = world.now();
+        world.core().expire(now);
+        world.deliver();
+        std::mem::take(&mut world.frames)
+    };
+    let arrive = |world: &mut World, switch: SwitchId, cookie: Cookie, frame: &[u8]| {
+        let now = world.now();
+        let session = world.switches[&switch].session.unwrap();
+        world.core().packet_in(switch.0, session, cookie, frame, now);
+        world.deliver();
+    };
+    let sent = probes(&mut world);
+    let ports: Vec<_> = sent
+        .iter()
+        .map(|(switch, port, _)| (*switch, port.raw()))
+        .collect();
+    assert_eq!(ports, [(one, 100), (two, 100), (one, 101), (two, 101)]);
+    // The probe of the first trunk takes 300 ms: a change then waits for 600 ms before it removes old entries.
+    world.time = world.time + Duration::from_millis(300);
+    arrive(&mut world, two, probe_cookie(first, 1), &sent[0].2);
+    // A second arrival of the same probe is a replay.
+    world.time = world.time + Duration::from_secs(1);
+    arrive(&mut world, two, probe_cookie(first, 1), &sent[0].2);
+    let (service, _) = world.circuit("first", [(0, 10), (2, 10)]);
+    world.run(Duration::from_secs(2));
+    let end = world
+        .core()
+        .exchange()
+        .ends(service)
+        .next()
+        .map(|(end, _)| end)
+        .unwrap();
+    let connections = world.connections();
+    let started = world.time;
+    world.order(&[json!({
+        "operation": "move_end", "config": end, "connection": connections[1], "vlan": {"type": "dot1q", "vlan": 10},
+    })]);
+    while !world.is_settled() {
+        assert!(world.step(started + Duration::from_secs(5)));
+    }
+    let took = world.time.since(started);
+    assert!(
+        took >= Duration::from_millis(600) && took < Duration::from_millis(700),
+        "{took:?}"
+    );
+    // A probe of the first trunk arrives at the second one.
+    world.events.clear();
+    let sent = probes(&mut world);
+    arrive(&mut world, two, probe_cookie(second, 1), &sent[0].2);
+    let wrong = world
+        .notices()
+        .iter()
+        .any(|text| text.starts_with("wrong cabling") && text.contains("t1") && text.contains("t2"));
+    assert!(wrong, "{:?}", world.notices());
+    // A trunk that passes nothing although its ports are up is told once.
+    world.events.clear();
+    for _ in 0..6 {
+        let sent = probes(&mut world);
+        arrive(&mut world, two, probe_cookie(first, 1), &sent[0].2);
+        arrive(&mut world, one, probe_cookie(first, 0), &sent[1].2);
+        arrive(&mut world, one, probe_cookie(second, 0), &sent[3].2);
+    }
+    let silent: Vec<_> = world
+        .notices()
+        .into_iter()
+        .filter(|text| text.contains("passes no probe"))
+        .collect();
+    assert_eq!(silent.len(), 1, "{silent:?}");
+    assert!(silent[0].contains("t2"));
 }
