@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millrace_ix_model::{Exchange, ServiceId, SwitchId};
+use millrace_ix_model::{Exchange, ServiceId, ServiceKind, SwitchId};
 
 use crate::difference::Modification;
 use crate::entry::{Entry, EntryId, FlowId, SwitchState};
@@ -46,7 +46,15 @@ pub fn phases(old: &Exchange, new: &Exchange, settings: &Settings) -> Phases {
         && old.trunks == new.trunks
         && old.connections == new.connections
         && old.configs == new.configs;
-    if !is_base_equal {
+    // A peering LAN that ends takes the entries for stray frames of its quarantine with it.
+    let is_lan = |exchange: &Exchange, id: &ServiceId| {
+        let service = exchange.services.get(id);
+        service.is_some_and(|service| service.kind == ServiceKind::ExchangeLan)
+    };
+    let is_lan_changed = services
+        .iter()
+        .any(|id| (is_lan(old, id) || is_lan(new, id)) && old.services.get(id) != new.services.get(id));
+    if !is_base_equal || is_lan_changed {
         merge(&mut before, plan_switches(old));
         merge(&mut after, plan_switches(new));
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use millrace_ix_model::state::CommercialState;
 use millrace_ix_model::{
     EndRole, FilterAction, FilterMatch, FilterOrigin, FilterState, Operation, Ports, ServiceKind, TrunkKind,
     VlanRequest,
@@ -324,4 +325,26 @@ fn a_change_of_filters_plans_the_accounts_concerned_as_a_whole_plan_does() {
     let changed = millrace_ix_plan::phases(&before, &fewer, &SETTINGS);
     let whole = millrace_ix_plan::phases_of_plans(&plan(&before, &SETTINGS), &plan(&fewer, &SETTINGS));
     assert_eq!(changed, whole);
+}
+
+#[test]
+fn a_lan_that_ends_leaves_nothing_of_its_quarantine_behind() {
+    let (world, service, _) = lan(7, 4, None, 50);
+    let mut ended = world.exchange.clone();
+    ended.services.get_mut(&service).unwrap().state = CommercialState::DecommissionRequested;
+    let mut switches = plan(&world.exchange, &SETTINGS).switches;
+    let is_stray =
+        |id: &EntryId| matches!(id, EntryId::Flow(flow) if flow.table.0 == 0 && flow.priority.0 == 1);
+    assert!(switches.values().any(|state| state.keys().any(is_stray)));
+    let changed = millrace_ix_plan::phases(&world.exchange, &ended, &SETTINGS);
+    for (switch, modifications) in [changed.stage, changed.flip, changed.clean].into_iter().flatten() {
+        let state = switches.get_mut(&switch).unwrap();
+        for change in modifications {
+            match change.to {
+                Some(entry) => drop(state.insert(change.id, entry)),
+                None => drop(state.remove(&change.id)),
+            }
+        }
+    }
+    assert_eq!(switches, plan(&ended, &SETTINGS).switches);
 }
