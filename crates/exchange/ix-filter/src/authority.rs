@@ -136,6 +136,8 @@ pub struct Authority {
     pub(crate) neighbours: BTreeMap<IpAddr, Neighbour>,
     pub(crate) rules: BTreeMap<String, Announced>,
     pub(crate) dirty: Dirty,
+    /// References of rules that a peer announced and withdrew, until their filters are gone.
+    pub(crate) withdrawn: BTreeSet<String>,
     pub(crate) vrps: VrpState,
     /// `None` if no registry is configured.
     pub(crate) registry: Option<BTreeMap<AccountId, RouteObjects>>,
@@ -159,6 +161,7 @@ impl Authority {
                 all: true,
                 ..Dirty::default()
             },
+            withdrawn: BTreeSet::new(),
             vrps: VrpState::NotConfigured,
             registry: has_registry.then(BTreeMap::new),
             lost: BTreeMap::new(),
@@ -238,9 +241,10 @@ impl Authority {
                 if is_rule {
                     let announced = Announced { peer: address, route };
                     self.rules.insert(reference.clone(), announced);
+                    self.withdrawn.remove(&reference);
                     self.dirty.rules.insert(reference);
-                } else if self.rules.remove(&reference).is_some() {
-                    self.dirty.rules.insert(reference);
+                } else {
+                    self.forget(reference);
                 }
             }
             Change::Withdrawn(route) => {
@@ -248,9 +252,7 @@ impl Authority {
                     self.changed(*prefix);
                 }
                 let reference = reference(address, &route);
-                if self.rules.remove(&reference).is_some() {
-                    self.dirty.rules.insert(reference);
-                }
+                self.forget(reference);
             }
             Change::Malformed { bytes, error, .. } => {
                 if let Some(neighbour) = self.neighbours.get_mut(&address) {
@@ -272,6 +274,14 @@ impl Authority {
                     self.dirty.all = true;
                 }
             }
+        }
+    }
+
+    /// Notes that a peer no longer announces a rule.
+    fn forget(&mut self, reference: String) {
+        if self.rules.remove(&reference).is_some() {
+            self.withdrawn.insert(reference.clone());
+            self.dirty.rules.insert(reference);
         }
     }
 

@@ -169,7 +169,7 @@ impl Authority {
     }
 
     /// Checks a filter of page or API.
-    pub(crate) fn verdict(
+    pub fn verdict(
         &self,
         exchange: &Exchange,
         account: AccountId,

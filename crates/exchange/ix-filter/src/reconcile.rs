@@ -170,9 +170,12 @@ impl Authority {
     ) {
         let desired = self.desired(reference, &comparison.index);
         match (desired, filter) {
-            (None, None) => {}
+            (None, None) => {
+                self.withdrawn.remove(reference);
+            }
             (None, Some((id, filter))) => {
-                let is_unheard = !self.rules.contains_key(reference);
+                // A rule of the database that its peer has not announced since the start of the engine.
+                let is_unheard = !self.rules.contains_key(reference) && !self.withdrawn.contains(reference);
                 if is_unheard
                     && peer_of(reference).is_some_and(|peer| self.may_come_back(peer, comparison.now))
                 {
@@ -180,6 +183,7 @@ impl Authority {
                     self.dirty.rules.insert(reference.to_owned());
                     comparison.round.again(end);
                 } else if self.spend(filter.account, reference, comparison) {
+                    self.withdrawn.remove(reference);
                     comparison.delete(id, filter);
                 }
             }

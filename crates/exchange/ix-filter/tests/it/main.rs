@@ -1,0 +1,7 @@
+//! Peers, evidence and filters together.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod rfc9117;
+mod rules;
+mod world;

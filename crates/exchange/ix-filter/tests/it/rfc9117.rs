@@ -1,0 +1,63 @@
+//! Validation of Flowspec in random worlds, against RFC 9117 written as its section 4.1 reads.
+
+use proptest::prelude::*;
+
+use crate::world::{World, bgp, udp_to};
+
+const ASNS: [u32; 3] = [64_501, 64_502, 64_503];
+
+/// Prefixes within 10.0.0.0/14 that often cover each other.
+fn prefix() -> impl Strategy<Value = String> {
+    (0u8..4, 0u8..3, prop::sample::select(vec![14u8, 16, 23, 24, 32])).prop_map(|(second, third, len)| {
+        let address = core::net::IpAddr::from([10, second, third, 1]);
+        millrace_bgp::Prefix::new(address, len).unwrap().to_string()
+    })
+}
+
+fn covers(one: &str, other: &str) -> bool {
+    let (one, other) = (bgp(one), bgp(other));
+    one.len() <= other.len() && millrace_bgp::Prefix::new(other.address(), one.len()) == Some(one)
+}
+
+/// Returns true if the rule of an AS for a destination is feasible.
+fn oracle(routes: &[(u32, String)], asn: u32, destination: &str) -> bool {
+    let covering: Vec<_> = routes
+        .iter()
+        .filter(|(_, prefix)| covers(prefix, destination))
+        .collect();
+    let Some(longest) = covering.iter().map(|(_, prefix)| bgp(prefix).len()).max() else {
+        return false;
+    };
+    // Rule b: the originator is that of a best match. Several members may announce the same prefix.
+    let is_best = covering
+        .iter()
+        .any(|(origin, prefix)| bgp(prefix).len() == longest && *origin == asn);
+    // Rule c: nobody else announces a part of the destination.
+    let is_split = routes
+        .iter()
+        .any(|(origin, prefix)| *origin != asn && covers(destination, prefix) && prefix != destination);
+    is_best && !is_split
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn a_rule_is_active_exactly_if_rfc_9117_calls_it_feasible(
+        routes in prop::collection::btree_set((prop::sample::select(ASNS.to_vec()), prefix()), 0..8),
+        asn in prop::sample::select(ASNS.to_vec()),
+        destination in prefix(),
+    ) {
+        let mut world = World::new(&ASNS);
+        // Every AS is authorised: the routes alone decide.
+        world.roas(&ASNS.map(|asn| ("0.0.0.0/0", asn)));
+        for (origin, prefix) in &routes {
+            world.announce(*origin, prefix, false);
+        }
+        world.flow(asn, &udp_to(&destination));
+        world.reconcile();
+        let routes: Vec<_> = routes.into_iter().collect();
+        let expected = if oracle(&routes, asn, &destination) { "active" } else { "refused" };
+        prop_assert_eq!(world.states(), [expected], "{} of {} among {:?}", destination, asn, routes);
+    }
+}

@@ -1,0 +1,150 @@
+//! Rules of peers as filters, over time.
+
+use millrace_bgp::MessageType;
+use millrace_ix_filter::VrpState;
+use millrace_ix_model::{FilterAction, FilterOrigin, FilterState};
+
+use crate::world::{World, udp_to};
+
+fn world() -> World {
+    let mut world = World::new(&[64_501, 64_502]);
+    world.roas(&[("203.0.113.0/24", 64_501), ("198.51.100.0/24", 64_502)]);
+    world.announce(64_501, "203.0.113.0/24", false);
+    world.announce(64_502, "198.51.100.0/24", false);
+    world.reconcile();
+    world
+}
+
+fn reason(world: &World) -> String {
+    match &world.filters()[0].state {
+        FilterState::Refused { reason } | FilterState::Suspended { reason } => reason.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_blackhole_is_a_filter_until_it_is_withdrawn_and_again_it_changes_nothing() {
+    let mut world = world();
+    world.announce(64_501, "203.0.113.7/32", true);
+    assert_eq!(world.reconcile().operations.len(), 1);
+    let filter = world.filters()[0];
+    assert_eq!(
+        (filter.action, filter.origin),
+        (FilterAction::Drop, FilterOrigin::Rtbh)
+    );
+    assert_eq!(world.states(), ["active"]);
+    world.announce(64_501, "203.0.113.7/32", true);
+    assert!(!world.authority.is_dirty());
+    world.authority.exchange_changed();
+    assert_eq!(
+        world.reconcile().operations,
+        [],
+        "a whole comparison finds nothing either"
+    );
+    // Without the community the route is an ordinary one.
+    world.announce(64_501, "203.0.113.7/32", false);
+    assert_eq!(world.reconcile().operations.len(), 1);
+    assert_eq!(world.filters().len(), 0);
+}
+
+#[test]
+fn who_does_not_own_a_destination_is_refused_with_the_missing_object() {
+    let mut world = world();
+    world.announce(64_502, "203.0.113.7/32", true);
+    world.reconcile();
+    assert_eq!(world.states(), ["refused"]);
+    let roa = "missing: ROA for 203.0.113.0/24 with origin AS64502";
+    assert!(reason(&world).contains(roa), "{}", reason(&world));
+    // The ROA appears: the same rule becomes active, provided that the prefix is announced.
+    world.roas(&[("203.0.113.0/24", 64_502), ("203.0.112.0/23", 64_502)]);
+    world.reconcile();
+    let route = "missing: BGP route that covers 203.0.113.7/32";
+    assert!(reason(&world).contains(route), "{}", reason(&world));
+    world.announce(64_502, "203.0.112.0/23", false);
+    world.reconcile();
+    assert_eq!(world.states(), ["active"]);
+}
+
+#[test]
+fn the_loss_of_a_prefix_suspends_after_five_minutes_and_its_return_resumes() {
+    let mut world = world();
+    world.announce(64_501, "203.0.113.7/32", true);
+    world.reconcile();
+    world.withdraw(64_501, "203.0.113.0/24");
+    let again = world.reconcile().again_at.unwrap();
+    assert_eq!(again.since(world.now).as_secs(), 300);
+    world.pass(299);
+    assert_eq!(world.reconcile().operations, []);
+    world.pass(1);
+    world.reconcile();
+    assert_eq!(world.states(), ["suspended"]);
+    world.announce(64_501, "203.0.113.0/24", false);
+    world.reconcile();
+    assert_eq!(world.states(), ["active"]);
+}
+
+#[test]
+fn caches_that_do_not_answer_suspend_nothing_and_permit_nothing_new() {
+    let mut world = world();
+    world.announce(64_501, "203.0.113.7/32", true);
+    world.reconcile();
+    world.authority.set_vrps(VrpState::Stale);
+    world.announce(64_501, "203.0.113.8/32", true);
+    world.reconcile();
+    world.pass(1000);
+    world.reconcile();
+    assert_eq!(world.states(), ["active", "refused"]);
+}
+
+#[test]
+fn rules_outlive_a_restart_of_the_engine_until_their_peer_has_announced_all_routes() {
+    let mut before = world();
+    before.announce(64_501, "203.0.113.7/32", true);
+    before.reconcile();
+    // A new process with the same database: the peer has not announced anything yet.
+    let mut world = World::new(&[64_501, 64_502]);
+    world.exchange = before.exchange;
+    world.roas(&[("203.0.113.0/24", 64_501)]);
+    world.reconcile();
+    assert_eq!(world.states(), ["active"]);
+    // End-of-RIB of three families, then of the fourth, and the rule is not there.
+    let end = |afi, safi| vec![0, 0, 0, 6, 0x80, 15, 3, 0, afi, safi];
+    for body in [vec![0; 4], end(2, 1), end(1, 133)] {
+        world.send(64_501, MessageType::Update, &body);
+        world.reconcile();
+        assert_eq!(world.states(), ["active"]);
+    }
+    world.send(64_501, MessageType::Update, &end(2, 133));
+    world.reconcile();
+    assert_eq!(world.filters().len(), 0);
+}
+
+#[test]
+fn a_withdrawal_soon_after_the_start_counts_without_end_of_rib() {
+    let mut world = world();
+    world.announce(64_501, "203.0.113.7/32", true);
+    world.reconcile();
+    world.withdraw(64_501, "203.0.113.7/32");
+    world.reconcile();
+    assert_eq!(world.filters().len(), 0, "GoBGP sends no End-of-RIB");
+}
+
+#[test]
+fn an_account_has_500_live_filters_and_fifty_changes_a_second() {
+    let mut world = world();
+    for number in 0..240u32 {
+        world.announce(64_501, &format!("203.0.113.{number}/32"), true);
+        world.flow(64_501, &udp_to(&format!("203.0.113.{number}/32")));
+        if number % 2 == 0 {
+            world.flow(64_501, &udp_to(&format!("203.0.113.{number}/31")));
+        }
+    }
+    assert_eq!(world.reconcile().operations.len(), 50);
+    for _ in 0..15 {
+        world.pass(1);
+        assert!(world.reconcile().operations.len() <= 50);
+    }
+    let states = world.states();
+    let count = |name: &str| states.iter().filter(|state| *state == name).count();
+    assert_eq!((states.len(), count("active"), count("refused")), (600, 500, 100));
+}

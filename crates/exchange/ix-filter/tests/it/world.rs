@@ -1,0 +1,220 @@
+//! An exchange with members and an authority whose peers speak by bytes.
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use millrace_bgp::flowspec::{Component, NumericField, NumericOperator, Pattern};
+use millrace_bgp::rtr::Vrp;
+use millrace_bgp::{FamilySet, FlowRule, Limits, MessageType, PeerSettings, SessionSettings, header};
+use millrace_ix_filter::{Authority, PeerInfo, Round, SessionKind, Settings, VrpState};
+use millrace_ix_model::{AccountId, AccountKind, Actor, Exchange, Filter, Operation, Prefix, Timestamp};
+use millrace_types::Time;
+
+/// The first moment of each test.
+const START: Timestamp = Timestamp::from_secs(1_795_000_000);
+
+pub(crate) struct World {
+    pub(crate) exchange: Exchange,
+    pub(crate) authority: Authority,
+    pub(crate) now: Timestamp,
+}
+
+/// Returns the address of a member's router.
+fn address(asn: u32) -> IpAddr {
+    IpAddr::from([192, 0, 2, (asn % 100) as u8])
+}
+
+pub(crate) fn bgp(text: &str) -> millrace_bgp::Prefix {
+    let prefix: Prefix = text.parse().unwrap();
+    millrace_bgp::Prefix::new(prefix.address(), prefix.len()).unwrap()
+}
+
+/// Returns the attributes of a route: origin, path, and more.
+fn attributes(asn: u32, more: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0x40, 1, 1, 0, 0x40, 2, 6, 2, 1];
+    bytes.extend(asn.to_be_bytes());
+    bytes.extend(more);
+    bytes
+}
+
+impl World {
+    /// Returns a world with members of these AS numbers, each with a session of its own that is established.
+    pub(crate) fn new(asns: &[u32]) -> World {
+        let settings = Settings {
+            extensions: true,
+            ..Settings::default()
+        };
+        let mut world = World {
+            exchange: Exchange::default(),
+            authority: Authority::new(settings, false, Time::ZERO, START),
+            now: START,
+        };
+        for asn in asns {
+            world.order(vec![Operation::CreateAccount {
+                name: format!("AS{asn}"),
+                kind: AccountKind::Member,
+                parent: None,
+                asns: [*asn].into(),
+                discoverable: true,
+                as_set: None,
+                external_ref: None,
+            }]);
+            let info = PeerInfo {
+                kind: SessionKind::Member,
+                account: Some(world.account(*asn)),
+                asn: *asn,
+            };
+            let settings = PeerSettings {
+                session: SessionSettings {
+                    local_as: 64_500,
+                    router_id: "192.0.2.1".parse().unwrap(),
+                    peer_as: *asn,
+                    hold_secs: 0,
+                    families: FamilySet::ALL,
+                    add_path: false,
+                    enforce_first_as: true,
+                    restart_secs: 120,
+                },
+                limits: Limits::default(),
+            };
+            world
+                .authority
+                .put_peer(address(*asn), info, settings, Time::ZERO);
+            world.connect(*asn);
+        }
+        world
+    }
+
+    fn connect(&mut self, asn: u32) {
+        let mut capabilities = Vec::new();
+        for (afi, safi) in [(1, 1), (2, 1), (1, 133), (2, 133)] {
+            capabilities.extend([1, 4, 0, afi, 0, safi]);
+        }
+        capabilities.extend([65, 4]);
+        capabilities.extend(asn.to_be_bytes());
+        let mut open = vec![4, 0x5b, 0xa0, 0, 0, 192, 0, 2, 9, capabilities.len() as u8 + 2, 2];
+        open.push(capabilities.len() as u8);
+        open.extend(capabilities);
+        self.authority
+            .peer(address(asn))
+            .unwrap()
+            .accept(Time::ZERO)
+            .unwrap();
+        self.send(asn, MessageType::Open, &open);
+        self.send(asn, MessageType::Keepalive, &[]);
+    }
+
+    pub(crate) fn send(&mut self, asn: u32, kind: MessageType, body: &[u8]) {
+        let mut bytes = Vec::new();
+        header(kind, body, &mut bytes);
+        let peer = self.authority.peer(address(asn)).unwrap();
+        peer.receive(&bytes, Time::ZERO);
+        assert!(peer.is_open(), "{:?}", peer.state());
+        self.authority.collect(address(asn));
+    }
+
+    fn update(&mut self, asn: u32, withdrawn: &[u8], attributes: &[u8], routes: &[u8]) {
+        let mut body = (withdrawn.len() as u16).to_be_bytes().to_vec();
+        body.extend(withdrawn);
+        body.extend((attributes.len() as u16).to_be_bytes());
+        body.extend(attributes);
+        body.extend(routes);
+        self.send(asn, MessageType::Update, &body);
+    }
+
+    /// Announces a prefix of IPv4.
+    pub(crate) fn announce(&mut self, asn: u32, prefix: &str, is_blackhole: bool) {
+        let mut more = vec![0x40, 3, 4, 192, 0, 2, (asn % 100) as u8];
+        if is_blackhole {
+            more.extend([0xc0, 8, 4, 0xff, 0xff, 2, 0x9a]);
+        }
+        let mut routes = Vec::new();
+        bgp(prefix).write(&mut routes);
+        self.update(asn, &[], &attributes(asn, &more), &routes);
+    }
+
+    pub(crate) fn withdraw(&mut self, asn: u32, prefix: &str) {
+        let mut routes = Vec::new();
+        bgp(prefix).write(&mut routes);
+        self.update(asn, &routes, &[], &[]);
+    }
+
+    /// Announces a rule that drops.
+    pub(crate) fn flow(&mut self, asn: u32, rule: &FlowRule) {
+        let rule = rule.as_bytes();
+        let mut more = vec![0x80, 14, 6 + rule.len() as u8, 0, 1, 133, 0, 0, rule.len() as u8];
+        more.extend(rule);
+        more.extend([0xc0, 16, 8, 0x80, 6, 0, 0, 0, 0, 0, 0]);
+        self.update(asn, &[], &attributes(asn, &more), &[]);
+    }
+
+    pub(crate) fn account(&self, asn: u32) -> AccountId {
+        let mut accounts = self.exchange.accounts.iter();
+        *accounts
+            .find(|(_, account)| account.asns.contains(&asn))
+            .unwrap()
+            .0
+    }
+
+    fn order(&mut self, operations: Vec<Operation>) {
+        for operation in operations {
+            self.exchange
+                .apply(&Actor::system(), self.now, operation)
+                .unwrap();
+        }
+    }
+
+    /// Compares once, executes the orders, and returns what was ordered.
+    pub(crate) fn reconcile(&mut self) -> Round {
+        let round = self.authority.reconcile(&self.exchange, self.now);
+        self.order(round.operations.clone());
+        round
+    }
+
+    pub(crate) fn pass(&mut self, secs: u64) {
+        self.now = self.now.after(Duration::from_secs(secs));
+    }
+
+    /// Permits origins prefixes, and more specific ones.
+    pub(crate) fn roas(&mut self, payloads: &[(&str, u32)]) {
+        let payloads = payloads.iter().map(|(prefix, asn)| Vrp {
+            prefix: bgp(prefix),
+            max_len: 32,
+            asn: *asn,
+        });
+        self.authority.set_vrps(VrpState::Fresh(payloads.collect()));
+    }
+
+    pub(crate) fn filters(&self) -> Vec<&Filter> {
+        self.exchange.filters.values().collect()
+    }
+
+    /// Returns the names of the states of all filters.
+    pub(crate) fn states(&self) -> Vec<String> {
+        let name = |filter: &Filter| {
+            let state = serde_json::to_value(&filter.state).unwrap();
+            state["name"].as_str().unwrap().to_owned()
+        };
+        self.filters().into_iter().map(name).collect()
+    }
+}
+
+/// Returns a rule for UDP packets to a destination.
+pub(crate) fn udp_to(destination: &str) -> FlowRule {
+    let udp = NumericOperator {
+        and: false,
+        less: false,
+        greater: false,
+        equal: true,
+        value: 17,
+        size: 1,
+    };
+    FlowRule::new(
+        false,
+        &[
+            Component::Destination(Pattern::from(bgp(destination))),
+            Component::Numeric(NumericField::Protocol, vec![udp]),
+        ],
+    )
+    .unwrap()
+}
