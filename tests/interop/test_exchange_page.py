@@ -8,6 +8,7 @@ import signal
 import subprocess
 
 import pytest
+import scapy.all as scapy
 
 import namespaces
 from exchange import Exchange
@@ -49,12 +50,14 @@ def test_a_path_is_ordered_on_the_page_and_carries_frames(tmp_path):
         ports = [(1, "kernel:ix-sa"), (2, "kernel:ix-sb")]
         with Millrace(tmp_path / "switch", ports=ports, controllers=[exchange.target]):
             _, switch_id = exchange.create_site("Otemachi", 1, [1, 2])
+            accounts = {}
             for number, (name, user, asn) in enumerate([("Aoba", "ann", 64500), ("Baikal", "bob", 64501)], 1):
-                exchange.order(
+                created = exchange.order(
                     {"operation": "create_account", "name": name, "kind": "member", "asns": [asn], "discoverable": True},
                     {"operation": "create_connection", "account": "ac-0", "name": f"{name} 1", "kind": "standalone",
                      "ports": [f"{switch_id}:{number}"]},
                     {"operation": "create_user", "name": user, "account": "ac-0", "roles": ["member_admin"]})
+                accounts[name] = next(id for id in created["applied"]["created"] if id.startswith("ac-"))
                 exchange.command("user", "password", user, input=PASSWORD + "\n")
             exchange.wait_in_sync()
             a, b = socket_on("ix-a"), socket_on("ix-b")
@@ -69,6 +72,17 @@ def test_a_path_is_ordered_on_the_page_and_carries_frames(tmp_path):
                 assert passes(a, b, frame("shut", 100), "shut", 1) is None
                 page.step("open_again")
                 assert passes(a, b, frame("again", 100), "again") is not None
+
+                # A filter of the exchange's staff: the page shows the exact number of packets that the switch drops.
+                exchange.order({"operation": "create_filter", "account": accounts["Aoba"], "matching": {"destination": "203.0.113.7/32"},
+                                "action": {"type": "drop"}, "origin": "api", "state": {"name": "active"}})
+                exchange.wait_in_sync()
+                attack = scapy.Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / scapy.IP(dst="203.0.113.7") / scapy.UDP()
+                for number in range(100):
+                    b.send(bytes(attack / f"attack {number}".encode().ljust(60, b".")))
+                assert not namespaces.receive(a, lambda received: b"attack " in received, bound=1)
+                page.step("filter_counts")
+
                 exchange.stop(signal.SIGKILL)
                 assert passes(a, b, frame("alone", 100), "alone") is not None
                 page.step("engine_is_away")

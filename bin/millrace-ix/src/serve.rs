@@ -63,7 +63,7 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
         let filters = routing::serve(bgp, rpki, irr, extensions, &handle).await?;
         // The receiver ends with this block.
         let (samples, _receiver) = samples(settings.sflow.as_ref(), epoch)?.unzip();
-        let observers = (filters.clone(), samples);
+        let observers = (filters.clone(), samples, switches.counters.clone());
         let app = web::serve(&settings.api, &settings.database, &handle, observers).await?;
         control::serve(&settings.control.socket, &handle, &app, filters.as_ref())?;
         switches.listen(&settings.openflow, epoch, &handle).await?;

@@ -7,12 +7,14 @@ use anyhow::{Context, Result};
 use millrace_controller::driver::{self, Config, Handle as Connection, Session};
 use millrace_controller::{Applied, CommitError, DumpFilter, Event as SwitchEvent};
 use millrace_flow::{Action, Match};
+use millrace_ix_api::counters::FilterCounters;
 use millrace_ix_engine::Event;
-use millrace_ix_model::SwitchId;
+use millrace_ix_model::{FilterId, FilterState, SwitchId, Timestamp};
+use millrace_ix_plan::layout::{CookieFields, CookieKind, PROTECT};
 use millrace_ix_service::{FabricHandle, FabricRequest, Handle, PortReport};
 use millrace_openflow::flow_monitor::{FlowMonitorFlags, FlowMonitorRequest, FlowUpdate};
 use millrace_openflow::{Message, PacketOut, Port, PortConfig, PortReason, PortState, RequestedRole};
-use millrace_types::{BufferId, Duration, PortNo, TableId};
+use millrace_types::{BufferId, Cookie, Duration, PortNo, TableId};
 use tokio::sync::mpsc;
 
 use crate::messages;
@@ -20,6 +22,8 @@ use crate::settings::OpenFlow;
 
 /// The pause before a session with an unknown datapath id is closed, so that the switch does not connect in a loop.
 const UNKNOWN_PAUSE: Duration = Duration::from_secs(1);
+/// The time between two readings of the counters of filters.
+const COUNTING_INTERVAL: Duration = Duration::from_secs(5);
 
 /// For each connected switch: the number of its connection, and the sender of requests to its task.
 type Connected = BTreeMap<SwitchId, (u64, mpsc::UnboundedSender<FabricRequest>)>;
@@ -29,6 +33,8 @@ type Connected = BTreeMap<SwitchId, (u64, mpsc::UnboundedSender<FabricRequest>)>
 pub(crate) struct Switches {
     connected: Arc<Mutex<Connected>>,
     sessions: Arc<std::sync::atomic::AtomicU64>,
+    /// The counters of filters, which the API shows; set before switches connect.
+    pub(crate) counters: FilterCounters,
 }
 
 impl Switches {
@@ -119,12 +125,19 @@ impl Switches {
         }
         monitor(&session.handle).await;
         tracing::info!(%switch, %dpid, address = session.peer.address, "connected");
+        let counting = tokio::spawn(count_filters(
+            session.handle.clone(),
+            switch,
+            handle.clone(),
+            self.counters.clone(),
+        ));
         let fabric = handle.fabric();
         fabric.event(Event::Connected {
             switch: switch.0,
             session: number,
         });
         run(session, switch, number, requests, &fabric).await;
+        counting.abort();
         fabric.event(Event::Disconnected {
             switch: switch.0,
             session: number,
@@ -216,6 +229,48 @@ async fn run(
             },
         }
     }
+}
+
+/// Reads the counters of a switch's filters every [`COUNTING_INTERVAL`] while the exchange has active ones.
+async fn count_filters(connection: Connection, switch: SwitchId, handle: Handle, counters: FilterCounters) {
+    let listing = DumpFilter {
+        table: PROTECT,
+        cookie: Cookie(0),
+        cookie_mask: 0,
+    };
+    loop {
+        tokio::time::sleep(COUNTING_INTERVAL).await;
+        let snapshot = handle.snapshot();
+        let mut filters = snapshot.exchange.filters.values();
+        if !filters.any(|filter| filter.state == FilterState::Active) {
+            counters.record(switch, now(), &BTreeMap::new());
+            continue;
+        }
+        // A listing that broke off says nothing; the next one follows.
+        let Ok(dump) = connection.dump(listing).await else {
+            continue;
+        };
+        let mut seen: BTreeMap<FilterId, (u64, u64)> = BTreeMap::new();
+        for flow in &dump.flows {
+            let fields =
+                CookieFields::from_cookie(flow.cookie).filter(|fields| fields.kind == CookieKind::Filter);
+            if let Some(fields) = fields {
+                let count = seen.entry(FilterId(fields.object)).or_default();
+                *count = (
+                    count.0.saturating_add(flow.packets),
+                    count.1.saturating_add(flow.bytes),
+                );
+            }
+        }
+        counters.record(switch, now(), &seen);
+    }
+}
+
+fn now() -> Timestamp {
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Returns the state of a port as the engine takes it.

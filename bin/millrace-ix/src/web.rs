@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
+use millrace_ix_api::counters::FilterCounters;
 use millrace_ix_api::engine::{Engine, EngineCredentials};
 use millrace_ix_api::session::{Sealer, TotpSecret, generate_key};
 use millrace_ix_api::{App, Page, Settings};
@@ -21,7 +22,7 @@ pub(crate) async fn serve(
     api: &Api,
     database: &Database,
     handle: &Handle,
-    (filters, samples): (Option<millrace_ix_filter::Shared>, Option<Shared>),
+    (filters, samples, counters): (Option<millrace_ix_filter::Shared>, Option<Shared>, FilterCounters),
 ) -> Result<App> {
     let page = match &api.page {
         Some(folder) => {
@@ -37,7 +38,7 @@ pub(crate) async fn serve(
         webhooks_to_private: api.webhooks_to_private,
     };
     let credentials = Arc::new(EngineCredentials::new(handle.clone()));
-    let engine = Engine::with_filters(handle.clone(), filters);
+    let engine = Engine::with_filters(handle.clone(), filters, counters);
     if let Some(samples) = samples {
         engine.set_samples(samples);
     }

@@ -262,7 +262,7 @@ export function UnderAttack() {
                 <div className="last-on-phone">
                 <Panel title={t("attack.from")}>
                   <div className="breakdown">
-                    {traffic.breakdown.map((part) => (
+                    {traffic.breakdown.filter((part) => part.shares.length > 0).map((part) => (
                       <section key={part.by} className="stack tight">
                         <h3>{t(BY[part.by] ?? "attack.byPort")}</h3>
                         <Bars shares={part.shares.slice(0, 8)} label={t(BY[part.by] ?? "attack.byPort")} />

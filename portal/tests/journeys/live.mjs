@@ -58,6 +58,17 @@ const steps = {
     await act(await page("ann"), "Open this end");
     await (await page("ann")).getByText("In service").first().waitFor();
   },
+  async filter_counts() {
+    // The exact number of packets stands in the text that appears over the rate.
+    const ann = await page("ann");
+    const back = ann.url();
+    await ann.goto(`${url}/filters`);
+    const row = ann.locator("tr", { hasText: "to 203.0.113.7/32" });
+    await row.getByText("Active").waitFor();
+    await row.locator('[title*=" 100 packets"]').waitFor({ timeout: 40_000 });
+    await ann.goto(back);
+    await ann.getByText("In service").first().waitFor();
+  },
   async engine_is_away() {
     await (await page("ann")).locator(".stale").waitFor({ timeout: 30_000 });
   },

@@ -57,6 +57,7 @@ export const journeys = [
       await dialogOf(page).getByText(t("quarantine.reasonMissing")).waitFor();
       await dialogOf(page).getByLabel(t("service.reason")).fill("router known from the other site");
       await dialogOf(page).getByRole("button", { name: t("quarantine.waive") }).click();
+      await dialogOf(page).waitFor({ state: "hidden" });
       await page.getByRole("button", { name: t("quarantine.waive") }).waitFor({ state: "hidden" });
     },
   },

@@ -26,6 +26,7 @@ export const journeys = [
       await dialogOf(page).getByRole("button", { name: t("fabric.drain"), exact: true }).click();
       await page.getByRole("button", { name: t("fabric.undrain") }).click();
       await dialogOf(page).getByRole("button", { name: t("fabric.undrain") }).click();
+      await dialogOf(page).waitFor({ state: "hidden" });
       await page.getByRole("button", { name: t("fabric.undrain") }).waitFor({ state: "hidden" });
     },
   },
@@ -208,6 +209,7 @@ export const journeys = [
       await page.getByRole("button", { name: t("fabric.drain"), exact: true }).first().waitFor();
       await press(page, page.getByRole("button", { name: t("fabric.drain"), exact: true }));
       await press(page, dialogOf(page).getByRole("button", { name: t("fabric.drain"), exact: true }));
+      await dialogOf(page).waitFor({ state: "hidden" });
       await page.getByRole("button", { name: t("fabric.undrain") }).waitFor();
     },
   },

@@ -7,14 +7,15 @@ use std::time::{Instant, SystemTime};
 
 use millrace_ix_engine::SyncState;
 use millrace_ix_filter::SessionKind;
-use millrace_ix_model::{AccountId, FilterMatch, ObjectId, Prefix, SwitchId, Timestamp};
+use millrace_ix_model::{AccountId, FilterId, FilterMatch, ObjectId, Prefix, SwitchId, Timestamp};
 use millrace_ix_samples::Shared;
 use millrace_ix_service::{EventKind, Handle, OrderError, OrderOptions, ServiceEvent};
 use millrace_ix_store::{AuditEntry, ChangeState, IdempotencyKey, JournalRecord, Revision, UnixMillis};
 use serde_json::Value;
 use tokio::sync::broadcast;
 
-use crate::observed::{Attack, Load, Session, Target, Verdict};
+use crate::counters::FilterCounters;
+use crate::observed::{Attack, FilterCounter, Load, Session, Target, Verdict};
 use crate::samples;
 use crate::service::{
     AuditNote, AuditRecord, ChangeRecord, Event, ExchangeService, NO_OWNERSHIP, Order, Outcome,
@@ -38,22 +39,30 @@ pub struct Engine {
     audit_seen: AtomicU64,
     /// sFlow of the switches, if it is received.
     samples: OnceLock<Shared>,
+    /// The counters of filters, as the switches' tasks read them.
+    counters: FilterCounters,
 }
 
 impl Engine {
     /// Returns the engine behind a handle. It must be called in a tokio runtime, where a task passes on the events.
     pub fn new(handle: Handle) -> Arc<Engine> {
-        Engine::with_filters(handle, None)
+        Engine::with_filters(handle, None, FilterCounters::default())
     }
 
-    /// Returns the engine behind a handle, with the authority that says who may filter an address.
-    pub fn with_filters(handle: Handle, filters: Option<millrace_ix_filter::Shared>) -> Arc<Engine> {
+    /// Returns the engine behind a handle, with the authority that says who may filter an
+    /// address, and the counters that the tasks of the switches write.
+    pub fn with_filters(
+        handle: Handle,
+        filters: Option<millrace_ix_filter::Shared>,
+        counters: FilterCounters,
+    ) -> Arc<Engine> {
         let engine = Arc::new(Engine {
             events: broadcast::Sender::new(4096),
             cached: Mutex::new(None),
             since: Mutex::new(BTreeMap::new()),
             audit_seen: AtomicU64::new(0),
             samples: OnceLock::new(),
+            counters,
             handle,
             filters,
         });
@@ -263,6 +272,10 @@ impl ExchangeService for Engine {
             missing: verdict.missing,
             evidence: verdict.evidence,
         }
+    }
+
+    fn filter_counters(&self) -> BTreeMap<FilterId, FilterCounter> {
+        self.counters.sums()
     }
 
     fn bgp_sessions(&self) -> Vec<Session> {

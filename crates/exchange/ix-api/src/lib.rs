@@ -11,6 +11,7 @@
 
 mod access;
 mod app;
+pub mod counters;
 pub mod engine;
 mod events;
 #[cfg(feature = "fake")]

@@ -15,7 +15,7 @@ pub struct Load {
 }
 
 /// The counters of an active filter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FilterCounter {
     /// The packets since the filter is active.
     pub packets: u64,
