@@ -392,6 +392,8 @@ pub(crate) async fn recheck(
     State(app): State<App>,
     access: Access<AccountId>,
 ) -> Result<axum::http::StatusCode, Problem> {
+    // A hidden account has no stored answer here: it is absent.
+    access.object()?;
     access.require(OperationKind::WriteFilter)?;
     app.service.recheck_filters(access.id());
     Ok(axum::http::StatusCode::NO_CONTENT)

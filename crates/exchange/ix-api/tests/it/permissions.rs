@@ -410,3 +410,19 @@ async fn the_other_party_sees_where_an_end_is_and_not_its_port_vlan_and_rate() {
     let dan = api.key("dan");
     assert_eq!(api.get(&dan, &format!("/api/v1/services/{id}")).await.status, 404);
 }
+
+#[tokio::test]
+async fn a_foreign_account_is_not_checked_again_also_with_an_idempotency_key() {
+    let api = Api::new();
+    let bob = api.key("bob");
+    let exchange = demo().unwrap();
+    let mut accounts = exchange.accounts.iter();
+    let foreign = accounts.find(|(_, account)| account.asns.contains(&64500)).unwrap().0;
+    for id in [foreign.to_string(), "ac-999999".to_owned()] {
+        let path = format!("/api/v1/accounts/{id}/recheck");
+        for headers in [&[][..], &[("idempotency-key", "12345678")]] {
+            let answer = api.send(Method::POST, &path, &bob, headers, None).await;
+            assert_eq!(answer.status, 404, "{id} {headers:?}: {}", answer.text());
+        }
+    }
+}
