@@ -417,7 +417,10 @@ async fn a_foreign_account_is_not_checked_again_also_with_an_idempotency_key() {
     let bob = api.key("bob");
     let exchange = demo().unwrap();
     let mut accounts = exchange.accounts.iter();
-    let foreign = accounts.find(|(_, account)| account.asns.contains(&64500)).unwrap().0;
+    let foreign = accounts
+        .find(|(_, account)| account.asns.contains(&64500))
+        .unwrap()
+        .0;
     for id in [foreign.to_string(), "ac-999999".to_owned()] {
         let path = format!("/api/v1/accounts/{id}/recheck");
         for headers in [&[][..], &[("idempotency-key", "12345678")]] {
