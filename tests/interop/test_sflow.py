@@ -1,5 +1,5 @@
 """sFlow of a running switch, read by tshark, sfacctd (pmacct) and sfcapd (nfdump): nothing is malformed, and the totals that they
-compute are those of the switch. `MILLRACE_SFLOW_DATAGRAMS=1000000` runs the long form, which `make exchange-check` does.
+compute are those of the switch. X
 """
 
 import json
