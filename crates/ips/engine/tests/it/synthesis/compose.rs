@@ -312,8 +312,11 @@ fn satisfying(comparison: Comparison) -> u64 {
     }
 }
 
-/// The conditions on packets, as fields of headers and the size of the payload.
-fn packet_fields(rule: &Rule) -> Result<(Fields, Vec<Operation>, Option<usize>), Failure> {
+/// Fields of headers, conditions on the size of the payload, and bytes that the server (true) or the client sends before.
+type OfPacket = (Fields, Vec<Operation>, Option<(bool, usize)>);
+
+/// Returns the conditions on packets, as fields of headers and the size of the payload.
+fn packet_fields(rule: &Rule) -> Result<OfPacket, Failure> {
     let mut fields = Fields::default();
     let (mut sizes, mut stream) = (Vec::new(), None);
     for test in &rule.packet {
@@ -345,7 +348,8 @@ fn packet_fields(rule: &Rule) -> Result<(Fields, Vec<Operation>, Option<usize>),
                 bits,
             } => fields.fragment_bits = *bits,
             PacketTest::StreamSize { side, comparison } if *side != Side::Both => {
-                stream = Some(satisfying(*comparison) as usize);
+                let is_upper = matches!(comparison, Comparison::Less(_) | Comparison::LessOrEqual(_));
+                stream = (!is_upper).then(|| (*side == Side::Server, satisfying(*comparison) as usize));
             }
             PacketTest::IpProtocol(_) => {}
             _ => return Err(Failure::Option("flags, fragbits or sameip")),
@@ -496,8 +500,8 @@ fn conversation(
     });
     let finish = |messages: Vec<(bool, Vec<u8>)>| {
         let mut all = before.clone();
-        if let Some(size) = stream.filter(|size| *size < 60_000) {
-            all.push((is_reply, vec![b'-'; size]));
+        if let Some((is_server, size)) = stream.filter(|(_, size)| *size < 60_000) {
+            all.push((is_server, vec![b'-'; size]));
         }
         all.extend(messages);
         Conversation {
@@ -514,9 +518,24 @@ fn conversation(
         },
         None => false,
     };
-    let broken = match is_broken {
-        true => draft.messages(&parts, &payload).ok().map(finish),
-        false => elsewhere(rule, &whole),
+    let broken = is_broken
+        .then(|| draft.messages(&parts, &payload).ok().map(finish))
+        .flatten();
+    // Another part of the message may have the pattern, too.
+    let has_pattern = |broken: &Conversation| {
+        let pattern = rule
+            .fast_pattern
+            .as_ref()
+            .map_or(&b""[..], |pattern| &pattern.bytes);
+        let is_there = |(_, bytes): &(bool, Vec<u8>)| {
+            let mut windows = bytes.windows(pattern.len().max(1));
+            windows.any(|window| window.eq_ignore_ascii_case(pattern))
+        };
+        broken.messages.iter().any(is_there)
+    };
+    let broken = match broken.filter(|broken| !has_pattern(broken)) {
+        Some(broken) => Some(broken),
+        None => elsewhere(rule, &whole),
     };
     Ok((whole, broken))
 }

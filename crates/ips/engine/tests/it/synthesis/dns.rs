@@ -4,7 +4,8 @@
 pub(crate) fn message(name: &[u8], is_answer: bool) -> Option<Vec<u8>> {
     let flags = if is_answer { 0x81 } else { 1 };
     let mut bytes = vec![0, 7, flags, 0, 0, 1, 0, u8::from(is_answer), 0, 0, 0, 0];
-    let name = name.strip_prefix(b".").unwrap_or(name);
+    // A name that begins with a dot is the end of a longer one.
+    let name = [if name.starts_with(b".") { &b"host"[..] } else { b"" }, name].concat();
     for label in name.split(|byte| *byte == b'.').filter(|_| !name.is_empty()) {
         if label.is_empty() || label.len() > 63 {
             return None;

@@ -40,6 +40,7 @@ struct Reader<'a> {
     text: &'a [u8],
     at: usize,
     groups: usize,
+    names: Vec<(Vec<u8>, usize)>,
     is_extended: bool,
     nocase: bool,
 }
@@ -155,6 +156,14 @@ impl Reader<'_> {
         }
     }
 
+    /// Reads a name up to a byte.
+    fn name(&mut self, end: u8) -> Option<Vec<u8>> {
+        let size = self.text[self.at..].iter().position(|byte| *byte == end)?;
+        let name = self.text[self.at..self.at + size].to_vec();
+        self.at += size + 1;
+        Some(name)
+    }
+
     fn group(&mut self) -> Option<Node> {
         let nocase = self.nocase;
         if self.eat(b"?") {
@@ -167,8 +176,13 @@ impl Reader<'_> {
                     false => Node::Nothing,
                 });
             }
-            if self.eat(b"P<") || self.eat(b"<") {
-                while self.take()? != b'>' {}
+            if self.eat(b"P=") {
+                let name = self.name(b')')?;
+                let known = self.names.iter().find(|(other, _)| *other == name)?;
+                return Some(Node::Back(known.1));
+            } else if self.eat(b"P<") || self.eat(b"<") {
+                let name = self.name(b'>')?;
+                self.names.push((name, self.groups + 1));
             } else if !self.eat(b":") && !self.eat(b">") {
                 let mut is_on = true;
                 loop {
@@ -405,6 +419,7 @@ impl Expression {
             text: &text,
             at: 0,
             groups: 0,
+            names: Vec::new(),
             is_extended: flags.contains('x'),
             nocase: flags.contains('i'),
         };
@@ -440,4 +455,5 @@ fn texts_have_the_form_of_their_expression() {
         ("x  ".to_owned(), false, false)
     );
     assert_eq!(text(r"[[:digit:]]{3}", "").0.len(), 3);
+    assert_eq!(text(r"(?P<a>xy)(?P=a)", "").0, "xyxy");
 }

@@ -235,7 +235,7 @@ impl Draft<'_> {
             } => {
                 let end = self.place_of(source)? + self.size_of(source)?;
                 let wanted = match base {
-                    JumpBase::Number => 0,
+                    JumpBase::Number => self.random.choose(&[0, 0, 64, 128, 40, 200]),
                     JumpBase::Beginning => end as i64,
                     JumpBase::End => 0,
                 };
@@ -472,6 +472,8 @@ impl Draft<'_> {
                 text.into_bytes()
             }
         };
+        // No number of digits means as many as there are.
+        let size = if size == 0 { text.len() } else { size };
         let is_free = self
             .bytes
             .get(at..at + size)

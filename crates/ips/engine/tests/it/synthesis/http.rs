@@ -48,6 +48,8 @@ fn headers(parts: &Parts, is_request: bool, body: usize, random: &mut Random) ->
             let colon = line.iter().position(|byte| *byte == b':');
             let is_name = |name: &[u8]| !name.is_empty() && name.iter().all(u8::is_ascii_graphic);
             match colon {
+                None if at > 0 && is_name(line) => lines.push(([line, b"a"].concat(), b"x".to_vec())),
+                Some(0) => lines.push((b"X-Text".to_vec(), line[1..].trim_ascii_start().to_vec())),
                 Some(colon)
                     if is_name(&line[..colon])
                         && (at > 0 || text.starts_with(b"\r\n") || random.below(4) > 0) =>
@@ -60,6 +62,15 @@ fn headers(parts: &Parts, is_request: bool, body: usize, random: &mut Random) ->
                     lines.push((name.to_vec(), line.to_vec()));
                 }
             }
+        }
+    }
+    // Blanks at the ends of a value are no part of it.
+    for (_, value) in own.iter_mut().chain(&mut lines) {
+        if value.first() == Some(&b' ') {
+            value.insert(0, b'x');
+        }
+        if value.last() == Some(&b' ') {
+            value.push(b'x');
         }
     }
     let is_same = |a: &[u8], b: &[u8]| a.eq_ignore_ascii_case(b);

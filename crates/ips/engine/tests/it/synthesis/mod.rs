@@ -30,7 +30,7 @@ use conversation::raises;
 use random::Random;
 
 /// Least share of the rules for which a flow is made, in percent.
-const SYNTHESISED: f64 = 80.0;
+const SYNTHESISED: f64 = 90.0;
 /// Flows that are made for a rule before it is given up.
 const ATTEMPTS: u64 = 12;
 

@@ -45,17 +45,39 @@ impl Parts {
         buffers.sort();
         buffers.dedup();
         let mut parts = Parts::default();
+        // `urilen` compares the size of the raw URI, which is that of the normalised one here.
+        let is_size = |test: &&BufferTest| {
+            let is_size = |operation: &Operation| matches!(operation, Operation::Size(_));
+            test.buffer == Buffer::HttpUriRaw && test.operations.iter().all(is_size)
+        };
+        let sizes: Vec<&BufferTest> = rule.buffers.iter().filter(is_size).collect();
+        let has_uri = buffers.contains(&Buffer::HttpUri);
+        let is_sized = has_uri && sizes.len() == tests(rule, Buffer::HttpUriRaw).count();
+        buffers.retain(|buffer| !is_sized || *buffer != Buffer::HttpUriRaw);
         for buffer in buffers {
             let mut lists: Vec<&[Operation]> = tests(rule, buffer).map(|test| &test.operations[..]).collect();
             let others = extra.iter().filter(|(other, _)| *other == buffer);
             lists.extend(others.map(|(_, operations)| &operations[..]));
-            let mut bytes = fill(&lists, &[], random).ok_or(buffer)?;
+            let base: &[u8] = match buffer {
+                Buffer::HttpUri => {
+                    lists.extend(sizes.iter().map(|test| &test.operations[..]));
+                    b"/"
+                }
+                Buffer::HttpUriRaw => b"/",
+                _ => b"",
+            };
+            let mut bytes = fill(&lists, base, random).ok_or(buffer)?;
             let has_dot = tests(rule, buffer).any(|test| test.transforms.contains(&Transform::DotPrefix));
             if has_dot && bytes.first() == Some(&b'.') {
                 bytes.remove(0);
             }
             if buffer == Buffer::HttpHost {
                 bytes.make_ascii_lowercase();
+                // The dot behind the last label is no part of the normalised host.
+                let longer = [&bytes[..], b"a"].concat();
+                if bytes.ends_with(b".") && lists.iter().all(|list| holds(list, &longer)) {
+                    bytes = longer;
+                }
             }
             parts.list.push((buffer, bytes));
         }
