@@ -217,7 +217,8 @@ mod tests {
     #[test]
     fn http_connections_are_parsed_and_closed() {
         let folder = tempfile::tempdir().unwrap();
-        let rule = "alert http any any -> any any (msg:\"answer\"; file.data; content:\"quick brown fox\"; sid:1;)";
+        let rule =
+            "alert http any any -> any any (msg:\"answer\"; file.data; content:\"quick brown fox\"; sid:1;)";
         let (kind, setup) = ips(folder.path(), rule);
         let mut function = kind.make_function(&setup).unwrap();
         let mut load = Traffic::http(8, 4);
@@ -227,7 +228,10 @@ mod tests {
         }
         function.tick(passes.now);
         let count = |name: &str| setup.counters.value(name).unwrap();
-        assert_eq!((passes.dropped, count("tcp_sessions"), count("tcp_gaps")), (0, 16, 0));
+        assert_eq!(
+            (passes.dropped, count("tcp_sessions"), count("tcp_gaps")),
+            (0, 16, 0)
+        );
         assert!(count("alerts") >= 16, "{}", count("alerts"));
         assert_eq!(count("memory_bytes"), 0, "all connections are closed");
     }
@@ -235,11 +239,16 @@ mod tests {
     #[test]
     fn a_load_that_does_not_wait_is_carried_or_lost_and_a_reload_comes_to_its_end() {
         let folder = tempfile::tempdir().unwrap();
-        let (kind, setup) = ips(folder.path(), "alert tcp any any -> any any (content:\"never\"; sid:1;)");
+        let (kind, setup) = ips(
+            folder.path(),
+            "alert tcp any any -> any any (content:\"never\"; sid:1;)",
+        );
         let mut function = kind.make_function(&setup).unwrap();
         let mut load = Traffic::new(16, 7, 128);
         let offered = Offered::new(20_000.0, Duration::from_millis(300), 0, Time::ZERO);
-        let outcome = offered.run(&mut *function, &mut load, &setup, kind.shared).unwrap();
+        let outcome = offered
+            .run(&mut *function, &mut load, &setup, kind.shared)
+            .unwrap();
         let json = serde_json::to_value(&outcome.summary).unwrap();
         let lost = json["lost"].as_u64().unwrap();
         let all = outcome.elapsed.as_secs_f64() * 20_000.0;

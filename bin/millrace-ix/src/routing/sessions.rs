@@ -18,9 +18,11 @@ const READ_SIZE: usize = 64 * 1024;
 const WRITE_TIME: Duration = Duration::from_secs(30);
 
 /// The present connection of each peer: its number, and the way to end it with a last message.
-type Connections = Arc<Mutex<BTreeMap<IpAddr, (u64, oneshot::Sender<Vec<u8>>)>>>;
+type ByPeer = BTreeMap<IpAddr, (u64, oneshot::Sender<Vec<u8>>)>;
+/// The connections, which every task of a peer shares.
+type Connections = Arc<Mutex<ByPeer>>;
 
-fn lock(connections: &Connections) -> MutexGuard<'_, BTreeMap<IpAddr, (u64, oneshot::Sender<Vec<u8>>)>> {
+fn lock(connections: &Connections) -> MutexGuard<'_, ByPeer> {
     connections.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
