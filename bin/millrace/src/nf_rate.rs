@@ -18,13 +18,9 @@ use serde::Serialize;
 
 use crate::cli::Rate;
 use crate::output::Session;
-use offered::Offered;
+use offered::{BURST, Offered, TICK};
 use traffic::{FCS, HEADERS, Traffic};
 
-/// Packets of a burst, as of a switch's worker.
-const BURST: usize = 32;
-/// The interval of the function's `tick` calls.
-const TICK: millrace_types::Duration = millrace_types::Duration::from_millis(100);
 /// The time of the switch that passes with each packet, in nanoseconds: 10 million packets a second.
 const PACKET_NANOS: u64 = 100;
 

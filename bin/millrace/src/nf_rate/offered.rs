@@ -20,8 +20,11 @@ use millrace_types::Time;
 use serde::Serialize;
 
 use super::traffic::Traffic;
-use super::{BURST, TICK};
 
+/// Packets of a burst, as of a switch's worker.
+pub(super) const BURST: usize = 32;
+/// The interval of the function's `tick` calls.
+pub(super) const TICK: millrace_types::Duration = millrace_types::Duration::from_millis(100);
 /// Packets that wait at most.
 const QUEUE: u64 = 4096;
 /// The part of the time after which the value is loaded again.

@@ -36,8 +36,16 @@ struct Sent {
     seconds: f64,
 }
 
+/// Returns the systems; those without a program have the version "not there".
+pub(super) fn systems() -> impl Iterator<Item = (String, Option<String>, String)> {
+    LibraryPeer::ALL.into_iter().map(|peer| {
+        let version = peer.obstacle().is_some().then(|| "not there".to_owned());
+        (peer.name().to_owned(), version, peer.configuration().to_owned())
+    })
+}
+
 impl LibraryPeer {
-    pub(super) const ALL: [LibraryPeer; 4] = [
+    const ALL: [LibraryPeer; 4] = [
         LibraryPeer::Norm,
         LibraryPeer::Pgm,
         LibraryPeer::Udt,

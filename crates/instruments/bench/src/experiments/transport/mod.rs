@@ -72,6 +72,7 @@ impl Experiment {
             "millrace send, millrace receive --once; files in memory".to_owned(),
         )];
         systems.extend(peers::systems());
+        systems.extend(library_peers::systems());
         for (system, version, configuration) in systems {
             recorder.log(Record::System {
                 system,

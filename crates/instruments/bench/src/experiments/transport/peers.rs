@@ -15,7 +15,6 @@ use millrace_process::{Running, is_installed, pause};
 
 use super::error::{TransportBenchError, output};
 use super::files;
-use super::library_peers::LibraryPeer;
 use super::test_bed::{SENDER, TestBed, address, host};
 use super::usage::children_s;
 use crate::experiments::lan::iperf;
@@ -46,12 +45,7 @@ pub(super) fn systems() -> Vec<(String, Option<String>, String)> {
         };
         (name.to_owned(), version, configuration.to_owned())
     };
-    let mut systems: Vec<_> = versions.into_iter().map(installed).collect();
-    systems.extend(LibraryPeer::ALL.map(|peer| {
-        let version = peer.obstacle().is_some().then(|| "not there".to_owned());
-        (peer.name().to_owned(), version, peer.configuration().to_owned())
-    }));
-    systems
+    versions.into_iter().map(installed).collect()
 }
 
 /// A transfer by a peer.
