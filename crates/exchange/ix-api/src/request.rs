@@ -215,6 +215,11 @@ impl Conditions {
             .with_next_step("read the object again, and order with its new ETag in If-Match"))
     }
 
+    /// Returns true if the method is POST, which alone answers with 201.
+    pub(crate) fn is_post(&self) -> bool {
+        self.request.starts_with("POST ")
+    }
+
     /// Returns the idempotency key, in the scope of a user, with the hash of the request.
     pub(crate) fn idempotency(&self, user: &str, body: &impl serde::Serialize) -> Option<(String, String)> {
         let key = self.key.as_ref().filter(|_| !self.dry_run)?;

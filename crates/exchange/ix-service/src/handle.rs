@@ -19,8 +19,12 @@ use crate::order::{OrderOptions, Ordered};
 use crate::snapshot::Snapshot;
 use crate::text::Document;
 
-/// A job that the engine's thread does.
-type Job = Box<dyn FnOnce(&mut Core, Now) + Send>;
+/// The delivery of a job's answer.
+pub(crate) type Delivery = Box<dyn FnOnce() + Send>;
+
+/// A job that the engine's thread does. The thread publishes the snapshot that contains the job's effect before it delivers
+/// the answer, so that a client that has an answer finds its order in the next snapshot.
+type Job = Box<dyn FnOnce(&mut Core, Now) -> Option<Delivery> + Send>;
 
 /// A command to the engine's thread.
 pub(crate) enum Command {
@@ -85,7 +89,8 @@ impl Handle {
         let (sender, receiver) = oneshot::channel();
         // Without the thread the sender is dropped, and the caller gets `Stopped`.
         let _ended = self.commands.send(Command::Job(Box::new(move |core, now| {
-            let _caller_is_gone = sender.send(job(core, now));
+            let result = job(core, now);
+            Some(Box::new(move || drop(sender.send(result))) as Delivery)
         })));
         Pending(receiver)
     }
@@ -279,6 +284,7 @@ impl FabricHandle {
     pub fn ports(&self, switch: SwitchId, session: EngineSession, reports: Vec<PortReport>) {
         let _ended = self.commands.send(Command::Job(Box::new(move |core, now| {
             core.ports_listed(switch.0, session, &reports, now);
+            None
         })));
     }
 
@@ -286,6 +292,7 @@ impl FabricHandle {
     pub fn packet_in(&self, switch: SwitchId, session: EngineSession, cookie: Cookie, frame: Vec<u8>) {
         let _ended = self.commands.send(Command::Job(Box::new(move |core, now| {
             core.packet_in(switch.0, session, cookie, &frame, now);
+            None
         })));
     }
 
@@ -293,13 +300,15 @@ impl FabricHandle {
     pub fn port(&self, switch: SwitchId, session: EngineSession, number: PortNo, report: Option<PortReport>) {
         let _ended = self.commands.send(Command::Job(Box::new(move |core, now| {
             core.port_changed(switch.0, session, number, report, now);
+            None
         })));
     }
 
     /// Gives the engine an event.
     pub fn event(&self, event: Event<Fabric>) {
-        let _ended = self
-            .commands
-            .send(Command::Job(Box::new(move |core, now| core.handle(event, now))));
+        let _ended = self.commands.send(Command::Job(Box::new(move |core, now| {
+            core.handle(event, now);
+            None
+        })));
     }
 }

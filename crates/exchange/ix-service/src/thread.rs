@@ -187,9 +187,10 @@ impl<F: FnMut(FabricRequest)> Worker<F> {
             let mut stops = false;
             let waiting = std::iter::from_fn(|| self.commands.try_recv().ok()).take(COMMANDS_MAX);
             let batch: Vec<Command> = first.into_iter().chain(waiting).collect();
+            let mut deliveries = Vec::new();
             for command in batch {
                 match command {
-                    Command::Job(job) => job(&mut self.core, self.clock.now()),
+                    Command::Job(job) => deliveries.extend(job(&mut self.core, self.clock.now())),
                     Command::Stop => stops = true,
                 }
             }
@@ -210,6 +211,9 @@ impl<F: FnMut(FabricRequest)> Worker<F> {
                 prune_at = now.time + PRUNE_INTERVAL;
             }
             self.publish();
+            for deliver in deliveries {
+                deliver();
+            }
             if stops {
                 break;
             }

@@ -49,7 +49,8 @@ pub(crate) async fn order(
         Err(ServiceError::Refused(refusal)) => return Err(locate(app, principal, &steps, refusal)),
         Err(error) => return Err(error.into()),
     };
-    let created = !conditions.dry_run && !outcome.applied.created.is_empty();
+    // A DELETE that waits for a second person creates the approval, and is answered as a DELETE.
+    let created = conditions.is_post() && !conditions.dry_run && !outcome.applied.created.is_empty();
     let ordered = view(app, conditions.dry_run, &outcome);
     let status = if created {
         StatusCode::CREATED
