@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, header};
 use serde::de::DeserializeOwned;
 
 use super::limits::{BODY_LIMIT, Limits};
+use super::small_body::late_body;
 use crate::view::{Problem, ProblemKind};
 
 /// The parameters in the path.
@@ -84,10 +85,7 @@ async fn json<T: DeserializeOwned, S: Send + Sync>(
     let limits: Limits = request.extensions().get().copied().unwrap_or_default();
     let bytes = tokio::time::timeout(limits.body, Bytes::from_request(request, state))
         .await
-        .map_err(|_| {
-            let detail = format!("the body did not arrive within {:?}", limits.body);
-            Problem::new(ProblemKind::Timeout, detail)
-        })?
+        .map_err(|_| late_body(limits))?
         .map_err(|rejection| match rejection {
             BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) => {
                 let detail = format!("the body is too large: expected at most {} bytes", BODY_LIMIT);

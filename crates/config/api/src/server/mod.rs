@@ -14,6 +14,7 @@
 //! routes/*                                 handlers, one file for each resource
 //! guard, extract, condition, authorship,   parts of handlers: access, parameters, If-Match, authors,
 //! port_names, pcapng, exposition           port names, capture files, metrics
+//! small_body                               bodies that are read before the handler runs
 //! app, sample                              the state that handlers share
 //! live, problem                            the running switch as a trait; errors as HTTP responses
 //! settings, socket, tls, token, probe      listeners and their secrets
@@ -41,6 +42,7 @@ mod routes;
 mod sample;
 mod settings;
 mod slots;
+mod small_body;
 mod socket;
 mod tls;
 mod token;

@@ -17,6 +17,7 @@ use super::limits::BODY_LIMIT;
 use super::routes::{
     bridges, capture, chains, config, docs, events, flow_mods, log, metrics, revisions, switch, trace, wans,
 };
+use super::small_body::read_small_body;
 use crate::view::{Problem, ProblemKind};
 
 /// The longest time until the response to a request begins. Waits for live packets have a limit of their own.
@@ -94,6 +95,7 @@ pub(super) fn router(app: App) -> Router {
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .layer(middleware::from_fn(limit_time))
         .layer(middleware::from_fn_with_state(app.clone(), guard))
+        .layer(middleware::from_fn(read_small_body))
         .with_state(app)
 }
 

@@ -163,6 +163,28 @@ fn bodies_that_do_not_arrive_are_refused_and_their_connections_closed() {
 }
 
 #[test]
+fn a_response_reaches_a_client_whose_unneeded_body_comes_late() {
+    let server = FakeServer::start_with(None, long()).unwrap();
+    let reload = "/api/v1/bridges/br0/chains/edge/hops/fw/reload";
+    for path in [reload, "/absent"] {
+        let mut stream = connect(&server);
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        // The server has time to respond before the body, which closes the connection.
+        std::thread::sleep(Duration::from_millis(100));
+        stream.write_all(b"{}").unwrap();
+        let mut said = [0; 8];
+        stream.read_exact(&mut said).unwrap();
+        assert_eq!(&said, b"HTTP/1.1", "{path}");
+        // The connection serves the next request.
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(b"{}").unwrap();
+    }
+}
+
+#[test]
 fn a_head_that_does_not_arrive_ends_its_connection_and_so_does_silence_after_an_answer() {
     let server = FakeServer::start_with(None, short()).unwrap();
     let mut slow = connect(&server);

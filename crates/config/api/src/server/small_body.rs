@@ -1,0 +1,40 @@
+//! Reading of small bodies before their requests are served.
+//!
+//! Some handlers need no body, and some requests are refused before their body is read. hyper then closes the connection, and
+//! an unread body makes the kernel reset it: a client that sends head and body in two writes loses the response.
+
+use axum::body::{Body, HttpBody, to_bytes};
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::limits::Limits;
+use crate::view::{Problem, ProblemKind};
+
+/// The largest body that is read before its request is served, in bytes.
+const SMALL: u64 = 64 << 10;
+
+/// Reads a body of a known, small length, and then serves the request.
+pub(super) async fn read_small_body(request: Request, next: Next) -> Response {
+    let length = request.body().size_hint().exact();
+    if !length.is_some_and(|length| (1..=SMALL).contains(&length)) {
+        return next.run(request).await;
+    }
+    let limits: Limits = request.extensions().get().copied().unwrap_or_default();
+    let (head, body) = request.into_parts();
+    match tokio::time::timeout(limits.body, to_bytes(body, usize::MAX)).await {
+        Ok(Ok(bytes)) => next.run(Request::from_parts(head, Body::from(bytes))).await,
+        Ok(Err(error)) => Problem::new(
+            ProblemKind::BadRequest,
+            format!("the body is incomplete: {error}"),
+        )
+        .into_response(),
+        Err(_) => late_body(limits).into_response(),
+    }
+}
+
+/// Returns the problem of a body that did not arrive in time.
+pub(super) fn late_body(limits: Limits) -> Problem {
+    let detail = format!("the body did not arrive within {:?}", limits.body);
+    Problem::new(ProblemKind::Timeout, detail)
+}
