@@ -1,4 +1,4 @@
-//! The comparison of rules with filters, and the orders that follow.
+//! The task that compares the rules of BGP peers with the filters of the exchange, and orders the differences.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,14 +13,12 @@ use super::{Bgp, Routing, wall};
 
 /// The time in which changes are collected into one order.
 const COLLECT: Duration = Duration::from_millis(10);
-/// The time between two looks at the timers of peers.
+/// The time between two checks of the timers of peers, and the wait after an order that failed.
 const TICK: Duration = Duration::from_secs(1);
 /// The time between two comparisons of everything.
 const FULL: Duration = Duration::from_secs(60);
 /// The operations of one order.
 const OPERATIONS_MAX: usize = 250;
-/// The time within which an order is in the snapshot.
-const SNAPSHOT_TIME: Duration = Duration::from_secs(5);
 
 /// Starts the comparison.
 pub(super) fn start(bgp: &Bgp, routing: &Routing) {
@@ -129,15 +127,9 @@ async fn compare(accounts: &BTreeMap<IpAddr, String>, routing: &Routing) -> Dura
     round.again_at.map_or(FULL, |at| at.since(now))
 }
 
-/// Executes operations, and returns when the snapshot has them: the next comparison must see them.
+/// Executes operations. When this returns, the snapshot has them, and the next comparison sees them.
 async fn order(operations: Vec<Operation>, routing: &Routing) -> Result<(), OrderError> {
-    let ordered = routing
-        .handle
-        .order(operations, Actor::system(), OrderOptions::default())
-        .await?;
-    let end = Instant::now() + SNAPSHOT_TIME;
-    while routing.handle.snapshot().revision < ordered.revision && Instant::now() < end {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    let options = OrderOptions::default();
+    routing.handle.order(operations, Actor::system(), options).await?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! BGP, RPKI and the routing registry: sockets around the pure crates `bgp` and `ix-filter`.
+//! Sockets of BGP, RPKI and the routing registry around the pure crates `bgp` and `ix-filter`.
 //!
 //! ```text
 //!   TCP sessions ─ sessions.rs ─┐
@@ -24,7 +24,8 @@ use tokio::sync::Notify;
 
 pub(crate) use settings::{Bgp, Irr, Rpki};
 
-/// The clocks of the process, and the bell that asks for a comparison.
+/// The parts of the process that all tasks of routing share: the engine, the authority, the clock of sessions, and the signal
+/// that asks for a comparison.
 #[derive(Clone)]
 struct Routing {
     handle: Handle,
@@ -71,13 +72,15 @@ pub(crate) async fn serve(
     };
     {
         let mut authority = routing.shared.lock();
+        bgp.check_peers()?;
         for peer in &bgp.peer {
             let (info, settings) = bgp.peer_settings(peer).context("bgp.peer")?;
             authority.put_peer(peer.address, info, settings, Time::ZERO);
         }
     }
+    let connections = Arc::default();
     for address in &bgp.listen {
-        sessions::listen(*address, &routing).await?;
+        sessions::listen(*address, &connections, &routing).await?;
     }
     rpki::start(rpki, &routing)?;
     if let Some(irr) = irr {

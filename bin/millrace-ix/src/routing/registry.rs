@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use millrace_ix_filter::RouteObjects;
 use millrace_ix_filter::irr::{Head, asns, head, is_as_set, prefixes};
 use millrace_ix_model::{AccountId, Exchange};
@@ -15,7 +15,12 @@ use super::{Irr, Routing, wall};
 
 /// The time for one answer.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
-/// The time between two looks at accounts that have changed or are to be checked again.
+/// The time for all queries of one account. Members choose their AS-SETs, and one with half of the Internet must not keep
+/// the other accounts waiting.
+const ACCOUNT_TIME: Duration = Duration::from_secs(300);
+/// The prefixes of one account: more than any network has, and a fifth of the routes of the Internet.
+const PREFIXES_MAX: usize = 250_000;
+/// The time between two searches for accounts that have changed or are to be checked again.
 const TICK: Duration = Duration::from_millis(500);
 /// The wait after a failed query.
 const RETRY: Duration = Duration::from_secs(30);
@@ -43,7 +48,8 @@ async fn run(irr: Irr, routing: Routing) {
                     .is_none_or(|(before, next)| before != subject || *next <= now)
         });
         for (account, subject) in due.collect::<Vec<_>>() {
-            let wait = match query(&irr, &subject).await {
+            let answer = timeout(ACCOUNT_TIME, query(&irr, &subject)).await;
+            let wait = match answer.unwrap_or_else(|_| Err(too_slow())) {
                 Ok(mut objects) => {
                     objects.expires = wall().after(Duration::from_secs(irr.expire_secs));
                     tracing::info!(
@@ -67,6 +73,13 @@ async fn run(irr: Irr, routing: Routing) {
     }
 }
 
+fn too_slow() -> anyhow::Error {
+    anyhow!(
+        "the queries of the account took more than {} s: expected an AS-SET with fewer members",
+        ACCOUNT_TIME.as_secs()
+    )
+}
+
 /// Returns the accounts with AS numbers or an AS-SET.
 fn subjects(exchange: &Exchange) -> BTreeMap<AccountId, Subject> {
     exchange
@@ -79,7 +92,9 @@ fn subjects(exchange: &Exchange) -> BTreeMap<AccountId, Subject> {
 
 /// Returns the members of an account's AS-SET and their route objects.
 async fn query(irr: &Irr, (numbers, as_set): &Subject) -> Result<RouteObjects> {
-    let stream = timeout(ANSWER_TIME, TcpStream::connect(&irr.server)).await??;
+    let stream = timeout(ANSWER_TIME, TcpStream::connect(&irr.server))
+        .await
+        .context("no connection within 60 s")??;
     let mut stream = BufReader::new(stream);
     stream.write_all(b"!!\n").await?;
     if !irr.sources.is_empty() {
@@ -101,6 +116,11 @@ async fn query(irr: &Irr, (numbers, as_set): &Subject) -> Result<RouteObjects> {
         for query in [format!("!gAS{asn}"), format!("!6AS{asn}")] {
             for prefix in prefixes(&ask(&mut stream, &query).await?) {
                 objects.origins.entry(prefix).or_default().insert(*asn);
+            }
+            if objects.origins.len() > PREFIXES_MAX {
+                bail!(
+                    "the account has more than {PREFIXES_MAX} prefixes: expected an AS-SET with fewer members"
+                );
             }
         }
     }

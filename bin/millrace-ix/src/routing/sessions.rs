@@ -1,11 +1,16 @@
 //! TCP connections of BGP peers.
+//!
+//! A peer has one session, and the connection that it opened last, unless the session refuses that one. An older connection
+//! must neither take the output of the session nor give it input: both would be of another session.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use millrace_ix_filter::{Authority, Shared};
+use millrace_types::Time;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -14,40 +19,112 @@ use super::Routing;
 
 /// The bytes that are read at once.
 const READ_SIZE: usize = 64 * 1024;
-/// The time within which a peer must take what is sent to it.
+/// The time within which a peer must take the bytes that are sent to it.
 const WRITE_TIME: Duration = Duration::from_secs(30);
+/// The longest wait of a session without timers.
+const IDLE: Duration = Duration::from_secs(3600);
 
-/// The present connection of each peer: its number, and the way to end it with a last message.
-type ByPeer = BTreeMap<IpAddr, (u64, oneshot::Sender<Vec<u8>>)>;
-/// The connections, which every task of a peer shares.
-type Connections = Arc<Mutex<ByPeer>>;
+/// The present connections of all listeners: one for each peer.
+#[derive(Default)]
+pub(super) struct Connections(Mutex<Present>);
 
-fn lock(connections: &Connections) -> MutexGuard<'_, ByPeer> {
-    connections.lock().unwrap_or_else(PoisonError::into_inner)
+#[derive(Default)]
+struct Present {
+    /// The number of the newest connection.
+    newest: u64,
+    /// For each peer: the number of its connection, and the sender of the message that ends it.
+    by_peer: BTreeMap<IpAddr, (u64, oneshot::Sender<Vec<u8>>)>,
+}
+
+/// The answer to a new connection.
+enum Admission {
+    /// No peer has the address.
+    Unknown,
+    /// The session refuses the connection with these bytes.
+    Refused(Vec<u8>),
+    /// The connection carries the session from now on.
+    Admitted {
+        number: u64,
+        /// Yields the last bytes of the connection when another one replaces it.
+        end: oneshot::Receiver<Vec<u8>>,
+    },
+}
+
+impl Connections {
+    /// Admits a new connection of a peer, which replaces an older one. The numbers of connections and the session change
+    /// under one lock.
+    fn admit(&self, shared: &Shared, peer: IpAddr, now: Time) -> Admission {
+        let mut present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let accepted = shared.lock().peer(peer).map(|state| state.accept(now));
+        let farewell = match accepted {
+            None => return Admission::Unknown,
+            Some(Err(farewell)) => return Admission::Refused(farewell),
+            Some(Ok(farewell)) => farewell.unwrap_or_default(),
+        };
+        present.newest += 1;
+        let number = present.newest;
+        let (sender, end) = oneshot::channel();
+        if let Some((_, before)) = present.by_peer.insert(peer, (number, sender)) {
+            let _closed = before.send(farewell);
+        }
+        Admission::Admitted { number, end }
+    }
+
+    /// Runs `act` on the authority if the connection is the present one of its peer; returns `None` if it is not.
+    fn with<T>(
+        &self,
+        shared: &Shared,
+        peer: IpAddr,
+        number: u64,
+        act: impl FnOnce(&mut Authority) -> Option<T>,
+    ) -> Option<T> {
+        let present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_present = present
+            .by_peer
+            .get(&peer)
+            .is_some_and(|(found, _)| *found == number);
+        is_present.then(|| act(&mut shared.lock())).flatten()
+    }
+
+    /// Removes a connection that has ended, and tells its session. Returns true if routes have changed. The end of a connection
+    /// that was replaced concerns no session.
+    fn remove(&self, shared: &Shared, peer: IpAddr, number: u64, now: Time) -> bool {
+        let mut present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if present
+            .by_peer
+            .get(&peer)
+            .is_none_or(|(found, _)| *found != number)
+        {
+            return false;
+        }
+        present.by_peer.remove(&peer);
+        let mut authority = shared.lock();
+        if let Some(state) = authority.peer(peer) {
+            state.connection_lost(now);
+            let reason = state.state().last_error;
+            tracing::info!(%peer, reason, "BGP connection closed");
+        }
+        authority.collect(peer)
+    }
 }
 
 /// Accepts connections at an address until the process ends.
-pub(super) async fn listen(address: SocketAddr, routing: &Routing) -> Result<()> {
+pub(super) async fn listen(
+    address: SocketAddr,
+    connections: &Arc<Connections>,
+    routing: &Routing,
+) -> Result<()> {
     let listener = TcpListener::bind(address)
         .await
         .with_context(|| format!("bgp.listen {address}"))?;
     tracing::info!(%address, "BGP peers connect here");
-    let routing = routing.clone();
-    let connections = Connections::default();
+    let (routing, connections) = (routing.clone(), Arc::clone(connections));
     tokio::spawn(async move {
-        let mut number = 0;
         loop {
             match listener.accept().await {
                 Ok((stream, from)) => {
-                    number += 1;
-                    let (routing, connections) = (routing.clone(), Arc::clone(&connections));
-                    tokio::spawn(accept(
-                        stream,
-                        from.ip().to_canonical(),
-                        number,
-                        routing,
-                        connections,
-                    ));
+                    let peer = from.ip().to_canonical();
+                    tokio::spawn(serve(stream, peer, routing.clone(), Arc::clone(&connections)));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "bgp.listen");
@@ -59,49 +136,33 @@ pub(super) async fn listen(address: SocketAddr, routing: &Routing) -> Result<()>
     Ok(())
 }
 
-async fn accept(
-    mut stream: TcpStream,
-    peer: IpAddr,
-    number: u64,
-    routing: Routing,
-    connections: Connections,
-) {
-    let now = routing.now();
-    let accepted = routing.shared.lock().peer(peer).map(|state| state.accept(now));
-    let ended = match accepted {
-        None => {
+/// Serves a connection until it ends.
+async fn serve(mut stream: TcpStream, peer: IpAddr, routing: Routing, connections: Arc<Connections>) {
+    let (number, end) = match connections.admit(&routing.shared, peer, routing.now()) {
+        Admission::Unknown => {
             tracing::warn!(%peer, "a BGP connection from an address that no bgp.peer has");
             return;
         }
-        Some(Err(farewell)) => {
+        Admission::Refused(farewell) => {
             tracing::info!(%peer, "a BGP connection is refused");
             let _lost = stream.write_all(&farewell).await;
             return;
         }
-        Some(Ok(farewell)) => farewell,
+        Admission::Admitted { number, end } => (number, end),
     };
-    let (sender, end) = oneshot::channel();
-    let before = lock(&connections).insert(peer, (number, sender));
-    if let Some((_, before)) = before {
-        let _closed = before.send(ended.unwrap_or_default());
-    }
     tracing::info!(%peer, "BGP connection");
     converse(stream, peer, number, end, &routing, &connections).await;
-    let mut present = lock(&connections);
-    if present.get(&peer).is_some_and(|(other, _)| *other == number) {
-        present.remove(&peer);
-        drop(present);
-        let now = routing.now();
-        let mut authority = routing.shared.lock();
-        if let Some(state) = authority.peer(peer) {
-            state.connection_lost(now);
-            let reason = state.state().last_error;
-            tracing::info!(%peer, reason, "BGP connection closed");
-        }
-        if authority.collect(peer) {
-            routing.changed.notify_one();
-        }
+    if connections.remove(&routing.shared, peer, number, routing.now()) {
+        routing.changed.notify_one();
     }
+}
+
+/// The reason for which a wait of a connection ends.
+enum Wake {
+    /// The peer sent this many bytes; 0 if it closed the connection.
+    Received(usize),
+    /// A timer of the session is due.
+    Timer,
 }
 
 /// Moves bytes between the connection and the session until either ends, or a newer connection replaces this one.
@@ -116,53 +177,134 @@ async fn converse(
     let _unsupported = stream.set_nodelay(true);
     let mut buffer = vec![0; READ_SIZE];
     loop {
-        let (output, is_open, deadline) = {
-            let mut authority = routing.shared.lock();
-            let Some(state) = authority.peer(peer) else { return };
-            (state.take_output(), state.is_open(), state.deadline())
-        };
-        if !output.is_empty()
-            && !matches!(
-                tokio::time::timeout(WRITE_TIME, stream.write_all(&output)).await,
-                Ok(Ok(()))
-            )
-        {
+        let step = connections.with(&routing.shared, peer, number, |authority| {
+            let state = authority.peer(peer)?;
+            Some((state.take_output(), state.is_open(), state.deadline()))
+        });
+        let Some((output, is_open, deadline)) = step else {
+            // A newer connection has the session.
+            let _lost = stream.write_all(&end.await.unwrap_or_default()).await;
             return;
+        };
+        if !output.is_empty() {
+            let written = tokio::time::timeout(WRITE_TIME, stream.write_all(&output)).await;
+            if !matches!(written, Ok(Ok(()))) {
+                return;
+            }
         }
         if !is_open {
             let _closed = stream.shutdown().await;
             return;
         }
-        let now = routing.now();
-        let wait = deadline.map_or(Duration::from_secs(3600), |deadline| deadline.since(now));
-        let received = tokio::select! {
+        let wait = deadline.map_or(IDLE, |deadline| deadline.since(routing.now()));
+        let wake = tokio::select! {
             farewell = &mut end => {
                 let _lost = stream.write_all(&farewell.unwrap_or_default()).await;
                 return;
             }
-            received = stream.read(&mut buffer) => received.ok(),
-            () = tokio::time::sleep(wait) => None.or(Some(usize::MAX)),
+            received = stream.read(&mut buffer) => Wake::Received(received.unwrap_or(0)),
+            () = tokio::time::sleep(wait) => Wake::Timer,
         };
         let now = routing.now();
-        // A newer connection has the session: these bytes are not its own.
-        if lock(connections)
-            .get(&peer)
-            .is_none_or(|(present, _)| *present != number)
-        {
-            continue;
-        }
-        let mut authority = routing.shared.lock();
-        let Some(state) = authority.peer(peer) else { return };
-        match received {
-            Some(usize::MAX) => state.poll(now),
-            None | Some(0) => return,
-            Some(len) => {
-                state.receive(buffer.get(..len).unwrap_or_default(), now);
-                state.poll(now);
-            }
-        }
-        if authority.collect(peer) {
+        let bytes = match wake {
+            Wake::Received(0) => return,
+            Wake::Received(len) => buffer.get(..len).unwrap_or_default(),
+            Wake::Timer => &[],
+        };
+        // Bytes of a connection that was replaced meanwhile are dropped; the next turn ends it.
+        let has_changes = connections.with(&routing.shared, peer, number, |authority| {
+            let state = authority.peer(peer)?;
+            state.receive(bytes, now);
+            state.poll(now);
+            Some(authority.collect(peer))
+        });
+        if has_changes == Some(true) {
             routing.changed.notify_one();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+    use millrace_bgp::{FamilySet, Limits, PeerSettings, SessionSettings};
+    use millrace_ix_filter::{PeerInfo, SessionKind};
+    use millrace_ix_model::Timestamp;
+
+    use super::*;
+
+    const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+
+    fn shared() -> Shared {
+        let mut authority = Authority::new(
+            millrace_ix_filter::Settings::default(),
+            false,
+            Time::ZERO,
+            Timestamp::from_secs(0),
+        );
+        let info = PeerInfo {
+            kind: SessionKind::Member,
+            account: None,
+            asn: 64_501,
+        };
+        let session = SessionSettings {
+            local_as: 64_500,
+            router_id: [192, 0, 2, 1].into(),
+            peer_as: 64_501,
+            hold_secs: 90,
+            families: FamilySet::ALL,
+            add_path: false,
+            enforce_first_as: true,
+            restart_secs: 120,
+        };
+        let limits = Limits::default();
+        authority.put_peer(PEER, info, PeerSettings { session, limits }, Time::ZERO);
+        Shared::new(authority)
+    }
+
+    fn admit(connections: &Connections, shared: &Shared) -> (u64, oneshot::Receiver<Vec<u8>>) {
+        match connections.admit(shared, PEER, Time::ZERO) {
+            Admission::Admitted { number, end } => (number, end),
+            Admission::Unknown | Admission::Refused(_) => panic!("the connection is not admitted"),
+        }
+    }
+
+    fn output(connections: &Connections, shared: &Shared, number: u64) -> Option<Vec<u8>> {
+        connections.with(shared, PEER, number, |authority| {
+            authority.peer(PEER).map(millrace_bgp::Peer::take_output)
+        })
+    }
+
+    #[test]
+    fn the_open_of_a_new_session_goes_to_the_new_connection_and_never_to_the_one_that_it_replaces() {
+        let (connections, shared) = (Connections::default(), shared());
+        let (first, mut end) = admit(&connections, &shared);
+        assert!(end.try_recv().is_err());
+        let (second, _end) = admit(&connections, &shared);
+        assert_ne!(first, second);
+        assert!(
+            !end.try_recv().unwrap().is_empty(),
+            "the first gets a NOTIFICATION"
+        );
+        assert_eq!(output(&connections, &shared, first), None);
+        let open = output(&connections, &shared, second).unwrap();
+        assert_eq!(open.get(18), Some(&1), "OPEN");
+        connections.remove(&shared, PEER, first, Time::ZERO);
+        let state = || shared.lock().peer(PEER).unwrap().state().session;
+        assert_eq!(
+            state(),
+            "open_sent",
+            "the end of the first does not end the session"
+        );
+        connections.remove(&shared, PEER, second, Time::ZERO);
+        assert_eq!(state(), "idle");
+    }
+
+    #[test]
+    fn an_address_without_a_peer_is_not_admitted() {
+        let unknown = IpAddr::from([192, 0, 2, 3]);
+        let admission = Connections::default().admit(&shared(), unknown, Time::ZERO);
+        assert!(matches!(admission, Admission::Unknown));
     }
 }

@@ -9,6 +9,9 @@ use millrace_bgp::{FamilySet, LargeCommunity, Limits, PeerSettings, SessionSetti
 use millrace_ix_filter::{PeerInfo, SessionKind, Settings};
 use serde::Deserialize;
 
+/// The longest restart time, in seconds: the capability has 12 bits (RFC 4724, section 3).
+const RESTART_SECS_MAX: u16 = 0xfff;
+
 /// `[bgp]`
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -29,9 +32,9 @@ pub(crate) struct Bgp {
     pub(crate) blackhole_next_hops: BTreeSet<IpAddr>,
     /// The seconds for which a filter stays after its owner lost the prefix.
     pub(crate) ownership_hold_secs: u64,
-    /// The seconds for which routes stay while a peer, or this process, restarts.
+    /// The seconds for which routes stay while a peer, or this process, restarts: 0 to 4095.
     pub(crate) restart_secs: u16,
-    /// The changes of BGP rules of one account in a second; more are delayed.
+    /// The changes of BGP rules of one account in a second, 1 or more; further changes are delayed.
     pub(crate) changes_per_sec: u32,
     /// The peers.
     pub(crate) peer: Vec<Peer>,
@@ -136,6 +139,15 @@ impl Bgp {
         if matches!(self.hold_secs, 1 | 2) {
             bail!("bgp.hold_secs {}: expected 0, or 3 and more", self.hold_secs);
         }
+        if self.restart_secs > RESTART_SECS_MAX {
+            bail!(
+                "bgp.restart_secs {}: expected 0 to {RESTART_SECS_MAX}",
+                self.restart_secs
+            );
+        }
+        if self.changes_per_sec == 0 {
+            bail!("bgp.changes_per_sec 0: expected 1 or more, or no rule would ever become a filter");
+        }
         let community = |text: &String| match numbers::<2>(text) {
             Some([high @ 0..=0xffff, low @ 0..=0xffff]) => Ok(high << 16 | low),
             _ => bail!(
@@ -167,6 +179,21 @@ impl Bgp {
             hold: Duration::from_secs(self.ownership_hold_secs),
             restart: Duration::from_secs(u64::from(self.restart_secs)),
         })
+    }
+
+    /// Checks that each peer has an address of its own, in the form in which connections have it.
+    pub(crate) fn check_peers(&self) -> Result<()> {
+        let mut addresses = BTreeSet::new();
+        for peer in &self.peer {
+            let canonical = peer.address.to_canonical();
+            if canonical != peer.address {
+                bail!("bgp.peer {}: expected the IPv4 address {canonical}", peer.address);
+            }
+            if !addresses.insert(peer.address) {
+                bail!("bgp.peer {}: expected one entry for each address", peer.address);
+            }
+        }
+        Ok(())
     }
 
     /// Returns the settings of a peer.
@@ -235,7 +262,9 @@ mod tests {
                 .filter_settings(true)
                 .is_err()
         );
-        assert!(bgp("hold_secs = 2").filter_settings(true).is_err());
+        for wrong in ["hold_secs = 2", "restart_secs = 4096", "changes_per_sec = 0"] {
+            assert!(bgp(wrong).filter_settings(true).is_err(), "{wrong}");
+        }
         let member = bgp("[[peer]]\naddress = \"192.0.2.2\"\nasn = 64501\naccount = \"A\"");
         assert!(
             member
@@ -247,5 +276,18 @@ mod tests {
         );
         let nobody = bgp("[[peer]]\naddress = \"192.0.2.2\"\nasn = 64501");
         assert!(nobody.peer_settings(&nobody.peer[0]).is_err());
+    }
+
+    #[test]
+    fn a_peer_that_could_never_connect_or_would_replace_another_is_refused() {
+        let bgp = |addresses: &[&str]| {
+            let peers = addresses
+                .iter()
+                .map(|address| format!("[[peer]]\naddress = \"{address}\"\nasn = 64501\n"));
+            toml::from_str::<Bgp>(&peers.collect::<String>()).unwrap()
+        };
+        assert!(bgp(&["192.0.2.2", "2001:db8::2"]).check_peers().is_ok());
+        assert!(bgp(&["192.0.2.2", "192.0.2.2"]).check_peers().is_err());
+        assert!(bgp(&["::ffff:192.0.2.2"]).check_peers().is_err());
     }
 }
