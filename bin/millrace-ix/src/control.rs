@@ -6,7 +6,7 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream as BlockingStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use millrace_controller::driver::bind_private;
@@ -91,13 +91,28 @@ pub(crate) fn check_free(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Serves the socket until the process ends.
-pub(crate) fn serve(path: &Path, handle: &Handle, app: &App, filters: Option<&Filters>) -> Result<()> {
+/// The file of the bound socket, which is removed when this is dropped.
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct Bound(PathBuf);
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        let _gone = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Serves the socket until the process ends. The file is removed only if this process has bound it: the path of the settings
+/// may name another file, for which the bind fails.
+pub(crate) fn serve(path: &Path, handle: &Handle, app: &App, filters: Option<&Filters>) -> Result<Bound> {
     let name = path.display().to_string();
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).with_context(|| format!("control.socket {name}"))?;
     }
-    let listener = bind_private(path).with_context(|| format!("control.socket {name}"))?;
+    let listener = bind_private(path).with_context(|| {
+        format!("control.socket {name}: expected no file, or a socket that no process serves")
+    })?;
+    let bound = Bound(path.to_owned());
     listener.set_nonblocking(true)?;
     let listener = UnixListener::from_std(listener)?;
     let own = std::fs::symlink_metadata(path)
@@ -127,7 +142,7 @@ pub(crate) fn serve(path: &Path, handle: &Handle, app: &App, filters: Option<&Fi
             }
         }
     });
-    Ok(())
+    Ok(bound)
 }
 
 /// Returns the authority over filters.

@@ -1,4 +1,4 @@
-//! Key files: created with mode 0600, and refused if others could have read or replaced them.
+//! Key files, which are created with mode 0600, and refused if others could have read or replaced them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -16,14 +16,7 @@ pub(crate) fn read_or_create(
     let name = format!("{what} {}", path.display());
     if !path.exists() {
         let key = generate().with_context(|| name.clone())?;
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)
-            .with_context(|| name.clone())?;
-        file.write_all(&key)?;
-        file.sync_all()?;
+        create(path, &key).with_context(|| name.clone())?;
     }
     let mut file = File::open(path).with_context(|| name.clone())?;
     // The file that is open is checked, and not whatever has its name a moment later.
@@ -46,6 +39,28 @@ pub(crate) fn read_or_create(
     Ok(key)
 }
 
+/// Creates a key file. The file has its name only once its whole content is on the disk: after a crash there is no part of a
+/// key. The name must be free: link(2) replaces nothing.
+fn create(path: &Path, key: &[u8]) -> Result<()> {
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(".new");
+    // A draft that a crash left behind is nobody's key.
+    let _absent = std::fs::remove_file(&draft);
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&draft)?;
+    file.write_all(key)?;
+    file.sync_all()?;
+    let linked = std::fs::hard_link(&draft, path);
+    let _removed = std::fs::remove_file(&draft);
+    linked?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -54,6 +69,18 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+
+    #[test]
+    fn a_crash_while_a_key_is_written_leaves_no_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        std::fs::write(folder.path().join("key.new"), [7; 5]).unwrap();
+        let key = read_or_create(&path, "the key", || Ok(vec![9; 32])).unwrap();
+        assert_eq!(key, [9; 32]);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert!(create(&path, &[1; 32]).is_err(), "a key is never replaced");
+        assert_eq!(std::fs::read(&path).unwrap(), [9; 32]);
+    }
 
     #[test]
     fn a_key_that_others_can_read_is_refused() {

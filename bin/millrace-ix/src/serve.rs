@@ -65,7 +65,7 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
         let (samples, _receiver) = samples(settings.sflow.as_ref(), epoch)?.unzip();
         let observers = (filters.clone(), samples, switches.counters.clone());
         let app = web::serve(&settings.api, &settings.database, &handle, observers).await?;
-        control::serve(&settings.control.socket, &handle, &app, filters.as_ref())?;
+        let _socket = control::serve(&settings.control.socket, &handle, &app, filters.as_ref())?;
         switches.listen(&settings.openflow, epoch, &handle).await?;
         tracing::info!("ready");
         let (mut terminate, mut interrupt) =
@@ -76,7 +76,6 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
         }
         anyhow::Ok(())
     });
-    let _gone = std::fs::remove_file(&settings.control.socket);
     service.stop();
     outcome
 }

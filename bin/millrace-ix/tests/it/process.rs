@@ -159,3 +159,21 @@ fn a_second_engine_on_the_same_socket_is_refused() {
     );
     engine.ok(&["order", SITE]);
 }
+
+#[test]
+fn a_file_that_is_no_socket_is_neither_replaced_nor_removed() {
+    let engine = Engine::new();
+    std::fs::write(engine.at("control.sock"), "a list of members").unwrap();
+    let output = Command::new(PROGRAM)
+        .args(["serve", "--log", "error", "--config"])
+        .arg(engine.at("exchange.toml"))
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        !output.status.success() && text.contains("control.socket"),
+        "{text}"
+    );
+    let left = std::fs::read_to_string(engine.at("control.sock")).unwrap();
+    assert_eq!(left, "a list of members");
+}
