@@ -115,9 +115,9 @@ impl AsPath {
         }
     }
 
-    /// Returns true for a path that has no number of an AS outside of the confederation.
-    pub fn is_local(&self) -> bool {
-        self.outside().next().is_none()
+    /// Returns true if the path has a segment of a confederation (RFC 5065).
+    pub(crate) fn has_confederation(&self) -> bool {
+        self.outside().count() != self.0.len()
     }
 
     fn outside(&self) -> impl DoubleEndedIterator<Item = &Segment> {
@@ -136,8 +136,9 @@ impl AsPath {
             .sum()
     }
 
-    /// Returns the path with numbers of four octets: the end of this one is replaced by AS4_PATH (RFC 6793, section 4.2.3).
-    pub(crate) fn merged(self, as4: AsPath) -> AsPath {
+    /// Returns the path with numbers of four octets: the end of this one is replaced by AS4_PATH, whose segments of
+    /// confederations are discarded (RFC 6793, sections 4.2.3 and 6).
+    pub(crate) fn merged(self, as4: &AsPath) -> AsPath {
         let (hops, hops4) = (self.hops(), as4.hops());
         if hops < hops4 {
             return self;
@@ -165,7 +166,7 @@ impl AsPath {
                 SegmentKind::ConfedSequence | SegmentKind::ConfedSet => segments.push(segment),
             }
         }
-        segments.extend(as4.0);
+        segments.extend(as4.outside().cloned());
         AsPath(segments.into())
     }
 }
@@ -196,11 +197,11 @@ mod tests {
         let two = AsPath::sequence(&[64_500, AS_TRANS, AS_TRANS]);
         let four = AsPath::sequence(&[4_200_000_000, 4_200_000_001]);
         assert_eq!(
-            two.clone().merged(four).to_string(),
+            two.clone().merged(&four).to_string(),
             "64500 4200000000 4200000001"
         );
         let longer = AsPath::sequence(&[1, 2, 3, 4]);
-        assert_eq!(two.clone().merged(longer), two);
+        assert_eq!(two.clone().merged(&longer), two);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::update::Problem;
 
 /// The time for which a peer that exceeded a limit is not accepted again.
 const PENALTY: Duration = Duration::from_secs(60);
-/// The faults that are kept for people.
+/// The largest number of faults that are kept for people.
 const PROBLEMS_MAX: usize = 20;
 
 /// The settings of a peer.
@@ -34,9 +34,9 @@ pub struct PeerState {
     pub since: Time,
     /// The families of the established session.
     pub families: FamilySet,
-    /// Prefixes.
+    /// The number of prefixes.
     pub unicast: usize,
-    /// Flow specifications.
+    /// The number of flow specifications.
     pub flowspec: usize,
     /// The peer's BGP Identifier.
     pub router_id: Option<Ipv4Addr>,
@@ -161,7 +161,7 @@ impl Peer {
         }
     }
 
-    /// Does what the timers ask for.
+    /// Runs the timers that are due.
     pub fn poll(&mut self, now: Time) {
         if let Some(session) = &mut self.session {
             session.poll(now);
@@ -181,7 +181,7 @@ impl Peer {
         [session, self.stale_deadline].into_iter().flatten().min()
     }
 
-    /// Returns the bytes to send, and forgets them.
+    /// Returns and removes the bytes to send.
     pub fn take_output(&mut self) -> Vec<u8> {
         self.session
             .as_mut()
@@ -196,7 +196,7 @@ impl Peer {
             .is_some_and(|session| session.state() != State::Closed)
     }
 
-    /// Returns what has changed since the last call.
+    /// Returns and removes the changes of routes since the last call.
     pub fn take_changes(&mut self) -> Vec<Change> {
         core::mem::take(&mut self.changes)
     }

@@ -195,7 +195,7 @@ impl Rib {
         shared
     }
 
-    /// Removes attributes that only the set and the caller still have.
+    /// Removes attributes to which only the set and the caller still refer.
     fn forget(&mut self, attributes: &Arc<Attributes>) {
         if Arc::strong_count(attributes) <= 2 && self.shared.remove(attributes) {
             self.attribute_bytes -= attributes.size();

@@ -73,7 +73,7 @@ pub struct Client {
     input: Vec<u8>,
     output: Vec<u8>,
     vrps: BTreeSet<Vrp>,
-    /// The set that the response under way makes, and its session.
+    /// The set that the response in progress builds, and the session of the response.
     pending: Option<(BTreeSet<Vrp>, u16)>,
     /// Session and serial number of the set.
     known: Option<(u16, u32)>,
@@ -128,7 +128,7 @@ impl Client {
         self.refresh_at = None;
     }
 
-    /// Returns the bytes to send, and forgets them.
+    /// Returns and removes the bytes to send.
     pub fn take_output(&mut self) -> Vec<u8> {
         core::mem::take(&mut self.output)
     }
@@ -141,7 +141,7 @@ impl Client {
             .min()
     }
 
-    /// Does what the timers ask for.
+    /// Runs the timers that are due.
     ///
     /// # Errors
     /// [`RtrError::Late`]: close the connection.
@@ -160,25 +160,31 @@ impl Client {
     /// # Errors
     /// [`RtrError`]: close the connection.
     pub fn receive(&mut self, bytes: &[u8], now: Time) -> Result<bool, RtrError> {
-        self.input.extend_from_slice(bytes);
+        let mut input = core::mem::take(&mut self.input);
+        input.extend_from_slice(bytes);
         let mut has_changed = false;
+        // The input is cut once behind the last whole PDU, and not behind each: a set has a million of them.
+        let mut rest = Reader(&input);
         loop {
-            let mut reader = Reader(&self.input);
+            let mut reader = rest;
             let (Some(version), Some(kind), Some(field), Some(size)) =
                 (reader.u8(), reader.u8(), reader.u16(), reader.u32())
             else {
-                return Ok(has_changed);
+                break;
             };
             if !(8..=PDU_SIZE_MAX).contains(&size) {
                 return Err(RtrError::Protocol(format!("a PDU of {size} bytes")));
             }
             let Some(body) = reader.take(size as usize - 8) else {
-                return Ok(has_changed);
+                break;
             };
-            let body = body.to_vec();
-            self.input.drain(..size as usize);
-            has_changed |= self.pdu(version, kind, field, &body, now)?;
+            rest = reader;
+            has_changed |= self.pdu(version, kind, field, body, now)?;
         }
+        let used = input.len() - rest.0.len();
+        input.drain(..used);
+        self.input = input;
+        Ok(has_changed)
     }
 
     fn query(&mut self, now: Time) {
@@ -235,7 +241,12 @@ impl Client {
                 // An answer to a Reset Query begins with nothing, one to a Serial Query with the known set.
                 let start = match self.known {
                     Some((session, _)) if session == field => self.vrps.clone(),
-                    Some(_) => return Err(protocol("a response of another session")),
+                    Some(_) => {
+                        // The known set is of no use to the cache any more: the next connection begins with a Reset Query
+                        // (RFC 8210, section 5.1).
+                        self.known = None;
+                        return Err(protocol("a response of another session"));
+                    }
                     None => BTreeSet::new(),
                 };
                 self.pending = Some((start, field));
@@ -415,6 +426,28 @@ mod tests {
             .unwrap();
         client.receive(&pdu(0, CACHE_RESET, 0, &[]), now).unwrap();
         assert_eq!(client.take_output(), pdu(0, RESET_QUERY, 0, &[]));
+    }
+
+    #[test]
+    fn a_cache_with_a_new_session_is_asked_for_everything_at_the_next_connection() {
+        let now = Time::ZERO;
+        let mut client = Client::new(100);
+        client.connected(now);
+        let set = [pdu(1, CACHE_RESPONSE, 7, &[]), prefix(true, 2), end(5)].concat();
+        assert_eq!(client.receive(&set, now), Ok(true));
+        client.connection_lost();
+        client.connected(now);
+        assert_eq!(client.take_output(), pdu(1, SERIAL_QUERY, 7, &5u32.to_be_bytes()));
+        let other = pdu(1, CACHE_RESPONSE, 8, &[]);
+        assert!(matches!(client.receive(&other, now), Err(RtrError::Protocol(_))));
+        client.connection_lost();
+        client.connected(now);
+        assert_eq!(client.take_output(), pdu(1, RESET_QUERY, 0, &[]));
+        assert_eq!(
+            client.vrps(now).unwrap().len(),
+            1,
+            "the old set counts until it expires"
+        );
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::update::{Negotiated, Update};
 
 /// The hold time until the peer's OPEN arrives (RFC 4271, section 8.2.2, suggests 4 minutes).
 const OPEN_HOLD: Duration = Duration::from_secs(240);
-/// The input that is kept while a message is not complete: one message.
+/// The largest input in bytes that is kept while a message is incomplete: one message.
 const INPUT_MAX: usize = 65_535;
 
 /// The settings of a session.
@@ -151,7 +151,7 @@ impl Session {
         self.peer_open.as_ref()
     }
 
-    /// Returns the bytes to send, and forgets them.
+    /// Returns and removes the bytes to send.
     pub fn take_output(&mut self) -> Vec<u8> {
         core::mem::take(&mut self.output)
     }
@@ -227,7 +227,7 @@ impl Session {
             .filter(|_| self.state != State::Closed)
     }
 
-    /// Does what the timers ask for.
+    /// Runs the timers that are due.
     pub fn poll(&mut self, now: Time) {
         if self.state == State::Closed {
             return;

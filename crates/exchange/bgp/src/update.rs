@@ -289,6 +289,13 @@ impl Decoder<'_> {
                 self.missing(LOCAL_PREF, "LOCAL_PREF");
             }
             let path = &self.collected.attributes.as_path;
+            if !self.session.is_internal && path.has_confederation() {
+                let text = format!(
+                    "\"{path}\" has segments of a confederation that the receiver is not in (RFC 5065)"
+                );
+                self.problem(AS_PATH, Treatment::TreatAsWithdraw, text);
+            }
+            let path = &self.collected.attributes.as_path;
             if let Some(expected) = self.session.first_as
                 && path.first() != Some(expected)
             {
@@ -298,7 +305,7 @@ impl Decoder<'_> {
         }
         if let Some(as4) = self.collected.as4_path.take() {
             let path = core::mem::take(&mut self.collected.attributes.as_path);
-            self.collected.attributes.as_path = path.merged(as4);
+            self.collected.attributes.as_path = path.merged(&as4);
         }
         let is_withdrawn = |problem: &Problem| problem.treatment == Treatment::TreatAsWithdraw;
         if self.update.problems.iter().any(is_withdrawn) {

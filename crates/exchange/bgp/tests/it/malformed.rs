@@ -75,6 +75,13 @@ fn section_7_1_origin() {
 }
 
 #[test]
+fn a_path_with_a_confederation_of_another_as_is_malformed() {
+    // RFC 5065, section 4: AS_CONFED_SEQUENCE behind the peer's AS.
+    let path = [0x40, 2, 12, 2, 1, 0, 0, 0xfb, 0xf5, 3, 1, 0, 0, 0xfd, 0xe9];
+    assert_eq!(only(&[ORIGIN, &path, NEXT_HOP].concat()), Withdrawn);
+}
+
+#[test]
 fn section_7_2_as_path() {
     for path in [
         &[0x40, 2, 6, 5, 1, 0, 0, 0xfb, 0xf5][..],
