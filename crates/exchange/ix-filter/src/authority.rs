@@ -11,9 +11,9 @@ use millrace_types::Time;
 use crate::evidence::{RouteObjects, VrpState};
 use crate::rule::reference;
 
-/// The malformed rules of a peer that are kept for people.
+/// The largest number of malformed rules of a peer that are kept for people.
 const MALFORMED_MAX: usize = 20;
-/// The changed prefixes above which all filters are checked again, instead of those that overlap.
+/// The number of changed prefixes from which all filters are checked again, instead of those that overlap.
 const CHANGED_MAX: usize = 64;
 
 /// The settings of filters.
@@ -74,7 +74,7 @@ pub struct PeerInfo {
 pub struct SessionStatus {
     /// The peer.
     pub peer: IpAddr,
-    /// Its AS number.
+    /// The AS number of the peer.
     pub asn: u32,
     /// The type of the session.
     pub kind: SessionKind,
@@ -86,9 +86,9 @@ pub struct SessionStatus {
     pub since: Timestamp,
     /// The families of the established session.
     pub families: FamilySet,
-    /// Prefixes.
+    /// The number of prefixes that the peer announces.
     pub routes: usize,
-    /// Flow specifications.
+    /// The number of flow specifications that the peer announces.
     pub flowspec: usize,
     /// The reason for which the last session ended.
     pub last_error: Option<String>,
@@ -151,7 +151,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Returns an authority without peers. `has_registry` says whether an IRR is configured.
+    /// Returns an authority without peers. `has_registry` is true if an IRR is configured.
     pub fn new(settings: Settings, has_registry: bool, now: Time, wall: Timestamp) -> Authority {
         Authority {
             settings,
@@ -196,7 +196,7 @@ impl Authority {
         }
     }
 
-    /// Does what the timers of all peers ask for.
+    /// Runs the timers of all peers that are due.
     pub fn poll(&mut self, now: Time) {
         let addresses: Vec<IpAddr> = self.neighbours.keys().copied().collect();
         for address in addresses {
@@ -331,7 +331,7 @@ impl Authority {
         }
     }
 
-    /// Asks for a new look at the registry for an account, and compares all filters again.
+    /// Requests a new query to the registry for an account, and marks all filters to be compared again.
     pub fn recheck(&mut self, account: AccountId) {
         self.recheck.insert(account);
         self.dirty.all = true;
@@ -342,7 +342,7 @@ impl Authority {
         }
     }
 
-    /// Returns the accounts for which a new look at the registry is asked, and forgets them.
+    /// Returns and removes the accounts for which a new query to the registry was requested.
     pub fn take_rechecks(&mut self) -> BTreeSet<AccountId> {
         core::mem::take(&mut self.recheck)
     }

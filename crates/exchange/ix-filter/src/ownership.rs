@@ -145,7 +145,7 @@ impl Path<'_> {
 }
 
 impl Authority {
-    /// Returns whether an account may filter a destination. `is_flowspec` asks for the rules of RFC 9117.
+    /// Returns the finding if an account may filter a destination. With `is_flowspec` the rules of RFC 9117 apply.
     pub(crate) fn ownership(
         &self,
         index: &Index,
@@ -168,7 +168,7 @@ impl Authority {
         }
     }
 
-    /// Checks a filter of page or API.
+    /// Returns the verdict on a filter that the page or the API orders.
     pub fn verdict(
         &self,
         exchange: &Exchange,

@@ -12,11 +12,11 @@ use crate::authority::{Authority, Budget};
 use crate::ownership::{Finding, Index};
 use crate::rule::{Desired, PREFIX, peer_of};
 
-/// The live filters of an account.
+/// The largest number of live filters of an account.
 const FILTERS_MAX: usize = 500;
-/// The refused BGP rules of an account that are shown.
+/// The largest number of refused BGP rules of an account that are kept for people.
 const REFUSED_MAX: usize = 500;
-/// The entries of an account's filters in one switch.
+/// The largest number of entries of an account's filters in one switch.
 const ENTRIES_MAX: usize = 20_000;
 
 /// The orders that make the filters equal to the rules.
@@ -37,8 +37,11 @@ impl Round {
 /// The filters of one account, counted.
 #[derive(Default)]
 struct Load {
+    /// The live filters.
     live: usize,
+    /// The refused rules of BGP.
     refused: usize,
+    /// The entries that the live filters need in one switch.
     entries: usize,
 }
 
@@ -92,6 +95,8 @@ impl Authority {
                     .entries
                     .entry(*id)
                     .or_insert_with(|| entries(filter.matches(), extensions).unwrap_or(0));
+            } else if is_of_bgp(filter.origin) {
+                load.refused += 1;
             }
             match &filter.external_ref {
                 Some(reference) if is_of_bgp(filter.origin) && reference.starts_with(PREFIX) => {

@@ -17,12 +17,12 @@ impl Shared {
         Shared(Arc::new(Mutex::new(authority)))
     }
 
-    /// Returns the authority. Hold it for a moment only: sessions wait for it.
+    /// Locks the authority. The guard must be dropped soon, because all sessions wait for it.
     pub fn lock(&self) -> MutexGuard<'_, Authority> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether an account may have a filter, with the evidence or the missing object.
+    /// Returns the verdict if an account may have a filter, with the evidence or the missing object.
     pub fn check(
         &self,
         exchange: &Exchange,

@@ -18,8 +18,11 @@ use crate::tcp_flags;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// The matches of one rule.
+/// The largest number of matches of one rule.
 const MATCHES_MAX: usize = 2_000;
+/// The largest number of operators of a component. A rule has room for 2,000, and the cost of a translation grows with their
+/// square, for each of a thousand rules of a peer.
+const OPERATORS_MAX: usize = 256;
 
 /// A rule as a filter.
 #[derive(Clone, PartialEq, Debug)]
@@ -173,6 +176,17 @@ impl Parts {
     }
 
     fn take(&mut self, component: &Component, extensions: bool) -> Result<(), Untranslatable> {
+        let count = match component {
+            Component::Destination(_) | Component::Source(_) => 0,
+            Component::Numeric(_, operators) => operators.len(),
+            Component::Bitmask(_, operators) => operators.len(),
+        };
+        if count > OPERATORS_MAX {
+            return refuse(format!(
+                "component type {} has {count} operators: expected at most {OPERATORS_MAX}",
+                component.number()
+            ));
+        }
         match component {
             Component::Destination(pattern) | Component::Source(pattern) => {
                 let Some(prefix) = pattern.prefix().and_then(prefix) else {
@@ -239,7 +253,7 @@ impl Parts {
         };
         base.source = self.source;
         let mut matches = Vec::new();
-        for transport in self.transports(extensions)? {
+        for transport in self.transports() {
             for dscp in values(&self.dscps, DSCPS) {
                 for fragment in transport.fragments(self.fragments, extensions)? {
                     let mut one = base.clone();
@@ -262,19 +276,19 @@ impl Parts {
     }
 
     /// Returns the combinations of protocol, ports, flags and ICMP.
-    fn transports(&self, extensions: bool) -> Result<Vec<Transport>, Untranslatable> {
+    fn transports(&self) -> Vec<Transport> {
         let has_ports =
             self.ports.is_some() || self.destination_ports.is_some() || self.source_ports.is_some();
         let has_icmp = self.icmp_types.is_some() || self.icmp_codes.is_some();
         let icmp = if self.is_ipv6 { 58 } else { 1 };
         if !has_ports && !has_icmp && self.tcp_flags.is_none() {
-            return Ok(values(&self.protocols, PROTOCOLS)
+            return values(&self.protocols, PROTOCOLS)
                 .into_iter()
                 .map(|protocol| Transport {
                     protocol: protocol.map(|value| value as u8),
                     ..Transport::default()
                 })
-                .collect());
+                .collect();
         }
         let within = |protocol: u8| {
             let number = u64::from(protocol);
@@ -330,8 +344,7 @@ impl Parts {
             let has_member = |ports: &Option<Ranges>| ports.as_ref().is_none_or(|ranges| !ranges.is_empty());
             has_member(&one.source_ports) && has_member(&one.destination_ports)
         });
-        let _ = extensions;
-        Ok(transports)
+        transports
     }
 
     fn icmp(&self, base: &Transport) -> Vec<Transport> {

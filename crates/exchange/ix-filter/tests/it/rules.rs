@@ -1,10 +1,11 @@
 //! Rules of peers as filters, over time.
 
-use millrace_bgp::MessageType;
+use millrace_bgp::flowspec::{Component, NumericField, NumericOperator, Pattern};
+use millrace_bgp::{FlowRule, MessageType};
 use millrace_ix_filter::VrpState;
 use millrace_ix_model::{FilterAction, FilterOrigin, FilterState};
 
-use crate::world::{World, udp_to};
+use crate::world::{World, bgp, udp_to};
 
 fn world() -> World {
     let mut world = World::new(&[64_501, 64_502]);
@@ -147,4 +148,46 @@ fn an_account_has_500_live_filters_and_fifty_changes_a_second() {
     let states = world.states();
     let count = |name: &str| states.iter().filter(|state| *state == name).count();
     assert_eq!((states.len(), count("active"), count("refused")), (600, 500, 100));
+}
+
+#[test]
+fn five_hundred_refused_rules_are_kept_over_all_comparisons() {
+    let mut world = world();
+    for third in 0..3u32 {
+        for fourth in 0..200u32 {
+            world.announce(64_501, &format!("198.51.{third}.{fourth}/32"), true);
+        }
+    }
+    for _ in 0..15 {
+        world.reconcile();
+        world.pass(1);
+    }
+    let states = world.states();
+    assert!(states.iter().all(|state| state == "refused"), "{states:?}");
+    assert_eq!(states.len(), 500);
+}
+
+#[test]
+fn a_rule_with_a_thousand_operators_is_refused_before_it_is_translated() {
+    let mut world = world();
+    let port = |value| NumericOperator {
+        and: false,
+        less: false,
+        greater: false,
+        equal: true,
+        value,
+        size: 1,
+    };
+    let destination = Component::Destination(Pattern::from(bgp("203.0.113.7/32")));
+    let ports = Component::Numeric(
+        NumericField::Port,
+        (0..1_000).map(|value| port(value % 200)).collect(),
+    );
+    let rule = FlowRule::new(false, &[destination, ports]).unwrap();
+    world.flow(64_501, &rule);
+    world.reconcile();
+    assert_eq!(
+        reason(&world),
+        "component type 4 has 1000 operators: expected at most 256"
+    );
 }

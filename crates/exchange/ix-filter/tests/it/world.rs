@@ -5,7 +5,9 @@ use core::time::Duration;
 
 use millrace_bgp::flowspec::{Component, NumericField, NumericOperator, Pattern};
 use millrace_bgp::rtr::Vrp;
-use millrace_bgp::{FamilySet, FlowRule, Limits, MessageType, PeerSettings, SessionSettings, header};
+use millrace_bgp::{
+    FamilySet, FlowRule, Limits, MessageType, Nlri, PeerSettings, SessionSettings, Update, header,
+};
 use millrace_ix_filter::{Authority, PeerInfo, Round, SessionKind, Settings, VrpState};
 use millrace_ix_model::{AccountId, AccountKind, Actor, Exchange, Filter, Operation, Prefix, Timestamp};
 use millrace_types::Time;
@@ -141,9 +143,15 @@ impl World {
 
     /// Announces a rule that drops.
     pub(crate) fn flow(&mut self, asn: u32, rule: &FlowRule) {
-        let rule = rule.as_bytes();
-        let mut more = vec![0x80, 14, 6 + rule.len() as u8, 0, 1, 133, 0, 0, rule.len() as u8];
-        more.extend(rule);
+        let routes = [Nlri::Flowspec {
+            path_id: 0,
+            rule: rule.clone(),
+        }];
+        let value = [&[0, 1, 133, 0, 0], &Update::encode_routes(&routes, false)[..]].concat();
+        // The length of the attribute has two bytes.
+        let mut more = vec![0x90, 14];
+        more.extend((value.len() as u16).to_be_bytes());
+        more.extend(value);
         more.extend([0xc0, 16, 8, 0x80, 6, 0, 0, 0, 0, 0, 0]);
         self.update(asn, &[], &attributes(asn, &more), &[]);
     }
