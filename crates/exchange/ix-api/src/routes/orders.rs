@@ -1,4 +1,4 @@
-//! What every order has in common: the conditions, the engine, the answer.
+//! The steps that all orders share: conditions, execution by the engine, answer.
 
 use axum::Json;
 use axum::http::StatusCode;

@@ -287,6 +287,7 @@ pub(crate) struct NewPassword {
 pub(crate) async fn change_password(
     State(app): State<App>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
     principal: Principal,
     Body(given): Body<NewPassword>,
 ) -> Result<StatusCode, Problem> {
@@ -294,7 +295,7 @@ pub(crate) async fn change_password(
         return Err(Problem::new(ProblemKind::Unauthorized, "there is no session"));
     };
     app.attempts
-        .begin(&principal.name, peer.ip(), app.uptime())
+        .begin(&principal.name, client(peer.ip(), &headers), app.uptime())
         .map_err(|error| {
             Problem::new(ProblemKind::Busy, error.to_string())
                 .with_code("too-many-attempts")

@@ -130,6 +130,9 @@ impl Sessions {
         let found = open.get_mut(&key)?;
         if found.session.is_over(now) {
             open.remove(&key);
+            if let Err(error) = self.store.save(&format!("{PREFIX}{key}"), None) {
+                tracing::warn!(%error, "a session that is over stays in the store until the next start");
+            }
             return None;
         }
         found.session.seen = now;
@@ -256,6 +259,11 @@ mod tests {
         assert_eq!(sessions.find(&headers, at(12 * 3600)), None);
         let headers = request(&sessions.begin(UserId(3), at(0)).unwrap());
         assert_eq!(sessions.find(&headers, at(2 * 3600)), None);
+        assert_eq!(
+            sessions.store.list(PREFIX).unwrap(),
+            [],
+            "nothing is left in the store"
+        );
     }
 
     #[test]

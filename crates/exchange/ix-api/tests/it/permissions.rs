@@ -174,7 +174,7 @@ fn without_id(answer: &Answer, id: &str) -> (u16, Vec<(String, String)>, String)
     let headers = answer
         .headers
         .iter()
-        // Its length is that of the identifier.
+        // This length depends on the identifier.
         .filter(|(name, _)| *name != "content-length")
         .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
         .collect();

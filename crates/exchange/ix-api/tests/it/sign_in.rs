@@ -239,3 +239,27 @@ async fn every_answer_carries_the_policy_and_is_kept_by_no_shared_cache() {
             .contains("no-store")
     );
 }
+
+#[tokio::test]
+async fn changes_of_passwords_are_limited_by_the_address_of_the_client_and_not_of_the_proxy() {
+    let api = Api::new();
+    api.app.set_password(api.user("ann"), PASSWORD).unwrap();
+    let ann = api.key("ann");
+    for number in 0..20 {
+        let body = json!({ "name": format!("nobody {number}"), "password": "" });
+        let answer = api
+            .send_over_proxy(Method::POST, "/api/v1/session", "", "203.0.113.1", body)
+            .await;
+        assert_eq!(answer.status, 401);
+    }
+    let change = json!({ "present": PASSWORD, "new": "another correct horse" });
+    let path = "/api/v1/session/password";
+    let refused = api
+        .send_over_proxy(Method::PUT, path, &ann, "203.0.113.1", change.clone())
+        .await;
+    assert_eq!(refused.status, 429, "{}", refused.text());
+    let changed = api
+        .send_over_proxy(Method::PUT, path, &ann, "203.0.113.2", change)
+        .await;
+    assert_eq!(changed.status, 204, "{}", changed.text());
+}

@@ -129,6 +129,33 @@ impl Api {
         headers: &[(&str, &str)],
         body: Option<serde_json::Value>,
     ) -> Answer {
+        self.send_from("192.0.2.1:5000", method, path, key, headers, body)
+            .await
+    }
+
+    /// Sends a request of a client through the proxy in front of the API.
+    pub(crate) async fn send_over_proxy(
+        &self,
+        method: Method,
+        path: &str,
+        key: &str,
+        client: &str,
+        body: serde_json::Value,
+    ) -> Answer {
+        let headers = [("x-forwarded-for", client)];
+        self.send_from("127.0.0.1:5000", method, path, key, &headers, Some(body))
+            .await
+    }
+
+    async fn send_from(
+        &self,
+        peer: &str,
+        method: Method,
+        path: &str,
+        key: &str,
+        headers: &[(&str, &str)],
+        body: Option<serde_json::Value>,
+    ) -> Answer {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -146,7 +173,7 @@ impl Api {
             None => request.body(Body::empty()),
         }
         .unwrap();
-        let peer: SocketAddr = "192.0.2.1:5000".parse().unwrap();
+        let peer: SocketAddr = peer.parse().unwrap();
         request.extensions_mut().insert(ConnectInfo(peer));
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
