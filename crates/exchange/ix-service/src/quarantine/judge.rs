@@ -114,7 +114,8 @@ const ROUTER_ADVERTISEMENT: u8 = 134;
 const REDIRECT: u8 = 137;
 const LISTENER: [u8; 4] = [130, 131, 132, 143];
 
-/// Judges a frame without the tags of its end. `Ok(true)`: the frame shows a router that speaks IP or ARP as it should.
+/// Judges a frame without the tags of its end. Returns `Ok(true)` if the frame shows a router that speaks IP or ARP as it should,
+/// and `Ok(false)` if the frame shows nothing: it is too short, or its IP header is malformed.
 pub(crate) fn judge(frame: &[u8], expected: &Expected<'_>) -> Result<bool, Fault> {
     let Some((header, body)) = frame.split_first_chunk::<14>() else {
         return Ok(false);
@@ -150,8 +151,8 @@ pub(crate) fn judge(frame: &[u8], expected: &Expected<'_>) -> Result<bool, Fault
     }
     match EtherType(ethertype) {
         EtherType::ARP => judge_arp(src, body, expected).map(|()| true),
-        EtherType::IPV4 => judge_ipv4(dst, body).map(|()| true),
-        EtherType::IPV6 => judge_ipv6(body, expected).map(|()| true),
+        EtherType::IPV4 => judge_ipv4(dst, body),
+        EtherType::IPV6 => judge_ipv6(body, expected),
         _ => Ok(true),
     }
 }
@@ -233,9 +234,9 @@ fn judge_arp(src: Mac, body: &[u8], expected: &Expected<'_>) -> Result<(), Fault
     Ok(())
 }
 
-fn judge_ipv4(dst: Mac, body: &[u8]) -> Result<(), Fault> {
+fn judge_ipv4(dst: Mac, body: &[u8]) -> Result<bool, Fault> {
     let Ok(ip) = ipv4::View::new(body) else {
-        return Ok(());
+        return Ok(false);
     };
     if ip.proto() == IpProto::UDP
         && let Ok(udp) = udp::View::new(ip.payload())
@@ -282,19 +283,19 @@ fn judge_ipv4(dst: Mac, body: &[u8]) -> Result<(), Fault> {
         let text = format!("the router sends {name} to {to}: switch it off on this interface");
         return Err((Check::Multicast, text));
     }
-    Ok(())
+    Ok(true)
 }
 
-fn judge_ipv6(body: &[u8], expected: &Expected<'_>) -> Result<(), Fault> {
+fn judge_ipv6(body: &[u8], expected: &Expected<'_>) -> Result<bool, Fault> {
     let Ok(ip) = ipv6::View::new(body) else {
-        return Ok(());
+        return Ok(false);
     };
     let walk = ip.walk();
     let payload = ip.payload().get(walk.size..).unwrap_or_default();
     if walk.proto == IpProto::ICMPV6
         && let Ok(icmp) = icmpv6::View::new(payload)
     {
-        return judge_icmpv6(&ip, &icmp, expected);
+        return judge_icmpv6(&ip, &icmp, expected).map(|()| true);
     }
     if walk.proto == IpProto::UDP
         && let Ok(udp) = udp::View::new(payload)
@@ -321,7 +322,7 @@ fn judge_ipv6(body: &[u8], expected: &Expected<'_>) -> Result<(), Fault> {
         );
         return Err((Check::Multicast, text));
     }
-    Ok(())
+    Ok(true)
 }
 
 fn judge_icmpv6(ip: &ipv6::View<'_>, icmp: &icmpv6::View<'_>, expected: &Expected<'_>) -> Result<(), Fault> {

@@ -190,7 +190,8 @@ impl Core {
         let macs = self.exchange.macs.values();
         let at = now.timestamp();
         let macs = macs
-            .filter(|mac| mac.config == id && mac.valid_until.is_none_or(|until| until > at))
+            .filter(|mac| mac.config == id && mac.valid_from <= at)
+            .filter(|mac| mac.valid_until.is_none_or(|until| until > at))
             .map(|mac| mac.address);
         let ips = self.exchange.ips.values();
         let expected = Expected {

@@ -66,6 +66,10 @@ fn a_right_router_has_no_fault() {
         Ok(false),
         "a frame without a header says nothing"
     );
+    for ethertype in [0x0800, 0x86dd] {
+        let malformed = ethernet(OTHER, OWN, ethertype, &[0xff; 46]);
+        assert_eq!(check(&malformed), Ok(false), "a malformed IP header says nothing");
+    }
 }
 
 #[test]

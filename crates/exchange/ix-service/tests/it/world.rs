@@ -137,7 +137,7 @@ impl World {
     /// Kills the core: commits under way happen if `applied`, and nobody learns it.
     pub(crate) fn kill(&mut self, applied: bool) -> Box<dyn Store> {
         let mut core = self.core.take().unwrap();
-        // What the core wanted to send is lost with it.
+        // The requests that the core has not sent are lost with it.
         drop(core.outputs());
         for switch in self.switches.values_mut() {
             for (_, operation) in std::mem::take(&mut switch.waiting) {
