@@ -123,7 +123,7 @@ pub struct FlowSummary {
 pub struct FileSummary {
     /// The direction in which it was sent.
     pub direction: Direction,
-    /// Its name; empty if none was sent.
+    /// The name; empty if none was sent.
     pub name: Vec<u8>,
     /// Bytes that were seen.
     pub size: u64,
@@ -146,11 +146,11 @@ pub struct TransactionEvent {
     pub id: u64,
     /// The protocol.
     pub app: AppProtocol,
-    /// Its fields.
+    /// The fields.
     pub record: Record,
-    /// Its files.
+    /// The files.
     pub files: Vec<FileSummary>,
-    /// Its anomalies.
+    /// The anomalies.
     pub anomalies: Vec<AppEvent>,
 }
 

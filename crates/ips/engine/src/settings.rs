@@ -29,7 +29,7 @@ pub enum Encryption {
     /// Contents are not looked for; rules over headers and flows are evaluated.
     #[default]
     TrackOnly,
-    /// Its packets pass without inspection.
+    /// Packets pass without inspection.
     Bypass,
 }
 

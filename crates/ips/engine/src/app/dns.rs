@@ -20,6 +20,9 @@ const NAME_SIZE: usize = 1025;
 const LABELS: usize = 255;
 /// Largest number of records of a section that are kept.
 const RECORDS: usize = 256;
+/// Largest number of labels and pointers of all names of a message: several times those of the largest message whose names
+/// are all compressed. Without this bound, each of 10,000 names could lead through 255 pointers.
+const STEPS: usize = 1 << 18;
 
 const TYPE_A: u16 = 1;
 const TYPE_NS: u16 = 2;
@@ -36,14 +39,24 @@ struct Message {
     events: Vec<AppEvent>,
 }
 
-/// Reads big-endian numbers of a message.
+/// A cursor over a message.
 #[derive(Debug, Clone, Copy)]
 struct Reader<'a> {
     message: &'a [u8],
     at: usize,
+    /// The labels and pointers that names have had so far.
+    steps: usize,
 }
 
 impl<'a> Reader<'a> {
+    fn new(message: &'a [u8]) -> Reader<'a> {
+        Reader {
+            message,
+            at: 0,
+            steps: 0,
+        }
+    }
+
     fn u16(&mut self) -> Option<u16> {
         let bytes = self.take(2)?;
         Some(u16::from_be_bytes([bytes[0], bytes[1]]))
@@ -59,7 +72,8 @@ impl<'a> Reader<'a> {
         Some(bytes)
     }
 
-    /// Reads a name. Pointers may only lead to bytes before them, so that a name ends.
+    /// Reads a name. Pointers may lead anywhere, as some resolvers accept them; a name ends after [`LABELS`] labels or
+    /// pointers. Returns `None` if the name is malformed, or the message needs more than [`STEPS`].
     fn name(&mut self, events: &mut Vec<AppEvent>) -> Option<Vec<u8>> {
         let mut name = Vec::new();
         let mut at = self.at;
@@ -68,6 +82,10 @@ impl<'a> Reader<'a> {
         let mut jumps = 0;
         loop {
             let size = usize::from(*self.message.get(at)?);
+            self.steps += 1;
+            if self.steps > STEPS {
+                return None;
+            }
             match size {
                 0 => {
                     at += 1;
@@ -113,7 +131,7 @@ impl<'a> Reader<'a> {
 
 /// Returns true if bytes look like a message: a valid header and questions.
 pub fn is_message(data: &[u8]) -> bool {
-    let mut reader = Reader { message: data, at: 0 };
+    let mut reader = Reader::new(data);
     let Some(counts) = header(&mut reader) else {
         return false;
     };
@@ -146,7 +164,7 @@ fn header(reader: &mut Reader<'_>) -> Option<Header> {
 
 /// Returns a message as far as it is valid; `None` without header.
 fn parse(data: &[u8]) -> Option<Message> {
-    let mut reader = Reader { message: data, at: 0 };
+    let mut reader = Reader::new(data);
     let head = header(&mut reader)?;
     let mut message = Message::default();
     message.record.id = head.id;
@@ -211,6 +229,7 @@ fn resource(reader: &mut Reader<'_>, events: &mut Vec<AppEvent>) -> Option<DnsRe
         TYPE_TXT => Some(texts(bytes)),
         _ => None,
     };
+    reader.steps = inner.steps;
     Some(DnsResource {
         name,
         kind,
@@ -311,7 +330,10 @@ impl Parser for Dns {
             }
             rest = &tail[size..];
         }
-        self.pending[side] = rest.to_vec();
+        // Nothing is copied while a message is incomplete: its bytes may come one by one.
+        let used = pending.len() - rest.len();
+        pending.drain(..used);
+        self.pending[side] = pending;
         Outcome::Continue
     }
 
@@ -367,6 +389,29 @@ mod tests {
         );
         let out = datagram(&query(b"\xc0\x0c"));
         assert!(out.list[0].events.contains(&"dns.infinite_loop"));
+    }
+
+    #[test]
+    fn a_message_of_names_that_all_lead_through_many_pointers_is_malformed() {
+        // 200 pointers in a row, each to the one before it, and behind them 9,000 questions that point at the last.
+        let mut data = vec![0, 0, 1, 0, 0x23, 0x28, 0, 0, 0, 0, 0, 0];
+        data.push(0);
+        data.extend([0, 1, 0, 1]);
+        let first = data.len();
+        let mut target = 12_u16;
+        let mut chain = Vec::new();
+        for index in 0..200_u16 {
+            chain.extend((0xc000 | target).to_be_bytes());
+            chain.extend([0, 1, 0, 1]);
+            target = u16::try_from(first).unwrap() + 6 * index;
+        }
+        data.extend(&chain);
+        while data.len() < 60_000 {
+            data.extend((0xc000 | target).to_be_bytes());
+            data.extend([0, 1, 0, 1]);
+        }
+        let out = datagram(&data);
+        assert_eq!(out.list[0].events, ["dns.malformed_data"]);
     }
 
     #[test]

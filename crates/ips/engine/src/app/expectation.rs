@@ -18,7 +18,7 @@ pub struct Expectation {
     pub port: u16,
     /// Address from which it is opened.
     pub client: IpAddr,
-    /// Its protocol.
+    /// The protocol of the connection.
     pub protocol: AppProtocol,
     /// Name of the file that it carries; empty if it is not known yet.
     pub file_name: Vec<u8>,

@@ -45,7 +45,7 @@ pub struct FileHashes {
 pub struct File {
     /// The direction in which it is sent.
     pub direction: Direction,
-    /// Its name; empty if none was sent.
+    /// The name; empty if none was sent.
     pub name: Vec<u8>,
     /// Bytes seen so far.
     pub size: u64,

@@ -194,7 +194,8 @@ impl Parser for Ftp {
                 Direction::ToClient => self.reply(line.text, out),
             }
         }
-        self.pending[side] = data[at..].to_vec();
+        data.drain(..at);
+        self.pending[side] = data;
         if self.starts_tls {
             return Outcome::Switch {
                 rest: core::mem::take(&mut self.pending),

@@ -5,7 +5,7 @@ use super::transaction::Transactions;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
 
-/// What becomes of a flow after its parser has seen bytes.
+/// The result of parsing bytes of a flow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The parser goes on.

@@ -1,4 +1,4 @@
-//! Fields of transactions for the records of EVE: what has no buffer that a rule can ask for.
+//! Fields of transactions for the records of EVE, of which rules have no buffers.
 
 /// The fields of a transaction, by protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -162,7 +162,7 @@ pub struct SmtpRecord {
 pub struct FtpRecord {
     /// Command.
     pub command: Vec<u8>,
-    /// Its argument.
+    /// The argument of the command.
     pub argument: Vec<u8>,
     /// Codes of the replies.
     pub completion_codes: Vec<Vec<u8>>,

@@ -171,7 +171,8 @@ impl Parser for Ssh {
                 break;
             }
         }
-        self.sides[chunk.direction.index()].pending = data.get(at..).unwrap_or_default().to_vec();
+        data.drain(..at.min(data.len()));
+        self.sides[chunk.direction.index()].pending = data;
         Outcome::Continue
     }
 

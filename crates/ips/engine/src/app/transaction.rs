@@ -49,6 +49,8 @@ struct Stored {
     is_complete: bool,
     /// Bytes that an incomplete buffer must have before it is inspected.
     minimum: usize,
+    /// True for a buffer that was removed while a later one was open: later ones keep their indices.
+    is_removed: bool,
 }
 
 /// An anomaly, by the name that `app-layer-event` has for it: protocol, full stop, event.
@@ -115,6 +117,7 @@ impl Transaction {
     pub fn buffers(&self, buffer: Buffer, direction: Direction) -> impl Iterator<Item = BufferView<'_>> {
         let is_it = move |stored: &&Stored| {
             stored.direction == direction
+                && !stored.is_removed
                 && (stored.buffer == buffer || stored.alias == Some(buffer))
                 && (stored.is_complete || stored.bytes.len() >= stored.minimum)
         };
@@ -180,16 +183,28 @@ impl Transaction {
         match self
             .stored
             .iter_mut()
-            .find(|stored| stored.buffer == buffer && stored.direction == direction)
+            .find(|stored| stored.buffer == buffer && stored.direction == direction && !stored.is_removed)
         {
             Some(stored) => stored.bytes = bytes,
             None => self.publish(buffer, direction, bytes),
         }
     }
 
-    /// Removes the buffers of a direction (an interim response precedes the final one).
+    /// Removes the buffers of a direction (an interim response precedes the final one). The indices of the other buffers, to
+    /// which bytes may still be appended, stay valid.
     pub(super) fn remove_direction(&mut self, direction: Direction) {
-        self.stored.retain(|stored| stored.direction != direction);
+        for stored in self
+            .stored
+            .iter_mut()
+            .filter(|stored| stored.direction == direction)
+        {
+            stored.is_removed = true;
+            stored.is_complete = true;
+            stored.bytes = Vec::new();
+        }
+        while self.stored.last().is_some_and(|stored| stored.is_removed) {
+            self.stored.pop();
+        }
     }
 
     /// Marks every buffer of a direction as complete.
@@ -238,6 +253,7 @@ impl Transaction {
             bytes,
             is_complete,
             minimum,
+            is_removed: false,
         });
         self.stored.len() - 1
     }
@@ -245,6 +261,11 @@ impl Transaction {
 
 /// Largest number of transactions of a flow that are kept at a time.
 pub const LIVE_TRANSACTIONS: usize = 512;
+/// Largest size in bytes of the buffers of a flow's transactions when another one begins: 16 MiB. Requests without answers
+/// would otherwise keep up to 1 MiB each.
+pub const LIVE_SIZE: usize = 16 << 20;
+/// Number of transactions of a flow from which their size is computed.
+const SIZED: usize = 8;
 
 /// The transactions of a flow that are not finished, or not inspected to their end.
 #[derive(Debug, Default)]
@@ -267,9 +288,13 @@ impl Transactions {
         (self.next, self.evicted) = (0, 0);
     }
 
-    /// Adds a transaction and returns it. The oldest is removed if there are too many.
+    /// Adds a transaction and returns it. The oldest are removed if there are too many, or if they are too large.
     pub(super) fn start(&mut self, app: AppProtocol) -> &mut Transaction {
         if self.list.len() >= LIVE_TRANSACTIONS {
+            self.list.remove(0);
+            self.evicted += 1;
+        }
+        while self.list.len() >= SIZED && self.size() > LIVE_SIZE {
             self.list.remove(0);
             self.evicted += 1;
         }
@@ -317,5 +342,22 @@ impl Transactions {
     /// Returns the size in bytes of all buffers.
     pub fn size(&self) -> usize {
         self.list.iter().map(Transaction::size).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transactions_that_are_never_answered_use_bounded_memory() {
+        let mut out = Transactions::default();
+        for _ in 0..100 {
+            let transaction = out.start(AppProtocol::Dcerpc);
+            transaction.publish(Buffer::DceStubData, Direction::ToServer, vec![0; 1 << 20]);
+        }
+        assert!(out.size() <= LIVE_SIZE + (1 << 20), "{}", out.size());
+        assert_eq!(out.evicted, 100 - out.list.len() as u64);
+        assert_eq!(out.list.last().unwrap().id, 99);
     }
 }

@@ -61,7 +61,7 @@ impl Engine {
         let counters = &mut flow.counters[direction.index()];
         counters.packets += 1;
         counters.bytes += packet.ip.bytes.len() as u64;
-        // What follows the packet after which data are encrypted is not inspected.
+        // Packets behind the one after which data are encrypted are not inspected.
         packet.is_encrypted = flow.app.is_encrypted;
         let verdict = match flow.verdict {
             FlowVerdict::Drop => {

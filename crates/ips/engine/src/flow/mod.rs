@@ -52,14 +52,14 @@ impl Direction {
 /// The decision about a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FlowVerdict {
-    /// Its packets are inspected.
+    /// Packets of the flow are inspected.
     #[default]
     None,
     /// A pass rule matched: its packets are forwarded without inspection.
     Pass,
-    /// Its packets are dropped.
+    /// Packets of the flow are dropped.
     Drop,
-    /// Its packets are forwarded and its data are not followed.
+    /// Packets of the flow are forwarded, and its data are not followed.
     Bypass,
 }
 

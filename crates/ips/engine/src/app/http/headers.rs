@@ -1,10 +1,15 @@
 //! Header lines of HTTP messages: line ends, folding, repetition, and the buffers that consist of headers.
 
+use std::collections::HashMap;
+
 use crate::app::transaction::AppEvent;
 use crate::flow::Direction;
 
 /// Largest number of headers of a message; later ones are not looked at.
 pub(super) const HEADERS_PER_MESSAGE: usize = 1024;
+/// Number of headers from which names are found by their hashes: a block has room for 65,000 lines, and each would be compared
+/// with a thousand names.
+const INDEXED: usize = 32;
 /// Largest number of times that repetitions of headers are joined in a message.
 const REPETITIONS: usize = 64;
 
@@ -21,6 +26,8 @@ pub(super) struct Header {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Headers {
     pub(super) list: Vec<Header>,
+    /// The places in `list` by name in lower case, from [`INDEXED`] headers on.
+    index: HashMap<Vec<u8>, usize>,
 }
 
 /// Returns the end of the first line of `data` without its terminator, and where the next line begins; `None` if the
@@ -115,12 +122,13 @@ impl Headers {
     }
 
     fn add(&mut self, header: Header, names: &Names, repetitions: &mut usize, events: &mut Vec<AppEvent>) {
-        let same = self
-            .list
-            .iter_mut()
-            .find(|known| known.name.eq_ignore_ascii_case(&header.name));
-        let Some(known) = same else {
+        let place = self.place(&header.name);
+        let Some(known) = place.and_then(|place| self.list.get_mut(place)) else {
             if self.list.len() < HEADERS_PER_MESSAGE {
+                if self.list.len() >= INDEXED {
+                    self.index
+                        .insert(header.name.to_ascii_lowercase(), self.list.len());
+                }
                 self.list.push(header);
             }
             return;
@@ -143,6 +151,21 @@ impl Headers {
             known.value.extend_from_slice(b", ");
             known.value.extend_from_slice(&header.value);
         }
+    }
+
+    /// Returns the place in the list of the header with a name, in either case.
+    fn place(&mut self, name: &[u8]) -> Option<usize> {
+        if self.list.len() < INDEXED {
+            return self
+                .list
+                .iter()
+                .position(|known| known.name.eq_ignore_ascii_case(name));
+        }
+        if self.index.is_empty() {
+            let names = self.list.iter().map(|known| known.name.to_ascii_lowercase());
+            self.index = names.zip(0..).collect();
+        }
+        self.index.get(&name.to_ascii_lowercase()).copied()
     }
 
     /// Returns a header by its name in lower case; zero bytes in the name of a header do not count.
@@ -279,6 +302,20 @@ mod tests {
         let (headers, events) = parsed("A: 1\r\na: 2\r\n", Direction::ToServer);
         assert_eq!(headers, [pair("A", "1, 2")]);
         assert_eq!(events, ["http.request_header_repetition"]);
+    }
+
+    #[test]
+    fn repetitions_are_found_among_few_and_many_headers() {
+        for len in [1, 31, 32, 33, 500] {
+            let lines: String = (0..len)
+                .map(|number| format!("Name-{number}: {number}\r\n"))
+                .collect();
+            let block = format!("{lines}name-0: again\r\nNAME-{}: last\r\n", len - 1);
+            let (headers, _) = parsed(&block, Direction::ToServer);
+            assert_eq!(headers.len(), len, "{len}");
+            assert!(headers[0].1.starts_with("0, again"), "{:?}", headers[0]);
+            assert!(headers[len - 1].1.ends_with(", last"), "{:?}", headers[len - 1]);
+        }
     }
 
     #[test]

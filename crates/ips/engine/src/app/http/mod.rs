@@ -34,7 +34,7 @@ use crate::tcp::StreamChunk;
 use request::RequestSide;
 use response::ResponseSide;
 
-/// Largest size of a line, as Suricata's `meta-field-limit`.
+/// Largest size of a line in bytes, as Suricata's `meta-field-limit`.
 const LINE_SIZE: usize = 18_432;
 /// Largest size of all header lines of a message.
 const HEADERS_SIZE: usize = 256 << 10;
@@ -144,8 +144,9 @@ impl Parser for Http {
             self.response.data(&[], &mut self.pairing, out, &self.settings);
             self.request.data(&[], &mut self.pairing, out, &self.settings);
         }
-        // A server that speaks first in a tunnel does not speak HTTP.
-        if self.response.waits_in_tunnel() && self.request.pending.is_empty() {
+        // A server that speaks first in a tunnel, or does not wait for the client's request line, does not speak HTTP.
+        let waiting = self.response.waiting_in_tunnel();
+        if waiting > LINE_SIZE || waiting > 0 && self.request.pending.is_empty() {
             self.pairing.is_tunnel = true;
         }
         self.outcome()

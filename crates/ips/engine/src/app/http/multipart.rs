@@ -134,7 +134,7 @@ impl Multipart {
                     at += end + 2;
                     self.state = self.open_part(&block, transaction, direction, settings);
                     // The empty line is not part of the content.
-                    if find(&self.pending[at..], &self.delimiter) != Some(0) {
+                    if !self.pending[at..].starts_with(&self.delimiter) {
                         at += 2;
                     }
                 }

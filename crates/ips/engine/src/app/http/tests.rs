@@ -249,6 +249,32 @@ fn an_accepted_connect_changes_the_protocol_and_a_refused_one_does_not() {
 }
 
 #[test]
+fn a_server_that_sends_on_while_the_client_is_in_its_first_word_ends_http() {
+    let mut http = Http::new(AppSettings::default());
+    let mut out = Transactions::default();
+    feed(&mut http, &mut out, UP, b"CONNECT a:80 HTTP/1.1\r\n\r\n");
+    feed(&mut http, &mut out, DOWN, b"HTTP/1.1 200 OK\r\n\r\n");
+    feed(&mut http, &mut out, UP, b"GE");
+    let is_switch = |outcome: Outcome| matches!(outcome, Outcome::Switch { .. });
+    assert!((0..100).any(|_| is_switch(feed(&mut http, &mut out, DOWN, &[7; 1000]))));
+}
+
+#[test]
+fn an_early_interim_response_takes_no_byte_of_the_request_body() {
+    let out = parsed(
+        &[
+            (UP, b"POST / HTTP/1.1\r\nHost: a\r\n"),
+            (DOWN, b"HTTP/1.1 100 Continue\r\n"),
+            (UP, b"Content-Length: 6\r\n\r\n"),
+            (DOWN, b"\r\n"),
+            (UP, b"secret"),
+        ],
+        1000,
+    );
+    assert_eq!(text(&out, 0, Buffer::HttpRequestBody, UP), "secret");
+}
+
+#[test]
 fn http_inside_a_tunnel_is_followed() {
     let out = parsed(
         &[

@@ -141,7 +141,7 @@ impl Imap {
                 if !line.text.starts_with(b"* ") && !line.text.starts_with(b"+") {
                     self.response(line.text, out);
                 }
-                // What the server sends belongs to the oldest command.
+                // Lines of the server belong to the oldest command.
                 (self.waiting.first().map(|command| command.transaction), false)
             }
             (Direction::ToClient, true) => (self.waiting.first().map(|command| command.transaction), false),

@@ -14,9 +14,10 @@ use crate::tcp::StreamChunk;
 const CLIENT: Direction = Direction::ToServer;
 const SERVER: Direction = Direction::ToClient;
 
-/// Largest number of commands that wait for a reply.
-const COMMANDS: usize = 256;
-/// Largest number of bytes behind DATA that wait for the reply.
+/// Largest number of runs of commands that wait for replies. A run is one DATA or STARTTLS, or any number of other commands, so
+/// that no reply is matched with a wrong command however many are pipelined (RFC 2920).
+const RUNS: usize = 256;
+/// Largest number of bytes behind DATA or STARTTLS that wait for the reply.
 const DATA_WAIT: usize = 64 << 10;
 /// Largest number of recipients that a record has.
 const RECIPIENTS: usize = 256;
@@ -49,7 +50,8 @@ pub(in crate::app) struct Smtp {
     settings: AppSettings,
     state: State,
     pending: [Vec<u8>; 2],
-    waiting: VecDeque<Command>,
+    /// The commands that wait for replies: runs of equal commands with their lengths.
+    waiting: VecDeque<(Command, u64)>,
     transaction: Option<u64>,
     mime: Option<Mime>,
     /// True if the last piece of data did not end its line.
@@ -109,6 +111,12 @@ impl Smtp {
         self.transaction.and_then(|id| out.by_id(id))
     }
 
+    /// Returns the number of bytes that wait for more.
+    #[cfg(test)]
+    pub(super) fn pending_size(&self) -> usize {
+        self.pending.iter().map(Vec::len).sum()
+    }
+
     fn raise(&mut self, out: &mut Transactions, event: &'static str) {
         if let Some(transaction) = self.transaction(out) {
             transaction.raise(event);
@@ -140,10 +148,15 @@ impl Smtp {
     /// Consumes client bytes from the front of the pending ones; returns false if it cannot go on.
     fn client(&mut self, data: &[u8], out: &mut Transactions) -> usize {
         match self.state {
-            State::Failed | State::WaitTls => 0,
-            State::WaitData if data.len() <= DATA_WAIT => 0,
+            State::Failed => 0,
+            State::WaitData | State::WaitTls if data.len() <= DATA_WAIT => 0,
+            // A client that does not wait for the reply is taken as if the server accepts the mail, and refuses TLS.
             State::WaitData => {
                 self.state = State::Data;
+                0
+            }
+            State::WaitTls => {
+                self.state = State::Command;
                 0
             }
             State::Command => self.command(data, out),
@@ -254,10 +267,28 @@ impl Smtp {
         } else {
             self.transaction(out);
         }
-        if self.waiting.len() < COMMANDS {
-            self.waiting.push_back(command);
-        }
+        self.wait(command);
         line.size
+    }
+
+    /// Notes that a command waits for its reply.
+    fn wait(&mut self, command: Command) {
+        if let Some((_, len)) = self.waiting.back_mut().filter(|(last, _)| *last == command) {
+            *len += 1;
+        } else if self.waiting.len() < RUNS {
+            self.waiting.push_back((command, 1));
+        }
+    }
+
+    /// Returns the oldest command that waits for its reply.
+    fn answered(&mut self) -> Option<Command> {
+        let (command, len) = self.waiting.front_mut()?;
+        let command = *command;
+        *len -= 1;
+        if *len == 0 {
+            self.waiting.pop_front();
+        }
+        Some(command)
     }
 
     fn bdat(&mut self, argument: &[u8], out: &mut Transactions) {
@@ -292,7 +323,7 @@ impl Smtp {
         if !core::mem::replace(&mut self.has_banner, true) && code == 220 {
             return;
         }
-        let Some(command) = self.waiting.pop_front() else {
+        let Some(command) = self.answered() else {
             self.raise(out, "smtp.unable_to_match_reply_with_request");
             return;
         };
@@ -324,7 +355,7 @@ impl Smtp {
     /// Goes on with what is pending in both directions.
     fn run(&mut self, out: &mut Transactions) {
         loop {
-            let server = core::mem::take(&mut self.pending[SERVER.index()]);
+            let mut server = core::mem::take(&mut self.pending[SERVER.index()]);
             let mut at = 0;
             while !self.starts_tls
                 && let Some(line) = lines::next(&server[at..])
@@ -336,11 +367,12 @@ impl Smtp {
                     self.reply(line.text, out);
                 }
             }
-            self.pending[SERVER.index()] = server[at..].to_vec();
+            server.drain(..at);
+            self.pending[SERVER.index()] = server;
             if self.starts_tls {
                 return;
             }
-            let client = core::mem::take(&mut self.pending[CLIENT.index()]);
+            let mut client = core::mem::take(&mut self.pending[CLIENT.index()]);
             let mut at = 0;
             loop {
                 let before = self.state;
@@ -350,7 +382,8 @@ impl Smtp {
                     break;
                 }
             }
-            self.pending[CLIENT.index()] = client[at..].to_vec();
+            client.drain(..at);
+            self.pending[CLIENT.index()] = client;
             // A reply that came before its command was complete is matched now.
             if at == 0 || self.pending[SERVER.index()].is_empty() {
                 return;

@@ -69,6 +69,43 @@ fn with_data(command: &[u8], end: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn a_mail_behind_a_thousand_pipelined_commands_is_matched_with_its_reply() {
+    let commands = [&b"NOOP\r\n".repeat(1000)[..], b"DATA\r\n"].concat();
+    let replies = [&b"250 ok\r\n".repeat(1000)[..], b"354 go\r\n"].concat();
+    let mail = with_data(b"", b".\r\n");
+    let messages = [
+        (DOWN, &b"220 x\r\n"[..]),
+        (UP, &commands),
+        (DOWN, &replies),
+        (UP, &mail),
+    ];
+    let (out, _) = run(&messages, 1000);
+    assert_eq!(files(&out.list[0]).len(), 2);
+    assert!(out.list[0].events.is_empty(), "{:?}", out.list[0].events);
+}
+
+#[test]
+fn a_client_that_sends_on_behind_starttls_is_parsed_and_not_kept() {
+    let mut smtp = Smtp::new(AppSettings::default());
+    let mut out = Transactions::default();
+    let mut feed = |bytes: &[u8]| {
+        let chunk = StreamChunk {
+            direction: UP,
+            offset: 0,
+            bytes,
+            gap_before: 0,
+            is_end: false,
+        };
+        smtp.data(chunk, &mut out);
+        smtp.pending_size()
+    };
+    feed(b"EHLO a\r\nSTARTTLS\r\n");
+    let line = b"NOOP\r\n".repeat(1000);
+    let kept = (0..100).map(|_| feed(&line)).max().unwrap();
+    assert!(kept <= 80 << 10, "{kept} bytes");
+}
+
+#[test]
 fn a_mail_gives_its_envelope_headers_and_attachments() {
     let mail = with_data(b"", b".\r\nQUIT\r\n");
     for step in [1, 2, 7, 100, 10_000] {

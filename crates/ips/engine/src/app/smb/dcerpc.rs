@@ -9,9 +9,9 @@ use crate::app::transaction::{Progress, Transactions};
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
 
-/// Size of the header that all PDUs have.
+/// Size in bytes of the header that all PDUs have.
 const HEADER: usize = 16;
-/// Largest size of joined stub data that are kept.
+/// Largest size in bytes of the joined stub data that are kept.
 const STUB_SIZE: usize = 1 << 20;
 
 const REQUEST: u8 = 0;
@@ -82,14 +82,23 @@ fn pdu(data: &[u8]) -> Found<'_> {
 /// The calls of one connection or pipe.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
+    /// The bytes of an incomplete PDU, by direction.
     pending: [Vec<u8>; 2],
-    /// The call in progress, and its stub buffers by direction.
+    /// The transaction of the newest call.
     call: Option<u64>,
-    buffers: [Option<usize>; 2],
+    /// The transaction and the stub buffer to which fragments are appended, by direction. A client may begin a call before the
+    /// last fragment of the answer to the call before.
+    open: [Option<(u64, usize)>; 2],
     has_failed: [bool; 2],
 }
 
 impl Calls {
+    /// Forgets the incomplete or invalid PDU of a direction: the next bytes begin a PDU.
+    pub(super) fn restart(&mut self, direction: Direction) {
+        self.pending[direction.index()].clear();
+        self.has_failed[direction.index()] = false;
+    }
+
     /// Takes the next bytes of a direction; returns false if they are not PDUs.
     pub(super) fn data(
         &mut self,
@@ -118,7 +127,9 @@ impl Calls {
                 }
             }
         }
-        self.pending[side] = pending[at..].to_vec();
+        // Nothing is copied while a PDU is incomplete: its bytes may come one by one.
+        pending.drain(..at);
+        self.pending[side] = pending;
         true
     }
 
@@ -127,22 +138,13 @@ impl Calls {
             return;
         }
         let side = direction.index();
-        if self.buffers[side].is_none() {
-            let known = self.call.filter(|_| pdu.kind == RESPONSE);
-            let transaction = match known.and_then(|id| out.by_id(id)) {
-                Some(_) => known.and_then(|id| out.by_id(id)),
-                None => Some(out.start(app)),
-            };
-            let Some(transaction) = transaction else { return };
-            if pdu.kind == RESPONSE && known.is_none() {
-                transaction.advance(direction.reverse(), Progress::Complete);
-            }
-            self.call = Some(transaction.id);
-            self.buffers[side] = Some(transaction.open(Buffer::DceStubData, None, direction, 0));
-        }
-        let Some((transaction, buffer)) = self.call.and_then(|id| out.by_id(id)).zip(self.buffers[side])
-        else {
-            self.buffers[side] = None;
+        let (id, buffer) = match self.open[side] {
+            Some(open) => open,
+            None => self.begin(pdu.kind, direction, app, out),
+        };
+        self.open[side] = Some((id, buffer)).filter(|_| !pdu.is_last);
+        let Some(transaction) = out.by_id(id) else {
+            self.open[side] = None;
             return;
         };
         transaction.advance(direction, Progress::Body);
@@ -150,8 +152,29 @@ impl Calls {
         if pdu.is_last {
             transaction.close(buffer);
             transaction.advance(direction, Progress::Complete);
-            self.buffers[side] = None;
         }
+    }
+
+    /// Opens the stub buffer of a call, or of the answer to the newest call. Returns its transaction and its index.
+    fn begin(
+        &mut self,
+        kind: u8,
+        direction: Direction,
+        app: AppProtocol,
+        out: &mut Transactions,
+    ) -> (u64, usize) {
+        let known = self
+            .call
+            .filter(|id| kind == RESPONSE && out.by_id(*id).is_some());
+        let id = known.unwrap_or_else(|| out.start(app).id);
+        self.call = Some(id);
+        let Some(transaction) = out.by_id(id) else {
+            return (id, usize::MAX);
+        };
+        if kind == RESPONSE && known.is_none() {
+            transaction.advance(direction.reverse(), Progress::Complete);
+        }
+        (id, transaction.open(Buffer::DceStubData, None, direction, 0))
     }
 }
 
@@ -224,6 +247,24 @@ pub(super) mod tests {
             );
             assert!(transaction.is_complete());
         }
+    }
+
+    #[test]
+    fn a_call_before_the_end_of_an_answer_takes_none_of_the_answer() {
+        let mut calls = Calls::default();
+        let mut out = Transactions::default();
+        for (direction, bytes) in [
+            (Direction::ToServer, message(REQUEST, 3, b"first")),
+            (Direction::ToClient, message(RESPONSE, 1, b"an")),
+            (Direction::ToServer, message(REQUEST, 3, b"second")),
+            (Direction::ToClient, message(RESPONSE, 2, b"swer")),
+        ] {
+            assert!(calls.data(&bytes, direction, AppProtocol::Dcerpc, &mut out));
+        }
+        let stub = |index: usize, direction| out.list[index].buffer(Buffer::DceStubData, direction);
+        assert_eq!(stub(0, Direction::ToClient), Some(&b"answer"[..]));
+        assert_eq!(stub(1, Direction::ToServer), Some(&b"second"[..]));
+        assert_eq!(stub(1, Direction::ToClient), None);
     }
 
     #[test]

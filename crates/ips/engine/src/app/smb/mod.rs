@@ -22,12 +22,13 @@ const HEADER_1: usize = 32;
 /// Size of the header of SMB 2.
 const HEADER_2: usize = 64;
 
-/// Reads little-endian numbers of a message.
+/// Returns the little-endian number of two bytes at an offset.
 fn u16_at(data: &[u8], at: usize) -> Option<usize> {
     let bytes = data.get(at..at + 2)?;
     Some(usize::from(u16::from_le_bytes([bytes[0], bytes[1]])))
 }
 
+/// Returns the little-endian number of four bytes at an offset.
 fn u32_at(data: &[u8], at: usize) -> Option<usize> {
     let bytes = data.get(at..at + 4)?;
     usize::try_from(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])).ok()
@@ -130,9 +131,11 @@ impl Smb {
         Some(())
     }
 
-    /// Takes what is written to or read from a file, which may be a pipe of DCE/RPC.
+    /// Takes the bytes that are written to or read from a file, which may be a pipe of DCE/RPC. Each write to a pipe begins
+    /// a PDU: one that is cut short or invalid, or a file with such bytes, says nothing about the next.
     fn pipe(&mut self, data: &[u8], direction: Direction, out: &mut Transactions) {
         if data.first() == Some(&5) && data.get(1).is_some_and(|minor| *minor <= 1) {
+            self.calls.restart(direction);
             self.calls.data(data, direction, AppProtocol::Smb, out);
         }
     }
@@ -205,7 +208,9 @@ impl Parser for Smb {
         self.pending[side] = if self.has_failed[side] {
             Vec::new()
         } else {
-            data[at..].to_vec()
+            // Nothing is copied while a message is incomplete: its bytes may come one by one.
+            data.drain(..at);
+            data
         };
         Outcome::Continue
     }
@@ -288,6 +293,34 @@ mod tests {
             );
             assert_eq!(first(1, Buffer::SmbNamedPipe), Some(&b"\\\\host\\IPC$"[..]));
             assert_eq!(first(2, Buffer::DceStubData), Some(&b"stub data"[..]));
+        }
+    }
+
+    #[test]
+    fn a_file_with_bytes_like_a_call_does_not_hide_the_calls_behind_it() {
+        let call = dcerpc::tests::message(0, 3, b"stub data");
+        let mut too_short = call.clone();
+        too_short[8] = 4;
+        let cut = &dcerpc::tests::message(0, 3, &[0; 1000])[..40];
+        for bait in [&too_short[..], cut] {
+            let mut smb = Smb::default();
+            let mut out = Transactions::default();
+            for data in [bait, &call] {
+                let bytes = session(&command(9, &write(data), false));
+                let chunk = StreamChunk {
+                    direction: Direction::ToServer,
+                    offset: 0,
+                    bytes: &bytes,
+                    gap_before: 0,
+                    is_end: false,
+                };
+                smb.data(chunk, &mut out);
+            }
+            assert_eq!(out.list.len(), 1);
+            assert_eq!(
+                out.list[0].buffer(Buffer::DceStubData, Direction::ToServer),
+                Some(&b"stub data"[..])
+            );
         }
     }
 

@@ -15,7 +15,7 @@ const SUPPORTED_VERSIONS: u16 = 43;
 pub(super) struct Hello {
     /// Version in the message itself.
     pub(super) legacy_version: u16,
-    /// Size of the session identifier.
+    /// The session identifier, up to 255 bytes.
     pub(super) session_id: Vec<u8>,
     /// Cipher suites; the server chooses one.
     pub(super) ciphers: Vec<u16>,
@@ -23,7 +23,7 @@ pub(super) struct Hello {
     pub(super) extensions: Vec<u16>,
     /// Supported groups.
     pub(super) groups: Vec<u16>,
-    /// Formats of points.
+    /// Point formats of elliptic curves.
     pub(super) point_formats: Vec<u8>,
     /// Signature algorithms.
     pub(super) signatures: Vec<u16>,
@@ -49,6 +49,7 @@ pub(super) fn is_grease(value: u16) -> bool {
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 impl<'a> Fields<'a> {
+    /// Returns the next `size` bytes, or `None` if fewer are left.
     pub(super) fn take(&mut self, size: usize) -> Option<&'a [u8]> {
         let (head, tail) = self.0.split_at_checked(size)?;
         self.0 = tail;

@@ -18,12 +18,10 @@ use crate::tcp::StreamChunk;
 use certificate::Certificate;
 use hello::{Fields, Hello};
 
-/// Size of the header of a record.
+/// Size in bytes of the header of a record.
 const RECORD_HEADER: usize = 5;
 /// Largest size of a record (RFC 5246, section 6.2.3).
 const RECORD_SIZE: usize = 16_384 + 2048;
-/// Size of the header of a handshake message.
-const HANDSHAKE_HEADER: usize = 4;
 /// Largest size of a handshake message that is assembled.
 const HANDSHAKE_SIZE: usize = 256 << 10;
 /// Largest number of certificates of a chain.
@@ -59,17 +57,29 @@ pub struct HandshakeState {
 /// One direction of a connection.
 #[derive(Debug, Default)]
 struct Side {
-    /// Bytes of the record in progress.
+    /// Bytes that are not parsed yet, behind the first `used` ones.
     pending: Vec<u8>,
+    /// The number of bytes at the front of `pending` that are parsed. They are removed once for each chunk: a chunk may have
+    /// thousands of records.
+    used: usize,
     /// Bytes of the handshake message in progress.
     handshake: Vec<u8>,
-    /// True once what follows is encrypted.
+    /// True once the records that follow are encrypted.
     is_encrypted: bool,
     has_failed: bool,
-    /// True before the first record.
+    /// True after the first record.
     has_begun: bool,
-    /// Bytes of a record without meaning that are still to come.
+    /// True after the first chain of certificates. Another one is not published, because it could be of any size.
+    has_certificates: bool,
+    /// Bytes of an encrypted record that are still to come.
     skip: usize,
+}
+
+impl Side {
+    /// Returns the bytes that are not parsed yet.
+    fn rest(&self) -> &[u8] {
+        self.pending.get(self.used..).unwrap_or_default()
+    }
 }
 
 /// The parser of a connection.
@@ -124,15 +134,15 @@ impl Tls {
     fn record(&mut self, direction: Direction, out: &mut Transactions) -> bool {
         let side = &mut self.sides[direction.index()];
         if side.skip > 0 {
-            let size = side.skip.min(side.pending.len());
-            side.pending.drain(..size);
+            let size = side.skip.min(side.rest().len());
+            side.used += size;
             side.skip -= size;
             return size > 0;
         }
-        if !side.has_begun && side.pending.first().is_some_and(|byte| byte & 0x80 != 0) {
+        if !side.has_begun && side.rest().first().is_some_and(|byte| byte & 0x80 != 0) {
             return self.sslv2_hello(direction, out);
         }
-        let Some(&[kind, major, minor, high, low]) = side.pending.first_chunk::<RECORD_HEADER>() else {
+        let Some(&[kind, major, minor, high, low]) = side.rest().first_chunk::<RECORD_HEADER>() else {
             return false;
         };
         let size = usize::from(u16::from_be_bytes([high, low]));
@@ -153,22 +163,19 @@ impl Tls {
             side.has_begun = true;
             side.is_encrypted = true;
             side.skip = size;
-            side.pending.drain(..RECORD_HEADER);
+            side.used += RECORD_HEADER;
             self.has_data |= kind == APPLICATION_DATA;
             if let Some(transaction) = self.transaction(out) {
                 transaction.advance(direction, Progress::Complete);
             }
             return true;
         }
-        if side.pending.len() < RECORD_HEADER + size {
+        let Some(body) = side.rest().get(RECORD_HEADER..RECORD_HEADER + size) else {
             return false;
-        }
+        };
+        let body = body.to_vec();
+        side.used += RECORD_HEADER + size;
         side.has_begun = true;
-        let body: Vec<u8> = side
-            .pending
-            .drain(..RECORD_HEADER + size)
-            .skip(RECORD_HEADER)
-            .collect();
         if self.version == 0 {
             self.version = u16::from_be_bytes([major, minor]);
         }
@@ -190,7 +197,7 @@ impl Tls {
     /// offers a later one.
     fn sslv2_hello(&mut self, direction: Direction, out: &mut Transactions) -> bool {
         let side = &mut self.sides[direction.index()];
-        let Some(&[high, low]) = side.pending.first_chunk::<2>() else {
+        let Some(&[high, low]) = side.rest().first_chunk::<2>() else {
             return false;
         };
         let size = usize::from(u16::from_be_bytes([high & 0x7f, low]));
@@ -198,7 +205,7 @@ impl Tls {
             self.fail(direction, out, "tls.invalid_sslv2_header");
             return false;
         }
-        let Some(body) = side.pending.get(2..2 + size) else {
+        let Some(body) = side.rest().get(2..2 + size) else {
             return false;
         };
         let kind = body[0];
@@ -206,7 +213,7 @@ impl Tls {
             1 => u16::from_be_bytes([body[1], body[2]]),
             _ => u16::from_be_bytes([body[3], body[4]]),
         };
-        side.pending.drain(..2 + size);
+        side.used += 2 + size;
         side.has_begun = true;
         self.version = version;
         let Some(transaction) = self.transaction(out) else {
@@ -240,26 +247,24 @@ impl Tls {
 
     /// Consumes the complete handshake messages of a direction.
     fn handshake(&mut self, direction: Direction, out: &mut Transactions) {
+        let mut bytes = core::mem::take(&mut self.sides[direction.index()].handshake);
+        let mut rest = Fields(&bytes);
         loop {
-            let side = &mut self.sides[direction.index()];
-            let mut fields = Fields(&side.handshake);
+            let mut fields = rest;
             let (Some(kind), Some(size)) = (fields.u8(), fields.u24()) else {
-                return;
+                break;
             };
             if size > HANDSHAKE_SIZE {
                 self.fail(direction, out, "tls.invalid_handshake_message");
                 return;
             }
-            if fields.0.len() < size {
-                return;
-            }
-            let message: Vec<u8> = side
-                .handshake
-                .drain(..HANDSHAKE_HEADER + size)
-                .skip(HANDSHAKE_HEADER)
-                .collect();
-            self.message(kind, &message, direction, out);
+            let Some(message) = fields.take(size) else { break };
+            self.message(kind, message, direction, out);
+            rest = fields;
         }
+        let used = bytes.len() - rest.0.len();
+        bytes.drain(..used);
+        self.sides[direction.index()].handshake = bytes;
     }
 
     fn message(&mut self, kind: u8, body: &[u8], direction: Direction, out: &mut Transactions) {
@@ -343,13 +348,16 @@ impl Tls {
         true
     }
 
-    /// Publishes a chain of certificates.
+    /// Publishes a chain of certificates. Returns false if it is malformed, or not the first of its direction.
     fn certificates(&mut self, body: &[u8], direction: Direction, out: &mut Transactions) -> bool {
         let mut fields = Fields(body);
         let Some(mut list) = fields.u24().and_then(|size| fields.take(size)).map(Fields) else {
             return false;
         };
         self.has_certificate = true;
+        if core::mem::replace(&mut self.sides[direction.index()].has_certificates, true) {
+            return false;
+        }
         let Some(transaction) = self.transaction(out) else {
             return false;
         };
@@ -407,7 +415,7 @@ impl Parser for Tls {
         let side = &mut self.sides[chunk.direction.index()];
         if chunk.gap_before > 0 {
             let lost = usize::try_from(chunk.gap_before).unwrap_or(usize::MAX);
-            if lost <= side.skip && side.pending.is_empty() {
+            if lost <= side.skip && side.rest().is_empty() {
                 side.skip -= lost;
             } else {
                 *side = Side {
@@ -419,6 +427,9 @@ impl Parser for Tls {
         if !side.has_failed {
             side.pending.extend_from_slice(chunk.bytes);
             while self.record(chunk.direction, out) {}
+            let side = &mut self.sides[chunk.direction.index()];
+            side.pending.drain(..side.used.min(side.pending.len()));
+            side.used = 0;
         }
         if self.sides.iter().all(|side| side.has_failed) {
             Outcome::Failed

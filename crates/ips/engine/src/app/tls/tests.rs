@@ -84,6 +84,17 @@ fn record(out: &Transactions) -> &TlsRecord {
 }
 
 #[test]
+fn chains_of_certificates_behind_the_first_are_not_kept() {
+    let size = u32::try_from(100_000).unwrap().to_be_bytes();
+    let total = u32::try_from(100_003).unwrap().to_be_bytes();
+    let chain = handshake(11, &[&total[1..], &size[1..], &[0x30; 100_000]].concat());
+    let messages = [server_hello(), chain.repeat(20)].concat();
+    let out = parsed(&[(DOWN, records(22, &messages, 16_384))], 4096);
+    assert!(out.size() < 110_000, "{}", out.size());
+    assert!(out.list[0].events.contains(&"tls.invalid_handshake_message"));
+}
+
+#[test]
 fn a_hello_over_many_records_and_segments_has_its_name() {
     let hello = client_hello(&[
         server_name(b"www.example.org"),

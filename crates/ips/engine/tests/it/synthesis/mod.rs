@@ -11,6 +11,7 @@ mod compose;
 mod conversation;
 mod dns;
 mod expression;
+mod failure;
 mod fill;
 mod http;
 mod parts;
@@ -25,8 +26,9 @@ use millrace_ips_engine::Mode;
 use millrace_ips_engine::detect::{CompileSettings, Rule, Ruleset, compile};
 use millrace_ips_rules::{RuleSet, Syntax, Variables, files};
 
-use compose::{Failure, Flow, synthesise};
+use compose::{Flow, synthesise};
 use conversation::raises;
+use failure::Failure;
 use random::Random;
 
 /// Least share of the rules for which a flow is made, in percent.

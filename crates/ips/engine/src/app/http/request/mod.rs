@@ -94,7 +94,13 @@ impl RequestSide {
             self.fail(out);
         }
         if self.state != State::Failed {
-            self.pending = data[at..].to_vec();
+            if owned.is_empty() {
+                self.pending = bytes[at..].to_vec();
+            } else {
+                // Nothing is copied while a line is incomplete: its bytes may come one by one.
+                owned.drain(..at);
+                self.pending = owned;
+            }
         }
     }
 

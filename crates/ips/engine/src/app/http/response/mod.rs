@@ -85,13 +85,23 @@ impl ResponseSide {
             self.fail(out);
         }
         if self.state != State::Failed {
-            self.pending = data[at..].to_vec();
+            if owned.is_empty() {
+                self.pending = bytes[at..].to_vec();
+            } else {
+                // Nothing is copied while a line is incomplete: its bytes may come one by one.
+                owned.drain(..at);
+                self.pending = owned;
+            }
         }
     }
 
-    /// Returns true if the server's bytes wait for the client to show what a tunnel carries.
-    pub(super) fn waits_in_tunnel(&self) -> bool {
-        self.state == State::Tunnel && !self.pending.is_empty()
+    /// Returns the number of the server's bytes that wait for the client to show the protocol of a tunnel.
+    pub(super) fn waiting_in_tunnel(&self) -> usize {
+        if self.state == State::Tunnel {
+            self.pending.len()
+        } else {
+            0
+        }
     }
 
     /// Notes lost bytes. Only a body of known size, or one that the end of the stream ends, goes on behind them.
