@@ -76,7 +76,7 @@ pub(super) fn run(session: &Session, args: &TraceArgs) -> Result<()> {
             report.add(record);
         }
     });
-    // What was read before the damage of a capture is of use, too.
+    // The frames before the damage of a capture are reported, too.
     report.frames = summary.as_ref().map_or(0, |summary| summary.frames);
     session.print(&report, Report::text)?;
     summary?;

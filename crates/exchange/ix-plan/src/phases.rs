@@ -6,7 +6,8 @@
 //! (drain) frames that are on the old way leave the fabric
 //! clean   entries that no frame can reach any more
 //! ```
-//! What only adds is staged at the far end first and then let in; what only removes is stopped at the ingress first.
+//! A change that only adds entries stages the far end first, and then admits frames; one that only removes entries stops
+//! frames at the ingress first.
 
 use std::collections::{BTreeMap, BTreeSet};
 

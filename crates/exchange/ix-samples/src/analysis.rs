@@ -18,7 +18,7 @@ const PARTS_LEN: usize = 15;
 pub struct Share {
     /// The protocol, port, address, account or type of packet.
     pub label: String,
-    /// Its rate in bit/s.
+    /// The rate in bit/s.
     pub bits_per_s: f64,
 }
 

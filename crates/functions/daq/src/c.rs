@@ -1,4 +1,4 @@
-//! What both interfaces need of C: strings, handles, time.
+//! The parts of C that both interfaces need: strings, handles, time.
 
 #![allow(unsafe_code)]
 

@@ -78,7 +78,7 @@ pub struct Session {
     generation: u64,
     next_attempt: Instant,
     next_tick: Instant,
-    /// The time of the last error of an attempt, so that a log is not flooded.
+    /// The reason for which the last attempt failed; empty if it succeeded.
     error: String,
 }
 
@@ -116,7 +116,7 @@ impl Session {
         Ok(())
     }
 
-    /// Returns whether the session is attached.
+    /// Returns true if the session is attached.
     pub fn is_attached(&self) -> bool {
         self.windows.last().is_some_and(|window| window.socket.is_some())
     }

@@ -22,7 +22,7 @@ use crate::session::{Packet, Session};
 
 /// `DAQ_API_VERSION`.
 pub const API_VERSION: u32 = 0x0001_0002;
-/// The time after which a packet is offered again (`DAQ_VERDICT_RETRY`).
+/// The delay before a packet is offered again (`DAQ_VERDICT_RETRY`).
 const RETRY_AFTER: Duration = Duration::from_millis(10);
 /// Packets after which answers are made visible at the latest.
 const FLUSH: usize = 16;
@@ -226,7 +226,7 @@ impl State {
         }
     }
 
-    /// Returns the next packet, and whether it is offered again.
+    /// Returns the next packet, and true if it is offered for the second time.
     fn next(&mut self) -> Option<(Packet, bool)> {
         if self
             .retries

@@ -240,7 +240,7 @@ pub enum AttachError {
     /// The switch sent something else than the protocol says, or nothing in time.
     #[error("{what}")]
     Protocol {
-        /// What is wrong.
+        /// The violation in words.
         what: String,
     },
     /// The window or packet memory cannot be mapped.

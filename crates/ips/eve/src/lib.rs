@@ -27,7 +27,7 @@ pub enum Version {
     Eight,
 }
 
-/// What is written, and how.
+/// The layout of EVE records.
 #[derive(Debug, Clone, Default)]
 pub struct Layout {
     /// The version of the layout.

@@ -10,7 +10,7 @@ use crate::mixes::{Mix, frames};
 /// Connections of a pass.
 pub const CONNECTIONS: u32 = 400;
 
-/// What the engine did with a mix.
+/// The work of the engine on a mix of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RateSummary {
     /// Passes.

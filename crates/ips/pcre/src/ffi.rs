@@ -108,7 +108,7 @@ impl Regex {
             | PCRE2_ERROR_DEPTHLIMIT
             | PCRE2_ERROR_HEAPLIMIT
             | PCRE2_ERROR_JIT_STACKLIMIT => Outcome::Limit,
-            // What remains (no memory, broken code) has no result either.
+            // The other errors (no memory, broken code) leave no result either.
             _ => Outcome::Limit,
         }
     }

@@ -162,7 +162,7 @@ impl NeighbourCache {
         match entry.state {
             State::Incomplete { .. } => {
                 entry.mac = mac;
-                // What waits is a packet that is sent to a stale neighbour, if this is no answer.
+                // Without an answer, the waiting packet is sent as to a stale neighbour.
                 (entry.state, entry.until) = match evidence {
                     Evidence::Answer => (State::Reachable, reachable_until),
                     _ => (State::Delay, now + DELAY_FIRST_PROBE_TIME),

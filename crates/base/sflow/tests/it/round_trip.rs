@@ -1,4 +1,4 @@
-//! What is emitted is parsed, and what is not a datagram is refused.
+//! Datagrams that are emitted are parsed back, and other bytes are refused.
 
 use millrace_sflow::*;
 use proptest::collection::vec;

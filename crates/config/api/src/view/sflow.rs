@@ -24,7 +24,7 @@ pub struct Sflow {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct SflowCollector {
-    /// Its IP address and UDP port.
+    /// The IP address and UDP port.
     pub address: String,
     /// The number of datagrams sent.
     pub datagrams: u64,

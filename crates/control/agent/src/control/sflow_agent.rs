@@ -30,7 +30,7 @@ pub(super) struct Sflow {
 /// A collector with its counters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CollectorStatus {
-    /// Its address.
+    /// The IP address and UDP port.
     pub address: SocketAddr,
     /// The number of datagrams sent.
     pub datagrams: u64,

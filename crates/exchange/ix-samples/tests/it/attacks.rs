@@ -1,6 +1,6 @@
 //! Attacks with known packets, and the rules that are suggested: they cover 90 % of the attack and 1 % of the good traffic.
 //!
-//! Whether a packet belongs to the attack is known to the test alone; the rules are judged on packets that the suggestion has
+//! The test alone knows which packets belong to the attack; the rules are judged on packets that the suggestion has
 //! not seen.
 
 use std::net::{IpAddr, Ipv4Addr};

@@ -372,7 +372,7 @@ impl<P: Packet> Remote<P> for Isolated<P> {
         let process = &self.process;
         let has_ended = process.is_dead.load(Ordering::Relaxed) || process.is_closed.load(Ordering::Relaxed);
         if self.violation.is_some() || has_ended {
-            // What a process has counted last.
+            // The last counters of the process are kept.
             self.read_counters();
             return false;
         }

@@ -154,7 +154,7 @@ unsafe extern "C" fn get_variable_descs(table: *mut *const Variable) -> c_int {
     described.0.len() as c_int
 }
 
-/// Returns the options of a configuration, and the time limit, snapshot length and pool size.
+/// Returns the options of a configuration.
 ///
 /// # Safety
 /// The configuration is one of libdaq.

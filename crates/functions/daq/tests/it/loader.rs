@@ -36,7 +36,7 @@ fn c_string(text: &str) -> *mut c_char {
     CString::new(text).unwrap().into_raw()
 }
 
-/// What a test decides about a packet: the verdict, and a frame to inject against the packet's direction.
+/// The decision of a test on a packet: the verdict, and a frame to inject against the packet's direction.
 #[derive(Default)]
 pub(crate) struct Decision {
     pub(crate) verdict: c_int,

@@ -82,7 +82,7 @@ pub enum ViaError {
     Value {
         /// The option.
         key: String,
-        /// Its value.
+        /// The value.
         value: String,
         /// The form that is expected.
         expected: &'static str,

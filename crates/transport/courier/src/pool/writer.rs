@@ -32,7 +32,7 @@ pub(crate) enum WriteReply {
     Refused(OpenError),
     Have(u64, Value),
     HaveEnd,
-    /// What the sender confirmed is in place; bytes may come.
+    /// The ranges that the sender confirmed are in place; bytes may come.
     Started(RangeSet),
     /// Bytes that left memory, and their buffers.
     Written(u64, Vec<Vec<u8>>),

@@ -14,7 +14,7 @@ pub enum IpsBenchError {
     Rate {
         /// The command.
         command: String,
-        /// Its output.
+        /// The output of the program.
         reason: String,
     },
     /// A file cannot be read or written.

@@ -146,7 +146,7 @@ pub(super) fn tcp(
         .map(|interval| interval.bps)
         .collect();
     if !steady.is_empty() {
-        // What the sender's kernel took in the ramp and did not send is in the first seconds.
+        // The first seconds have bytes that the sender's kernel took in the ramp and had not sent.
         result.goodput_bps = steady.iter().sum::<f64>() / steady.len() as f64;
     }
     Ok(result)
