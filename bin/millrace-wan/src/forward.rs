@@ -23,7 +23,7 @@ const POLLS: u32 = 256;
 /// The first sleep.
 const SLEEP_MIN: Duration = Duration::from_micros(5);
 /// The longest sleep while the last frame is at most [`ACTIVE`] old: the error of a frame's arrival time.
-const SLEEP_ACTIVE: Duration = Duration::from_micros(20);
+const SLEEP_ACTIVE: Duration = Duration::from_micros(10);
 /// The longest sleep of a thread that has seen no frame for a while.
 const SLEEP_IDLE: Duration = Duration::from_micros(100);
 /// The time after the last frame for which sleeps are short.
