@@ -108,6 +108,8 @@ exchange-check: setup ## run the long forms of the exchange's tests: kills, retr
 	@scripts/setup.sh collectors
 	scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_sflow.py
 	scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/check_exchange.py
+	@scripts/setup.sh api-clients
+	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_api.py
 
 portal: ## build the web page of the exchange (needs Node 20; without it the engine serves the API only)
 	@scripts/portal.sh

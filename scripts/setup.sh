@@ -108,6 +108,14 @@ if [ "${1:-}" = routers ] || [ "${1:-}" = exchange ]; then
     dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
 fi
 
+# Clients of the exchange's API that only the long tests use, in an environment of their own: they bring forty packages.
+if [ "${1:-}" = api-clients ] && [ ! -e target/api-clients/.installed ]; then
+    echo "setup: installing schemathesis and arouteserver into target/api-clients"
+    python3 -m venv target/api-clients
+    target/api-clients/bin/pip install -q --disable-pip-version-check schemathesis==4.32.5 arouteserver==1.27.0
+    touch target/api-clients/.installed
+fi
+
 # The browser of the exchange's page, and Node, which builds the page: from PyPI where the system has none or one before 20.19.
 if [ "${1:-}" = exchange ]; then
     wanted=(chromium fonts-noto-cjk)

@@ -1,0 +1,249 @@
+//! Orders of ends.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State as Shared;
+use axum::http::StatusCode;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use millrace_ix_model::{
+    ConfigId, ConnectionId, EndRole, Key as _, Operation, OperationKind, ServiceId, ServiceKeyId, ServiceKind,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::view::{NetworkServiceConfig, Role, view};
+use super::vlan::VlanConfig;
+use crate::access::Principal;
+use crate::app::App;
+use crate::problem::{Problem, ProblemKind};
+use crate::request::{Body, Conditions};
+use crate::v2::contacts::check_assignments;
+use crate::v2::joining::Bounds;
+use crate::v2::orders::{created, extra, order, order_as_system, put_extra, renewed};
+use crate::v2::places::{check_offering, type_of};
+use crate::v2::problem::IxProblem;
+use crate::v2::view::{Billed, Owned, id as identifier, invalid};
+use crate::v2::{addresses, joining, services};
+
+/// The validity of the service key by which an account joins under a rule.
+const JOINING: Duration = Duration::from_secs(60);
+
+/// The parts that all orders of configs have.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct NewConfigBase {
+    #[serde(flatten)]
+    owned: Owned,
+    #[serde(flatten)]
+    billed: Billed,
+    /// The service.
+    network_service: String,
+    /// The connection.
+    connection: String,
+    /// The tags.
+    vlan_config: VlanConfig,
+    /// The contracted rate in Mbit/s; null for the speed of the connection.
+    #[serde(default)]
+    #[schema(minimum = 1)]
+    capacity: Option<u32>,
+}
+
+/// An order of an end of a peering LAN.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct NewLanConfig {
+    #[serde(flatten)]
+    base: NewConfigBase,
+    /// The autonomous systems.
+    asns: BTreeSet<u32>,
+    /// The MAC addresses.
+    #[serde(default)]
+    macs: Vec<String>,
+    /// True if the member wants to be on the member list.
+    listed: bool,
+    /// The product offering.
+    product_offering: String,
+}
+
+/// An order of an end of a circuit with roots and leaves.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct NewRoleConfig {
+    #[serde(flatten)]
+    base: NewConfigBase,
+    /// The role.
+    #[serde(default)]
+    role: Role,
+}
+
+/// An order of an end of a circuit between many ends.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct NewMacConfig {
+    #[serde(flatten)]
+    base: NewConfigBase,
+    /// The MAC addresses.
+    #[serde(default)]
+    macs: Vec<String>,
+}
+
+/// A new network service config.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum NetworkServiceConfigRequest {
+    ExchangeLan(NewLanConfig),
+    P2pVc(NewConfigBase),
+    P2mpVc(NewRoleConfig),
+    Mp2mpVc(NewMacConfig),
+}
+
+impl NetworkServiceConfigRequest {
+    fn parts(&self) -> (ServiceKind, &NewConfigBase, &[String], EndRole, BTreeSet<u32>) {
+        match self {
+            Self::ExchangeLan(order) => (
+                ServiceKind::ExchangeLan,
+                &order.base,
+                &order.macs,
+                EndRole::Root,
+                order.asns.clone(),
+            ),
+            Self::P2pVc(base) => (ServiceKind::P2pVc, base, &[], EndRole::Root, BTreeSet::new()),
+            Self::P2mpVc(order) => {
+                let role = match order.role {
+                    Role::Root => EndRole::Root,
+                    Role::Leaf => EndRole::Leaf,
+                };
+                (ServiceKind::P2mpVc, &order.base, &[], role, BTreeSet::new())
+            }
+            Self::Mp2mpVc(order) => (
+                ServiceKind::Mp2mpVc,
+                &order.base,
+                &order.macs,
+                EndRole::Root,
+                BTreeSet::new(),
+            ),
+        }
+    }
+}
+
+/// Returns the operations that configure an end of another account's multipoint service under a joining rule: the engine
+/// makes a service key, which the account redeems.
+async fn join(
+    app: &App,
+    service: ServiceId,
+    bounds: Bounds,
+    base: &NewConfigBase,
+    connection: ConnectionId,
+) -> Result<(ServiceKeyId, Operation), Problem> {
+    let rate = base.capacity.or(bounds.max);
+    if let (Some(rate), Some(min)) = (rate, bounds.min)
+        && rate < min
+    {
+        return Err(invalid(
+            "capacity",
+            format!("the joining rule wants at least {min} Mbit/s"),
+        ));
+    }
+    let bytes = crate::session::random::<24>()
+        .map_err(|error| Problem::new(ProblemKind::Internal, error.to_string()))?;
+    let secret = URL_SAFE_NO_PAD.encode(bytes);
+    let key = Operation::CreateServiceKey {
+        service,
+        secret: secret.clone(),
+        valid_until: app.now().after(JOINING),
+        vlans: None,
+        capacity_mbps: bounds.max,
+    };
+    let applied = order_as_system(app, vec![key]).await?;
+    let key = created::<ServiceKeyId>(&applied)?;
+    let redeem = Operation::RedeemServiceKey {
+        secret,
+        connection,
+        vlan: base.vlan_config.request()?,
+        capacity_mbps: rate,
+        asns: BTreeSet::new(),
+    };
+    Ok((key, redeem))
+}
+
+/// Order an end of a service
+#[utoipa::path(post, path = "/api/v2/network-service-configs", tag = "network-service-configs", operation_id = "network_service_configs_create", request_body = NetworkServiceConfigRequest,
+    responses((status = 201, body = NetworkServiceConfig), (status = "default", body = IxProblem, content_type = "application/problem+json")))]
+pub(crate) async fn create(
+    Shared(app): Shared<App>,
+    principal: Principal,
+    conditions: Conditions,
+    Body(given): Body<NetworkServiceConfigRequest>,
+) -> Result<(StatusCode, Json<NetworkServiceConfig>), Problem> {
+    let (kind, base, macs, role, asns) = given.parts();
+    let account = base.owned.check(&principal)?;
+    base.billed.check(&principal)?;
+    check_assignments(&app, &principal, &base.billed.role_assignments)?;
+    let service: ServiceId = identifier("network_service", &base.network_service)?;
+    let found = services::find(&app, &principal, service)
+        .map_err(|problem| invalid("network_service", problem.detail.to_string()))?;
+    if found.kind != kind {
+        let detail = format!(
+            "{service} has the type {}: expected a config of that type",
+            type_of(found.kind)
+        );
+        return Err(invalid("type", detail));
+    }
+    if let NetworkServiceConfigRequest::ExchangeLan(order) = &given {
+        check_offering(&order.product_offering, kind, Some(service))?;
+    }
+    let connection: ConnectionId = identifier("connection", &base.connection)?;
+    let owner = connection
+        .stored(&principal.snapshot.exchange)
+        .filter(|_| principal.may_read(connection))
+        .map(|found| found.account)
+        .ok_or_else(|| invalid("connection", format!("there is no {connection}")))?;
+    if owner != account {
+        return Err(invalid(
+            "consuming_account",
+            format!("{connection} belongs to {owner}"),
+        ));
+    }
+    let macs = addresses::resolve(&app, &principal, macs)?;
+    let bounds = (!principal.may(OperationKind::ConfigureEnd, service))
+        .then(|| joining::may_join(&app, &principal, service))
+        .flatten();
+    let (key, first) = match bounds {
+        Some(bounds) => {
+            let (key, redeem) = join(&app, service, bounds, base, connection).await?;
+            (Some(key), redeem)
+        }
+        None => {
+            let configure = Operation::ConfigureEnd {
+                service,
+                connection,
+                vlan: base.vlan_config.request()?,
+                capacity_mbps: base.capacity,
+                role,
+                asns,
+                external_ref: base.owned.external_ref.clone(),
+            };
+            (None, configure)
+        }
+    };
+    let mut operations = vec![first];
+    operations.extend(macs.iter().map(|mac| mac.add(ConfigId(0))));
+    let ordered = order(&app, &principal, &conditions, operations, &given).await;
+    if let (Err(_), Some(key)) = (&ordered, key) {
+        // The key is of no use to anybody else, and is over in a minute.
+        let _ = order_as_system(&app, vec![Operation::RevokeServiceKey { key }]).await;
+    }
+    let applied = ordered?;
+    let id: ConfigId = created(&applied)?;
+    let mut facts = extra(&app, id);
+    facts.managing_account = Some(base.owned.managing_account.clone());
+    facts.billed = Some(base.billed.clone());
+    if let NetworkServiceConfigRequest::ExchangeLan(order) = &given {
+        facts.listed = Some(order.listed);
+        facts.product_offering = Some(order.product_offering.clone());
+        addresses::assign(&app, id).await;
+    }
+    put_extra(&app, id, &facts)?;
+    let principal = renewed(&app, &principal);
+    addresses::link(&app, &principal, id, &macs)?;
+    Ok((StatusCode::CREATED, Json(view(&app, &principal, id)?)))
+}

@@ -1,0 +1,182 @@
+//! Circuits: from nothing to production, and joining rules.
+
+use serde_json::{Value, json};
+
+use super::{address, delete, get, id, owned, patch, post, with, with_lan};
+use crate::support::Api;
+
+#[tokio::test]
+async fn members_come_from_nothing_to_a_path_in_production() {
+    let api = Api::over(with_lan());
+    let pro = api.key("pro");
+    let own = get(&api, &pro, "/account").await.json()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let mut members = Vec::new();
+    for name in ["Kita", "Minami"] {
+        let body =
+            json!({ "name": name, "managing_account": own, "address": address(), "discoverable": true });
+        let account = id(&post(&api, &pro, "/accounts", body).await);
+        let contact = with(
+            owned(&account),
+            json!({ "name": "NOC", "email": "noc@example.net", "telephone": "+8130000" }),
+        );
+        let contact = id(&post(&api, &pro, "/contacts", contact).await);
+        let assigned = json!({ "contact": contact, "role": "role-noc" });
+        let role = id(&post(&api, &pro, "/role-assignments", assigned).await);
+        let pop = get(&api, &pro, "/pops").await.json()[0]["id"].clone();
+        let order = with(
+            owned(&account),
+            json!({ "mode": "standalone", "pop": pop, "role_assignments": [role] }),
+        );
+        let made = post(&api, &pro, "/connections", order).await;
+        assert_eq!(made.json()["role_assignments"], json!([role]), "{}", made.text());
+        members.push((account, id(&made)));
+    }
+    let [(a, near), (b, far)] = &members[..] else {
+        panic!("two members");
+    };
+    let circuit = with(
+        owned(a),
+        json!({ "type": "p2p_vc", "product_offering": "offering-p2p_vc", "joining_member_account": b, "external_ref": "order 7" }),
+    );
+    let service = id(&post(&api, &pro, "/network-services", circuit.clone()).await);
+    let again = post(&api, &pro, "/network-services", circuit).await;
+    assert_eq!(
+        (again.status, again.json()["type"].clone()),
+        (400, json!("https://errors.ix-api.net/v2/unable-to-fulfill.html"))
+    );
+    for (account, connection) in &members {
+        let end = with(
+            owned(account),
+            json!({ "type": "p2p_vc", "network_service": service, "connection": connection,
+                "vlan_config": { "vlan_type": "dot1q", "vlan": 77 }, "capacity": 100 }),
+        );
+        let made = post(&api, &pro, "/network-service-configs", end).await;
+        assert_eq!(made.json()["vlan_config"]["vlan"], 77, "{}", made.text());
+    }
+    let found = get(&api, &pro, &format!("/network-services/{service}"))
+        .await
+        .json();
+    assert_eq!(
+        (found["state"].clone(), found["status"].clone()),
+        (json!("production"), json!([])),
+        "{found}"
+    );
+    assert_eq!(found["external_ref"], "order 7");
+    // The rate and the place of an end change; the names of IX-API stand in refusals.
+    let configs = get(
+        &api,
+        &pro,
+        &format!("/network-service-configs?network_service={service}"),
+    )
+    .await
+    .json();
+    let config = configs[0]["id"].as_str().unwrap().to_owned();
+    let changed = patch(
+        &api,
+        &pro,
+        &format!("/network-service-configs/{config}"),
+        json!({ "capacity": 50 }),
+    )
+    .await;
+    assert_eq!(changed.json()["capacity"], 50, "{}", changed.text());
+    let wrong = patch(
+        &api,
+        &pro,
+        &format!("/network-service-configs/{config}"),
+        json!({ "capacity": 400_000_000 }),
+    )
+    .await;
+    assert_eq!(
+        (wrong.status, wrong.json()["properties"][0]["name"].clone()),
+        (400, json!("capacity")),
+        "{}",
+        wrong.text()
+    );
+    let free = patch(
+        &api,
+        &pro,
+        &format!("/network-service-configs/{config}"),
+        json!({ "capacity": null }),
+    )
+    .await;
+    assert_eq!(free.json()["capacity"], Value::Null);
+    // The end of the service is the end of its ends.
+    let gone = delete(&api, &pro, &format!("/network-services/{service}")).await;
+    assert_eq!(
+        (gone.status, gone.json()["state"].clone()),
+        (200, json!("decommission_requested")),
+        "{}",
+        gone.text()
+    );
+    assert!(near != far);
+}
+
+#[tokio::test]
+async fn a_joining_rule_lets_an_account_into_a_circuit_and_another_stays_out() {
+    let api = Api::over(with_lan());
+    let (ann, bob, dan) = (api.key("ann"), api.key("bob"), api.key("dan"));
+    let account = async |key: &str| {
+        get(&api, key, "/account").await.json()["id"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let (a, b) = (account(&ann).await, account(&bob).await);
+    let order = with(
+        owned(&a),
+        json!({ "type": "mp2mp_vc", "name": "club", "product_offering": "offering-mp2mp_vc" }),
+    );
+    let service = id(&post(&api, &ann, "/network-services", order).await);
+    let path = format!("/network-services/{service}");
+    assert_eq!(get(&api, &bob, &path).await.status, 404);
+    let rule = json!({ "type": "allow", "managing_account": a, "consuming_account": b, "network_service": service, "capacity_max": 100 });
+    let rule = id(&post(&api, &ann, "/member-joining-rules", rule).await);
+    assert_eq!(get(&api, &bob, &path).await.json()["name"], "club");
+    assert_eq!(get(&api, &dan, &path).await.status, 404);
+    assert_eq!(
+        get(&api, &dan, &format!("/member-joining-rules/{rule}"))
+            .await
+            .status,
+        404
+    );
+    let connection = get(&api, &bob, "/connections").await.json()[0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let end = |capacity: u32| {
+        with(
+            owned(&b),
+            json!({ "type": "mp2mp_vc", "network_service": service, "connection": connection, "capacity": capacity,
+            "vlan_config": { "vlan_type": "dot1q" }, "macs": [] }),
+        )
+    };
+    let much = post(&api, &bob, "/network-service-configs", end(200)).await;
+    assert_eq!(
+        (much.status, much.json()["properties"][0]["name"].clone()),
+        (400, json!("capacity")),
+        "{}",
+        much.text()
+    );
+    let joined = post(&api, &bob, "/network-service-configs", end(100)).await;
+    assert_eq!(joined.status, 201, "{}", joined.text());
+    assert_eq!(
+        delete(&api, &bob, &format!("/member-joining-rules/{rule}"))
+            .await
+            .status,
+        403
+    );
+    assert_eq!(
+        delete(&api, &ann, &format!("/member-joining-rules/{rule}"))
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        get(&api, &bob, &path).await.status,
+        200,
+        "an end that has joined stays"
+    );
+}

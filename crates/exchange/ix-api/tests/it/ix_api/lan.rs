@@ -1,0 +1,183 @@
+//! Ends of a peering LAN, and what is exported about them.
+
+use axum::http::Method;
+use serde_json::{Value, json};
+
+use super::{delete, get, id, owned, patch, post, with, with_lan};
+use crate::support::Api;
+
+#[tokio::test]
+async fn a_member_joins_the_peering_lan_with_mac_address_and_gets_ip_addresses() {
+    let api = Api::over(with_lan());
+    let ann = api.key("ann");
+    let account = get(&api, &ann, "/account").await.json()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let connection = get(&api, &ann, "/connections").await.json()[0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let mac = with(owned(&account), json!({ "address": "02:00:00:00:00:99" }));
+    let mac = id(&post(&api, &ann, "/macs", mac).await);
+    let lan = get(&api, &ann, "/network-services?type=exchange_lan")
+        .await
+        .json()[0]
+        .clone();
+    let order = with(
+        owned(&account),
+        json!({ "type": "exchange_lan", "network_service": lan["id"], "connection": connection, "asns": [64500], "listed": true,
+            "vlan_config": { "vlan_type": "dot1q" }, "macs": [mac], "product_offering": format!("offering-{}", lan["id"].as_str().unwrap()) }),
+    );
+    let made = post(&api, &ann, "/network-service-configs", order).await;
+    let config = id(&made);
+    let made = made.json();
+    assert_eq!(made["macs"], json!([mac]));
+    assert_eq!(made["state"], "testing");
+    let ips = get(&api, &ann, "/ips").await.json();
+    let own: Vec<&Value> = ips
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|ip| made["ips"].as_array().unwrap().contains(&ip["id"]))
+        .collect();
+    assert_eq!(
+        own.len(),
+        lan["subnet_v4"].as_str().unwrap().len().min(1) + lan["subnet_v6"].as_str().unwrap().len().min(1),
+        "{ips}"
+    );
+    // A second address for the swap of a router is refused by the LAN's policy, in words.
+    let second = id(&post(
+        &api,
+        &ann,
+        "/macs",
+        with(owned(&account), json!({ "address": "02:00:00:00:00:9a" })),
+    )
+    .await);
+    let path = format!("/network-service-configs/{config}");
+    let swapped = patch(&api, &ann, &path, json!({ "macs": [second] })).await;
+    assert_eq!(
+        (swapped.status, swapped.json()["macs"].clone()),
+        (200, json!([second])),
+        "{}",
+        swapped.text()
+    );
+    assert_eq!(delete(&api, &ann, &format!("/macs/{second}")).await.status, 200);
+    assert_eq!(get(&api, &ann, &path).await.json()["macs"], json!([]));
+    let left = delete(&api, &ann, &path).await;
+    assert_eq!(left.json()["state"], "decommission_requested", "{}", left.text());
+}
+
+#[tokio::test]
+async fn a_member_with_a_route_server_session_is_in_both_exports_after_quarantine() {
+    let api = Api::over(with_lan());
+    let (ann, noc) = (api.key("ann"), api.key("noc"));
+    let account = get(&api, &ann, "/account").await.json()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let connection = get(&api, &ann, "/connections").await.json()[0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let lans = get(&api, &ann, "/network-services?type=exchange_lan")
+        .await
+        .json();
+    let lan = lans
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|lan| !lan["network_features"].as_array().unwrap().is_empty());
+    let lan = lan
+        .unwrap_or_else(|| panic!("a LAN with a route server: {lans}"))
+        .clone();
+    let order = with(
+        owned(&account),
+        json!({ "type": "exchange_lan", "network_service": lan["id"], "connection": connection, "asns": [64500], "listed": true,
+            "vlan_config": { "vlan_type": "dot1q" }, "macs": [], "product_offering": format!("offering-{}", lan["id"].as_str().unwrap()) }),
+    );
+    let config = id(&post(&api, &ann, "/network-service-configs", order).await);
+    let ips = get(&api, &ann, &format!("/network-service-configs/{config}"))
+        .await
+        .json()["ips"]
+        .clone();
+    let session = |asn: u32, ip: &Value| {
+        with(
+            owned(&account),
+            json!({ "type": "route_server", "network_feature": lan["network_features"][0], "network_service_config": config, "asn": asn,
+            "as_set_v4": "AS-AOBA@RIPE", "as_set_v6": "AS-AOBA@RIPE", "max_prefix_v4": 100, "session_mode": "public",
+            "bgp_session_type": "passive", "ip": ip, "password": "hidden" }),
+        )
+    };
+    let wrong = post(&api, &ann, "/network-feature-configs", session(7, &ips[0])).await;
+    assert_eq!(
+        (wrong.status, wrong.json()["properties"][0]["name"].clone()),
+        (400, json!("asn")),
+        "{}",
+        wrong.text()
+    );
+    let made = post(&api, &ann, "/network-feature-configs", session(64500, &ips[0])).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert!(
+        !made.text().contains("hidden"),
+        "the password is write-only: {}",
+        made.text()
+    );
+    let list = async || api.get("", "/api/v1/exports/euro-ix.json").await.json();
+    assert!(
+        !list().await.to_string().contains("AS-AOBA"),
+        "an end in quarantine is not listed"
+    );
+    let waive = json!({ "reason": "known router" });
+    let waived = api
+        .send(
+            Method::POST,
+            &format!("/api/v1/configs/{config}/waive"),
+            &noc,
+            &[("if-match", "*")],
+            Some(waive),
+        )
+        .await;
+    assert_eq!(waived.status, 200, "{}", waived.text());
+    let found = list().await;
+    assert_eq!(found["version"], "1.0");
+    let members = found["member_list"].as_array().unwrap();
+    let member = members.iter().find(|member| member["asnum"] == 64500).unwrap();
+    let ends = member["connection_list"].as_array().unwrap();
+    let v4 = &ends.last().unwrap()["vlan_list"][0]["ipv4"];
+    assert_eq!(
+        (
+            v4["routeserver"].clone(),
+            v4["as_macro"].clone(),
+            v4["max_prefix"].clone()
+        ),
+        (json!(true), json!("AS-AOBA@RIPE"), json!(100)),
+        "{member}"
+    );
+    assert_eq!(
+        api.get(&ann, "/api/v1/exports/arouteserver-clients.json")
+            .await
+            .status,
+        403
+    );
+    let clients = api
+        .get(&noc, "/api/v1/exports/arouteserver-clients.json")
+        .await
+        .json();
+    assert_eq!(clients["clients"][0]["asn"], 64500, "{clients}");
+    assert_eq!(
+        clients["clients"][0]["cfg"]["filtering"]["irrdb"]["as_sets"],
+        json!(["RIPE::AS-AOBA"])
+    );
+    // The sessions of an end go with it.
+    assert_eq!(
+        delete(&api, &ann, &format!("/network-service-configs/{config}"))
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        get(&api, &ann, "/network-feature-configs").await.json(),
+        json!([])
+    );
+}
