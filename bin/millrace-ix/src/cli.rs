@@ -98,6 +98,16 @@ enum Command {
         /// The number of the change.
         change: u64,
     },
+    /// Confirm a change that was ordered with --confirm-within, so that it stays.
+    Confirm {
+        /// The number of the change.
+        change: u64,
+    },
+    /// Undo a change that waits for its confirmation.
+    Revert {
+        /// The number of the change.
+        change: u64,
+    },
     /// Print the exchange as TOML, with names instead of identifiers.
     Export,
     /// Print what `apply` would change.
@@ -158,6 +168,9 @@ struct OrderArgs {
     /// A key by which the order may be sent again within 24 hours: it is executed once.
     #[arg(long, value_name = "TEXT")]
     key: Option<String>,
+    /// Undo the order after this time unless `millrace-ix confirm` follows: drains, shut-downs and policies only.
+    #[arg(long, value_name = "SECONDS")]
+    confirm_within: Option<u64>,
 }
 
 #[derive(Args, Debug)]
@@ -243,6 +256,7 @@ pub(crate) fn run(options: Options) -> Result<()> {
                     operations,
                     dry_run: order.dry_run,
                     key: order.key,
+                    confirm_within: order.confirm_within,
                 })?,
                 show::ordered,
             )
@@ -254,6 +268,7 @@ pub(crate) fn run(options: Options) -> Result<()> {
                     operations,
                     dry_run,
                     key: None,
+                    confirm_within: None,
                 })?,
                 show::ordered,
             )
@@ -274,6 +289,8 @@ pub(crate) fn run(options: Options) -> Result<()> {
         Command::Quarantine => print(ask(&Request::Quarantine)?, show::quarantine),
         Command::Changes { limit } => print(ask(&Request::Changes { limit })?, show::changes),
         Command::Journal { change } => print(ask(&Request::Journal { change })?, show::journal),
+        Command::Confirm { change } => ask(&Request::Confirm { change }).map(drop),
+        Command::Revert { change } => print(ask(&Request::Revert { change })?, show::ordered),
         Command::Export => {
             let document: Document = serde_json::from_value(ask(&Request::Export)?)?;
             show::print(&toml::to_string_pretty(&document)?)
@@ -336,6 +353,7 @@ fn order(
         operations: vec![operation],
         dry_run: false,
         key: None,
+        confirm_within: None,
     };
     print(ask(&request)?, show::ordered)
 }

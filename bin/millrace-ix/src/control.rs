@@ -7,6 +7,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use millrace_controller::driver::bind_private;
@@ -38,7 +39,13 @@ pub(crate) enum Request {
         dry_run: bool,
         #[serde(default)]
         key: Option<String>,
+        #[serde(default)]
+        confirm_within: Option<u64>,
     },
+    /// Confirms a change that is undone otherwise.
+    Confirm { change: u64 },
+    /// Undoes a change that waits for its confirmation.
+    Revert { change: u64 },
     /// Changes the exchange to the content of a document.
     Apply {
         document: Box<Document>,
@@ -210,6 +217,7 @@ async fn answer(request: Request, handle: &Handle, app: &App, filters: Option<&F
             operations,
             dry_run,
             key,
+            confirm_within,
         } => {
             let hash = millrace_ix_store::sha256_hex(serde_json::to_string(&operations)?.as_bytes());
             let scope = "control".to_owned();
@@ -218,6 +226,7 @@ async fn answer(request: Request, handle: &Handle, app: &App, filters: Option<&F
                 if_match: None,
                 idempotency,
                 dry_run,
+                confirm_within: confirm_within.map(Duration::from_secs),
             };
             answer_of(&handle.order(operations, actor, options).await?)
         }
@@ -228,6 +237,11 @@ async fn answer(request: Request, handle: &Handle, app: &App, filters: Option<&F
             };
             answer_of(&handle.apply(*document, actor, options).await?)
         }
+        Request::Confirm { change } => {
+            handle.confirm(change, actor).await?;
+            Value::Null
+        }
+        Request::Revert { change } => answer_of(&handle.revert(change, actor).await?),
         Request::Status => status(&handle.snapshot()),
         Request::Services => {
             let snapshot = handle.snapshot();

@@ -13,11 +13,17 @@ pub(crate) fn read_or_create(
     what: &str,
     generate: impl FnOnce() -> Result<Vec<u8>>,
 ) -> Result<Vec<u8>> {
-    let name = format!("{what} {}", path.display());
     if !path.exists() {
+        let name = format!("{what} {}", path.display());
         let key = generate().with_context(|| name.clone())?;
         create(path, &key).with_context(|| name.clone())?;
     }
+    read(path, what)
+}
+
+/// Returns the content of a key file that must exist.
+pub(crate) fn read(path: &Path, what: &str) -> Result<Vec<u8>> {
+    let name = format!("{what} {}", path.display());
     let mut file = File::open(path).with_context(|| name.clone())?;
     // The file that is open is checked, and not whatever has its name a moment later.
     let found = file.metadata().with_context(|| name.clone())?;

@@ -74,6 +74,35 @@ pub(crate) struct Api {
     pub(crate) route_servers: Vec<RouteServer>,
     /// True if webhooks may go to private addresses, and without TLS.
     pub(crate) webhooks_to_private: bool,
+    /// The provider of OpenID Connect by which people can sign in.
+    pub(crate) oidc: Option<Oidc>,
+}
+
+/// `[api.oidc]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Oidc {
+    /// The issuer, as the provider writes it: `https://auth.peeringdb.com`.
+    pub(crate) issuer: String,
+    /// The name of the provider on the page.
+    pub(crate) name: String,
+    /// The identifier of the exchange at the provider.
+    pub(crate) client_id: String,
+    /// A file with the secret of the exchange at the provider, mode 0600; a public client has none.
+    #[serde(default)]
+    pub(crate) client_secret_file: Option<PathBuf>,
+    /// The address of the page to which the provider returns: `https://ix.example/sign-in/callback`.
+    pub(crate) redirect_uri: String,
+    /// The scopes that are asked for.
+    #[serde(default = "Oidc::usual_scopes")]
+    pub(crate) scopes: Vec<String>,
+}
+
+impl Oidc {
+    /// Returns the scopes of PeeringDB.
+    fn usual_scopes() -> Vec<String> {
+        ["openid", "profile", "networks"].map(str::to_owned).to_vec()
+    }
 }
 
 impl Default for Api {
@@ -84,6 +113,7 @@ impl Default for Api {
             page: None,
             route_servers: Vec::new(),
             webhooks_to_private: false,
+            oidc: None,
         }
     }
 }
@@ -234,6 +264,17 @@ mod tests {
         for text in ["127.0.0.1:6653", "tcp:localhost", "udp:127.0.0.1:1"] {
             assert!(target(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_provider_of_sign_ins_has_its_secret_in_a_file() {
+        let text = "[database]\npath = \"/x\"\n[openflow]\nlisten = []\n[api.oidc]\nissuer = \"https://auth.example\"\n\
+            name = \"Example\"\nclient_id = \"ix\"\nredirect_uri = \"https://ix.example/sign-in/callback\"\n";
+        let settings: Settings = toml::from_str(&format!("{text}client_secret_file = \"/s\"\n")).unwrap();
+        let oidc = settings.api.oidc.unwrap();
+        assert_eq!(oidc.scopes, ["openid", "profile", "networks"]);
+        assert_eq!(oidc.client_secret_file, Some("/s".into()));
+        assert!(toml::from_str::<Settings>(&format!("{text}client_secret = \"s\"\n")).is_err());
     }
 
     #[test]

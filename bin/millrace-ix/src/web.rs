@@ -1,13 +1,13 @@
 //! The REST API and the web page: listener, key of sealed secrets, passwords and second factors of users.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use millrace_ix_api::counters::FilterCounters;
 use millrace_ix_api::engine::{Engine, EngineCredentials};
 use millrace_ix_api::session::{Sealer, TotpSecret, generate_key};
-use millrace_ix_api::{App, Page, Settings};
+use millrace_ix_api::{App, OidcSettings, Page, Settings};
 use millrace_ix_model::UserId;
 use millrace_ix_samples::Shared;
 use millrace_ix_service::Handle;
@@ -15,7 +15,7 @@ use millrace_ix_store::AuditEntry;
 use serde_json::{Value, json};
 
 use crate::keys;
-use crate::settings::{Api, Database};
+use crate::settings::{Api, Database, Oidc};
 
 /// Starts the API over an engine, and its listener if an address is set. Returns the API.
 pub(crate) async fn serve(
@@ -36,6 +36,7 @@ pub(crate) async fn serve(
         page,
         route_servers: api.route_servers.clone(),
         webhooks_to_private: api.webhooks_to_private,
+        oidc: api.oidc.as_ref().map(provider).transpose()?,
     };
     let credentials = Arc::new(EngineCredentials::new(handle.clone()));
     let engine = Engine::with_filters(handle.clone(), filters, counters);
@@ -63,6 +64,32 @@ pub(crate) async fn serve(
         }
     });
     Ok(app)
+}
+
+/// The path of the page to which a provider returns.
+const CALLBACK: &str = "/sign-in/callback";
+
+/// Returns the provider of sign-ins with the secret of its file.
+fn provider(oidc: &Oidc) -> Result<OidcSettings> {
+    if !oidc.redirect_uri.ends_with(CALLBACK) {
+        bail!(
+            "api.oidc.redirect_uri {}: expected the address of the page with {CALLBACK} at its end",
+            oidc.redirect_uri
+        );
+    }
+    let secret = |path: &PathBuf| -> Result<String> {
+        let bytes = keys::read(path, "api.oidc.client_secret_file")?;
+        let text = String::from_utf8(bytes).context("api.oidc.client_secret_file: expected text")?;
+        Ok(text.trim().to_owned())
+    };
+    Ok(OidcSettings {
+        issuer: oidc.issuer.clone(),
+        name: oidc.name.clone(),
+        client_id: oidc.client_id.clone(),
+        client_secret: oidc.client_secret_file.as_ref().map(secret).transpose()?,
+        redirect_uri: oidc.redirect_uri.clone(),
+        scopes: oidc.scopes.clone(),
+    })
 }
 
 /// Reads the key that seals secrets in the database, or creates it with mode 0600.

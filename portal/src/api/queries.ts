@@ -44,6 +44,11 @@ export const session = queryOptions({
   queryFn: () => result(client.GET("/api/v1/session")),
 });
 
+export const provider = queryOptions({
+  queryKey: ["provider"],
+  queryFn: () => result(client.GET("/api/v1/oidc")),
+});
+
 export const overview = queryOptions({
   queryKey: ["overview"],
   queryFn: () => result(client.GET("/api/v1/overview")),
@@ -130,6 +135,12 @@ export const attack = (target: string) =>
     refetchInterval: OBSERVED,
   });
 
+export const traffic = queryOptions({
+  queryKey: ["traffic"],
+  queryFn: () => result(client.GET("/api/v1/traffic")),
+  refetchInterval: OBSERVED,
+});
+
 export const observedFilters = queryOptions({ ...filters, refetchInterval: OBSERVED });
 
 export type Packet = { destination: string; source?: string; protocol?: number; source_port?: number; destination_port?: number; fragment?: string };
@@ -200,8 +211,19 @@ export const order = {
     result<Ordered>(client.PUT("/api/v1/configs/{id}/place", { body: to, params: { path: { id: end }, query: { dry_run: dryRun }, header: headers(revision) } })),
   shutDown: (end: string, revision: number, shut_down: boolean) =>
     result<Ordered>(client.PUT("/api/v1/configs/{id}/shut-down", { body: { shut_down }, params: { path: { id: end }, header: headers(revision) } })),
-  drain: (trunk: string, revision: number, drained: boolean, dryRun = false) =>
-    result<Ordered>(client.PUT("/api/v1/trunks/{id}/drain", { body: { drained }, params: { path: { id: trunk }, query: { dry_run: dryRun }, header: headers(revision) } })),
+  drain: (trunk: string, revision: number, drained: boolean, confirmWithin = 0, dryRun = false) =>
+    result<Ordered>(
+      client.PUT("/api/v1/trunks/{id}/drain", {
+        body: { drained },
+        params: { path: { id: trunk }, query: { dry_run: dryRun, ...(confirmWithin > 0 ? { confirm_within: confirmWithin } : {}) }, header: headers(revision) },
+      }),
+    ),
+};
+
+/** Decisions about changes that are undone unless somebody confirms them. */
+export const changeOrder = {
+  confirm: (change: string) => result(client.POST("/api/v1/changes/{id}/confirm", { params: { path: { id: change } } })),
+  revert: (change: string) => result(client.POST("/api/v1/changes/{id}/revert", { params: { path: { id: change } } })),
 };
 
 /** Orders of filters, peering LANs, keys and second persons. */

@@ -58,6 +58,7 @@ const tree = root.addChildren([
   route("/connections", later(() => import("../screens/connections"), "Connections")),
   route("/lan", later(() => import("../screens/lan"), "PeeringLan")),
   attack,
+  route("/traffic", later(() => import("../screens/traffic"), "Traffic")),
   route("/keys", later(() => import("../screens/keys"), "Keys")),
   route("/approvals", later(() => import("../screens/approvals"), "Approvals")),
   route("/filters", later(() => import("../screens/filters"), "Filters")),

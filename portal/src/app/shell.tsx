@@ -11,7 +11,7 @@ import type { Whoami } from "../api/types";
 import { useClock } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";
 import { useText } from "../i18n/text";
-import { SignIn, SignInForm } from "../screens/signin";
+import { CALLBACK, SignIn, SignInForm, SignInReturn } from "../screens/signin";
 import { Menu, Search, Warning } from "../ui/icons";
 import { Failure } from "../ui/loaded";
 import { Button, Skeleton } from "../ui/parts";
@@ -39,6 +39,7 @@ const MEMBER: Entry[] = [
   { letter: "o", to: "/order", name: "nav.order", needs: "create_service" },
   { letter: "l", to: "/lan", name: "nav.lan" },
   { letter: "c", to: "/connections", name: "nav.connections" },
+  { letter: "t", to: "/traffic", name: "nav.traffic", needs: "read_traffic" },
   { letter: "u", to: "/attack", name: "nav.attack", needs: "read_samples" },
   { letter: "f", to: "/filters", name: "nav.filters", needs: "read_filter" },
   { letter: "k", to: "/keys", name: "nav.keys" },
@@ -136,6 +137,11 @@ function StaleBanner() {
 
 /** The frame around every screen: navigation, search, who is signed in, and whether the data is live. */
 export function Shell() {
+  const path = useRouterState({ select: (state) => state.location.pathname });
+  return path === CALLBACK ? <SignInReturn /> : <SignedIn />;
+}
+
+function SignedIn() {
   const query = useQuery({ ...session, retry: (count, error) => error instanceof RequestError && error.isTransient && count < 2 });
   const [ended, setEnded] = useState(false);
   useEffect(() => watchSession(() => setEnded(true)), []);

@@ -6,6 +6,7 @@ import type { Change as ChangeView } from "../api/types";
 import { RequestError } from "../api/problem";
 import { Age, Time } from "../i18n/format";
 import { useText } from "../i18n/text";
+import { AwaitsConfirmation } from "../ui/confirmation";
 import { Loaded } from "../ui/loaded";
 import { Crumb, Empty, Facts, Notice, Panel, ScreenHead } from "../ui/parts";
 import { operationWord, StateOf, stateWord } from "../ui/words";
@@ -61,6 +62,7 @@ export function Changes() {
                         <span className="stack tight">
                           <StateOf state={change.state} {...(change.error && change.state !== "cleaned" ? { tone: "bad" as const } : {})} />
                           {change.error ? <small className="reason">{change.error}</small> : null}
+                          {change.confirm_until ? <small className="quiet"> {t("confirm.open")}</small> : null}
                           {change.waiting_for.length > 0 ? <small className="quiet"> {t("changes.waitsFor", { names: change.waiting_for.join(", ") })}</small> : null}
                         </span>
                       </td>
@@ -100,6 +102,7 @@ export function Change() {
       <Loaded query={query} lines={6}>
         {(change) => (
           <div className="stack">
+            <AwaitsConfirmation change={change} />
             {change.error ? <Notice tone="bad" title={change.error} /> : null}
             {change.waiting_for.length > 0 ? <Notice tone="wait" title={t("changes.waitsFor", { names: change.waiting_for.join(", ") })} /> : null}
             <Panel title={t("changes.phase")}>

@@ -1,12 +1,13 @@
 import { useQuery } from "@tanstack/react-query";
 import { Fragment, useState } from "react";
 
-import { impact as impactQuery, order, secondPerson, switches as switchesQuery, trunks as trunksQuery, useOrder } from "../api/queries";
+import { changes as changesQuery, impact as impactQuery, order, secondPerson, switches as switchesQuery, trunks as trunksQuery, useOrder } from "../api/queries";
 import type { Impact, Load, Ordered, Switch, Trunk } from "../api/types";
 import { Link } from "@tanstack/react-router";
 import { Age, Rate } from "../i18n/format";
 import { useLanguage, useText } from "../i18n/text";
 import { formatBitRate } from "../i18n/units";
+import { AwaitsConfirmation, ConfirmWithin } from "../ui/confirmation";
 import { ConfirmedAct } from "../ui/dialog";
 import { explain, Loaded } from "../ui/loaded";
 import { Empty, Notice, Panel, ScreenHead, State } from "../ui/parts";
@@ -131,6 +132,7 @@ function DrainTrunk({ trunk }: { trunk: Trunk }) {
   const drain = useOrder(order.drain);
   const [preview, setPreview] = useState<Ordered>();
   const [open, setOpen] = useState(false);
+  const [within, setWithin] = useState(0);
   const impact = useQuery(impactQuery(trunk.id, open && !trunk.drained));
   if (!trunk.can.includes("drain_trunk")) return null;
   return (
@@ -143,12 +145,13 @@ function DrainTrunk({ trunk }: { trunk: Trunk }) {
         setOpen(true);
         void impact.refetch();
         setPreview(undefined);
-        order.drain(trunk.id, trunk.revision, !trunk.drained, true).then(setPreview, () => setPreview(undefined));
+        order.drain(trunk.id, trunk.revision, !trunk.drained, 0, true).then(setPreview, () => setPreview(undefined));
       }}
-      act={() => drain.mutateAsync([trunk.id, trunk.revision, !trunk.drained])}
+      act={() => drain.mutateAsync([trunk.id, trunk.revision, !trunk.drained, within])}
     >
       {!trunk.drained && impact.data ? <ImpactOf impact={impact.data} /> : null}
       {preview ? <Planned outcome={preview} /> : null}
+      <ConfirmWithin value={within} onChange={setWithin} />
     </ConfirmedAct>
   );
 }
@@ -178,6 +181,7 @@ export function Fabric() {
   const t = useText();
   const switches = useQuery(switchesQuery);
   const trunks = useQuery({ ...trunksQuery, refetchInterval: 10_000 });
+  const unconfirmed = useQuery(changesQuery).data?.items.filter((change) => change.confirm_until !== null) ?? [];
   const [waiting, setWaiting] = useState(false);
   return (
     <>
@@ -188,6 +192,9 @@ export function Fabric() {
             <Link to="/approvals">{t("nav.approvals")}</Link>
           </Notice>
         ) : null}
+        {unconfirmed.map((change) => (
+          <AwaitsConfirmation key={change.id} change={change} />
+        ))}
         <Panel title={t("fabric.map")}>
           <Loaded query={switches} lines={5} empty={{ when: (list) => list.length === 0, show: <Empty title={t("fabric.empty")}>{t("fabric.emptyAbout")}</Empty> }}>
             {(list) => <FabricMap switches={list} trunks={trunks.data ?? []} />}

@@ -1,13 +1,87 @@
-import { useQueryClient } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "react";
 
 import { client, result } from "../api/client";
 import { RequestError } from "../api/problem";
+import { provider } from "../api/queries";
 import { Preferences } from "../app/preferences";
 import { useText } from "../i18n/text";
 import { Form, TextField } from "../ui/fields";
 import { explain } from "../ui/loaded";
-import { Button, Notice } from "../ui/parts";
+import { Button, Notice, Skeleton } from "../ui/parts";
+
+/** The path to which the provider returns. */
+export const CALLBACK = "/sign-in/callback";
+/** The place of the address that was open when the sign-in by the provider began. */
+const RETURN_TO = "millrace.return-to";
+
+/** The button with which one signs in by the exchange's provider, if it has one. */
+function ByProvider() {
+  const t = useText();
+  const name = useQuery(provider).data?.name;
+  const [pending, setPending] = useState(false);
+  const [error, setError] = useState<unknown>();
+  if (!name) return null;
+  const begin = () => {
+    setPending(true);
+    setError(undefined);
+    result(client.POST("/api/v1/oidc")).then(
+      ({ location: there }) => {
+        sessionStorage.setItem(RETURN_TO, location.pathname === CALLBACK ? "/" : location.pathname + location.search);
+        location.assign(there);
+      },
+      (reason: unknown) => {
+        setPending(false);
+        setError(reason);
+      },
+    );
+  };
+  return (
+    <div className="stack tight">
+      {error === undefined ? null : <Notice tone="bad" title={explain(t, error)} live />}
+      <Button onPress={begin} isPending={pending}>
+        {t("signin.byProvider", { name })}
+      </Button>
+    </div>
+  );
+}
+
+/** Ends a sign-in by the provider, which has returned to this address, and leads to where it began. */
+export function SignInReturn() {
+  const t = useText();
+  const queries = useQueryClient();
+  const [error, setError] = useState<unknown>();
+  const began = useRef(false);
+  useEffect(() => {
+    // A code is valid once, also where effects run twice.
+    if (began.current) return;
+    began.current = true;
+    const answer = new URLSearchParams(location.search);
+    const names = ["code", "state", "iss", "error", "error_description"] as const;
+    const body = Object.fromEntries(names.map((name) => [name, answer.get(name)]));
+    // The code leaves the address, and with it the history.
+    history.replaceState(null, "", CALLBACK);
+    result(client.POST("/api/v1/oidc/callback", { body })).then(
+      () => {
+        const there = sessionStorage.getItem(RETURN_TO) ?? "/";
+        sessionStorage.removeItem(RETURN_TO);
+        queries.clear();
+        location.replace(there);
+      },
+      (reason: unknown) => setError(reason),
+    );
+  }, [queries]);
+  if (error === undefined) {
+    return (
+      <div className="signin">
+        <main aria-busy="true" aria-label={t("signin.returning")}>
+          <Skeleton lines={4} />
+        </main>
+      </div>
+    );
+  }
+  return <SignIn problem={error} />;
+}
 
 /** The form with which one signs in: name and password, then the one-time code if the account needs one. */
 export function SignInForm({ onDone, name: known }: { onDone: () => void; name?: string }) {
@@ -91,12 +165,14 @@ export function SignInForm({ onDone, name: known }: { onDone: () => void; name?:
       <Button type="submit" kind="primary" isPending={pending}>
         {t("signin.submit")}
       </Button>
+      <ByProvider />
     </Form>
   );
 }
 
-/** The whole screen that is shown without a session. The address stays, so that it leads to the same screen after. */
-export function SignIn() {
+/** The whole screen that is shown without a session. The address stays, so that it leads to the same screen after. `problem` is
+ * the reason for which a sign-in by the provider failed. */
+export function SignIn({ problem }: { problem?: unknown }) {
   const t = useText();
   const queries = useQueryClient();
   useEffect(() => {
@@ -110,7 +186,8 @@ export function SignIn() {
           <h1>{t("signin.title")}</h1>
           <p className="quiet">{t("signin.about")}</p>
         </div>
-        <SignInForm onDone={() => void queries.resetQueries()} />
+        {problem === undefined ? null : <Notice tone="bad" title={explain(t, problem)} live />}
+        <SignInForm onDone={() => (location.pathname === CALLBACK ? location.replace("/") : void queries.resetQueries())} />
       </main>
       <footer>
         <span>{t("app.name")}</span>

@@ -142,6 +142,8 @@ const OPERATIONS: Record<string, MessageId> = {
   create_filter: "op.createFilter",
   drain_trunk: "op.drainTrunk",
   create_connection: "op.createConnection",
+  revert: "op.revert",
+  confirm: "op.confirm",
   sign_in: "op.signIn",
   sign_out: "op.signOut",
 };

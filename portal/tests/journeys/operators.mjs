@@ -31,6 +31,41 @@ export const journeys = [
     },
   },
   {
+    name: "a drain that nobody confirms is undone at its time, and one that is confirmed stays",
+    run: async ({ as, post }) => {
+      const { page, t } = await as("noc", "/fabric");
+      const drain = async () => {
+        await page.getByRole("button", { name: t("fabric.drain"), exact: true }).first().click();
+        await dialogOf(page).getByRole("button", { name: new RegExp(t("confirm.within")) }).click();
+        await page.getByRole("option", { name: t("confirm.minutes", { count: 10 }) }).click();
+        await dialogOf(page).getByRole("button", { name: t("fabric.drain"), exact: true }).click();
+        await dialogOf(page).waitFor({ state: "hidden" });
+        await page.getByRole("button", { name: t("fabric.undrain") }).waitFor();
+        await page.getByRole("button", { name: t("confirm.keep") }).waitFor();
+      };
+      const undrained = () => page.getByRole("button", { name: t("fabric.undrain") }).waitFor({ state: "hidden" });
+      await drain();
+      await post("confirmation/over");
+      await undrained();
+      await page.getByRole("button", { name: t("confirm.keep") }).waitFor({ state: "hidden" });
+      await drain();
+      await page.getByRole("button", { name: t("confirm.undo") }).click();
+      await dialogOf(page).getByRole("button", { name: t("confirm.undo") }).click();
+      await undrained();
+      await drain();
+      // The page of the change has the same decision.
+      await page.goto(new URL("/changes", page.url()).href);
+      await page.getByText(t("confirm.open")).first().waitFor();
+      await page.getByRole("link", { name: t("op.drainTrunk") }).first().click();
+      await page.getByRole("button", { name: t("confirm.keep") }).click();
+      await dialogOf(page).getByRole("button", { name: t("confirm.keep") }).click();
+      await page.getByRole("button", { name: t("confirm.keep") }).waitFor({ state: "hidden" });
+      await post("confirmation/over");
+      await page.goto(new URL("/fabric", page.url()).href);
+      await page.getByRole("button", { name: t("fabric.undrain") }).waitFor();
+    },
+  },
+  {
     name: "the wall shows a switch that does not answer, and a change that waits with the switch's own error",
     run: async ({ as, post }) => {
       const { page, t } = await as("noc", "/noc");

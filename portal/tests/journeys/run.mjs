@@ -5,6 +5,7 @@
 // times of paints and interactions (A37).
 import { mkdirSync } from "node:fs";
 import { journeys as observed } from "./observed.mjs";
+import { journeys as oidc } from "./oidc.mjs";
 import { journeys as operators } from "./operators.mjs";
 import { journeys as paths } from "./paths.mjs";
 import { journeys as screens } from "./screens.mjs";
@@ -37,7 +38,7 @@ function variants(journey, index) {
 const browser = await startBrowser();
 let failed = 0;
 let done = 0;
-const all = [...paths, ...observed, ...operators, ...screens];
+const all = [...paths, ...oidc, ...observed, ...operators, ...screens];
 for (const [index, journey] of all.entries()) {
   if (!journey.name.includes(only)) continue;
   for (const { width, locale } of variants(journey, index)) {
@@ -60,8 +61,14 @@ for (const [index, journey] of all.entries()) {
         return { ...guest, t: texts(locale) };
       },
       down: () => server.stop(),
-      restart: async () => {
-        server = await startServer(program, dist, address);
+      restart: async (environment) => {
+        server = await startServer(program, dist, address, environment);
+      },
+      /** Opens a page without signing in. */
+      guest: async () => {
+        const guest = await open(browser, { width, locale });
+        opened.push(guest);
+        return { ...guest, t: texts(locale) };
       },
     };
     try {

@@ -33,8 +33,8 @@ export function texts(language) {
 }
 
 /** Starts a server over a fresh exchange and returns its address and an end. */
-export async function startServer(program, dist, address = "127.0.0.1:0") {
-  const child = spawn(program, [address, dist], { stdio: ["ignore", "pipe", "inherit"] });
+export async function startServer(program, dist, address = "127.0.0.1:0", environment = {}) {
+  const child = spawn(program, [address, dist], { stdio: ["ignore", "pipe", "inherit"], env: { ...process.env, ...environment } });
   const lines = createInterface({ input: child.stdout });
   const line = await new Promise((resolve, reject) => {
     lines.once("line", resolve);

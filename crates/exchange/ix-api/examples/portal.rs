@@ -2,7 +2,7 @@
 //!
 //! The users are those of `millrace_ix_api::fake::demo`, with its password; operators have the TOTP secret
 //! `GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ`. `POST /test/...` changes what an engine would find out by itself: tests of the
-//! page use it.
+//! page use it. `OIDC_ISSUER`, `OIDC_SECRET` and `OIDC_REDIRECT` in the environment make a provider for sign-ins.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -14,8 +14,20 @@ use millrace_ix_api::fake::{FakeExchange, PASSWORD, demo};
 use millrace_ix_api::observed::Check;
 use millrace_ix_api::service::SwitchState;
 use millrace_ix_api::session::{MemoryCredentials, Sealer, TotpSecret};
-use millrace_ix_api::{App, Page, Settings, router};
+use millrace_ix_api::{App, OidcSettings, Page, Settings, router};
 use millrace_ix_model::Role;
+
+/// Returns the provider that the environment names.
+fn provider() -> Option<OidcSettings> {
+    Some(OidcSettings {
+        issuer: std::env::var("OIDC_ISSUER").ok()?,
+        name: "PeeringDB".to_owned(),
+        client_id: "millrace".to_owned(),
+        client_secret: std::env::var("OIDC_SECRET").ok(),
+        redirect_uri: std::env::var("OIDC_REDIRECT").ok()?,
+        scopes: ["openid", "profile", "networks"].map(str::to_owned).to_vec(),
+    })
+}
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -33,6 +45,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         page,
         route_servers: Vec::new(),
         webhooks_to_private: false,
+        oidc: provider(),
     };
     let credentials = Arc::new(MemoryCredentials::default());
     let app = App::new(service.clone(), credentials, Sealer::new(&[7; 32])?, settings)?;
@@ -88,6 +101,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 async move |axum::extract::Path(state): axum::extract::Path<String>| {
                     service.set_stuck_change(state == "stuck");
                 }
+            }),
+        )
+        .route(
+            "/test/confirmation/over",
+            post({
+                let service = Arc::clone(&service);
+                async move || service.expire_unconfirmed()
             }),
         )
         .route(

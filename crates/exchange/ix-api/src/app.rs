@@ -9,6 +9,7 @@ use millrace_types::Time;
 use tokio::sync::Semaphore;
 
 use crate::events::EventLog;
+use crate::oidc::{Oidc, OidcSettings};
 use crate::page::Page;
 use crate::problem::{Problem, ProblemKind};
 use crate::reads::Reads;
@@ -37,6 +38,8 @@ pub struct Settings {
     pub route_servers: Vec<RouteServer>,
     /// True if webhooks may go to private addresses, and without TLS.
     pub webhooks_to_private: bool,
+    /// The provider by which people can sign in.
+    pub oidc: Option<OidcSettings>,
 }
 
 /// The state that every handler shares. Clones are cheap and refer to the same state.
@@ -55,6 +58,7 @@ pub struct Inner {
     pub(crate) records: Records,
     pub(crate) webhooks: Webhooks,
     pub(crate) outgoing: Outgoing,
+    pub(crate) oidc: Option<Oidc>,
     pub(crate) settings: Settings,
     pub(crate) events: Arc<EventLog>,
     pub(crate) document: utoipa::openapi::OpenApi,
@@ -117,6 +121,7 @@ impl App {
             records,
             webhooks: Webhooks::default(),
             outgoing: Outgoing::new(settings.webhooks_to_private),
+            oidc: settings.oidc.clone().map(Oidc::new),
             settings,
             document: crate::routes::document(),
             ix_document: crate::v2::document(),

@@ -7,9 +7,9 @@ use std::time::{Instant, SystemTime};
 
 use millrace_ix_engine::SyncState;
 use millrace_ix_filter::SessionKind;
-use millrace_ix_model::{AccountId, FilterId, FilterMatch, ObjectId, Prefix, SwitchId, Timestamp};
-use millrace_ix_samples::Shared;
-use millrace_ix_service::{EventKind, Handle, OrderError, OrderOptions, ServiceEvent};
+use millrace_ix_model::{AccountId, Actor, FilterId, FilterMatch, ObjectId, Prefix, SwitchId, Timestamp};
+use millrace_ix_samples::{Shared, Traffic};
+use millrace_ix_service::{EventKind, Handle, OrderError, OrderOptions, ServiceEvent, Unconfirmed};
 use millrace_ix_store::{AuditEntry, ChangeState, IdempotencyKey, JournalRecord, Revision, UnixMillis};
 use serde_json::Value;
 use tokio::sync::broadcast;
@@ -313,6 +313,12 @@ impl ExchangeService for Engine {
         loads.unwrap_or_default()
     }
 
+    fn traffic(&self, account: AccountId) -> Option<Traffic> {
+        let found = self.handle.snapshot();
+        let samples = self.samples.get()?;
+        Some(samples.traffic(&found.exchange, account, now()))
+    }
+
     fn targets(&self, account: AccountId) -> Vec<Target> {
         let found = self.handle.snapshot();
         let targets = self
@@ -368,6 +374,7 @@ impl ExchangeService for Engine {
                     .idempotency
                     .map(|(key, hash)| (IdempotencyKey { scope, key }, hash)),
                 dry_run: order.dry_run,
+                confirm_within: order.confirm_within,
             };
             let began = Instant::now();
             let done = self
@@ -428,6 +435,21 @@ impl ExchangeService for Engine {
                 .find(|record| record.state == ChangeState::RolledBack)
                 .and_then(|record| step(record).detail);
             Ok(Some((found, steps.iter().map(step).collect())))
+        })
+    }
+
+    fn unconfirmed(&self) -> Arc<BTreeMap<u64, Unconfirmed>> {
+        Arc::clone(&self.handle.snapshot().unconfirmed)
+    }
+
+    fn confirm(&self, change: u64, actor: Actor) -> Reply<'_, ()> {
+        Box::pin(async move { self.handle.confirm(change, actor).await.map_err(error) })
+    }
+
+    fn revert(&self, change: u64, actor: Actor) -> Reply<'_, Option<u64>> {
+        Box::pin(async move {
+            let undone = self.handle.revert(change, actor).await.map_err(error)?;
+            Ok(undone.change)
         })
     }
 

@@ -18,6 +18,7 @@ mod events;
 pub mod fake;
 mod guard;
 pub mod observed;
+mod oidc;
 mod page;
 mod problem;
 mod reads;
@@ -34,6 +35,7 @@ pub mod view;
 mod webhooks;
 
 pub use app::{App, SetCredentialError, Settings};
+pub use oidc::OidcSettings;
 pub use page::Page;
 pub use problem::{InvalidValue, Problem, ProblemKind};
 pub use routes::openapi_json;

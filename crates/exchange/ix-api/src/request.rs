@@ -1,5 +1,7 @@
 //! Parts of requests that many handlers read: JSON bodies, conditions, keys, pages of collections.
 
+use std::time::Duration;
+
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
@@ -145,12 +147,16 @@ impl PageParams {
 pub(crate) struct OrderParams {
     /// Only return what the order would do.
     dry_run: Option<bool>,
+    /// The seconds, 1 to 86,400, after which the order is undone unless somebody confirms it. Only drains, shut-downs and
+    /// policies can be undone at any time.
+    confirm_within: Option<u32>,
 }
 
 /// The conditions of an order: dry run, expected revision, idempotency key.
 #[derive(Debug, Clone)]
 pub(crate) struct Conditions {
     pub(crate) dry_run: bool,
+    pub(crate) confirm_within: Option<Duration>,
     if_match: Option<Vec<u64>>,
     any: bool,
     key: Option<String>,
@@ -180,6 +186,9 @@ impl FromRequestParts<App> for Conditions {
         };
         Ok(Conditions {
             dry_run: params.dry_run.unwrap_or(false),
+            confirm_within: params
+                .confirm_within
+                .map(|seconds| Duration::from_secs(seconds.into())),
             if_match,
             any,
             key,

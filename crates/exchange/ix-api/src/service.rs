@@ -7,12 +7,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use millrace_ix_model::state::Realisation;
 use millrace_ix_model::{
     AccountId, Actor, Applied, ConfigId, ConnectionId, Exchange, FilterId, FilterMatch, ObjectId, Operation,
     PortId, Prefix, Refusal, ServiceId, SwitchId, Timestamp,
 };
+use millrace_ix_samples::Traffic;
+use millrace_ix_service::Unconfirmed;
 use tokio::sync::broadcast;
 
 use crate::observed::{Attack, FilterCounter, Load, Quarantined, Session, Target, Verdict};
@@ -151,6 +154,22 @@ pub struct Order {
     pub idempotency: Option<(String, String)>,
     /// True if nothing is to be done.
     pub dry_run: bool,
+    /// The time after which the change is undone unless somebody confirms it.
+    pub confirm_within: Option<Duration>,
+}
+
+impl Order {
+    /// Returns an order of the engine itself.
+    pub fn of_system(operations: Vec<Operation>) -> Order {
+        Order {
+            actor: Actor::system(),
+            operations,
+            expected: None,
+            idempotency: None,
+            dry_run: false,
+            confirm_within: None,
+        }
+    }
 }
 
 /// The service that an earlier operation of the same order created.
@@ -301,6 +320,12 @@ pub trait ExchangeService: Send + Sync {
     fn changes(&self, before: Option<u64>, limit: usize) -> Reply<'_, Vec<ChangeRecord>>;
     /// Returns one change with its steps.
     fn change(&self, id: u64) -> Reply<'_, Option<(ChangeRecord, Vec<StepRecord>)>>;
+    /// Returns the changes that are undone unless somebody confirms them.
+    fn unconfirmed(&self) -> Arc<BTreeMap<u64, Unconfirmed>>;
+    /// Confirms a change, which then stays.
+    fn confirm(&self, change: u64, actor: Actor) -> Reply<'_, ()>;
+    /// Undoes a change that waits for its confirmation; returns the change that does so.
+    fn revert(&self, change: u64, actor: Actor) -> Reply<'_, Option<u64>>;
     /// Returns up to `limit` entries of the audit chain below `before`, newest first.
     fn audit(&self, before: Option<u64>, limit: usize) -> Reply<'_, Vec<AuditRecord>>;
     /// Adds an entry to the audit chain.
@@ -323,6 +348,10 @@ pub trait ExchangeService: Send + Sync {
     /// Returns the present rates of connections and trunks, as far as they are measured.
     fn loads(&self) -> BTreeMap<ObjectId, Load> {
         BTreeMap::new()
+    }
+    /// Returns the traffic of an account by peer and service over the last half minute; `None` if nothing is sampled.
+    fn traffic(&self, _account: AccountId) -> Option<Traffic> {
+        None
     }
     /// Returns the destinations of an account by their excess, the greatest first.
     fn targets(&self, _account: AccountId) -> Vec<Target> {

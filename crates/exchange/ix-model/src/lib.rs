@@ -17,6 +17,7 @@ mod exchange;
 mod fabric;
 mod filter;
 mod id;
+mod inverse;
 mod operation;
 pub mod path;
 pub mod permission;

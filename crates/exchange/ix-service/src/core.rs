@@ -7,11 +7,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use millrace_ix_engine::{
-    Action, Content, Engine, Event, Mode, Modification, Resolution, Resume, Session, Settings, SwitchStatus,
+    Action, Content, Engine, Event, Mode, Modification, Resume, Session, Settings, SwitchStatus,
 };
 use millrace_ix_model::{
-    Actor, Applied, ConfigId, Exchange, ObjectId, Operation, Refusal, RefusalCode, Released, SwitchId,
-    Timestamp,
+    Actor, Applied, ConfigId, Exchange, ObjectId, Operation, Released, SwitchId, Timestamp,
 };
 use millrace_ix_store::{
     Answer, AuditEntry, ChangeState, JournalRecord, Revision, Store, StoreError, Transaction, UnixMillis,
@@ -19,6 +18,7 @@ use millrace_ix_store::{
 use millrace_types::{Mac, PortNo, Time};
 use serde_json::json;
 
+use crate::decision::{self, AllUnconfirmed};
 use crate::draft::Script;
 use crate::error::{OrderError, StartError};
 use crate::event::{EventKind, ServiceEvent};
@@ -34,7 +34,7 @@ use crate::text::Document;
 use crate::wording::{actor_name, answer, audit, describe, repeated};
 
 /// The setting that remembers an operator's decision to adopt.
-const ADOPTED: &str = "adopted";
+pub(crate) const ADOPTED: &str = "adopted";
 
 /// A request to a switch, or news.
 #[derive(Debug)]
@@ -92,6 +92,8 @@ pub struct Core {
     /// The announcements of MAC addresses with their times.
     pub(crate) announcements: Vec<(Time, ConfigId, Mac)>,
     pub(crate) open: BTreeMap<u64, OpenChange>,
+    /// The changes that are undone unless somebody confirms them.
+    pub(crate) unconfirmed: Arc<AllUnconfirmed>,
     next_change: u64,
     pub(crate) serial: u64,
     pub(crate) queue: VecDeque<Action<Fabric>>,
@@ -155,8 +157,10 @@ impl Core {
             contents.revision.0,
             adopted,
         );
+        let unconfirmed = Arc::new(decision::load(&*store, contents.next_change)?);
         let mut core = Core {
             store,
+            unconfirmed,
             planner,
             planned_at: now.timestamp(),
             exchange: Arc::new(exchange),
@@ -264,6 +268,7 @@ impl Core {
                 });
             }
         }
+        let confirmation = self.confirmation(&script, options, now)?;
         let is_expiry = matches!(script, Script::Expire);
         let (after, changes, applied, described) = match script {
             Script::Operations(operations) => {
@@ -279,7 +284,17 @@ impl Core {
                 let (after, changes, applied) = self.draft(vec![Operation::Expire], actor, now)?;
                 (after, changes, applied, json!([{"operation": "expire"}]))
             }
+            Script::Revert { change, inverse } => {
+                let (after, changes, applied) = self.draft(inverse, actor, now)?;
+                (
+                    after,
+                    changes,
+                    applied,
+                    json!([{"operation": "revert", "change": change}]),
+                )
+            }
         };
+        confirmation.check(&changes)?;
         let planned_at = if is_expiry {
             now.timestamp()
         } else {
@@ -334,6 +349,8 @@ impl Core {
         if has_change || !is_expiry {
             transaction.audit.push(audit(&name, &described, &ordered));
         }
+        let own = (ordered.change, &*name);
+        let unconfirmed = self.write_confirmation(confirmation, own, &mut transaction, now);
         if let Some((key, hash)) = &options.idempotency {
             let answer = Answer {
                 request_hash: hash.clone(),
@@ -343,6 +360,7 @@ impl Core {
         }
         self.commit(&transaction, now)
             .map_err(|error| OrderError::from_store(&error))?;
+        self.unconfirmed = unconfirmed;
         self.exchange = Arc::new(after);
         self.planned_at = planned_at;
         self.tell_objects(&ordered.applied, now);
@@ -424,49 +442,6 @@ impl Core {
             self.tell(EventKind::Switch { switch }, now);
         }
         self.drain(now);
-    }
-
-    /// Executes an operator's decision about content that is newer than the database.
-    ///
-    /// # Errors
-    /// [`OrderError`] if the actor is no operator, or the engine is not read-only.
-    pub fn resolve(&mut self, resolution: Resolution, actor: &Actor, now: Now) -> Result<(), OrderError> {
-        if !actor.is_operator() && !actor.is_system() {
-            return Err(OrderError::Refused(Refusal::new(
-                RefusalCode::Forbidden,
-                "only operators choose",
-            )));
-        }
-        let Mode::ReadOnly { theirs, .. } = self.engine.mode() else {
-            return Err(OrderError::Refused(Refusal::conflict(
-                "the engine is not read-only",
-            )));
-        };
-        let word = if resolution == Resolution::Adopt {
-            "adopt"
-        } else {
-            "enforce"
-        };
-        let value = (resolution == Resolution::Adopt).then_some(json!(true));
-        let unavailable = |error: StoreError| OrderError::from_store(&error);
-        self.store
-            .put_setting(ADOPTED, value.as_ref())
-            .map_err(unavailable)?;
-        self.store.raise_revision(Revision(theirs)).map_err(unavailable)?;
-        let entry = AuditEntry {
-            actor: actor_name(actor),
-            action: word.to_owned(),
-            object: String::new(),
-            detail: json!({"their_revision": theirs, "revision": self.revision.0}),
-        };
-        let transaction = Transaction {
-            audit: vec![entry],
-            ..Transaction::default()
-        };
-        self.commit(&transaction, now).map_err(unavailable)?;
-        self.handle(Event::Resolved(resolution), now);
-        self.tell(EventKind::Mode { read_only: false }, now);
-        Ok(())
     }
 
     /// Writes an entry to the audit chain.

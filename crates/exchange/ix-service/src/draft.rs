@@ -13,6 +13,11 @@ pub(crate) enum Script {
     Document(Document),
     /// Ends of validity, and begins.
     Expire,
+    /// The operations that undo a change.
+    Revert {
+        change: u64,
+        inverse: Vec<Operation>,
+    },
 }
 
 impl Core {

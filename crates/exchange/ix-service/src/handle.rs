@@ -147,6 +147,26 @@ impl Handle {
             .await?
     }
 
+    /// Confirms a change, which then stays.
+    ///
+    /// # Errors
+    /// [`OrderError`] if the change does not wait for a confirmation, or the actor may not undo it.
+    pub async fn confirm(&self, change: u64, actor: Actor) -> Result<(), OrderError> {
+        self.call(move |core, now| core.confirm(change, &actor, now))
+            .wait()
+            .await?
+    }
+
+    /// Undoes a change that waits for its confirmation.
+    ///
+    /// # Errors
+    /// As [`Handle::confirm`].
+    pub async fn revert(&self, change: u64, actor: Actor) -> Result<Ordered, OrderError> {
+        self.call(move |core, now| core.revert(change, &actor, now))
+            .wait()
+            .await?
+    }
+
     /// Decides what happens with content of switches that is newer than the database.
     ///
     /// # Errors

@@ -175,15 +175,19 @@ impl Core {
             });
         }
         let written = self.transaction(&after, &applied);
+        // A change that has not happened needs no confirmation.
+        let (unconfirmed, settings) = self.without(ids);
         self.commit(
             &Transaction {
                 journal,
                 audit,
+                settings,
                 ..written
             },
             now,
         )?;
         self.replace(after, &applied, now);
+        self.unconfirmed = unconfirmed;
         for id in ids {
             if let Some(change) = self.open.get_mut(id) {
                 change.state = ChangeState::RolledBack;

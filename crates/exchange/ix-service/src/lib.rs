@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod core;
+mod decision;
 mod draft;
 mod error;
 mod event;
@@ -39,6 +40,7 @@ mod thread;
 mod wording;
 
 pub use crate::core::{Core, Now, Output};
+pub use decision::Unconfirmed;
 pub use error::{OrderError, StartError};
 pub use event::{EventKind, ServiceEvent};
 pub use fabric::{Entry, Fabric, FabricKey};

@@ -1,6 +1,7 @@
 //! Options and results of orders.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use millrace_ix_model::{Applied, ObjectId, SwitchId};
 use millrace_ix_store::{IdempotencyKey, Revision};
@@ -15,6 +16,8 @@ pub struct OrderOptions {
     pub idempotency: Option<(IdempotencyKey, String)>,
     /// True to check and plan the order without doing it.
     pub dry_run: bool,
+    /// The time after which the change is undone unless somebody confirms it.
+    pub confirm_within: Option<Duration>,
 }
 
 /// The number of entries of a switch that an order concerns.

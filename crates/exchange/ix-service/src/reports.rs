@@ -145,9 +145,10 @@ impl Core {
         }
     }
 
-    /// Removes what is over: addresses, keys, filters, and numbers whose rest has ended.
+    /// Removes what is over: addresses, keys, filters, changes that nobody confirmed, and numbers whose rest has ended.
     pub fn expire(&mut self, now: Now) {
         self.advance_validity(now);
+        self.revert_overdue(now);
         self.watch_quarantine(now);
         self.watch_macs(now);
         self.probe_trunks(now);

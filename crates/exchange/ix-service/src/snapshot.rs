@@ -12,6 +12,7 @@ use millrace_ix_model::{
 use millrace_ix_store::Revision;
 
 use crate::core::Core;
+use crate::decision::Unconfirmed;
 use crate::links::{PortStates, trunk_up};
 use crate::quarantine::Quarantined;
 
@@ -28,6 +29,8 @@ pub struct Snapshot {
     pub changes: Vec<ChangeStatus>,
     /// The objects that each change under way writes.
     pub change_objects: BTreeMap<u64, Vec<ObjectId>>,
+    /// The changes that are undone unless somebody confirms them.
+    pub unconfirmed: Arc<BTreeMap<u64, Unconfirmed>>,
     /// The state of each switch.
     pub switches: BTreeMap<SwitchId, SwitchStatus>,
     /// The states of the ports of connected switches; one that is absent is not known.
@@ -56,6 +59,7 @@ impl Snapshot {
                 .iter()
                 .map(|(id, change)| (*id, objects(change)))
                 .collect(),
+            unconfirmed: Arc::clone(&core.unconfirmed),
             switches: core.switches(),
             ports: Arc::clone(&core.ports),
             quarantine: Arc::clone(&core.checklists),

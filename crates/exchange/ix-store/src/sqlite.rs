@@ -287,6 +287,9 @@ impl Store for Sqlite {
                 now.0.cast_signed()
             ])?;
         }
+        for (name, value) in &transaction.settings {
+            write_setting(&sql, name, value.as_ref())?;
+        }
         sql.prepare_cached(
             "UPDATE engine SET revision = ?1, audit_serial = ?2, audit_hash = ?3 WHERE epoch = ?4",
         )?
@@ -484,16 +487,7 @@ impl Store for Sqlite {
     }
 
     fn put_setting(&mut self, name: &str, value: Option<&Value>) -> Result<(), StoreError> {
-        match value {
-            Some(value) => {
-                let sql = "INSERT OR REPLACE INTO setting VALUES (?1, ?2)";
-                self.connection.execute(sql, params![name, value.to_string()])?
-            }
-            None => self
-                .connection
-                .execute("DELETE FROM setting WHERE name = ?1", params![name])?,
-        };
-        Ok(())
+        write_setting(&self.connection, name, value)
     }
 
     fn raise_revision(&mut self, revision: Revision) -> Result<(), StoreError> {
@@ -544,6 +538,17 @@ impl Store for Sqlite {
         )?;
         Ok(())
     }
+}
+
+/// Writes a setting, or removes it.
+fn write_setting(sql: &Connection, name: &str, value: Option<&Value>) -> Result<(), StoreError> {
+    match value {
+        Some(value) => sql
+            .prepare_cached("INSERT OR REPLACE INTO setting VALUES (?1, ?2)")?
+            .execute(params![name, value.to_string()])?,
+        None => sql.execute("DELETE FROM setting WHERE name = ?1", params![name])?,
+    };
+    Ok(())
 }
 
 /// Writes journal records and brings the changes to their states.

@@ -189,6 +189,8 @@ pub struct Transaction {
     pub audit: Vec<AuditEntry>,
     /// Answers for retried requests.
     pub answers: Vec<(IdempotencyKey, Answer)>,
+    /// Settings by name; `None` removes one.
+    pub settings: Vec<(String, Option<Value>)>,
 }
 
 impl Transaction {
@@ -199,6 +201,7 @@ impl Transaction {
             && self.journal.is_empty()
             && self.audit.is_empty()
             && self.answers.is_empty()
+            && self.settings.is_empty()
     }
 }
 

@@ -3,6 +3,7 @@
 //! Tests of this crate and of the page run on it. The audit chain has no hashes here, and the plan of a dry run counts
 //! one entry for each changed object at each switch.
 
+mod confirm;
 mod demo;
 mod observed;
 
@@ -15,6 +16,8 @@ use millrace_ix_model::{
     AccountId, Actor, Applied, ConfigId, Exchange, FilterId, FilterMatch, ObjectId, Operation, Prefix,
     Quarantine, ServiceId, ServiceKind, SwitchId, Timestamp,
 };
+use millrace_ix_samples::Traffic;
+use millrace_ix_service::Unconfirmed;
 use tokio::sync::broadcast;
 
 pub use demo::{PASSWORD, demo};
@@ -43,6 +46,9 @@ struct State {
     changes: Vec<ChangeRecord>,
     audit: Vec<AuditRecord>,
     answers: BTreeMap<String, (String, Outcome)>,
+    unconfirmed: BTreeMap<u64, Unconfirmed>,
+    /// The words about confirmations in the last step of changes.
+    decisions: BTreeMap<u64, String>,
     unavailable: bool,
     snapshot: Arc<Snapshot>,
 }
@@ -256,6 +262,10 @@ impl FakeExchange {
             .copied()
             .collect();
         let change = state.changes.len() as u64 + 1;
+        if let Some(within) = order.confirm_within {
+            let waiting = confirm::waiting(&state.exchange, &order.operations, within)?;
+            state.unconfirmed.insert(change, waiting);
+        }
         state.exchange = exchange;
         state.revision += 1;
         for object in &objects {
@@ -402,17 +412,31 @@ impl ExchangeService for FakeExchange {
     fn change(&self, id: u64) -> Reply<'_, Option<(ChangeRecord, Vec<StepRecord>)>> {
         let state = self.state();
         let found = state.changes.iter().find(|change| change.id == id).cloned();
+        let decision = state.decisions.get(&id).cloned();
         let steps = |change: ChangeRecord| {
             let states = ["accepted", "planned", "staged", "flipped", "drained", "cleaned"];
-            let steps = states.iter().map(|state| StepRecord {
-                state: (*state).to_owned(),
+            let step = |state: &str, detail| StepRecord {
+                state: state.to_owned(),
                 at: change.accepted_at,
-                detail: None,
-            });
-            let steps = steps.collect();
+                detail,
+            };
+            let mut steps: Vec<StepRecord> = states.iter().map(|state| step(state, None)).collect();
+            steps.extend(decision.map(|decision| step("cleaned", Some(decision))));
             (change, steps)
         };
         reply(Ok(found.map(steps)))
+    }
+
+    fn unconfirmed(&self) -> Arc<BTreeMap<u64, Unconfirmed>> {
+        Arc::new(self.state().unconfirmed.clone())
+    }
+
+    fn confirm(&self, change: u64, actor: Actor) -> Reply<'_, ()> {
+        reply(self.confirm_change(change, &actor))
+    }
+
+    fn revert(&self, change: u64, actor: Actor) -> Reply<'_, Option<u64>> {
+        reply(self.revert_change(change, actor))
     }
 
     fn audit(&self, before: Option<u64>, limit: usize) -> Reply<'_, Vec<AuditRecord>> {
@@ -444,6 +468,10 @@ impl ExchangeService for FakeExchange {
 
     fn loads(&self) -> BTreeMap<ObjectId, Load> {
         observed::loads(&self.state().exchange)
+    }
+
+    fn traffic(&self, account: AccountId) -> Option<Traffic> {
+        observed::traffic(&self.state().exchange, account)
     }
 
     fn targets(&self, account: AccountId) -> Vec<Target> {

@@ -3,13 +3,14 @@
 //! The attack is an NTP and DNS amplification against one address of Aoba Networks. Filters that cover its packets move the
 //! rate from passed to dropped, so that a test sees the effect of an order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use millrace_ix_model::{
     AccountId, Exchange, Filter, FilterAction, FilterId, FilterMatch, FilterState, FragmentMatch, ObjectId,
-    Ports, Prefix, Timestamp,
+    Ports, Prefix, ServiceId, Timestamp,
 };
+use millrace_ix_samples::{PeerRate, TopFlow, Traffic};
 
 use super::now;
 use crate::observed::{Attack, FilterCounter, Load, Minute, Session, Share, Suggestion, Target, Verdict};
@@ -85,6 +86,69 @@ pub(super) fn targets(exchange: &Exchange, account: AccountId) -> Vec<Target> {
         ],
         _ => Vec::new(),
     }
+}
+
+/// Returns the traffic of an account: with each other account that has an end of one of its services, and from peers of the LAN
+/// the attack.
+pub(super) fn traffic(exchange: &Exchange, account: AccountId) -> Option<Traffic> {
+    let own: BTreeSet<_> = exchange
+        .configs
+        .values()
+        .filter(|config| config.account == account)
+        .map(|config| config.service)
+        .collect();
+    let others = exchange
+        .configs
+        .values()
+        .filter(|config| config.account != account && own.contains(&config.service) && !config.shut_down);
+    let ends: BTreeSet<_> = others.map(|config| (config.service, config.account)).collect();
+    let rate = |(number, (service, peer)): (usize, (ServiceId, AccountId)), scale: f64| PeerRate {
+        peer: Some(peer),
+        service,
+        bits_per_s: scale * 1.0e9 / (number + 1) as f64,
+        packets_per_s: scale * 1.0e5 / (number + 1) as f64,
+        dropped_bits_per_s: 0.0,
+        relative_error: 0.05 * (number + 1) as f64,
+    };
+    let mut incoming: Vec<PeerRate> = ends
+        .iter()
+        .copied()
+        .enumerate()
+        .map(|end| rate(end, 1.0))
+        .collect();
+    let outgoing = ends
+        .iter()
+        .copied()
+        .enumerate()
+        .map(|end| rate(end, 0.4))
+        .collect();
+    let mut top = Vec::new();
+    if let (Some((victim, prefix)), Some(first)) = (victim(exchange), incoming.first_mut())
+        && victim == account
+    {
+        let (dropped, passed) = rates(exchange, account, prefix);
+        first.bits_per_s += (dropped + passed) as f64;
+        first.dropped_bits_per_s = dropped as f64;
+        top = VECTORS
+            .iter()
+            .map(|(_, port, rate)| TopFlow {
+                source: IpAddr::from([198, 51, 100, 9]),
+                destination: prefix.address(),
+                protocol: 17,
+                source_port: *port,
+                destination_port: 44_321,
+                bits_per_s: *rate as f64,
+            })
+            .collect();
+    }
+    Some(Traffic {
+        seconds: 30,
+        incoming,
+        outgoing,
+        top,
+        samples: 4_096,
+        lost: 0,
+    })
 }
 
 pub(super) fn attack(exchange: &Exchange, account: AccountId, target: Prefix) -> Option<Attack> {

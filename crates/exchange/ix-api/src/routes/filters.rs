@@ -95,7 +95,12 @@ fn action(given: &NewFilter) -> Result<FilterAction, Problem> {
 }
 
 /// Returns the account of a request: the one that it names, or the own one.
-fn account(principal: &Principal, text: Option<&str>, pointer: &str) -> Result<AccountId, Problem> {
+/// Returns the account that a request names, or the principal's own.
+pub(super) fn account(
+    principal: &Principal,
+    text: Option<&str>,
+    pointer: &str,
+) -> Result<AccountId, Problem> {
     match text.filter(|text| !text.is_empty()) {
         Some(text) => text.parse::<AccountId>().map_err(|error| invalid(pointer, error)),
         None => principal

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use millrace_ix_model::{OperationKind, Role, UserId};
+use millrace_ix_model::{Operation, OperationKind, Role, Timestamp, UserId};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -33,7 +33,17 @@ fn person(principal: &Principal, actor: &str) -> String {
     user.map_or_else(|| actor.to_owned(), |user| user.name.clone())
 }
 
-fn view(principal: &Principal, change: &ChangeRecord, steps: &[StepRecord]) -> Change {
+fn view(app: &App, principal: &Principal, change: &ChangeRecord, steps: &[StepRecord]) -> Change {
+    let unconfirmed = app.service.unconfirmed();
+    let waiting = unconfirmed.get(&change.id);
+    // Whoever may order the inverse may confirm.
+    let may_undo = |operation: &Operation| {
+        let drafted = principal
+            .snapshot
+            .exchange
+            .draft(&principal.actor, app.now(), operation.clone());
+        drafted.is_ok()
+    };
     let exchange = &principal.snapshot.exchange;
     let fabric = principal.may_somewhere(OperationKind::ReadFabric);
     let switch_name = |id: &millrace_ix_model::SwitchId| {
@@ -62,6 +72,8 @@ fn view(principal: &Principal, change: &ChangeRecord, steps: &[StepRecord]) -> C
             .map(switch_name)
             .collect(),
         error: change.error.clone().filter(|_| fabric),
+        confirm_until: waiting.map(|waiting| Timestamp::from_millis(waiting.until.0).to_string()),
+        can_confirm: waiting.is_some_and(|waiting| waiting.inverse.iter().all(may_undo)),
         steps: steps
             .iter()
             .map(|step| ChangeStep {
@@ -97,7 +109,7 @@ pub(crate) async fn changes(
         looked_at += records.len();
         before = records.last().map(|record| record.id);
         let seen = records.iter().filter(|record| may_see(&principal, record));
-        items.extend(seen.map(|record| view(&principal, record, &[])));
+        items.extend(seen.map(|record| view(&app, &principal, record, &[])));
     }
     let has_more = items.len() > limit;
     items.truncate(limit);
@@ -116,15 +128,57 @@ pub(crate) async fn change(
     principal: Principal,
     Path(id): Path<String>,
 ) -> Result<Json<Change>, Problem> {
-    let absent = || Problem::absent(id.chars().take(40).collect::<String>());
-    let found = match number(&id) {
+    let (record, steps) = find(&app, &principal, &id).await?;
+    Ok(Json(view(&app, &principal, &record, &steps)))
+}
+
+/// Returns a change that the principal may see.
+async fn find(
+    app: &App,
+    principal: &Principal,
+    id: &str,
+) -> Result<(ChangeRecord, Vec<StepRecord>), Problem> {
+    let found = match number(id) {
         Some(number) => app.service.change(number).await?,
         None => None,
     };
-    match found {
-        Some((record, steps)) if may_see(&principal, &record) => Ok(Json(view(&principal, &record, &steps))),
-        _ => Err(absent()),
-    }
+    found
+        .filter(|(record, _)| may_see(principal, record))
+        .ok_or_else(|| Problem::absent(id.chars().take(40).collect::<String>()))
+}
+
+/// Confirm a change that was ordered with `confirm_within`, so that it stays
+///
+/// Who may order the inverse may confirm. A change that does not wait is answered with 409.
+#[utoipa::path(post, path = "/api/v1/changes/{id}/confirm", tag = "changes", params(("id" = String, Path, description = "The change")),
+    responses((status = 200, body = Change), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn confirm(
+    State(app): State<App>,
+    principal: Principal,
+    Path(id): Path<String>,
+) -> Result<Json<Change>, Problem> {
+    let (record, _) = find(&app, &principal, &id).await?;
+    app.service.confirm(record.id, principal.actor.clone()).await?;
+    read_again(&app, &principal, &id).await
+}
+
+/// Undo a change that waits for its confirmation; the inverse is a change of its own
+#[utoipa::path(post, path = "/api/v1/changes/{id}/revert", tag = "changes", params(("id" = String, Path, description = "The change")),
+    responses((status = 200, body = Change), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn revert(
+    State(app): State<App>,
+    principal: Principal,
+    Path(id): Path<String>,
+) -> Result<Json<Change>, Problem> {
+    let (record, _) = find(&app, &principal, &id).await?;
+    app.service.revert(record.id, principal.actor.clone()).await?;
+    read_again(&app, &principal, &id).await
+}
+
+/// Returns a change as it is after an order about it.
+async fn read_again(app: &App, principal: &Principal, id: &str) -> Result<Json<Change>, Problem> {
+    let (record, steps) = find(app, principal, id).await?;
+    Ok(Json(view(app, principal, &record, &steps)))
 }
 
 /// The filter of the audit chain.

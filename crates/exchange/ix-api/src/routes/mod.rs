@@ -9,12 +9,14 @@ mod journal;
 mod keys;
 mod lan;
 mod objects;
+mod oidc;
 mod orders;
 mod overview;
 mod people;
 mod services;
 mod session;
 mod stream;
+mod traffic;
 mod webhooks;
 
 pub(crate) use orders::apply_all;
@@ -72,6 +74,8 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(session::read, session::sign_in, session::sign_out))
         .routes(routes!(session::change_password))
+        .routes(routes!(oidc::read, oidc::begin))
+        .routes(routes!(oidc::finish))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::delete))
         .routes(routes!(overview::overview))
@@ -103,6 +107,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(filters::read, filters::extend, filters::delete))
         .routes(routes!(filters::explain))
         .routes(routes!(filters::attack))
+        .routes(routes!(traffic::traffic))
         .routes(routes!(filters::recheck))
         .routes(routes!(filters::sessions))
         .routes(routes!(approvals::list))
@@ -119,6 +124,8 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(ends::drain))
         .routes(routes!(journal::changes))
         .routes(routes!(journal::change))
+        .routes(routes!(journal::confirm))
+        .routes(routes!(journal::revert))
         .routes(routes!(journal::audit))
         .routes(routes!(stream::events))
         .routes(routes!(webhooks::list, webhooks::create))

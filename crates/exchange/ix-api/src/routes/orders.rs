@@ -43,6 +43,7 @@ pub(crate) async fn order(
         expected,
         idempotency: conditions.idempotency(&user, body),
         dry_run: conditions.dry_run,
+        confirm_within: conditions.confirm_within,
     };
     let outcome = match app.service.order(order).await {
         Ok(outcome) => outcome,

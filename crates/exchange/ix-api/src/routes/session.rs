@@ -17,7 +17,7 @@ use crate::problem::{Problem, ProblemKind};
 use crate::render::{Scope, word};
 use crate::request::Body;
 use crate::service::Snapshot;
-use crate::session::{TotpSecret, UserCredentials, load_json, save_json, verify_password};
+use crate::session::{TooMany, TotpSecret, UserCredentials, load_json, save_json, verify_password};
 use crate::view::Whoami;
 
 /// The largest number of characters of a name that are looked at.
@@ -35,7 +35,8 @@ pub(crate) struct SignIn {
     code: Option<String>,
 }
 
-fn whoami(app: &App, principal: &Principal) -> Result<Whoami, Problem> {
+/// Returns who is signed in.
+pub(super) fn whoami(app: &App, principal: &Principal) -> Result<Whoami, Problem> {
     let (Some(user), Some(account)) = (principal.actor.user, principal.actor.account) else {
         return Err(Problem::new(ProblemKind::Unauthorized, "there is no session"));
     };
@@ -79,13 +80,7 @@ pub(crate) async fn sign_in(
     // A longer name belongs to nobody; its rest would only fill memory and the audit chain.
     let name: String = given.name.trim().chars().take(NAME_LEN_MAX).collect();
     let address = client(peer.ip(), &headers);
-    app.attempts
-        .begin(&name, address, app.uptime())
-        .map_err(|error| {
-            Problem::new(ProblemKind::Busy, error.to_string())
-                .with_code("too-many-attempts")
-                .retry_after(seconds(error.retry_after))
-        })?;
+    app.attempts.begin(&name, address, app.uptime()).map_err(busy)?;
     let snapshot = app.snapshot();
     let found = user_named(&snapshot, &name);
     let key = found.map(|(id, _)| UserCredentials::key(&id.to_string()));
@@ -115,7 +110,7 @@ pub(crate) async fn sign_in(
     let cookie = begin_session(&app, id, &key, hash.as_deref())?;
     let principal = principal_of(&snapshot, id)?;
     let mut response = Json(whoami(&app, &principal)?).into_response();
-    set_cookie(&mut response, &cookie)?;
+    add_cookie(&mut response, &cookie)?;
     Ok(response)
 }
 
@@ -178,7 +173,11 @@ fn user_named<'a>(snapshot: &'a Snapshot, name: &str) -> Option<(UserId, &'a Use
         .map(|(id, user)| (*id, user))
 }
 
-fn principal_of(snapshot: &std::sync::Arc<Snapshot>, user: UserId) -> Result<Principal, Problem> {
+/// Returns a user as the principal of a request.
+///
+/// # Errors
+/// A problem if the user is gone.
+pub(super) fn principal_of(snapshot: &std::sync::Arc<Snapshot>, user: UserId) -> Result<Principal, Problem> {
     let actor = crate::app::actor_of(snapshot, user);
     let name = snapshot.exchange.users.get(&user).map(|user| user.name.clone());
     match (actor, name) {
@@ -192,6 +191,14 @@ fn principal_of(snapshot: &std::sync::Arc<Snapshot>, user: UserId) -> Result<Pri
             "there is no such user any more",
         )),
     }
+}
+
+/// Returns the problem of too many attempts to sign in.
+#[allow(clippy::needless_pass_by_value, reason = "map_err gives the error away")]
+pub(super) fn busy(error: TooMany) -> Problem {
+    Problem::new(ProblemKind::Busy, error.to_string())
+        .with_code("too-many-attempts")
+        .retry_after(seconds(error.retry_after))
 }
 
 /// Returns whole seconds, at least one.
@@ -244,10 +251,11 @@ fn check_code(
     Ok(step.is_some())
 }
 
-fn set_cookie(response: &mut Response, cookie: &str) -> Result<(), Problem> {
+/// Adds a `Set-Cookie` header to an answer.
+pub(super) fn add_cookie(response: &mut Response, cookie: &str) -> Result<(), Problem> {
     let value = HeaderValue::from_str(cookie)
         .map_err(|_| Problem::new(ProblemKind::Internal, "the cookie could not be written"))?;
-    response.headers_mut().insert(header::SET_COOKIE, value);
+    response.headers_mut().append(header::SET_COOKIE, value);
     Ok(())
 }
 
@@ -268,7 +276,7 @@ pub(crate) async fn sign_out(
     app.record(&principal.audit_name(), "sign_out", user, json!({}))
         .await?;
     let mut response = StatusCode::NO_CONTENT.into_response();
-    set_cookie(&mut response, &cookie)?;
+    add_cookie(&mut response, &cookie)?;
     Ok(response)
 }
 
@@ -296,11 +304,7 @@ pub(crate) async fn change_password(
     };
     app.attempts
         .begin(&principal.name, client(peer.ip(), &headers), app.uptime())
-        .map_err(|error| {
-            Problem::new(ProblemKind::Busy, error.to_string())
-                .with_code("too-many-attempts")
-                .retry_after(seconds(error.retry_after))
-        })?;
+        .map_err(busy)?;
     let stored: UserCredentials =
         load_json(&*app.credentials, &UserCredentials::key(&user.to_string()))?.unwrap_or_default();
     if !check_password(&app, given.present, stored.password).await? {

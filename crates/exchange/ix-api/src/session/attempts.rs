@@ -60,6 +60,21 @@ impl Attempts {
         Ok(())
     }
 
+    /// Counts an attempt from `address` whose login is not known.
+    ///
+    /// # Errors
+    /// [`TooMany`] if the limit of the address is reached; the attempt then does not count.
+    pub fn begin_from(&self, address: IpAddr, now: Time) -> Result<(), TooMany> {
+        let address = network(address);
+        let mut windows = self
+            .windows
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        check(&mut windows.addresses, &address, PER_ADDRESS, now)?;
+        windows.addresses.entry(address).or_default().push_back(now);
+        Ok(())
+    }
+
     /// Forgets the attempts for a login after a successful one.
     pub fn succeeded(&self, login: &str) {
         let mut windows = self

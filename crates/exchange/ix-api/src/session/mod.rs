@@ -27,6 +27,7 @@ pub use credentials::{CredentialError, CredentialStore, MemoryCredentials, UserC
 pub(crate) use credentials::{load_json, parse, save_json};
 pub use password::{PasswordError, hash_password, verify_password};
 pub use seal::{SealError, Sealer};
+pub(crate) use sessions::cookie;
 pub use sessions::{COOKIE, Session, Sessions};
 pub(crate) use token::{TokenError, Tokens};
 pub use totp::{TotpSecret, code_at};

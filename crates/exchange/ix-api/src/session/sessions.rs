@@ -199,12 +199,17 @@ fn excess(open: &mut HashMap<String, Open>, user: UserId, now: Timestamp) -> Vec
 
 /// Returns the token in the cookie of a request.
 fn token(headers: &HeaderMap) -> Option<&str> {
+    cookie(headers, COOKIE)
+}
+
+/// Returns the value of a cookie of a request.
+pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers
         .get_all(header::COOKIE)
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(';'))
-        .find_map(|pair| pair.trim().strip_prefix(COOKIE)?.strip_prefix('='))
+        .find_map(|pair| pair.trim().strip_prefix(name)?.strip_prefix('='))
 }
 
 #[cfg(test)]

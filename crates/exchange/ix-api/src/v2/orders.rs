@@ -1,8 +1,6 @@
 //! Orders of IX-API clients, and the principal as it is after them.
 
-use millrace_ix_model::{
-    AccountId, Actor, Applied, Config, ConfigId, Operation, OperationKind, Service, ServiceId,
-};
+use millrace_ix_model::{AccountId, Applied, Config, ConfigId, Operation, OperationKind, Service, ServiceId};
 use serde::Serialize;
 
 use super::records::Record;
@@ -36,20 +34,14 @@ pub(crate) async fn order(
         expected: None,
         idempotency: conditions.idempotency(&user, body),
         dry_run: false,
+        confirm_within: None,
     };
     Ok(app.service.order(order).await?.applied)
 }
 
 /// Gives an order of the engine itself.
 pub(crate) async fn order_as_system(app: &App, operations: Vec<Operation>) -> Result<Applied, Problem> {
-    let order = Order {
-        actor: Actor::system(),
-        operations,
-        expected: None,
-        idempotency: None,
-        dry_run: false,
-    };
-    Ok(app.service.order(order).await?.applied)
+    Ok(app.service.order(Order::of_system(operations)).await?.applied)
 }
 
 /// Returns the principal with the exchange as it is now.

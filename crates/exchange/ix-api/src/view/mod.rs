@@ -4,6 +4,7 @@
 mod fabric;
 mod filters;
 mod lan;
+mod traffic;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -14,6 +15,7 @@ pub use filters::{
     PortRange, Share, Suggestion, Target, Traffic,
 };
 pub use lan::{Approval, Check, Checklist, Finding, LanRules, Presence, RegisteredIp, ServiceKey};
+pub use traffic::{AccountTraffic, Flow, PeerTraffic};
 
 /// A page of a collection.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -388,6 +390,11 @@ pub struct Change {
     /// The error of a switch, or the reason of a rollback.
     #[schema(required)]
     pub error: Option<String>,
+    /// The time at which the change is undone unless somebody confirms it; null if it waits for no confirmation.
+    #[schema(required)]
+    pub confirm_until: Option<String>,
+    /// True if the reader may confirm or undo the change.
+    pub can_confirm: bool,
     /// The steps so far; only in a single change.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]

@@ -5,6 +5,7 @@
 mod document;
 mod events;
 mod ix_api;
+mod oidc;
 mod orders;
 mod permissions;
 mod sign_in;

@@ -358,3 +358,110 @@ async fn a_service_key_is_shown_once_and_lets_its_holder_in() {
     let again = post(&api, &dan, "/api/v1/service-keys/redeem", &[], body).await;
     assert!(matches!(again.status, 404 | 409), "{}", again.text());
 }
+
+#[tokio::test]
+async fn a_drain_that_waits_for_a_confirmation_is_confirmed_undone_or_over() {
+    let api = Api::new();
+    let (noc, ann) = (api.key("noc"), api.key("ann"));
+    let trunks = api.get(&noc, "/api/v1/trunks").await.json();
+    let trunk = trunks["items"][0]["id"].as_str().unwrap().to_owned();
+    let path = format!("/api/v1/trunks/{trunk}");
+    let is_drained = async || api.get(&noc, &path).await.json()["drained"].clone();
+    let drain = async || {
+        let order = api
+            .send(
+                Method::PUT,
+                &format!("{path}/drain?confirm_within=600"),
+                &noc,
+                &[("if-match", "*")],
+                Some(json!({ "drained": true })),
+            )
+            .await;
+        assert_eq!(order.status, 200, "{}", order.text());
+        order.json()["change"].as_str().unwrap().to_owned()
+    };
+    let decide = async |key: &str, change: &str, decision: &str| {
+        let path = format!("/api/v1/changes/{change}/{decision}");
+        api.send(Method::POST, &path, key, &[], None).await
+    };
+    let first = drain().await;
+    let waiting = api.get(&noc, &format!("/api/v1/changes/{first}")).await.json();
+    assert!(
+        waiting["confirm_until"].is_string() && waiting["can_confirm"] == true,
+        "{waiting}"
+    );
+    assert_eq!(
+        decide(&ann, &first, "confirm").await.status,
+        404,
+        "a member does not see it"
+    );
+    let confirmed = decide(&noc, &first, "confirm").await;
+    assert_eq!(
+        (confirmed.status, confirmed.json()["confirm_until"].clone()),
+        (200, Value::Null)
+    );
+    assert_eq!(is_drained().await, true);
+    assert_eq!(
+        decide(&noc, &first, "revert").await.status,
+        409,
+        "it is confirmed"
+    );
+    let back = api
+        .send(
+            Method::PUT,
+            &format!("{path}/drain"),
+            &noc,
+            &[("if-match", "*")],
+            Some(json!({ "drained": false })),
+        )
+        .await;
+    assert_eq!(back.status, 200, "{}", back.text());
+    let second = drain().await;
+    assert_eq!(decide(&noc, &second, "revert").await.status, 200);
+    assert_eq!(is_drained().await, false);
+    drain().await;
+    api.service.expire_unconfirmed();
+    assert_eq!(is_drained().await, false);
+    let create = json!({ "name": "X", "kind": "member" });
+    let other = api
+        .send(
+            Method::POST,
+            "/api/v1/accounts?confirm_within=600",
+            &api.key("pro"),
+            &[],
+            Some(create),
+        )
+        .await;
+    assert_eq!(
+        other.status,
+        422,
+        "an account cannot be undone at any time: {}",
+        other.text()
+    );
+}
+
+#[tokio::test]
+async fn traffic_is_shown_by_peer_and_its_flows_to_those_who_may_read_samples() {
+    let api = Api::new();
+    let (ann, bil, bob, ops) = (api.key("ann"), api.key("bil"), api.key("bob"), api.key("ops"));
+    let own = api.get(&ann, "/api/v1/traffic").await.json();
+    assert!(own["measured"] == true && own["seconds"] == 30, "{own}");
+    assert!(
+        own["incoming"][0]["peer"]["name"].is_string() && own["top"][0]["source_port"] == 123,
+        "{own}"
+    );
+    let account = api.get(&ann, "/api/v1/session").await.json()["account"]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let billing = api.get(&bil, "/api/v1/traffic").await.json();
+    assert_eq!(
+        (billing["incoming"].clone(), billing["top"].clone()),
+        (own["incoming"].clone(), json!([]))
+    );
+    let path = format!("/api/v1/traffic?account={account}");
+    assert_eq!(api.get(&bob, &path).await.status, 404, "another member's traffic");
+    assert_eq!(api.get(&ops, &path).await.json()["incoming"], own["incoming"]);
+    let audit = api.get(&ops, "/api/v1/audit?actor=ops").await.text();
+    assert!(audit.contains("read_traffic"), "{audit}");
+}

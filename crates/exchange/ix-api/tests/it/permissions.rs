@@ -41,8 +41,8 @@ enum Rule {
 fn rule(method: &str, path: &str) -> Rule {
     let end = json!({ "connection": "cn-1", "vlan": { "type": "dot1q", "vlan": 999 }, "capacity_mbps": 10 });
     match (method, path.trim_start_matches("/api/v1")) {
-        ("get", "/openapi.json" | "/problems/{name}" | "/health" | "/exports/euro-ix.json")
-        | ("post", "/session") => Rule::Public,
+        ("get", "/openapi.json" | "/problems/{name}" | "/health" | "/exports/euro-ix.json" | "/oidc")
+        | ("post", "/session" | "/oidc" | "/oidc/callback") => Rule::Public,
         ("post", "/webhooks" | "/webhooks/{id}/replay") => Rule::SignedIn,
         ("get", "/webhooks" | "/webhooks/{id}/deliveries") => Rule::Anything(K::ReadWebhook),
         ("delete", "/webhooks/{id}") => Rule::Anything(K::WriteWebhook),
@@ -58,9 +58,11 @@ fn rule(method: &str, path: &str) -> Rule {
         | ("post", "/api-keys" | "/service-keys/redeem") => Rule::SignedIn,
         ("get", "/users") => Rule::Anything(K::ReadUsers),
         ("get", "/attack") => Rule::Anything(K::ReadSamples),
+        ("get", "/traffic") => Rule::Anything(K::ReadTraffic),
         ("get", "/bgp-sessions") => Rule::Anything(K::ReadFilter),
         ("get", "/sites" | "/switches" | "/trunks" | "/approvals") => Rule::Anything(K::ReadFabric),
-        ("get", "/changes" | "/changes/{id}") => Rule::Anything(K::ReadChanges),
+        ("get", "/changes" | "/changes/{id}")
+        | ("post", "/changes/{id}/confirm" | "/changes/{id}/revert") => Rule::Anything(K::ReadChanges),
         ("get", "/audit") => Rule::Anything(K::ReadAudit),
         ("get", "/accounts/{id}") => Rule::Object(K::ReadAccount, Value::Null),
         ("get", "/users/{id}") => Rule::Object(K::ReadUsers, Value::Null),

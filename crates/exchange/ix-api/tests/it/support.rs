@@ -73,6 +73,7 @@ impl Api {
                 looking_glass_url: None,
             }],
             webhooks_to_private: true,
+            oidc: None,
         };
         change(&mut settings);
         let sealer = Sealer::new(&[7; 32]).unwrap();

@@ -8,6 +8,7 @@
 )]
 
 mod answers;
+mod confirmations;
 mod crash;
 mod failures;
 mod links;

@@ -1,0 +1,93 @@
+//! Changes that wait for a confirmation, in memory.
+
+use std::time::Duration;
+
+use millrace_ix_model::{Actor, Exchange, ObjectId, Operation, Refusal};
+use millrace_ix_service::Unconfirmed;
+use millrace_ix_store::UnixMillis;
+
+use super::{FakeExchange, State, now};
+use crate::service::{AuditNote, Order, ServiceError};
+
+/// Returns the entry of a change in the list of unconfirmed changes; `exchange` is the state before.
+pub(super) fn waiting(
+    exchange: &Exchange,
+    operations: &[Operation],
+    within: Duration,
+) -> Result<Unconfirmed, Refusal> {
+    let inverses: Option<Vec<_>> = operations
+        .iter()
+        .map(|operation| operation.inverse(exchange))
+        .collect();
+    let (inverse, objects) = inverses
+        .ok_or_else(|| {
+            Refusal::invalid(
+                "confirm_within",
+                "only drains, shut-downs and policies can be undone",
+            )
+        })?
+        .into_iter()
+        .unzip();
+    Ok(Unconfirmed {
+        until: UnixMillis(now().after(within).millis()),
+        inverse,
+        objects,
+    })
+}
+
+/// Removes a change from the list, and notes the decision. Who may order the inverse may decide.
+fn decide(state: &mut State, change: u64, actor: &Actor, action: &str) -> Result<Unconfirmed, ServiceError> {
+    let Some(waiting) = state.unconfirmed.get(&change).cloned() else {
+        let message = format!("change {change} does not wait for a confirmation");
+        return Err(Refusal::conflict(message).into());
+    };
+    for operation in &waiting.inverse {
+        state.exchange.draft(actor, now(), operation.clone())?;
+    }
+    state.unconfirmed.remove(&change);
+    let who = actor
+        .user
+        .map_or_else(|| "system".to_owned(), |user| user.to_string());
+    state.decisions.insert(change, format!("{action} by {who}"));
+    let note = AuditNote {
+        actor: who,
+        action: action.to_owned(),
+        object: waiting
+            .objects
+            .first()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
+        detail: serde_json::json!({ "change": change }),
+    };
+    FakeExchange::note(state, note);
+    Ok(waiting)
+}
+
+impl FakeExchange {
+    pub(super) fn confirm_change(&self, change: u64, actor: &Actor) -> Result<(), ServiceError> {
+        let mut state = self.state();
+        let waiting = decide(&mut state, change, actor, "confirm")?;
+        drop(state);
+        let objects: Vec<ObjectId> = waiting.objects.into_iter().collect();
+        self.tell("change", objects, Some(change));
+        Ok(())
+    }
+
+    pub(super) fn revert_change(&self, change: u64, actor: Actor) -> Result<Option<u64>, ServiceError> {
+        let waiting = decide(&mut self.state(), change, &actor, "revert")?;
+        let order = Order {
+            actor,
+            ..Order::of_system(waiting.inverse)
+        };
+        Ok(self.execute(order)?.change)
+    }
+
+    /// Undoes the changes that wait for a confirmation, as at the end of their time.
+    pub fn expire_unconfirmed(&self) {
+        let changes: Vec<u64> = self.state().unconfirmed.keys().copied().collect();
+        for change in changes {
+            // The list had the change a moment ago.
+            let _ = self.revert_change(change, Actor::system());
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! Sign-in by a provider of OpenID Connect, such as PeeringDB: the code flow with PKCE (OpenID Connect Core 1.0, section 3.1;
+//! RFC 7636).
+//!
+//! ```text
+//!  browser                      this exchange                                provider
+//!  POST /api/v1/oidc     -----> state, nonce, verifier --> sealed cookie
+//!       <- location ----------- authorization_endpoint?state&nonce&code_challenge
+//!  (navigates)           ----------------------------------------------->   signs the person in
+//!       <- redirect_uri?code&state ---------------------------------------
+//!  POST /api/v1/oidc/callback -> cookie opened, state and issuer compared
+//!                                code + verifier ----------------------->   token_endpoint
+//!                                <- ID token -----------------------------
+//!                                signature, issuer, audience, expiry, nonce ([`id_token`])
+//!                                networks of the person --> account and roles ([`member`])
+//!       <- session cookie ------
+//! ```
+//! The exchange keeps nothing between the two requests: the browser has the sealed cookie, which no other browser has, so that
+//! a link with somebody else's code signs nobody in.
+
+pub(crate) mod id_token;
+pub(crate) mod member;
+mod provider;
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use millrace_ix_model::Timestamp;
+use millrace_types::Time;
+use ring::digest::{SHA256, digest};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use subtle::ConstantTimeEq as _;
+use tokio::sync::{Mutex, Semaphore};
+
+use self::id_token::{Expected, IdTokenError};
+use self::provider::Provider;
+use crate::session::{Sealer, random};
+
+/// The name of the cookie between the two requests.
+pub(crate) const COOKIE: &str = "__Host-millrace-oidc";
+/// The time within which the person must have signed in at the provider.
+pub(crate) const LIFE: Duration = Duration::from_secs(600);
+/// The purpose under which the cookie is sealed.
+const PURPOSE: &str = "sign-in by a provider";
+/// The number of sign-ins that wait for the provider at once.
+const UNDER_WAY_MAX: usize = 8;
+
+/// The settings of a provider.
+#[derive(Clone)]
+pub struct OidcSettings {
+    /// The issuer: an address with TLS, as the provider writes it in its tokens.
+    pub issuer: String,
+    /// The name of the provider on the page.
+    pub name: String,
+    /// The identifier of this exchange at the provider.
+    pub client_id: String,
+    /// The secret of this exchange at the provider; none for a public client.
+    pub client_secret: Option<String>,
+    /// The address of the page to which the provider returns: `https://ix.example/sign-in/callback`.
+    pub redirect_uri: String,
+    /// The scopes that are asked for.
+    pub scopes: Vec<String>,
+}
+
+impl std::fmt::Debug for OidcSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OidcSettings")
+            .field("issuer", &self.issuer)
+            .field("client_id", &self.client_id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A sign-in by a provider failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OidcError {
+    /// The provider does not answer.
+    #[error("{url} does not answer: {reason}")]
+    Unreachable {
+        /// The address.
+        url: String,
+        /// The reason.
+        reason: String,
+    },
+    /// The answer of the provider is not as the standard says.
+    #[error("{url}: {reason}")]
+    Answer {
+        /// The address.
+        url: String,
+        /// The reason.
+        reason: String,
+    },
+    /// The provider names an address without TLS.
+    #[error("{url}: expected an address with TLS (https://)")]
+    Insecure {
+        /// The address.
+        url: String,
+    },
+    /// The cookie is absent, was changed, or is too old.
+    #[error("the sign-in was begun in another browser, or more than 10 minutes ago: begin again")]
+    Cookie,
+    /// The state is not the one of the cookie.
+    #[error("the answer belongs to another sign-in: begin again")]
+    State,
+    /// The answer comes from another issuer (RFC 9207, section 2.4).
+    #[error("the answer comes from the issuer \"{found}\": expected \"{expected}\"")]
+    Issuer {
+        /// The issuer of the answer.
+        found: String,
+        /// The issuer of the settings.
+        expected: String,
+    },
+    /// The provider refused: the person said no, or has no access.
+    #[error("the provider refused: {reason}")]
+    Denied {
+        /// The reason of the provider.
+        reason: String,
+    },
+    /// The ID token is not accepted.
+    #[error("the ID token is not accepted: {0}")]
+    Token(#[from] IdTokenError),
+    /// The claims of the userinfo endpoint are about somebody else.
+    #[error("the userinfo endpoint answered for another person")]
+    OtherSubject,
+    /// This exchange failed.
+    #[error("{0}")]
+    Internal(String),
+}
+
+/// The answer of the provider, as the browser brings it.
+#[derive(Debug, Default, Clone, Deserialize, utoipa::ToSchema)]
+pub(crate) struct Callback {
+    /// The code.
+    #[serde(default)]
+    pub(crate) code: Option<String>,
+    /// The state of the sign-in.
+    #[serde(default)]
+    pub(crate) state: Option<String>,
+    /// The issuer.
+    #[serde(default)]
+    pub(crate) iss: Option<String>,
+    /// The error, instead of a code.
+    #[serde(default)]
+    pub(crate) error: Option<String>,
+    /// The error in words.
+    #[serde(default)]
+    pub(crate) error_description: Option<String>,
+}
+
+/// A sign-in that has begun.
+pub(crate) struct Started {
+    /// The address at the provider.
+    pub(crate) location: String,
+    /// The `Set-Cookie` header.
+    pub(crate) cookie: String,
+}
+
+/// A person whom the provider has signed in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// The identifier at the provider, which is the same for ever.
+    pub(crate) subject: String,
+    /// The name that the person has at the provider.
+    pub(crate) username: Option<String>,
+    /// The networks of the person.
+    pub(crate) networks: Vec<member::Network>,
+}
+
+impl Identity {
+    fn new(subject: String, claims: &serde_json::Map<String, Value>) -> Identity {
+        let text = |name: &str| claims.get(name).and_then(Value::as_str).map(str::to_owned);
+        Identity {
+            subject,
+            username: text("preferred_username").or_else(|| text("name")),
+            networks: member::networks(claims.get("networks")),
+        }
+    }
+}
+
+/// The secrets of a sign-in between its two requests.
+#[derive(Serialize, Deserialize)]
+struct Begun {
+    state: String,
+    nonce: String,
+    verifier: String,
+    at: Timestamp,
+}
+
+/// Sign-in by one provider.
+pub(crate) struct Oidc {
+    pub(crate) settings: OidcSettings,
+    provider: Provider,
+    pub(crate) under_way: Semaphore,
+    /// Held while a person gets a user, so that two sign-ins at once do not make two.
+    pub(crate) linking: Mutex<()>,
+}
+
+impl Oidc {
+    pub(crate) fn new(settings: OidcSettings) -> Oidc {
+        Oidc {
+            provider: Provider::new(settings.issuer.clone()),
+            settings,
+            under_way: Semaphore::new(UNDER_WAY_MAX),
+            linking: Mutex::new(()),
+        }
+    }
+
+    /// Begins a sign-in. Reads the provider's description if it is not known: call it on a blocking thread.
+    ///
+    /// # Errors
+    /// [`OidcError`].
+    pub(crate) fn begin(&self, sealer: &Sealer, now: Timestamp, uptime: Time) -> Result<Started, OidcError> {
+        let metadata = self.provider.metadata(uptime)?;
+        let begun = Begun {
+            state: token()?,
+            nonce: token()?,
+            verifier: token()?,
+            at: now,
+        };
+        let challenge = URL_SAFE_NO_PAD.encode(digest(&SHA256, begun.verifier.as_bytes()));
+        let scopes = self.settings.scopes.join(" ");
+        let parameters = [
+            ("response_type", "code"),
+            ("client_id", &self.settings.client_id),
+            ("redirect_uri", &self.settings.redirect_uri),
+            ("scope", &scopes),
+            ("state", &begun.state),
+            ("nonce", &begun.nonce),
+            ("code_challenge", &challenge),
+            ("code_challenge_method", "S256"),
+        ];
+        let query: Vec<String> = parameters
+            .iter()
+            .map(|(name, value)| format!("{name}={}", provider::encode(value)))
+            .collect();
+        let endpoint = &metadata.authorization_endpoint;
+        let separator = if endpoint.contains('?') { '&' } else { '?' };
+        let internal = |error: &dyn std::fmt::Display| OidcError::Internal(error.to_string());
+        let secrets = serde_json::to_vec(&begun).map_err(|error| internal(&error))?;
+        let sealed = sealer.seal(PURPOSE, &secrets).map_err(|error| internal(&error))?;
+        Ok(Started {
+            location: format!("{endpoint}{separator}{}", query.join("&")),
+            cookie: set_cookie(&URL_SAFE_NO_PAD.encode(sealed), LIFE.as_secs()),
+        })
+    }
+
+    /// Ends a sign-in: exchanges the code, and returns the person. Asks the provider: call it on a blocking thread.
+    ///
+    /// # Errors
+    /// [`OidcError`].
+    pub(crate) fn finish(
+        &self,
+        sealer: &Sealer,
+        cookie: Option<&str>,
+        answer: &Callback,
+        now: Timestamp,
+        uptime: Time,
+    ) -> Result<Identity, OidcError> {
+        let begun = open(sealer, cookie, now)?;
+        let state = answer.state.as_deref().unwrap_or_default();
+        if !bool::from(state.as_bytes().ct_eq(begun.state.as_bytes())) {
+            return Err(OidcError::State);
+        }
+        let metadata = self.provider.metadata(uptime)?;
+        let issuer = &self.settings.issuer;
+        match &answer.iss {
+            Some(found) if found != issuer => {
+                return Err(OidcError::Issuer {
+                    found: found.chars().take(200).collect(),
+                    expected: issuer.clone(),
+                });
+            }
+            None if metadata.authorization_response_iss_parameter_supported => {
+                return Err(OidcError::Issuer {
+                    found: String::new(),
+                    expected: issuer.clone(),
+                });
+            }
+            _ => {}
+        }
+        let Some(code) = &answer.code else {
+            let words = [&answer.error, &answer.error_description];
+            let reason: Vec<&str> = words.into_iter().flatten().map(String::as_str).collect();
+            return Err(OidcError::Denied {
+                reason: reason.join(": ").chars().take(200).collect(),
+            });
+        };
+        let tokens = self
+            .provider
+            .exchange(&metadata, &self.settings, code, &begun.verifier)?;
+        let expected = Expected {
+            issuer,
+            client_id: &self.settings.client_id,
+            nonce: &begun.nonce,
+            now: now.millis() / 1000,
+        };
+        let checked = id_token::verify(
+            &tokens.id_token,
+            &*self.provider.keys(&metadata, uptime, false)?,
+            &expected,
+        );
+        let checked = match checked {
+            // The provider may have a new key.
+            Err(IdTokenError::UnknownKey) => id_token::verify(
+                &tokens.id_token,
+                &*self.provider.keys(&metadata, uptime, true)?,
+                &expected,
+            ),
+            checked => checked,
+        };
+        let mut claims = checked?;
+        if let Some(more) = self.provider.userinfo(&metadata, &tokens.access_token)? {
+            // OpenID Connect Core 1.0, section 5.3.2.
+            if more.get("sub").and_then(Value::as_str) != Some(claims.subject.as_str()) {
+                return Err(OidcError::OtherSubject);
+            }
+            claims.all.extend(more);
+        }
+        Ok(Identity::new(claims.subject, &claims.all))
+    }
+}
+
+/// Returns 256 random bits as text: the length that RFC 7636, section 4.1, asks of a verifier.
+fn token() -> Result<String, OidcError> {
+    let bytes = random::<32>().map_err(|error| OidcError::Internal(error.to_string()))?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
+}
+
+/// Opens the cookie of a sign-in.
+fn open(sealer: &Sealer, cookie: Option<&str>, now: Timestamp) -> Result<Begun, OidcError> {
+    let sealed = cookie.and_then(|text| URL_SAFE_NO_PAD.decode(text).ok());
+    let secrets = sealed.and_then(|sealed| sealer.open(PURPOSE, &sealed).ok());
+    let begun: Option<Begun> = secrets.and_then(|secrets| serde_json::from_slice(&secrets).ok());
+    begun
+        .filter(|begun| now.since(begun.at) < LIFE)
+        .ok_or(OidcError::Cookie)
+}
+
+/// Returns the header that sets the cookie of a sign-in, or removes it after 0 seconds.
+pub(crate) fn set_cookie(value: &str, seconds: u64) -> String {
+    format!("{COOKIE}={value}; Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age={seconds}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cookie_is_valid_for_ten_minutes_and_for_its_own_exchange() {
+        let sealer = Sealer::new(&[7; 32]).unwrap();
+        let at = Timestamp::from_secs(1_000_000);
+        let begun = Begun {
+            state: "s".to_owned(),
+            nonce: "n".to_owned(),
+            verifier: "v".to_owned(),
+            at,
+        };
+        let sealed = sealer
+            .seal(PURPOSE, &serde_json::to_vec(&begun).unwrap())
+            .unwrap();
+        let cookie = URL_SAFE_NO_PAD.encode(sealed);
+        let after = |seconds: u64| Timestamp::from_secs(1_000_000 + seconds);
+        assert_eq!(open(&sealer, Some(&cookie), after(599)).unwrap().state, "s");
+        let other = Sealer::new(&[8; 32]).unwrap();
+        for (sealer, cookie, now) in [
+            (&sealer, Some(cookie.as_str()), after(600)),
+            (&other, Some(cookie.as_str()), after(1)),
+            (&sealer, Some(&cookie[2..]), after(1)),
+            (&sealer, None, after(1)),
+        ] {
+            assert!(matches!(open(sealer, cookie, now), Err(OidcError::Cookie)));
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Sign-in by a provider of OpenID Connect.
+
+use std::net::SocketAddr;
+
+use axum::Json;
+use axum::extract::{ConnectInfo, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse as _, Response};
+use millrace_ix_model::{Operation, UserId};
+use serde::Serialize;
+use serde_json::json;
+use utoipa::ToSchema;
+
+use super::session::{add_cookie, busy, client, principal_of, whoami};
+use crate::app::App;
+use crate::oidc::member::{self, Link};
+use crate::oidc::{self, COOKIE, Callback, Identity, Oidc, OidcError};
+use crate::problem::{Problem, ProblemKind};
+use crate::request::Body;
+use crate::service::Order;
+use crate::session::{load_json, save_json};
+use crate::view::Whoami;
+
+/// The provider by which people can sign in.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct SignInProvider {
+    /// The name of the provider; null if there is none.
+    #[schema(required)]
+    name: Option<String>,
+}
+
+/// The begin of a sign-in by the provider.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct SignInStarted {
+    /// The address to which the browser must go.
+    location: String,
+}
+
+impl From<OidcError> for Problem {
+    fn from(error: OidcError) -> Problem {
+        let detail = error.to_string();
+        match error {
+            OidcError::Internal(_) => Problem::new(ProblemKind::Internal, detail),
+            OidcError::Unreachable { .. } | OidcError::Answer { .. } | OidcError::Insecure { .. } => {
+                Problem::new(ProblemKind::Unavailable, detail)
+                    .with_code("provider-away")
+                    .retry_after(30)
+            }
+            OidcError::Denied { .. } => {
+                Problem::new(ProblemKind::Unauthorized, detail).with_code("provider-refused")
+            }
+            _ => Problem::new(ProblemKind::Unauthorized, detail).with_code("wrong-answer"),
+        }
+    }
+}
+
+fn provider(app: &App) -> Result<&Oidc, Problem> {
+    app.oidc.as_ref().ok_or_else(|| {
+        Problem::new(
+            ProblemKind::NotFound,
+            "this exchange has no provider for sign-ins",
+        )
+    })
+}
+
+/// Runs the part of a sign-in that asks the provider, a few at a time.
+async fn ask<T: Send + 'static>(
+    app: &App,
+    part: impl FnOnce(&App, &Oidc) -> Result<T, OidcError> + Send + 'static,
+) -> Result<T, Problem> {
+    let _permit = provider(app)?
+        .under_way
+        .try_acquire()
+        .map_err(|_| Problem::new(ProblemKind::Busy, "many people sign in at the moment").retry_after(5))?;
+    let asked = app.clone();
+    let done = tokio::task::spawn_blocking(move || match &asked.oidc {
+        Some(oidc) => part(&asked, oidc).map_err(Problem::from),
+        None => Err(Problem::new(ProblemKind::NotFound, "there is no provider")),
+    });
+    done.await
+        .map_err(|_| Problem::new(ProblemKind::Internal, "the sign-in was not completed"))?
+}
+
+/// Read the provider by which people can sign in
+#[utoipa::path(get, path = "/api/v1/oidc", tag = "session", security(()),
+    responses((status = 200, body = SignInProvider), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn read(State(app): State<App>) -> Json<SignInProvider> {
+    Json(SignInProvider {
+        name: app.oidc.as_ref().map(|oidc| oidc.settings.name.clone()),
+    })
+}
+
+/// Begin a sign-in by the provider
+///
+/// The answer sets a cookie, and names the address at the provider to which the browser must go. The provider returns to the
+/// address of the settings, with parameters that `POST /api/v1/oidc/callback` takes.
+#[utoipa::path(post, path = "/api/v1/oidc", tag = "session", security(()),
+    responses((status = 200, body = SignInStarted), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn begin(
+    State(app): State<App>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    provider(&app)?;
+    app.attempts
+        .begin_from(client(peer.ip(), &headers), app.uptime())
+        .map_err(busy)?;
+    let started = ask(&app, |app, oidc| oidc.begin(&app.sealer, app.now(), app.uptime())).await?;
+    let mut response = Json(SignInStarted {
+        location: started.location,
+    })
+    .into_response();
+    add_cookie(&mut response, &started.cookie)?;
+    Ok(response)
+}
+
+/// End a sign-in by the provider, with the parameters of the address to which it returned
+///
+/// The answer sets the cookie of a session. A person who signs in for the first time gets a user in the account of the network
+/// that the provider names; a person without a network at this exchange gets none (403, `unknown-network`).
+#[utoipa::path(post, path = "/api/v1/oidc/callback", tag = "session", security(()), request_body = Callback,
+    responses((status = 200, body = Whoami), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn finish(
+    State(app): State<App>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+    Body(given): Body<Callback>,
+) -> Result<Response, Problem> {
+    let oidc = provider(&app)?;
+    let address = client(peer.ip(), &headers);
+    let cookie = cookie(&headers);
+    let asked = ask(&app, move |app, oidc| {
+        oidc.finish(&app.sealer, cookie.as_deref(), &given, app.now(), app.uptime())
+    });
+    let signed_in = match asked.await {
+        Ok(identity) => user_of(&app, oidc, &identity).await.map(|user| (user, identity)),
+        Err(problem) => Err(problem),
+    };
+    let (user, identity) = match signed_in {
+        Ok(done) => done,
+        Err(problem) => {
+            tracing::warn!(%address, reason = %problem.detail, "a sign-in by the provider failed");
+            let detail = json!({ "provider": oidc.settings.issuer, "address": address.to_string(), "reason": problem.detail });
+            app.record("anonymous", "sign_in_failed", "", detail).await?;
+            let mut response = problem.into_response();
+            add_cookie(&mut response, &oidc::set_cookie("", 0))?;
+            return Ok(response);
+        }
+    };
+    let detail = json!({
+        "provider": oidc.settings.issuer,
+        "subject": identity.subject,
+        "address": address.to_string(),
+    });
+    app.record(&user.to_string(), "sign_in", user, detail).await?;
+    let session = app.sessions.begin(user, app.now())?;
+    let principal = principal_of(&app.snapshot(), user)?;
+    let mut response = Json(whoami(&app, &principal)?).into_response();
+    add_cookie(&mut response, &session)?;
+    add_cookie(&mut response, &oidc::set_cookie("", 0))?;
+    Ok(response)
+}
+
+/// Returns the cookie of a sign-in.
+fn cookie(headers: &HeaderMap) -> Option<String> {
+    crate::session::cookie(headers, COOKIE).map(str::to_owned)
+}
+
+/// Returns the user of a person, who gets one at the first sign-in. The roles become those that the provider says now.
+async fn user_of(app: &App, oidc: &Oidc, identity: &Identity) -> Result<UserId, Problem> {
+    let _linking = oidc.linking.lock().await;
+    let snapshot = app.snapshot();
+    let exchange = &snapshot.exchange;
+    let Some((account, role)) = member::membership(exchange, &identity.networks) else {
+        let asns: Vec<String> = identity
+            .networks
+            .iter()
+            .take(20)
+            .map(|network| format!("AS{}", network.asn))
+            .collect();
+        let named = if asns.is_empty() {
+            "none".to_owned()
+        } else {
+            asns.join(", ")
+        };
+        let detail = format!(
+            "no network of yours is a member of this exchange; {} names {named}",
+            oidc.settings.name
+        );
+        return Err(Problem::new(ProblemKind::Forbidden, detail).with_code("unknown-network"));
+    };
+    let place = member::place(&oidc.settings.issuer, &identity.subject, account);
+    let linked = load_json::<Link>(&*app.credentials, &place)?;
+    let found = linked.and_then(|link| {
+        let user = exchange.users.get(&link.user)?;
+        (user.account == account).then_some((link.user, user))
+    });
+    let roles = member::roles(role);
+    match found {
+        Some((id, user)) if user.roles == roles => Ok(id),
+        Some((id, _)) => {
+            let update = Operation::UpdateUser {
+                user: id,
+                roles: Some(roles),
+                email: None,
+                language: None,
+            };
+            app.service.order(Order::of_system(vec![update])).await?;
+            Ok(id)
+        }
+        None => {
+            let name = member::name(
+                exchange,
+                identity.username.as_deref(),
+                &identity.subject,
+                &oidc.settings.name,
+            );
+            let create = Operation::CreateUser {
+                name,
+                account: Some(account),
+                roles,
+                email: None,
+                language: None,
+            };
+            let ordered = app.service.order(Order::of_system(vec![create])).await?;
+            let user: UserId = ordered
+                .applied
+                .first()
+                .ok_or_else(|| Problem::new(ProblemKind::Internal, "the order created no user"))?;
+            save_json(&*app.credentials, &place, &Link { user })?;
+            Ok(user)
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The traffic of an account by peer and service, as sFlow of the switches samples it.
+
+use axum::Json;
+use axum::extract::State;
+use millrace_ix_model::OperationKind;
+use millrace_ix_samples::{PeerRate, TopFlow};
+use serde::Deserialize;
+
+use super::filters::account;
+use crate::access::Principal;
+use crate::app::App;
+use crate::problem::Problem;
+use crate::render::{Scope, word};
+use crate::request::Query;
+use crate::view;
+
+/// The account whose traffic is read.
+#[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct TrafficParams {
+    /// The account; the own one if it is absent.
+    account: Option<String>,
+}
+
+fn peer(scope: &Scope<'_>, principal: &Principal, rate: &PeerRate) -> view::PeerTraffic {
+    let service = principal.snapshot.exchange.services.get(&rate.service);
+    view::PeerTraffic {
+        peer: rate.peer.map(|peer| scope.account_name(peer)),
+        service: rate.service.to_string(),
+        service_name: service.map_or_else(|| rate.service.to_string(), |service| service.name.clone()),
+        bits_per_s: rate.bits_per_s as u64,
+        packets_per_s: rate.packets_per_s as u64,
+        dropped_bits_per_s: rate.dropped_bits_per_s as u64,
+        error_percent: rate.relative_error * 100.0,
+    }
+}
+
+fn flow(flow: &TopFlow) -> view::Flow {
+    view::Flow {
+        source: flow.source.to_string(),
+        destination: flow.destination.to_string(),
+        protocol: flow.protocol,
+        source_port: flow.source_port,
+        destination_port: flow.destination_port,
+        bits_per_s: flow.bits_per_s as u64,
+    }
+}
+
+/// Read the traffic of an account by peer and service, over the last half minute
+///
+/// Rates are computed from samples, and have an error. The heaviest flows, which name addresses, are shown to those who may read
+/// samples. An exchange without sFlow answers `measured: false`.
+#[utoipa::path(get, path = "/api/v1/traffic", tag = "filters", params(TrafficParams),
+    responses((status = 200, body = view::AccountTraffic), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn traffic(
+    State(app): State<App>,
+    principal: Principal,
+    Query(params): Query<TrafficParams>,
+) -> Result<Json<view::AccountTraffic>, Problem> {
+    principal.require(OperationKind::ReadTraffic)?;
+    let account = account(&principal, params.account.as_deref(), "/account")?;
+    if !principal.may(OperationKind::ReadTraffic, account) {
+        return Err(Problem::absent(account));
+    }
+    if Some(account) != principal.actor.account {
+        // A look at another's traffic is an entry of the audit chain.
+        let detail = serde_json::json!({});
+        app.record(
+            &principal.audit_name(),
+            &word(&OperationKind::ReadTraffic),
+            account,
+            detail,
+        )
+        .await?;
+    }
+    let scope = Scope::new(&principal, app.now());
+    let Some(found) = app.service.traffic(account) else {
+        return Ok(Json(view::AccountTraffic::default()));
+    };
+    let shows_flows = principal.may(OperationKind::ReadSamples, account);
+    let peers = |rates: &[PeerRate]| rates.iter().map(|rate| peer(&scope, &principal, rate)).collect();
+    Ok(Json(view::AccountTraffic {
+        measured: true,
+        seconds: found.seconds,
+        incoming: peers(&found.incoming),
+        outgoing: peers(&found.outgoing),
+        top: found.top.iter().filter(|_| shows_flows).map(flow).collect(),
+        samples: found.samples,
+        lost: found.lost,
+    }))
+}

@@ -1,0 +1,37 @@
+//! Operations that undo others: an order that waits for a confirmation must be able to go back at any time.
+
+use crate::exchange::{Exchange, ObjectId};
+use crate::operation::Operation;
+
+impl Operation {
+    /// Returns the operation that restores what this one changes, and its object; `exchange` is the state before. `None` for
+    /// operations that cannot be undone at any time: what was deleted is gone, and numbers, VLANs or capacity that were given
+    /// back may be another's by then.
+    pub fn inverse(&self, exchange: &Exchange) -> Option<(Operation, ObjectId)> {
+        match self {
+            Operation::DrainTrunk { trunk, .. } => {
+                let drained = exchange.trunks.get(trunk)?.drained;
+                Some((
+                    Operation::DrainTrunk {
+                        trunk: *trunk,
+                        drained,
+                    },
+                    (*trunk).into(),
+                ))
+            }
+            Operation::ShutDown { config, .. } => {
+                let shut_down = exchange.configs.get(config)?.shut_down;
+                let inverse = Operation::ShutDown {
+                    config: *config,
+                    shut_down,
+                };
+                Some((inverse, (*config).into()))
+            }
+            Operation::UpdatePolicy { id, .. } => {
+                let policy = exchange.policies.get(id)?.clone();
+                Some((Operation::UpdatePolicy { id: *id, policy }, (*id).into()))
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,127 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+
+import { traffic as trafficQuery } from "../api/queries";
+import type { AccountTraffic, Flow, PeerTraffic } from "../api/types";
+import { Rate } from "../i18n/format";
+import { useLanguage, useText } from "../i18n/text";
+import { formatNumber } from "../i18n/units";
+import { Loaded } from "../ui/loaded";
+import { Empty, Notice, Panel, ScreenHead } from "../ui/parts";
+
+/** The rates with each peer in each service, with their error. */
+function Peers({ rates, label, showsDrops }: { rates: PeerTraffic[]; label: string; showsDrops: boolean }) {
+  const t = useText();
+  const { language } = useLanguage();
+  if (rates.length === 0) return <div className="panel-body"><Empty title={t("traffic.quiet")}>{t("traffic.quietAbout")}</Empty></div>;
+  return (
+    <div className="table-wrap">
+      <table className="table cards" aria-label={label}>
+        <thead>
+          <tr>
+            <th scope="col">{t("traffic.peer")}</th>
+            <th scope="col">{t("traffic.service")}</th>
+            <th scope="col" className="number">{t("traffic.rate")}</th>
+            <th scope="col" className="number">{t("traffic.packets")}</th>
+            {showsDrops ? <th scope="col" className="number">{t("traffic.dropped")}</th> : null}
+          </tr>
+        </thead>
+        <tbody>
+          {rates.map((rate) => (
+            <tr key={`${rate.service} ${rate.peer?.id ?? ""}`}>
+              <th scope="row">{rate.peer?.name ?? t("traffic.unknownPeer")}</th>
+              <td data-label={t("traffic.service")}>
+                <Link to="/services/$id" params={{ id: rate.service }}>
+                  {rate.service_name}
+                </Link>
+              </td>
+              <td className="number" data-label={t("traffic.rate")}>
+                <span>
+                  <Rate bits={rate.bits_per_s} /> <span className="quiet">± {formatNumber(Math.round(rate.error_percent), language)} %</span>
+                </span>
+              </td>
+              <td className="number" data-label={t("traffic.packets")}>{formatNumber(rate.packets_per_s, language)}</td>
+              {showsDrops ? (
+                <td className="number" data-label={t("traffic.dropped")}>
+                  <Rate bits={rate.dropped_bits_per_s} />
+                </td>
+              ) : null}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+/** The heaviest flows to the account. */
+function Flows({ flows }: { flows: Flow[] }) {
+  const t = useText();
+  const end = (address: string, port: number) => (port === 0 ? address : address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`);
+  return (
+    <div className="table-wrap">
+      <table className="table cards" aria-label={t("traffic.flows")}>
+        <thead>
+          <tr>
+            <th scope="col">{t("traffic.source")}</th>
+            <th scope="col">{t("traffic.destination")}</th>
+            <th scope="col" className="number">{t("traffic.protocol")}</th>
+            <th scope="col" className="number">{t("traffic.rate")}</th>
+          </tr>
+        </thead>
+        <tbody>
+          {flows.map((flow) => (
+            <tr key={`${flow.source} ${flow.source_port} ${flow.destination} ${flow.destination_port} ${flow.protocol}`}>
+              <th scope="row">
+                <code>{end(flow.source, flow.source_port)}</code>
+              </th>
+              <td data-label={t("traffic.destination")}>
+                <code>{end(flow.destination, flow.destination_port)}</code>
+              </td>
+              <td className="number" data-label={t("traffic.protocol")}>{flow.protocol}</td>
+              <td className="number" data-label={t("traffic.rate")}>
+                <Rate bits={flow.bits_per_s} />
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function Measured({ traffic }: { traffic: AccountTraffic }) {
+  const t = useText();
+  const { language } = useLanguage();
+  return (
+    <div className="stack">
+      <p className="quiet">{t("traffic.basis", { seconds: traffic.seconds, samples: formatNumber(traffic.samples, language) })}</p>
+      {traffic.lost > 0 ? <Notice tone="wait" title={t("traffic.lost", { samples: formatNumber(traffic.lost, language) })} /> : null}
+      <Panel title={t("traffic.incoming")} flush>
+        <Peers rates={traffic.incoming} label={t("traffic.incoming")} showsDrops />
+      </Panel>
+      <Panel title={t("traffic.outgoing")} flush>
+        <Peers rates={traffic.outgoing} label={t("traffic.outgoing")} showsDrops={false} />
+      </Panel>
+      {traffic.top.length > 0 ? (
+        <Panel title={t("traffic.flows")} flush>
+          <Flows flows={traffic.top} />
+        </Panel>
+      ) : null}
+    </div>
+  );
+}
+
+/** The traffic of the own account by peer and service, as the switches sample it. */
+export function Traffic() {
+  const t = useText();
+  const query = useQuery(trafficQuery);
+  return (
+    <>
+      <ScreenHead title={t("nav.traffic")} below={t("traffic.about")} />
+      <Loaded query={query} lines={8} empty={{ when: (traffic) => !traffic.measured, show: <Empty title={t("traffic.notMeasured")}>{t("traffic.notMeasuredAbout")}</Empty> }}>
+        {(traffic) => <Measured traffic={traffic} />}
+      </Loaded>
+    </>
+  );
+}
