@@ -1,4 +1,4 @@
-//! The source of a rule set: the contents of its files and the settings that decide their meaning, as bytes. The files are
+//! The source of a rule set: the contents of its files and the settings that they are compiled with, as bytes. The files are
 //! read on the control side; the bytes are compiled there, or in the process of a function.
 //!
 //! ```text
@@ -107,7 +107,7 @@ impl Bundle {
         out
     }
 
-    /// Returns the bundle in bytes, or `None` if they are none.
+    /// Returns the bundle that bytes are, or `None` if they are no bundle.
     pub(crate) fn parse(mut bytes: &[u8]) -> Option<Bundle> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
         let input = &mut bytes;

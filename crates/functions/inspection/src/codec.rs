@@ -47,7 +47,7 @@ impl<'a> Output<'a> {
 /// A value that is written as bytes, and read from them.
 pub(crate) trait Codec: Sized {
     fn encode(&self, out: &mut Output<'_>);
-    /// Reads a value, or returns `None` if the bytes are none.
+    /// Reads a value, or returns `None` if the bytes do not begin with one.
     fn decode(input: &mut &[u8]) -> Option<Self>;
 }
 

@@ -156,16 +156,22 @@ impl Inspector {
         }
     }
 
-    /// Tells the ends of a rejected packet.
+    /// Sends a reset or an ICMP error to the source of a rejected packet, to its destination, or to both.
     #[cold]
-    fn reject(&mut self, frame: &[u8], ends: (bool, bool), way: Direction, effects: &mut Effects) {
+    fn reject(
+        &mut self,
+        packet: &dyn Buffer,
+        ends: (bool, bool),
+        way: Direction,
+        effects: &mut Effects,
+    ) {
         let back = match way {
             Direction::Forward => Direction::Backward,
             Direction::Backward => Direction::Forward,
         };
         let wanted = [(ends.0, To::Source, back), (ends.1, To::Destination, way)];
         for (_, to, direction) in wanted.into_iter().filter(|(is_wanted, ..)| *is_wanted) {
-            let answer = reject::answer(frame, to);
+            let answer = reject::answer(packet.head(), packet.len(), to);
             match answer.is_some_and(|answer| effects.send(direction, &answer)) {
                 true => self.own.rejected += 1,
                 false => self.own.not_rejected += 1,
@@ -269,7 +275,7 @@ impl Function for Inspector {
                 Decision::Reject { source, destination } => {
                     self.own.dropped += 1;
                     *verdict = Verdict::Drop;
-                    self.reject(packet.head(), (source, destination), context.direction, effects);
+                    self.reject(&**packet, (source, destination), context.direction, effects);
                 }
             }
             self.shun(index, effects);

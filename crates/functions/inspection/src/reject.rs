@@ -1,8 +1,8 @@
 //! Packets that tell the ends of a rejected packet: TCP resets (RFC 9293, section 3.10.7) and ICMP errors (RFC 1122, section
 //! 3.2.2; RFC 4443, section 2.4).
 //!
-//! The answer repeats the link header of the rejected packet, VLAN tags included. Packets inside tunnels are dropped without an
-//! answer.
+//! The answer repeats the link header of the rejected packet, VLAN tags included. Packets inside tunnels, and those from or to
+//! groups, are dropped without an answer.
 
 use millrace_wire::checksum::Sum;
 use millrace_wire::ip::Pseudo;
@@ -33,14 +33,15 @@ pub(crate) enum To {
 /// The frame of an answer.
 pub(crate) type Answer = arrayvec::ArrayVec<u8, SIZE_MAX>;
 
-/// Returns the answer to one end of a rejected frame, or `None` if none may be sent.
-pub(crate) fn answer(frame: &[u8], to: To) -> Option<Answer> {
-    let layers = Layers::parse_head(frame, frame.len(), Depth::L4);
+/// Returns the answer to one end of a rejected packet of `size` bytes, of which `frame` is the first segment; `None` if none may
+/// be sent.
+pub(crate) fn answer(frame: &[u8], size: usize, to: To) -> Option<Answer> {
+    let layers = Layers::parse_head(frame, size, Depth::L4);
     if layers.fragment() == Fragment::Later {
         return None;
     }
     match (layers.l4(), to) {
-        (L4::Tcp, _) => reset(frame, &layers, to),
+        (L4::Tcp, _) => reset(frame, size, &layers, to),
         // An ICMP error goes to the sender only, and never answers another one.
         (L4::Icmpv4 | L4::Icmpv6, _) | (_, To::Destination) => None,
         (_, To::Source) => unreachable(frame, &layers),
@@ -71,7 +72,8 @@ fn reversed(pseudo: Pseudo) -> Pseudo {
     }
 }
 
-/// Returns whether the sender of a packet is one host, to which an ICMP error may go, and its receiver is one, too.
+/// Returns whether the sender and the receiver of a packet are one host each. Others get no answer (RFC 1122, sections 3.2.2 and
+/// 4.2.3.10; RFC 4443, section 2.4).
 fn is_unicast(pseudo: Pseudo) -> bool {
     match pseudo {
         Pseudo::V4 { src, dst } => {
@@ -136,8 +138,8 @@ fn headers(
     }
 }
 
-/// Returns a reset for one end of a TCP connection.
-fn reset(frame: &[u8], layers: &Layers, to: To) -> Option<Answer> {
+/// Returns a reset for one end of a TCP connection, of which a packet of `size` bytes is rejected.
+fn reset(frame: &[u8], size: usize, layers: &Layers, to: To) -> Option<Answer> {
     const SIZE: usize = 20;
     let segment = frame.get(layers.l4_offset()..)?;
     let header = segment.first_chunk::<SIZE>()?;
@@ -146,13 +148,13 @@ fn reset(frame: &[u8], layers: &Layers, to: To) -> Option<Answer> {
     if bits & flags::RST != 0 {
         return None;
     }
-    let pseudo = pseudo(frame, layers)?;
+    let pseudo = pseudo(frame, layers).filter(|pseudo| is_unicast(*pseudo))?;
     let (seq, ack) = (
         u32::from_be_bytes([q0, q1, q2, q3]),
         u32::from_be_bytes([a0, a1, a2, a3]),
     );
-    let data =
-        ip_end(frame, layers)?.saturating_sub(layers.l4_offset() + usize::from(offset >> 4) * 4) as u32;
+    let end = ip_end(frame, layers)?.min(size);
+    let data = end.saturating_sub(layers.l4_offset() + usize::from(offset >> 4) * 4) as u32;
     let controls = u32::from(bits & flags::SYN != 0) + u32::from(bits & flags::FIN != 0);
     let next = seq.wrapping_add(data).wrapping_add(controls);
     let (ends, ports, seq, ack, bits) = match to {
@@ -192,7 +194,8 @@ fn reset(frame: &[u8], layers: &Layers, to: To) -> Option<Answer> {
     Some(out)
 }
 
-/// Returns the offset of the end of the IP packet in a frame, without padding.
+/// Returns the offset behind the last byte of the IP packet in a frame, as the IP header gives it: padding follows, and the frame may
+/// end before it.
 fn ip_end(frame: &[u8], layers: &Layers) -> Option<usize> {
     let start = layers.l3_offset();
     let ip = frame.get(start..)?;
@@ -201,14 +204,14 @@ fn ip_end(frame: &[u8], layers: &Layers) -> Option<usize> {
         L3::Ipv6 => 40 + usize::from(u16::from_be_bytes([*ip.get(4)?, *ip.get(5)?])),
         _ => return None,
     };
-    Some((start + size).min(frame.len()))
+    Some(start + size)
 }
 
 /// Returns an ICMP error for the sender.
 fn unreachable(frame: &[u8], layers: &Layers) -> Option<Answer> {
     const HEADER: usize = 8;
     let pseudo = pseudo(frame, layers).filter(|pseudo| is_unicast(*pseudo))?;
-    let packet = frame.get(layers.l3_offset()..ip_end(frame, layers)?)?;
+    let packet = frame.get(layers.l3_offset()..ip_end(frame, layers)?.min(frame.len()))?;
     let (proto, [kind, code], most) = match pseudo {
         Pseudo::V4 { .. } => (IpProto::ICMPV4, ICMP_PROHIBITED, QUOTED_V4),
         Pseudo::V6 { .. } => (IpProto::ICMPV6, ICMPV6_PROHIBITED, QUOTED_V6),
@@ -267,16 +270,21 @@ mod tests {
         (tcp, Pseudo::V4 { src, dst })
     }
 
+    /// Returns the answer to the sender of a frame.
+    fn of(frame: &[u8]) -> Option<Answer> {
+        answer(frame, frame.len(), To::Source)
+    }
+
     #[test]
     fn resets_are_what_both_ends_accept() {
         let rejected = segment(ACK | PSH, b"attack");
-        let back = answer(&rejected, To::Source).unwrap();
+        let back = answer(&rejected, rejected.len(), To::Source).unwrap();
         let (tcp, pseudo) = parse(&back);
         assert!(tcp.checksum_is_right(&pseudo));
         assert_eq!((tcp.src(), tcp.dst()), (80, 1000));
         assert_eq!((tcp.seq(), tcp.ack(), tcp.flags()), (500, 106, RST | ACK));
         assert_eq!((&back[..6], &back[6..12]), (&A.0[..], &B.0[..]));
-        let forth = answer(&rejected, To::Destination).unwrap();
+        let forth = answer(&rejected, rejected.len(), To::Destination).unwrap();
         let (tcp, pseudo) = parse(&forth);
         assert!(tcp.checksum_is_right(&pseudo));
         assert_eq!((tcp.src(), tcp.dst()), (1000, 80));
@@ -286,17 +294,37 @@ mod tests {
 
     #[test]
     fn a_syn_is_refused_as_by_a_closed_port() {
-        let back = answer(&segment(SYN, &[]), To::Source).unwrap();
+        let back = of(&segment(SYN, &[])).unwrap();
         let (tcp, _) = parse(&back);
         assert_eq!((tcp.seq(), tcp.ack(), tcp.flags()), (0, 101, RST | ACK));
-        assert_eq!(answer(&segment(RST, &[]), To::Source), None);
+        assert_eq!(of(&segment(RST, &[])), None);
+    }
+
+    #[test]
+    fn the_size_of_all_segments_decides_and_groups_get_no_reset() {
+        let rejected = segment(ACK, &[1; 100]);
+        let whole = answer(&rejected, rejected.len(), To::Source);
+        assert!(whole.is_some());
+        assert_eq!(answer(&rejected[..54], rejected.len(), To::Source), whole);
+        let mut from_group = segment(ACK, b"x");
+        from_group[26..30].copy_from_slice(&[224, 0, 0, 1]);
+        assert_eq!(of(&from_group), None);
+        let mut datagram = Builder::ethernet(B, A)
+            .ipv4([10, 0, 0, 1], [10, 0, 0, 2])
+            .udp(1000, 53)
+            .payload(&[7; 1000])
+            .build();
+        let size = datagram.len();
+        datagram.truncate(100);
+        let back = answer(&datagram, size, To::Source).unwrap();
+        assert_eq!(&back[42..], &datagram[14..]);
     }
 
     #[test]
     fn tags_are_repeated() {
         let mut rejected = segment(ACK, b"x");
         rejected.splice(12..12, [0x81, 0, 0, 5]);
-        let back = answer(&rejected, To::Source).unwrap();
+        let back = answer(&rejected, rejected.len(), To::Source).unwrap();
         assert_eq!(&back[12..18], &[0x81, 0, 0, 5, 8, 0]);
     }
 
@@ -310,15 +338,15 @@ mod tests {
                 .build()
         };
         let rejected = datagram([10, 0, 0, 2]);
-        let back = answer(&rejected, To::Source).unwrap();
+        let back = answer(&rejected, rejected.len(), To::Source).unwrap();
         let ip = ipv4::View::new(&back[14..]).unwrap();
         let icmp = icmpv4::View::new(ip.payload()).unwrap();
         assert_eq!([icmp.kind(), icmp.code()], ICMP_PROHIBITED);
         assert_eq!(ip.payload().len(), 8 + QUOTED_V4);
         assert_eq!(Sum::of(ip.payload()).checksum(), 0);
         assert_eq!(&icmp.payload()[..28], &rejected[14..42]);
-        assert_eq!(answer(&rejected, To::Destination), None);
-        assert_eq!(answer(&back, To::Source), None);
-        assert_eq!(answer(&datagram([224, 0, 0, 1]), To::Source), None);
+        assert_eq!(answer(&rejected, rejected.len(), To::Destination), None);
+        assert_eq!(of(&back), None);
+        assert_eq!(of(&datagram([224, 0, 0, 1])), None);
     }
 }
