@@ -229,7 +229,8 @@ pub struct RegisteredIp {
     pub valid_until: Option<Timestamp>,
 }
 
-/// A permission to configure the other end of a service, valid once and until its end.
+/// A permission to configure the other end of a service, valid once and until its end. The bounds of a redeemed key hold for the
+/// holder's end as long as the key exists.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ServiceKey {
     /// The service.
@@ -239,10 +240,10 @@ pub struct ServiceKey {
     pub secret: String,
     /// The end of validity.
     pub valid_until: Timestamp,
-    /// The VIDs that the holder may use: first and last.
+    /// The VIDs that the holder may use, then and later: first and last.
     #[serde(default)]
     pub vlans: Option<(u16, u16)>,
-    /// The highest rate that the holder may order, in Mbit/s.
+    /// The highest rate that the holder may order, then and later, in Mbit/s.
     #[serde(default)]
     pub capacity_mbps: Option<u32>,
     /// The account that redeemed the key.

@@ -7,7 +7,7 @@ use crate::id::{AccountId, ConfigId, ConnectionId, ConnectionIndex, ServiceId, S
 use crate::operation::{Operation, OperationKind};
 use crate::permission::{self, Relation};
 use crate::refusal::{Refusal, RefusalCode};
-use crate::service::{Config, Consent, EndRole, PoolKind, Quarantine, Service, ServiceKind};
+use crate::service::{Config, Consent, EndRole, PoolKind, Quarantine, Service, ServiceKey, ServiceKind};
 use crate::vlan::{VlanConfig, VlanRequest};
 
 /// The ends of a multipoint service with flooding: one copy of a frame for each.
@@ -26,6 +26,18 @@ struct NewEnd {
     by_key: bool,
 }
 
+/// Refuses a rate that none of the service keys permits. Without keys every rate is permitted.
+fn check_rate(keys: &[ServiceKey], capacity_mbps: Option<u32>) -> Outcome {
+    let bounds: Option<Vec<u32>> = keys.iter().map(|key| key.capacity_mbps).collect();
+    match bounds.and_then(|bounds| bounds.into_iter().max()) {
+        Some(max) if capacity_mbps.is_none_or(|rate| rate > max) => {
+            let message = format!("the service key permits at most {max} Mbit/s: expected a rate up to that");
+            Err(Refusal::invalid("capacity_mbps", message))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Order<'_> {
     pub(super) fn ends(&mut self, operation: Operation) -> Outcome {
         let kind = operation.kind();
@@ -40,6 +52,10 @@ impl Order<'_> {
                 external_ref,
             } => {
                 self.draft.check(self.actor, kind, service.into())?;
+                let account = self.object(connection)?.account;
+                let keys = self.bounding_keys(service, account);
+                check_rate(&keys, capacity_mbps)?;
+                let vlan = self.within_keys(connection, None, vlan, &keys)?;
                 self.add_end(NewEnd {
                     service,
                     connection,
@@ -72,6 +88,7 @@ impl Order<'_> {
             } => {
                 self.draft.check(self.actor, kind, id.into())?;
                 let mut config = self.object(id)?;
+                check_rate(&self.bounding_keys(config.service, config.account), capacity_mbps)?;
                 self.check_capacity(config.connection, capacity_mbps)?;
                 config.capacity_mbps = capacity_mbps;
                 let service = config.service;
@@ -317,12 +334,7 @@ impl Order<'_> {
         if key.redeemed_by.is_some() || key.valid_until <= self.now {
             return Err(unusable());
         }
-        if let Some(max) = key.capacity_mbps
-            && capacity_mbps.is_none_or(|rate| rate > max)
-        {
-            let message = format!("the service key permits at most {max} Mbit/s: expected a rate up to that");
-            return Err(Refusal::invalid("capacity_mbps", message));
-        }
+        check_rate(core::slice::from_ref(&key), capacity_mbps)?;
         let account = self.check_connection(connection)?;
         let mut service = self.object(key.service)?;
         let kind = service.kind;
@@ -334,7 +346,7 @@ impl Order<'_> {
             service.consent = Consent::Accepted;
             self.draft.put(key.service, service);
         }
-        let vlan = self.within_key(connection, vlan, key.vlans)?;
+        let vlan = self.within_key(connection, None, vlan, key.vlans)?;
         key.redeemed_by = Some(account);
         let role = match kind {
             ServiceKind::P2mpVc => EndRole::Leaf,
@@ -354,10 +366,42 @@ impl Order<'_> {
         })
     }
 
+    /// Returns the service keys that bound the ends of an account: those of the service that the account redeemed. They do not
+    /// bound an actor who may make service keys for this service.
+    fn bounding_keys(&self, service: ServiceId, account: AccountId) -> Vec<ServiceKey> {
+        let kind = OperationKind::CreateServiceKey;
+        if self.draft.check(self.actor, kind, service.into()).is_ok() {
+            return Vec::new();
+        }
+        let keys = self.draft.all::<ServiceKeyId>().map(|(_, key)| key);
+        keys.filter(|key| key.service == service && key.redeemed_by == Some(account))
+            .cloned()
+            .collect()
+    }
+
+    /// Returns the request with tags that one of the service keys permits. Without keys every tag is permitted.
+    fn within_keys(
+        &self,
+        connection: ConnectionId,
+        except: Option<ConfigId>,
+        request: VlanRequest,
+        keys: &[ServiceKey],
+    ) -> Result<VlanRequest, Refusal> {
+        let mut refused = None;
+        for key in keys {
+            match self.within_key(connection, except, request, key.vlans) {
+                Ok(request) => return Ok(request),
+                Err(refusal) => refused = Some(refusal),
+            }
+        }
+        refused.map_or(Ok(request), Err)
+    }
+
     /// Returns the request with tags that a service key permits.
     fn within_key(
         &self,
         connection: ConnectionId,
+        except: Option<ConfigId>,
         request: VlanRequest,
         vlans: Option<(u16, u16)>,
     ) -> Result<VlanRequest, Refusal> {
@@ -384,9 +428,9 @@ impl Order<'_> {
                         vlan: Some(vlan),
                         ethertype,
                     };
-                    self.select_vlan(connection, None, exact).ok()
+                    self.select_vlan(connection, except, exact).ok()
                 }),
-            None => Some(self.select_vlan(connection, None, request)?),
+            None => Some(self.select_vlan(connection, except, request)?),
         };
         selected
             .filter(|config| is_permitted(*config))
@@ -407,6 +451,8 @@ impl Order<'_> {
             return Err(Refusal::conflict(message).field("connection").object(connection));
         }
         self.check_capacity(connection, config.capacity_mbps)?;
+        let keys = self.bounding_keys(config.service, account);
+        let vlan = self.within_keys(connection, Some(id), vlan, &keys)?;
         let vlan = self.select_vlan(connection, Some(id), vlan)?;
         if connection != config.connection {
             self.release_index(&config);

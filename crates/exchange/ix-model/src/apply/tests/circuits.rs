@@ -262,4 +262,61 @@ fn a_service_key_is_used_once_and_within_its_bounds() {
         RefusalCode::NotFound,
         "once"
     );
+    bounds_of_a_redeemed_key_stay(&mut world, service, &a, &c, connection);
+}
+
+fn bounds_of_a_redeemed_key_stay(
+    world: &mut World,
+    service: ServiceId,
+    owner: &Actor,
+    holder: &Actor,
+    connection: ConnectionId,
+) {
+    let (config, _) = world.exchange.ends(service).next().unwrap();
+    let set_rate = |capacity_mbps| Operation::SetRate {
+        config,
+        capacity_mbps,
+    };
+    let move_to = |vlan| Operation::MoveEnd {
+        config,
+        connection,
+        vlan,
+    };
+    let configure = |vlan, capacity_mbps| Operation::ConfigureEnd {
+        service,
+        connection,
+        vlan: tag(vlan),
+        capacity_mbps,
+        role: EndRole::Root,
+        asns: BTreeSet::new(),
+        external_ref: None,
+    };
+    let field = |world: &mut World, operation| world.refused(holder, operation).field.unwrap();
+    assert_eq!(field(world, set_rate(Some(501))), "capacity_mbps");
+    assert_eq!(field(world, set_rate(None)), "capacity_mbps");
+    world.apply(holder, set_rate(Some(400))).unwrap();
+    assert_eq!(field(world, move_to(tag(299))), "vlan");
+    world.apply(holder, move_to(tag(310))).unwrap();
+    world.apply(holder, move_to(tag(310))).unwrap();
+    // An end that is ordered anew has the same bounds.
+    let target = config.into();
+    world.apply(holder, Operation::Delete { target }).unwrap();
+    assert_eq!(field(world, configure(300, None)), "capacity_mbps");
+    assert_eq!(field(world, configure(299, Some(500))), "vlan");
+    world.apply(holder, configure(300, Some(500))).unwrap();
+    // The owner of the service lifts the bounds when it revokes the key.
+    let (key, _) = world.exchange.service_keys.iter().next().unwrap();
+    let key = *key;
+    world.apply(owner, Operation::RevokeServiceKey { key }).unwrap();
+    let (config, _) = world.exchange.ends(service).next().unwrap();
+    let capacity_mbps = Some(600);
+    world
+        .apply(
+            holder,
+            Operation::SetRate {
+                config,
+                capacity_mbps,
+            },
+        )
+        .unwrap();
 }
