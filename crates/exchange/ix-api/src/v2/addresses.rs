@@ -125,9 +125,14 @@ impl MacChange {
 
 /// Returns the MAC addresses that a config names.
 pub(crate) fn resolve(app: &App, principal: &Principal, ids: &[String]) -> Result<Vec<MacChange>, Problem> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let all: BTreeMap<String, MacRecord> = all_macs(app, principal).into_iter().collect();
     let find = |id: &String| {
-        let found =
-            find_mac(app, principal, id).map_err(|problem| invalid("macs", problem.detail.to_string()))?;
+        let found = all
+            .get(id)
+            .ok_or_else(|| invalid("macs", absent(id).detail.to_string()))?;
         let (address, from, until) = found.mac.check()?;
         Ok(MacChange {
             record: id.clone(),
@@ -198,9 +203,11 @@ fn find_mac(app: &App, principal: &Principal, id: &str) -> Result<MacRecord, Pro
     let found = all_macs(app, principal)
         .into_iter()
         .find(|(other, _)| other == id);
-    found
-        .map(|(_, record)| record)
-        .ok_or_else(|| Problem::absent(id.chars().take(40).collect::<String>()))
+    found.map(|(_, record)| record).ok_or_else(|| absent(id))
+}
+
+fn absent(id: &str) -> Problem {
+    Problem::absent(id.chars().take(40).collect::<String>())
 }
 
 /// Returns the identifiers of the MAC addresses of an end.
@@ -306,6 +313,10 @@ async fn change_mac(
     let mut record = find_mac(app, principal, &id)?;
     let account = record.mac.account().ok_or_else(|| Problem::absent(&id))?;
     require(principal, OperationKind::AddMac, account)?;
+    if let Some(reference) = &given.external_ref {
+        record.mac.owned.external_ref.clone_from(reference);
+        record.mac.owned.check(principal)?;
+    }
     if let Some(until) = &given.valid_not_after {
         record.mac.valid_not_after.clone_from(until);
         let (_, _, until) = record.mac.check()?;
@@ -317,8 +328,6 @@ async fn change_mac(
         });
         order(app, principal, conditions, operations.collect(), &given).await?;
     }
-    record.mac.owned.external_ref = given.external_ref.unwrap_or(record.mac.owned.external_ref);
-    record.mac.owned.check(principal)?;
     if app.records.find::<MacRecord>(&id).is_some() {
         app.record(&principal.audit_name(), "update_mac", &id, json!({}))
             .await?;

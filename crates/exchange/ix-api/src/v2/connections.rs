@@ -294,6 +294,19 @@ async fn change(
     let (id, principal) = (access.id(), access.principal());
     access.require(OperationKind::SetConnectionPorts)?;
     let found = access.object()?;
+    let mut facts = extra(app, id);
+    if let Some(timeout) = &given.lacp_timeout {
+        facts.lacp_timeout = timeout.as_ref().map(crate::render::word);
+    }
+    let mut billed = facts.billed(found.account);
+    billed.change(
+        given.billing_account.clone(),
+        given.purchase_order.clone(),
+        given.contract_ref.clone(),
+        given.role_assignments.clone(),
+    );
+    billed.check(principal)?;
+    check_assignments(app, principal, &billed.role_assignments)?;
     if let Some(mode) = given
         .mode
         .map(ConnectionKind::from)
@@ -306,19 +319,6 @@ async fn change(
         };
         order(app, principal, conditions, vec![operation], &given).await?;
     }
-    let mut facts = extra(app, id);
-    if let Some(timeout) = given.lacp_timeout {
-        facts.lacp_timeout = timeout.map(|timeout| crate::render::word(&timeout));
-    }
-    let mut billed = facts.billed(found.account);
-    billed.change(
-        given.billing_account,
-        given.purchase_order,
-        given.contract_ref,
-        given.role_assignments,
-    );
-    billed.check(principal)?;
-    check_assignments(app, principal, &billed.role_assignments)?;
     facts.billed = Some(billed);
     put_extra(app, id, &facts)?;
     view(app, &renewed(app, principal), id).map(Json)

@@ -400,6 +400,23 @@ fn check(app: &App, principal: &Principal, request: &FeatureConfigRequest) -> Re
     Ok(config)
 }
 
+/// Refuses a second session of an address with a route server.
+fn check_free(app: &App, except: Option<&str>, request: &FeatureConfigRequest) -> Result<(), Problem> {
+    let all = app.records.all::<FeatureConfigRecord>().into_iter();
+    let mut same = all.filter(|(id, other)| {
+        Some(id.as_str()) != except
+            && other.request.network_feature == request.network_feature
+            && other.request.session.ip == request.session.ip
+    });
+    match same.next() {
+        None => Ok(()),
+        Some((id, _)) => Err(Problem::new(
+            ProblemKind::Conflict,
+            format!("{id} is the session of this address with the route server"),
+        )),
+    }
+}
+
 /// Returns a session with its password sealed.
 fn seal(app: &App, mut request: FeatureConfigRequest) -> Result<FeatureConfigRecord, Problem> {
     let password = request.password.take().filter(|password| !password.is_empty());
@@ -445,16 +462,7 @@ pub(crate) async fn configure(
 ) -> Result<(StatusCode, Json<NetworkFeatureConfig>), Problem> {
     let config = check(&app, &principal, &given)?;
     require(&principal, config)?;
-    let taken = app.records.all::<FeatureConfigRecord>().into_iter();
-    let mut taken = taken.filter(|(_, other)| {
-        other.request.network_feature == given.network_feature && other.request.session.ip == given.session.ip
-    });
-    if let Some((id, _)) = taken.next() {
-        return Err(Problem::new(
-            ProblemKind::Conflict,
-            format!("{id} is the session of this address with the route server"),
-        ));
-    }
+    check_free(&app, None, &given)?;
     let record = seal(&app, given)?;
     app.record(
         &principal.audit_name(),
@@ -524,6 +532,7 @@ async fn change(
     request.password = given.password;
     check(app, principal, &request)?;
     require(principal, config)?;
+    check_free(app, Some(&id), &request)?;
     let mut record = seal(app, request)?;
     if keeps {
         record.sealed = sealed;

@@ -394,6 +394,20 @@ async fn change(
         return Err(invalid("type", "the type of a service cannot change"));
     }
     check_text("name", given.name.as_deref().unwrap_or_default(), 40)?;
+    let mut facts = extra(app, id);
+    if let Some(managing) = &given.managing_account {
+        account(principal, "managing_account", managing)?;
+        facts.managing_account = Some(managing.clone());
+    }
+    facts.public = given.public.unwrap_or(facts.public);
+    let mut billed = facts.billed(service.account);
+    billed.change(
+        given.billing_account.clone(),
+        given.purchase_order.clone(),
+        given.contract_ref.clone(),
+        None,
+    );
+    billed.check(principal)?;
     if let Some(name) = given.name.as_deref().filter(|name| *name != service.name) {
         let operation = Operation::RenameService {
             service: id,
@@ -401,20 +415,6 @@ async fn change(
         };
         order(app, principal, conditions, vec![operation], &given).await?;
     }
-    let mut facts = extra(app, id);
-    if let Some(managing) = given.managing_account {
-        account(principal, "managing_account", &managing)?;
-        facts.managing_account = Some(managing);
-    }
-    facts.public = given.public.unwrap_or(facts.public);
-    let mut billed = facts.billed(service.account);
-    billed.change(
-        given.billing_account,
-        given.purchase_order,
-        given.contract_ref,
-        None,
-    );
-    billed.check(principal)?;
     facts.billed = Some(billed);
     put_extra(app, id, &facts)?;
     view_of(app, &renewed(app, principal), id)

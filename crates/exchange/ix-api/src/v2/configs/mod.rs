@@ -172,22 +172,22 @@ async fn change(
         added = addresses::resolve(app, principal, &new)?;
         operations.extend(added.iter().map(|mac| mac.add(id)));
     }
-    order(app, principal, conditions, operations, &given).await?;
     let mut facts = extra(app, id);
-    if let Some(managing) = given.managing_account {
-        super::view::account(principal, "managing_account", &managing)?;
-        facts.managing_account = Some(managing);
+    if let Some(managing) = &given.managing_account {
+        super::view::account(principal, "managing_account", managing)?;
+        facts.managing_account = Some(managing.clone());
     }
     facts.listed = given.listed.or(facts.listed);
     let mut billed = facts.billed(config.account);
     billed.change(
-        given.billing_account,
-        given.purchase_order,
-        given.contract_ref,
-        given.role_assignments,
+        given.billing_account.clone(),
+        given.purchase_order.clone(),
+        given.contract_ref.clone(),
+        given.role_assignments.clone(),
     );
     billed.check(principal)?;
     check_assignments(app, principal, &billed.role_assignments)?;
+    order(app, principal, conditions, operations, &given).await?;
     facts.billed = Some(billed);
     put_extra(app, id, &facts)?;
     let principal = renewed(app, principal);

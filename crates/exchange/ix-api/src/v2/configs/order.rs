@@ -129,6 +129,7 @@ impl NetworkServiceConfigRequest {
 /// makes a service key, which the account redeems.
 async fn join(
     app: &App,
+    principal: &Principal,
     service: ServiceId,
     bounds: Bounds,
     base: &NewConfigBase,
@@ -143,6 +144,13 @@ async fn join(
             format!("the joining rule wants at least {min} Mbit/s"),
         ));
     }
+    // A request that will be refused makes no key.
+    principal.require(OperationKind::RedeemServiceKey)?;
+    if !principal.may(OperationKind::MoveEnd, connection) {
+        let detail = format!("your roles do not permit an end on {connection}");
+        return Err(Problem::new(ProblemKind::Forbidden, detail).with_code("forbidden"));
+    }
+    let vlan = base.vlan_config.request()?;
     let bytes = crate::session::random::<24>()
         .map_err(|error| Problem::new(ProblemKind::Internal, error.to_string()))?;
     let secret = URL_SAFE_NO_PAD.encode(bytes);
@@ -158,7 +166,7 @@ async fn join(
     let redeem = Operation::RedeemServiceKey {
         secret,
         connection,
-        vlan: base.vlan_config.request()?,
+        vlan,
         capacity_mbps: rate,
         asns: BTreeSet::new(),
     };
@@ -209,7 +217,7 @@ pub(crate) async fn create(
         .flatten();
     let (key, first) = match bounds {
         Some(bounds) => {
-            let (key, redeem) = join(&app, service, bounds, base, connection).await?;
+            let (key, redeem) = join(&app, &principal, service, bounds, base, connection).await?;
             (Some(key), redeem)
         }
         None => {

@@ -160,8 +160,23 @@ async fn a_joining_rule_lets_an_account_into_a_circuit_and_another_stays_out() {
         "{}",
         much.text()
     );
+    // A request that is refused leaves no service key behind.
+    let mut wrong = end(100);
+    wrong["vlan_config"]["vlan"] = json!(5000);
+    let wrong = post(&api, &bob, "/network-service-configs", wrong).await;
+    assert_eq!(wrong.status, 400, "{}", wrong.text());
+    let keys = api.get(&ann, "/api/v1/service-keys").await;
+    assert!(!keys.text().contains(&service), "{}", keys.text());
     let joined = post(&api, &bob, "/network-service-configs", end(100)).await;
-    assert_eq!(joined.status, 201, "{}", joined.text());
+    let config = id(&joined);
+    // The rule bounds later orders, too.
+    let path_of_end = format!("/network-service-configs/{config}");
+    let more = patch(&api, &bob, &path_of_end, json!({ "capacity": 200 })).await;
+    assert_eq!(more.status, 400, "{}", more.text());
+    // A change with a part that is wrong changes nothing.
+    let half = json!({ "capacity": 50, "billing_account": "ac-9999" });
+    assert_eq!(patch(&api, &bob, &path_of_end, half).await.status, 400);
+    assert_eq!(get(&api, &bob, &path_of_end).await.json()["capacity"], 100);
     assert_eq!(
         delete(&api, &bob, &format!("/member-joining-rules/{rule}"))
             .await

@@ -123,6 +123,17 @@ async fn a_member_with_a_route_server_session_is_in_both_exports_after_quarantin
         "the password is write-only: {}",
         made.text()
     );
+    // An address has one session with a route server, however it is ordered.
+    let other = id(&post(&api, &ann, "/network-feature-configs", session(64500, &ips[1])).await);
+    let path = format!("/network-feature-configs/{other}");
+    let moved = patch(&api, &ann, &path, json!({ "ip": ips[0] })).await;
+    assert_eq!(moved.status, 400, "{}", moved.text());
+    assert!(moved.text().contains("is the session of this address"));
+    assert_eq!(
+        patch(&api, &ann, &path, json!({ "ip": ips[1] })).await.status,
+        200
+    );
+    assert_eq!(delete(&api, &ann, &path).await.status, 200);
     let list = async || api.get("", "/api/v1/exports/euro-ix.json").await.json();
     assert!(
         !list().await.to_string().contains("AS-AOBA"),
