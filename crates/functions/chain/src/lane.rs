@@ -15,9 +15,10 @@ use millrace_types::{Duration, PortNo, Time};
 use millrace_wire::Packet;
 
 use crate::hop::{Hop, HopPolicy, IN_FLIGHT_MAX, Instance, Runner};
+use crate::packets::Packets;
 use crate::parallel::Group;
 use crate::sent::BurstEffects;
-use crate::traversal::{Packets, Traversal, index};
+use crate::traversal::{Traversal, index};
 
 /// The interval between two calls of [`Function::tick`](millrace_nf::Function::tick).
 const TICK: Duration = Duration::from_millis(100);

@@ -22,6 +22,7 @@ mod exporter;
 mod hop;
 mod in_flight;
 mod lane;
+mod packets;
 mod parallel;
 mod plan;
 mod port;
@@ -31,6 +32,7 @@ mod sent;
 mod shared;
 mod shunned;
 mod traversal;
+mod treatment;
 
 pub use cgroup::Limit;
 pub use control::{Chain, ChainError, Environment, PortChanges};

@@ -2,6 +2,8 @@
 //!
 //! A flow has one entry for both directions, and an entry is found by the whole flow id, not by a hash alone.
 
+use core::hash::{Hash, Hasher};
+
 use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
 use millrace_nf::flow::{Endpoint, FlowId, FlowPacket, flag};
@@ -43,11 +45,20 @@ impl Entry {
 }
 
 /// The key of a flow: both directions have one. A flow with other VLAN tags is another flow.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Key {
     flow: FlowId,
     /// The tags from the outermost on, of which two are part of the key.
     tags: [u16; 2],
+}
+
+impl Hash for Key {
+    /// Hashes the flow and the two identifiers of VLANs, of 12 bits each.
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let [outer, inner] = self.tags.map(|tag| u32::from(tag & VLAN_ID));
+        self.flow.hash_with(outer | inner << 12, state);
+    }
 }
 
 impl Key {

@@ -11,14 +11,16 @@ use millrace_flow::classify::BURST;
 use millrace_nf::shm::BurstKind;
 use millrace_nf::{Buffer, Context, Direction, ShunAction, Spread, Verdict};
 use millrace_pipeline::DropReason;
-use millrace_types::{PortNo, Time};
+use millrace_types::PortNo;
 use millrace_wire::Packet;
 
 use crate::hop::{Hop, Instance, Runner};
+use crate::packets::{Packets, bits};
 use crate::parallel::Group;
 use crate::plan::OnFailure;
 use crate::port::hash_of;
 use crate::sent::{BurstEffects, SentPacket};
+use crate::treatment::{Treatment, all_pass, shunned_by, treat_shunned};
 
 /// The state of a packet in a traversal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -312,6 +314,18 @@ impl<P: Packet> Traversal<'_, P> {
         {
             return self.give(at, 0, burst);
         }
+        let mut treatments = ArrayVec::<Treatment, BURST>::new();
+        if let [only] = self.hops[at].instances.as_mut_slice()
+            && outcomes.is_none()
+            && !only.down
+        {
+            let now = self.context.now;
+            treatments.extend(burst.iter().map(|packet| shunned_by(only, packet, now)));
+            if all_pass(only, &treatments) {
+                only.counters.shunned_passed.add(burst.len() as u64);
+                return;
+            }
+        }
         let kind = self.kind();
         let steer = self.hops[at].policy.steer;
         let spread = self.hops[at].policy.spread;
@@ -345,7 +359,11 @@ impl<P: Packet> Traversal<'_, P> {
                 }
                 continue;
             }
-            match shunned_by(instance, &packet, self.context.now) {
+            let treatment = match treatments.get(index) {
+                Some(treatment) => *treatment,
+                None => shunned_by(instance, &packet, self.context.now),
+            };
+            match treatment {
                 None => given.push((pick, packet)),
                 Some((ShunAction::Drop, _)) => {
                     instance.counters.shunned_dropped.add(1);
@@ -451,19 +469,6 @@ impl<P: Packet> Traversal<'_, P> {
     }
 }
 
-/// A bit for each packet of a burst.
-pub(crate) type Packets = u64;
-const _: () = assert!(BURST <= Packets::BITS as usize);
-
-/// Returns the indices of the bits that are set, in order.
-fn bits(mut packets: Packets) -> impl Iterator<Item = usize> {
-    core::iter::from_fn(move || {
-        let index = packets.trailing_zeros() as usize;
-        packets &= packets.checked_sub(1)?;
-        Some(index)
-    })
-}
-
 /// Returns the packets of a burst at the hop at `position` that `picks` assigns to an instance.
 #[inline]
 fn packets_at(
@@ -485,67 +490,6 @@ fn packets_at(
     (0..len).fold(0, |packets, index| {
         packets | Packets::from(is_here(index)) << index
     })
-}
-
-/// The packets of a burst that belong to shunned flows.
-#[derive(Clone, Copy, Default)]
-struct Shunned {
-    passed: Packets,
-    dropped: Packets,
-}
-
-/// Treats the packets of `here` that belong to flows which the function shuns.
-#[inline]
-fn treat_shunned<P: Packet>(
-    instance: &mut Instance<P>,
-    burst: &Burst<P>,
-    here: Packets,
-    now: Time,
-) -> Shunned {
-    match &instance.shunned {
-        // The policy of a hop that is down applies to all packets.
-        Some(shunned) if shunned.len() != 0 && !instance.down => look_up_shunned(instance, burst, here, now),
-        _ => Shunned::default(),
-    }
-}
-
-/// Returns the treatment of a packet that a process shuns, and the number of packets that it must have returned before.
-#[inline]
-fn shunned_by<P: Packet>(instance: &mut Instance<P>, packet: &P, now: Time) -> Option<(ShunAction, u64)> {
-    let shunned = instance.shunned.as_mut().filter(|shunned| shunned.len() != 0)?;
-    let mut ended = ArrayVec::new();
-    let treatment = shunned.action(packet, now, &mut ended);
-    if !ended.is_empty() {
-        instance.end_shuns(&mut ended);
-    }
-    treatment
-}
-
-fn look_up_shunned<P: Packet>(
-    instance: &mut Instance<P>,
-    burst: &Burst<P>,
-    here: Packets,
-    now: Time,
-) -> Shunned {
-    let mut treated = Shunned::default();
-    let Some(shunned) = &mut instance.shunned else {
-        return treated;
-    };
-    let mut ended = ArrayVec::new();
-    for index in bits(here) {
-        match shunned.action(&burst[index], now, &mut ended) {
-            None => {}
-            Some((ShunAction::Pass, _)) => treated.passed |= 1 << index,
-            Some((ShunAction::Drop, _)) => treated.dropped |= 1 << index,
-        }
-    }
-    let counters = &instance.counters;
-    counters.shunned_passed.add(treated.passed.count_ones().into());
-    counters.shunned_dropped.add(treated.dropped.count_ones().into());
-    if !ended.is_empty() {
-        instance.end_shuns(&mut ended);
-    }
-    treated
 }
 
 /// Returns the index of a hop in the list for its position in a direction, or the position for the index.

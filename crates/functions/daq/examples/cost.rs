@@ -244,8 +244,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     if arguments.iter().any(|argument| argument == "--function") {
         return host(&arguments);
     }
-    let dir = std::env::temp_dir().join(format!("millrace-cost-{}", std::process::id()));
-    std::fs::create_dir(&dir)?;
+    let dir = tempfile::tempdir()?;
+    let dir = dir.path();
     let sockets = ["shun", "swap"].map(|name| dir.join(name));
     let attached = |socket: &Path| hop(Class::Isolated, &format!("attached:{}", socket.display()));
     let mut beds = vec![
@@ -286,6 +286,5 @@ fn main() -> Result<(), Box<dyn Error>> {
         1e3 / nanos[1],
         nanos[0] / nanos[1]
     );
-    std::fs::remove_dir_all(dir)?;
     Ok(())
 }

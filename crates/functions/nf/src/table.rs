@@ -130,7 +130,7 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
     }
 
     /// Returns the index of the entry of a key.
-    #[inline]
+    #[inline(always)]
     fn find(&self, key: &K) -> Option<usize> {
         let (set, tag) = self.place(key);
         let first = set * WAYS;
