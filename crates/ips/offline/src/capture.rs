@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 use millrace_types::Time;
 use pcap_file::pcap::PcapReader;
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
 use pcap_file::pcapng::{Block, PcapNgReader};
 use pcap_file::{PcapError, TsResolution};
 use thiserror::Error;
@@ -55,9 +58,55 @@ enum Format {
     Pcap(Box<PcapReader<Source>>),
     PcapNg {
         reader: Box<PcapNgReader<Source>>,
-        /// The link types of the interfaces of the section.
-        links: Vec<u32>,
+        /// The interfaces of the section.
+        interfaces: Vec<Interface>,
     },
+}
+
+/// An interface of a pcapng file.
+#[derive(Clone, Copy)]
+struct Interface {
+    link: u32,
+    /// The units of its times in a second.
+    units: u128,
+    /// Seconds that its times are behind 1970.
+    offset: u64,
+}
+
+impl Interface {
+    /// An interface without a description, and without options: its times are in microseconds.
+    const DEFAULT: Interface = Interface {
+        link: ETHERNET,
+        units: 1_000_000,
+        offset: 0,
+    };
+
+    fn new(description: &InterfaceDescriptionBlock<'_>) -> Interface {
+        let mut interface = Interface {
+            link: u32::from(description.linktype),
+            ..Interface::DEFAULT
+        };
+        for option in &description.options {
+            match option {
+                // The high bit chooses between powers of 2 and of 10. Units too small for a time in 64 bits are not read.
+                InterfaceDescriptionOption::IfTsResol(resolution) => {
+                    let base: u128 = if resolution & 0x80 == 0 { 10 } else { 2 };
+                    let units = base.checked_pow(u32::from(resolution & 0x7f));
+                    interface.units = units.unwrap_or(u128::MAX);
+                }
+                InterfaceDescriptionOption::IfTsOffset(offset) => interface.offset = *offset,
+                _ => {}
+            }
+        }
+        interface
+    }
+
+    /// Returns the time of a number of units.
+    fn time(self, units: u128) -> Time {
+        let nanos = units.saturating_mul(1_000_000_000) / self.units;
+        let offset = u128::from(self.offset) * 1_000_000_000;
+        Time::from_nanos(u64::try_from(nanos + offset).unwrap_or(u64::MAX))
+    }
 }
 
 type Source = io::Chain<io::Cursor<Vec<u8>>, BufReader<File>>;
@@ -100,7 +149,7 @@ impl CaptureReader {
         let format = match is_pcapng {
             true => Format::PcapNg {
                 reader: Box::new(PcapNgReader::new(source).map_err(format)?),
-                links: Vec::new(),
+                interfaces: Vec::new(),
             },
             false => Format::Pcap(Box::new(PcapReader::new(source).map_err(format)?)),
         };
@@ -118,7 +167,7 @@ impl CaptureReader {
     pub fn next_frame(&mut self) -> Result<Option<CapturedFrame>, CaptureError> {
         let frame = match &mut self.format {
             Format::Pcap(reader) => next_of_pcap(reader),
-            Format::PcapNg { reader, links } => next_of_pcapng(reader, links),
+            Format::PcapNg { reader, interfaces } => next_of_pcapng(reader, interfaces),
         };
         let frame = frame.map_err(|source| CaptureError::Format {
             path: self.path.clone(),
@@ -150,24 +199,26 @@ fn next_of_pcap(reader: &mut PcapReader<Source>) -> Result<Option<CapturedFrame>
 
 fn next_of_pcapng(
     reader: &mut PcapNgReader<Source>,
-    links: &mut Vec<u32>,
+    interfaces: &mut Vec<Interface>,
 ) -> Result<Option<CapturedFrame>, PcapError> {
     while let Some(block) = reader.next_block().transpose()? {
         match block {
-            Block::SectionHeader(_) => links.clear(),
-            Block::InterfaceDescription(interface) => links.push(u32::from(interface.linktype)),
+            Block::SectionHeader(_) => interfaces.clear(),
+            Block::InterfaceDescription(description) => interfaces.push(Interface::new(&description)),
             Block::EnhancedPacket(packet) => {
-                let link = links.get(packet.interface_id as usize).copied();
+                let interface = interfaces.get(packet.interface_id as usize).copied();
+                let interface = interface.unwrap_or(Interface::DEFAULT);
                 return Ok(Some(CapturedFrame {
-                    link: link.unwrap_or(ETHERNET),
-                    time: Time::from_nanos(packet.timestamp.as_nanos() as u64),
+                    link: interface.link,
+                    // The reader gives the number of units as nanoseconds, whatever they are.
+                    time: interface.time(packet.timestamp.as_nanos()),
                     wire_size: packet.original_len,
                     bytes: packet.data.into_owned(),
                 }));
             }
             Block::SimplePacket(packet) => {
                 return Ok(Some(CapturedFrame {
-                    link: links.first().copied().unwrap_or(ETHERNET),
+                    link: interfaces.first().unwrap_or(&Interface::DEFAULT).link,
                     time: Time::ZERO,
                     wire_size: packet.original_len,
                     bytes: packet.data.into_owned(),
@@ -177,4 +228,62 @@ fn next_of_pcapng(
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    /// Appends a block with a body of whole words.
+    fn block(out: &mut Vec<u8>, kind: u32, body: &[u8]) {
+        let size = (body.len() as u32 + 12).to_le_bytes();
+        out.extend(kind.to_le_bytes());
+        out.extend(size);
+        out.extend(body);
+        out.extend(size);
+    }
+
+    /// Returns a capture with one frame at a time in the units of its interface, which has these options.
+    fn capture(options: &[u8], units: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        block(
+            &mut out,
+            0x0a0d_0d0a,
+            b"\x4d\x3c\x2b\x1a\x01\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff",
+        );
+        block(&mut out, 1, &[&[1, 0, 0, 0, 0, 0, 0, 0][..], options].concat());
+        let mut packet = vec![0; 4];
+        packet.extend(((units >> 32) as u32).to_le_bytes());
+        packet.extend((units as u32).to_le_bytes());
+        packet.extend([4, 0, 0, 0, 4, 0, 0, 0, 1, 2, 3, 4]);
+        block(&mut out, 6, &packet);
+        out
+    }
+
+    #[test]
+    fn times_of_pcapng_are_in_the_units_of_their_interface() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pcapng");
+        let wanted = Time::from_nanos(1_700_000_000_500_000_000);
+        let cases: [(&[u8], u64); 5] = [
+            (&[], 1_700_000_000_500_000),
+            (&[9, 0, 1, 0, 6, 0, 0, 0, 0, 0, 0, 0], 1_700_000_000_500_000),
+            (&[9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0], 1_700_000_000_500_000_000),
+            (&[9, 0, 1, 0, 0x81, 0, 0, 0, 0, 0, 0, 0], 3_400_000_001),
+            (
+                &[14, 0, 8, 0, 100, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+                1_699_999_900_500_000,
+            ),
+        ];
+        for (options, units) in cases {
+            std::fs::write(&path, capture(options, units)).unwrap();
+            let frame = CaptureReader::open(&path).unwrap().next_frame().unwrap().unwrap();
+            assert_eq!(frame.time, wanted, "{options:?}");
+            assert_eq!(frame.bytes, [1, 2, 3, 4]);
+        }
+        std::fs::write(&path, capture(&[9, 0, 1, 0, 0x7f, 0, 0, 0, 0, 0, 0, 0], u64::MAX)).unwrap();
+        let frame = CaptureReader::open(&path).unwrap().next_frame().unwrap().unwrap();
+        assert_eq!(frame.time, Time::ZERO);
+    }
 }

@@ -310,7 +310,11 @@ fn by_port(data: &[u8], direction: Direction, transport: Transport, ports: (u16,
                 return yes(AppProtocol::Smb, matches!(data, [0x81..=0x85, 0 | 1, ..]));
             }
             if is_port(502) {
-                return yes(AppProtocol::Modbus, data.len() >= 8 && data[2..4] == [0, 0]);
+                return match data {
+                    [] | [_] | [_, _] | [_, _, 0] => Guess::Undecided,
+                    [_, _, 0, 0, rest @ ..] if rest.len() < 4 => Guess::Undecided,
+                    _ => yes(AppProtocol::Modbus, data[2..4] == [0, 0]),
+                };
             }
             if is_port(20000) {
                 return yes(AppProtocol::Dnp3, data.starts_with(&[0x05, 0x64]));
@@ -328,7 +332,10 @@ fn by_port(data: &[u8], direction: Direction, transport: Transport, ports: (u16,
                 return yes(AppProtocol::Telnet, data.first() == Some(&0xff));
             }
             if is_port(2049) {
-                return yes(AppProtocol::Nfs, data.len() >= 28 && data[0] & 0x80 != 0);
+                return match data {
+                    [0x80..=0xff, ..] if data.len() < 28 => Guess::Undecided,
+                    _ => yes(AppProtocol::Nfs, data[0] & 0x80 != 0),
+                };
             }
             Guess::Unknown
         }
@@ -372,6 +379,24 @@ mod tests {
         assert_eq!(tcp(b"GE", Direction::ToServer), Guess::Undecided);
         assert_eq!(tcp(b"GET", Direction::ToServer), Guess::Undecided);
         assert_eq!(tcp(b"zzzzzzzzzzzz", Direction::ToServer), Guess::Unknown);
+    }
+
+    #[test]
+    fn a_protocol_that_is_known_by_its_port_is_known_for_any_segmentation() {
+        let modbus = b"\x00\x01\x00\x00\x00\x06\x01\x03\x00\x00\x00\x01".to_vec();
+        let mut nfs = vec![0x80, 0, 0, 40];
+        nfs.resize(44, 0);
+        for (bytes, port, protocol) in [
+            (modbus, 502, AppProtocol::Modbus),
+            (nfs, 2049, AppProtocol::Nfs),
+            (b"\x05\x64\x05\xc4".to_vec(), 20_000, AppProtocol::Dnp3),
+        ] {
+            for direction in Direction::BOTH {
+                let by = |size: usize| guess(&bytes[..size], direction, Transport::Tcp, (40_000, port));
+                let first = (1..=bytes.len()).map(by).find(|guess| *guess != Guess::Undecided);
+                assert_eq!(first, Some(Guess::Found(protocol)), "{direction:?}");
+            }
+        }
     }
 
     #[test]

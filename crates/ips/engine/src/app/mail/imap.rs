@@ -38,6 +38,8 @@ struct Command {
 #[derive(Debug)]
 struct Literal {
     left: u64,
+    /// True until its first byte, if the server must first permit it.
+    waits: bool,
     /// The mail that it is.
     mail: Option<Box<Mime>>,
     transaction: Option<u64>,
@@ -120,6 +122,16 @@ impl Imap {
             return;
         };
         let command = self.waiting.remove(at);
+        // The server refuses a command instead of permitting its literal: the client does not send it.
+        let client = &mut self.sides[Direction::ToServer.index()];
+        let is_refused = client
+            .literal
+            .as_ref()
+            .is_some_and(|literal| literal.waits && literal.transaction == Some(command.transaction));
+        if is_refused {
+            client.literal = None;
+            client.is_in_line = false;
+        }
         if let Some(transaction) = out.by_id(command.transaction) {
             for side in Direction::BOTH {
                 transaction.advance(side, Progress::Complete);
@@ -162,6 +174,7 @@ impl Imap {
         side.is_in_line = is_piece || size.is_some();
         side.literal = size.map(|left| Literal {
             left,
+            waits: direction == Direction::ToServer && !line.text.ends_with(b"+}"),
             mail: is_mail.then(|| Box::new(Mime::new(direction))),
             transaction,
         });
@@ -177,6 +190,7 @@ impl Imap {
             .unwrap_or(usize::MAX)
             .min(data.len());
         let is_last = size as u64 == literal.left;
+        literal.waits &= size == 0;
         let mut taken = size;
         if let (Some(mail), Some(transaction)) = (
             &mut literal.mail,
@@ -327,6 +341,38 @@ mod tests {
                 assert_eq!(data, [&b"MZABCDEFG"[..], b"a=bc\r\n.."], "{step}");
             }
         }
+    }
+
+    #[test]
+    fn a_literal_that_the_server_refuses_hides_no_later_mail() {
+        use crate::app::mail::tests::MAIL;
+        use millrace_ips_rules::buffers::Buffer;
+        let fetched = [
+            format!("* 1 FETCH (BODY[] {{{}}}\r\n", MAIL.len()).as_bytes(),
+            MAIL,
+            b")\r\na2 OK\r\n",
+        ]
+        .concat();
+        let messages: &[(Direction, &[u8])] = &[
+            (Direction::ToServer, b"a1 LOGIN {100000}\r\n"),
+            (Direction::ToClient, b"a1 BAD too long\r\n"),
+            (Direction::ToServer, b"a2 FETCH 1 BODY[]\r\n"),
+            (Direction::ToClient, &fetched),
+        ];
+        let (mut imap, mut out) = (Imap::new(AppSettings::default()), Transactions::default());
+        for (direction, bytes) in messages {
+            let chunk = StreamChunk {
+                direction: *direction,
+                offset: 0,
+                bytes,
+                gap_before: 0,
+                is_end: false,
+            };
+            assert_eq!(imap.data(chunk, &mut out), Outcome::Continue);
+        }
+        assert_eq!(out.list.len(), 2);
+        let files = out.list[1].buffers(Buffer::FileData, Direction::ToClient);
+        assert_eq!(files.count(), 2);
     }
 
     #[test]
