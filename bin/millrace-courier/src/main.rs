@@ -14,7 +14,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser, Subcommand};
-use millrace_transfer_commands::{CommandError, Courier, OpenDpdk, Receive, Send, courier, receive, send};
+use millrace_transfer_commands::{
+    CommandError, Courier, OpenDpdk, Receive, Send, courier, log_filter, receive, send,
+};
 use millrace_types::ErrorChain;
 use tracing_subscriber::EnvFilter;
 
@@ -42,7 +44,7 @@ struct Options {
     #[arg(long, global = true, value_name = "MIB", default_value_t = 160)]
     memory: u32,
     /// The log on standard error: error, warn, info, debug, or a filter as in RUST_LOG
-    #[arg(long, global = true, value_name = "FILTER", default_value = "warn")]
+    #[arg(long, global = true, value_name = "FILTER", default_value = "warn", value_parser = log_filter)]
     log: String,
 }
 
@@ -56,9 +58,8 @@ enum Command {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let filter = EnvFilter::try_new(&options.log).unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_env_filter(EnvFilter::new(&options.log))
         .with_writer(std::io::stderr)
         .init();
     match run(&options) {

@@ -34,7 +34,7 @@ struct Options {
     #[arg(long, hide = true, exclusive = true)]
     man: bool,
     /// The log on standard error: error, warn, info, debug, or a filter as in RUST_LOG
-    #[arg(long, global = true, value_name = "FILTER", default_value = "warn")]
+    #[arg(long, global = true, value_name = "FILTER", default_value = "warn", value_parser = log_filter)]
     log: String,
 }
 
@@ -44,11 +44,15 @@ enum Command {
     Between(Box<BetweenArgs>),
 }
 
+/// Returns a text that is a filter of a log, or the directive that is none.
+fn log_filter(text: &str) -> Result<String, tracing_subscriber::filter::ParseError> {
+    EnvFilter::try_new(text).map(|_| text.to_owned())
+}
+
 fn main() -> ExitCode {
     let options = Options::parse();
-    let filter = EnvFilter::try_new(&options.log).unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_env_filter(EnvFilter::new(&options.log))
         .with_writer(std::io::stderr)
         .init();
     let outcome = match &options.command {

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use millrace_courier::list;
 use millrace_courier::target::{TargetError, Url};
 use millrace_courier_daemon::{Config, Serving, read_status, serve};
+use tracing_subscriber::EnvFilter;
 
 use crate::display::{Result, config_directory, identity, say, size};
 
@@ -36,8 +37,16 @@ pub struct Serve {
     #[arg(long)]
     pub check: bool,
     /// The log on standard error: error, warn, info, debug, or a filter as in RUST_LOG
-    #[arg(long, value_name = "FILTER", default_value = "info")]
+    #[arg(long, value_name = "FILTER", default_value = "info", value_parser = log_filter)]
     pub log_filter: String,
+}
+
+/// Returns a text that is a filter of a log.
+///
+/// # Errors
+/// The directive that is none.
+pub fn log_filter(text: &str) -> core::result::Result<String, tracing_subscriber::filter::ParseError> {
+    EnvFilter::try_new(text).map(|_| text.to_owned())
 }
 
 /// Show grants, usage and transfers of the daemon on this machine
@@ -99,11 +108,9 @@ fn run_daemon(json: bool, args: &Serve) -> Result<()> {
             config.grants.len()
         ));
     }
-    let filter = tracing_subscriber::EnvFilter::try_new(&args.log_filter)
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     // A program that has a log already keeps it.
     let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_env_filter(EnvFilter::new(&args.log_filter))
         .with_writer(std::io::stderr)
         .try_init();
     let mut said = Ok(());
@@ -215,4 +222,23 @@ fn show_entries(json: bool, args: &Ls) -> Result<()> {
         };
     }
     say(&lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_filter_of_the_log_is_refused_where_it_is_given() {
+        use clap::Parser as _;
+        #[derive(clap::Parser, Debug)]
+        struct Options {
+            #[command(subcommand)]
+            command: Courier,
+        }
+        let parse = |filter: &str| Options::try_parse_from(["x", "serve", "--log-filter", filter]);
+        assert!(parse("warn,quinn=debug").is_ok());
+        let refused = parse("quinn=loud").unwrap_err().to_string();
+        assert!(refused.contains("--log-filter"), "{refused}");
+    }
 }

@@ -12,7 +12,7 @@ mod remote;
 mod send;
 
 pub use args::{Commit, Receive, Send};
-pub use courier::{Courier, courier};
+pub use courier::{Courier, courier, log_filter};
 pub use device::OpenDpdk;
 pub use error::CommandError;
 pub use receive::receive;

@@ -200,7 +200,7 @@ impl Instantiated {
     fn call<P: WasmParams, R: WasmResults>(&mut self, name: &str, parameters: P) -> Result<R, String> {
         let function = self.function::<P, R>(name)?;
         let result = function.call(&mut self.store, parameters);
-        result.map_err(|error| format!("{name}: {}", reason(&error, u64::MAX)))
+        result.map_err(|error| format!("{name}: {}", reason(&error, super::module::MAKE_FUEL)))
     }
 }
 

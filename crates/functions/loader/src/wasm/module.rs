@@ -14,7 +14,7 @@ use crate::cache::{Cache, open_any};
 /// Size limit of a module, in bytes.
 const SIZE_MAX: u64 = 16 << 20;
 /// Fuel for creating a function, which fills its tables.
-const MAKE_FUEL: u64 = 2_000_000_000;
+pub(super) const MAKE_FUEL: u64 = 2_000_000_000;
 /// The default memory limit, in bytes.
 const MEMORY: u64 = 64 << 20;
 /// Limit of the entries of a table.

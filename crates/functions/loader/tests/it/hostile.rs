@@ -255,6 +255,17 @@ fn modules_that_are_not_functions_are_rejected() {
         endless.contains("fuel") || endless.contains("2 s to start"),
         "{endless}"
     );
+    // So is one whose tables never end, with the fuel that it had.
+    let text = Wat::default()
+        .text()
+        .replace("(i32.const 65536))", "(loop $again (br $again)) unreachable)");
+    let kind = load(&wat::parse_str(text).unwrap()).unwrap();
+    let made = kind.make_function(&kind.setup(&Settings::default(), 0, 0));
+    let endless = made.err().unwrap().to_string();
+    assert!(
+        endless.contains("2000000000 units of fuel") || endless.contains("2 s to start"),
+        "{endless}"
+    );
     assert!(
         (WASM.load)("module.wasm".as_ref())
             .unwrap_err()
