@@ -323,6 +323,9 @@ fn a_transfer_that_hits_the_quota_commits_nothing_and_goes_on_after_it_was_raise
         .find(|event: &Value| event["event"] == "accepted")
         .unwrap();
     assert!(accepted["present"].as_u64().unwrap() >= 1 << 20, "{accepted}");
+    // The bytes that were there are not counted again. Those on their way at the refusal are sent twice.
+    let counted = sample(&daemon.metrics(), received);
+    assert!(counted < f64::from(14 << 20), "{counted}");
     assert!(fs::read(&source).unwrap() == fs::read(daemon.path("in/large")).unwrap());
     // Files count, too.
     let many = daemon.path("many");

@@ -72,7 +72,10 @@ pub struct DirectoryEntry {
 
 /// Follows one transfer, from its admission to its end; dropping it frees the transfer's place.
 pub trait TransferObserver: Send {
-    /// Learns that so many of the transfer's bytes are verified, at a rate in bits a second.
+    /// Learns that the transfer begins, and that so many of its bytes are there already.
+    fn on_accept(&mut self, present: u64);
+
+    /// Learns that so many of the transfer's bytes are verified, those that were there included, at a rate in bits a second.
     fn on_progress(&mut self, verified: u64, bytes: u64, rate_bps: u64);
 
     /// Learns how the transfer ended, and how many of its bytes are verified.

@@ -41,8 +41,8 @@ pub(crate) struct Transfer {
     activity: Arc<Activity>,
     audit: Arc<Audit>,
     number: u64,
-    /// Verified bytes that are counted; `None` before the first progress: what was there does not count.
-    counted: Option<u64>,
+    /// Verified bytes that are counted, or that were there before, which do not count.
+    counted: u64,
 }
 
 impl Transfer {
@@ -63,12 +63,12 @@ impl Transfer {
             activity,
             audit,
             number,
-            counted: None,
+            counted: 0,
         }
     }
 
     fn count(&mut self, verified: u64) {
-        let before = self.counted.replace(verified).unwrap_or(0);
+        let before = core::mem::replace(&mut self.counted, verified);
         self.counters[self.direction as usize]
             .bytes
             .add(verified.saturating_sub(before));
@@ -76,6 +76,10 @@ impl Transfer {
 }
 
 impl TransferObserver for Transfer {
+    fn on_accept(&mut self, present: u64) {
+        self.counted = present;
+    }
+
     fn on_progress(&mut self, verified: u64, bytes: u64, rate_bps: u64) {
         self.count(verified);
         let mut transfers = crate::activity::lock(&self.activity.transfers);

@@ -153,15 +153,18 @@ impl<'scope> Server<'_, 'scope, '_> {
         let thread = self.scope.spawn(move || {
             let mut sent = 0;
             let result = spec.run(&mut *source, None, &inbox, &mut |event| {
-                if let Event::Progress {
-                    verified,
-                    bytes,
-                    rate_bps,
-                    ..
-                } = &event
-                {
-                    sent = *verified;
-                    observer.on_progress(*verified, *bytes, *rate_bps);
+                match &event {
+                    Event::Accepted { present, .. } => observer.on_accept(*present),
+                    Event::Progress {
+                        verified,
+                        bytes,
+                        rate_bps,
+                        ..
+                    } => {
+                        sent = *verified;
+                        observer.on_progress(*verified, *bytes, *rate_bps);
+                    }
+                    _ => {}
                 }
                 let _ = replies.send(JobReply::Event(event));
                 waker.wake();

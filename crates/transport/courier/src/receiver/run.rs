@@ -266,8 +266,15 @@ impl Server<'_, '_, '_> {
                     self.peers.remove(&link);
                 }
                 Stage::Serving(session) => {
-                    let end =
-                        session.replies(link, &peer.name, self.identity, &mut self.control, self.events);
+                    let mut tell = |event: Event| {
+                        if let (Event::Accepted { present, .. }, Some(observer)) =
+                            (&event, &mut peer.observer)
+                        {
+                            observer.on_accept(*present);
+                        }
+                        (self.events)(event);
+                    };
+                    let end = session.replies(link, &peer.name, self.identity, &mut self.control, &mut tell);
                     if let Some(remote) = remote {
                         for packet in session.feedback(time) {
                             self.io.send(remote, &packet)?;
