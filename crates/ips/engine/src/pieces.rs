@@ -186,6 +186,18 @@ impl Pieces {
         next
     }
 
+    /// Returns the offset of the first gap at or after `offset`.
+    pub fn contiguous_end(&self, offset: u64) -> u64 {
+        let mut end = offset;
+        for (start, piece) in &self.list {
+            if *start > end {
+                break;
+            }
+            end = end.max(start + piece.bytes.len() as u64);
+        }
+        end
+    }
+
     /// Removes all bytes from `offset` on.
     pub fn truncate(&mut self, offset: u64) {
         let later = self.list.split_off(&offset);

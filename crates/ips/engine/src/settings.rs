@@ -6,7 +6,7 @@ use crate::app::AppSettings;
 use crate::defragment::DefragmentSettings;
 use crate::detect::DetectSettings;
 use crate::flow::Timeouts;
-use crate::packet::tunnel::UdpTunnels;
+use crate::packet::tunnel::Tunnels;
 use crate::pieces::OverlapPolicy;
 use crate::policy::Policies;
 use crate::tcp::{Normalizer, TcpSettings};
@@ -72,7 +72,7 @@ pub struct Settings {
     /// True if packets with a source route are dropped in mode `ips`.
     pub drops_source_routes: bool,
     /// The UDP tunnels that are decoded.
-    pub tunnels: UdpTunnels,
+    pub tunnels: Tunnels,
     /// Largest number of encapsulations that are decoded.
     pub tunnel_depth: u8,
     /// The parsers of application protocols.
@@ -81,6 +81,9 @@ pub struct Settings {
     pub flows: usize,
     /// Times after which idle flows end.
     pub timeouts: Timeouts,
+    /// Places of the flow table that are searched for idle flows with each frame. With 0, an idle flow ends when a packet with
+    /// its key comes, when its place is needed, or with the capture.
+    pub idle_search: usize,
     /// Largest size of the data that wait in all TCP connections, in bytes.
     pub segment_bytes: usize,
     /// Largest size of the fragments that wait, in bytes.
@@ -113,11 +116,12 @@ impl Default for Settings {
             minimum_ttl: 0,
             drops_tcp_fragments: false,
             drops_source_routes: true,
-            tunnels: UdpTunnels::default(),
+            tunnels: Tunnels::default(),
             tunnel_depth: 16,
             app: AppSettings::default(),
             flows: 262_144,
             timeouts: Timeouts::default(),
+            idle_search: 16,
             segment_bytes: 128 << 20,
             fragment_bytes: 4 << 20,
             detect: DetectSettings::default(),

@@ -83,6 +83,8 @@ pub struct Transaction {
     pub is_inspected: [bool; 2],
     /// A number that changes whenever a parser may have changed the transaction.
     version: u32,
+    /// How often bytes of buffers were replaced by others, by [`Direction::index`].
+    replaced: [u32; 2],
     stored: Vec<Stored>,
 }
 
@@ -99,6 +101,7 @@ impl Transaction {
             files: Vec::new(),
             is_inspected: [false; 2],
             version: 1,
+            replaced: [0; 2],
             stored: Vec::new(),
         }
     }
@@ -106,6 +109,11 @@ impl Transaction {
     /// Returns a number, never 0, that changes whenever a parser may have changed the transaction.
     pub(crate) fn version(&self) -> u32 {
         self.version
+    }
+
+    /// Returns a number that changes whenever bytes of a direction were replaced by others, which were not searched.
+    pub(crate) fn replaced(&self, direction: Direction) -> u32 {
+        self.replaced[direction.index()]
     }
 
     /// Notes that a parser may change the transaction.
@@ -185,18 +193,22 @@ impl Transaction {
             .iter_mut()
             .find(|stored| stored.buffer == buffer && stored.direction == direction && !stored.is_removed)
         {
-            Some(stored) => stored.bytes = bytes,
+            Some(stored) => {
+                let is_longer = bytes.starts_with(&stored.bytes);
+                stored.bytes = bytes;
+                self.replaced[direction.index()] += u32::from(!is_longer);
+            }
             None => self.publish(buffer, direction, bytes),
         }
     }
 
-    /// Removes the buffers of a direction (an interim response precedes the final one). The indices of the other buffers, to
-    /// which bytes may still be appended, stay valid.
-    pub(super) fn remove_direction(&mut self, direction: Direction) {
+    /// Removes the buffers of a direction but some (an interim response precedes the final one). The indices of the other
+    /// buffers, to which bytes may still be appended, stay valid.
+    pub(super) fn remove_direction(&mut self, direction: Direction, kept: &[Buffer]) {
         for stored in self
             .stored
             .iter_mut()
-            .filter(|stored| stored.direction == direction)
+            .filter(|stored| stored.direction == direction && !kept.contains(&stored.buffer))
         {
             stored.is_removed = true;
             stored.is_complete = true;
@@ -205,6 +217,7 @@ impl Transaction {
         while self.stored.last().is_some_and(|stored| stored.is_removed) {
             self.stored.pop();
         }
+        self.replaced[direction.index()] += 1;
     }
 
     /// Marks every buffer of a direction as complete.

@@ -104,7 +104,11 @@ impl Rates {
             count: 0,
             until: Time::from_nanos(0),
         });
-        if now.nanos() >= counter.start.nanos().saturating_add(seconds(rate.seconds)) {
+        let interval = seconds(rate.seconds);
+        let is_over = now.nanos() >= counter.start.nanos().saturating_add(interval);
+        // A capture that is read behind a later one begins new intervals; packets that changed places do not.
+        let is_before = now.nanos().saturating_add(interval) < counter.start.nanos();
+        if is_over || is_before {
             counter.start = now;
             counter.count = 0;
         }

@@ -54,6 +54,8 @@ pub(super) fn varies(rule: &Rule) -> bool {
 pub(super) struct DirectionState {
     pub(super) candidates: Vec<Candidate>,
     scanned: Vec<Scanned>,
+    /// The number of replacements in the transaction when it was scanned last.
+    replaced: u32,
     /// The rules that are always evaluated are among the candidates.
     pub(super) has_always: bool,
     /// The state in which all candidates were evaluated last.
@@ -109,6 +111,10 @@ impl DirectionState {
     ) -> usize {
         if group.is_empty() {
             return 0;
+        }
+        let replaced = transaction.replaced(direction);
+        if std::mem::replace(&mut self.replaced, replaced) != replaced {
+            self.scanned.clear();
         }
         let mut size = 0;
         let (marks, transformed) = memory;

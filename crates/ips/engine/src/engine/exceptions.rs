@@ -92,6 +92,19 @@ impl Engine {
         self.exception(cause, packet, Some(flow), out)
     }
 
+    /// Returns true if a packet is dropped because the bytes that it brought contradict their protocol: rules are not
+    /// evaluated on it.
+    pub(super) fn refuses_message(&mut self, packet: &Packet<'_>, flow: &mut Flow, out: &mut Events) -> bool {
+        let policy = self.settings.policies.of(Cause::ParserError);
+        let drops = matches!(policy, Policy::DropPacket | Policy::DropFlow);
+        let is_new = flow.app.has_failed && !flow.has_exception(Cause::ParserError);
+        drops
+            && is_new
+            && self
+                .exception(Cause::ParserError, packet, Some(flow), out)
+                .is_some()
+    }
+
     /// Applies the policy of a cause, and returns its decision about the packet; `None` if the packet is inspected as far as
     /// possible. Beside the path nothing is decided.
     pub(super) fn exception(

@@ -8,7 +8,7 @@ use crate::event::{Events, FlowEnd};
 use crate::flow::{Direction, Flow, FlowIndex, FlowState, FlowVerdict, Tuple};
 use crate::history;
 use crate::packet::{Context, Network, Packet};
-use crate::policy::Overload;
+use crate::policy::{Cause, Overload};
 use crate::settings::Mode;
 use crate::tcp::normalize::{Edits, Place};
 use crate::verdict::{DropReason, Verdict};
@@ -61,6 +61,7 @@ impl Engine {
         let counters = &mut flow.counters[direction.index()];
         counters.packets += 1;
         counters.bytes += packet.ip.bytes.len() as u64;
+        flow.was_heard[direction.index()] |= !is_quoted;
         // Packets behind the one after which data are encrypted are not inspected.
         packet.is_encrypted = flow.app.is_encrypted;
         let verdict = match flow.verdict {
@@ -69,7 +70,10 @@ impl Engine {
                 self.inline(Verdict::Drop(DropReason::Flow))
             }
             FlowVerdict::Pass | FlowVerdict::Bypass => Verdict::Pass,
-            FlowVerdict::None if is_quoted => self.inspect(rules, packet, &mut flow, direction, out),
+            FlowVerdict::None if is_quoted => {
+                packet.is_unordered = true;
+                self.inspect(rules, packet, &mut flow, direction, out)
+            }
             FlowVerdict::None => match self.transport(packet, &mut flow, direction) {
                 Err(problem) => match self.problem(problem, packet, &mut flow, out) {
                     Some(verdict) => verdict,
@@ -78,7 +82,16 @@ impl Engine {
                         self.inspect(rules, packet, &mut flow, direction, out)
                     }
                 },
-                Ok(None) => self.inspect(rules, packet, &mut flow, direction, out),
+                Ok(None) if self.refuses_message(packet, &mut flow, out) => {
+                    Verdict::Drop(DropReason::Policy(Cause::ParserError))
+                }
+                Ok(None) => {
+                    if flow.tcp.as_ref().is_some_and(|session| session.is_repeated()) {
+                        packet.is_unordered = true;
+                        packet.is_encrypted = false;
+                    }
+                    self.inspect(rules, packet, &mut flow, direction, out)
+                }
                 Ok(Some((edits, place))) => {
                     return Decided::Changed(Box::new(Changed {
                         edits,
@@ -165,6 +178,7 @@ impl Engine {
         is_quoted: bool,
         out: &mut Events,
     ) -> Result<Option<(FlowIndex, Box<Flow>)>, Verdict> {
+        let mut again = None;
         if let Some(index) = self.flows.find(tuple)
             && let Some(flow) = self.flows.take(index)
         {
@@ -173,8 +187,17 @@ impl Engine {
                 || is_syn
                     && !is_quoted
                     && flow.state == FlowState::Closed
-                    && flow.verdict != FlowVerdict::Drop;
-            if !is_over {
+                    && flow.verdict != FlowVerdict::Drop
+                    && !repeats_syn(packet, &flow, tuple);
+            // A SYN that repeats an old one may begin a connection, too, as the answer to it shows.
+            let depth = self.tcp.depth;
+            again = match (&flow.tcp, &packet.tcp) {
+                (Some(session), Some(tcp)) if !tuple.is_from_client(&flow.key) && !is_quoted => {
+                    session.other_connection(tcp, depth)
+                }
+                _ => None,
+            };
+            if !is_over && again.is_none() {
                 return Ok(Some((index, flow)));
             }
             self.flows.remove(index);
@@ -186,6 +209,10 @@ impl Engine {
         if let Some(verdict) = self.refuses_flow(packet, tuple, out) {
             return Err(verdict);
         }
+        let tuple = match again {
+            Some(_) => &tuple.reversed(),
+            None => tuple,
+        };
         let (index, evicted) = self.flows.insert(tuple, packet.time);
         if let Some(flow) = evicted {
             self.end(rules, flow, packet.time, FlowEnd::Evicted, out);
@@ -193,6 +220,9 @@ impl Engine {
         let Some(mut flow) = self.flows.take(index) else {
             return Ok(None);
         };
+        if let Some(session) = again {
+            flow.begin_tcp(session);
+        }
         flow.app.settings = match self.settings.mode {
             Mode::Ids => self.settings.app,
             Mode::Ips => self.settings.app.inline(),
@@ -254,4 +284,10 @@ impl Engine {
         }
         self.flows.recycle(flow);
     }
+}
+
+/// Returns true if a packet of the client repeats the SYN that began the connection of the flow.
+fn repeats_syn(packet: &Packet<'_>, flow: &Flow, tuple: &Tuple) -> bool {
+    let session = flow.tcp.as_ref().zip(packet.tcp.as_ref());
+    tuple.is_from_client(&flow.key) && session.is_some_and(|(session, tcp)| session.repeats_syn(tcp))
 }

@@ -82,10 +82,12 @@ impl Engine {
         flushes: bool,
         out: &mut Events,
     ) -> Action {
+        // A segment that was seen before is inspected with the stream as it is now.
+        let repeats = self.settings.mode == Mode::Ips && !packet.payload.is_empty() && !packet.is_unordered;
         let lent = flow
             .tcp
             .as_mut()
-            .and_then(|session| session.lend(direction, &self.tcp, flushes));
+            .and_then(|session| session.lend(direction, &self.tcp, flushes, repeats));
         let window = lent.as_ref().map(|lent| lent.window());
         let inspection = Inspection {
             packet,

@@ -23,9 +23,6 @@ use crate::verdict::{Action, DropReason, Verdict};
 use flows::Decided;
 use inspect::rejection;
 
-/// Slots of the flow table that are searched for idle flows with each frame.
-const EXPIRY_BUDGET: usize = 16;
-
 /// Slots that are searched, and flows that end, between frames.
 const EXPIRY_SCAN: usize = 1024;
 const EXPIRED_AT_ONCE: usize = 64;
@@ -159,7 +156,7 @@ impl Engine {
         } = frame;
         self.counters.frames += 1;
         self.settled = None;
-        if let Some(flow) = self.flows.expire(time, EXPIRY_BUDGET) {
+        if let Some(flow) = self.flows.expire(time, self.settings.idle_search) {
             self.end(rules, flow, time, FlowEnd::Timeout, out);
         }
         let context = Context {

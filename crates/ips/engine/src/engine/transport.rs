@@ -7,6 +7,7 @@ use super::{BUFFER_SIZE, Engine};
 use crate::flow::{Direction, Flow, FlowState};
 use crate::packet::Packet;
 use crate::policy::Overload;
+use crate::settings::Mode;
 use crate::tcp::normalize::{Edits, Place};
 use crate::tcp::{Session, TcpProblem};
 
@@ -71,6 +72,10 @@ impl Engine {
         // The sender of the segment that closes the connection sends nothing more: the rest is not waited for.
         let is_last = session.is_closing() && tcp.flags & (flags::FIN | flags::RST) != 0;
         for side in Direction::BOTH {
+            // In mode `ids` data are inspected with a packet of their receiver, even if they were acknowledged before.
+            if self.settings.mode == Mode::Ids && side == direction && !is_last && !session.is_closing() {
+                continue;
+            }
             session.deliver(side, &self.tcp, is_last && side == direction, counters, |chunk| {
                 app.stream(key, chunk);
             });

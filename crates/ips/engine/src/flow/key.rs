@@ -93,6 +93,15 @@ impl Tuple {
         }
     }
 
+    /// Returns the key of a packet in the other direction.
+    pub(crate) fn reversed(&self) -> Tuple {
+        Tuple {
+            src: self.dst,
+            dst: self.src,
+            ..*self
+        }
+    }
+
     /// Returns the key of a new flow whose client sends this packet.
     pub(crate) fn flow_key(&self) -> FlowKey {
         FlowKey {

@@ -101,6 +101,8 @@ pub struct Flow {
     pub was_established: bool,
     /// Packets and bytes, by [`Direction::index`].
     pub counters: [DirectionCounters; 2],
+    /// True if an end of the flow sent a packet, by [`Direction::index`]; an ICMP error about the flow is none.
+    pub was_heard: [bool; 2],
     /// The decision about the flow.
     pub verdict: FlowVerdict,
     /// True if a rule raised an alert, as far as records are kept.
@@ -130,6 +132,7 @@ impl Flow {
             state: FlowState::New,
             was_established: false,
             counters: Default::default(),
+            was_heard: [false; 2],
             verdict: FlowVerdict::None,
             is_alerted: false,
             is_shunned: false,
@@ -177,6 +180,7 @@ impl Flow {
         core::mem::swap(&mut key.client, &mut key.server);
         core::mem::swap(&mut key.client_port, &mut key.server_port);
         self.counters.swap(0, 1);
+        self.was_heard.swap(0, 1);
     }
 
     /// Returns true if the flow is established in the sense of `flow:established`: also after its end.
@@ -186,7 +190,7 @@ impl Flow {
 
     /// Returns true if both directions were seen.
     pub fn is_two_way(&self) -> bool {
-        self.counters.iter().all(|counters| counters.packets > 0)
+        self.was_heard == [true; 2]
     }
 
     /// Returns true if the packet that was counted last is the first of its direction.

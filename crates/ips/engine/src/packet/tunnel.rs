@@ -15,9 +15,9 @@ const PPP: EtherType = EtherType(0x880b);
 const ERSPAN: EtherType = EtherType(0x88be);
 const ERSPAN_III: EtherType = EtherType(0x22eb);
 
-/// The UDP tunnels that are decoded, each by its port; 0 turns a tunnel off.
+/// The tunnels that are decoded; those over UDP each by its port, of which 0 turns a tunnel off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UdpTunnels {
+pub struct Tunnels {
     /// Teredo (RFC 4380), at either port.
     pub teredo: u16,
     /// VXLAN (RFC 7348), at the destination port.
@@ -26,22 +26,28 @@ pub struct UdpTunnels {
     pub geneve: u16,
     /// GTP-U (3GPP TS 29.281), at either port.
     pub gtp_u: u16,
+    /// True if packets of Teredo with an authentication header are decoded.
+    pub teredo_authentication: bool,
+    /// True if ERSPAN type III is decoded.
+    pub erspan_iii: bool,
 }
 
-impl Default for UdpTunnels {
-    fn default() -> UdpTunnels {
-        UdpTunnels {
+impl Default for Tunnels {
+    fn default() -> Tunnels {
+        Tunnels {
             teredo: 3544,
             vxlan: 4789,
             geneve: 6081,
             gtp_u: 0,
+            teredo_authentication: false,
+            erspan_iii: false,
         }
     }
 }
 
 /// Returns the place of the IP header of the packet inside `packet`, relative to the same bytes as
 /// [`Packet::ip_offset`]; `None` if it carries no packet. `frame` holds those bytes.
-pub(crate) fn inside(frame: &[u8], packet: &Packet<'_>, tunnels: &UdpTunnels) -> Option<Network> {
+pub(crate) fn inside(frame: &[u8], packet: &Packet<'_>, tunnels: &Tunnels) -> Option<Network> {
     if packet.is_fragment {
         return None;
     }
@@ -63,7 +69,7 @@ pub(crate) fn inside(frame: &[u8], packet: &Packet<'_>, tunnels: &UdpTunnels) ->
         IPV4 => ip(IpVersion::V4),
         IPV6 => ip(IpVersion::V6),
         GRE => {
-            let (next, size) = gre(frame.get(payload..)?)?;
+            let (next, size) = gre(frame.get(payload..)?, tunnels.erspan_iii)?;
             follow(next, frame, payload + size, outer).ok()
         }
         IpProto::UDP => {
@@ -75,7 +81,7 @@ pub(crate) fn inside(frame: &[u8], packet: &Packet<'_>, tunnels: &UdpTunnels) ->
 }
 
 /// Reads a GRE header: versions 0 (RFC 2784, RFC 2890; routing of RFC 1701) and 1 (RFC 2637).
-fn gre(bytes: &[u8]) -> Option<(Next, usize)> {
+fn gre(bytes: &[u8], has_erspan_iii: bool) -> Option<(Next, usize)> {
     const CHECKSUM: u8 = 0x80;
     const ROUTING: u8 = 0x40;
     const KEY: u8 = 0x20;
@@ -110,6 +116,7 @@ fn gre(bytes: &[u8]) -> Option<(Next, usize)> {
         PPP => (Next::Ppp, size),
         // ERSPAN type I has no header of its own, and GRE without sequence number; type II has 8 bytes.
         ERSPAN => (Next::Ethernet, size + size_of(SEQUENCE, 8)),
+        ERSPAN_III if !has_erspan_iii => return None,
         ERSPAN_III => {
             // The O bit, the last of 12 bytes, announces a subheader of 8 bytes.
             let flags = *bytes.get(size + 11)?;
@@ -120,7 +127,7 @@ fn gre(bytes: &[u8]) -> Option<(Next, usize)> {
 }
 
 /// Returns the header that follows the UDP header and the size of what is before it in the payload.
-fn udp(packet: &Packet<'_>, tunnels: &UdpTunnels) -> Option<(Next, usize)> {
+fn udp(packet: &Packet<'_>, tunnels: &Tunnels) -> Option<(Next, usize)> {
     let (src, dst) = packet.ports?;
     let is = |port: u16, tunnel: u16| tunnel != 0 && port == tunnel;
     if is(dst, tunnels.vxlan) {
@@ -138,15 +145,18 @@ fn udp(packet: &Packet<'_>, tunnels: &UdpTunnels) -> Option<(Next, usize)> {
         return gtp_u(packet.payload);
     }
     if is(src, tunnels.teredo) || is(dst, tunnels.teredo) {
-        return teredo(packet.payload);
+        return teredo(packet.payload, tunnels.teredo_authentication);
     }
     None
 }
 
 /// Passes the headers of Teredo (RFC 4380, section 5.1.1): authentication, origin indication.
-fn teredo(payload: &[u8]) -> Option<(Next, usize)> {
+fn teredo(payload: &[u8], has_authentication: bool) -> Option<(Next, usize)> {
     let mut at = 0;
     if payload.first_chunk::<2>()? == &[0, 1] {
+        if !has_authentication {
+            return None;
+        }
         let header = payload.first_chunk::<4>()?;
         at += 4 + usize::from(header[2]) + usize::from(header[3]) + 8 + 1;
     }

@@ -50,6 +50,21 @@ impl Half {
         }
     }
 
+    /// Returns the end as it was after its SYN, for a connection that begins with the same one.
+    pub(super) fn after_syn(&self) -> Half {
+        let mut half = Half::new(self.direction, self.depth);
+        let isn = self
+            .stream
+            .as_ref()
+            .map(|stream| stream.first_seq().wrapping_sub(1));
+        if let Some(syn) = self.syns.iter().copied().find(|syn| Some(syn.isn) == isn) {
+            half.syns.push(syn);
+            half.choose(syn);
+            half.window = self.window;
+        }
+        half
+    }
+
     /// Begins a stream.
     fn begin_stream(&mut self, first_seq: u32) {
         self.stream = Some(Stream::new(self.direction, first_seq, self.depth));

@@ -29,6 +29,8 @@ pub struct Session {
     is_midstream: bool,
     /// True if a reset ended the connection.
     is_reset: bool,
+    /// True once the SYN of the client came again behind the end of the connection.
+    is_repeated: bool,
     /// True once the connection is being closed: the client sent a FIN, both ends did, or one sent a reset.
     is_closing: bool,
     /// Memory that was charged to the pool of segments, in bytes.
@@ -53,6 +55,35 @@ impl Session {
             halves: Direction::BOTH.map(|direction| Half::new(direction, depth)),
             is_midstream,
             is_reset: false,
+            is_repeated: false,
+            is_closing: false,
+            charged: 0,
+        })
+    }
+
+    /// Returns true if the connection has ended and is sent again: a SYN of the client repeated the one that began it.
+    pub(crate) fn is_repeated(&self) -> bool {
+        self.is_repeated
+    }
+
+    /// Returns true if a SYN repeats the one that began the connection.
+    pub(crate) fn repeats_syn(&self, tcp: &TcpHeader<'_>) -> bool {
+        let client = self.stream(Direction::ToServer);
+        client.is_some_and(|stream| stream.first_seq() == tcp.seq.wrapping_add(1))
+    }
+
+    /// Returns the connection that a repeated SYN began, if this segment shows that it is another one: the server answers with
+    /// another sequence number.
+    pub(crate) fn other_connection(&self, tcp: &TcpHeader<'_>, depth: u64) -> Option<Session> {
+        let server = self.stream(Direction::ToClient);
+        let is_answer = self.is_repeated && tcp.has(flags::SYN | flags::ACK) && tcp.flags & flags::RST == 0;
+        let is_other = server.is_none_or(|stream| stream.first_seq() != tcp.seq.wrapping_add(1));
+        (is_answer && is_other).then(|| Session {
+            state: FlowState::New,
+            halves: [self.halves[0].after_syn(), Half::new(Direction::ToClient, depth)],
+            is_midstream: false,
+            is_reset: false,
+            is_repeated: false,
             is_closing: false,
             charged: 0,
         })
@@ -106,6 +137,13 @@ impl Session {
             accepted.edits.of_header(tcp, &settings.normalizer);
         }
         check_flags(tcp)?;
+        if self.state == FlowState::Closed && tcp.is_syn() && direction == Direction::ToServer {
+            self.is_repeated |= self.repeats_syn(tcp) && (self.is_reset || self.is_complete());
+        }
+        if self.is_repeated {
+            // All of it was seen before, and nothing of it enters the streams again.
+            return Ok(Accepted::default());
+        }
         if self.state == FlowState::Closed && self.is_reset {
             // A repetition of the reset changes nothing.
             return match tcp.has(flags::RST) {
@@ -332,7 +370,7 @@ impl Session {
         }
         if tcp.has(flags::FIN) {
             stream.finish(end);
-            self.is_closing |= direction == Direction::ToServer;
+            self.is_closing |= direction == Direction::ToServer && stream.is_complete();
         }
         self.close_if_done();
         Ok(())
@@ -343,8 +381,14 @@ impl Session {
         let has_fin = |half: &Half| half.stream.as_ref().is_some_and(|stream| stream.fin().is_some());
         if self.halves.iter().all(has_fin) {
             self.state = FlowState::Closed;
-            self.is_closing = true;
+            self.is_closing |= self.is_complete();
         }
+    }
+
+    /// Returns true if both ends sent a FIN, and all data were seen.
+    fn is_complete(&self) -> bool {
+        let is_complete = |half: &Half| half.stream.as_ref().is_some_and(Stream::is_complete);
+        self.halves.iter().all(is_complete)
     }
 
     /// Returns true once the connection is being closed, so that raw data are inspected at once.
@@ -379,10 +423,11 @@ impl Session {
         direction: Direction,
         settings: &TcpSettings,
         flushes: bool,
+        repeats: bool,
     ) -> Option<Lent> {
         let stream = self.halves[direction.index()].stream.as_mut()?;
         stream
-            .is_due(settings, flushes)
+            .is_due(settings, flushes, repeats)
             .then(|| stream.lend(settings.mode, flushes))
     }
 

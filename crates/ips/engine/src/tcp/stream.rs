@@ -136,6 +136,13 @@ impl Stream {
         self.fin
     }
 
+    /// Returns true if the FIN was sent, and all data before it were seen.
+    pub(super) fn is_complete(&self) -> bool {
+        let staged = self.next + self.staged as u64;
+        self.fin
+            .is_some_and(|fin| self.pieces.contiguous_end(staged) >= fin)
+    }
+
     /// Returns the memory that the stream takes beside itself, in bytes.
     pub(super) fn memory(&self) -> usize {
         self.pieces.memory() + self.buffer.capacity()
@@ -297,13 +304,13 @@ impl Stream {
     }
 
     /// Returns true if enough raw data wait for inspection. `flushes` is true if all are to be inspected.
-    pub(super) fn is_due(&self, settings: &TcpSettings, flushes: bool) -> bool {
+    pub(super) fn is_due(&self, settings: &TcpSettings, flushes: bool, repeats: bool) -> bool {
         let waiting = self.next - self.inspected;
         let chunk = settings.chunk[self.direction.index()] as u64;
         // A FIN by itself does not end the wait: the connection may go on in the other direction.
         let is_at_depth = self.is_ended && self.fin.is_none();
         let at_once = settings.mode == Mode::Ips || flushes || is_at_depth || self.waits_behind_hole();
-        waiting > 0 && (at_once || waiting >= chunk)
+        waiting > 0 && (at_once || waiting >= chunk) || repeats && self.next > self.base
     }
 
     /// Lends the buffer for inspection, so that the flow can be changed meanwhile; [`Stream::give_back`] ends it.

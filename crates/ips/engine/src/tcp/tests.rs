@@ -181,7 +181,7 @@ impl TestBed {
                     received.extend_from_slice(chunk.bytes);
                     *ended |= chunk.is_end;
                 });
-            if let Some(lent) = self.session.lend(direction, &self.settings, true) {
+            if let Some(lent) = self.session.lend(direction, &self.settings, true, false) {
                 self.session.give_back(direction, lent, self.settings.mode);
             }
         }

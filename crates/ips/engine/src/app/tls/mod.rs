@@ -91,6 +91,8 @@ pub(super) struct Tls {
     client_session: Vec<u8>,
     has_certificate: bool,
     has_data: bool,
+    /// True after an empty record of a type that must not be empty.
+    has_empty_record: bool,
 }
 
 impl Tls {
@@ -102,6 +104,7 @@ impl Tls {
             client_session: Vec::new(),
             has_certificate: false,
             has_data: false,
+            has_empty_record: false,
         }
     }
 
@@ -155,6 +158,12 @@ impl Tls {
             return false;
         }
         if size > RECORD_SIZE {
+            self.fail(direction, out, "tls.invalid_record_length");
+            return false;
+        }
+        // RFC 8446, section 5.1, forbids empty records of all types but application data.
+        if size == 0 && kind != APPLICATION_DATA && !side.is_encrypted {
+            self.has_empty_record = true;
             self.fail(direction, out, "tls.invalid_record_length");
             return false;
         }
@@ -431,7 +440,7 @@ impl Parser for Tls {
             side.pending.drain(..side.used.min(side.pending.len()));
             side.used = 0;
         }
-        if self.sides.iter().all(|side| side.has_failed) {
+        if self.has_empty_record || self.sides.iter().all(|side| side.has_failed) {
             Outcome::Failed
         } else {
             Outcome::Continue
@@ -442,6 +451,10 @@ impl Parser for Tls {
         if let Some(transaction) = self.transaction.and_then(|id| out.by_id(id)) {
             transaction.advance(direction, Progress::Complete);
         }
+    }
+
+    fn is_strict(&self) -> bool {
+        self.has_empty_record
     }
 
     fn is_encrypted(&self) -> bool {

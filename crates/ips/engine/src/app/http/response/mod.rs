@@ -325,7 +325,7 @@ impl ResponseSide {
             if self.has_continued {
                 transaction.raise("http.100_continue_already_seen");
             }
-            transaction.remove_direction(SIDE);
+            transaction.remove_direction(SIDE, &[Buffer::HttpResponseLine, Buffer::HttpProtocol]);
             self.has_continued = true;
             self.headers = Headers::default();
             self.state = State::Line;
