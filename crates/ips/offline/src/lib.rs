@@ -1,7 +1,7 @@
 //! Captures through the engine: files in, events out.
 //!
-//! Each capture begins without flows and ends with a last inspection of what is left of them. The time of the engine is
-//! that of the packets.
+//! [`read`] begins each capture without flows, and ends it with a last inspection of what is left of them. [`read_part`]
+//! leaves the flows to the next capture, and [`finish`] ends them. The time of the engine is that of the packets.
 
 #![forbid(unsafe_code)]
 
@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use millrace_ips_engine::detect::{Ruleset, TraceRecord};
 use millrace_ips_engine::{Engine, Events, Frame, LinkType, Verdict};
+use millrace_types::Time;
 
 /// The frames of a capture, counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,6 +32,8 @@ pub struct CaptureSummary {
     pub dropped: u64,
     /// Time in the engine.
     pub engine: Duration,
+    /// Time of the last frame.
+    pub last: Time,
 }
 
 /// Passes the frames of a capture through an engine. `each` gets the events of each frame that has some, with the frame as
@@ -45,11 +48,47 @@ pub fn read(
     rules: &Ruleset,
     mut each: impl FnMut(&Events, Option<&CapturedFrame>),
 ) -> Result<CaptureSummary, CaptureError> {
+    let result = read_part(path, engine, rules, &mut each);
+    let last = finish(engine, rules, each);
+    result.map(|summary| CaptureSummary {
+        engine: summary.engine + last,
+        ..summary
+    })
+}
+
+/// Passes the frames of a capture through an engine, whose flows go on in the next capture: for a run that was recorded in
+/// several files. `each` gets the events of each frame that has some, with the frame as it came.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_part(
+    path: &Path,
+    engine: &mut Engine,
+    rules: &Ruleset,
+    mut each: impl FnMut(&Events, Option<&CapturedFrame>),
+) -> Result<CaptureSummary, CaptureError> {
     pass(path, engine, rules, |_, events, frame| {
         if !events.list.is_empty() {
-            each(events, frame);
+            each(events, Some(frame));
         }
     })
+}
+
+/// Ends all flows of an engine. `each` gets the events of their last inspection, if there are some. Returns the time in the
+/// engine.
+pub fn finish(
+    engine: &mut Engine,
+    rules: &Ruleset,
+    mut each: impl FnMut(&Events, Option<&CapturedFrame>),
+) -> Duration {
+    let mut events = Events::default();
+    let start = Instant::now();
+    engine.finish(rules, &mut events);
+    let time = start.elapsed();
+    if !events.list.is_empty() {
+        each(&events, None);
+    }
+    time
 }
 
 /// Passes the frames of a capture through an engine that traces a rule. `each` gets the records in order.
@@ -62,17 +101,23 @@ pub fn trace(
     rules: &Ruleset,
     mut each: impl FnMut(TraceRecord),
 ) -> Result<CaptureSummary, CaptureError> {
-    pass(path, engine, rules, |engine, _, _| {
+    let result = pass(path, engine, rules, |engine, _, _| {
         engine.detector().take_trace().into_iter().for_each(&mut each);
+    });
+    let last = finish(engine, rules, |_, _| {});
+    engine.detector().take_trace().into_iter().for_each(each);
+    result.map(|summary| CaptureSummary {
+        engine: summary.engine + last,
+        ..summary
     })
 }
 
-/// Passes the frames of a capture through an engine, and calls `each` behind each frame, and behind the last inspection.
+/// Passes the frames of a capture through an engine, and calls `each` behind each frame.
 fn pass(
     path: &Path,
     engine: &mut Engine,
     rules: &Ruleset,
-    mut each: impl FnMut(&mut Engine, &Events, Option<&CapturedFrame>),
+    mut each: impl FnMut(&mut Engine, &Events, &CapturedFrame),
 ) -> Result<CaptureSummary, CaptureError> {
     let mut reader = CaptureReader::open(path)?;
     let mut summary = CaptureSummary::default();
@@ -92,6 +137,7 @@ fn pass(
         bytes.extend_from_slice(&captured.bytes);
         summary.frames += 1;
         summary.bytes += bytes.len() as u64;
+        summary.last = captured.time;
         let frame = Frame {
             bytes: &mut bytes,
             link: LinkType(captured.link),
@@ -102,13 +148,9 @@ fn pass(
         let verdict = engine.frame(rules, frame, &mut events);
         summary.engine += start.elapsed();
         summary.dropped += u64::from(matches!(verdict, Verdict::Drop(_) | Verdict::Reject { .. }));
-        each(engine, &events, Some(&captured));
+        each(engine, &events, &captured);
         events.list.clear();
     }
-    let start = Instant::now();
-    engine.finish(rules, &mut events);
-    summary.engine += start.elapsed();
-    each(engine, &events, None);
     match failure {
         Some(error) => Err(error),
         None => Ok(summary),

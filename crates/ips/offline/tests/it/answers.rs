@@ -9,18 +9,32 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use millrace_ips_engine::detect::{CompileSettings, DetectSettings, Rule, Ruleset, compile};
-use millrace_ips_engine::{Engine, Event, Mode, Settings};
-use millrace_ips_offline::comparison_line;
+use millrace_ips_engine::{Engine, Event, Events, Mode, Settings};
+use millrace_ips_offline::{comparison_line, finish, read_part};
 use millrace_ips_rules::{Refusal, RuleSet, Syntax, Variables, files};
 
 /// The share of the answers that must be found, and the share of other alerts that may be there, in percent.
-const FOUND: f64 = 98.5;
-const EXTRA: f64 = 1.8;
+const FOUND: f64 = 98.8;
+const EXTRA: f64 = 1.6;
 /// The least share of the public rules that load, in percent.
 const LOADED: f64 = 99.9;
 
 /// Alerts of a packet in a run that keeps all of them.
 const UNLIMITED: usize = 100_000;
+/// The captures during which the reference ended idle flows: it attributes the last alerts of such flows to them.
+const IDLE_SEARCHES: &[&str] = &[
+    "dd4a132843d09700",
+    "8c71b50eb9ea6a6a",
+    "a14681ca4964ea32",
+    "d361c2ef1e0e22ad",
+    "fdb64642de04ae04",
+    "222af8ca41ae72ac",
+    "1ebd87ddac2bb0d7",
+    "8b54bbf5aa77f58c",
+    "933cae5dd8285075",
+    "a6129637c63b061f",
+    "88e588a1037c3573",
+];
 /// The page with the table of differences, and the lines around the table.
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/ips-differences.md");
 const BEGIN: &str = "<!-- differences by reason: begin -->\n";
@@ -41,15 +55,6 @@ fn unpack(path: &Path) -> Vec<u8> {
         .expect("xz unpacks the data");
     assert!(output.status.success(), "{}", path.display());
     output.stdout
-}
-
-/// Returns the names of the captures that the reference could not read.
-fn unread(data: &Path, source: &str) -> BTreeSet<String> {
-    let list = std::fs::read_to_string(data.join(format!("answers/{source}.captures.tsv"))).unwrap();
-    list.lines()
-        .filter(|line| !line.starts_with('#') && line.ends_with("\tno"))
-        .filter_map(|line| Some(line.split('\t').next()?.to_owned()))
-        .collect()
 }
 
 /// Returns the compiled rules, and those that are refused.
@@ -115,13 +120,15 @@ fn flow(line: &str) -> &str {
 }
 
 impl Found {
-    /// Adds the alerts on a capture; `has_reasons` is true if differences are sorted by reason.
-    fn read(&mut self, rules: &Ruleset, mode: Mode, path: &Path, has_reasons: bool) {
+    /// Adds the alerts on the captures of a run; `has_reasons` is true if differences are sorted by reason.
+    fn read(&mut self, rules: &Ruleset, mode: Mode, captures: &[PathBuf], has_reasons: bool) {
         let limit = DetectSettings::default().alerts;
         let limits = [limit, UNLIMITED];
         for &alerts in &limits[..1 + usize::from(has_reasons)] {
             let settings = Settings {
                 mode,
+                // The reference searches for idle flows seldom, whatever the times of packets.
+                idle_search: 0,
                 detect: DetectSettings {
                     alerts,
                     ..DetectSettings::default()
@@ -129,26 +136,46 @@ impl Found {
                 ..Settings::default()
             };
             let mut engine = Engine::new(settings, [1, 2]);
-            // A capture that ends in the middle of a packet is read up to there.
-            let _ = millrace_ips_offline::read(path, &mut engine, rules, |events, _| {
-                let alerts_of = events.list.iter().filter_map(|event| match event {
-                    Event::Alert(alert) => Some(comparison_line(mode, alert)),
-                    _ => None,
+            for path in captures {
+                // A capture that ends in the middle of a packet is read up to there.
+                let result = read_part(path, &mut engine, rules, |events, _| {
+                    self.add(mode, alerts, events, path);
                 });
-                let new: Vec<String> = alerts_of.collect();
-                for line in &new {
-                    let captures = self.captures.entry(flow(line).to_owned()).or_default();
-                    captures.insert(path.to_owned());
-                    let is_of_flow = |other: &&String| flow(other) == flow(line);
-                    if alerts == UNLIMITED && new.iter().filter(is_of_flow).count() > limit {
-                        self.crowded.insert(flow(line).to_owned());
-                    }
+                let name = path.file_stem().unwrap_or_default().to_string_lossy();
+                if let Ok(summary) = result
+                    && IDLE_SEARCHES.contains(&&*name)
+                {
+                    let mut events = Events::default();
+                    engine.expire(rules, summary.last, &mut events);
+                    self.add(mode, alerts, &events, path);
                 }
-                match alerts == limit {
-                    true => self.lines.extend(new),
-                    false => self.unlimited.extend(new),
-                }
+            }
+            let last = Path::new("end of the run");
+            finish(&mut engine, rules, |events, _| {
+                self.add(mode, alerts, events, last);
             });
+        }
+    }
+
+    /// Adds the alerts of a frame, of which each packet may have `alerts`.
+    fn add(&mut self, mode: Mode, alerts: usize, events: &Events, path: &Path) {
+        let limit = DetectSettings::default().alerts;
+        let alerts_of = events.list.iter().filter_map(|event| match event {
+            Event::Alert(alert) => Some(comparison_line(mode, alert)),
+            _ => None,
+        });
+        let new: Vec<String> = alerts_of.collect();
+        for line in &new {
+            let captures = self.captures.entry(flow(line).to_owned()).or_default();
+            captures.insert(path.to_owned());
+            let is_of_flow = |other: &&String| flow(other) == flow(line);
+            if alerts == UNLIMITED && new.iter().filter(is_of_flow).count() > limit {
+                self.crowded.insert(flow(line).to_owned());
+            }
+        }
+        match alerts == limit {
+            true => self.lines.extend(new),
+            false => self.unlimited.extend(new),
         }
     }
 
@@ -229,21 +256,62 @@ fn answers(data: &Path, source: &str, rules: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Returns the captures of a source that the reference could read, in the order of their names.
+/// Returns the place of a folder in the run of a source. The answers give away the order: they attribute the first packet
+/// of a capture to the capture before it.
+fn folder_order(path: &str) -> usize {
+    const ZEEK: &[&str] = &[
+        "Traces",
+        "ftp",
+        "dhcp",
+        "modbus",
+        "http",
+        "261",
+        "ldap",
+        "chksums",
+        "dce-rpc",
+        "krb",
+        "igmp",
+        "gnutella",
+        "mobile-ipv6",
+        "dns",
+        "contentline",
+        "finger",
+        "icmp",
+        "dnp3",
+        "bittorrent",
+        "dnssec",
+        "communityid",
+        "ipv4",
+    ];
+    let folder = path.rsplit('/').nth(1).unwrap_or_default();
+    ZEEK.iter().position(|name| *name == folder).unwrap_or(0)
+}
+
+/// Returns the captures of a source that the reference could read, in the order in which it read them: folder by folder,
+/// by name in each. Flows go on from one capture to the next.
 fn captures(data: &Path, source: &str) -> Vec<PathBuf> {
-    let unread = unread(data, source);
-    let is_capture = |path: &PathBuf| {
-        let (stem, kind) = (path.file_stem(), path.extension());
-        let is_read = stem.is_some_and(|stem| !unread.contains(&*stem.to_string_lossy()));
-        is_read && kind.is_some_and(|kind| kind.to_string_lossy().starts_with("pcap"))
-    };
-    let folder = std::fs::read_dir(data.join("captures").join(source)).unwrap();
-    let mut captures: Vec<PathBuf> = folder
-        .map(|entry| entry.unwrap().path())
-        .filter(is_capture)
+    let list = std::fs::read_to_string(data.join(format!("answers/{source}.captures.tsv"))).unwrap();
+    // The digest of the file, and its path in the source.
+    let mut rows: Vec<(&str, &str)> = list
+        .lines()
+        .filter(|line| !line.starts_with('#') && line.ends_with("\tyes"))
+        .filter_map(|line| {
+            let mut fields = line.split('\t');
+            Some((fields.next()?, fields.nth(1)?))
+        })
         .collect();
-    captures.sort();
-    captures
+    rows.sort_by_key(|(_, path)| (folder_order(path), *path));
+    let files = std::fs::read_dir(data.join("captures").join(source)).unwrap();
+    let files: BTreeMap<String, PathBuf> = files
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|kind| kind.to_string_lossy().starts_with("pcap"))
+        })
+        .filter_map(|path| Some((path.file_stem()?.to_string_lossy().into_owned(), path)))
+        .collect();
+    let path = |(digest, _): (&str, &str)| files.get(digest).cloned().expect(digest);
+    rows.into_iter().map(path).collect()
 }
 
 #[test]
@@ -261,9 +329,7 @@ fn alerts_of_public_rules_equal_the_frozen_answers() {
         let expected = answers(&data, source, "et-open");
         let mut found = Found::default();
         for mode in [Mode::Ids, Mode::Ips] {
-            captures(&data, source)
-                .iter()
-                .for_each(|path| found.read(&rules, mode, path, false));
+            found.read(&rules, mode, &captures(&data, source), false);
         }
         for line in expected.symmetric_difference(&found.lines) {
             println!("{source}: only one of both has {line}");
@@ -300,9 +366,7 @@ fn alerts_on_public_captures_equal_the_frozen_answers() {
         let mut found = Found::default();
         let captures = captures(&data, source);
         for mode in [Mode::Ids, Mode::Ips] {
-            captures
-                .iter()
-                .for_each(|path| found.read(&rules, mode, path, is_whole));
+            found.read(&rules, mode, &captures, is_whole);
         }
         let percent = |count: usize| 100.0 * count as f64 / expected.len() as f64;
         let (both, extra) = (
