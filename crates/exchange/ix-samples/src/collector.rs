@@ -298,13 +298,23 @@ impl Collector {
         target: Prefix,
         now: Timestamp,
     ) -> Option<Attack> {
-        let parties = Parties::of(exchange);
+        self.gather(Parties::of(exchange), account, target, now).attack()
+    }
+
+    /// Copies what is known of the traffic to a target of an account.
+    pub(crate) fn gather(
+        &self,
+        parties: Parties,
+        account: AccountId,
+        target: Prefix,
+        now: Timestamp,
+    ) -> Gathered {
         let is_own = |observation: &Observation| {
             let ends = observation.ends;
             parties.ends.get(&(ends.service, ends.leaves)) == Some(&account)
         };
-        let (window, recent) = self.attack_window(now);
-        let current: Vec<Observation> = recent
+        let (current_seconds, recent) = self.attack_window(now);
+        let current = recent
             .filter(|observation| target.contains(observation.destination) && is_own(observation))
             .copied()
             .collect();
@@ -314,12 +324,12 @@ impl Collector {
             .filter(|(_, owner)| **owner == account)
             .map(|(end, _)| *end)
             .collect();
-        let (mut before, mut seconds) = (Vec::new(), 0.0_f64);
+        let (mut before, mut before_seconds) = (Vec::new(), 0.0_f64);
         for (end, history) in &self.before {
             if own_ends.contains(end) {
                 let known = history.observations();
                 before.extend(known.filter(|observation| target.contains(observation.destination)));
-                seconds = seconds.max(history.seconds());
+                before_seconds = before_seconds.max(history.seconds());
             }
         }
         let own_leaves: BTreeSet<u32> = own_ends.iter().map(|(_, leaves)| *leaves).collect();
@@ -327,21 +337,18 @@ impl Collector {
             .minutes
             .iter()
             .filter(|((leaves, address), _)| own_leaves.contains(leaves) && target.contains(*address))
-            .map(|(_, minutes)| minutes);
-        analyse(
-            Window {
-                observations: &current,
-                seconds: window,
-            },
-            Window {
-                observations: &before,
-                seconds,
-            },
-            target,
+            .map(|(_, minutes)| minutes.clone())
+            .collect();
+        Gathered {
+            current,
+            current_seconds,
+            before,
+            before_seconds,
             minutes,
+            parties,
+            target,
             now,
-            |ends| parties.ends.get(&(ends.service, ends.entered)).copied(),
-        )
+        }
     }
 
     /// Returns the number of samples so far.
@@ -350,14 +357,49 @@ impl Collector {
     }
 }
 
+/// The traffic to a target of an account, apart from the collector: the search for rules takes seconds.
+pub(crate) struct Gathered {
+    current: Vec<Observation>,
+    current_seconds: f64,
+    before: Vec<Observation>,
+    before_seconds: f64,
+    minutes: Vec<Minutes>,
+    parties: Parties,
+    target: Prefix,
+    now: Timestamp,
+}
+
+impl Gathered {
+    /// Returns the traffic and suggested rules; `None` without a sample in the last half minute.
+    pub(crate) fn attack(&self) -> Option<Attack> {
+        let current = Window {
+            observations: &self.current,
+            seconds: self.current_seconds,
+        };
+        let before = Window {
+            observations: &self.before,
+            seconds: self.before_seconds,
+        };
+        let account_of = |ends: &Ends| self.parties.ends.get(&(ends.service, ends.entered)).copied();
+        analyse(
+            current,
+            before,
+            self.target,
+            self.minutes.iter(),
+            self.now,
+            account_of,
+        )
+    }
+}
+
 /// The services and the accounts of ends, by their indices in the metadata of packets.
-struct Parties {
+pub(crate) struct Parties {
     services: HashMap<u32, ServiceId>,
     ends: HashMap<(u32, u32), AccountId>,
 }
 
 impl Parties {
-    fn of(exchange: &Exchange) -> Parties {
+    pub(crate) fn of(exchange: &Exchange) -> Parties {
         let services = exchange.services.iter();
         let ends = exchange.configs.values().filter_map(|config| {
             let service = exchange.services.get(&config.service)?;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use millrace_ix_model::{AccountId, ConnectionId, Exchange, Prefix, Timestamp};
 use millrace_sflow::Datagram;
 
+use crate::collector::Parties;
 use crate::{Attack, Collector, TargetRate, Traffic};
 
 /// The time between two revisions while samples come, in milliseconds.
@@ -108,6 +109,9 @@ impl Shared {
         target: Prefix,
         now: Timestamp,
     ) -> Option<Attack> {
-        self.lock().attack(exchange, account, target, now)
+        let parties = Parties::of(exchange);
+        // Samples come while rules are looked for.
+        let gathered = self.lock().gather(parties, account, target, now);
+        gathered.attack()
     }
 }

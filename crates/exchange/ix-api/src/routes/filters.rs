@@ -383,7 +383,12 @@ pub(crate) async fn attack(
         .await?;
     }
     let scope = Scope::new(&principal, app.now());
-    let found = target.and_then(|target| app.service.attack(account, target));
+    // The search for rules takes seconds.
+    let service = std::sync::Arc::clone(&app.service);
+    let asked = move || target.and_then(|target| service.attack(account, target));
+    let found = tokio::task::spawn_blocking(asked)
+        .await
+        .map_err(|error| Problem::new(ProblemKind::Internal, error.to_string()))?;
     Ok(Json(view::AttackView {
         targets: app.service.targets(account).iter().map(target_view).collect(),
         traffic: found.as_ref().map(|found| scope.traffic(found)),
