@@ -2,16 +2,15 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use millrace_datapath::io::Device;
+use anyhow::{Context, Result};
 use millrace_datapath::io::wan::{PathSpec, Wans};
+use millrace_datapath::io::{Device, OpenError, SocketAccess, SocketFile};
 use millrace_wan_control::args::BetweenArgs;
 use millrace_wan_control::{Change, DirectionStatus, InterfaceStatus, PathStatus, Reply, Request, Settings};
 use millrace_wan_emulator::Scenario;
@@ -124,29 +123,32 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The socket; dropping it removes the file and closes the interfaces.
 pub(crate) struct Server {
-    path: PathBuf,
+    _file: SocketFile,
     control: Arc<Control>,
 }
 
+/// The socket is for the user of this process: who may connect may change the path.
+const ACCESS: SocketAccess = SocketAccess {
+    owner: None,
+    group: None,
+    mode: 0o600,
+};
+
 impl Server {
-    /// Listens at a path, and answers on threads of its own. A file that a killed process left is replaced.
+    /// Listens at a path, and answers on threads of its own. The socket of a killed process is replaced; any other file stays.
     pub(crate) fn start(path: &Path, control: Arc<Control>) -> Result<Server> {
         let named = || format!("--control {}", path.display());
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory).with_context(named)?;
         }
-        match UnixStream::connect(path) {
-            Ok(_) => bail!(
-                "--control {}: another emulator answers there. To fix it: end it, or name another socket",
-                path.display()
-            ),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                fs::remove_file(path).with_context(named)?;
-            }
-            Err(_) => {}
-        }
-        let listener = UnixListener::bind(path).with_context(named)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).with_context(named)?;
+        let bind = || {
+            UnixListener::bind(path).map_err(|error| OpenError::Failed {
+                device: path.display().to_string(),
+                reason: error.to_string(),
+                next_step: "name another path".to_owned(),
+            })
+        };
+        let (file, listener) = SocketFile::make(path, &ACCESS, bind).context("--control")?;
         let served = Arc::clone(&control);
         let accept = move || {
             for stream in listener.incoming().flatten() {
@@ -166,7 +168,7 @@ impl Server {
             .spawn(accept)
             .with_context(named)?;
         Ok(Server {
-            path: path.to_owned(),
+            _file: file,
             control,
         })
     }
@@ -175,8 +177,6 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         lock(&self.control.devices).clear();
-        // Nobody listens any more; a file that stays is replaced by the next process.
-        let _stays = fs::remove_file(&self.path);
     }
 }
 
@@ -193,5 +193,76 @@ fn serve(stream: &UnixStream, control: &Control) -> io::Result<()> {
         let mut reply = serde_json::to_string(&control.answer(&line))?;
         reply.push('\n');
         writer.write_all(reply.as_bytes())?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use millrace_datapath::io::{Backend as _, DeviceOptions, DeviceSpec, HeapBackend};
+    use millrace_wan_control::args::DirectionArgs;
+
+    use super::*;
+
+    /// Starts the control socket of two interfaces in memory.
+    fn start(path: &Path) -> Result<Server> {
+        let backend = HeapBackend::new();
+        let device = |name: &str| {
+            let spec = DeviceSpec::Memory(name.to_owned());
+            backend.open(&spec, DeviceOptions::PLAIN).unwrap().device
+        };
+        let between = BetweenArgs {
+            a: "a".to_owned(),
+            b: "b".to_owned(),
+            settings: DirectionArgs::default(),
+            scenario: None,
+            seed: 1,
+            memory: None,
+            control: None,
+            cores: Vec::new(),
+            poll: false,
+        };
+        let control = Control::new(
+            &between,
+            between.settings(),
+            None,
+            Arc::clone(backend.wans()),
+            [device("a"), device("b")],
+            <[Arc<SideCounters>; 2]>::default(),
+        );
+        Server::start(path, Arc::new(control))
+    }
+
+    #[test]
+    fn a_file_that_is_no_socket_stays_as_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("notes");
+        fs::write(&path, "mine").unwrap();
+        let error = start(&path).err().unwrap();
+        assert!(format!("{error:#}").contains("is not removed"), "{error:#}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
+    }
+
+    #[test]
+    fn the_socket_is_for_its_user_alone_and_a_second_emulator_leaves_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("wan.sock");
+        let server = start(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let error = start(&path).err().unwrap();
+        assert!(format!("{error:#}").contains("another process listens"), "{error:#}");
+        assert!(UnixStream::connect(&path).is_ok());
+        drop(server);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn the_socket_of_a_process_that_ended_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("wan.sock");
+        drop(UnixListener::bind(&path).unwrap());
+        let _server = start(&path).unwrap();
+        assert!(UnixStream::connect(&path).is_ok());
     }
 }

@@ -73,7 +73,7 @@ impl Controller {
         self.set_at(Time::ZERO, config, sources)
     }
 
-    /// Changes the parameters for frames that arrive at `at` or later, if the sender hears of it before. A later call replaces
+    /// Changes the parameters for frames that arrive at `at` or later, if the sender has received the change by then. A later call replaces
     /// one whose time has not come.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! From a configuration to the two halves: which memory is needed, and whether what is given suffices.
+//! The plan turns a configuration into the two halves, and checks that the memory suffices.
 
 use std::sync::Arc;
 

@@ -10,8 +10,8 @@ use crate::stats::Counters;
 
 /// The receiving half of a direction. One thread owns it; no call waits, takes a lock or allocates.
 ///
-/// As long as frames keep their order, the next one due is the next one in the ring. From the first change to a
-/// configuration that lets frames overtake each other, a timer wheel finds it.
+/// While frames keep their order, the next one due is the next one in the ring. From the first configuration that lets frames
+/// overtake each other on, a timer wheel finds it.
 pub struct Receiver<M> {
     reader: Reader<M>,
     wheel: Wheel,

@@ -51,7 +51,7 @@ pub struct ScenarioError {
 }
 
 impl Scenario {
-    /// Reads a file. Each value is checked by itself; whether settings fit together shows when they are applied.
+    /// Reads a file. Each value is checked by itself; settings that do not fit together are refused when they are applied.
     ///
     /// # Errors
     /// [`ScenarioError`] with the first line that is not understood.
@@ -109,8 +109,8 @@ impl Scenario {
         Ok(())
     }
 
-    /// Returns the steps of a direction up to a time after the start, in order, with those of repetitions; for whoever
-    /// starts late.
+    /// Returns the steps of a direction up to a time after the start, in order, with those of repetitions, for a caller
+    /// that starts late.
     pub fn until(&self, toward: DirectionId, time: Duration) -> impl Iterator<Item = &Step> {
         let within = match self.repeat {
             Some(repeat) if time >= repeat => Duration::MAX,

@@ -25,15 +25,15 @@ pub fn keys() -> impl Iterator<Item = &'static str> {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// All random draws follow from it.
+    /// The number from which all random draws follow.
     pub seed: u64,
     /// The memory of each direction, `1GiB`; unset, it follows from rate, delay and queue.
     pub memory: Option<String>,
-    /// Of both directions.
+    /// The settings of both directions.
     pub both: Vec<Setting>,
-    /// Of frames that enter at end a.
+    /// The settings of frames that enter at end a.
     pub a_to_b: Vec<Setting>,
-    /// Of frames that enter at end b.
+    /// The settings of frames that enter at end b.
     pub b_to_a: Vec<Setting>,
 }
 
@@ -41,11 +41,11 @@ pub struct Settings {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Change {
-    /// Of both directions.
+    /// The settings of both directions.
     pub both: Vec<Setting>,
-    /// Of frames that enter at end a.
+    /// The settings of frames that enter at end a.
     pub a_to_b: Vec<Setting>,
-    /// Of frames that enter at end b.
+    /// The settings of frames that enter at end b.
     pub b_to_a: Vec<Setting>,
 }
 
@@ -105,9 +105,7 @@ impl Settings {
             changed.iter().for_each(|setting| replace(own, setting));
         }
     }
-}
 
-impl Settings {
     /// Returns notes on the texts of `netem`: options that have another meaning here.
     pub fn notes(&self) -> Vec<String> {
         let settings = [&self.both, &self.a_to_b, &self.b_to_a].into_iter().flatten();

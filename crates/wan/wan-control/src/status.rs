@@ -15,7 +15,7 @@ pub struct PathStatus {
     pub ends: Vec<String>,
     /// The seed of all random draws.
     pub seed: u64,
-    /// From a to b, and from b to a.
+    /// The directions: a to b, then b to a.
     pub directions: Vec<DirectionStatus>,
     /// The interfaces of `millrace-wan`, a and b; a switch has ports.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -38,7 +38,7 @@ pub struct DirectionStatus {
     pub duplicated: u64,
     /// Frames that were reordered.
     pub reordered: u64,
-    /// Frames with flipped bits, dropped or delivered.
+    /// Frames that were delivered with inverted bits; those that were dropped for them are in `drops`.
     pub corrupted: u64,
     /// Frames that left.
     pub released: u64,
@@ -62,9 +62,9 @@ pub struct DirectionStatus {
     pub memory_high: u64,
     /// Dropped frames by reason; reasons without a frame are left out.
     pub drops: Vec<DropCount>,
-    /// Delays as drawn from the distribution asked for, queueing included.
+    /// Delays as drawn from the distribution that was asked for; waiting for the rate is not in them.
     pub delay_asked: Delay,
-    /// Delays as realised: after frames were kept in order, if they are.
+    /// Delays after ordering, reordering and duplication, from the moment at which the link has sent the frame.
     pub delay_given: Delay,
     /// Times from the due time of frames until they left.
     pub lateness: Delay,
@@ -108,7 +108,7 @@ pub struct Delay {
 pub struct InterfaceStatus {
     /// The device.
     pub device: String,
-    /// True if its link is up.
+    /// True if the link of the interface is up.
     pub link_up: bool,
     /// Frames that the interface lost because they were not fetched in time.
     pub rx_missed: u64,

@@ -79,7 +79,7 @@ pub struct Jitter {
 /// The shape of a distribution of delays.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Distribution {
-    /// From delay - spread to delay + spread.
+    /// All delays from delay - spread to delay + spread are equally probable.
     #[default]
     Uniform,
     /// Normal; below four standard deviations of delay it is truncated on both sides, from 0 to 2 × delay.
@@ -100,7 +100,7 @@ pub enum Distribution {
 /// (a Gaussian copula), so that the distribution is the same with and without correlation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Correlation {
-    /// None.
+    /// The delays of frames are independent.
     #[default]
     None,
     /// The correlation halves in this time, at any frame rate.

@@ -88,7 +88,7 @@ impl DirectionConfig {
 /// One of the two directions, which draw different numbers from one seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DirectionId {
-    /// From the first end to the second.
+    /// Frames go from the first end to the second.
     Forward,
     /// Back.
     Backward,

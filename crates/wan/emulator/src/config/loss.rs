@@ -64,15 +64,15 @@ impl GilbertElliott {
 /// in a gap (from where it goes to 1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FourState {
-    /// From 1 to 3.
+    /// The probability to go from 1 to 3.
     pub p13: Probability,
-    /// From 3 to 1.
+    /// The probability to go from 3 to 1.
     pub p31: Probability,
-    /// From 3 to 2.
+    /// The probability to go from 3 to 2.
     pub p32: Probability,
-    /// From 2 to 3.
+    /// The probability to go from 2 to 3.
     pub p23: Probability,
-    /// From 1 to 4.
+    /// The probability to go from 1 to 4.
     pub p14: Probability,
 }
 

@@ -1,4 +1,4 @@
-//! Settings that are valid, and of which something else comes than a reader may expect.
+//! Warnings about valid settings whose effect differs from what a reader may expect.
 
 use super::{Correlation, DelayConfig, Distribution, Order, OverMtu, PathConfig, Rate, Shift};
 

@@ -63,9 +63,7 @@ impl LinkModel {
             queue: QueueModel::new(config.queue),
         })
     }
-}
 
-impl LinkModel {
     pub(crate) fn queue_mut(&mut self) -> &mut QueueModel {
         &mut self.queue
     }
@@ -98,7 +96,6 @@ impl LinkState {
     }
 
     /// Accepts a frame of `size` bytes on the link, or drops it. Returns the time at which its last bit is sent, rounded up.
-    ///
     #[inline]
     pub(crate) fn offer(
         &mut self,

@@ -132,7 +132,7 @@ pub struct Path {
     /// The frames that were offered.
     offered: u64,
     last_arrival: Time,
-    /// The last release of a frame that kept its place.
+    /// The latest release of a frame that kept its place: one of a path that keeps the order waits for it.
     last_release: Time,
     link: LinkState,
     opportunities: OpportunityState,
@@ -315,7 +315,8 @@ impl Path {
             Some(Shift::Later(extra)) => (self.in_order(delayed) + extra.duration(), true),
             None => {
                 let at = self.in_order(delayed);
-                self.last_release = at;
+                // In reordering mode an earlier frame may be released later; a change to ordered mode waits for it.
+                self.last_release = self.last_release.max(at);
                 (at, false)
             }
         };

@@ -42,7 +42,7 @@ use crossbeam_utils::CachePadded;
 pub const UNIT: usize = 16;
 /// The largest frame in bytes.
 pub const MAX_FRAME: usize = u16::MAX as usize;
-/// No record.
+/// The link of a record that has no successor.
 pub const NONE: u32 = u32::MAX;
 /// The largest number of units: 64 GiB. A link names any of them and [`NONE`].
 pub const MAX_UNITS: usize = NONE as usize;
@@ -238,12 +238,12 @@ impl<M: Memory> Writer<M> {
         u64::from(self.units) - (self.end.position - self.freed) >= u64::from(units)
     }
 
-    /// Says that records from now on may be released before earlier ones.
+    /// Announces that records from now on may be released before earlier ones.
     pub fn reorder(&mut self) {
         self.shared.reordering.store(true, Ordering::Relaxed);
     }
 
-    /// Shows the reader what was written.
+    /// Publishes the records that were written.
     #[inline]
     pub fn publish(&mut self) {
         if self.end.position != self.published {

@@ -10,15 +10,16 @@
 //!   due     one list in the order of release
 //! ```
 //!
-//! A far slot is eight stacks through the records' links, and a near slot a short row with such a stack behind it: a record that
-//! comes touches no other record, whose memory the processor would have to fetch. When records move on, the memory of several is
-//! fetched side by side: one from each stack, then all of a row. A period is short, so that a record that was moved is still in the
-//! cache when it is sorted. A slot of 1.024 us does not know which of its records
-//! is first; so when time reaches it, its few records are sorted into `due` by (release, writing), and the order is exact to
-//! the nanosecond.
+//! A far slot is eight stacks through the records' links, and a near slot is a short row with such a stack behind it: a record
+//! that is placed touches no other record, whose memory the processor would have to fetch. When records move on, the memory of
+//! several is fetched side by side: one from each stack, then all of a row. A period is short, so that a record that was moved is
+//! still in the cache when it is sorted.
 //!
-//! A record that is due beyond 8.6 s waits in the last far slot and is placed again from there. No call allocates, and
-//! each costs a bounded number of steps a record.
+//! The records of a near slot have no order. When time reaches the slot, they are sorted into `due` by (release, writing), so that
+//! the order is exact to the nanosecond.
+//!
+//! A record that is due beyond 8.6 s waits in the last far slot and is placed again from there. No call allocates, and each takes
+//! a bounded number of steps for each record.
 
 use arrayvec::ArrayVec;
 
@@ -31,7 +32,8 @@ const SLOT: u32 = 10;
 const PERIOD: u32 = 10;
 const NEAR: usize = 2 << PERIOD;
 const FAR: usize = 8192;
-/// The stacks of a far slot: as many records are moved to near slots for each that is placed, and for each look at the clock.
+/// The number of stacks of a far slot, and of records that are moved to near slots for each record that is placed and for each
+/// poll.
 const STACKS: usize = 8;
 /// The units from the beginning of a record to its second cache line.
 const SECOND_LINE: u32 = 4;
@@ -93,7 +95,7 @@ pub(crate) struct Wheel {
     used_far: Bitmap,
     /// Records of the next period that are not in near slots yet.
     moving: Stacks,
-    /// The number of records that were pushed to far slots: the stacks take turns.
+    /// The number of records that were pushed to far slots; it selects the stack of the next one.
     turn: usize,
     /// The first and the last record of the list of those in the slot at the cursor and in slots before it.
     due: (u32, u32),
@@ -111,7 +113,7 @@ struct Slot {
 }
 
 impl Slot {
-    /// With the other fields, a cache line.
+    /// The row and the other fields fill a cache line.
     const ROW: usize = 14;
     const EMPTY: Slot = Slot {
         len: 0,

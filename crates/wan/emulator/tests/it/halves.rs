@@ -244,6 +244,28 @@ fn a_change_applies_to_new_frames_only_and_may_let_them_overtake() {
 }
 
 #[test]
+fn after_a_change_to_ordered_no_frame_leaves_before_one_that_was_delayed_longer() {
+    let jitter = [("delay", "50ms"), ("jitter", "40ms"), ("order", "reordering")];
+    let (mut sender, mut receiver, controller) = start(&direction(&jitter, Some("16MiB")));
+    for number in 0..100 {
+        sender.offer(nanos(number), 0, &[0; 60]);
+    }
+    let ordered = direction(&[("delay", "1ms")], None);
+    controller.set_at(nanos(1_000), &ordered, &NoSources).unwrap();
+    sender.publish();
+    for number in 1_000..1_100 {
+        sender.offer(nanos(number), 0, &[0; 61]);
+    }
+    sender.publish();
+    let mut sizes = Vec::new();
+    while let Some(frame) = receiver.take(Time::from_secs(1)) {
+        sizes.push(frame.len());
+    }
+    assert_eq!(sizes.len(), 200);
+    assert!(sizes.is_sorted(), "frames of 61 bytes were offered after the change");
+}
+
+#[test]
 fn a_change_that_does_not_fit_is_refused_with_the_reason() {
     let (_sender, _receiver, controller) = start(&direction(&[("rate", "100Mbps"), ("delay", "10ms")], None));
     let slower = direction(&[("rate", "100Mbps"), ("delay", "9s")], None);
