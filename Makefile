@@ -78,8 +78,9 @@ bench-full: build-switch ## run every experiment, and write a report to out/benc
 	target/release/millrace profile
 	target/release/millrace report out/bench
 
-bench-wan: build-switch ## measure the emulator of wide-area paths against its gates (about a quarter of an hour)
-	target/release/millrace bench wan
+bench-wan: build-switch ## measure the emulator of wide-area paths against its gates, beside tbf and netem (about a quarter of an hour; ARGS="--row guest": netem only)
+	@scripts/setup.sh guests || echo "guests: QEMU or Debian's cloud kernel is not available; the rows of netem say so"
+	target/release/millrace bench wan $(ARGS)
 	target/release/millrace report out/bench
 
 bench-transport: build-switch ## measure bulk transfers against their gates, beside TCP, uftp, SRT, rsync, scp (two hours; ARGS=--quick: a quarter of one)

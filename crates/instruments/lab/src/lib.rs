@@ -35,7 +35,7 @@ mod wan;
 mod wiring;
 
 pub use down::{DownError, DownReport, ForeignProcess};
-pub use guest::Accelerator;
+pub use guest::{Accelerator, ScriptGuest};
 pub use lab::{DaemonStatus, Lab, OpenError, RunError, Status};
 pub use problem::{LabFileError, Problem};
 pub use process::ProcessId;

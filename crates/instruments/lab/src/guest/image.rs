@@ -75,45 +75,87 @@ pub(super) fn settings(host: &Host, guest: &Guest, quiet: bool) -> String {
     text
 }
 
-/// Returns the archive of a guest that runs a script first.
+/// Returns the archive of a guest that runs a script first, and then takes commands.
 ///
 /// # Errors
 /// A program or a module is missing.
 pub(super) fn build(kernel: &Kernel, script: &str) -> Result<Vec<u8>, UpError> {
-    let mut archive = Archive::default();
-    for folder in ["proc", "sys", "dev", "tmp", "run", "sbin", "usr/bin", "usr/sbin"] {
-        archive.folder(folder);
-    }
-    let mut libraries = BTreeSet::new();
+    let mut image = Image::new();
     for (name, package) in PROGRAMS {
-        let path = find(name).ok_or_else(|| SystemError::ToolMissing {
-            tool: name.to_owned(),
-            package,
-        })?;
-        archive.file(&format!("bin/{name}"), 0o755, &read(&path)?);
-        libraries.extend(needed_by(&path));
+        image.program(&installed(name, package)?, &format!("bin/{name}"))?;
     }
-    for library in &libraries {
-        archive.file(library, 0o755, &read(Path::new(library))?);
-    }
-    let mut insert = String::new();
     for module in MODULES {
-        let path = kernel.module(module);
-        let name = module.rsplit('/').next().unwrap_or(module);
-        archive.file(&format!("modules/{name}"), 0o644, &read(&path)?);
-        let _ = writeln!(insert, "insmod /modules/{name}");
+        image.module(kernel, module)?;
     }
-    archive.file("init", 0o755, init(&insert, script).as_bytes());
-    Ok(archive.finish())
+    let init = init(&image.insert, script);
+    Ok(image.finish(&init)?)
+}
+
+/// The file system of a guest under construction.
+pub(super) struct Image {
+    archive: Archive,
+    libraries: BTreeSet<String>,
+    /// The commands that insert the modules.
+    pub(super) insert: String,
+}
+
+impl Image {
+    pub(super) fn new() -> Image {
+        let mut archive = Archive::default();
+        for folder in ["proc", "sys", "dev", "tmp", "run", "sbin", "usr/bin", "usr/sbin"] {
+            archive.folder(folder);
+        }
+        Image {
+            archive,
+            libraries: BTreeSet::new(),
+            insert: String::new(),
+        }
+    }
+
+    /// Adds a program of this machine with its shared libraries.
+    pub(super) fn program(&mut self, from: &Path, to: &str) -> Result<(), SystemError> {
+        self.archive.file(to, 0o755, &read(from)?);
+        self.libraries.extend(needed_by(from));
+        Ok(())
+    }
+
+    /// Adds a file of this machine.
+    pub(super) fn file(&mut self, from: &Path, to: &str) -> Result<(), SystemError> {
+        self.archive.file(to, 0o644, &read(from)?);
+        Ok(())
+    }
+
+    /// Adds a module of the guest's kernel, by its path below `kernel/`. Modules are inserted in the order of these calls.
+    pub(super) fn module(&mut self, kernel: &Kernel, path: &str) -> Result<(), SystemError> {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        self.file(&kernel.module(path), &format!("modules/{name}"))?;
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.insert, "insmod /modules/{name}");
+        Ok(())
+    }
+
+    /// Returns the archive, with the libraries of all programs and the script that the kernel starts.
+    pub(super) fn finish(mut self, init: &str) -> Result<Vec<u8>, SystemError> {
+        for library in &self.libraries {
+            self.archive.file(library, 0o755, &read(Path::new(library))?);
+        }
+        self.archive.file("init", 0o755, init.as_bytes());
+        Ok(self.archive.finish())
+    }
+}
+
+/// Returns the path of an installed program.
+pub(super) fn installed(name: &str, package: &'static str) -> Result<PathBuf, SystemError> {
+    let paths = FOLDERS.iter().map(|folder| Path::new(folder).join(name));
+    let missing = || SystemError::ToolMissing {
+        tool: name.to_owned(),
+        package,
+    };
+    paths.into_iter().find(|path| path.is_file()).ok_or_else(missing)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, SystemError> {
     fs::read(path).map_err(SystemError::file("read", path))
-}
-
-fn find(program: &str) -> Option<PathBuf> {
-    let paths = FOLDERS.iter().map(|folder| Path::new(folder).join(program));
-    paths.into_iter().find(|path| path.is_file())
 }
 
 /// Returns the shared libraries of a program and its loader; none for a statically linked program.

@@ -10,6 +10,7 @@ mod archive;
 pub(crate) mod console;
 mod image;
 mod kernel;
+mod script;
 
 use std::ffi::OsString;
 use std::fs;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 
 pub use accelerator::Accelerator;
 pub(crate) use kernel::Kernel;
+pub use script::ScriptGuest;
 
 use crate::directory::LabDirectory;
 use crate::launch::{Daemon, Running, launch};

@@ -5,16 +5,18 @@
 //!                  sender     capture                capture    packet sockets, stamps of the kernel    (packets)
 //!  one core        model -> ring -> copy                        frames a second, resident memory        (capacity)
 //!  virtual time    model                                        delays, rates, statistics, burst cuts   (statistics)
+//!  guest           netem, or millrace-wan, on a kernel with netem         the same statistics of both   (guest)
 //! ```
 //!
 //! Load and capture share no code with the emulator. The kernel's `tbf` shapes the same load in the same run, and its
-//! netem delays it where a kernel has netem.
+//! netem delays it where this machine's kernel has netem.
 
 mod capacity;
 mod change;
 pub mod cli;
 mod delay;
 mod error;
+mod guest;
 pub(crate) mod link;
 mod packets;
 mod rate;
@@ -39,7 +41,7 @@ pub use record::{DelayError, LossRuns, RealisedRate, WanRecord};
 pub use recorder::{Recorder, RunLength};
 use test_bed::{TestBed, obstacle};
 
-/// A part of the experiment: one row of the design.
+/// A part of the experiment: a row of the design, or the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[non_exhaustive]
 pub enum Part {
@@ -55,11 +57,21 @@ pub enum Part {
     W5,
     /// Changes under traffic, and kill -9
     W6,
+    /// Statistics of netem and of the emulator, in a guest whose kernel has netem
+    Guest,
 }
 
 impl Part {
     /// The parts, in the order of measurement: memory first, as freed memory of other parts may stay resident.
-    pub const ALL: [Part; 6] = [Part::W3, Part::W2, Part::W5, Part::W4, Part::W1, Part::W6];
+    pub const ALL: [Part; 7] = [
+        Part::W3,
+        Part::W2,
+        Part::W5,
+        Part::W4,
+        Part::W1,
+        Part::W6,
+        Part::Guest,
+    ];
 
     /// Returns the name of the part's row if it cannot be measured live.
     fn live(self) -> Option<&'static str> {
@@ -67,7 +79,7 @@ impl Part {
             Part::W1 => Some("W1 millrace-wan"),
             Part::W4 => Some("W4 rate of millrace-wan"),
             Part::W6 => Some("W6 changes under traffic"),
-            Part::W2 | Part::W3 | Part::W5 => None,
+            Part::W2 | Part::W3 | Part::W5 | Part::Guest => None,
         }
     }
 }
@@ -148,7 +160,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// Measures the rows of a part that need no network.
+    /// Measures the rows of a part that need no network of this machine.
     fn in_memory(&self, recorder: &mut Recorder<'_>, part: Part) -> Result<(), WanBenchError> {
         let core = self.core as u32;
         match part {
@@ -158,6 +170,7 @@ impl Experiment {
             Part::W4 => rate::in_virtual_time(recorder),
             Part::W5 => statistics::run(recorder),
             Part::W6 => Ok(()),
+            Part::Guest => guest::run(recorder, &self.program),
         }
     }
 
@@ -175,7 +188,7 @@ impl Experiment {
                 change::under_traffic(recorder, &mut test_bed, program, core)?;
                 change::killed(recorder, &mut test_bed, program, core)
             }
-            Part::W2 | Part::W3 | Part::W5 => Ok(()),
+            Part::W2 | Part::W3 | Part::W5 | Part::Guest => Ok(()),
         }
     }
 }

@@ -23,6 +23,8 @@ pub struct RunLength {
     pub virtual_s: u64,
     /// The number of changes under traffic.
     pub changes: u32,
+    /// The number of frames of each run in the guest, one a millisecond.
+    pub guest_frames: usize,
     /// True if the run is shorter than the gates ask for.
     pub quick: bool,
 }
@@ -36,6 +38,7 @@ impl RunLength {
         core_frames: 16_000_000,
         virtual_s: 60,
         changes: 1000,
+        guest_frames: 8000,
         quick: false,
     };
     /// A run of about three minutes that shows the shape of the result.
@@ -46,6 +49,7 @@ impl RunLength {
         core_frames: 2_000_000,
         virtual_s: 3,
         changes: 1000,
+        guest_frames: 2000,
         quick: true,
     };
 }

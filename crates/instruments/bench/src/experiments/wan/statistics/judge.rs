@@ -2,14 +2,14 @@
 
 /// The quantile of the normal distribution at 1 - 0.001, and at 1 - 0.001/2.
 const Z_ONE_SIDED: f64 = 3.0902;
-pub(super) const Z_TWO_SIDED: f64 = 3.2905;
+pub(in super::super) const Z_TWO_SIDED: f64 = 3.2905;
 /// The critical value of √n D of the Kolmogorov-Smirnov test at 0.001: the Kolmogorov distribution, one sample.
-pub(super) const KS_CRITICAL: f64 = 1.9495;
+pub(in super::super) const KS_CRITICAL: f64 = 1.9495;
 /// A cell of a chi-square test has at least this many expected observations.
 const EXPECTED_MIN: f64 = 10.0;
 
 /// Returns √n D of the Kolmogorov-Smirnov test of values against a distribution function. Sorts the values.
-pub(super) fn kolmogorov_smirnov(values: &mut [f64], distribution: impl Fn(f64) -> f64) -> f64 {
+pub(in super::super) fn kolmogorov_smirnov(values: &mut [f64], distribution: impl Fn(f64) -> f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let n = values.len() as f64;
     let mut largest = 0.0_f64;
@@ -23,7 +23,7 @@ pub(super) fn kolmogorov_smirnov(values: &mut [f64], distribution: impl Fn(f64) 
 }
 
 /// Returns the critical value of chi-square with these degrees of freedom at 0.001 (Wilson and Hilferty 1931).
-pub(super) fn chi_square_critical(freedom: usize) -> f64 {
+pub(in super::super) fn chi_square_critical(freedom: usize) -> f64 {
     let freedom = freedom as f64;
     let spread = 2.0 / (9.0 * freedom);
     freedom * (1.0 - spread + Z_ONE_SIDED * spread.sqrt()).powi(3)
@@ -31,7 +31,7 @@ pub(super) fn chi_square_critical(freedom: usize) -> f64 {
 
 /// Returns chi-square as a share of its critical value. `shares` are the expected shares of the first counts; the rest has
 /// what remains. Neighbours are one cell until enough observations are expected in it.
-pub(super) fn chi_square(counts: &[u64], shares: &[f64]) -> f64 {
+pub(in super::super) fn chi_square(counts: &[u64], shares: &[f64]) -> f64 {
     let n = counts.iter().sum::<u64>() as f64;
     let (mut cells, mut statistic) = (0, 0.0);
     let (mut seen, mut expected, mut left) = (0.0, 0.0, n);
@@ -52,13 +52,13 @@ pub(super) fn chi_square(counts: &[u64], shares: &[f64]) -> f64 {
 }
 
 /// Returns the deviation of a count from a binomial distribution, in standard deviations.
-pub(super) fn binomial_z(count: u64, trials: u64, probability: f64) -> f64 {
+pub(in super::super) fn binomial_z(count: u64, trials: u64, probability: f64) -> f64 {
     let n = trials as f64;
     (count as f64 - n * probability) / (n * probability * (1.0 - probability)).sqrt()
 }
 
 /// Returns the autocorrelation of values at a lag.
-pub(super) fn autocorrelation(values: &[f64], lag: usize) -> f64 {
+pub(in super::super) fn autocorrelation(values: &[f64], lag: usize) -> f64 {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     let variance: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     let products = values.iter().zip(values.iter().skip(lag));
@@ -66,7 +66,7 @@ pub(super) fn autocorrelation(values: &[f64], lag: usize) -> f64 {
 }
 
 /// Returns the statistic of Ljung and Box (1978) over these lags as a share of its critical value.
-pub(super) fn ljung_box(values: &[f64], lags: usize) -> f64 {
+pub(in super::super) fn ljung_box(values: &[f64], lags: usize) -> f64 {
     let n = values.len() as f64;
     let sum: f64 = (1..=lags)
         .map(|lag| autocorrelation(values, lag).powi(2) / (n - lag as f64))
@@ -76,7 +76,7 @@ pub(super) fn ljung_box(values: &[f64], lags: usize) -> f64 {
 
 /// Returns the standard normal distribution function: W. J. Cody's approximation is replaced by the series of the error
 /// function near 0 and its continued fraction elsewhere, which are exact to 1e-12.
-pub(super) fn normal(z: f64) -> f64 {
+pub(in super::super) fn normal(z: f64) -> f64 {
     let x = z.abs() / std::f64::consts::SQRT_2;
     let upper = if x < 3.0 {
         // erf(x) = 2/√π Σ (-1)^n x^(2n+1) / (n! (2n+1)), here as its Kummer form, which has no alternating sign.
@@ -99,7 +99,7 @@ pub(super) fn normal(z: f64) -> f64 {
 }
 
 /// Returns the distribution function of the gamma distribution of a whole-numbered shape (Erlang) and scale 1.
-pub(super) fn erlang(shape: u32, x: f64) -> f64 {
+pub(in super::super) fn erlang(shape: u32, x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
     }

@@ -34,7 +34,7 @@ fn losses(
 }
 
 /// Returns how many runs of `lost` frames have 1, 2, 3, … frames. The first and the last run are cut, and not counted.
-fn run_lengths(frames: &[bool], lost: bool) -> Vec<u64> {
+pub(in super::super) fn run_lengths(frames: &[bool], lost: bool) -> Vec<u64> {
     let mut counts = vec![0; LENGTHS];
     let runs: Vec<&[bool]> = frames.chunk_by(|a, b| a == b).collect();
     let inner = runs.get(1..runs.len().saturating_sub(1)).unwrap_or_default();
@@ -45,7 +45,7 @@ fn run_lengths(frames: &[bool], lost: bool) -> Vec<u64> {
 }
 
 /// Returns the shares of a geometric distribution that ends with probability `end` after each frame.
-fn geometric(end: f64) -> Vec<f64> {
+pub(in super::super) fn geometric(end: f64) -> Vec<f64> {
     (0..LENGTHS as i32 - 1)
         .map(|k| end * (1.0 - end).powi(k))
         .collect()

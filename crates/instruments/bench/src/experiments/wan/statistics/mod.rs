@@ -6,8 +6,8 @@
 
 mod cuts;
 mod delays;
-mod judge;
-mod losses;
+pub(super) mod judge;
+pub(super) mod losses;
 
 use super::error::WanBenchError;
 use super::recorder::Recorder;
