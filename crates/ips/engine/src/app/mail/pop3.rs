@@ -21,8 +21,10 @@ use crate::tcp::StreamChunk;
 const CLIENT: Direction = Direction::ToServer;
 const SERVER: Direction = Direction::ToClient;
 
-/// Largest number of commands that wait for a reply; RFC 2449 allows pipelines.
+/// Largest number of commands that wait for a reply, each with a transaction; RFC 2449 allows pipelines.
 const COMMANDS: usize = 256;
+/// Largest number of commands that wait for a reply at all.
+const PIPELINE: usize = 16_384;
 
 /// The kinds of commands whose replies differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +57,8 @@ enum Reply {
 pub(in crate::app) struct Pop3 {
     settings: AppSettings,
     pending: [Vec<u8>; 2],
-    waiting: VecDeque<(Command, u64)>,
+    /// Commands without a reply; those behind the first [`COMMANDS`] get their transactions with the reply.
+    waiting: VecDeque<(Command, Option<u64>)>,
     reply: Reply,
     /// The transaction of the reply in progress.
     current: Option<u64>,
@@ -99,14 +102,28 @@ impl Pop3 {
             b"STLS" => Command::StartTls,
             _ => Command::Line,
         };
+        match self.waiting.len() {
+            ..COMMANDS => {
+                let id = Pop3::transaction(out);
+                self.waiting.push_back((command, Some(id)));
+                return;
+            }
+            COMMANDS => out.raise("pop3.too_many_commands"),
+            PIPELINE.. => {
+                // Later replies cannot be told apart.
+                self.has_failed = [true; 2];
+                return;
+            }
+            _ => {}
+        }
+        self.waiting.push_back((command, None));
+    }
+
+    /// Begins the transaction of a command; returns its number.
+    fn transaction(out: &mut Transactions) -> u64 {
         let transaction = out.start(AppProtocol::Pop3);
         transaction.advance(CLIENT, Progress::Complete);
-        if self.waiting.len() < COMMANDS {
-            self.waiting.push_back((command, transaction.id));
-        } else {
-            transaction.raise("pop3.too_many_commands");
-            transaction.advance(SERVER, Progress::Complete);
-        }
+        transaction.id
     }
 
     /// Handles the first line of a reply.
@@ -129,6 +146,7 @@ impl Pop3 {
             out.raise("pop3.reply_without_command");
             return;
         };
+        let id = id.unwrap_or_else(|| Pop3::transaction(out));
         self.current = Some(id);
         if let Some(transaction) = out.by_id(id) {
             transaction.advance(SERVER, Progress::Started);
@@ -308,6 +326,20 @@ mod tests {
             assert_eq!(data, [&b"MZABCDEFG"[..], b"a=bc\r\n."], "{step}");
             assert!(out.events.is_empty());
         }
+    }
+
+    #[test]
+    fn a_mail_behind_many_commands_without_reply_is_a_file() {
+        let commands = [b"NOOP\r\n".repeat(300), b"RETR 1\r\n".to_vec()].concat();
+        let replies = [&b"+OK\r\n".repeat(301)[..], b"+OK 400 octets\r\n", MAIL, b".\r\n"].concat();
+        let (out, _) = run(&[(CLIENT, &commands), (SERVER, &replies)], 1000);
+        assert_eq!(out.events, ["pop3.too_many_commands"]);
+        assert_eq!(out.list.len(), 301);
+        assert!(out.list.iter().all(Transaction::is_complete));
+        assert_eq!(out.list[300].buffers(Buffer::FileData, SERVER).count(), 2);
+        let commands = b"NOOP\r\n".repeat(PIPELINE + 10);
+        let (out, _) = run(&[(CLIENT, &commands)], 60_000);
+        assert_eq!(out.list.len(), COMMANDS);
     }
 
     #[test]
