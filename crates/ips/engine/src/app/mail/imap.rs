@@ -43,6 +43,8 @@ struct Literal {
     /// The mail that it is.
     mail: Option<Box<Mime>>,
     transaction: Option<u64>,
+    /// True if the transaction ends with the literal.
+    is_unasked: bool,
 }
 
 /// The state of a direction.
@@ -163,6 +165,17 @@ impl Imap {
             Direction::ToServer => is_append,
             Direction::ToClient => is_mail(line.text),
         };
+        // A mail that no known command asked for has a transaction of its own.
+        let is_unasked =
+            transaction.is_none() && is_mail && size.is_some() && direction == Direction::ToClient;
+        let transaction = match is_unasked {
+            true => {
+                let own = out.start(AppProtocol::Imap);
+                own.advance(Direction::ToServer, Progress::Complete);
+                Some(own.id)
+            }
+            false => transaction,
+        };
         let has_command_ended = direction == Direction::ToServer && size.is_none() && !is_piece;
         if let Some(transaction) = transaction.and_then(|id| out.by_id(id)) {
             transaction.advance(direction, Progress::Started);
@@ -175,6 +188,7 @@ impl Imap {
         side.literal = size.map(|left| Literal {
             left,
             waits: direction == Direction::ToServer && !line.text.ends_with(b"+}"),
+            is_unasked,
             mail: is_mail.then(|| Box::new(Mime::new(direction))),
             transaction,
         });
@@ -208,6 +222,9 @@ impl Imap {
                     mail.line(&bytes[at..], b"", transaction, &self.settings);
                 }
                 mail.end(transaction, true);
+                if literal.is_unasked {
+                    transaction.advance(direction, Progress::Complete);
+                }
             } else {
                 taken = at;
             }
@@ -226,11 +243,15 @@ impl Imap {
         if let Some(Literal {
             mail: Some(mut mail),
             transaction,
+            is_unasked,
             ..
         }) = side.literal.take()
             && let Some(transaction) = transaction.and_then(|id| out.by_id(id))
         {
             mail.end(transaction, false);
+            if is_unasked {
+                transaction.advance(direction, Progress::Complete);
+            }
         }
     }
 }
@@ -340,6 +361,36 @@ mod tests {
                 let data: Vec<&[u8]> = files.map(|view| view.bytes).collect();
                 assert_eq!(data, [&b"MZABCDEFG"[..], b"a=bc\r\n.."], "{step}");
             }
+        }
+    }
+
+    #[test]
+    fn a_mail_that_no_command_asked_for_is_a_file() {
+        use crate::app::mail::tests::MAIL;
+        use millrace_ips_rules::buffers::Buffer;
+        let bytes = [
+            format!("* OK ready\r\n* 1 FETCH (BODY[] {{{}}}\r\n", MAIL.len()).as_bytes(),
+            MAIL,
+            b")\r\n",
+        ]
+        .concat();
+        for cut in [bytes.len(), bytes.len() - 40] {
+            let (mut imap, mut out) = (Imap::new(AppSettings::default()), Transactions::default());
+            for bytes in bytes[..cut].chunks(7) {
+                let chunk = StreamChunk {
+                    direction: Direction::ToClient,
+                    offset: 0,
+                    bytes,
+                    gap_before: 0,
+                    is_end: false,
+                };
+                assert_eq!(imap.data(chunk, &mut out), Outcome::Continue);
+            }
+            imap.end(Direction::ToClient, &mut out);
+            assert_eq!(out.list.len(), 1);
+            assert!(out.list[0].is_complete());
+            let files = out.list[0].buffers(Buffer::FileData, Direction::ToClient);
+            assert!(files.count() > 0);
         }
     }
 
