@@ -108,7 +108,7 @@ impl Experiment {
                 gate,
                 "packets",
             );
-            recorder.value(&row, round, counter(&json, "uninspected"))?;
+            recorder.value(&row, round, counter(&json, "uninspected")?)?;
         }
         Ok(())
     }
@@ -230,9 +230,24 @@ impl Experiment {
     }
 }
 
-/// Returns a counter of a function; 0 if it has none.
-fn counter(json: &Json, name: &str) -> f64 {
+/// Returns a counter of a function.
+fn counter(json: &Json, name: &str) -> Result<f64, IpsBenchError> {
     let all = json["counters"].as_array();
-    let found = all.and_then(|all| all.iter().find(|counter| counter[0] == name));
-    found.and_then(|counter| counter[1].as_f64()).unwrap_or(0.0)
+    let at = all.and_then(|all| all.iter().position(|counter| counter[0] == name));
+    number(
+        json,
+        &format!("/counters/{}/1", at.map_or("-".to_owned(), |at| at.to_string())),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_that_is_absent_is_not_zero() {
+        let json = serde_json::json!({ "counters": [["frames", 7], ["uninspected", 0]] });
+        assert!(counter(&json, "uninspected").is_ok_and(|count| count == 0.0));
+        assert!(counter(&json, "not_inspected").is_err());
+    }
 }

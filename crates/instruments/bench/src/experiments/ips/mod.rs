@@ -233,6 +233,10 @@ fn unpacked(rules: &Path, to: &Path) -> Result<PathBuf, String> {
     }
     let output = Command::new("xz").arg("-dc").arg(rules).output();
     let output = output.map_err(|error| format!("xz: {error}"))?;
+    if !output.status.success() {
+        let reason = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(format!("{} cannot be unpacked: {reason}", rules.display()));
+    }
     std::fs::write(to, output.stdout).map_err(|error| error.to_string())?;
     Ok(to.to_owned())
 }
@@ -276,5 +280,19 @@ impl Measured {
             packets_per_second: number(json, "/packets_per_second")?,
             load_s: number(json, "/load_seconds")?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damaged_rules_are_an_error_and_not_an_empty_set() {
+        let folder = tempfile::tempdir().unwrap();
+        let (packed, to) = (folder.path().join("a.rules.xz"), folder.path().join("a.rules"));
+        std::fs::write(&packed, "no archive").unwrap();
+        assert!(unpacked(&packed, &to).is_err());
+        assert!(!to.exists());
     }
 }

@@ -87,7 +87,12 @@ pub(super) const CASES: [Case; 9] = [
     Case {
         netem: "delay 50ms 5ms",
         more: &[],
-        figures: &[Figure::Uniform, Figure::Mean, Figure::Deviation, Figure::Reordered],
+        figures: &[
+            Figure::Uniform,
+            Figure::Mean,
+            Figure::Deviation,
+            Figure::Reordered,
+        ],
     },
     Case {
         netem: "delay 50ms 5ms distribution normal",
@@ -144,7 +149,10 @@ impl Case {
 impl Figure {
     /// Returns the quantity, what was asked in a case with these options, the gate of the emulator, and the unit.
     pub(super) fn row(self, netem: &str) -> (&'static str, String, Gate, &'static str) {
-        let (ms, percent) = (|ms: f64| format!("{ms:.2} ms"), |share: f64| format!("{:.2} %", share * 100.0));
+        let (ms, percent) = (
+            |ms: f64| format!("{ms:.2} ms"),
+            |share: f64| format!("{:.2} %", share * 100.0),
+        );
         let burst = match netem.contains("gemodel") {
             true => format!("{:.2}", 1.0 / BURST_END),
             false => format!("{:.2}", 1.0 / (1.0 - LOSS)),
@@ -185,7 +193,12 @@ impl Figure {
                 Gate::None,
                 "%",
             ),
-            Figure::ShareError => ("lost, deviation", percent(LOSS), Gate::AtMost(Z_TWO_SIDED), "sigma"),
+            Figure::ShareError => (
+                "lost, deviation",
+                percent(LOSS),
+                Gate::AtMost(Z_TWO_SIDED),
+                "sigma",
+            ),
             Figure::Burst => ("mean length of losses", burst, Gate::None, "frames"),
             Figure::Bursts => (
                 "chi-square of lengths of losses / critical value",

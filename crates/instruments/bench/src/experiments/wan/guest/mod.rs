@@ -69,7 +69,9 @@ pub(super) fn run(recorder: &mut Recorder<'_>, program: &Path) -> Result<(), Wan
         memory_mib: MEMORY_MIB,
         ..ScriptGuest::default()
     };
-    guest.programs.extend(["ip", "tc"].iter().filter_map(|name| installed(name)));
+    guest
+        .programs
+        .extend(["ip", "tc"].iter().filter_map(|name| installed(name)));
     guest.files.extend(table("normal"));
     let output = output(&guest, folder.path())?;
     let version = output.lines().find_map(|line| line.strip_prefix("KERNEL "));
@@ -88,7 +90,9 @@ pub(super) fn run(recorder: &mut Recorder<'_>, program: &Path) -> Result<(), Wan
 /// Returns the reason why the guest cannot be used; `None` if it can.
 fn obstacle(program: &Path) -> Option<String> {
     if let Some(missing) = PROGRAMS.iter().find(|program| !is_installed(program)) {
-        return Some(format!("{missing} is not installed. To fix it: scripts/setup.sh guests"));
+        return Some(format!(
+            "{missing} is not installed. To fix it: scripts/setup.sh guests"
+        ));
     }
     (!program.is_file()).then(|| {
         format!(
@@ -101,14 +105,20 @@ fn obstacle(program: &Path) -> Option<String> {
 /// Returns the path of an installed program.
 fn installed(name: &str) -> Option<PathBuf> {
     let folders = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(Path::new);
-    folders.into_iter().map(|folder| folder.join(name)).find(|path| path.is_file())
+    folders
+        .into_iter()
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
 }
 
 /// Returns the file of a distribution that `tc` reads.
 fn table(distribution: &str) -> Option<PathBuf> {
     let folders = ["/usr/lib/tc", "/usr/lib/x86_64-linux-gnu/tc", "/usr/share/tc"].map(Path::new);
     let name = format!("{distribution}.dist");
-    folders.into_iter().map(|folder| folder.join(&name)).find(|path| path.is_file())
+    folders
+        .into_iter()
+        .map(|folder| folder.join(&name))
+        .find(|path| path.is_file())
 }
 
 /// Compiles the load for the guest, statically, and returns its path.
@@ -248,7 +258,9 @@ mod tests {
         let text = script(100, Path::new("/x/millrace-wan"));
         assert!(text.contains("netem limit 100000 delay 50ms 5ms 50% distribution normal && "));
         assert!(text.contains("--netem 'delay 50ms 5ms 50% distribution normal' "));
-        assert!(text.contains("netem  limit 20 delay 50ms && ") && text.contains("--netem 'limit 20 delay 50ms'"));
+        assert!(
+            text.contains("netem  limit 20 delay 50ms && ") && text.contains("--netem 'limit 20 delay 50ms'")
+        );
         assert!(text.contains("--netem 'delay 50ms 5ms distribution normal' --order ordered &"));
     }
 
@@ -266,7 +278,12 @@ mod tests {
         let runs = runs(output, 1);
         assert_eq!(runs.len(), 3);
         assert_eq!(runs[&(0, "netem")], Observed::parse("0 5", 1));
-        assert!(runs[&(1, "netem")].as_ref().unwrap_err().contains("Unknown qdisc"));
+        assert!(
+            runs[&(1, "netem")]
+                .as_ref()
+                .unwrap_err()
+                .contains("Unknown qdisc")
+        );
         assert_eq!(runs[&(0, "millrace-wan")].as_ref().unwrap().lost_count(), 1);
     }
 }

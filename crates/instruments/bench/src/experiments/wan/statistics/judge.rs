@@ -74,8 +74,8 @@ pub(in super::super) fn ljung_box(values: &[f64], lags: usize) -> f64 {
     n * (n + 2.0) * sum / chi_square_critical(lags)
 }
 
-/// Returns the standard normal distribution function: W. J. Cody's approximation is replaced by the series of the error
-/// function near 0 and its continued fraction elsewhere, which are exact to 1e-12.
+/// Returns the distribution function of the standard normal distribution: by the series of the error function near 0, by its
+/// continued fraction elsewhere. Both are exact to 1e-12.
 pub(in super::super) fn normal(z: f64) -> f64 {
     let x = z.abs() / std::f64::consts::SQRT_2;
     let upper = if x < 3.0 {
