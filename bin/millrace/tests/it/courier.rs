@@ -295,9 +295,9 @@ fn a_transfer_that_hits_the_quota_commits_nothing_and_goes_on_after_it_was_raise
     let child = daemon.send("ann", &source, "in", &[]).spawn().unwrap();
     let received = "millrace_courier_received_bytes_total{grant=\"in\"}";
     daemon.wait_for(|metrics| sample(metrics, received) >= f64::from(3 << 20));
-    // 24 Mbit at 40 Mbit/s; the pool is given at first.
+    // 24 Mbit of payload at 40 Mbit/s.
     assert!(
-        started.elapsed() > Duration::from_millis(150),
+        started.elapsed() > Duration::from_millis(550),
         "the rate of the grant holds"
     );
     daemon.reload(&limited("5MiB"));
@@ -338,6 +338,40 @@ fn a_transfer_that_hits_the_quota_commits_nothing_and_goes_on_after_it_was_raise
         "{}",
         text(&output)
     );
+}
+
+#[test]
+fn the_rate_of_a_grant_holds_for_its_writers_and_readers_together() {
+    let grant = "[[grant]]\nname = \"in\"\nkeys = [\"KEY(ann)\", \"KEY(bob)\"]\ndirectory = \"DIR/in\"\n\
+                 verbs = [\"create\", \"read\"]\nrate = \"80Mbps\"\n";
+    let daemon = Daemon::start(grant);
+    let sources = ["a", "b"].map(|name| file(daemon.dir.path(), &format!("from/{name}"), 3 << 20));
+    file(&daemon.path("in"), "there", 3 << 20);
+    let to = daemon.path("to");
+    fs::create_dir(&to).unwrap();
+    let started = Instant::now();
+    let children = [
+        daemon.send("ann", &sources[0], "in", &[]).spawn().unwrap(),
+        daemon.send("bob", &sources[1], "in", &[]).spawn().unwrap(),
+        daemon
+            .user("bob", &["receive", path(&to), "--from", &daemon.url("in/there")])
+            .spawn()
+            .unwrap(),
+    ];
+    let status = daemon.status();
+    assert_eq!(status["grants"][0]["rate_limit_bps"], 80_000_000, "{status}");
+    for child in children {
+        let output = wait(child);
+        assert!(output.status.success(), "{}", text(&output));
+    }
+    // 9 MiB of payload are 79.5 Mbit of packets. Each transfer alone takes a third of that time.
+    let seconds = started.elapsed().as_secs_f64();
+    assert!(seconds > 0.9, "{seconds} s");
+    let limit = sample(
+        &daemon.metrics(),
+        "millrace_courier_rate_limit_bits_per_second{grant=\"in\"}",
+    );
+    assert_eq!(limit, 8e7);
 }
 
 #[test]

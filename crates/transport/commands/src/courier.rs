@@ -137,6 +137,10 @@ fn run_daemon(json: bool, args: &Serve) -> Result<()> {
     said
 }
 
+fn mbps(bps: u64) -> String {
+    format!("{:.1} Mbit/s", bps as f64 / 1e6)
+}
+
 fn show_status(json: bool, args: &Status) -> Result<()> {
     let socket = match &args.socket {
         Some(socket) => socket.clone(),
@@ -173,25 +177,26 @@ fn show_status(json: bool, args: &Status) -> Result<()> {
             }
         };
         lines.push(format!(
-            "grant {}: {}, {}, {}, {} files",
+            "grant {}: {}, {}, {}, {} files, {}",
             text(&grant["name"]),
             text(&grant["directory"]),
             words(&grant["verbs"]),
             of("used_bytes", "quota_bytes", size),
             of("used_files", "quota_files", |files| files.to_string()),
+            of("rate_bps", "rate_limit_bps", mbps),
         ));
     }
     for transfer in status["transfers"].as_array().into_iter().flatten() {
         let number = |name: &str| transfer[name].as_u64().unwrap_or(0);
         lines.push(format!(
-            "{} {}/{} {}: {} of {}, {:.1} Mbit/s, {:.0} s",
+            "{} {}/{} {}: {} of {}, {}, {:.0} s",
             text(&transfer["verb"]),
             text(&transfer["grant"]),
             text(&transfer["path"]),
             text(&transfer["key"]),
             size(number("verified_bytes")),
             size(number("bytes")),
-            number("rate_bps") as f64 / 1e6,
+            mbps(number("rate_bps")),
             transfer["seconds"].as_f64().unwrap_or(0.0),
         ));
     }

@@ -7,7 +7,7 @@ use crate::event::Outcome;
 use crate::files::{Source, Store};
 use crate::identity::PublicKey;
 use crate::message::RefuseCode;
-use millrace_types::BitRate;
+use crate::shared_rate::SharedRate;
 use std::sync::Arc;
 
 /// A refusal, with the reason that the peer shows to its user.
@@ -86,8 +86,8 @@ pub trait TransferObserver: Send {
 pub struct WriteAccess {
     /// The files' place.
     pub store: Arc<dyn Store>,
-    /// The rate that the sender gets at most.
-    pub rate: Option<BitRate>,
+    /// The highest rate of all transfers that hold it together.
+    pub rate: Arc<SharedRate>,
     /// The bytes that may have arrived and not be written at most.
     pub pool_max: u64,
     /// Follows the transfer.
@@ -98,8 +98,8 @@ pub struct WriteAccess {
 pub struct ReadAccess {
     /// The files.
     pub source: Box<dyn Source>,
-    /// The rate at which they are sent at most.
-    pub rate: Option<BitRate>,
+    /// The highest rate of all transfers that hold it together.
+    pub rate: Arc<SharedRate>,
     /// Follows the transfer.
     pub observer: Box<dyn TransferObserver>,
 }

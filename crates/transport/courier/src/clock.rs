@@ -20,7 +20,13 @@ impl Clock {
 
     /// Returns the time of the protocol.
     pub(crate) fn now(&self) -> Time {
-        Time::from_nanos(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        self.time(Instant::now())
+    }
+
+    /// Returns the time of the protocol at a time of the system.
+    pub(crate) fn time(&self, at: Instant) -> Time {
+        let nanos = at.saturating_duration_since(self.0).as_nanos();
+        Time::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
     /// Returns the system's time of a time of the protocol.

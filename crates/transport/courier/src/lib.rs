@@ -34,6 +34,7 @@ mod receiver;
 mod request;
 mod sender;
 mod session;
+mod shared_rate;
 pub mod target;
 pub mod ticket;
 mod tls;
@@ -48,6 +49,7 @@ pub use receiver::{ReceiveError, ReceiveOptions, receive, receive_over};
 pub use request::{RequestError, list};
 pub use sender::{Policy, SendError, SendOptions, Stragglers, Target, send, send_over};
 pub use session::{Session, SessionError, SessionHandle};
+pub use shared_rate::SharedRate;
 
 /// Returns the bytes of a receipt that the receiver signs.
 fn receipt(root: &files::Value) -> Vec<u8> {

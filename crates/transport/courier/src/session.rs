@@ -131,6 +131,7 @@ impl Session {
                 identity,
                 targets,
                 options,
+                shared_rate: None,
             };
             Ok(spec.run(&mut *source, None, inbox, events)?)
         })

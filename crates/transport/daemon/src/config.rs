@@ -119,7 +119,7 @@ pub struct GrantConfig {
     pub quota_bytes: Option<ByteSize>,
     /// Files, directories and symlinks that the directory may hold.
     pub quota_files: Option<u64>,
-    /// The rate of each transfer at most.
+    /// The highest rate of all transfers together.
     #[serde(default, deserialize_with = "rate")]
     pub rate: Option<BitRate>,
     /// Transfers that may run at once.

@@ -8,10 +8,10 @@ use crate::audit::Audit;
 use crate::config::{Config, GrantConfig, Verb};
 use crate::quota::{Ledger, Quota, QuotaStore};
 use crate::transfer::{Direction, DirectionCounters, Transfer};
-use millrace_courier::RefuseCode;
 use millrace_courier::access::{Access, DirectoryEntry, EntryType, ReadAccess, Refusal, WriteAccess};
 use millrace_courier::identity::PublicKey;
 use millrace_courier::local::{LocalSource, PlaceOptions, ScanOptions};
+use millrace_courier::{RefuseCode, SharedRate};
 use millrace_fileset::RelativePath;
 use millrace_fileset::fs::{Access as FileAccess, FileSystem, FileType, Metadata, Root};
 use std::io;
@@ -27,6 +27,8 @@ const ENTRIES_MAX: usize = 100_000;
 pub(crate) struct Grant {
     pub(crate) config: RwLock<GrantConfig>,
     pub(crate) ledger: Arc<Ledger>,
+    /// The rate of all transfers of the grant together.
+    rate: Arc<SharedRate>,
     pub(crate) counters: Arc<[DirectionCounters; 2]>,
     /// Held while transfers are counted and one more begins, so that their limit holds.
     admission: Mutex<()>,
@@ -36,6 +38,7 @@ impl Grant {
     fn new(config: &GrantConfig) -> Grant {
         Grant {
             ledger: Arc::new(Ledger::new(&config.name, &config.directory, quota(config))),
+            rate: SharedRate::new(config.rate),
             config: RwLock::new(config.clone()),
             counters: Arc::default(),
             admission: Mutex::new(()),
@@ -55,6 +58,7 @@ impl Grant {
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         held.clone_from(config);
         self.ledger.set_quota(quota(config));
+        self.rate.set(config.rate);
     }
 
     /// Returns the number of transfers that run.
@@ -107,7 +111,7 @@ impl Grants {
         table.unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
-    /// Replaces the grants. Running transfers continue; of the new limits, only the quota applies to them.
+    /// Replaces the grants. Running transfers continue; of the new limits, quota and rate apply to them.
     pub(crate) fn reload(&self, config: &Config) {
         let known = self.all();
         let keep = |new: &GrantConfig| {
@@ -281,7 +285,7 @@ impl Access for Grants {
                 };
                 Ok(WriteAccess {
                     store: Arc::new(store),
-                    rate: place.config.rate,
+                    rate: Arc::clone(&place.grant.rate),
                     pool_max: self.pool_max,
                     observer: Box::new(transfer),
                 })
@@ -300,7 +304,7 @@ impl Access for Grants {
                 .map_err(|error| files_error(&place.path, error))?;
             Ok(ReadAccess {
                 source: Box::new(source),
-                rate: place.config.rate,
+                rate: Arc::clone(&place.grant.rate),
                 observer: Box::new(transfer),
             })
         });

@@ -1,6 +1,6 @@
 //! Metrics in the text format of Prometheus (version 0.0.4), and the status as JSON.
 
-use crate::activity::{OUTCOMES, REFUSALS, lock};
+use crate::activity::{OUTCOMES, REFUSALS, RunningTransfer, lock};
 use crate::config::Verb;
 use crate::grants::Grants;
 use crate::transfer::Direction;
@@ -121,6 +121,7 @@ pub(crate) fn render(daemon: &Daemon, grants: &Grants, draining: bool) -> String
         }
     }
     quotas(&mut page, grants);
+    rates(&mut page, grants);
     page.metric(
         "millrace_courier_refusals_total",
         "counter",
@@ -208,8 +209,48 @@ fn quotas(page: &mut Page, grants: &Grants) {
     }
 }
 
+/// Returns the rate of all transfers of a grant together, in bits a second.
+fn rate_bps(running: &[RunningTransfer], grant: &str) -> u64 {
+    let of_grant = running.iter().filter(|transfer| transfer.grant == grant);
+    of_grant.map(|transfer| transfer.rate_bps).sum()
+}
+
+/// Adds the rates of grants to a page.
+fn rates(page: &mut Page, grants: &Grants) {
+    let running: Vec<RunningTransfer> = lock(&grants.activity.transfers).values().cloned().collect();
+    let configs: Vec<_> = grants.all().iter().map(|grant| grant.config()).collect();
+    page.metric(
+        "millrace_courier_rate_bits_per_second",
+        "gauge",
+        "Rate of all transfers of a grant together.",
+    );
+    for config in &configs {
+        let rate = rate_bps(&running, &config.name);
+        page.sample(
+            "millrace_courier_rate_bits_per_second",
+            &[("grant", &config.name)],
+            rate,
+        );
+    }
+    page.metric(
+        "millrace_courier_rate_limit_bits_per_second",
+        "gauge",
+        "Rate that all transfers of a grant together may have.",
+    );
+    for config in &configs {
+        if let Some(limit) = config.rate {
+            page.sample(
+                "millrace_courier_rate_limit_bits_per_second",
+                &[("grant", &config.name)],
+                limit.bps(),
+            );
+        }
+    }
+}
+
 /// Returns the status as JSON.
 pub(crate) fn status(daemon: &Daemon, grants: &Grants, draining: bool) -> String {
+    let running: Vec<RunningTransfer> = lock(&grants.activity.transfers).values().cloned().collect();
     let described: Vec<_> = grants
         .all()
         .iter()
@@ -227,14 +268,15 @@ pub(crate) fn status(daemon: &Daemon, grants: &Grants, draining: bool) -> String
                 "quota_bytes": config.quota_bytes.map(|size| size.0),
                 "used_files": used.entries,
                 "quota_files": config.quota_files,
-                "rate_bps": config.rate.map(millrace_types::BitRate::bps),
+                "rate_bps": rate_bps(&running, &config.name),
+                "rate_limit_bps": config.rate.map(millrace_types::BitRate::bps),
                 "transfers_max": config.transfers,
                 "until": until.map(|until| until.as_secs()),
             })
         })
         .collect();
-    let transfers: Vec<_> = lock(&grants.activity.transfers)
-        .values()
+    let transfers: Vec<_> = running
+        .iter()
         .map(|transfer| {
             let mut value = serde_json::json!(transfer);
             value["seconds"] = transfer.started.elapsed().as_secs_f64().into();

@@ -130,7 +130,6 @@ impl<'scope> Server<'_, 'scope, '_> {
         self.close_request(link);
         let (outbox, inbox) = Inbox::new()?;
         let options = SendOptions {
-            rate: granted.rate,
             silence: self.options.silence,
             patience: self.options.patience,
             ..SendOptions::default()
@@ -147,6 +146,7 @@ impl<'scope> Server<'_, 'scope, '_> {
             identity: self.identity,
             targets: vec![target],
             options,
+            shared_rate: Some(granted.rate),
         };
         let (replies, waker) = (self.jobs.replies.0.clone(), self.waker.clone());
         let (mut source, mut observer) = (granted.source, granted.observer);

@@ -163,7 +163,7 @@ impl Server<'_, '_, '_> {
                     if let Some(peer) = self.peers.get_mut(&link) {
                         peer.observer = Some(granted.observer);
                     }
-                    (StoreRef::Own(granted.store), granted.rate, granted.pool_max)
+                    (StoreRef::Own(granted.store), Some(granted.rate), granted.pool_max)
                 }
                 Err(Refusal { code, reason }) => {
                     self.refuse(link, code, reason);

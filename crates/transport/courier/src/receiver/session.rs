@@ -11,12 +11,13 @@ use crate::pool::Waker;
 use crate::pool::assembly::Assembly;
 use crate::pool::writer::{self, Ends, Write, WriteReply};
 use crate::receipt;
+use crate::shared_rate::SharedRate;
 use millrace_transport::extent::Layout;
 use millrace_transport::packet::PacketType;
 use millrace_transport::ranges::RangeSet;
 use millrace_transport::receiver::{Receiver, ReceiverConfig};
 use millrace_transport::seal::{ContentKey, PairwiseKey};
-use millrace_types::{BitRate, Time};
+use millrace_types::Time;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver as Replies, Sender as Tasks, channel};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -36,6 +37,7 @@ pub(super) type SetId = [u8; 32];
 pub(super) struct Session<'scope> {
     pub(super) set: SetId,
     pub(super) connection: u32,
+    clock: Clock,
     /// Tasks of the writer, until the session ends.
     tasks: Option<Tasks<Write>>,
     replies: Replies<WriteReply>,
@@ -66,7 +68,8 @@ pub(super) struct SessionSpec<'scope> {
     pub(super) content: ContentKey,
     /// The files' place.
     pub(super) store: StoreRef<'scope>,
-    pub(super) rate: Option<BitRate>,
+    /// The rate that the session shares with others.
+    pub(super) rate: Option<Arc<SharedRate>>,
     pub(super) pool_max: u64,
     /// The writer of an earlier session of the same files, which must have ended before.
     pub(super) before: Option<ScopedJoinHandle<'scope, ()>>,
@@ -126,13 +129,14 @@ impl<'scope> Session<'scope> {
         Session {
             set: spec.set,
             connection: spec.connection,
+            clock,
             tasks: Some(tasks),
             replies,
             worker: Some(worker),
             layout: None,
             receiver: None,
             assembly: None,
-            limit: spec.rate.map(|rate| RateLimit::new(rate, clock.now())),
+            limit: spec.rate.map(|rate| RateLimit::new(rate, clock)),
             pool_max: spec.pool_max,
             keys: spec.keys,
             content: spec.content,
@@ -188,15 +192,20 @@ impl<'scope> Session<'scope> {
         }
         self.last_verified = self.verified_bytes;
         self.assembly = Some(Assembly::new(layout));
-        let limited = self.limit.as_ref().map_or(u64::MAX, RateLimit::pool);
-        let pool_max = self.pool_max.min(limited);
-        let pool = POOL.min(pool_max);
+        let pool = POOL.min(self.pool_max);
+        let pool = match &mut self.limit {
+            Some(limit) => {
+                let missing = layout.bytes().saturating_sub(self.verified_bytes);
+                limit.open(self.clock.now(), missing, pool)
+            }
+            None => pool,
+        };
         self.receiver = Some(Receiver::new(ReceiverConfig {
             layout,
             have: have.clone(),
             connection: self.connection,
             pool,
-            pool_max,
+            pool_max: self.pool_max,
         }));
         Some(Message::Accept {
             connection: self.connection,
@@ -236,6 +245,10 @@ impl<'scope> Session<'scope> {
 
     /// Lets the pool grow with the path.
     pub(super) fn grow_pool(&mut self, now: Time, rtt: Duration) {
+        // The credit of a limited session grows at its rate.
+        if self.limit.as_ref().is_some_and(RateLimit::is_limited) {
+            return;
+        }
         if let Some(receiver) = &mut self.receiver {
             let micros = u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX);
             let bdp = receiver.rate(now).bps().saturating_mul(micros) / 8_000_000;
@@ -281,6 +294,7 @@ impl<'scope> Session<'scope> {
                 WriteReply::Event(event) => self.on_event(link, name, control, events, event),
                 WriteReply::Complete(root) => {
                     let signature = identity.sign(&receipt(&root));
+                    self.give_back();
                     control.send(link, &Message::Complete { root, signature });
                     return Some(End::Outcome(Outcome::Delivered));
                 }
@@ -339,7 +353,7 @@ impl<'scope> Session<'scope> {
             return Vec::new();
         };
         if let Some(limit) = &mut self.limit {
-            receiver.written(limit.release(now));
+            limit.release(now, receiver);
         }
         let due = receiver.poll_feedback(now);
         due.iter()
@@ -347,10 +361,23 @@ impl<'scope> Session<'scope> {
             .collect()
     }
 
+    /// Gives credit that the sender has not used to the other transfers that share the rate; the session needs none any more.
+    fn give_back(&mut self) {
+        if let (Some(mut limit), Some(receiver)) = (self.limit.take(), &self.receiver) {
+            limit.give_back(receiver.unused_credit());
+        }
+    }
+
     /// Returns when feedback is due.
     pub(super) fn next_timeout(&self) -> Option<Time> {
         let feedback = self.receiver.as_ref().and_then(Receiver::next_timeout);
         let credit = self.limit.as_ref().and_then(RateLimit::next_timeout);
         feedback.into_iter().chain(credit).min()
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.give_back();
     }
 }

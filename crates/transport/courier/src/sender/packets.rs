@@ -1,7 +1,7 @@
 //! Packets: datagrams that arrive, and quanta, reports and values that leave.
 
 use super::options::SendError;
-use super::state::{Peer, Sender, Stage};
+use super::state::{Peer, Sender, Stage, Turns};
 use crate::event::Event;
 use crate::files::Value;
 use crate::message::Message;
@@ -55,7 +55,9 @@ impl Sender<'_> {
         for round in 0..BATCH {
             let mut outgoing = std::mem::take(&mut self.outgoing);
             outgoing.clear();
+            self.take_turn();
             let member = self.group.poll(self.clock.now(), &self.cache, &mut outgoing);
+            self.account(member, &outgoing);
             let result = member.map_or(Ok(()), |member| self.send_quantum(member, &outgoing));
             self.outgoing = outgoing;
             result?;
@@ -70,6 +72,37 @@ impl Sender<'_> {
             }
         }
         Ok(more)
+    }
+
+    /// Holds the group while other transfers have their turns at the rate that all share.
+    fn take_turn(&mut self) {
+        let Some(Turns {
+            turns,
+            uplink,
+            packet_size,
+        }) = &mut self.turns
+        else {
+            return;
+        };
+        let (now, rate) = (Instant::now(), turns.rate());
+        let time = self.clock.time(now);
+        if *uplink != rate {
+            *uplink = rate;
+            self.group.set_uplink(rate, *packet_size, time);
+        }
+        let opens = turns.opens(now).map(|at| self.clock.time(at));
+        self.group.hold(opens.unwrap_or(time));
+    }
+
+    /// Accounts for the packets of a quantum at the rate that several transfers share.
+    fn account(&mut self, member: Option<MemberId>, outgoing: &[Outgoing]) {
+        let overhead = member.and_then(|member| Some(self.group.flow(member)?.overhead()));
+        if let (Some(turns), Some(overhead)) = (&mut self.turns, overhead) {
+            let bytes = outgoing
+                .iter()
+                .map(|packet| u64::from(packet.piece.len) + overhead);
+            turns.turns.spend(bytes.sum());
+        }
     }
 
     /// Asks the reader for what is to be sent next.

@@ -2,7 +2,7 @@
 
 use super::options::{SendError, SendOptions, Stragglers, Target};
 use super::progress::PROGRESS;
-use super::state::{Peer, Reader, Sender, Stage};
+use super::state::{Peer, Reader, Sender, Stage, Turns};
 use crate::clock::{Clock, precise_timers, wait};
 use crate::control::Control;
 use crate::event::{Event, Outcome};
@@ -12,6 +12,7 @@ use crate::inbox::{Command, Inbox};
 use crate::io::{DatagramIo, UdpIo, headers};
 use crate::message::Offer;
 use crate::pool::reader;
+use crate::shared_rate::{RateTurns, SharedRate};
 use millrace_transport::packet::DATA_OVERHEAD;
 use millrace_transport::seal::{Algorithm, ContentKey};
 use millrace_transport::sender::{CACHE_SIZE, Group, Sealer, SlabCache};
@@ -73,6 +74,7 @@ pub fn send_over(
         identity,
         targets,
         options,
+        shared_rate: None,
     };
     session.run(source, stop, &inbox, events)
 }
@@ -83,6 +85,8 @@ pub(crate) struct SenderSpec<'a> {
     pub(crate) identity: &'a Identity,
     pub(crate) targets: Vec<Target>,
     pub(crate) options: SendOptions,
+    /// The rate that this transfer shares with others.
+    pub(crate) shared_rate: Option<Arc<SharedRate>>,
 }
 
 impl SenderSpec<'_> {
@@ -99,6 +103,7 @@ impl SenderSpec<'_> {
             identity,
             targets,
             options,
+            shared_rate,
         } = self;
         let addresses = || targets.iter().flat_map(|target| &target.addresses);
         let only_v4 = io.local_address()?.is_ipv4();
@@ -123,6 +128,11 @@ impl SenderSpec<'_> {
         let clock = Clock::start();
         let packet_size = u64::from(payload) + u64::from(headers) + DATA_OVERHEAD as u64;
         group.set_uplink(options.rate, packet_size, clock.now());
+        let turns = shared_rate.map(|rate| Turns {
+            turns: RateTurns::new(rate),
+            uplink: None,
+            packet_size,
+        });
         let control = Control::new(identity, false, options.silence, options.key_log.clone())?;
         let (tasks, todo) = channel();
         let (done, replies) = channel();
@@ -135,6 +145,7 @@ impl SenderSpec<'_> {
             manifest,
             layout,
             group,
+            turns,
             cache: SlabCache::new(layout, payload, headers, CACHE_SIZE),
             reader: Reader {
                 tasks,

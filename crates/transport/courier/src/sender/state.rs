@@ -10,10 +10,12 @@ use crate::io::DatagramIo;
 use crate::message::Offer;
 use crate::pool::Waker;
 use crate::pool::reader::{Asker, Read, ReadReply};
+use crate::shared_rate::RateTurns;
 use millrace_transport::extent::Layout;
 use millrace_transport::flow::Outgoing;
 use millrace_transport::ranges::RangeSet;
 use millrace_transport::sender::{Group, MemberId, SealRequest, Slab, SlabCache, SlabId};
+use millrace_types::BitRate;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender as Channel};
@@ -120,6 +122,15 @@ pub(super) struct Reader {
     pub(super) spare: Vec<Slab>,
 }
 
+/// The turns of this transfer at a rate that it shares with others.
+pub(super) struct Turns {
+    pub(super) turns: RateTurns,
+    /// The rate at which packets leave within a turn: that of all transfers together.
+    pub(super) uplink: Option<BitRate>,
+    /// Bytes of a full IP packet.
+    pub(super) packet_size: u64,
+}
+
 /// The state of a transfer to all receivers.
 pub(super) struct Sender<'a> {
     pub(super) clock: Clock,
@@ -130,6 +141,7 @@ pub(super) struct Sender<'a> {
     pub(super) layout: Layout,
     pub(super) options: SendOptions,
     pub(super) group: Group,
+    pub(super) turns: Option<Turns>,
     pub(super) cache: SlabCache,
     pub(super) reader: Reader,
     pub(super) waker: Arc<Waker>,

@@ -320,6 +320,18 @@ impl Receiver {
         self.config.pool = self.config.pool.max(pool.min(self.config.pool_max));
     }
 
+    /// Tells the sender of credit that it does not know, as soon as feedback may leave.
+    pub fn announce_credit(&mut self) {
+        if self.credit() > self.credit_sent {
+            self.acks.ask();
+        }
+    }
+
+    /// Returns the credit that the sender has not used.
+    pub fn unused_credit(&self) -> u64 {
+        self.credit().saturating_sub(self.arrived)
+    }
+
     /// Returns the rate at which new bytes arrived lately.
     pub fn rate(&mut self, now: Time) -> BitRate {
         self.rate.rate(now)

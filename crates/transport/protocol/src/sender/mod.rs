@@ -112,6 +112,8 @@ pub struct Group {
     key_phase: bool,
     members: Vec<Option<Member>>,
     uplink: Option<Pacer>,
+    /// When data may leave again.
+    held_until: Time,
     turn: usize,
 }
 
@@ -123,6 +125,7 @@ impl Group {
             key_phase: false,
             members: Vec::new(),
             uplink: None,
+            held_until: Time::ZERO,
             turn: 0,
         }
     }
@@ -134,6 +137,11 @@ impl Group {
             pacer.set_rate(Some(rate), now);
             pacer
         });
+    }
+
+    /// Lets no data leave before a time: another sender has the uplink until then.
+    pub fn hold(&mut self, until: Time) {
+        self.held_until = until;
     }
 
     /// Adds a receiver. If a member's cursor is near the place where this one would begin, it begins there.
@@ -183,8 +191,9 @@ impl Group {
     /// Appends the packets of one quantum of the next member in turn to `out`; only pieces that are cached leave.
     pub fn poll(&mut self, now: Time, cache: &SlabCache, out: &mut Vec<Outgoing>) -> Option<MemberId> {
         let len = self.members.len();
-        if self.uplink.as_mut().is_some_and(|uplink| !uplink.is_open(now)) {
-            if len > 1 {
+        let is_held = now < self.held_until;
+        if is_held || self.uplink.as_mut().is_some_and(|uplink| !uplink.is_open(now)) {
+            if is_held || len > 1 {
                 for member in self.members.iter_mut().flatten() {
                     member.flow.note_uplink_limit(now);
                 }
@@ -302,6 +311,7 @@ impl Group {
     pub fn next_timeout(&self) -> Option<Time> {
         let members = self.members.iter().flatten();
         let next = members.filter_map(|member| member.flow.next_timeout()).min()?;
+        let next = next.max(self.held_until);
         Some(
             self.uplink
                 .as_ref()
