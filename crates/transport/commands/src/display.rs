@@ -175,10 +175,13 @@ impl Display {
 
     fn draw(&mut self) {
         let mut out = self.erase();
+        // A narrow terminal cuts lines off (DECAWM of the VT100): a line that takes two rows would not be erased.
+        out += "\x1b[?7l";
         for (line, _) in self.lines.values() {
             out += line;
             out.push('\n');
         }
+        out += "\x1b[?7h";
         self.drawn = self.lines.len();
         self.put(&out);
     }

@@ -30,6 +30,19 @@ pub enum CommandError {
         "no target is given; expected a ticket (mr1…), HOST:DIRECTORY, KEY@HOST:PORT or HOST:PORT after the sources"
     )]
     NoTarget,
+    /// A ticket is not whole.
+    #[error(
+        "`{word}` is no path, and too short for a ticket: it has {given} characters, a ticket {least} at least; copy the whole \
+         line that `millrace receive` printed"
+    )]
+    CutTicket {
+        /// The word.
+        word: String,
+        /// Its characters.
+        given: usize,
+        /// Characters of the shortest ticket.
+        least: usize,
+    },
     /// No source is given.
     #[error("no source is given; expected files or directories before the target")]
     NoSource,

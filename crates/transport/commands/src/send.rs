@@ -196,7 +196,15 @@ fn split(words: &[String], need_source: bool, need_target: bool) -> Result<(Vec<
         .unwrap_or(words.len());
     let (sources, targets) = words.split_at(first);
     if targets.is_empty() && need_target {
-        return Err(CommandError::NoTarget);
+        let is_cut = |word: &&String| word.starts_with(PREFIX) && !Path::new(word).exists();
+        return Err(match sources.iter().find(is_cut) {
+            Some(word) => CommandError::CutTicket {
+                word: word.clone(),
+                given: word.len(),
+                least: TICKET_MIN,
+            },
+            None => CommandError::NoTarget,
+        });
     }
     if sources.is_empty() && need_source {
         return Err(CommandError::NoSource);
@@ -239,6 +247,8 @@ mod tests {
         for wrong in ["a b", "host:1 host:2", "a host:1 b"] {
             assert!(split(&words(wrong), true, true).is_err(), "{wrong}");
         }
+        let cut = split(&words("data mr1abcdefgh"), true, true).unwrap_err();
+        assert!(cut.to_string().contains("has 11 characters"), "{cut}");
     }
 
     #[test]

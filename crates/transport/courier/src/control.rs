@@ -495,3 +495,6 @@ impl Link {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! A rate that several transfers share, by the generic cell rate algorithm (ITU-T I.371, annex A).
 //!
-//! Each transfer reserves one turn of bytes ahead, at the end of all turns that are reserved; it may move the bytes of a turn when
-//! the turn has begun. Turns are equally long, and nobody has more than one ahead: transfers that are as fast as they may be get
+//! Each transfer reserves one turn of bytes ahead, behind all turns that are reserved; it may move the bytes of a turn when
+//! the turn has begun. Turns are equally long, and nobody has more than one ahead of the present one: transfers that are as fast as they may be get
 //! equal shares, and what a slower one leaves goes to the others.
 //!
 //! ```text
@@ -136,16 +136,16 @@ impl RateTurns {
             (self.left, self.next) = (0, None);
             return None;
         };
+        let bytes = SharedRate::bytes_in(rate, TURN).clamp(TURN_MIN, TURN_MAX);
+        let reserve = |shared: &SharedRate| (shared.reserve(rate, bytes, now), bytes);
         while self.left <= 0 {
-            let (begins, bytes) = *self.next.get_or_insert_with(|| {
-                let bytes = SharedRate::bytes_in(rate, TURN).clamp(TURN_MIN, TURN_MAX);
-                (self.shared.reserve(rate, bytes, now), bytes)
-            });
+            let (begins, bytes) = *self.next.get_or_insert_with(|| reserve(&self.shared));
             if now < begins {
                 return Some(begins);
             }
-            self.next = None;
             self.left = self.left.saturating_add_unsigned(bytes);
+            // The turn after this one: a slow transfer that has used up a turn need not wait for those of the others.
+            self.next = Some(reserve(&self.shared));
         }
         None
     }

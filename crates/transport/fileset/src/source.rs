@@ -215,39 +215,48 @@ impl<F: FileSystem> Source<F> {
 
     /// Returns the bytes of an extent.
     fn load(&mut self, extent: u64) -> Result<&[u8], SourceError> {
-        if let Some(at) = self.cache.iter().position(|(cached, _)| *cached == extent) {
+        let is_last = self.cache.back().is_some_and(|(cached, _)| *cached == extent);
+        if is_last {
+            // Most calls: one for each packet.
+        } else if let Some(at) = self.cache.iter().position(|(cached, _)| *cached == extent) {
             if let Some(entry) = self.cache.remove(at) {
                 self.cache.push_back(entry);
             }
         } else {
-            let bytes = self.fetch(extent)?;
-            let capacity = self.options.cache_size / bytes.len().max(1);
+            let (start, end) = self.manifest.layout().bounds(extent);
+            let capacity = self.options.cache_size / ((end - start) as usize).max(1);
+            let mut memory = Vec::new();
             while self.cache.len() >= capacity.max(1) {
-                self.cache.pop_front();
+                memory = self.cache.pop_front().map(|(_, bytes)| bytes).unwrap_or_default();
             }
+            let bytes = self.fetch(extent, memory)?;
             self.cache.push_back((extent, bytes));
         }
         Ok(self.cache.back().map_or(&[], |(_, bytes)| bytes))
     }
 
-    /// Reads an extent until its bytes agree with the manifest and with what was read before.
-    fn fetch(&mut self, extent: u64) -> Result<Vec<u8>, SourceError> {
+    /// Reads an extent until its bytes agree with the manifest and with what was read before. `bytes`: memory that is used for it.
+    fn fetch(&mut self, extent: u64, mut bytes: Vec<u8>) -> Result<Vec<u8>, SourceError> {
         let (start, end) = self.manifest.layout().bounds(extent);
         let manifest = Arc::clone(&self.manifest);
         'again: loop {
             self.reads += 1;
-            let mut bytes = vec![0; (end - start) as usize];
+            bytes.resize((end - start) as usize, 0);
+            let mut filled = 0;
             for slice in manifest.slices(start..end) {
-                if self.withdrawn.contains(&slice.file) {
-                    continue;
-                }
                 let from = (slice.address - start) as usize;
-                let target = &mut bytes[from..from + slice.len as usize];
-                if let Err(reason) = self.read_slice(slice, target) {
+                // Addresses between files read as zeros, and so do files that were withdrawn.
+                bytes[filled.min(from)..from].fill(0);
+                filled = from + slice.len as usize;
+                let target = &mut bytes[from..filled];
+                if self.withdrawn.contains(&slice.file) {
+                    target.fill(0);
+                } else if let Err(reason) = self.read_slice(slice, target) {
                     self.changed(slice.file, reason)?;
                     continue 'again;
                 }
             }
+            bytes[filled..].fill(0);
             let value = extent_value(manifest.hash_offset(extent), &bytes);
             let known = &mut self.values[extent as usize];
             match known {

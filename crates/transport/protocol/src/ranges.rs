@@ -73,6 +73,15 @@ impl RangeSet {
         if from >= to {
             return 0;
         }
+        // A cursor that moves on takes the start of a range away.
+        if let [range] = &mut self.ranges[from..to]
+            && old.start <= range.start
+            && old.end < range.end
+        {
+            let known = old.end - range.start;
+            range.start = old.end;
+            return known;
+        }
         let overlap = |range: &Range<u64>| range.end.min(old.end) - range.start.max(old.start);
         let known = self.ranges[from..to].iter().map(overlap).sum();
         let (first, last) = (self.ranges[from].clone(), self.ranges[to - 1].clone());

@@ -26,6 +26,9 @@ struct Partial {
 #[derive(Debug)]
 pub(crate) struct Assembly {
     layout: Layout,
+    /// The group of the last piece, with its address: most pieces belong to the group of the piece before.
+    current: Option<(u64, Partial)>,
+    /// The other groups by address.
     partial: HashMap<u64, Partial>,
     spare: Vec<Vec<u8>>,
 }
@@ -34,6 +37,7 @@ impl Assembly {
     pub(crate) fn new(layout: Layout) -> Assembly {
         Assembly {
             layout,
+            current: None,
             partial: HashMap::new(),
             spare: Vec::new(),
         }
@@ -52,35 +56,46 @@ impl Assembly {
             }
             let (part, rest) = bytes.split_at(len);
             let size = usize::try_from(end - start).unwrap_or(0);
-            let spare = &mut self.spare;
-            let group = self.partial.entry(start).or_insert_with(|| {
-                let mut bytes = spare.pop().unwrap_or_default();
-                bytes.resize(size, 0);
-                Partial {
-                    bytes,
-                    missing: end - start,
-                }
-            });
+            let mut group = self.take(start, size);
             let from = usize::try_from(address - start).unwrap_or(0);
             group.bytes[from..from + len].copy_from_slice(part);
             group.missing = group.missing.saturating_sub(len as u64);
-            if group.missing == 0
-                && let Some(Partial { bytes, .. }) = self.partial.remove(&start)
-            {
-                done(Group {
-                    address: start,
-                    bytes,
-                });
+            if group.missing == 0 {
+                let (address, bytes) = (start, group.bytes);
+                done(Group { address, bytes });
+            } else {
+                self.current = Some((start, group));
             }
             address += len as u64;
             bytes = rest;
         }
     }
 
+    /// Returns the group at an address, which is not among the others then; there is no current group afterwards.
+    fn take(&mut self, start: u64, size: usize) -> Partial {
+        match self.current.take() {
+            Some((address, group)) if address == start => return group,
+            Some((address, group)) => {
+                self.partial.insert(address, group);
+            }
+            None => {}
+        }
+        self.partial.remove(&start).unwrap_or_else(|| {
+            let mut bytes = self.spare.pop().unwrap_or_default();
+            bytes.resize(size, 0);
+            Partial {
+                bytes,
+                missing: size as u64,
+            }
+        })
+    }
+
     /// Forgets what is there of an extent, whose bytes come again.
     pub(crate) fn forget(&mut self, extent: u64) {
         let (start, end) = self.layout.bounds(extent);
         self.partial.retain(|address, _| !(start..end).contains(address));
+        self.current
+            .take_if(|(address, _)| (start..end).contains(address));
     }
 
     /// Takes buffers back.
@@ -120,6 +135,6 @@ mod tests {
             });
             assembly.recycle(buffers);
         }
-        assert!(seen == bytes && assembly.partial.is_empty());
+        assert!(seen == bytes && assembly.partial.is_empty() && assembly.current.is_none());
     }
 }

@@ -16,7 +16,8 @@ const BATCH: usize = 32;
 /// A task of the writer.
 pub(crate) enum Write {
     Keep(RangeSet),
-    Group(Group),
+    /// Whole groups: those of one burst, so that the writer is not woken for each.
+    Groups(Vec<Group>),
     Value(u64, Value),
     GroupValues(u64, Vec<Value>),
     Withdrawn(u64),
@@ -108,9 +109,11 @@ fn serve(sink: &mut dyn Sink, ends: &Ends) -> Result<bool, FilesError> {
         for task in first.into_iter().chain(more).take(BATCH) {
             match task {
                 Write::Close => return Ok(true),
-                Write::Group(group) => {
-                    written += sink.write(group.address, &group.bytes)?;
-                    buffers.push(group.bytes);
+                Write::Groups(groups) => {
+                    for group in groups {
+                        written += sink.write(group.address, &group.bytes)?;
+                        buffers.push(group.bytes);
+                    }
                 }
                 Write::Keep(extents) => {
                     for extent in extents.ranges().iter().flat_map(Clone::clone) {

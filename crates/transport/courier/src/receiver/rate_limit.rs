@@ -120,11 +120,12 @@ mod tests {
     struct Sent {
         limit: RateLimit,
         receiver: Receiver,
+        missing: u64,
         credit: u64,
         bytes: u64,
     }
 
-    const PACKET: u64 = 1_000;
+    const PACKET: u64 = 1_024;
 
     impl Sent {
         fn open(rate: &Arc<SharedRate>, clock: Clock, now: Time, missing: u64) -> Sent {
@@ -139,6 +140,7 @@ mod tests {
                     pool,
                     pool_max: 16 << 20,
                 }),
+                missing,
                 credit: pool,
                 bytes: 0,
             }
@@ -149,7 +151,7 @@ mod tests {
             for (_, feedback) in self.receiver.poll_feedback(now) {
                 self.credit = feedback.credit;
             }
-            while self.bytes + PACKET <= self.credit {
+            while self.bytes + PACKET <= self.credit.min(self.missing) {
                 let number = self.bytes / PACKET;
                 self.receiver
                     .accept(now, number, self.bytes, PACKET, false)
@@ -188,12 +190,12 @@ mod tests {
         let clock = Clock::start();
         let (mut millis, mut sum) = (0, 0);
         for _ in 0..100 {
-            let mut session = Sent::open(&rate, clock, Time::from_millis(millis), 50_000);
-            while session.bytes < 50_000 {
+            let mut session = Sent::open(&rate, clock, Time::from_millis(millis), 51_200);
+            while session.bytes < 51_200 {
                 millis += 1;
                 session.step(Time::from_millis(millis));
             }
-            sum += 50_000;
+            sum += 51_200;
             session.limit.give_back(session.receiver.unused_credit());
             assert!(sum <= (millis + 30) * 10_000, "{sum} bytes in {millis} ms");
         }

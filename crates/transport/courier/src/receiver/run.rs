@@ -4,7 +4,7 @@ use super::admission::ticket_addresses;
 use super::options::{ReceiveError, ReceiveOptions};
 use super::progress::PROGRESS;
 use super::requests::{Fetch, Jobs};
-use super::session::End;
+use super::session::{End, Session};
 use super::state::{Admission, Peer, Place, Server, Stage};
 use crate::clock::{Clock, precise_timers, wait};
 use crate::control::{CODE_ERROR, Control, LinkId};
@@ -228,6 +228,8 @@ impl Server<'_, '_, '_> {
             };
             let (now, time) = (Instant::now(), self.clock.now());
             let (from, marked) = (burst.from, burst.congestion_experienced);
+            // A burst comes from one address, and nearly always belongs to one session.
+            let mut current: Option<(u32, &mut Session<'_>)> = None;
             for datagram in burst.datagrams() {
                 if datagram[0] & 0xc0 != 0 {
                     self.control.handle_datagram(now, from, datagram);
@@ -236,16 +238,28 @@ impl Server<'_, '_, '_> {
                 let Ok(head) = Head::decode(datagram) else {
                     continue;
                 };
-                let Some(link) = self.by_connection.get(&head.connection) else {
-                    continue;
-                };
-                if let Some(Peer {
-                    stage: Stage::Serving(session),
-                    ..
-                }) = self.peers.get_mut(link)
+                if current
+                    .as_ref()
+                    .is_none_or(|(connection, _)| *connection != head.connection)
                 {
+                    if let Some((_, session)) = current.take() {
+                        session.hand_over();
+                    }
+                    let peer = self.by_connection.get(&head.connection);
+                    current = match peer.and_then(|link| self.peers.get_mut(link)) {
+                        Some(Peer {
+                            stage: Stage::Serving(session),
+                            ..
+                        }) => Some((head.connection, session)),
+                        _ => None,
+                    };
+                }
+                if let Some((_, session)) = &mut current {
                     session.datagram(time, head.packet_type, datagram, marked);
                 }
+            }
+            if let Some((_, session)) = current {
+                session.hand_over();
             }
         }
         Ok(true)

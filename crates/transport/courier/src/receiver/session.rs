@@ -8,7 +8,7 @@ use crate::files::{FilesError, Requests, SinkEvent, Store};
 use crate::identity::Identity;
 use crate::message::{Message, RefuseCode};
 use crate::pool::Waker;
-use crate::pool::assembly::Assembly;
+use crate::pool::assembly::{Assembly, Group};
 use crate::pool::writer::{self, Ends, Write, WriteReply};
 use crate::receipt;
 use crate::shared_rate::SharedRate;
@@ -46,6 +46,8 @@ pub(super) struct Session<'scope> {
     /// The state of the data path, from KEEP on.
     receiver: Option<Receiver>,
     assembly: Option<Assembly>,
+    /// Whole groups that the writer does not have yet.
+    groups: Vec<Group>,
     limit: Option<RateLimit>,
     pool_max: u64,
     /// The keys of packets from the sender, and of those to it.
@@ -136,6 +138,7 @@ impl<'scope> Session<'scope> {
             layout: None,
             receiver: None,
             assembly: None,
+            groups: Vec::new(),
             limit: spec.rate.map(|rate| RateLimit::new(rate, clock)),
             pool_max: spec.pool_max,
             keys: spec.keys,
@@ -158,6 +161,7 @@ impl<'scope> Session<'scope> {
 
     /// Lets the writer make durable what is there, and end; returns it, to be waited for.
     pub(super) fn finish(mut self) -> Option<ScopedJoinHandle<'scope, ()>> {
+        self.hand_over();
         self.tasks = None;
         self.worker.take()
     }
@@ -221,18 +225,14 @@ impl<'scope> Session<'scope> {
         };
         match packet_type {
             PacketType::Data => {
-                let tasks = &self.tasks;
+                let groups = &mut self.groups;
                 let delivery = receiver.handle_data(now, datagram, &self.keys[0], &mut self.content, marked);
                 let Ok(Some(delivery)) = delivery else { return };
-                for range in &delivery.new {
+                for range in &*delivery.new {
                     let skip = usize::try_from(range.start - delivery.address).unwrap_or(usize::MAX);
                     let len = usize::try_from(range.end - range.start).unwrap_or(0);
                     if let Some(bytes) = delivery.bytes.get(skip..).and_then(|bytes| bytes.get(..len)) {
-                        assembly.insert(range.start, bytes, |group| {
-                            if let Some(tasks) = tasks {
-                                let _ = tasks.send(Write::Group(group));
-                            }
-                        });
+                        assembly.insert(range.start, bytes, |group| groups.push(group));
                     }
                 }
             }
@@ -240,6 +240,14 @@ impl<'scope> Session<'scope> {
                 let _ = receiver.handle_report(datagram, &self.keys[0]);
             }
             PacketType::Feedback => {}
+        }
+    }
+
+    /// Gives the writer the groups that are whole.
+    pub(super) fn hand_over(&mut self) {
+        if !self.groups.is_empty() {
+            let groups = std::mem::take(&mut self.groups);
+            self.give(Write::Groups(groups));
         }
     }
 

@@ -171,6 +171,7 @@ impl Sender<'_> {
                     peer.stalled = None;
                     peer.lost = None;
                 }
+                self.free_slabs(extent);
             }
             (Message::Rejected(extent), Some(member)) if extent < self.layout.extents() => {
                 self.cache.forget(extent);
@@ -301,6 +302,18 @@ impl Sender<'_> {
                 }
                 Box::new(Bbr::new(config, self.clock.now()))
             }
+        }
+    }
+
+    /// Lets the memory of an extent be used again once no receiver needs it: what is sealed next is then still in the processor's
+    /// caches when it is sent. A receiver that is added later costs a second read.
+    fn free_slabs(&mut self, extent: u64) {
+        let needs = |peer: &Peer| match peer.stage {
+            Stage::Ended(_) | Stage::Receipt(_) => false,
+            _ => !peer.verified.contains(extent),
+        };
+        if !self.peers.iter().any(needs) {
+            self.cache.forget(extent);
         }
     }
 

@@ -185,7 +185,8 @@ fn a_lost_peer_is_dialled_again_and_the_transfer_goes_on() {
                 cut = true;
                 network.change(&[("loss", "100%")]);
             }
-            Event::Lost { .. } => {
+            // On a busy machine, a peer may be silent for a second before the outage, too.
+            Event::Lost { .. } if cut => {
                 lost = true;
                 network.change(&settings);
             }
@@ -196,7 +197,8 @@ fn a_lost_peer_is_dialled_again_and_the_transfer_goes_on() {
     assert_eq!(sender.join().unwrap(), [Outcome::Delivered]);
     assert_eq!(receiver.join(), [Outcome::Delivered]);
     assert!(lost, "the outage outlasts the silence");
-    assert!(matches!(&present[..], [0, kept] if *kept > 0), "{present:?}");
+    assert!(present.len() > 1 && present[0] == 0, "{present:?}");
+    assert!(present.last().is_some_and(|kept| *kept > 0), "{present:?}");
     assert!(tree(from) == tree(to));
 }
 

@@ -21,6 +21,7 @@ mod rate;
 mod reassembly;
 
 pub use discard::Discard;
+pub use reassembly::NewRanges;
 
 use crate::extent::Layout;
 use crate::packet::{
@@ -33,7 +34,6 @@ use acks::AckTracker;
 use millrace_types::{BitRate, Time};
 use rate::ReceiveRate;
 use reassembly::{Arrival, Reassembly};
-use std::ops::Range;
 
 /// Feedback packets that one poll returns at most.
 const FEEDBACK_PACKETS: usize = 2;
@@ -78,7 +78,7 @@ pub struct Delivery<'a> {
     /// The payload.
     pub bytes: &'a [u8],
     /// The new addresses.
-    pub new: Vec<Range<u64>>,
+    pub new: NewRanges,
     /// The extent that is complete now, to be verified.
     pub completes: Option<u64>,
 }
@@ -87,7 +87,7 @@ pub struct Delivery<'a> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Accepted {
     /// The new addresses.
-    pub new: Vec<Range<u64>>,
+    pub new: NewRanges,
     /// The extent that is complete now.
     pub completes: Option<u64>,
 }
@@ -267,7 +267,7 @@ impl Receiver {
             _ => {
                 self.stats.duplicates += 1;
                 Ok(Accepted {
-                    new: Vec::new(),
+                    new: NewRanges::Many(Vec::new()),
                     completes: None,
                 })
             }

@@ -5,7 +5,7 @@
 use crate::extent::{ExtentError, Layout};
 use crate::ranges::RangeSet;
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 /// The extents of a session, as one receiver has them.
 #[derive(Clone, Debug)]
@@ -18,12 +18,40 @@ pub(super) struct Reassembly {
     partial_max: usize,
 }
 
+/// The addresses of a packet that are new: nearly always all of them, which costs no memory of its own.
+#[derive(Clone, Debug)]
+pub enum NewRanges {
+    /// One range.
+    One(Range<u64>),
+    /// The ranges between those that were known.
+    Many(Vec<Range<u64>>),
+}
+
+impl Deref for NewRanges {
+    type Target = [Range<u64>];
+
+    fn deref(&self) -> &[Range<u64>] {
+        match self {
+            NewRanges::One(range) => std::slice::from_ref(range),
+            NewRanges::Many(ranges) => ranges,
+        }
+    }
+}
+
+impl PartialEq for NewRanges {
+    fn eq(&self, other: &NewRanges) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for NewRanges {}
+
 /// The result of a packet's arrival.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Arrival {
     /// These bytes, which may be fewer than the packet's; `completes`: the extent, if it is complete now.
     New {
-        ranges: Vec<Range<u64>>,
+        ranges: NewRanges,
         completes: Option<u64>,
     },
     /// All bytes were there.
@@ -78,13 +106,20 @@ impl Reassembly {
             return Ok(Arrival::TooManyExtents);
         }
         let set = self.partial.entry(extent).or_default();
-        let mut missing = RangeSet::new();
-        missing.insert(address..address + len);
-        missing.remove_all(overlapping(set.ranges(), address..address + len));
-        if missing.is_empty() {
-            return Ok(Arrival::Duplicate);
-        }
-        set.insert(address..address + len);
+        let packet = address..address + len;
+        let known = overlapping(set.ranges(), packet.clone());
+        let ranges = if known.is_empty() {
+            NewRanges::One(packet.clone())
+        } else {
+            let mut missing = RangeSet::new();
+            missing.insert(packet.clone());
+            missing.remove_all(known);
+            if missing.is_empty() {
+                return Ok(Arrival::Duplicate);
+            }
+            NewRanges::Many(missing.ranges().to_vec())
+        };
+        set.insert(packet);
         let (start, end) = self.layout.bounds(extent);
         let whole = set.count() == end - start;
         if whole {
@@ -92,7 +127,7 @@ impl Reassembly {
             self.complete.insert(extent..extent + 1);
         }
         Ok(Arrival::New {
-            ranges: missing.ranges().to_vec(),
+            ranges,
             completes: whole.then_some(extent),
         })
     }
@@ -124,7 +159,10 @@ mod tests {
     #[test]
     fn each_byte_is_new_once_and_the_last_one_completes_its_extent() {
         let mut reassembly = reassembly(8);
-        let new = |ranges: Vec<Range<u64>>, completes| Ok(Arrival::New { ranges, completes });
+        let new = |ranges: Vec<Range<u64>>, completes| {
+            let ranges = NewRanges::Many(ranges);
+            Ok(Arrival::New { ranges, completes })
+        };
         assert_eq!(reassembly.insert(100, 50), new(vec![100..150], None));
         assert_eq!(reassembly.insert(90, 70), new(vec![90..100, 150..160], None));
         assert_eq!(reassembly.insert(95, 10), Ok(Arrival::Duplicate));

@@ -13,7 +13,8 @@ use crate::extent::Layout;
 use crate::flow::{Piece, base_payload};
 use crate::packet::{ADDRESS_SIZE, COUNTER_SIZE, DATA_OVERHEAD, SHARED_OVERHEAD, SealedPart, TAG_SIZE};
 use crate::seal::Seal;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// Pieces of one slab.
 const PIECES: u64 = 64;
@@ -23,6 +24,7 @@ const PIECES: u64 = 64;
 pub struct Grid {
     layout: Layout,
     payload: u16,
+    slabs_per_extent: u64,
 }
 
 /// Names a slab.
@@ -45,7 +47,12 @@ impl Grid {
     /// Returns the grid of a payload size in bytes, which is at least 1.
     pub fn new(layout: Layout, payload: u16) -> Grid {
         let payload = payload.max(1);
-        Grid { layout, payload }
+        let pieces = layout.extent_size().div_ceil(u64::from(payload));
+        Grid {
+            layout,
+            payload,
+            slabs_per_extent: pieces.div_ceil(PIECES),
+        }
     }
 
     /// Returns the piece that holds an address of the session.
@@ -60,18 +67,29 @@ impl Grid {
         }
     }
 
-    fn slabs_per_extent(&self) -> u64 {
-        let pieces = self.layout.extent_size().div_ceil(u64::from(self.payload));
-        pieces.div_ceil(PIECES)
-    }
-
     /// Returns the slab of a piece of this grid, and the piece's index in it.
     fn locate(&self, piece: Piece) -> (SlabId, usize) {
         let extent = self.layout.extent_of(piece.address);
         let number = (piece.address - self.layout.bounds(extent).0) / u64::from(self.payload);
+        self.position(extent, number)
+    }
+
+    /// Returns slab and index of a piece as [`Grid::locate`] does, if it lies on this grid.
+    fn locate_if_on(&self, piece: Piece) -> Option<(SlabId, usize)> {
+        let extent = self.layout.extent_of(piece.address);
+        let (start, end) = self.layout.bounds(extent);
+        let (offset, payload) = (piece.address.checked_sub(start)?, u64::from(self.payload));
+        let number = offset / payload;
+        let len = end.saturating_sub(piece.address).min(payload);
+        let is_on = number * payload == offset && len == u64::from(piece.len);
+        is_on.then(|| self.position(extent, number))
+    }
+
+    /// Returns slab and index of a piece by its number in an extent.
+    fn position(&self, extent: u64, number: u64) -> (SlabId, usize) {
         let id = SlabId {
             payload: self.payload,
-            index: extent * self.slabs_per_extent() + number / PIECES,
+            index: extent * self.slabs_per_extent + number / PIECES,
         };
         (id, usize::try_from(number % PIECES).unwrap_or(0))
     }
@@ -88,8 +106,8 @@ impl Grid {
     /// Returns the first address of a slab, and the one behind its last.
     fn bounds(&self, slab: SlabId) -> (u64, u64) {
         let (extent, within) = (
-            slab.index / self.slabs_per_extent(),
-            slab.index % self.slabs_per_extent(),
+            slab.index / self.slabs_per_extent,
+            slab.index % self.slabs_per_extent,
         );
         let (start, end) = self.layout.bounds(extent);
         let size = PIECES * u64::from(self.payload);
@@ -203,15 +221,46 @@ impl<S: Seal> Sealer<S> {
     }
 }
 
-/// The slabs of a group, the oldest of which makes room for a new one.
+/// Hashes slab names, which this sender makes itself: nobody can choose them to collide (compare the default hasher's SipHash,
+/// which costs more than the rest of a look-up).
+#[derive(Clone, Copy, Debug, Default)]
+struct SlabHasher(u64);
+
+impl Hasher for SlabHasher {
+    fn finish(&self) -> u64 {
+        // The table takes the low bits, and the multiplication mixes the high ones.
+        self.0.rotate_left(26)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u16(&mut self, value: u16) {
+        self.write_u64(u64::from(value));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        // 2^64 divided by the golden ratio (Knuth, The Art of Computer Programming, section 6.4).
+        self.0 = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+/// The slabs of a group. A slab that nobody needs any more makes room for a new one, else the oldest does.
 #[derive(Clone, Debug)]
 pub struct SlabCache {
     grids: [Grid; 2],
-    slabs: Vec<Slab>,
+    /// Slabs, and when each was cached.
+    slabs: Vec<(u64, Slab)>,
     capacity: usize,
-    /// The index of the oldest slab, once the cache is full.
-    oldest: usize,
-    index: HashMap<SlabId, usize>,
+    /// Slabs by age, the oldest first; entries whose age is not that of the slab are void.
+    order: VecDeque<(u64, usize)>,
+    /// Slabs that nobody needs; the last one is the most likely to be in the processor's caches.
+    free: Vec<usize>,
+    age: u64,
+    index: HashMap<SlabId, usize, BuildHasherDefault<SlabHasher>>,
 }
 
 impl SlabCache {
@@ -226,21 +275,22 @@ impl SlabCache {
             grids,
             slabs: Vec::new(),
             capacity: (size / slab).max(2),
-            oldest: 0,
-            index: HashMap::new(),
+            order: VecDeque::new(),
+            free: Vec::new(),
+            age: 0,
+            index: HashMap::default(),
         }
     }
 
     /// Returns slab and index of a piece that lies on a grid.
     fn locate(&self, piece: Piece) -> impl Iterator<Item = (SlabId, usize)> {
-        let on_grid = move |grid: &Grid| (grid.piece_at(piece.address) == piece).then(|| grid.locate(piece));
-        self.grids.into_iter().filter_map(move |grid| on_grid(&grid))
+        self.grids.iter().filter_map(move |grid| grid.locate_if_on(piece))
     }
 
     /// Returns the shared part of a piece, if it is cached.
     pub fn get(&self, piece: Piece) -> Option<SealedPart<'_>> {
         self.locate(piece).find_map(|(id, index)| {
-            let slab = &self.slabs[*self.index.get(&id)?];
+            let (_, slab) = &self.slabs[*self.index.get(&id)?];
             (slab.request.pieces >> index & 1 == 1).then_some(())?;
             SealedPart::new(slab.part(index, piece)?).ok()
         })
@@ -266,19 +316,19 @@ impl SlabCache {
     /// Returns what is not cached of a request, if anything.
     pub fn missing_of(&self, request: SealRequest) -> Option<SealRequest> {
         let at = self.index.get(&request.slab);
-        let cached = at.map_or(0, |at| self.slabs[*at].request.pieces);
+        let cached = at.map_or(0, |at| self.slabs[*at].1.request.pieces);
         let pieces = request.pieces & !cached;
         (pieces != 0).then_some(SealRequest { pieces, ..request })
     }
 
-    /// Forgets the packets of an extent whose digest was wrong at a receiver: they are read and sealed anew.
+    /// Forgets the packets of an extent: its digest was wrong at a receiver, so that they are read and sealed again, or no receiver
+    /// needs them any more. Their memory is the first to be used again.
     pub fn forget(&mut self, extent: u64) {
         for grid in self.grids {
-            let slabs = grid.slabs_per_extent();
-            let first = extent.saturating_mul(slabs);
-            for index in first..first.saturating_add(slabs) {
+            let first = extent.saturating_mul(grid.slabs_per_extent);
+            for index in first..first.saturating_add(grid.slabs_per_extent) {
                 let payload = grid.payload;
-                self.index.remove(&SlabId { payload, index });
+                self.free.extend(self.index.remove(&SlabId { payload, index }));
             }
         }
     }
@@ -287,8 +337,8 @@ impl SlabCache {
     pub fn insert(&mut self, slab: Slab) -> Option<Slab> {
         let id = slab.request.slab;
         if let Some(at) = self.index.get(&id) {
-            let mut known = std::mem::replace(&mut self.slabs[*at], slab);
-            let merged = &mut self.slabs[*at];
+            let mut known = std::mem::replace(&mut self.slabs[*at].1, slab);
+            let merged = &mut self.slabs[*at].1;
             // Packets that were sealed before stay as they are: a repair is the packet that was lost.
             let pieces = known.request.pieces & !merged.request.pieces;
             let slot_size = merged.slot_size();
@@ -303,19 +353,38 @@ impl SlabCache {
             known.request.pieces = 0;
             return Some(known);
         }
-        if self.slabs.len() < self.capacity {
+        self.age += 1;
+        let reused = self.free.pop().or_else(|| {
+            let is_full = self.slabs.len() >= self.capacity;
+            is_full.then(|| self.oldest()).flatten()
+        });
+        let Some(at) = reused else {
             self.index.insert(id, self.slabs.len());
-            self.slabs.push(slab);
+            self.order.push_back((self.age, self.slabs.len()));
+            self.slabs.push((self.age, slab));
             return None;
-        }
-        let at = self.oldest;
-        self.oldest = (at + 1) % self.slabs.len();
-        let old = std::mem::replace(&mut self.slabs[at], slab);
+        };
+        let (_, old) = std::mem::replace(&mut self.slabs[at], (self.age, slab));
         if self.index.get(&old.request.slab) == Some(&at) {
             self.index.remove(&old.request.slab);
         }
         self.index.insert(id, at);
+        self.order.push_back((self.age, at));
+        if self.order.len() > 2 * self.slabs.len() {
+            let slabs = &self.slabs;
+            self.order.retain(|(age, at)| slabs[*at].0 == *age);
+        }
         Some(old)
+    }
+
+    /// Takes the oldest slab out of the order, and returns its index.
+    fn oldest(&mut self) -> Option<usize> {
+        while let Some((age, at)) = self.order.pop_front() {
+            if self.slabs[at].0 == age {
+                return Some(at);
+            }
+        }
+        None
     }
 }
 
@@ -414,6 +483,43 @@ mod tests {
             len: 1_000,
         };
         assert!(cache.get(off_grid).is_none() && cache.request(off_grid).is_none());
+    }
+
+    #[test]
+    fn the_memory_of_an_extent_that_nobody_needs_is_used_first_and_the_order_of_ages_holds() {
+        let grid = Grid::new(layout(), 1_000);
+        let size = 20 * 64 * (1_000 + SHARED_OVERHEAD);
+        let (mut sealer, mut cache) = (sealer(), SlabCache::new(layout(), 1_000, 28, size));
+        let mut insert = |cache: &mut SlabCache, address: u64| {
+            let request = cache.missing(grid, address).unwrap();
+            cache
+                .insert(seal(&mut sealer, request))
+                .map(|slab| slab.request.slab)
+        };
+        let slab = |address: u64| grid.locate(grid.piece_at(address)).0;
+        // Extent 1 is older than two slabs of extent 0, and is needed no more.
+        for address in [1 << 20, 0, 64_000] {
+            assert_eq!(insert(&mut cache, address), None);
+        }
+        cache.forget(1);
+        for round in 0..100 {
+            let address = (2 << 20) + round % 2 * 64_000;
+            let old = slab(if round == 0 {
+                1 << 20
+            } else {
+                (2 << 20) + (round + 1) % 2 * 64_000
+            });
+            assert_eq!(insert(&mut cache, address), Some(old));
+            cache.forget(2);
+        }
+        assert!(cache.get(grid.piece_at(0)).is_some() && cache.order.len() <= 6);
+        // Nothing is free any more once the cache is full: the oldest goes.
+        let rest: Vec<u64> = (2..17).map(|index| index * 64_000).collect();
+        for address in rest.iter().copied().chain([2 << 20, (2 << 20) + 64_000, 1 << 20]) {
+            insert(&mut cache, address);
+        }
+        assert_eq!(insert(&mut cache, (1 << 20) + 64_000), Some(slab(0)));
+        assert_eq!(insert(&mut cache, (1 << 20) + 128_000), Some(slab(64_000)));
     }
 
     #[test]

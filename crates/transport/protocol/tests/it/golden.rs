@@ -40,7 +40,7 @@ fn a_packet_of_another_implementation_is_delivered() {
         .unwrap();
     assert_eq!(delivery.address, 3 * (1 << 20) + 5);
     assert_eq!(delivery.bytes, b"millrace");
-    assert_eq!(delivery.new, [3 * (1 << 20) + 5..3 * (1 << 20) + 13]);
+    assert_eq!(*delivery.new, [3 * (1 << 20) + 5..3 * (1 << 20) + 13]);
 }
 
 #[test]

@@ -22,7 +22,7 @@ impl Session {
             receiver.handle_data(now, &mut bytes, &site.keys[0], &mut site.content, false)
         {
             let start = usize::try_from(delivery.address).unwrap_or(usize::MAX);
-            for range in &delivery.new {
+            for range in &*delivery.new {
                 let skip = usize::try_from(range.start - delivery.address).unwrap_or(usize::MAX);
                 let len = usize::try_from(range.end - range.start).unwrap_or(0);
                 site.file[start + skip..][..len].copy_from_slice(&delivery.bytes[skip..][..len]);

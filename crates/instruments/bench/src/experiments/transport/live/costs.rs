@@ -16,6 +16,8 @@ use crate::gated::Gate;
 use crate::gated::recorder::case;
 use millrace_process::is_installed;
 
+/// CPU seconds for each gigabyte at both ends that the design allows (section 4, budget: 1.9 ns a byte for one receiver).
+const CPU_BUDGET: f64 = 1.9;
 /// The size of the sparse file of row T15, and of its data.
 const SPARSE: [u64; 2] = [1 << 40, 10 << 30];
 /// The same in a quick run.
@@ -47,6 +49,9 @@ impl Live {
                     let name = format!("T6 live: CPU of the {end}, RTT 10 ms, no loss");
                     recorder.value(&case(name, self.link(), Gate::None, "s/GB"), round, value)?;
                 }
+                let name = "T6 live: CPU of both ends, RTT 10 ms, no loss";
+                let row = case(name, self.link(), Gate::AtMost(CPU_BUDGET), "s/GB");
+                recorder.value(&row, round, ours)?;
             }
         }
         let path = PathSettings::new(10.0, 0.0);

@@ -1,0 +1,99 @@
+//! Row T13: unknown peers get at most three bytes for one, and leave no state.
+
+use super::*;
+
+const SILENCE: Duration = Duration::from_secs(20);
+
+fn address(port: u16) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, 1], port))
+}
+
+/// A server and a client that dials it, and what the client sends first.
+struct Bed {
+    now: Instant,
+    server: Control,
+    key: PublicKey,
+}
+
+impl Bed {
+    fn new() -> Bed {
+        let identity = Identity::generate().unwrap();
+        Bed {
+            now: Instant::now(),
+            server: Control::new(&identity, true, SILENCE, None).unwrap(),
+            key: identity.public_key(),
+        }
+    }
+
+    fn dial(&self) -> (Control, Vec<u8>) {
+        let stranger = Identity::generate().unwrap();
+        let mut client = Control::new(&stranger, false, SILENCE, None).unwrap();
+        client
+            .connect(self.now, &stranger, address(7_800), self.key)
+            .unwrap();
+        let (_, first) = client.poll_transmit(self.now).unwrap();
+        (client, first)
+    }
+
+    /// Gives the server a datagram; returns its answers, which go to the address that it came from.
+    fn answers(&mut self, from: SocketAddr, datagram: &[u8]) -> Vec<Vec<u8>> {
+        self.server.handle_datagram(self.now, from, datagram);
+        let mut answers = Vec::new();
+        while let Some((to, answer)) = self.server.poll_transmit(self.now) {
+            assert_eq!(to, from);
+            answers.push(answer);
+        }
+        let bytes: usize = answers.iter().map(Vec::len).sum();
+        assert!(
+            bytes <= 3 * datagram.len(),
+            "{bytes} bytes for {}",
+            datagram.len()
+        );
+        answers
+    }
+}
+
+#[test]
+fn any_number_of_strangers_that_dial_leave_no_state_until_their_address_is_validated() {
+    let mut bed = Bed::new();
+    let mut last = None;
+    // More than there may be links.
+    for port in 1..=2 * LINKS_MAX as u16 {
+        let (client, first) = bed.dial();
+        let retry = bed.answers(address(port), &first);
+        assert_eq!((retry.len(), bed.server.len()), (1, 0), "a retry, and no link");
+        last = Some((client, port, retry.concat()));
+    }
+    let (mut client, port, retry) = last.unwrap();
+    client.handle_datagram(bed.now, address(7_800), &retry);
+    let (_, second) = client.poll_transmit(bed.now).unwrap();
+    // A token is of use at the address that it was sent to, and nowhere else.
+    bed.answers(address(9), &second);
+    assert_eq!(bed.server.len(), 0);
+    assert!(!bed.answers(address(port), &second).is_empty());
+    assert_eq!(bed.server.len(), 1, "the address is validated");
+}
+
+#[test]
+fn datagrams_that_begin_no_connection_leave_no_state_whatever_they_are() {
+    let mut bed = Bed::new();
+    let (_, first) = bed.dial();
+    let mut number = 0;
+    let mut try_one = |datagram: &[u8]| {
+        number += 1;
+        bed.answers(address(number), datagram);
+        assert_eq!(bed.server.len(), 0, "{datagram:02x?}");
+    };
+    // The first datagram cut off anywhere, with any version, and with any byte changed.
+    for size in [1, 7, 20, 100, 1_199] {
+        try_one(&first[..size.min(first.len())]);
+    }
+    for at in (0..first.len()).step_by(5) {
+        let mut datagram = first.clone();
+        datagram[at] ^= 0x21;
+        try_one(&datagram);
+    }
+    for first in 0..=255 {
+        try_one(&[first; 1_200]);
+    }
+}
