@@ -2,13 +2,12 @@
 //! memory until the process ends.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use millrace_nf::Kind;
-use rustix::fs::{FileType, Stat, fstat};
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat};
 
 /// The attributes of a file that show whether it has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,8 +65,9 @@ impl Cache {
     }
 }
 
-/// Opens a file for reading, whoever owns it.
+/// Opens a file for reading, whoever owns it. It does not wait for the writer of a pipe.
 pub(crate) fn open_any(path: &Path) -> Result<OwnedFd, String> {
-    let file = File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
-    Ok(file.into())
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty())
+        .map_err(|error| format!("cannot be read: {}", std::io::Error::from(error)))
 }

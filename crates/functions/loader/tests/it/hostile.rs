@@ -281,6 +281,11 @@ fn modules_that_are_not_functions_are_rejected() {
             .unwrap_err()
             .contains("expected a file")
     );
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    assert!((WASM.load)(&pipe).unwrap_err().contains("expected a file"));
 }
 
 #[test]
