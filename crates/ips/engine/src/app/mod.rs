@@ -215,7 +215,7 @@ impl AppState {
         for direction in Direction::BOTH {
             let is_due = match self.protocol {
                 // As observed: messages of these protocols wait for a whole chunk, or for the end of the connection.
-                Some(AppProtocol::Smb | AppProtocol::Ftp) => false,
+                Some(AppProtocol::Smb | AppProtocol::Ftp | AppProtocol::Imap | AppProtocol::Pop3) => false,
                 // The engine knows no messages of this protocol: each piece counts as one.
                 Some(AppProtocol::Krb5) => direction == chunk.direction,
                 _ => self.completed(direction) != completed[direction.index()],

@@ -98,3 +98,54 @@ fn in_line_a_match_that_begins_long_before_the_last_bytes_is_found() {
     bed.send(data(first.len() as u32, &[&[b'y'; 1440][..], b"def"].concat()));
     assert_eq!(bed.alerts(), 1);
 }
+
+#[test]
+fn contents_beside_stream_size_are_looked_for_in_the_stream_and_in_packets() {
+    let rule = r#"alert tcp any any -> any any (msg:"a"; content:"attack"; stream_size:client,>,3; sid:1;)"#;
+    let mut bed = TestBed::new(Mode::Ips, rule);
+    bed.handshake();
+    bed.send(data(0, b"att"));
+    bed.send(data(3, b"ack"));
+    assert!(bed.is_attack_found());
+    // Beside the path, the packet is inspected before its data are acknowledged.
+    let mut bed = TestBed::new(Mode::Ids, rule);
+    bed.handshake();
+    bed.send(data(0, b"attack"));
+    assert!(bed.is_attack_found());
+}
+
+#[test]
+fn beside_the_path_messages_of_imap_wait_for_a_chunk_or_the_end() {
+    let rule = r#"alert tcp-stream any any -> any any (msg:"a"; flow:to_server; content:"attack"; sid:1;)"#;
+    let mut bed = TestBed::new(Mode::Ids, rule);
+    bed.handshake();
+    let greeting = b"* OK IMAP4rev1 ready\r\n";
+    let command = b"a1 LOGIN attack secret\r\n";
+    let (sent, asked) = (greeting.len() as u32, command.len() as u32);
+    let from_server = |offset: u32, ack: u32, data| {
+        Segment {
+            from_client: false,
+            seq: SERVER + 1 + offset,
+            ack: CLIENT + 1 + ack,
+            data,
+            ..Segment::default()
+        }
+        .packet()
+    };
+    let from_client = |offset: u32, ack: u32, data| {
+        Segment {
+            seq: CLIENT + 1 + offset,
+            ack: SERVER + 1 + ack,
+            data,
+            ..Segment::default()
+        }
+        .packet()
+    };
+    bed.send(from_server(0, 0, greeting));
+    bed.send(from_client(0, sent, command));
+    bed.send(from_server(sent, asked, b"a1 OK done\r\n"));
+    bed.send(from_client(asked, sent + 12, &[]));
+    assert!(!bed.is_attack_found());
+    bed.finish();
+    assert!(bed.is_attack_found());
+}

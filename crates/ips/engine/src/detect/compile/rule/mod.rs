@@ -241,14 +241,17 @@ impl Builder<'_> {
             protocol,
             Protocol::Ip | Protocol::Ipv4 | Protocol::Ipv6 | Protocol::Tcp
         ) || !app.is_empty();
+        let is_of_stream = |test: &PacketTest| matches!(test, PacketTest::StreamSize { .. });
+        let is_of_packet = self.flow.no_stream || !self.packet.iter().all(is_of_stream);
         match protocol {
             Protocol::TcpPacket => (true, false),
             Protocol::TcpStream => (false, true),
             _ if !is_stream_protocol => (true, false),
-            _ if !self.packet.is_empty() || self.flow.no_stream => (true, false),
+            _ if is_of_packet => (true, false),
             _ if self.flow.only_stream => (false, true),
             _ if self.payload.is_empty() => (true, false),
-            _ => (self.is_anchored, true),
+            // As observed: contents beside `stream_size` are looked for in packets, too.
+            _ => (self.is_anchored || !self.packet.is_empty(), true),
         }
     }
 }
