@@ -11,8 +11,10 @@ const ESP_SIZE: usize = 8;
 const V6_PACKET_TOO_BIG: u8 = 2;
 const V6_ECHO_REQUEST: u8 = 128;
 const V6_ECHO_REPLY: u8 = 129;
-/// The first message of neighbour discovery (RFC 4861): router solicitation.
-const V6_NEIGHBOUR_DISCOVERY_FIRST: u8 = 133;
+/// The first message of multicast listener discovery (RFC 2710): query. Those of neighbour discovery follow the last one.
+const V6_LISTENER_DISCOVERY_FIRST: u8 = 130;
+/// A report of multicast listener discovery, version 2 (RFC 3810).
+const V6_LISTENER_REPORT_2: u8 = 143;
 /// The last message of neighbour discovery (RFC 4861): redirect.
 const V6_NEIGHBOUR_DISCOVERY_LAST: u8 = 137;
 /// Size of type, code and checksum.
@@ -58,10 +60,12 @@ pub(super) fn decode(packet: &mut Packet<'_>) -> Result<(), Undecoded> {
             // The layout of the first eight bytes is that of ICMP.
             let view = icmpv4::View::new(bytes).map_err(invalid)?;
             packet.icmp = Some(icmp6(view.kind(), view.code(), view.rest()));
-            // Neighbour discovery has fields of its own behind the checksum (RFC 4861, section 4), and the reference
-            // shows them to rules.
+            // Listener and neighbour discovery have fields of their own behind the checksum (RFC 2710, section 3; RFC 4861,
+            // section 4), and the reference shows them to rules.
             packet.payload = match view.kind() {
-                V6_NEIGHBOUR_DISCOVERY_FIRST..=V6_NEIGHBOUR_DISCOVERY_LAST => &bytes[V6_CHECKSUM_END..],
+                V6_LISTENER_DISCOVERY_FIRST..=V6_NEIGHBOUR_DISCOVERY_LAST | V6_LISTENER_REPORT_2 => {
+                    &bytes[V6_CHECKSUM_END..]
+                }
                 _ => view.payload(),
             };
         }

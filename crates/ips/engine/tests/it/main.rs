@@ -13,6 +13,7 @@ mod evasions_ip;
 mod evasions_tcp;
 mod exhaustion;
 mod frames;
+mod icmp;
 mod repetition;
 mod segmentation;
 mod synthesis;
