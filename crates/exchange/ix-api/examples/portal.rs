@@ -68,7 +68,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                         "trunk-down" => (SwitchState::InSync, &[100]),
                         _ => (SwitchState::InSync, &[]),
                     };
-                    let switches = demo().map(|exchange| exchange.switches.into_keys().collect::<Vec<_>>());
+                    let switches =
+                        demo().map(|exchange| exchange.switches.keys().copied().collect::<Vec<_>>());
                     for switch in switches.unwrap_or_default().into_iter().take(1) {
                         service.set_switch(switch, state, down);
                     }

@@ -18,6 +18,7 @@ use crate::id::{
     AccountId, ApprovalId, ConfigId, ConnectionId, FilterId, IdParseError, IpId, MacId, PolicyId, ServiceId,
     ServiceKeyId, SiteId, SwitchId, TrunkId, UserId,
 };
+use crate::persistent::{Numbered, PersistentMap};
 use crate::service::{
     Config, Connection, LanPolicy, Pool, PoolKind, RegisteredIp, RegisteredMac, Released, Service, ServiceKey,
 };
@@ -25,10 +26,11 @@ use crate::service::{
 /// Defines the collections of an exchange, and the types that hold one object of any of them.
 macro_rules! collections {
     ($($(#[$meta:meta])* $field:ident: $kind:ident = $object:ty, $id:ident;)*) => {
-        /// The desired state of an exchange. `Default` is an exchange without objects.
+        /// The desired state of an exchange. `Default` is an exchange without objects. A copy is cheap: it shares all objects
+        /// that neither writes.
         #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
         pub struct Exchange {
-            $($(#[$meta])* #[serde(default)] pub $field: BTreeMap<$id, $object>,)*
+            $($(#[$meta])* #[serde(default)] pub $field: PersistentMap<$id, $object>,)*
             /// The numbers that rest, by their type.
             #[serde(default)]
             pub pools: BTreeMap<PoolKind, Pool>,
@@ -89,7 +91,7 @@ macro_rules! collections {
                     exchange.$field.get(&self)
                 }
 
-                fn all(exchange: &Exchange) -> &BTreeMap<$id, $object> {
+                fn all(exchange: &Exchange) -> &PersistentMap<$id, $object> {
                     &exchange.$field
                 }
 
@@ -194,7 +196,7 @@ impl From<ObjectId> for String {
 }
 
 /// An identifier and the collection that it belongs to.
-pub trait Key: Copy + Ord + Into<ObjectId> + 'static {
+pub trait Key: Numbered + Into<ObjectId> + 'static {
     /// The type of the objects.
     type Object: Clone + PartialEq + 'static;
     /// Returns the identifier with this number.
@@ -202,7 +204,7 @@ pub trait Key: Copy + Ord + Into<ObjectId> + 'static {
     /// Returns the object in an exchange.
     fn stored(self, exchange: &Exchange) -> Option<&Self::Object>;
     /// Returns the collection of an exchange.
-    fn all(exchange: &Exchange) -> &BTreeMap<Self, Self::Object>;
+    fn all(exchange: &Exchange) -> &PersistentMap<Self, Self::Object>;
     /// Returns the object as one of any type.
     fn wrap(object: Self::Object) -> Object;
     /// Returns the object if it has this type.

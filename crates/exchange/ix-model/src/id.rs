@@ -77,6 +77,12 @@ macro_rules! identifiers {
                 id.to_string()
             }
         }
+
+        impl crate::persistent::Numbered for $name {
+            fn raw(self) -> u32 {
+                self.0
+            }
+        }
     )*};
 }
 

@@ -21,6 +21,7 @@ mod inverse;
 mod operation;
 pub mod path;
 pub mod permission;
+mod persistent;
 mod prefix;
 mod refusal;
 mod serde_text;
@@ -44,6 +45,7 @@ pub use id::{
 };
 pub use operation::{Operation, OperationKind};
 pub use permission::Relation;
+pub use persistent::{Iter, Numbered, PersistentMap};
 pub use prefix::{Prefix, PrefixError};
 pub use refusal::{Refusal, RefusalCode};
 pub use service::{

@@ -5,15 +5,18 @@
 //! Open vSwitch a range of ports is at most 30 masks; without, a filter with a range over [`EXACT_PORTS_MAX`] ports, with
 //! fragments or flags is left out and named as a problem, and never approximated.
 
+mod scope;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use millrace_flow::Field;
 use millrace_ix_model::{
-    AccountId, Config, Exchange, Filter, FilterAction, FilterId, FilterMatch, FilterState, FragmentMatch,
-    Ports, Prefix,
+    AccountId, Exchange, Filter, FilterAction, FilterId, FilterMatch, FilterState, FragmentMatch, Ports,
+    Prefix,
 };
 
+pub(crate) use self::scope::FilterScope;
 use crate::builder::{Builder, Line};
 use crate::entry::Matching;
 use crate::lan::{ICMPV6, IPV4, IPV6};
@@ -23,7 +26,7 @@ use crate::plan::Settings;
 /// The longest range of ports that is written as exact ports, without masks.
 pub const EXACT_PORTS_MAX: u32 = 64;
 /// The entries of all filters of one account, for one end and in one switch.
-const ENTRIES_MAX: usize = 20_000;
+pub(crate) const ENTRIES_MAX: usize = 20_000;
 /// The highest priority of a filter.
 const FIRST_PRIORITY: u16 = 60_000;
 /// The seconds after which a switch removes a filter that the engine has not renewed: 18 hours.
@@ -56,66 +59,45 @@ impl Placed {
     }
 }
 
-/// Returns the accounts whose filters may have other entries in one exchange than in another.
-pub(crate) fn changed_accounts(old: &Exchange, new: &Exchange) -> BTreeSet<AccountId> {
-    if !old.switches.keys().eq(new.switches.keys()) {
-        let filters = old.filters.values().chain(new.filters.values());
-        return filters.map(|filter| filter.account).collect();
-    }
-    let mut accounts = BTreeSet::new();
-    let mut moved = BTreeSet::new();
-    for (one, other) in [(old, new), (new, old)] {
-        let is_other = |(id, filter): &(&FilterId, &Filter)| other.filters.get(id) != Some(*filter);
-        accounts.extend(
-            one.filters
-                .iter()
-                .filter(is_other)
-                .map(|(_, filter)| filter.account),
-        );
-        let ends = one.configs.iter();
-        moved.extend(
-            ends.filter(|(id, config)| other.configs.get(id) != Some(*config))
-                .map(|(_, config)| config.account),
-        );
-    }
-    let is_concerned =
-        |filter: &&Filter| moved.contains(&filter.account) || !filter.peers.is_disjoint(&moved);
-    let filters = old.filters.values().chain(new.filters.values());
-    accounts.extend(filters.filter(is_concerned).map(|filter| filter.account));
-    accounts
-}
-
-/// Adds the active filters of all accounts, or of some.
+/// Adds active filters: all, or those in a scope.
 pub(crate) fn plan_filters(
     exchange: &Exchange,
-    accounts: Option<&BTreeSet<AccountId>>,
+    scope: &FilterScope,
     settings: &Settings,
     builder: &mut Builder,
 ) {
     let mut by_account: BTreeMap<AccountId, Vec<(FilterId, &Filter)>> = BTreeMap::new();
     for (id, filter) in &exchange.filters {
-        let is_asked = accounts.is_none_or(|accounts| accounts.contains(&filter.account));
-        if is_asked
-            && filter.state == FilterState::Active
-            && filter.valid_until.is_none_or(|end| end > settings.now)
-        {
+        if scope.contains(filter) && is_planned(filter, settings) {
             by_account.entry(filter.account).or_default().push((*id, filter));
         }
     }
+    let mut ends = EndIndexes::default();
     for (account, mut filters) in by_account {
         filters.sort_by(|(one, a), (other, b)| a.precedence(*one).cmp(&b.precedence(*other)));
-        plan_account(exchange, account, &filters, settings, builder);
+        plan_account(exchange, account, &filters, settings, &mut ends, builder);
     }
 }
 
-/// Returns the indexes of the ends of an account.
-fn indexes(exchange: &Exchange, is_of: impl Fn(&Config) -> bool) -> BTreeSet<u32> {
-    exchange
-        .configs
-        .values()
-        .filter(|config| is_of(config))
-        .map(|config| config.index.raw())
-        .collect()
+/// Returns true if a filter is to be in the switches.
+pub(crate) fn is_planned(filter: &Filter, settings: &Settings) -> bool {
+    filter.state == FilterState::Active && filter.valid_until.is_none_or(|end| end > settings.now)
+}
+
+/// The indexes of the ends of accounts, found once for each account.
+#[derive(Default)]
+struct EndIndexes(BTreeMap<AccountId, Vec<u32>>);
+
+impl EndIndexes {
+    /// Returns the indexes of the ends of an account, each once.
+    fn of(&mut self, exchange: &Exchange, account: AccountId) -> &[u32] {
+        self.0.entry(account).or_insert_with(|| {
+            let configs = exchange.configs.values();
+            let own = configs.filter(|config| config.account == account);
+            let indexes: BTreeSet<u32> = own.map(|config| config.index.raw()).collect();
+            indexes.into_iter().collect()
+        })
+    }
 }
 
 fn plan_account(
@@ -123,9 +105,10 @@ fn plan_account(
     account: AccountId,
     filters: &[(FilterId, &Filter)],
     settings: &Settings,
+    ends: &mut EndIndexes,
     builder: &mut Builder,
 ) {
-    let victims = indexes(exchange, |config| config.account == account);
+    let victims = ends.of(exchange, account).to_vec();
     let mut placed = Placed::default();
     let mut entries = 0;
     for (id, filter) in filters {
@@ -136,9 +119,15 @@ fn plan_account(
                 continue;
             }
         };
-        let sources = (!filter.peers.is_empty())
-            .then(|| indexes(exchange, |config| filter.peers.contains(&config.account)));
-        let copies = sources.as_ref().map_or(1, BTreeSet::len);
+        // The ends from which the filter takes frames; `None` is every end.
+        let sources: Vec<Option<u32>> = if filter.peers.is_empty() {
+            vec![None]
+        } else {
+            let of_peer = |peer: &AccountId| ends.of(exchange, *peer).to_vec();
+            let found: BTreeSet<u32> = filter.peers.iter().flat_map(of_peer).collect();
+            found.into_iter().map(Some).collect()
+        };
+        let copies = sources.len();
         if entries + matchings.len() * copies > ENTRIES_MAX {
             let message = format!(
                 "the account's filters need more than {ENTRIES_MAX} entries: use prefixes and exact ports"
@@ -165,10 +154,7 @@ fn plan_account(
             };
             for matching in &matchings {
                 for victim in &victims {
-                    for source in sources
-                        .as_ref()
-                        .map_or(vec![None], |set| set.iter().copied().map(Some).collect())
-                    {
+                    for source in &sources {
                         let fields = Metadata {
                             entered: source.unwrap_or(0),
                             leaves: *victim,

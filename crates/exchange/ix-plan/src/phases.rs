@@ -11,11 +11,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millrace_ix_model::{Exchange, ServiceId, ServiceKind, SwitchId};
+use millrace_ix_model::{Exchange, ServiceId, ServiceKind, SwitchId, Timestamp};
 
 use crate::difference::Modification;
 use crate::entry::{Entry, EntryId, FlowId, SwitchState};
-use crate::filters::changed_accounts;
+use crate::filters::FilterScope;
 use crate::layout::{CookieFields, CookieKind, EGRESS, FORWARD, Metadata, PORT};
 use crate::plan::{Plan, Settings, plan_filters_of, plan_services, plan_switches};
 
@@ -38,11 +38,21 @@ impl Phases {
     }
 }
 
-/// Returns the phases from one exchange to another. Only the services that differ are planned.
+/// Returns the phases from one exchange to another at the same time. Only services and filters that differ are planned.
 pub fn phases(old: &Exchange, new: &Exchange, settings: &Settings) -> Phases {
-    let services = changed_services(old, new);
-    let mut before = plan_services(old, &services, settings);
-    let mut after = plan_services(new, &services, settings);
+    phases_between((old, settings), (new, settings))
+}
+
+/// Returns the phases from one exchange to another at a later time. Only services and filters that differ, or whose validity
+/// begins or ends between the two times, are planned.
+pub fn phases_between((old, then): (&Exchange, &Settings), (new, now): (&Exchange, &Settings)) -> Phases {
+    let mut services = changed_services(old, new);
+    if then.now != now.now {
+        services.extend(services_at_boundary(old, then.now, now.now));
+        services.extend(services_at_boundary(new, then.now, now.now));
+    }
+    let mut before = plan_services(old, &services, then);
+    let mut after = plan_services(new, &services, now);
     let is_base_equal = old.switches == new.switches
         && old.trunks == new.trunks
         && old.connections == new.connections
@@ -59,12 +69,31 @@ pub fn phases(old: &Exchange, new: &Exchange, settings: &Settings) -> Phases {
         merge(&mut before, plan_switches(old));
         merge(&mut after, plan_switches(new));
     }
-    let accounts = changed_accounts(old, new);
-    if !accounts.is_empty() {
-        merge(&mut before, plan_filters_of(old, &accounts, settings));
-        merge(&mut after, plan_filters_of(new, &accounts, settings));
+    let filters = FilterScope::of_change((old, then), (new, now));
+    if !filters.is_empty() {
+        merge(&mut before, plan_filters_of(old, &filters, then));
+        merge(&mut after, plan_filters_of(new, &filters, now));
     }
     phases_of_plans(&before, &after)
+}
+
+/// Returns the services with an address whose validity begins or ends after `then` and not after `now`.
+pub fn services_at_boundary(
+    exchange: &Exchange,
+    then: Timestamp,
+    now: Timestamp,
+) -> impl Iterator<Item = ServiceId> + '_ {
+    let is_boundary =
+        move |moment: Option<Timestamp>| moment.is_some_and(|moment| then < moment && moment <= now);
+    let macs = exchange.macs.values();
+    let macs = macs.filter(move |mac| is_boundary(Some(mac.valid_from)) || is_boundary(mac.valid_until));
+    let ips = exchange
+        .ips
+        .values()
+        .filter(move |ip| is_boundary(ip.valid_until));
+    let ends = macs.map(|mac| mac.config).chain(ips.map(|ip| ip.config));
+    ends.filter_map(|end| exchange.configs.get(&end))
+        .map(|config| config.service)
 }
 
 fn merge(plan: &mut Plan, other: Plan) {
@@ -79,21 +108,23 @@ pub fn changed_services(old: &Exchange, new: &Exchange) -> BTreeSet<ServiceId> {
     if old.switches != new.switches || old.trunks != new.trunks || old.policies != new.policies {
         return old.services.keys().chain(new.services.keys()).copied().collect();
     }
-    let mut services = changed(&old.services, &new.services);
-    let ends = changed(&old.configs, &new.configs)
+    let mut services = old.services.differing(&new.services);
+    let ends = old
+        .configs
+        .differing(&new.configs)
         .into_iter()
-        .chain(changed(&old.macs, &new.macs).into_iter().flat_map(|mac| {
+        .chain(old.macs.differing(&new.macs).into_iter().flat_map(|mac| {
             [old, new]
                 .into_iter()
                 .filter_map(move |side| side.macs.get(&mac).map(|mac| mac.config))
         }))
-        .chain(changed(&old.ips, &new.ips).into_iter().flat_map(|ip| {
+        .chain(old.ips.differing(&new.ips).into_iter().flat_map(|ip| {
             [old, new]
                 .into_iter()
                 .filter_map(move |side| side.ips.get(&ip).map(|ip| ip.config))
         }));
-    let connections = changed(&old.connections, &new.connections);
-    for side in [old, new] {
+    let connections = old.connections.differing(&new.connections);
+    for side in [old, new].into_iter().filter(|_| !connections.is_empty()) {
         let patched = side
             .configs
             .values()
@@ -105,16 +136,6 @@ pub fn changed_services(old: &Exchange, new: &Exchange) -> BTreeSet<ServiceId> {
         services.extend(sides.map(|config| config.service));
     }
     services
-}
-
-/// Returns the keys whose values differ.
-fn changed<K: Ord + Copy, V: PartialEq>(old: &BTreeMap<K, V>, new: &BTreeMap<K, V>) -> BTreeSet<K> {
-    let gone_or_changed = old.iter().filter(|(key, value)| new.get(key) != Some(value));
-    let added = new.keys().filter(|key| !old.contains_key(key));
-    gone_or_changed
-        .map(|(key, _)| *key)
-        .chain(added.copied())
-        .collect()
 }
 
 /// Returns the phases from one plan to another.

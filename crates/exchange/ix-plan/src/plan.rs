@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use millrace_flow::{Action, Field};
 use millrace_ix_model::path::Topology;
 use millrace_ix_model::{
-    AccountId, Config, ConfigId, Connection, ConnectionKind, Consent, Exchange, ObjectId, RegisteredIp,
-    RegisteredMac, Service, ServiceId, ServiceKind, SwitchId, Timestamp, Trunk, TrunkId, TrunkKind,
-    VlanConfig,
+    Config, ConfigId, Connection, ConnectionKind, Consent, Exchange, ObjectId, RegisteredIp, RegisteredMac,
+    Service, ServiceId, ServiceKind, SwitchId, Timestamp, Trunk, TrunkId, TrunkKind, VlanConfig,
 };
 use millrace_types::{GroupId, MeterId, PortNo};
 
 use crate::builder::{Builder, Line, metadata, watching};
 use crate::entry::{GroupKind, Matching, SwitchState};
+use crate::filters::FilterScope;
 use crate::layout::{CookieFields, CookieKind, EGRESS, Metadata, PORT, PROTECT};
 use crate::{circuit, filters, lan, multipoint, tags};
 
@@ -47,11 +47,11 @@ pub struct Plan {
 pub fn plan(exchange: &Exchange, settings: &Settings) -> Plan {
     let mut builder = Builder::default();
     plan_base(exchange, &mut builder);
-    let index = Index::new(exchange);
+    let index = Index::new(exchange, |_| true);
     for id in exchange.services.keys() {
         plan_service(exchange, &index, *id, settings, &mut builder);
     }
-    filters::plan_filters(exchange, None, settings, &mut builder);
+    filters::plan_filters(exchange, &FilterScope::All, settings, &mut builder);
     Plan {
         switches: builder.switches,
         problems: builder.problems,
@@ -62,9 +62,11 @@ pub fn plan(exchange: &Exchange, settings: &Settings) -> Plan {
 /// different services have no entry in common, so that a change of one service needs no other.
 pub fn plan_services(exchange: &Exchange, services: &BTreeSet<ServiceId>, settings: &Settings) -> Plan {
     let mut builder = Builder::default();
-    let index = Index::new(exchange);
-    for id in services {
-        plan_service(exchange, &index, *id, settings, &mut builder);
+    if !services.is_empty() {
+        let index = Index::new(exchange, |service| services.contains(&service));
+        for id in services {
+            plan_service(exchange, &index, *id, settings, &mut builder);
+        }
     }
     Plan {
         switches: builder.switches,
@@ -72,25 +74,10 @@ pub fn plan_services(exchange: &Exchange, services: &BTreeSet<ServiceId>, settin
     }
 }
 
-/// Returns the plan of the switches themselves and of the filters: everything but the services.
-pub fn plan_shared(exchange: &Exchange, settings: &Settings) -> Plan {
+/// Returns the plan of some filters alone.
+pub(crate) fn plan_filters_of(exchange: &Exchange, scope: &FilterScope, settings: &Settings) -> Plan {
     let mut builder = Builder::default();
-    plan_base(exchange, &mut builder);
-    filters::plan_filters(exchange, None, settings, &mut builder);
-    Plan {
-        switches: builder.switches,
-        problems: builder.problems,
-    }
-}
-
-/// Returns the plan of the filters of some accounts alone. Plans of different accounts have no entry in common.
-pub(crate) fn plan_filters_of(
-    exchange: &Exchange,
-    accounts: &BTreeSet<AccountId>,
-    settings: &Settings,
-) -> Plan {
-    let mut builder = Builder::default();
-    filters::plan_filters(exchange, Some(accounts), settings, &mut builder);
+    filters::plan_filters(exchange, scope, settings, &mut builder);
     Plan {
         switches: builder.switches,
         problems: builder.problems,
@@ -223,7 +210,7 @@ impl End<'_> {
     }
 }
 
-/// The ends of each service, and the addresses of each end: one pass over the exchange instead of one for each service.
+/// The ends of some services, and the addresses of each end: one pass over the exchange instead of one for each service.
 #[derive(Debug)]
 pub(crate) struct Index<'a> {
     ends: BTreeMap<ServiceId, Vec<(ConfigId, &'a Config)>>,
@@ -232,19 +219,23 @@ pub(crate) struct Index<'a> {
 }
 
 impl<'a> Index<'a> {
-    fn new(exchange: &'a Exchange) -> Index<'a> {
+    fn new(exchange: &'a Exchange, is_asked: impl Fn(ServiceId) -> bool) -> Index<'a> {
         let mut index = Index {
             ends: BTreeMap::new(),
             macs: BTreeMap::new(),
             ips: BTreeMap::new(),
         };
-        for (id, config) in &exchange.configs {
+        let is_asked = |end: ConfigId| {
+            let config = exchange.configs.get(&end);
+            config.is_some_and(|config| is_asked(config.service))
+        };
+        for (id, config) in exchange.configs.iter().filter(|(id, _)| is_asked(**id)) {
             index.ends.entry(config.service).or_default().push((*id, config));
         }
-        for mac in exchange.macs.values() {
+        for mac in exchange.macs.values().filter(|mac| is_asked(mac.config)) {
             index.macs.entry(mac.config).or_default().push(mac);
         }
-        for ip in exchange.ips.values() {
+        for ip in exchange.ips.values().filter(|ip| is_asked(ip.config)) {
             index.ips.entry(ip.config).or_default().push(ip);
         }
         index

@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 
 use millrace_ix_engine::{Content, Delta, Order};
-use millrace_ix_model::{Exchange, ServiceId, SwitchId, Timestamp};
-use millrace_ix_plan::{
-    Modification, Settings, changed_services, phases_of_plans, plan_services, plan_shared,
-};
+use millrace_ix_model::{Exchange, SwitchId, Timestamp};
+use millrace_ix_plan::{Modification, Settings, services_at_boundary};
 
 use crate::fabric::Fabric;
 use crate::open::OpenChange;
@@ -49,25 +47,8 @@ impl Planner {
         (before, then): (&Exchange, Timestamp),
         (after, now): (&Exchange, Timestamp),
     ) -> Phases {
-        let phases = if then == now {
-            millrace_ix_plan::phases(before, after, &self.settings(now))
-        } else {
-            let mut services = changed_services(before, after);
-            services.extend(
-                [before, after]
-                    .into_iter()
-                    .flat_map(|side| services_at_boundary(side, then, now)),
-            );
-            let plan = |exchange: &Exchange, time: Timestamp| {
-                let settings = self.settings(time);
-                let mut plan = plan_services(exchange, &services, &settings);
-                for (switch, state) in plan_shared(exchange, &settings).switches {
-                    plan.switches.entry(switch).or_default().extend(state);
-                }
-                plan
-            };
-            phases_of_plans(&plan(before, then), &plan(after, now))
-        };
+        let (then, now) = (self.settings(then), self.settings(now));
+        let phases = millrace_ix_plan::phases_between((before, &then), (after, &now));
         [phases.stage, phases.flip, phases.clean].map(deltas)
     }
 }
@@ -86,25 +67,6 @@ pub(crate) fn has_boundary(exchange: &Exchange, then: Timestamp, now: Timestamp)
             .service_keys
             .values()
             .any(|key| is_end(Some(key.valid_until)))
-}
-
-/// Returns the services with an address whose validity begins or ends between two times.
-fn services_at_boundary(
-    exchange: &Exchange,
-    then: Timestamp,
-    now: Timestamp,
-) -> impl Iterator<Item = ServiceId> + '_ {
-    let is_boundary =
-        move |moment: Option<Timestamp>| moment.is_some_and(|moment| is_between(moment, then, now));
-    let macs = exchange.macs.values();
-    let macs = macs.filter(move |mac| is_boundary(Some(mac.valid_from)) || is_boundary(mac.valid_until));
-    let ips = exchange
-        .ips
-        .values()
-        .filter(move |ip| is_boundary(ip.valid_until));
-    let ends = macs.map(|mac| mac.config).chain(ips.map(|ip| ip.config));
-    ends.filter_map(|end| exchange.configs.get(&end))
-        .map(|config| config.service)
 }
 
 fn deltas(phase: BTreeMap<SwitchId, Vec<Modification>>) -> BTreeMap<u32, Delta<Fabric>> {

@@ -111,7 +111,7 @@ impl Core {
             return;
         }
         self.probes.next = now.time + INTERVAL;
-        let trunks: BTreeMap<TrunkId, Trunk> = self.exchange.trunks.clone();
+        let trunks = self.exchange.trunks.clone();
         self.probes
             .directions
             .retain(|(id, _), _| trunks.contains_key(id));

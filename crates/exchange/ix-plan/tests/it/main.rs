@@ -10,10 +10,12 @@
 mod changes;
 mod circuits;
 mod fabric;
+mod filters;
 mod frames;
 mod lan_oracle;
 mod lan_world;
 mod lans;
+mod large_lan;
 mod oracle;
 mod worked_example;
 mod world;

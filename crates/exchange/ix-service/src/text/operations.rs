@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_ix_model::{
-    Account, AccountId, Config, ConfigId, Connection, ConnectionId, Exchange, Operation, PolicyId, PortId,
-    Refusal, ServiceId, SiteId, SwitchId, TrunkId,
+    Account, AccountId, Config, ConfigId, Connection, ConnectionId, Exchange, Operation, PersistentMap,
+    PolicyId, PortId, Refusal, ServiceId, SiteId, SwitchId, TrunkId,
 };
 
 use super::{AccountText, ConnectionText, Document, EndText, ServiceText, is_wanted};
@@ -23,7 +23,7 @@ struct Names {
 
 /// Returns keys and values in the opposite roles.
 fn by_name<'a, K: Copy + 'a, V: 'a>(
-    objects: &'a BTreeMap<K, V>,
+    objects: &'a PersistentMap<K, V>,
     name: impl Fn(&V) -> &str,
 ) -> BTreeMap<String, K> {
     objects
