@@ -57,7 +57,7 @@ impl<E: Entries> Engine<E> {
     pub fn handle(&mut self, event: Event<E>, now: Time) -> Vec<Action<E>> {
         let mut actions = Vec::new();
         match event {
-            Event::Ordered(order, resume) => self.ordered(order, resume, now),
+            Event::Ordered(order, resume) => self.accept(order, resume, now),
             Event::Connected { switch, session } => {
                 let entry = self
                     .switches
@@ -234,8 +234,9 @@ impl<E: Entries> Engine<E> {
             .filter(|entry| entry.session == Some(session))
     }
 
-    /// Enters a change, behind the earlier ones that touch the same things.
-    fn ordered(&mut self, order: Order<E>, resume: Resume, now: Time) {
+    /// Enters a change, behind the earlier ones that touch the same things. The next event begins it: callers enter all
+    /// changes of a group before that.
+    pub fn accept(&mut self, order: Order<E>, resume: Resume, now: Time) {
         self.revision = self.revision.max(order.revision);
         let id = order.change;
         let mut change = Change {

@@ -7,16 +7,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use millrace_ix_engine::{
-    Action, Content, Engine, Event, Mode, Modification, Resume, Session, Settings, SwitchStatus,
+    Action, Content, Engine, Event, Modification, Resume, Session, Settings, SwitchStatus,
 };
 use millrace_ix_model::{
     Actor, Applied, ConfigId, Exchange, ObjectId, Operation, Released, SwitchId, Timestamp,
 };
-use millrace_ix_store::{
-    Answer, AuditEntry, ChangeState, JournalRecord, Revision, Store, StoreError, Transaction, UnixMillis,
-};
+use millrace_ix_store::{AuditEntry, ChangeState, Revision, Store, StoreError, Transaction, UnixMillis};
 use millrace_types::{Mac, PortNo, Time};
-use serde_json::json;
 
 use crate::decision::{self, AllUnconfirmed};
 use crate::draft::Script;
@@ -26,12 +23,11 @@ use crate::fabric::{Entry, Fabric, FabricKey};
 use crate::links::PortStates;
 use crate::open::OpenChange;
 use crate::order::{OrderOptions, Ordered};
-use crate::phases::{Planner, counts, engine_order};
+use crate::phases::{Planner, engine_order};
 use crate::probe::Probes;
 use crate::quarantine::Checklists;
 use crate::rows;
 use crate::text::Document;
-use crate::wording::{actor_name, answer, audit, describe, repeated};
 
 /// The setting that remembers an operator's decision to adopt.
 pub(crate) const ADOPTED: &str = "adopted";
@@ -94,7 +90,7 @@ pub struct Core {
     pub(crate) open: BTreeMap<u64, OpenChange>,
     /// The changes that are undone unless somebody confirms them.
     pub(crate) unconfirmed: Arc<AllUnconfirmed>,
-    next_change: u64,
+    pub(crate) next_change: u64,
     pub(crate) serial: u64,
     pub(crate) queue: VecDeque<Action<Fabric>>,
     /// The reason why the queue waits.
@@ -225,166 +221,6 @@ impl Core {
         self.execute(Script::Document(document), actor, options, now)
     }
 
-    pub(crate) fn execute(
-        &mut self,
-        script: Script,
-        actor: &Actor,
-        options: &OrderOptions,
-        now: Now,
-    ) -> Result<Ordered, OrderError> {
-        if let Some((key, hash)) = &options.idempotency {
-            let found = self
-                .store
-                .answer(key, now.wall)
-                .map_err(|error| OrderError::from_store(&error))?;
-            if let Some(stored) = found {
-                return if stored.answer.request_hash == *hash {
-                    Ok(repeated(&stored.answer.body))
-                } else {
-                    Err(OrderError::KeyReused)
-                };
-            }
-        }
-        if let Mode::ReadOnly { switch, theirs, ours } = self.engine.mode() {
-            let switch = SwitchId(switch);
-            return Err(OrderError::ReadOnly(format!(
-                "the engine is read-only: {switch} has entries of revision {theirs}, the database is at {ours}, as after \
-                 the restore of an old backup; an operator must choose adopt or enforce"
-            )));
-        }
-        if let Some(reason) = &self.stalled {
-            return Err(OrderError::Unavailable(reason.clone()));
-        }
-        if !matches!(script, Script::Expire) {
-            self.advance_validity(now);
-        }
-        if let Some((object, expected)) = options.if_match {
-            let found = self.revisions.get(&object).copied();
-            if found != Some(expected) {
-                return Err(OrderError::Stale {
-                    object,
-                    expected,
-                    found,
-                });
-            }
-        }
-        let confirmation = self.confirmation(&script, options, now)?;
-        let is_expiry = matches!(script, Script::Expire);
-        let (after, changes, applied, described) = match script {
-            Script::Operations(operations) => {
-                let described = describe(&operations);
-                let (after, changes, applied) = self.draft(operations, actor, now)?;
-                (after, changes, applied, described)
-            }
-            Script::Document(document) => {
-                let (after, changes, applied) = self.draft_document(&document, actor, now)?;
-                (after, changes, applied, json!([{"operation": "apply"}]))
-            }
-            Script::Expire => {
-                let (after, changes, applied) = self.draft(vec![Operation::Expire], actor, now)?;
-                (after, changes, applied, json!([{"operation": "expire"}]))
-            }
-            Script::Revert { change, inverse } => {
-                let (after, changes, applied) = self.draft(inverse, actor, now)?;
-                (
-                    after,
-                    changes,
-                    applied,
-                    json!([{"operation": "revert", "change": change}]),
-                )
-            }
-        };
-        confirmation.check(&changes)?;
-        let planned_at = if is_expiry {
-            now.timestamp()
-        } else {
-            self.planned_at
-        };
-        let phases = self
-            .planner
-            .phases((&self.exchange, self.planned_at), (&after, planned_at));
-        let entries = counts(&phases);
-        if options.dry_run {
-            return Ok(Ordered {
-                change: None,
-                revision: self.revision,
-                applied,
-                entries,
-                repeated: false,
-            });
-        }
-        let revision = Revision(self.revision.0 + 1);
-        let id = self.next_change;
-        let has_entries = phases.iter().any(|phase| !phase.is_empty());
-        let has_change = !changes.objects.is_empty() || has_entries;
-        if !has_change && changes.released.is_empty() && options.idempotency.is_none() {
-            return Ok(Ordered {
-                change: None,
-                revision: self.revision,
-                applied,
-                entries,
-                repeated: false,
-            });
-        }
-        let mut open = OpenChange::new(&self.exchange, &after, changes, revision.0);
-        open.has_entries = has_entries;
-        let name = actor_name(actor);
-        let mut transaction = self.transaction(&after, &applied);
-        let ordered = Ordered {
-            change: has_change.then_some(id),
-            revision,
-            applied,
-            entries,
-            repeated: false,
-        };
-        if has_change {
-            let detail = open.detail(&name, &described);
-            transaction.journal.push(JournalRecord {
-                change: id,
-                state: ChangeState::Accepted,
-                at: now.wall,
-                detail,
-            });
-        }
-        if has_change || !is_expiry {
-            transaction.audit.push(audit(&name, &described, &ordered));
-        }
-        let own = (ordered.change, &*name);
-        let unconfirmed = self.write_confirmation(confirmation, own, &mut transaction, now);
-        if let Some((key, hash)) = &options.idempotency {
-            let answer = Answer {
-                request_hash: hash.clone(),
-                body: answer(&ordered),
-            };
-            transaction.answers.push((key.clone(), answer));
-        }
-        self.commit(&transaction, now)
-            .map_err(|error| OrderError::from_store(&error))?;
-        self.unconfirmed = unconfirmed;
-        self.exchange = Arc::new(after);
-        self.planned_at = planned_at;
-        self.tell_objects(&ordered.applied, now);
-        if has_change {
-            self.next_change += 1;
-            let order = engine_order(id, &open, phases);
-            let objects = open.redo.objects.keys().copied().collect();
-            self.open.insert(id, open);
-            self.tell(
-                EventKind::Change {
-                    change: id,
-                    state: ChangeState::Accepted,
-                    objects,
-                },
-                now,
-            );
-            self.add_switches(now);
-            let actions = self.engine.handle(Event::Ordered(order, Resume::Start), now.time);
-            self.queue.extend(actions);
-        }
-        self.drain(now);
-        Ok(ordered)
-    }
-
     /// Returns a transaction that writes the objects of `applied` and the pools.
     pub(crate) fn transaction(&self, after: &Exchange, applied: &Applied) -> Transaction {
         let written = applied.created.iter().chain(&applied.changed);
@@ -405,12 +241,21 @@ impl Core {
     /// Writes a transaction and notes the revision of its objects.
     pub(crate) fn commit(&mut self, transaction: &Transaction, now: Now) -> Result<(), StoreError> {
         let committed = self.store.commit(transaction, now.wall)?;
-        self.revision = committed.revision;
+        self.note_revision(transaction, committed.revision);
+        Ok(())
+    }
+
+    /// Notes the revision of the objects that a transaction has written.
+    pub(crate) fn note_revision(&mut self, transaction: &Transaction, revision: Revision) {
+        self.revision = revision;
         self.changed = true;
+        if transaction.puts.is_empty() && transaction.deletes.is_empty() {
+            return;
+        }
         let revisions = Arc::make_mut(&mut self.revisions);
         for row in &transaction.puts {
             if let Ok(id) = format!("{}-{}", row.kind, row.id).parse() {
-                revisions.insert(id, committed.revision);
+                revisions.insert(id, revision);
             }
         }
         for (kind, number) in &transaction.deletes {
@@ -418,7 +263,6 @@ impl Core {
                 revisions.remove(&id);
             }
         }
-        Ok(())
     }
 
     /// Gives the engine an event of the fabric.
@@ -518,7 +362,7 @@ impl Core {
             .collect()
     }
 
-    fn add_switches(&mut self, now: Now) {
+    pub(crate) fn add_switches(&mut self, now: Now) {
         for SwitchId(number) in self.exchange.switches.keys() {
             let actions = self.engine.handle(Event::Added(*number), now.time);
             self.queue.extend(actions);

@@ -15,7 +15,7 @@ use crate::error::OrderError;
 use crate::event::ServiceEvent;
 use crate::fabric::Fabric;
 use crate::links::PortReport;
-use crate::order::{OrderOptions, Ordered};
+use crate::order::{OrderOptions, OrderRequest, Ordered};
 use crate::snapshot::Snapshot;
 use crate::text::Document;
 
@@ -28,6 +28,8 @@ type Job = Box<dyn FnOnce(&mut Core, Now) -> Option<Delivery> + Send>;
 
 /// A command to the engine's thread.
 pub(crate) enum Command {
+    /// Executes an order. Orders that wait at the same time become durable together.
+    Order(OrderRequest, oneshot::Sender<Result<Ordered, OrderError>>),
     /// Runs a job.
     Job(Job),
     /// Ends the thread.
@@ -101,7 +103,15 @@ impl Handle {
         actor: Actor,
         options: OrderOptions,
     ) -> Pending<Result<Ordered, OrderError>> {
-        self.call(move |core, now| core.order(operations, &actor, &options, now))
+        let (sender, receiver) = oneshot::channel();
+        let request = OrderRequest {
+            operations,
+            actor,
+            options,
+        };
+        // Without the thread the sender is dropped, and the caller gets `Stopped`.
+        let _ended = self.commands.send(Command::Order(request, sender));
+        Pending(receiver)
     }
 
     /// Executes operations as one change, all or nothing; returns when the change is durable, before switches have it. An

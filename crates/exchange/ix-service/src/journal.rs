@@ -145,7 +145,7 @@ impl Core {
     /// Takes a new exchange whose objects are written, and whose plan is the same.
     pub(crate) fn replace(&mut self, after: Exchange, applied: &Applied, now: Now) {
         self.exchange = Arc::new(after);
-        self.tell_objects(applied, now);
+        self.tell_objects(applied, self.revision, now);
     }
 
     /// Restores the objects of changes, newest first, and writes the reason.

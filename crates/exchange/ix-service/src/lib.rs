@@ -7,7 +7,7 @@
 //!     Handle ----> queue ----> one thread: Core ----> FabricRequest
 //!                                |  model, plan, engine (pure)
 //!                                v
-//!                              Store (one transaction for each order)
+//!                              Store (orders that wait together are one write)
 //! ```
 //!
 //! One thread owns the database and the engine, so that orders have one sequence and a journal record is durable before
@@ -23,6 +23,7 @@ mod draft;
 mod error;
 mod event;
 mod fabric;
+mod group;
 mod handle;
 mod journal;
 mod links;
@@ -46,7 +47,7 @@ pub use event::{EventKind, ServiceEvent};
 pub use fabric::{Entry, Fabric, FabricKey};
 pub use handle::{FabricHandle, Handle};
 pub use links::{PortReport, PortState, PortStates};
-pub use order::{EntryCounts, OrderOptions, Ordered};
+pub use order::{EntryCounts, OrderOptions, OrderRequest, Ordered};
 pub use quarantine::{Check, Finding, Quarantined};
 pub use snapshot::Snapshot;
 pub use thread::{FabricRequest, Service, Settings};

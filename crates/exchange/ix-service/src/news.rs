@@ -2,6 +2,7 @@
 
 use millrace_ix_engine::Notice;
 use millrace_ix_model::{Applied, SwitchId};
+use millrace_ix_store::Revision;
 
 use crate::core::{Core, Now, Output};
 use crate::event::{EventKind, ServiceEvent};
@@ -81,8 +82,8 @@ impl Core {
         self.tell(EventKind::Notice { text, switch, change }, now);
     }
 
-    /// Tells which objects were written.
-    pub(crate) fn tell_objects(&mut self, applied: &Applied, now: Now) {
+    /// Tells which objects a transaction with this revision has written.
+    pub(crate) fn tell_objects(&mut self, applied: &Applied, revision: Revision, now: Now) {
         let written = applied
             .created
             .iter()
@@ -95,7 +96,7 @@ impl Core {
             self.tell(
                 EventKind::Object {
                     id,
-                    revision: self.revision,
+                    revision,
                     deleted,
                 },
                 now,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use millrace_ix_model::{Applied, ObjectId, SwitchId};
+use millrace_ix_model::{Actor, Applied, ObjectId, Operation, SwitchId};
 use millrace_ix_store::{IdempotencyKey, Revision};
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +18,18 @@ pub struct OrderOptions {
     pub dry_run: bool,
     /// The time after which the change is undone unless somebody confirms it.
     pub confirm_within: Option<Duration>,
+}
+
+/// An order: operations that are executed as one change, all or nothing.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OrderRequest {
+    /// The operations. An identifier with the number 0 in a later one stands for the newest object of that type that the
+    /// order created.
+    pub operations: Vec<Operation>,
+    /// The person or program that orders.
+    pub actor: Actor,
+    /// The conditions.
+    pub options: OrderOptions,
 }
 
 /// The number of entries of a switch that an order concerns.

@@ -14,7 +14,7 @@ use crate::core::{Core, Now, Output};
 use crate::error::StartError;
 use crate::event::ServiceEvent;
 use crate::fabric::{Entry, FabricKey};
-use crate::handle::{Command, Handle};
+use crate::handle::{Command, Delivery, Handle};
 use crate::snapshot::Snapshot;
 
 /// Events that a slow subscriber may be behind.
@@ -188,13 +188,25 @@ impl<F: FnMut(FabricRequest)> Worker<F> {
             let waiting = std::iter::from_fn(|| self.commands.try_recv().ok()).take(COMMANDS_MAX);
             let batch: Vec<Command> = first.into_iter().chain(waiting).collect();
             let mut deliveries = Vec::new();
+            let (mut requests, mut askers) = (Vec::new(), Vec::new());
             for command in batch {
                 match command {
+                    Command::Order(request, asker) => {
+                        requests.push(request);
+                        askers.push(asker);
+                    }
                     Command::Job(job) => deliveries.extend(job(&mut self.core, self.clock.now())),
                     Command::Stop => stops = true,
                 }
             }
             let now = self.clock.now();
+            if !requests.is_empty() {
+                let results = self.core.order_all(requests, now);
+                let answers = askers.into_iter().zip(results);
+                deliveries.extend(
+                    answers.map(|(asker, result)| Box::new(move || drop(asker.send(result))) as Delivery),
+                );
+            }
             self.core.tick(now);
             if now.time >= expire_at {
                 self.core.expire(now);

@@ -25,6 +25,7 @@ mod error;
 mod schema;
 mod sqlite;
 mod transaction;
+mod write;
 
 pub use audit::{
     AuditEntry, AuditRecord, BrokenChain, ChainSummary, GENESIS, Hash, SignedHead, SigningKey, sha256_hex,
@@ -48,11 +49,42 @@ pub trait Store: Send {
     /// [`StoreError`] if the database cannot be read.
     fn load(&self) -> Result<Contents, StoreError>;
 
+    /// Begins a group of transactions that become durable together.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be written.
+    fn begin(&mut self) -> Result<(), StoreError>;
+
+    /// Writes a transaction of the group, all or nothing. Reads of this store see it; it is durable when the group is
+    /// finished.
+    ///
+    /// # Errors
+    /// [`StoreError`]; nothing of this transaction is written then, and the earlier ones of the group stay.
+    fn write(&mut self, transaction: &Transaction, now: UnixMillis) -> Result<Committed, StoreError>;
+
+    /// Ends the group. After `Ok` all its transactions are on the medium.
+    ///
+    /// # Errors
+    /// [`StoreError`]; no transaction of the group is written then.
+    fn finish(&mut self) -> Result<(), StoreError>;
+
+    /// Ends the group without any of its transactions.
+    fn abandon(&mut self);
+
     /// Writes a transaction, all or nothing. After `Ok` it is on the medium.
     ///
     /// # Errors
     /// [`StoreError`]; nothing of the transaction is written then.
-    fn commit(&mut self, transaction: &Transaction, now: UnixMillis) -> Result<Committed, StoreError>;
+    fn commit(&mut self, transaction: &Transaction, now: UnixMillis) -> Result<Committed, StoreError> {
+        self.begin()?;
+        match self.write(transaction, now) {
+            Ok(committed) => self.finish().map(|()| committed),
+            Err(error) => {
+                self.abandon();
+                Err(error)
+            }
+        }
+    }
 
     /// Returns the answer that was given to the request with this key, if it is less than 24 hours old.
     ///

@@ -23,8 +23,8 @@ const ANSWER_LIFETIME: u64 = 24 * 60 * 60 * 1000;
 /// A database in one SQLite file, or in memory.
 #[derive(Debug)]
 pub struct Sqlite {
-    connection: Connection,
-    epoch: u64,
+    pub(crate) connection: Connection,
+    pub(crate) epoch: u64,
 }
 
 impl Sqlite {
@@ -143,7 +143,7 @@ impl Sqlite {
 }
 
 /// Reads an integer that the schema keeps at zero or above.
-fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
+pub(crate) fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(index).map(i64::cast_unsigned)
 }
 
@@ -226,85 +226,40 @@ impl Store for Sqlite {
         })
     }
 
-    fn commit(&mut self, transaction: &Transaction, now: UnixMillis) -> Result<Committed, StoreError> {
-        let mine = self.epoch;
-        let sql = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let (found, revision, mut serial, mut hash) = sql
-            .prepare_cached("SELECT epoch, revision, audit_serial, audit_hash FROM engine")?
-            .query_row([], |row| {
-                Ok((
-                    unsigned(row, 0)?,
-                    unsigned(row, 1)? + 1,
-                    unsigned(row, 2)?,
-                    row.get::<_, String>(3)?,
-                ))
-            })?;
-        if found != mine {
-            return Err(StoreError::Fenced { found, mine });
+    fn begin(&mut self) -> Result<(), StoreError> {
+        self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        Ok(())
+    }
+
+    fn write(&mut self, transaction: &Transaction, now: UnixMillis) -> Result<Committed, StoreError> {
+        self.check_group()?;
+        self.connection.prepare_cached("SAVEPOINT one")?.execute([])?;
+        let written = self.write_one(transaction, now);
+        // SQLite has ended the whole group if the disk is full or failed.
+        if written.is_err() && !self.connection.is_autocommit() {
+            self.connection.prepare_cached("ROLLBACK TO one")?.execute([])?;
         }
-        // Deletions first, and all replaced objects, so that objects may swap their unique keys.
-        let mut delete = sql.prepare_cached("DELETE FROM object WHERE kind = ?1 AND id = ?2")?;
-        for (kind, id) in &transaction.deletes {
-            delete.execute(params![kind, id])?;
+        if !self.connection.is_autocommit() {
+            self.connection.prepare_cached("RELEASE one")?.execute([])?;
         }
-        for row in &transaction.puts {
-            delete.execute(params![row.kind, row.id])?;
+        written
+    }
+
+    fn finish(&mut self) -> Result<(), StoreError> {
+        self.check_group()?;
+        let done = self.connection.prepare_cached("COMMIT")?.execute([]);
+        if done.is_err() {
+            self.abandon();
         }
-        let mut put = sql.prepare_cached("INSERT INTO object VALUES (?1, ?2, ?3, ?4)")?;
-        // Addresses last: their service is that of their end.
-        let is_address = |row: &&ObjectRow| matches!(row.kind.as_str(), "mc" | "ip");
-        let others = transaction.puts.iter().filter(|row| !is_address(row));
-        for row in others.chain(transaction.puts.iter().filter(is_address)) {
-            put.execute(params![
-                row.kind,
-                row.id,
-                revision.cast_signed(),
-                row.body.to_string()
-            ])?;
+        done?;
+        Ok(())
+    }
+
+    fn abandon(&mut self) {
+        if !self.connection.is_autocommit() {
+            // Without COMMIT nothing becomes durable, and BEGIN of the next group reports one that is still open.
+            let _still_open = self.connection.execute_batch("ROLLBACK");
         }
-        write_journal(&sql, &transaction.journal)?;
-        let mut append = sql.prepare_cached("INSERT INTO audit VALUES (?1, ?2, ?3)")?;
-        for entry in &transaction.audit {
-            let record = AuditRecord::new(serial + 1, &hash, entry, now)?;
-            append.execute(params![
-                record.serial.cast_signed(),
-                record.body.to_string(),
-                record.hash
-            ])?;
-            (serial, hash) = (record.serial, record.hash);
-        }
-        let mut answer =
-            sql.prepare_cached("INSERT OR REPLACE INTO idempotency VALUES (?1, ?2, ?3, ?4, ?5)")?;
-        for (key, stored) in &transaction.answers {
-            let body = stored.body.to_string();
-            answer.execute(params![
-                key.scope,
-                key.key,
-                stored.request_hash,
-                body,
-                now.0.cast_signed()
-            ])?;
-        }
-        for (name, value) in &transaction.settings {
-            write_setting(&sql, name, value.as_ref())?;
-        }
-        sql.prepare_cached(
-            "UPDATE engine SET revision = ?1, audit_serial = ?2, audit_hash = ?3 WHERE epoch = ?4",
-        )?
-        .execute(params![
-            revision.cast_signed(),
-            serial.cast_signed(),
-            hash,
-            mine.cast_signed()
-        ])?;
-        drop((delete, put, append, answer));
-        sql.commit()?;
-        Ok(Committed {
-            revision: Revision(revision),
-            audit_serial: serial,
-        })
     }
 
     fn answer(&self, key: &IdempotencyKey, now: UnixMillis) -> Result<Option<StoredAnswer>, StoreError> {
@@ -541,39 +496,12 @@ impl Store for Sqlite {
 }
 
 /// Writes a setting, or removes it.
-fn write_setting(sql: &Connection, name: &str, value: Option<&Value>) -> Result<(), StoreError> {
+pub(crate) fn write_setting(sql: &Connection, name: &str, value: Option<&Value>) -> Result<(), StoreError> {
     match value {
         Some(value) => sql
             .prepare_cached("INSERT OR REPLACE INTO setting VALUES (?1, ?2)")?
             .execute(params![name, value.to_string()])?,
         None => sql.execute("DELETE FROM setting WHERE name = ?1", params![name])?,
     };
-    Ok(())
-}
-
-/// Writes journal records and brings the changes to their states.
-fn write_journal(sql: &rusqlite::Transaction<'_>, records: &[JournalRecord]) -> Result<(), StoreError> {
-    let mut create = sql.prepare_cached("INSERT INTO change VALUES (?1, ?2, ?3, ?3, ?4)")?;
-    let mut update = sql.prepare_cached("UPDATE change SET state = ?2, updated_at = ?3 WHERE id = ?1")?;
-    let mut append =
-        sql.prepare_cached("INSERT INTO journal (change, state, at, detail) VALUES (?1, ?2, ?3, ?4)")?;
-    let mut exists = sql.prepare_cached("SELECT 1 FROM change WHERE id = ?1")?;
-    for record in records {
-        let (id, name, at) = (
-            record.change.cast_signed(),
-            record.state.name(),
-            record.at.0.cast_signed(),
-        );
-        let detail = record.detail.to_string();
-        if record.state == ChangeState::Accepted && !exists.exists(params![id])? {
-            create.execute(params![id, name, at, detail])?;
-        } else if update.execute(params![id, name, at])? == 0 {
-            return Err(StoreError::Database(format!(
-                "change {} is {name} but was never accepted",
-                record.change
-            )));
-        }
-        append.execute(params![id, name, at, detail])?;
-    }
     Ok(())
 }

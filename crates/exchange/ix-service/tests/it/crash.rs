@@ -7,7 +7,7 @@ use millrace_ix_model::{ObjectId, ServiceId, SwitchId};
 use millrace_ix_service::{FabricKey, OrderOptions};
 use millrace_ix_store::{ChangeState, Store, verify};
 use millrace_types::Duration;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::{World, is_marker};
 
@@ -32,13 +32,13 @@ const PHASES: [Phase; 5] = [
     Phase::Drained,
 ];
 
-/// Orders something at random.
-fn order(world: &mut World, random: &mut Random, number: u64, kept: ServiceId) {
+/// Returns the operations of a random order.
+fn operations(world: &mut World, random: &mut Random, number: u64, kept: ServiceId) -> Vec<Value> {
     let mut services = world.services();
     services.retain(|service| *service != kept);
     let pick =
         |random: &mut Random, services: &[ServiceId]| services[random.below(services.len() as u64) as usize];
-    let operations = match random.below(6) {
+    match random.below(6) {
         0 if services.len() > 2 => {
             let target: ObjectId = pick(random, &services).into();
             vec![json!({"operation": "delete", "target": target})]
@@ -54,7 +54,7 @@ fn order(world: &mut World, random: &mut Random, number: u64, kept: ServiceId) {
                     json!({"operation": "move_end", "config": config, "connection": connection,
                     "vlan": {"type": "dot1q", "vlan": vlan}}),
                 ],
-                None => return,
+                None => Vec::new(),
             }
         }
         _ => {
@@ -62,9 +62,7 @@ fn order(world: &mut World, random: &mut Random, number: u64, kept: ServiceId) {
                 [random.below(4), random.below(4)].map(|end| (end as usize, 2 + random.below(4000) as u16));
             world.circuit_operations(&format!("circuit {number}"), ends)
         }
-    };
-    // The model may refuse: a VLAN in use, a service that is being deleted.
-    let _ = world.try_order(&operations, &OrderOptions::default());
+    }
 }
 
 /// Checks the audit chain, and that the database holds what the core holds.
@@ -97,8 +95,16 @@ fn world(seed: u64, kills: u64, killed: &mut BTreeMap<ChangeState, u32>) {
     };
     assert!(entries.len() > 10 && writes(&world) == entries.len() as u32);
     for kill in 0..kills {
-        for number in 0..1 + random.below(4) {
-            order(&mut world, &mut random, kill * 10 + number, kept);
+        let mut number = 0;
+        for _ in 0..1 + random.below(4) {
+            // Half of the orders arrive together. The model may refuse one: a VLAN in use, a service that is being deleted.
+            let group = (0..1 + random.below(2) * random.below(4)).map(|_| {
+                number += 1;
+                let operations = operations(&mut world, &mut random, kill * 20 + number, kept);
+                (operations, OrderOptions::default())
+            });
+            let group: Vec<_> = group.collect();
+            let _ = world.order_all(&group);
             let until = world.time + Duration::from_millis(random.below(40));
             while world.step(until) {}
         }

@@ -1,106 +1,26 @@
 //! Failures of the database: a full disk, and yesterday's file under today's switches.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use millrace_ix_engine::{Mode, Resolution};
 use millrace_ix_model::Actor;
 use millrace_ix_service::{OrderError, OrderOptions};
-use millrace_ix_store::{
-    AuditRecord, ChangeRecord, Committed, Contents, IdempotencyKey, JournalRecord, Revision, Session,
-    SignedHead, SigningKey, Sqlite, Store, StoreError, StoredAnswer, Transaction, UnixMillis,
-};
+use millrace_ix_store::Sqlite;
 use millrace_types::Duration;
-use serde_json::Value;
+use serde_json::json;
 
+use crate::medium::Medium;
 use crate::world::World;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A database whose disk is full at times.
-struct Filling {
-    inner: Sqlite,
-    is_full: Arc<AtomicBool>,
-}
-
-impl Filling {
-    fn writable(&mut self) -> Result<&mut Sqlite, StoreError> {
-        if self.is_full.load(Ordering::SeqCst) {
-            Err(StoreError::Full)
-        } else {
-            Ok(&mut self.inner)
-        }
-    }
-}
-
-impl Store for Filling {
-    fn load(&self) -> Result<Contents, StoreError> {
-        self.inner.load()
-    }
-    fn commit(&mut self, transaction: &Transaction, now: UnixMillis) -> Result<Committed, StoreError> {
-        self.writable()?.commit(transaction, now)
-    }
-    fn answer(&self, key: &IdempotencyKey, now: UnixMillis) -> Result<Option<StoredAnswer>, StoreError> {
-        self.inner.answer(key, now)
-    }
-    fn audit(&self, after: u64, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
-        self.inner.audit(after, limit)
-    }
-    fn sign_head(&mut self, key: &SigningKey, now: UnixMillis) -> Result<Option<SignedHead>, StoreError> {
-        self.writable()?.sign_head(key, now)
-    }
-    fn signed_heads(&self) -> Result<Vec<SignedHead>, StoreError> {
-        self.inner.signed_heads()
-    }
-    fn changes(&self, before: u64, limit: usize) -> Result<Vec<ChangeRecord>, StoreError> {
-        self.inner.changes(before, limit)
-    }
-    fn journal(&self, change: u64) -> Result<Vec<JournalRecord>, StoreError> {
-        self.inner.journal(change)
-    }
-    fn put_session(&mut self, session: &Session) -> Result<(), StoreError> {
-        self.writable()?.put_session(session)
-    }
-    fn session(&self, token_hash: &str, now: UnixMillis) -> Result<Option<Session>, StoreError> {
-        self.inner.session(token_hash, now)
-    }
-    fn delete_session(&mut self, token_hash: &str) -> Result<(), StoreError> {
-        self.writable()?.delete_session(token_hash)
-    }
-    fn setting(&self, name: &str) -> Result<Option<Value>, StoreError> {
-        self.inner.setting(name)
-    }
-    fn put_setting(&mut self, name: &str, value: Option<&Value>) -> Result<(), StoreError> {
-        self.writable()?.put_setting(name, value)
-    }
-    fn raise_revision(&mut self, revision: Revision) -> Result<(), StoreError> {
-        self.writable()?.raise_revision(revision)
-    }
-    fn credential(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        self.inner.credential(key)
-    }
-    fn put_credential(&mut self, key: &str, value: Option<&[u8]>) -> Result<(), StoreError> {
-        self.writable()?.put_credential(key, value)
-    }
-    fn credential_keys(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
-        self.inner.credential_keys(prefix)
-    }
-    fn prune(&mut self, now: UnixMillis) -> Result<(), StoreError> {
-        self.writable()?.prune(now)
-    }
-}
-
 #[test]
 fn a_full_disk_refuses_orders_with_the_reason_and_sends_nothing_that_the_journal_does_not_hold() {
-    let is_full = Arc::new(AtomicBool::new(false));
-    let store = Filling {
-        inner: Sqlite::in_memory().unwrap(),
-        is_full: Arc::clone(&is_full),
-    };
+    let (store, medium) = Medium::new();
     let mut world = World::with(Box::new(store));
     let (first, _) = world.circuit("first", [(0, 100), (2, 100)]);
     // The disk fills while the change is between two states.
-    is_full.store(true, Ordering::SeqCst);
+    medium.is_full.store(true, Ordering::SeqCst);
     let commits: Vec<u32> = world.switches.values().map(|switch| switch.commits).collect();
     world.run(5 * SECOND);
     let after: Vec<u32> = world.switches.values().map(|switch| switch.commits).collect();
@@ -118,7 +38,7 @@ fn a_full_disk_refuses_orders_with_the_reason_and_sends_nothing_that_the_journal
         "{refused:?}"
     );
     assert!(!world.is_settled());
-    is_full.store(false, Ordering::SeqCst);
+    medium.is_full.store(false, Ordering::SeqCst);
     let now = world.now();
     world.core().tick(now);
     world.deliver();
@@ -127,6 +47,58 @@ fn a_full_disk_refuses_orders_with_the_reason_and_sends_nothing_that_the_journal
     world.try_order(&operations, &OrderOptions::default()).unwrap();
     world.run(5 * SECOND);
     assert!(world.is_settled());
+}
+
+#[test]
+fn a_group_of_orders_that_cannot_be_written_leaves_everything_as_it_was() {
+    let (store, medium) = Medium::new();
+    let mut world = World::with(Box::new(store));
+    let (service, _) = world.circuit("first", [(0, 100), (2, 100)]);
+    world.run(5 * SECOND);
+    let before = world.core().exchange().clone();
+    let revisions = millrace_ix_service::Snapshot::of(world.core()).revisions;
+    let events = world.events.len();
+    let orders = |world: &World| {
+        [
+            (
+                world.circuit_operations("second", [(1, 101), (3, 101)]),
+                OrderOptions::default(),
+            ),
+            (
+                vec![json!({"operation": "rename_service", "service": service, "name": "xy"})],
+                OrderOptions::default(),
+            ),
+            (
+                world.circuit_operations("third", [(1, 102), (3, 102)]),
+                OrderOptions::default(),
+            ),
+        ]
+    };
+    medium.is_full.store(true, Ordering::SeqCst);
+    let group = orders(&world);
+    let refused = world.order_all(&group);
+    assert!(
+        refused.len() == 3
+            && refused
+                .iter()
+                .all(|result| matches!(result, Err(OrderError::Unavailable(_)))),
+        "{refused:?}"
+    );
+    assert_eq!(*world.core().exchange(), before);
+    assert_eq!(
+        millrace_ix_service::Snapshot::of(world.core()).revisions,
+        revisions
+    );
+    assert!(world.events.len() == events && world.is_settled());
+    medium.is_full.store(false, Ordering::SeqCst);
+    let done = world.order_all(&group);
+    assert!(done.iter().all(Result::is_ok), "{done:?}");
+    world.run(5 * SECOND);
+    assert!(world.is_settled() && world.services().len() == 3);
+    let exchange = world.core().exchange().clone();
+    let store = world.kill(false);
+    world.start(store);
+    assert_eq!(*world.core().exchange(), exchange);
 }
 
 #[test]

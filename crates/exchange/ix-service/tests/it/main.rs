@@ -12,6 +12,7 @@ mod confirmations;
 mod crash;
 mod failures;
 mod links;
+mod medium;
 mod orders;
 mod retries;
 mod texts;

@@ -70,3 +70,43 @@ fn orders_that_are_retried_by_key_are_executed_exactly_once() {
         Err(OrderError::KeyReused)
     );
 }
+
+#[test]
+fn orders_of_a_group_see_each_other_and_are_refused_alone() {
+    let mut world = World::new();
+    let site = |name: &str, key: &str| {
+        let key = IdempotencyKey {
+            scope: "ac-1".to_owned(),
+            key: key.to_owned(),
+        };
+        let options = OrderOptions {
+            idempotency: Some((key, name.to_owned())),
+            ..OrderOptions::default()
+        };
+        (vec![json!({"operation": "create_site", "name": name})], options)
+    };
+    let before = world.core().exchange().sites.len();
+    let results = world.order_all(&[
+        site("Kobe", "1"),
+        site("Nara", "2"),
+        // The same order again, before its first answer was given.
+        site("Kobe", "1"),
+        site("Uji", "2"),
+        // Another order with a name that one before it in the group has taken.
+        site("Nara", "5"),
+        site("Uji", "6"),
+    ]);
+    let [kobe, nara, again, reused, taken, uji] = <[_; 6]>::try_from(results).unwrap();
+    let (kobe, nara, again, uji) = (kobe.unwrap(), nara.unwrap(), again.unwrap(), uji.unwrap());
+    assert!(again.repeated && again.change == kobe.change && again.applied == kobe.applied);
+    assert_eq!(reused, Err(OrderError::KeyReused));
+    assert!(matches!(taken, Err(OrderError::Refused(_))), "{taken:?}");
+    assert_eq!(
+        [&nara, &uji].map(|ordered| ordered.revision.0 - kobe.revision.0),
+        [1, 2]
+    );
+    assert_eq!(world.core().exchange().sites.len(), before + 3);
+    // An order in the next group is still the same.
+    let results = world.order_all(&[site("Uji", "6")]);
+    assert!(matches!(&results[..], [Ok(ordered)] if ordered.repeated && ordered.change == uji.change));
+}

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use millrace_ix_engine::{Content, Event, Modification, Session, Settings};
 use millrace_ix_model::{Actor, ConnectionId, ObjectId, Operation, ServiceId, SwitchId};
 use millrace_ix_service::{
-    Core, Entry, Fabric, FabricKey, Now, OrderError, OrderOptions, Ordered, Output, ServiceEvent,
+    Core, Entry, Fabric, FabricKey, Now, OrderError, OrderOptions, OrderRequest, Ordered, Output,
+    ServiceEvent,
 };
 use millrace_ix_store::{Sqlite, Store, UnixMillis};
 use millrace_types::{Duration, PortNo, Time};
@@ -170,6 +171,23 @@ impl World {
         let ordered = self.core().order(operations, &Actor::system(), options, now);
         self.deliver();
         ordered
+    }
+
+    /// Executes orders as a group.
+    pub(crate) fn order_all(
+        &mut self,
+        orders: &[(Vec<Value>, OrderOptions)],
+    ) -> Vec<Result<Ordered, OrderError>> {
+        let request = |(operations, options): &(Vec<Value>, OrderOptions)| OrderRequest {
+            operations: operations.iter().cloned().map(operation).collect(),
+            actor: Actor::system(),
+            options: options.clone(),
+        };
+        let requests = orders.iter().map(request).collect();
+        let now = self.now();
+        let results = self.core().order_all(requests, now);
+        self.deliver();
+        results
     }
 
     pub(crate) fn order(&mut self, operations: &[Value]) -> Ordered {

@@ -281,3 +281,68 @@ fn the_revision_is_raised_and_never_lowered() {
         .unwrap();
     assert_eq!(committed.revision, Revision(101));
 }
+
+#[test]
+fn a_group_is_on_the_medium_as_a_whole_when_it_is_finished_and_not_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("exchange.db");
+    let mut store = Sqlite::open(&path).unwrap();
+    let on_medium = || {
+        let contents = Sqlite::open_read_only(&path).unwrap().load().unwrap();
+        contents.objects.iter().map(|row| row.id).collect::<Vec<_>>()
+    };
+    let end = |id| object("nc", id, json!({"connection": "cn-1", "vlan": {"type": "port"}}));
+    store.begin().unwrap();
+    let first = store.write(&puts(vec![end(1)]), NOW).unwrap();
+    // The second end takes the port of the first, and is refused alone.
+    let refused = store.write(&puts(vec![object("site", 8, json!({})), end(2)]), NOW);
+    assert!(
+        matches!(refused, Err(StoreError::Constraint { .. })),
+        "{refused:?}"
+    );
+    let third = store
+        .write(&puts(vec![object("site", 9, json!({}))]), NOW)
+        .unwrap();
+    assert_eq!((first.revision, third.revision), (Revision(1), Revision(2)));
+    assert_eq!(on_medium(), [0; 0]);
+    store.finish().unwrap();
+    assert_eq!(on_medium(), [1, 9]);
+    store.begin().unwrap();
+    store
+        .write(&puts(vec![object("site", 10, json!({}))]), NOW)
+        .unwrap();
+    store.abandon();
+    assert_eq!(on_medium(), [1, 9]);
+    assert!(store.finish().is_err(), "there is no group");
+    assert!(
+        store
+            .write(&puts(vec![object("site", 10, json!({}))]), NOW)
+            .is_err()
+    );
+    store
+        .commit(&puts(vec![object("site", 11, json!({}))]), NOW)
+        .unwrap();
+    assert_eq!(on_medium(), [1, 9, 11]);
+}
+
+#[test]
+fn a_group_that_fills_the_disk_leaves_nothing_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Sqlite::open(&folder.path().join("exchange.db")).unwrap();
+    store
+        .commit(&puts(vec![object("site", 1, json!({}))]), NOW)
+        .unwrap();
+    store.limit_pages(60).unwrap();
+    let body = json!({"text": "x".repeat(3000)});
+    store.begin().unwrap();
+    let failed = (2..1000).find_map(|id| {
+        let written = store.write(&puts(vec![object("site", id, body.clone())]), NOW);
+        written.err()
+    });
+    assert!(matches!(failed, Some(StoreError::Full)), "{failed:?}");
+    store.abandon();
+    store.limit_pages(1000).unwrap();
+    assert_eq!(store.load().unwrap().objects.len(), 1);
+    store.commit(&puts(vec![object("site", 2, body)]), NOW).unwrap();
+    store.check().unwrap();
+}

@@ -1,0 +1,294 @@
+//! Orders that become durable together.
+//!
+//! A write to the medium takes much longer than an order. Orders that wait for the engine's thread at the same time are
+//! therefore executed one after the other, each on the exchange that the one before leaves, and written as one group:
+//!
+//! ```text
+//!  order 1, 2, 3 --> draft, plan, write (each refused alone, or kept) --> one commit --> engine, events, answers
+//!                                                                             |
+//!                                                 refused: the exchange is as before the group, and so is every answer
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millrace_ix_engine::{Event, Mode, Resume};
+use millrace_ix_model::{Actor, Applied, Exchange, ObjectId, Operation, SwitchId, Timestamp};
+use millrace_ix_store::{Answer, ChangeState, JournalRecord, Revision, StoreError};
+use serde_json::json;
+
+use crate::core::{Core, Now};
+use crate::decision::AllUnconfirmed;
+use crate::draft::Script;
+use crate::error::OrderError;
+use crate::event::EventKind;
+use crate::open::OpenChange;
+use crate::order::{OrderOptions, OrderRequest, Ordered};
+use crate::phases::{Phases, counts, engine_order};
+use crate::wording::{actor_name, answer, audit, describe, repeated};
+
+/// The orders of a group so far.
+struct Group {
+    /// True if the database has an open group.
+    is_open: bool,
+    /// The accepted orders that nobody knows yet.
+    accepted: Vec<Accepted>,
+    exchange: Arc<Exchange>,
+    unconfirmed: Arc<AllUnconfirmed>,
+    planned_at: Timestamp,
+    revision: Revision,
+    revisions: Arc<BTreeMap<ObjectId, Revision>>,
+    next_change: u64,
+}
+
+/// An accepted order.
+struct Accepted {
+    applied: Applied,
+    revision: Revision,
+    /// The change with its number, if the order is one.
+    change: Option<(u64, OpenChange, Phases)>,
+}
+
+impl Core {
+    /// Executes orders, each all or nothing, and makes those that succeed durable together. The answers have the order of
+    /// the requests.
+    pub fn order_all(&mut self, requests: Vec<OrderRequest>, now: Now) -> Vec<Result<Ordered, OrderError>> {
+        if self.check_mode().is_ok() {
+            self.advance_validity(now);
+        }
+        let mut group = self.group();
+        let mut results = Vec::with_capacity(requests.len());
+        for request in requests {
+            let script = Script::Operations(request.operations);
+            results.push(self.accept(script, &request.actor, &request.options, &mut group, now));
+        }
+        self.complete(group, results, now)
+    }
+
+    /// Executes one order.
+    pub(crate) fn execute(
+        &mut self,
+        script: Script,
+        actor: &Actor,
+        options: &OrderOptions,
+        now: Now,
+    ) -> Result<Ordered, OrderError> {
+        if !matches!(script, Script::Expire) && self.check_mode().is_ok() {
+            self.advance_validity(now);
+        }
+        let mut group = self.group();
+        let result = self.accept(script, actor, options, &mut group, now);
+        let mut results = self.complete(group, vec![result], now);
+        results.pop().unwrap_or(Err(OrderError::Stopped))
+    }
+
+    /// Returns a group without orders, which remembers everything that its orders will change.
+    fn group(&self) -> Group {
+        Group {
+            is_open: false,
+            accepted: Vec::new(),
+            exchange: Arc::clone(&self.exchange),
+            unconfirmed: Arc::clone(&self.unconfirmed),
+            planned_at: self.planned_at,
+            revision: self.revision,
+            revisions: Arc::clone(&self.revisions),
+            next_change: self.next_change,
+        }
+    }
+
+    /// Makes a group durable and gives its orders to the engine, or restores what was before it.
+    fn complete(
+        &mut self,
+        group: Group,
+        results: Vec<Result<Ordered, OrderError>>,
+        now: Now,
+    ) -> Vec<Result<Ordered, OrderError>> {
+        if group.accepted.is_empty() {
+            if group.is_open {
+                self.store.abandon();
+            }
+            return results;
+        }
+        if let Err(error) = self.store.finish() {
+            self.exchange = group.exchange;
+            self.unconfirmed = group.unconfirmed;
+            self.planned_at = group.planned_at;
+            self.revision = group.revision;
+            self.revisions = group.revisions;
+            self.next_change = group.next_change;
+            // An order may have been refused because of one before it that did not happen.
+            return results
+                .into_iter()
+                .map(|_| Err(OrderError::from_store(&error)))
+                .collect();
+        }
+        if group.exchange.switches != self.exchange.switches {
+            self.add_switches(now);
+        }
+        for Accepted {
+            applied,
+            revision,
+            change,
+        } in group.accepted
+        {
+            self.tell_objects(&applied, revision, now);
+            let Some((id, open, phases)) = change else {
+                continue;
+            };
+            let order = engine_order(id, &open, phases);
+            let objects = open.redo.objects.keys().copied().collect();
+            self.open.insert(id, open);
+            let state = ChangeState::Accepted;
+            self.tell(
+                EventKind::Change {
+                    change: id,
+                    state,
+                    objects,
+                },
+                now,
+            );
+            self.engine.accept(order, Resume::Start, now.time);
+        }
+        let actions = self.engine.handle(Event::Tick, now.time);
+        self.queue.extend(actions);
+        self.drain(now);
+        results
+    }
+
+    /// Executes an order on the exchange that the orders of the group before it leave, and writes it.
+    fn accept(
+        &mut self,
+        script: Script,
+        actor: &Actor,
+        options: &OrderOptions,
+        group: &mut Group,
+        now: Now,
+    ) -> Result<Ordered, OrderError> {
+        if let Some((key, hash)) = &options.idempotency {
+            let found = self
+                .store
+                .answer(key, now.wall)
+                .map_err(|error| OrderError::from_store(&error))?;
+            if let Some(stored) = found {
+                return if stored.answer.request_hash == *hash {
+                    Ok(repeated(&stored.answer.body))
+                } else {
+                    Err(OrderError::KeyReused)
+                };
+            }
+        }
+        self.check_mode()?;
+        if let Some((object, expected)) = options.if_match {
+            let found = self.revisions.get(&object).copied();
+            if found != Some(expected) {
+                return Err(OrderError::Stale {
+                    object,
+                    expected,
+                    found,
+                });
+            }
+        }
+        let confirmation = self.confirmation(&script, options, now)?;
+        let is_expiry = matches!(script, Script::Expire);
+        let (after, changes, applied, described) = match script {
+            Script::Operations(operations) => {
+                let described = describe(&operations);
+                let (after, changes, applied) = self.draft(operations, actor, now)?;
+                (after, changes, applied, described)
+            }
+            Script::Document(document) => {
+                let (after, changes, applied) = self.draft_document(&document, actor, now)?;
+                (after, changes, applied, json!([{"operation": "apply"}]))
+            }
+            Script::Expire => {
+                let (after, changes, applied) = self.draft(vec![Operation::Expire], actor, now)?;
+                (after, changes, applied, json!([{"operation": "expire"}]))
+            }
+            Script::Revert { change, inverse } => {
+                let (after, changes, applied) = self.draft(inverse, actor, now)?;
+                let described = json!([{"operation": "revert", "change": change}]);
+                (after, changes, applied, described)
+            }
+        };
+        confirmation.check(&changes)?;
+        let planned_at = if is_expiry {
+            now.timestamp()
+        } else {
+            self.planned_at
+        };
+        let phases = self
+            .planner
+            .phases((&self.exchange, self.planned_at), (&after, planned_at));
+        let mut ordered = Ordered {
+            change: None,
+            revision: self.revision,
+            applied,
+            entries: counts(&phases),
+            repeated: false,
+        };
+        let has_entries = phases.iter().any(|phase| !phase.is_empty());
+        let has_change = !changes.objects.is_empty() || has_entries;
+        let is_empty = !has_change && changes.released.is_empty() && options.idempotency.is_none();
+        if options.dry_run || is_empty {
+            return Ok(ordered);
+        }
+        let (revision, id) = (Revision(self.revision.0 + 1), self.next_change);
+        let mut open = OpenChange::new(&self.exchange, &after, changes, revision.0);
+        open.has_entries = has_entries;
+        (ordered.change, ordered.revision) = (has_change.then_some(id), revision);
+        let name = actor_name(actor);
+        let mut transaction = self.transaction(&after, &ordered.applied);
+        if has_change {
+            transaction.journal.push(JournalRecord {
+                change: id,
+                state: ChangeState::Accepted,
+                at: now.wall,
+                detail: open.detail(&name, &described),
+            });
+        }
+        if has_change || !is_expiry {
+            transaction.audit.push(audit(&name, &described, &ordered));
+        }
+        let own = (ordered.change, &*name);
+        let unconfirmed = self.write_confirmation(confirmation, own, &mut transaction, now);
+        if let Some((key, hash)) = &options.idempotency {
+            let answer = Answer {
+                request_hash: hash.clone(),
+                body: answer(&ordered),
+            };
+            transaction.answers.push((key.clone(), answer));
+        }
+        let refused = |error: StoreError| OrderError::from_store(&error);
+        if !group.is_open {
+            self.store.begin().map_err(refused)?;
+            group.is_open = true;
+        }
+        let committed = self.store.write(&transaction, now.wall).map_err(refused)?;
+        self.note_revision(&transaction, committed.revision);
+        self.unconfirmed = unconfirmed;
+        self.exchange = Arc::new(after);
+        self.planned_at = planned_at;
+        self.next_change += u64::from(has_change);
+        group.accepted.push(Accepted {
+            applied: ordered.applied.clone(),
+            revision,
+            change: has_change.then_some((id, open, phases)),
+        });
+        Ok(ordered)
+    }
+
+    /// Returns the reason why no order is accepted now, if there is one.
+    fn check_mode(&self) -> Result<(), OrderError> {
+        if let Mode::ReadOnly { switch, theirs, ours } = self.engine.mode() {
+            let switch = SwitchId(switch);
+            return Err(OrderError::ReadOnly(format!(
+                "the engine is read-only: {switch} has entries of revision {theirs}, the database is at {ours}, as after \
+                 the restore of an old backup; an operator must choose adopt or enforce"
+            )));
+        }
+        match &self.stalled {
+            Some(reason) => Err(OrderError::Unavailable(reason.clone())),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! A database whose medium a test controls: slow, full, and counted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use millrace_ix_store::{
+    AuditRecord, ChangeRecord, Committed, Contents, IdempotencyKey, JournalRecord, Revision, Session,
+    SignedHead, SigningKey, Sqlite, Store, StoreError, StoredAnswer, Transaction, UnixMillis,
+};
+use serde_json::Value;
+
+/// The state of a medium, which a test reads and sets while the engine uses it.
+#[derive(Debug, Default)]
+pub(crate) struct Controls {
+    /// True if the medium has no space.
+    pub(crate) is_full: AtomicBool,
+    /// The time that each write to the medium takes, in milliseconds.
+    pub(crate) delay_ms: AtomicU64,
+    /// The number of writes to the medium.
+    pub(crate) writes: AtomicU64,
+    /// The newest revision on the medium.
+    pub(crate) revision: AtomicU64,
+}
+
+/// A database in memory that counts its writes to the medium, delays them, and has no space at times.
+pub(crate) struct Medium {
+    inner: Sqlite,
+    controls: Arc<Controls>,
+    /// The newest revision of the group.
+    written: u64,
+}
+
+impl Medium {
+    /// Returns an empty database and the state of its medium.
+    pub(crate) fn new() -> (Medium, Arc<Controls>) {
+        let controls = Arc::new(Controls::default());
+        let medium = Medium {
+            inner: Sqlite::in_memory().unwrap(),
+            controls: Arc::clone(&controls),
+            written: 0,
+        };
+        (medium, controls)
+    }
+
+    fn writable(&mut self) -> Result<&mut Sqlite, StoreError> {
+        if self.controls.is_full.load(Ordering::SeqCst) {
+            Err(StoreError::Full)
+        } else {
+            Ok(&mut self.inner)
+        }
+    }
+}
+
+impl Store for Medium {
+    fn load(&self) -> Result<Contents, StoreError> {
+        self.inner.load()
+    }
+    fn begin(&mut self) -> Result<(), StoreError> {
+        self.inner.begin()
+    }
+    fn write(&mut self, transaction: &Transaction, now: UnixMillis) -> Result<Committed, StoreError> {
+        let committed = self.inner.write(transaction, now)?;
+        self.written = committed.revision.0;
+        Ok(committed)
+    }
+    fn finish(&mut self) -> Result<(), StoreError> {
+        // A disk that is full refuses the write of the whole group.
+        if self.controls.is_full.load(Ordering::SeqCst) {
+            self.inner.abandon();
+        }
+        self.writable()?.finish()?;
+        let delay = self.controls.delay_ms.load(Ordering::SeqCst);
+        std::thread::sleep(std::time::Duration::from_millis(delay));
+        self.controls.writes.fetch_add(1, Ordering::SeqCst);
+        self.controls.revision.store(self.written, Ordering::SeqCst);
+        Ok(())
+    }
+    fn abandon(&mut self) {
+        self.inner.abandon();
+    }
+    fn answer(&self, key: &IdempotencyKey, now: UnixMillis) -> Result<Option<StoredAnswer>, StoreError> {
+        self.inner.answer(key, now)
+    }
+    fn audit(&self, after: u64, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+        self.inner.audit(after, limit)
+    }
+    fn sign_head(&mut self, key: &SigningKey, now: UnixMillis) -> Result<Option<SignedHead>, StoreError> {
+        self.writable()?.sign_head(key, now)
+    }
+    fn signed_heads(&self) -> Result<Vec<SignedHead>, StoreError> {
+        self.inner.signed_heads()
+    }
+    fn changes(&self, before: u64, limit: usize) -> Result<Vec<ChangeRecord>, StoreError> {
+        self.inner.changes(before, limit)
+    }
+    fn journal(&self, change: u64) -> Result<Vec<JournalRecord>, StoreError> {
+        self.inner.journal(change)
+    }
+    fn put_session(&mut self, session: &Session) -> Result<(), StoreError> {
+        self.writable()?.put_session(session)
+    }
+    fn session(&self, token_hash: &str, now: UnixMillis) -> Result<Option<Session>, StoreError> {
+        self.inner.session(token_hash, now)
+    }
+    fn delete_session(&mut self, token_hash: &str) -> Result<(), StoreError> {
+        self.writable()?.delete_session(token_hash)
+    }
+    fn setting(&self, name: &str) -> Result<Option<Value>, StoreError> {
+        self.inner.setting(name)
+    }
+    fn put_setting(&mut self, name: &str, value: Option<&Value>) -> Result<(), StoreError> {
+        self.writable()?.put_setting(name, value)
+    }
+    fn raise_revision(&mut self, revision: Revision) -> Result<(), StoreError> {
+        self.writable()?.raise_revision(revision)
+    }
+    fn credential(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.inner.credential(key)
+    }
+    fn put_credential(&mut self, key: &str, value: Option<&[u8]>) -> Result<(), StoreError> {
+        self.writable()?.put_credential(key, value)
+    }
+    fn credential_keys(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        self.inner.credential_keys(prefix)
+    }
+    fn prune(&mut self, now: UnixMillis) -> Result<(), StoreError> {
+        self.writable()?.prune(now)
+    }
+}
