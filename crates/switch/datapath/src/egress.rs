@@ -3,12 +3,12 @@
 
 use millrace_pipeline::{Counters, DropReason, Egress, Learn, PacketInInfo};
 use millrace_types::{PortNo, QueueId, Time};
-use millrace_wire::Packet;
+use millrace_wire::{Packet, rewrite};
 
 use crate::events::{CapturedPacket, Direction, Events};
 use crate::handoff::Destination;
 use crate::io::Burst;
-use crate::sampling::Sampler;
+use crate::sampling::{SampledDestinations, Sampler};
 use crate::segmentation::{each_segment, has_gso};
 use crate::tx_port::{TxPath, TxPorts};
 
@@ -24,6 +24,8 @@ pub(crate) struct WorkerEgress<'a, P> {
     pub(crate) in_port: Option<PortNo>,
     /// The sampler, for records of dropped packets, if the bridge has one.
     pub(crate) sampler: Option<&'a mut Sampler>,
+    /// The record of destinations, if the packet is sampled.
+    pub(crate) sampled: Option<&'a mut SampledDestinations>,
 }
 
 impl<P: Packet> WorkerEgress<'_, P> {
@@ -74,6 +76,27 @@ impl<P: Packet> WorkerEgress<'_, P> {
             && sampler.records_discards()
         {
             sampler.record_discards((self.in_port, out_port), packets, reason, self.now);
+        }
+    }
+
+    /// Sends the sampled packet or copies of it, and notes where they go.
+    #[cold]
+    #[inline(never)]
+    fn send_sampled(&mut self, port: PortNo, queue: Option<QueueId>, burst: &mut Burst<P>) {
+        for packet in burst.drain(..) {
+            let tci = rewrite::vlan_tci(packet.head());
+            let refused = self.send(port, queue, packet);
+            if let Some(sampled) = &mut self.sampled {
+                sampled.note_port(port, tci, refused);
+            }
+        }
+    }
+
+    /// Notes that the switch itself takes the packet, if it is sampled.
+    #[inline]
+    fn note_taken(&mut self) {
+        if let Some(sampled) = &mut self.sampled {
+            sampled.note_taken();
         }
     }
 
@@ -134,12 +157,20 @@ impl<P: Packet> WorkerEgress<'_, P> {
 impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
     #[inline]
     fn transmit(&mut self, port: PortNo, queue: Option<QueueId>, packet: P) {
+        if self.sampled.is_some() {
+            let mut burst = Burst::new();
+            burst.push(packet);
+            return self.send_sampled(port, queue, &mut burst);
+        }
         // A drop is counted already.
         let _dropped = self.send(port, queue, packet);
     }
 
     #[inline]
     fn transmit_burst(&mut self, port: PortNo, queue: Option<QueueId>, burst: &mut Burst<P>) {
+        if self.sampled.is_some() {
+            return self.send_sampled(port, queue, burst);
+        }
         let captures = self.tx.captures.shared();
         let Some(tx) = self.tx.find(port) else {
             self.counters
@@ -181,6 +212,7 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
     }
 
     fn packet_in(&mut self, info: PacketInInfo, packet: P) {
+        self.note_taken();
         each_segment(packet, self.counters, |packet| {
             if !self.events.push_packet_in(info, packet) {
                 self.counters.drops.add(DropReason::PacketInFull, 1);
@@ -193,10 +225,12 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
     }
 
     fn neighbour(&mut self, underlay: PortNo, packet: P) {
+        self.note_taken();
         self.events.push_neighbour(underlay, packet);
     }
 
     fn oam(&mut self, port: PortNo, packet: P) {
+        self.note_taken();
         if !self.events.push_oam(port, self.now, packet) {
             self.counters.drops.add(DropReason::OamFull, 1);
         }

@@ -10,7 +10,7 @@ use crate::egress::WorkerEgress;
 use crate::events::{Direction, Events};
 use crate::io::Burst;
 use crate::publish::Reader;
-use crate::sampling::{self, WorkerSampling};
+use crate::sampling::{SampledDestinations, WorkerSampling};
 use crate::tx_port::TxPorts;
 
 /// The tables of a bridge, and the ports and events that their packets go to, in one worker.
@@ -38,6 +38,7 @@ impl<P: Packet> BridgePipeline<P> {
             now,
             in_port: None,
             sampler: self.sampling.as_deref_mut(),
+            sampled: None,
         }
     }
 
@@ -50,55 +51,61 @@ impl<P: Packet> BridgePipeline<P> {
         {
             return self.process_sampled(in_port, burst, index, now);
         }
-        self.process_all(in_port, burst, now);
+        self.process_all(in_port, burst, now, None);
     }
 
-    /// Processes a burst whose packet `index` is the first sampled one: that packet on its own, and those before and behind
-    /// it as bursts, so that packets stay in order.
+    /// Processes a burst whose packet `index` is the first sampled one: that packet as a burst of its own, and those before
+    /// and behind it as bursts, so that packets stay in order.
     #[cold]
     #[inline(never)]
     fn process_sampled(&mut self, in_port: PortNo, burst: &mut Burst<P>, index: usize, now: Time) {
         let mut next = Some(index);
+        let (mut packets, mut part) = (burst.take().into_iter(), Burst::new());
         while let Some(index) = next.take() {
-            if index > 0 {
-                let mut before: Burst<P> = burst.drain(..index).collect();
-                self.process_all(in_port, &mut before, now);
+            part.extend(packets.by_ref().take(index));
+            if !part.is_empty() {
+                self.process_all(in_port, &mut part, now, None);
             }
-            if let Some(packet) = burst.pop_at(0) {
-                self.sample(in_port, packet, now);
-            }
-            if !burst.is_empty()
+            part.extend(packets.next());
+            self.sample(in_port, &mut part, now);
+            if packets.len() != 0
                 && let Some(sampler) = &mut self.sampling
             {
-                next = sampler.advance(in_port, burst.len());
+                next = sampler.advance(in_port, packets.len());
             }
         }
-        if !burst.is_empty() {
-            self.process_all(in_port, burst, now);
+        part.extend(packets);
+        if !part.is_empty() {
+            self.process_all(in_port, &mut part, now, None);
         }
     }
 
     /// Runs one packet through the tables, and samples it.
-    fn sample(&mut self, in_port: PortNo, packet: P, now: Time) {
-        let forwarding = self.forwarding.enter();
-        let egress = WorkerEgress {
-            bridge: self.bridge,
-            tx: &mut self.tx,
-            events: &self.events,
-            counters: &self.counters,
-            now,
-            in_port: Some(in_port),
-            sampler: self.sampling.as_deref_mut(),
+    fn sample(&mut self, in_port: PortNo, packet: &mut Burst<P>, now: Time) {
+        let (Some(sampler), Some(sampled)) = (&self.sampling, packet.first()) else {
+            return;
         };
-        let processor = &mut self.processor;
-        sampling::sample(egress, in_port, packet, |packet, egress| {
-            processor.process_observed(&forwarding, in_port, packet, now, egress)
-        });
+        let sighting = sampler.sighting(sampled);
+        let mut destinations = SampledDestinations::default();
+        self.processor.begin_observation();
+        self.process_all(in_port, packet, now, Some(&mut destinations));
+        let observed = self.processor.end_observation();
+        let outcome = destinations.outcome(observed.drop_reason);
+        if let Some(sampler) = &mut self.sampling {
+            sampler.push(in_port, &sighting, outcome, observed);
+        }
     }
 
-    /// Runs a burst through the tables without sampling.
-    #[inline(always)]
-    fn process_all(&mut self, in_port: PortNo, burst: &mut Burst<P>, now: Time) {
+    /// Runs a burst through the tables. `sampled` gets the destinations of the packet if the burst is one sampled packet.
+    /// Never inlined: all bursts take the same code, so that a sampled packet finds it in the instruction cache.
+    #[inline(never)]
+    fn process_all(
+        &mut self,
+        in_port: PortNo,
+        burst: &mut Burst<P>,
+        now: Time,
+        sampled: Option<&mut SampledDestinations>,
+    ) {
         let forwarding = self.forwarding.enter();
         let mut egress = WorkerEgress {
             bridge: self.bridge,
@@ -108,6 +115,7 @@ impl<P: Packet> BridgePipeline<P> {
             now,
             in_port: Some(in_port),
             sampler: self.sampling.as_deref_mut(),
+            sampled,
         };
         self.processor
             .process_burst(&forwarding, in_port, burst, now, &mut egress);

@@ -241,6 +241,7 @@ mod tests {
                 now,
                 in_port: None,
                 sampler: None,
+                sampled: None,
             };
             let mut burst: Burst<Frame> = numbers.map(|number| Frame::new(&[number; 100])).collect();
             egress.transmit_burst(PORT, queue.map(QueueId), &mut burst);

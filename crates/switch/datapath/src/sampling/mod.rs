@@ -4,7 +4,7 @@
 //! ```text
 //!              skip counter runs out                         next_sample()
 //!  burst ---> | all but the sampled packet: as any burst      ^
-//!             | the sampled one: alone, observed --> record --> queue --> control side
+//!             | the sampled one: a burst of its own, observed --> record --> queue --> control side
 //!  policer, tables, full transmit queues: dropped packets --> queue of discards --^
 //! ```
 //!
@@ -16,7 +16,7 @@ mod egress;
 mod skip;
 mod worker;
 
-pub(crate) use self::egress::sample;
+pub(crate) use self::egress::SampledDestinations;
 pub(crate) use self::worker::{Sampler, WorkerSampling};
 
 use std::sync::Arc;

@@ -104,19 +104,11 @@ impl Sampler {
         }
     }
 
-    #[inline]
-    fn find(&mut self, port: PortNo) -> Option<&mut PortSampler> {
-        match self.direct.get(port.raw() as usize) {
-            Some(index) => self.ports.get_mut(usize::from(*index).wrapping_sub(1)),
-            None => self.ports.iter_mut().find(|known| known.port == port),
-        }
-    }
-
     /// Counts `len` packets that came in at a port. Returns the index of the first sampled one, if any; those behind it are
     /// not counted then.
     #[inline]
     pub(crate) fn advance(&mut self, port: PortNo, len: usize) -> Option<usize> {
-        let sampler = self.find(port)?;
+        let sampler = find(&mut self.ports, &self.direct, port)?;
         let index = sampler.skip.advance(len);
         sampler.pool += index.map_or(len, |index| index + 1) as u64;
         index
@@ -129,7 +121,7 @@ impl Sampler {
     }
 
     /// Returns the part of a packet that is known before it is processed.
-    pub(super) fn sighting<P: Packet>(&self, packet: &P) -> Sighting {
+    pub(crate) fn sighting<P: Packet>(&self, packet: &P) -> Sighting {
         let head = packet.head();
         Sighting {
             size: packet.len() as u32,
@@ -139,15 +131,22 @@ impl Sampler {
     }
 
     /// Queues a sample of a packet.
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         port: PortNo,
-        sighting: Sighting,
+        sighting: &Sighting,
         outcome: SampleOutcome,
         observed: ObservedPacket,
     ) {
-        let queues = Arc::clone(&self.queues);
-        let Some(sampler) = self.find(port) else { return };
+        let Sampler {
+            ports,
+            direct,
+            queues,
+            ..
+        } = self;
+        let Some(sampler) = find(ports, direct, port) else {
+            return;
+        };
         let is_queued = queues.push_sample(SampledPacket {
             port,
             rate: sampler.rate,
@@ -181,7 +180,7 @@ impl Sampler {
         while let Some(index) = self.advance(port, packets.len() - next) {
             let sighting = self.sighting(&packets[next + index]);
             let outcome = SampleOutcome::Dropped { reason, port: None };
-            self.push(port, sighting, outcome, ObservedPacket::default());
+            self.push(port, &sighting, outcome, ObservedPacket::default());
             next += index + 1;
         }
         self.record_discards((Some(port), None), packets, reason, now);
@@ -228,9 +227,22 @@ impl Sampler {
     }
 }
 
+/// Returns the sampler of a port.
+#[inline]
+fn find<'a>(
+    ports: &'a mut [PortSampler],
+    direct: &[u16; Sampler::DIRECT],
+    port: PortNo,
+) -> Option<&'a mut PortSampler> {
+    match direct.get(port.raw() as usize) {
+        Some(index) => ports.get_mut(usize::from(*index).wrapping_sub(1)),
+        None => ports.iter_mut().find(|known| known.port == port),
+    }
+}
+
 /// The part of a packet that a sample has from before it is processed.
 #[derive(Clone, Copy)]
-pub(super) struct Sighting {
+pub(crate) struct Sighting {
     size: u32,
     header: SampledHeader,
     tci: Option<u16>,

@@ -51,6 +51,13 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             }
             unknown |= u64::from(!is_known) << i;
         }
+        if self.is_observed() && unknown == 0 {
+            let traversal = self.traversals.known(form, places[0]);
+            if !traversal.is_replayed() {
+                let words = *traversal.0;
+                self.note_traversal(Traversal(&words));
+            }
+        }
         if unknown == 0 && !kinds.has(Kind::Run) {
             self.all_take_traversals(burst, (&places, &cells));
         } else {
@@ -165,6 +172,9 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             let (Some(taken), Some(entry)) = (packet.take(), self.fwd.entry(slot)) else {
                 break;
             };
+            if self.is_observed() {
+                self.note_entry(Some(slot));
+            }
             let (table, is_table_miss) = self.traversals.step(traversal.shape(), step);
             self.counters.count_entry(slot, 1, taken.len() as u64, self.now);
             self.counters.count_table(table, 1, u64::from(!is_table_miss));

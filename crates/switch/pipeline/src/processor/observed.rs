@@ -1,17 +1,17 @@
-//! One packet processed on its own, with a report of its way through the tables, for packet samples.
+//! One packet processed with a report of its way through the tables, for packet samples.
 //!
-//! The packet is real: it is counted, learned from and sent as any other. It takes none of the short cuts that bursts take,
-//! so that every step is seen; short cuts change no packet and no counter.
+//! The packet is a burst of its own and takes the same code as any other burst, which is in the caches of the worker. The
+//! stages of a burst note the entries that it meets: one branch for each table and burst otherwise.
 
-use arrayvec::ArrayVec;
-use millrace_flow::classify::BURST;
-use millrace_types::{Cookie, TableId, Time};
+use millrace_flow::classify::Slot;
+use millrace_types::Cookie;
 use millrace_wire::Packet;
 
 use super::Processor;
 use super::observe::Observer;
-use super::origin::Origin;
-use crate::{DropReason, Egress, FlowEntry, Forwarding};
+use super::run::Run;
+use super::traversal::Traversal;
+use crate::{DropReason, Egress};
 
 /// The way of a packet through the tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -24,40 +24,53 @@ pub struct ObservedPacket {
     pub drop_reason: Option<DropReason>,
 }
 
-impl<P> Observer<P> for ObservedPacket {
-    const IS_REAL: bool = true;
-    const IS_WATCHING: bool = true;
-
-    fn lookup(&mut self, _: TableId, entry: Option<&FlowEntry>) {
-        let Some(entry) = entry else { return };
-        self.cookie = Some(entry.cookie());
-        if let Some((value, mask)) = entry.write_metadata() {
-            self.metadata = self.metadata & !mask | value & mask;
-        }
+impl Processor {
+    /// Begins to observe: the next burst has one packet, and [`Self::end_observation`] follows.
+    pub fn begin_observation(&mut self) {
+        self.scratch.observed = Some(ObservedPacket::default());
     }
 
-    fn dropped(&mut self, reason: DropReason) {
-        self.drop_reason = Some(reason);
+    /// Ends the observation, and returns the way of the packet since it began.
+    pub fn end_observation(&mut self) -> ObservedPacket {
+        self.scratch.observed.take().unwrap_or_default()
     }
 }
 
-impl Processor {
-    /// Processes one packet as [`Processor::process_burst`] does, and returns its way through the tables.
+impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
+    /// Returns true if the burst is one packet that is observed.
+    #[inline(always)]
+    pub(crate) fn is_observed(&self) -> bool {
+        self.scratch.observed.is_some()
+    }
+
+    /// Notes the entry that a lookup of the observed packet found.
     #[cold]
     #[inline(never)]
-    pub fn process_observed<P: Packet, E: Egress<P>>(
-        &mut self,
-        fwd: &Forwarding,
-        origin: impl Into<Origin>,
-        packet: P,
-        now: Time,
-        egress: &mut E,
-    ) -> ObservedPacket {
-        let mut observed = ObservedPacket::default();
-        let mut burst: ArrayVec<P, BURST> = ArrayVec::new();
-        burst.push(packet);
-        self.run(fwd, origin.into(), now, egress, &mut observed)
-            .burst(&mut burst);
-        observed
+    pub(crate) fn note_entry(&mut self, slot: Option<Slot>) {
+        let entry = slot.and_then(|slot| self.fwd.entry(slot));
+        if let (Some(entry), Some(observed)) = (entry, &mut self.scratch.observed) {
+            observed.cookie = Some(entry.cookie());
+            if let Some((value, mask)) = entry.write_metadata() {
+                observed.metadata = observed.metadata & !mask | value & mask;
+            }
+        }
+    }
+
+    /// Notes the entries of the cached traversal that the observed packet takes. One that is replayed is noted step by step.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn note_traversal(&mut self, words: Traversal<'_>) {
+        for step in 0..words.len() {
+            self.note_entry(Some(words.slot(step)));
+        }
+    }
+
+    /// Notes that the observed packet, or a copy, was dropped.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn note_drop(&mut self, reason: DropReason) {
+        if let Some(observed) = &mut self.scratch.observed {
+            observed.drop_reason = Some(reason);
+        }
     }
 }

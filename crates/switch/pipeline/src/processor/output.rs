@@ -193,6 +193,9 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     pub(crate) fn count_drop(&mut self, reason: DropReason) {
         self.counters.drops.add(reason, 1);
         self.observer.dropped(reason);
+        if self.is_observed() {
+            self.note_drop(reason);
+        }
     }
 
     /// Sends out of all ports that are up, except the ingress port and those with a bit of `except`.

@@ -87,6 +87,9 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             // All packets look the same to every table.
             let key = self.origin.key();
             let (slot, summary) = self.look_up_once(table, &key, burst);
+            if self.is_observed() {
+                self.note_entry(slot);
+            }
             match summary.kind() {
                 Kind::Output if !O::IS_WATCHING => return self.send_all(burst, summary),
                 Kind::Drop if !O::IS_WATCHING => return self.drop_all(burst, DropReason::NoOutput),
@@ -173,6 +176,9 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     fn first_table(&mut self, burst: &mut ArrayVec<P, BURST>, found: &LookupResults<'a>, is_counted: bool) {
         let (len, mut matches) = (burst.len(), 0);
         (self.scratch.fresh, self.scratch.plain) = (u64::MAX, u64::MAX);
+        if self.is_observed() && !is_counted {
+            self.note_entry(found.slots[0]);
+        }
         if !is_counted && found.kinds.all_leave() && self.traversals.noted == 0 && !O::IS_WATCHING {
             if found.kinds.are_all(Kind::Output) {
                 return self.all_leave(burst, found);
@@ -268,6 +274,9 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
                 table.lookup_burst(&self.scratch.keys, &select, &mut found.slots[..len]);
             }
             self.bring_near(&mut found, len);
+            if self.is_observed() {
+                self.note_entry(found.slots[0]);
+            }
             let mut matches = 0;
             for (at, i) in select.iter().enumerate() {
                 let i = usize::from(*i);
