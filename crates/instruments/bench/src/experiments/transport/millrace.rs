@@ -80,8 +80,10 @@ pub(super) struct Delivered {
     pub(super) seconds: f64,
     /// Bytes that were sent for it, repairs included.
     pub(super) sent_bytes: f64,
-    /// Payload in bit/s after the ramp.
+    /// Payload in bit/s after the ramp, to be compared with tools that report intervals.
     pub(super) steady_bps: f64,
+    /// Payload in bit/s of the whole transfer, ramp and end included, to be compared with tools that report their duration.
+    pub(super) average_bps: f64,
 }
 
 /// The result of a transfer.
@@ -248,6 +250,7 @@ impl Transfer<'_> {
             seconds,
             sent_bytes: done["bytes"].as_f64()?,
             steady_bps,
+            average_bps: total * 8.0 / seconds,
         })
     }
 }
@@ -277,6 +280,7 @@ mod tests {
         };
         let delivered = transfer.delivered(&log, "a:1", 9).unwrap();
         assert_eq!((delivered.steady_bps, delivered.sent_bytes), (105.0, 1010.0));
+        assert_eq!(delivered.average_bps, 3200.0);
         // Another receiver ended earlier.
         assert_eq!(transfer.delivered(&log, "a:1", 4).unwrap().steady_bps, 100.0);
         assert_eq!(transfer.delivered(&log, "b:1", 9), None);

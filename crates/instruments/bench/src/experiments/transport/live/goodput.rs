@@ -105,6 +105,9 @@ impl Live {
             let seconds = recorder.length.seconds as f64 + ramp_s(&path) / 2.0;
             let bytes = (self.test_bed.link_bps / 8.0 * seconds) as u64 / 8;
             super::files::write(&source, bytes, round as u64)?;
+            // These report the duration of a transfer: ours has the same bytes, and counts from end to end.
+            let ours = self.transfer_bytes(recorder, round, &path, 1, &[], bytes)?;
+            let ours = ours.complete().map(|each| each.average_bps).sum::<f64>();
             let row = case(
                 format!("T2 live: goodput / SRT, {place}"),
                 self.link(),
