@@ -4,25 +4,14 @@
 //! stages of a burst note the entries that it meets: one branch for each table and burst otherwise.
 
 use millrace_flow::classify::Slot;
-use millrace_types::Cookie;
 use millrace_wire::Packet;
 
 use super::Processor;
 use super::observe::Observer;
+use super::observed_packet::ObservedPacket;
 use super::run::Run;
 use super::traversal::Traversal;
 use crate::{DropReason, Egress};
-
-/// The way of a packet through the tables.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ObservedPacket {
-    /// The metadata behind the last table.
-    pub metadata: u64,
-    /// The cookie of the last entry that matched; `None` without one.
-    pub cookie: Option<Cookie>,
-    /// The reason of the last drop of the packet, or of a copy; `None` without one.
-    pub drop_reason: Option<DropReason>,
-}
 
 impl Processor {
     /// Begins to observe: the next burst has one packet, and [`Self::end_observation`] follows.
