@@ -5,7 +5,9 @@ use std::sync::OnceLock;
 
 use millrace_ips_engine::detect::{CompileSettings, Ruleset, compile};
 use millrace_ips_engine::{Engine, Event, Events, Frame, LinkType, Mode, Settings};
+use millrace_ips_eve::{Layout, RuleTables, Version, Writer};
 use millrace_ips_rules::{RuleSet, Syntax, Variables, files};
+use millrace_testing::Schema;
 use millrace_types::{Duration, Time};
 use millrace_wire::ip::Pseudo;
 use millrace_wire::tcp::flags::{ACK, FIN, SYN};
@@ -24,6 +26,7 @@ alert ip any any -> any any (msg:"address"; ttl:<9; sid:6;)
 const FLOWS: usize = 64;
 const SEGMENTS: usize = 64 << 10;
 const FRAGMENTS: usize = 32 << 10;
+const PARSERS: usize = 256 << 10;
 
 fn rules() -> &'static Ruleset {
     static RULESET: OnceLock<Ruleset> = OnceLock::new();
@@ -37,12 +40,14 @@ fn rules() -> &'static Ruleset {
     })
 }
 
-fn engine(mode: Mode) -> Engine {
+fn engine(mode: Mode, records: bool) -> Engine {
     let settings = Settings {
         mode,
         flows: FLOWS,
         segment_bytes: SEGMENTS,
         fragment_bytes: FRAGMENTS,
+        parser_bytes: PARSERS,
+        records,
         ..Settings::default()
     };
     Engine::new(settings, [1, 2])
@@ -58,14 +63,60 @@ fn sids(events: &Events) -> BTreeSet<u32> {
 
 /// Gives frames to an engine: two bytes of size, one of time, link layer and mode, and the frame, repeatedly.
 ///
-/// Properties: no panic; flows and memory stay inside their settings, and are free after the end; a frame keeps its size.
+/// Properties: no panic; flows and memory, also that of parsers, stay inside their settings, and are free after the end; a frame keeps its size.
 pub(crate) fn packets(bytes: &[u8]) {
-    let mode = match bytes.first() {
+    let mut engine = engine(mode_of(bytes), false);
+    let mut events = Events::default();
+    let each = |engine: &Engine| {
+        assert!(engine.flows() <= FLOWS);
+        assert!(engine.memory() <= SEGMENTS + FRAGMENTS + 64 * 1024);
+        assert!(engine.parser_memory() <= PARSERS);
+    };
+    give_frames(bytes, &mut engine, &mut events, each);
+    engine.finish(rules(), &mut events);
+    let free = (engine.flows(), engine.memory(), engine.parser_memory());
+    assert_eq!(free, (0, 0, 0));
+}
+
+/// Gives frames in the same form to an engine that keeps records, and writes them as EVE.
+///
+/// Property: each line is a record as docs/eve.schema.json describes it.
+pub(crate) fn eve(bytes: &[u8]) {
+    let mut engine = engine(mode_of(bytes), true);
+    let mut events = Events::default();
+    give_frames(bytes, &mut engine, &mut events, |_| {});
+    engine.finish(rules(), &mut events);
+    let version = match bytes.first() {
+        Some(first) if first & 2 != 0 => Version::Eight,
+        _ => Version::Seven,
+    };
+    let layout = Layout {
+        version,
+        packets: true,
+    };
+    let writer = Writer::new(layout, RuleTables::default().with_bits(&rules().names));
+    let mut out = Vec::new();
+    for event in &events.list {
+        writer.write(event, Some((bytes, LinkType::RAW)), &mut out);
+    }
+    static SCHEMA: OnceLock<Schema> = OnceLock::new();
+    let schema = SCHEMA.get_or_init(|| Schema::parse(include_str!("../../docs/eve.schema.json")));
+    for line in out.split_inclusive(|byte| *byte == b'\n') {
+        let record = serde_json::from_slice(line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+        let errors = schema.errors(&record);
+        assert!(errors.is_empty(), "{record}: {errors:?}");
+    }
+}
+
+fn mode_of(bytes: &[u8]) -> Mode {
+    match bytes.first() {
         Some(first) if first & 1 == 1 => Mode::Ips,
         _ => Mode::Ids,
-    };
-    let mut engine = engine(mode);
-    let mut events = Events::default();
+    }
+}
+
+/// Gives frames to an engine, and calls `each` behind each of them.
+fn give_frames(bytes: &[u8], engine: &mut Engine, events: &mut Events, each: impl Fn(&Engine)) {
     let (mut rest, mut now, mut number) = (bytes.get(1..).unwrap_or_default(), Time::from_secs(1000), 0);
     while let Some(([high, low, how], more)) = rest.split_first_chunk::<3>() {
         let size = usize::from(u16::from_be_bytes([*high, *low])).min(more.len());
@@ -86,12 +137,9 @@ pub(crate) fn packets(bytes: &[u8]) {
             time: now,
             number,
         };
-        engine.frame(rules(), frame, &mut events);
-        assert!(engine.flows() <= FLOWS);
-        assert!(engine.memory() <= SEGMENTS + FRAGMENTS + 64 * 1024);
+        engine.frame(rules(), frame, events);
+        each(engine);
     }
-    engine.finish(rules(), &mut events);
-    assert_eq!((engine.flows(), engine.memory()), (0, 0));
 }
 
 fn ip(proto: IpProto, ident: u16, fragment: (usize, bool), payload: &[u8], from_client: bool) -> Vec<u8> {
@@ -123,7 +171,7 @@ fn ip(proto: IpProto, ident: u16, fragment: (usize, bool), payload: &[u8], from_
 
 /// Returns the alerts of IP packets.
 fn alerts(mode: Mode, packets: Vec<Vec<u8>>) -> BTreeSet<u32> {
-    let mut engine = engine(mode);
+    let mut engine = engine(mode, false);
     let mut events = Events::default();
     for (number, mut bytes) in packets.into_iter().enumerate() {
         let frame = Frame {

@@ -49,6 +49,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("courier_ticket", courier::ticket),
     ("endpoint_frames", endpoint::frames),
     ("fragments", tunnel::fragments),
+    ("eve_json", ips::eve),
     ("ips_dns", parsers::dns),
     ("ips_fragments", ips::fragments),
     ("ips_http", parsers::http),

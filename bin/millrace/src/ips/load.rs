@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use millrace_ips_engine::detect::{CompileSettings, Ruleset, compile};
 use millrace_ips_rules::files::{self, Class, Threshold};
-use millrace_ips_rules::{RuleSet, Variables};
+use millrace_ips_rules::{Refusal, RuleSet, Variables};
 
 use crate::cli::RuleArgs;
 
@@ -40,15 +40,27 @@ pub(super) struct Loading<'a> {
 }
 
 impl Loading<'_> {
-    /// Returns the compiled rules, and the number of rules that were refused.
-    pub(super) fn compile(&self) -> Result<(Ruleset, usize)> {
-        let settings = CompileSettings {
+    fn settings(&self) -> CompileSettings {
+        CompileSettings {
             variables: self.variables.clone(),
             classes: self.classes.clone(),
             thresholds: self.thresholds.clone(),
             ..CompileSettings::default()
+        }
+    }
+
+    /// Returns the compiled rules without their search, and the rules that the compiler refuses.
+    pub(super) fn compile_plainly(&self) -> (Ruleset, Vec<Refusal>) {
+        let settings = CompileSettings {
+            prefilter: None,
+            ..self.settings()
         };
-        let (ruleset, refusals) = compile(&self.set, &settings);
+        compile(&self.set, &settings)
+    }
+
+    /// Returns the compiled rules, and the number of rules that were refused.
+    pub(super) fn compile(&self) -> Result<(Ruleset, usize)> {
+        let (ruleset, refusals) = compile(&self.set, &self.settings());
         if ruleset.rules.is_empty() {
             bail!("no rule loads; `millrace ips check` says why");
         }

@@ -1,5 +1,6 @@
 //! `millrace ips`: rule files are checked, explained and imported on this machine, without the daemon.
 
+mod explain;
 mod load;
 mod profile;
 mod rate;
@@ -11,16 +12,16 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
-use millrace_ips_rules::explain::explain;
+use anyhow::{Context, Result};
+use millrace_ips_rules::Refusal;
 use millrace_ips_rules::suricata_yaml::SuricataYaml;
-use millrace_ips_rules::{Refusal, RuleSet};
 use serde::Serialize;
 
 use crate::cli::Ips;
 use crate::output::Session;
 
-use load::load;
+use explain::Explanation;
+use load::{Loading, load};
 
 pub(crate) fn run(session: &Session, command: &Ips) -> Result<ExitCode> {
     match command {
@@ -30,15 +31,14 @@ pub(crate) fn run(session: &Session, command: &Ips) -> Result<ExitCode> {
             strict,
             most,
         } => {
-            let report = Report::new(&load(rules, files)?.set);
+            let report = Report::new(&load(rules, files)?);
             session.print(&report, |report| report.text(*most))?;
             if *strict && report.refused > 0 {
                 return Ok(ExitCode::FAILURE);
             }
         }
         Ips::Explain { sid, rules, files } => {
-            let set = load(rules, files)?.set;
-            let explanation = Explanation::new(&set, *sid)?;
+            let explanation = Explanation::new(&load(rules, files)?, *sid)?;
             session.print(&explanation, Explanation::text)?;
         }
         Ips::Read(args) => read::run(session, args)?,
@@ -87,9 +87,14 @@ struct RefusalLine {
 }
 
 impl Report {
-    fn new(set: &RuleSet) -> Report {
+    fn new(loaded: &Loading<'_>) -> Report {
+        let set = &loaded.set;
+        // A rule of valid form may still have a combination of options that the engine refuses.
+        let (ruleset, uncompiled) = loaded.compile_plainly();
+        let mut refusals: Vec<&Refusal> = set.refusals().iter().chain(&uncompiled).collect();
+        refusals.sort_by_key(|refusal| (&refusal.file, refusal.position.line, refusal.position.column));
         let mut counts: BTreeMap<(&str, &'static str), usize> = BTreeMap::new();
-        for refusal in set.refusals() {
+        for refusal in &refusals {
             *counts
                 .entry((&refusal.option, refusal.reason.kind()))
                 .or_default() += 1;
@@ -103,12 +108,12 @@ impl Report {
         reasons.sort_by_key(|row| std::cmp::Reverse(row.count));
         let (disabled, disabled_refused) = set.disabled();
         Report {
-            loaded: set.rules().len(),
-            refused: set.refusals().len(),
+            loaded: ruleset.rules.len(),
+            refused: refusals.len(),
             disabled,
             disabled_refused,
             reasons,
-            refusals: set.refusals().iter().map(RefusalLine::new).collect(),
+            refusals: refusals.into_iter().map(RefusalLine::new).collect(),
         }
     }
 
@@ -166,42 +171,6 @@ impl RefusalLine {
             kind: refusal.reason.kind(),
             reason: refusal.reason.to_string(),
         }
-    }
-}
-
-/// A rule in plain words.
-#[derive(Debug, Serialize)]
-struct Explanation {
-    sid: u32,
-    place: String,
-    rule: String,
-    words: Vec<String>,
-}
-
-impl Explanation {
-    fn new(set: &RuleSet, sid: u32) -> Result<Explanation> {
-        if let Some(loaded) = set.find(sid) {
-            return Ok(Explanation {
-                sid,
-                place: format!("{}:{}", loaded.file, loaded.parsed.line),
-                rule: loaded.parsed.rule.to_string(),
-                words: explain(&loaded.parsed.rule),
-            });
-        }
-        match set.refusals().iter().find(|refusal| refusal.sid == Some(sid)) {
-            Some(refusal) => bail!("sid {sid} is refused: {refusal}"),
-            None => {
-                bail!("no enabled rule has sid {sid}; expected the sid of a rule that is not commented out")
-            }
-        }
-    }
-
-    fn text(&self) -> String {
-        let mut text = format!("{}\n{}\n", self.place, self.rule);
-        for line in &self.words {
-            let _ = writeln!(text, "  {line}");
-        }
-        text
     }
 }
 

@@ -98,7 +98,8 @@ pub(super) fn run(session: &Session, args: &ReadArgs) -> Result<()> {
         records: args.eve.is_some(),
         ..Settings::default()
     };
-    let mut outputs = Outputs::new(args, &ruleset, RuleTables::new(&loaded.set, &loaded.classes))?;
+    let tables = RuleTables::new(&loaded.set, &loaded.classes).with_bits(&ruleset.names);
+    let mut outputs = Outputs::new(args, &ruleset, tables)?;
     // One engine for all captures, so that its memory is allocated once. The seed is fixed: a run repeats exactly.
     let mut engine = Engine::new(settings, [1, 2]);
     for path in &args.captures {

@@ -102,7 +102,7 @@ impl Rules {
         if refused > 0 {
             summary += &format!(", {refused} refused (`millrace ips check` names the reasons)");
         }
-        let tables = Arc::new(RuleTables::new(&set, &classes));
+        let tables = Arc::new(RuleTables::new(&set, &classes).with_bits(&ruleset.names));
         Ok((Rules { ruleset, tables }, summary))
     }
 }

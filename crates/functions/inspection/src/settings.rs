@@ -12,10 +12,13 @@ const OWN: &[(&str, &str)] = &[
         "profile",
         "closed: nothing passes uninspected; open: traffic goes on where it cannot be inspected (closed)",
     ),
-    ("flows", "size of the flow table of each function (262144)"),
+    (
+        "flows",
+        "largest size of the flow table of each function, as far as memory_mib allows (262144)",
+    ),
     (
         "memory_mib",
-        "memory of stream data and fragments of each function in MiB (132)",
+        "memory of flows, stream data, parsers and fragments of each function in MiB (768)",
     ),
     (
         "stream_depth",
@@ -81,6 +84,10 @@ const POLICIES: [(&str, &str); Cause::ALL.len()] = [
         "policy: a TCP segment does not belong to its connection",
     ),
     ("on_parser_error", "policy: the bytes contradict their protocol"),
+    (
+        "on_parser_memory",
+        "policy: the memory of parsers is full, and the flow holds most of it",
+    ),
     (
         "on_match_limit",
         "policy: the evaluation of a rule reached a limit",
@@ -178,7 +185,7 @@ impl Config {
         }
         let yes_no = |key, default| choice(settings, key, default, YES_NO);
         let flows = settings.within("flows", 262_144_usize, 64..=1 << 24)?;
-        let memory: usize = settings.within("memory_mib", 132_usize, 2..=1 << 20)? << 20;
+        let memory: usize = settings.within("memory_mib", 768_usize, 2..=1 << 20)? << 20;
         let depth = settings.within("stream_depth", 1_u64 << 20, 0..=1 << 40)?;
         let body = settings.within("body_kib", 100_usize, 1..=1 << 20)? << 10;
         let burst = settings.within("burst_us", 2000_u64, 0..=1_000_000)?;
@@ -211,8 +218,6 @@ impl Config {
             policies,
             records: choice(settings, "events", true, &[("alerts", false), ("all", true)])?,
             flows: setup.table_len(flows),
-            segment_bytes: memory - memory / 33,
-            fragment_bytes: memory / 33,
             app: millrace_ips_engine::app::AppSettings {
                 request_body_limit: body,
                 response_body_limit: body,
@@ -222,7 +227,8 @@ impl Config {
             },
             fragment_timeout: Duration::from_secs(30),
             ..defaults
-        };
+        }
+        .within(memory);
         Ok(Config {
             engine,
             shuns: yes_no("shun", true)?,

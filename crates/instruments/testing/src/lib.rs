@@ -1,4 +1,4 @@
-//! Support for integration tests: processes of their own, and network functions in C.
+//! Support for integration tests: processes of their own, network functions in C, and JSON schemas.
 //!
 //! All integration tests of a crate share one program and run side by side in its threads. A test that needs a process
 //! for itself starts with [`own_process!`].
@@ -11,10 +11,12 @@
 )]
 
 mod functions;
+mod schema;
 
 use std::process::Command;
 
 pub use functions::{compile_function, open_to_all, trusted_folder};
+pub use schema::Schema;
 
 /// Names the test that runs alone in this process.
 const ALONE: &str = "MILLRACE_TEST_ALONE";

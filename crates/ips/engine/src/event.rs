@@ -93,7 +93,12 @@ pub struct AlertContext {
     pub record: Record,
     /// The files of the transaction.
     pub files: Vec<FileSummary>,
+    /// The bits of the flow that are set, by the numbers of the rule set; at most [`ALERT_BITS`].
+    pub bits: Vec<u32>,
 }
+
+/// Largest number of set bits of a flow that an alert lists.
+pub const ALERT_BITS: usize = 32;
 
 /// The state of a flow at the time of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use millrace_types::Time;
 use crate::app::Transaction;
 use crate::app::file::File;
 use crate::event::{
-    AlertContext, Event, Events, FileSummary, FlowEnd, FlowSummary, Subject, TransactionEvent,
+    ALERT_BITS, AlertContext, Event, Events, FileSummary, FlowEnd, FlowSummary, Subject, TransactionEvent,
 };
 use crate::flow::{Direction, Flow};
 use crate::packet::Packet;
@@ -71,6 +71,7 @@ pub(crate) fn complete_alerts(alerts: &mut [Event], flow: &mut Flow, direction: 
             files: transaction.map_or_else(Vec::new, |transaction| {
                 transaction.files.iter().map(FileSummary::of).collect()
             }),
+            bits: flow.detect.bits.numbers().take(ALERT_BITS).collect(),
         }));
     }
 }
@@ -107,12 +108,17 @@ pub(crate) fn subject_of(packet: &Packet<'_>, flow: u64) -> Subject {
     }
 }
 
+/// Reports the transactions of a flow that will be forgotten unfinished.
+pub(crate) fn report_unfinished(flow: &Flow, now: Time, out: &mut Events) {
+    for transaction in &flow.app.transactions.list {
+        report(transaction, subject(flow, 0, now), out);
+    }
+}
+
 /// Reports what is left of a flow, and its end.
 pub(crate) fn report_end(flow: &Flow, now: Time, reason: FlowEnd, out: &mut Events) {
     let subject = subject(flow, 0, now);
-    for transaction in &flow.app.transactions.list {
-        report(transaction, subject, out);
-    }
+    report_unfinished(flow, now, out);
     let anomalies = &flow.app.transactions.events;
     if let Some(app) = flow.app.protocol.filter(|_| !anomalies.is_empty()) {
         out.push(Event::Anomaly(subject, app, anomalies.clone()));

@@ -42,6 +42,8 @@ names! {
         InvalidTcp "invalid_tcp";
         /// A parser gave up: the bytes contradict the protocol.
         ParserError "parser_error";
+        /// The memory of parsers is full, and the flow holds most of it.
+        ParserMemory "parser_memory";
         /// The evaluation of a rule reached a limit of steps or of an expression.
         MatchLimit "match_limit";
         /// A flow begins while the function cannot keep up.

@@ -5,7 +5,7 @@ use millrace_types::Duration;
 use crate::app::AppSettings;
 use crate::defragment::DefragmentSettings;
 use crate::detect::DetectSettings;
-use crate::flow::Timeouts;
+use crate::flow::{FLOW_SIZE, Timeouts};
 use crate::packet::tunnel::Tunnels;
 use crate::pieces::OverlapPolicy;
 use crate::policy::Policies;
@@ -88,6 +88,8 @@ pub struct Settings {
     pub segment_bytes: usize,
     /// Largest size of the fragments that wait, in bytes.
     pub fragment_bytes: usize,
+    /// Largest size of what parsers and detection keep for all flows, in bytes.
+    pub parser_bytes: usize,
     /// Detection.
     pub detect: DetectSettings,
     /// True if transactions, flows and dropped packets become events, and alerts carry their flow and transaction.
@@ -124,6 +126,7 @@ impl Default for Settings {
             idle_search: 16,
             segment_bytes: 128 << 20,
             fragment_bytes: 4 << 20,
+            parser_bytes: 64 << 20,
             detect: DetectSettings::default(),
             records: false,
             fragment_timeout: Duration::from_secs(60),
@@ -131,7 +134,30 @@ impl Default for Settings {
     }
 }
 
+/// Memory of a counter of rates and a bit of an address in their tables, in bytes.
+const TABLE_ENTRY: usize = 400;
+
 impl Settings {
+    /// Returns the settings with pools that take `memory` bytes together: 1/128 for fragments, 1/8 for parsers, 1/4 for stream
+    /// data, 1/32 for rates and bits of addresses, and the rest for flows, of which there are at most as many as before.
+    #[must_use]
+    pub fn within(self, memory: usize) -> Settings {
+        let fragment_bytes = memory / 128;
+        let (parser_bytes, segment_bytes, tables) = (memory / 8, memory / 4, memory / 32);
+        let rest = memory - fragment_bytes - parser_bytes - segment_bytes - tables;
+        Settings {
+            fragment_bytes,
+            parser_bytes,
+            segment_bytes,
+            flows: self.flows.min(rest / FLOW_SIZE),
+            detect: DetectSettings {
+                table_len: self.detect.table_len.min(tables / TABLE_ENTRY),
+                ..self.detect
+            },
+            ..self
+        }
+    }
+
     /// Returns the settings of TCP.
     pub(crate) fn tcp(&self) -> TcpSettings {
         TcpSettings {

@@ -12,14 +12,14 @@ use crate::timestamp;
 use crate::{Layout, Version};
 
 /// Writes the object of a protocol into an alert or a record, if the protocol has fields.
-pub(crate) fn record(out: &mut Object<'_>, record: &Record, layout: &Layout) {
+pub(crate) fn record(out: &mut Object<'_>, record: &Record, transaction: Option<u64>, layout: &Layout) {
     match record {
         Record::None => {}
         Record::Http(fields) => {
             out.object("http", |out| http(out, fields));
         }
         Record::Dns(fields) => {
-            out.object("dns", |out| dns_message(out, fields, layout));
+            out.object("dns", |out| dns_message(out, fields, transaction, layout));
         }
         Record::Tls(fields) => {
             out.object("tls", |out| tls(out, fields));
@@ -127,7 +127,7 @@ fn http(out: &mut Object<'_>, fields: &HttpRecord) {
     }
 }
 
-fn dns_message(out: &mut Object<'_>, fields: &DnsRecord, layout: &Layout) {
+fn dns_message(out: &mut Object<'_>, fields: &DnsRecord, transaction: Option<u64>, layout: &Layout) {
     let version = match (layout.version, fields.is_answer) {
         (Version::Eight, _) => Some(3),
         (Version::Seven, true) => Some(2),
@@ -142,7 +142,11 @@ fn dns_message(out: &mut Object<'_>, fields: &DnsRecord, layout: &Layout) {
         (Version::Seven, false) => "query",
         (Version::Seven, true) => "answer",
     };
-    out.field("type", kind).field("id", fields.id);
+    out.field("type", kind);
+    if let Some(transaction) = transaction {
+        out.field("tx_id", transaction);
+    }
+    out.field("id", fields.id);
     let has = |bit: u16| fields.flags & bit != 0;
     if fields.is_answer || layout.version == Version::Eight {
         out.field("flags", format!("{:x}", fields.flags));
@@ -287,7 +291,10 @@ fn smb(out: &mut Object<'_>, fields: &SmbRecord) {
             Err(_) => hex(interface),
         };
         out.object("dcerpc", |out| {
-            out.field("interface", interface).field("opnum", *operation);
+            out.array("interfaces", [interface], |out, interface| {
+                out.field("uuid", interface);
+            })
+            .field("opnum", *operation);
         });
     }
 }

@@ -2,22 +2,20 @@
 
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use millrace_ips_engine::app::file::FileState;
 use millrace_ips_engine::app::record::Record;
 use millrace_ips_engine::app::{AppEvent, AppProtocol};
-use millrace_ips_engine::event::{Alert, FileSummary, FlowEnd, FlowSummary, Subject, TransactionEvent};
+use millrace_ips_engine::event::{FileSummary, FlowEnd, FlowSummary, Subject, TransactionEvent};
 use millrace_ips_engine::flow::{FlowState, FlowVerdict};
 use millrace_ips_engine::verdict::DropReason;
-use millrace_ips_engine::{Action, Cause, Counters, Event, Policy};
+use millrace_ips_engine::{Cause, Counters, Event, Policy};
 use millrace_types::Time;
 
 use crate::community_id::community_id;
 use crate::object::Object;
 use crate::text::hex;
 use crate::timestamp::timestamp;
-use crate::{Layout, RuleTables, app};
+use crate::{Layout, RuleTables, alert, app};
 
 /// Counters at the end of a run.
 #[derive(Debug, Clone, Copy, Default)]
@@ -37,8 +35,8 @@ pub struct Statistics {
 /// Writes events as lines of JSON.
 #[derive(Debug, Clone, Default)]
 pub struct Writer {
-    layout: Layout,
-    rules: Arc<RuleTables>,
+    pub(crate) layout: Layout,
+    pub(crate) rules: Arc<RuleTables>,
     /// The name of the capture; empty for live traffic.
     capture: String,
 }
@@ -62,7 +60,7 @@ impl Writer {
     /// bytes of the packet, and its link type.
     pub fn write(&self, event: &Event, frame: Option<(&[u8], u32)>, out: &mut Vec<u8>) {
         match event {
-            Event::Alert(alert) => self.alert(alert, frame, out),
+            Event::Alert(alert) => alert::write(self, alert, frame, out),
             Event::Transaction(transaction) => self.transaction(transaction, out),
             Event::Flow(flow, end) => self.flow(flow, *end, out),
             Event::Drop(subject, reason) => self.dropped(subject, *reason, out),
@@ -128,7 +126,7 @@ impl Writer {
     }
 
     /// Begins a line with the fields that all events have.
-    fn begin<'a>(&self, subject: &Subject, kind: &str, out: &'a mut Vec<u8>) -> Object<'a> {
+    pub(crate) fn begin<'a>(&self, subject: &Subject, kind: &str, out: &'a mut Vec<u8>) -> Object<'a> {
         let mut line = Object::begin(out);
         line.field("timestamp", timestamp(subject.time));
         if subject.flow != 0 {
@@ -163,79 +161,11 @@ impl Writer {
     }
 
     /// Ends a line.
-    fn end(&self, mut line: Object<'_>) {
+    pub(crate) fn end(&self, mut line: Object<'_>) {
         if !self.capture.is_empty() {
             line.field("pcap_filename", &self.capture);
         }
         line.end_line();
-    }
-
-    fn alert(&self, alert: &Alert, frame: Option<(&[u8], u32)>, out: &mut Vec<u8>) {
-        let mut line = self.begin(&alert.subject, "alert", out);
-        if let Some(transaction) = alert.transaction {
-            line.field("tx_id", transaction);
-        }
-        let is_blocked = blocks(alert.action);
-        let default = Default::default();
-        let texts = self.rules.find(alert.gid, alert.sid).unwrap_or(&default);
-        line.object("alert", |out| {
-            out.field("action", if is_blocked { "blocked" } else { "allowed" })
-                .field("gid", alert.gid)
-                .field("signature_id", alert.sid)
-                .field("rev", alert.rev)
-                .field("signature", &texts.message)
-                .field("category", &texts.category)
-                .field("severity", texts.severity);
-            if !texts.metadata.is_empty() {
-                out.field("metadata", &texts.metadata);
-            }
-        });
-        line.object("verdict", |out| {
-            out.field("action", if is_blocked { "drop" } else { "alert" });
-            let reject: &[&str] = match alert.action {
-                Action::RejectSource => &["source"],
-                Action::RejectDestination => &["destination"],
-                Action::RejectBoth => &["source", "destination"],
-                _ => &[],
-            };
-            if !reject.is_empty() {
-                out.field("reject-target", reject.join(","))
-                    .field("reject", ["tcp-reset", "icmp-prohib"]);
-            }
-        });
-        if let Some(app) = alert.app {
-            line.field("app_proto", app.name());
-        }
-        if let Some(context) = &alert.context {
-            app::record(&mut line, &context.record, &self.layout);
-            if !context.files.is_empty() {
-                line.array("files", &context.files, file);
-            }
-            line.field(
-                "direction",
-                match context.direction.index() {
-                    0 => "to_server",
-                    _ => "to_client",
-                },
-            );
-            line.object("flow", |out| {
-                counters(out, &context.flow);
-                out.field("start", timestamp(context.flow.start))
-                    .field("src_ip", context.flow.key.client.to_string())
-                    .field("dest_ip", context.flow.key.server.to_string());
-                if has_ports(context.flow.key.protocol) {
-                    out.field("src_port", context.flow.key.client_port)
-                        .field("dest_port", context.flow.key.server_port);
-                }
-            });
-        }
-        if let Some((bytes, link)) = frame.filter(|_| self.layout.packets) {
-            line.field("packet", STANDARD.encode(bytes))
-                .object("packet_info", |out| {
-                    out.field("linktype", link);
-                });
-        }
-        self.end(line);
     }
 
     fn transaction(&self, transaction: &TransactionEvent, out: &mut Vec<u8>) {
@@ -244,14 +174,17 @@ impl Writer {
         if is_logged {
             let mut line = self.begin(subject, event_type(transaction.app), out);
             line.field("tx_id", transaction.id);
-            app::record(&mut line, &transaction.record, &self.layout);
+            app::record(&mut line, &transaction.record, Some(transaction.id), &self.layout);
             self.end(line);
         }
         for summary in &transaction.files {
             let mut line = self.begin(subject, "fileinfo", out);
-            app::record(&mut line, &transaction.record, &self.layout);
+            app::record(&mut line, &transaction.record, Some(transaction.id), &self.layout);
             line.field("app_proto", transaction.app.name())
-                .object("fileinfo", |out| file(out, summary));
+                .object("fileinfo", |out| {
+                    file(out, summary);
+                    out.field("tx_id", transaction.id);
+                });
             self.end(line);
         }
         self.anomalies(
@@ -380,24 +313,12 @@ fn policy_reason(cause: Cause) -> &'static str {
         Cause::Midstream => "stream midstream",
         Cause::InvalidTcp => "stream error",
         Cause::ParserError => "applayer error",
-        Cause::MatchLimit | Cause::Overload | Cause::NoRules => cause.name(),
-    }
-}
-
-/// Returns whether an action blocks the packet.
-fn blocks(action: Action) -> bool {
-    match action {
-        Action::None | Action::PassPacket | Action::PassFlow => false,
-        Action::DropPacket
-        | Action::DropFlow
-        | Action::RejectSource
-        | Action::RejectDestination
-        | Action::RejectBoth => true,
+        Cause::ParserMemory | Cause::MatchLimit | Cause::Overload | Cause::NoRules => cause.name(),
     }
 }
 
 /// Writes the packets and bytes of a flow.
-fn counters(out: &mut Object<'_>, flow: &FlowSummary) {
+pub(crate) fn counters(out: &mut Object<'_>, flow: &FlowSummary) {
     let [to_server, to_client] = flow.counters;
     out.field("pkts_toserver", to_server.packets)
         .field("pkts_toclient", to_client.packets)
@@ -406,7 +327,7 @@ fn counters(out: &mut Object<'_>, flow: &FlowSummary) {
 }
 
 /// Writes a file.
-fn file(out: &mut Object<'_>, file: &FileSummary) {
+pub(crate) fn file(out: &mut Object<'_>, file: &FileSummary) {
     out.bytes("filename", &file.name);
     if let Some(magic) = file.magic {
         out.field("magic", magic);
@@ -436,6 +357,6 @@ fn event_type(protocol: AppProtocol) -> &'static str {
     }
 }
 
-fn has_ports(protocol: u8) -> bool {
+pub(crate) fn has_ports(protocol: u8) -> bool {
     matches!(protocol, 6 | 17 | 132)
 }

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alert;
 mod app;
 mod community_id;
 mod dns;
@@ -32,6 +33,6 @@ pub enum Version {
 pub struct Layout {
     /// The version of the layout.
     pub version: Version,
-    /// True if the packet of an alert is written, in Base64.
+    /// True if the packet of an alert and its payload are written, in Base64.
     pub packets: bool,
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use millrace_ips_engine::detect::Names;
 use millrace_ips_rules::RuleSet;
 use millrace_ips_rules::files::Class;
 use millrace_ips_rules::options::RuleOption;
@@ -20,6 +21,8 @@ pub(crate) struct RuleTexts {
 #[derive(Debug, Clone, Default)]
 pub struct RuleTables {
     texts: HashMap<(u32, u32), RuleTexts>,
+    /// Names of flow bits.
+    bits: Names,
 }
 
 /// The priority of a rule without class and priority.
@@ -55,7 +58,20 @@ impl RuleTables {
         });
         RuleTables {
             texts: texts.collect(),
+            bits: Names::default(),
         }
+    }
+
+    /// Adds the names of the flow bits of the compiled rules.
+    #[must_use]
+    pub fn with_bits(mut self, names: &Names) -> RuleTables {
+        self.bits = names.clone();
+        self
+    }
+
+    /// Returns the name of a flow bit; `None` for a number without one.
+    pub(crate) fn bit(&self, bit: u32) -> Option<&str> {
+        self.bits.bit(bit).strip_prefix("flow ")
     }
 
     pub(crate) fn find(&self, gid: u32, sid: u32) -> Option<&RuleTexts> {

@@ -6,25 +6,29 @@ use millrace_types::calendar::civil;
 /// Returns a time since 1970-01-01 UTC as `2016-07-13T22:42:07.199672+0000`.
 pub(crate) fn timestamp(time: Time) -> String {
     let micros = time.nanos() / 1000;
-    let seconds = micros / 1_000_000;
+    format!("{}.{:06}+0000", whole(micros / 1_000_000), micros % 1_000_000)
+}
+
+/// Returns a time in seconds since 1970-01-01 UTC as `2016-07-13T22:42:07`; empty for times before 1970 and behind the year
+/// 9999, the last that certificates have (RFC 5280, section 4.1.2.5).
+pub(crate) fn seconds(unix: i64) -> String {
+    const YEAR_10000: u64 = 253_402_300_800;
+    match u64::try_from(unix) {
+        Ok(unix) if unix < YEAR_10000 => whole(unix),
+        _ => String::new(),
+    }
+}
+
+/// Returns whole seconds since 1970-01-01 UTC as text.
+fn whole(seconds: u64) -> String {
     let (year, month, day) = civil(seconds / 86_400);
     let second = seconds % 86_400;
     format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:06}+0000",
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}",
         second / 3600,
         second % 3600 / 60,
-        second % 60,
-        micros % 1_000_000
+        second % 60
     )
-}
-
-/// Returns a time in seconds since 1970-01-01 UTC as `2016-07-13T22:42:07`; empty for times before.
-pub(crate) fn seconds(unix: i64) -> String {
-    let Ok(unix) = u64::try_from(unix) else {
-        return String::new();
-    };
-    let text = timestamp(Time::from_secs(unix));
-    text[..19].to_owned()
 }
 
 #[cfg(test)]
@@ -37,5 +41,8 @@ mod tests {
         assert_eq!(timestamp(time), "2016-07-13T22:42:07.199672+0000");
         assert_eq!(seconds(1_468_449_727), "2016-07-13T22:42:07");
         assert_eq!(seconds(-1), "");
+        // Certificates without a well-defined expiration.
+        assert_eq!(seconds(253_402_300_799), "9999-12-31T23:59:59");
+        assert_eq!(seconds(i64::MAX), "");
     }
 }

@@ -99,6 +99,17 @@ buffers! {
     DceStubData "the stub data of DCE/RPC" ["dcerpc.stub_data", "dce_stub_data"] "" "dce_stub_data" "dce_stub_data";
     SipMethod "the SIP method" ["sip.method"] "" "" "";
     SipUri "the SIP URI" ["sip.uri"] "" "" "";
+    SipProtocol "the version in the first line of a SIP message" ["sip.protocol"] "" "" "";
+    SipStatCode "the SIP status code" ["sip.stat_code"] "" "" "";
+    SipStatMsg "the SIP reason phrase" ["sip.stat_msg"] "" "" "";
+    SipRequestLine "the SIP request line" ["sip.request_line"] "" "" "";
+    SipResponseLine "the SIP status line" ["sip.response_line"] "" "" "";
+    SipFrom "the SIP header From" ["sip.from"] "" "" "";
+    SipTo "the SIP header To" ["sip.to"] "" "" "";
+    SipVia "the SIP header Via" ["sip.via"] "" "" "";
+    SipUserAgent "the SIP header User-Agent" ["sip.user_agent"] "" "" "";
+    SipContentType "the SIP header Content-Type" ["sip.content_type"] "" "" "";
+    SipContentLength "the SIP header Content-Length" ["sip.content_length"] "" "" "";
     SipHeader "the SIP headers" [] "" "sip_header" "sip_header";
     SipBody "the SIP body" [] "" "sip_body" "sip_body";
     ModbusData "the data of a Modbus request" [] "" "modbus_data" "modbus_data";

@@ -33,7 +33,7 @@ structures! {
     DirectionCounters { packets, bytes }
     FlowKey { client, server, client_port, server_port, protocol, vlans, tunnel_depth }
     FlowSummary { id, key, start, last, state, counters, app, verdict, is_alerted }
-    AlertContext { flow, direction, record, files }
+    AlertContext { flow, direction, record, files, bits }
     FileSummary { direction, name, size, state, has_gaps, magic, hashes }
     FileHashes { md5, sha1, sha256 }
     Alert { subject, sid, gid, rev, rule, action, app, transaction, context }
@@ -76,6 +76,7 @@ lists!(
     DnsResource,
     (Vec<u8>, u16, u16),
     (u8, u8),
+    u32,
     &'static str
 );
 
@@ -310,6 +311,7 @@ mod tests {
                     direction: Direction::ToServer,
                     record: record.clone(),
                     files: vec![file.clone()],
+                    bits: vec![0, 70],
                 })),
             }),
             Event::Transaction(Box::new(TransactionEvent {

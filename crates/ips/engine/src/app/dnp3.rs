@@ -12,6 +12,7 @@ use super::AppProtocol;
 use super::parser::{Outcome, Parser};
 use super::record::{Dnp3Record, Record};
 use super::transaction::{Progress, Transactions};
+use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
 
@@ -39,11 +40,15 @@ struct Side {
     has_failed: bool,
 }
 
+heap!(Side { pending, fragment });
+
 /// The parser of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Dnp3 {
     sides: [Side; 2],
 }
+
+heap!(Dnp3 { sides });
 
 /// Returns the checksum of a block (IEEE 1815, section 9.2.5.1.1).
 fn crc(bytes: &[u8]) -> u16 {

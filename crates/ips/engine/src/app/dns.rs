@@ -9,6 +9,7 @@ use super::AppProtocol;
 use super::parser::{Outcome, Parser};
 use super::record::{DnsRecord, DnsResource, Record};
 use super::transaction::{AppEvent, Progress, Transactions};
+use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
 
@@ -259,6 +260,8 @@ pub(super) struct Dns {
     pending: [Vec<u8>; 2],
     has_failed: [bool; 2],
 }
+
+heap!(Dns { pending });
 
 impl Dns {
     pub(super) fn new(is_tcp: bool) -> Dns {

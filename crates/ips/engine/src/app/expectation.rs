@@ -4,6 +4,7 @@ use core::net::{IpAddr, Ipv4Addr};
 use std::collections::VecDeque;
 
 use super::AppProtocol;
+use crate::app::heap::heap;
 use crate::flow::{Direction, FlowKey};
 
 /// Largest number of connections that are expected at a time.
@@ -25,6 +26,8 @@ pub struct Expectation {
     /// Direction of the file in the expected connection.
     pub direction: Direction,
 }
+
+heap!(Expectation { file_name });
 
 /// The connections that are expected, oldest first.
 #[derive(Debug, Default)]

@@ -4,6 +4,7 @@ use md5::{Digest, Md5};
 use sha1::Sha1;
 use sha2::Sha256;
 
+use crate::app::heap::{flat, heap};
 use crate::flow::Direction;
 
 /// Largest size of a file name that is kept.
@@ -28,6 +29,8 @@ struct Hashers {
     sha1: Sha1,
     sha256: Sha256,
 }
+
+flat!(Hashers);
 
 /// Hashes of a complete file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +63,8 @@ pub struct File {
     hashers: Option<Box<Hashers>>,
     head: Vec<u8>,
 }
+
+heap!(File { name, hashers, head });
 
 /// Number of first bytes that decide the kind of a file.
 const HEAD: usize = 16;

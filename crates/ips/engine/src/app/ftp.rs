@@ -11,6 +11,7 @@ use super::parser::{Outcome, Parser};
 use super::record::{FtpRecord, Record};
 use super::transaction::{Progress, Transaction, Transactions};
 use super::{AppProtocol, AppSettings};
+use crate::app::heap::heap;
 use crate::flow::{Direction, FlowKey};
 use crate::tcp::StreamChunk;
 
@@ -35,6 +36,12 @@ pub(super) struct Ftp {
     in_reply: Option<[u8; 3]>,
     starts_tls: bool,
 }
+
+heap!(Ftp {
+    pending,
+    waiting,
+    expected
+});
 
 impl Ftp {
     pub(super) fn new(key: FlowKey) -> Ftp {
@@ -227,6 +234,8 @@ pub(super) struct FtpData {
     direction: Direction,
     transaction: Option<(u64, usize)>,
 }
+
+heap!(FtpData { name });
 
 impl FtpData {
     pub(super) fn new(name: Vec<u8>, direction: Direction, settings: AppSettings) -> FtpData {

@@ -3,6 +3,7 @@
 use super::parser::{Outcome, Parser};
 use super::transaction::{Progress, Transactions};
 use super::{AppProtocol, Transport};
+use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
 
@@ -23,12 +24,16 @@ struct Side {
     left: usize,
 }
 
+heap!(Side { header });
+
 /// The parser of a connection.
 #[derive(Debug)]
 pub(super) struct Ldap {
     sides: [Side; 2],
     transport: Transport,
 }
+
+heap!(Ldap { sides });
 
 /// The header of a message.
 #[derive(Debug, PartialEq, Eq)]

@@ -13,6 +13,7 @@ pub mod dns;
 mod expectation;
 pub mod file;
 mod ftp;
+pub mod heap;
 mod http;
 mod ldap;
 mod mail;
@@ -26,6 +27,8 @@ mod smb;
 mod ssh;
 pub mod tls;
 pub mod transaction;
+
+use heap::Heap;
 
 pub use expectation::{Expectation, Expectations};
 pub use parser::{Outcome, Parser};
@@ -140,6 +143,8 @@ pub struct AppState {
     pub settings: AppSettings,
     mode: Mode,
     has_ended: [bool; 2],
+    /// True if bytes were parsed since the memory was asked for.
+    is_changed: bool,
 }
 
 impl AppState {
@@ -174,6 +179,28 @@ impl AppState {
         };
     }
 
+    /// Returns true if the memory may have changed since the last call.
+    pub(crate) fn take_changed(&mut self) -> bool {
+        core::mem::take(&mut self.is_changed)
+    }
+
+    /// Returns the bytes that the parser, the transactions and the bytes that wait for a parser take.
+    pub(crate) fn memory(&mut self) -> usize {
+        let mode = match &self.mode {
+            Mode::Probing { waiting } => waiting.heap(),
+            Mode::Parsing(parser) => size_of_val(&**parser) + parser.heap(),
+            Mode::Done => 0,
+        };
+        mode + self.transactions.heap() + self.expected.heap()
+    }
+
+    /// Frees the parser and the transactions. What follows is not parsed.
+    pub(crate) fn give_up_memory(&mut self) {
+        self.mode = Mode::Done;
+        self.transactions.list = Vec::new();
+        self.expected = Vec::new();
+    }
+
     /// Returns the state of a flow whose protocol is known.
     pub fn with_protocol(key: &FlowKey, protocol: AppProtocol, settings: AppSettings) -> AppState {
         let mut state = AppState::new(settings);
@@ -193,6 +220,7 @@ impl AppState {
 
     /// Passes in-order bytes of a TCP stream to the parser, or to protocol detection while there is none.
     pub fn stream(&mut self, key: &FlowKey, chunk: StreamChunk<'_>) {
+        self.is_changed = true;
         // The first bytes of one direction may tell the protocol of the other's, which waited.
         let completed = Direction::BOTH.map(|direction| self.completed(direction));
         let side = chunk.direction.index();
@@ -229,6 +257,7 @@ impl AppState {
         if payload.is_empty() {
             return;
         }
+        self.is_changed = true;
         if let Mode::Probing { waiting } = &mut self.mode {
             waiting[direction.index()] = Some(payload.to_vec());
             self.probe(key, direction, Transport::Udp);

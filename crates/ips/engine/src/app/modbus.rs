@@ -11,6 +11,7 @@ use super::AppProtocol;
 use super::parser::{Outcome, Parser};
 use super::record::{ModbusRecord, Record};
 use super::transaction::{Progress, Transactions};
+use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
 
@@ -29,6 +30,8 @@ pub(super) struct Modbus {
     requests: Vec<(u16, u64)>,
     has_failed: [bool; 2],
 }
+
+heap!(Modbus { pending, requests });
 
 impl Modbus {
     /// Handles a message: header, unit, function and data.

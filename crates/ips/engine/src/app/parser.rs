@@ -1,6 +1,7 @@
 //! The interface between a flow and the parser of its protocol.
 
 use super::expectation::Expectation;
+use super::heap::Heap;
 use super::transaction::Transactions;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
@@ -21,7 +22,7 @@ pub enum Outcome {
 }
 
 /// A parser of one protocol for one flow.
-pub trait Parser: core::fmt::Debug + Send {
+pub trait Parser: core::fmt::Debug + Send + Heap {
     /// Parses the next bytes of a direction.
     fn data(&mut self, chunk: StreamChunk<'_>, out: &mut Transactions) -> Outcome;
 

@@ -1,5 +1,7 @@
 //! Fields of transactions for the records of EVE, of which rules have no buffers.
 
+use crate::app::heap::{Heap, flat, heap};
+
 /// The fields of a transaction, by protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Record {
@@ -26,6 +28,24 @@ pub enum Record {
     Modbus(Box<ModbusRecord>),
     /// DNP3.
     Dnp3(Box<Dnp3Record>),
+}
+
+impl Heap for Record {
+    fn heap(&self) -> usize {
+        match self {
+            Record::None => 0,
+            Record::Http(record) => record.heap(),
+            Record::Dns(record) => record.heap(),
+            Record::Tls(record) => record.heap(),
+            Record::Smtp(record) => record.heap(),
+            Record::Ftp(record) => record.heap(),
+            Record::Ssh(record) => record.heap(),
+            Record::Smb(record) => record.heap(),
+            Record::Sip(record) => record.heap(),
+            Record::Modbus(record) => record.heap(),
+            Record::Dnp3(record) => record.heap(),
+        }
+    }
 }
 
 /// An HTTP request and its response.
@@ -61,6 +81,19 @@ pub struct HttpRecord {
     pub request_length: u64,
 }
 
+heap!(HttpRecord {
+    hostname,
+    url,
+    method,
+    protocol,
+    user_agent,
+    referer,
+    forwarded_for,
+    content_type,
+    content_range,
+    redirect
+});
+
 /// A DNS message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DnsRecord {
@@ -80,6 +113,13 @@ pub struct DnsRecord {
     pub additionals: Vec<DnsResource>,
 }
 
+heap!(DnsRecord {
+    questions,
+    answers,
+    authorities,
+    additionals
+});
+
 /// A resource record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DnsResource {
@@ -94,6 +134,8 @@ pub struct DnsResource {
     /// Data as text: an address, a name, or the text itself; empty for other types.
     pub data: Vec<u8>,
 }
+
+heap!(DnsResource { name, data });
 
 /// A TLS handshake.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -132,6 +174,20 @@ pub struct TlsRecord {
     pub is_resumed: bool,
 }
 
+heap!(TlsRecord {
+    sni,
+    client_alpns,
+    server_alpns,
+    subject,
+    issuer,
+    serial,
+    fingerprint,
+    alternative_names,
+    ja3,
+    ja3s,
+    ja4
+});
+
 /// A mail.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SmtpRecord {
@@ -157,6 +213,19 @@ pub struct SmtpRecord {
     pub urls: Vec<Vec<u8>>,
 }
 
+heap!(SmtpRecord {
+    helo,
+    mail_from,
+    rcpt_to,
+    from,
+    to,
+    subject,
+    message_id,
+    date,
+    attachments,
+    urls
+});
+
 /// An FTP command and its replies.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FtpRecord {
@@ -172,6 +241,13 @@ pub struct FtpRecord {
     pub dynamic_port: Option<u16>,
 }
 
+heap!(FtpRecord {
+    command,
+    argument,
+    completion_codes,
+    replies
+});
+
 /// An SSH connection.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SshRecord {
@@ -180,6 +256,8 @@ pub struct SshRecord {
     /// Protocol and software versions of the server.
     pub server: Option<(Vec<u8>, Vec<u8>)>,
 }
+
+heap!(SshRecord { client, server });
 
 /// An SMB command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -202,6 +280,14 @@ pub struct SmbRecord {
     pub dcerpc: Option<(Vec<u8>, u16)>,
 }
 
+heap!(SmbRecord {
+    dialect,
+    command,
+    filename,
+    share,
+    dcerpc
+});
+
 /// A SIP message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SipRecord {
@@ -217,6 +303,13 @@ pub struct SipRecord {
     pub reason: Vec<u8>,
 }
 
+heap!(SipRecord {
+    method,
+    uri,
+    version,
+    reason
+});
+
 /// A Modbus request and its answer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ModbusRecord {
@@ -225,6 +318,8 @@ pub struct ModbusRecord {
     /// Unit and function code of the message in each direction, by [`Direction::index`](crate::Direction::index).
     pub messages: [Option<(u8, u8)>; 2],
 }
+
+flat!(ModbusRecord);
 
 /// A DNP3 application fragment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -236,3 +331,5 @@ pub struct Dnp3Record {
     /// Group and variation of the first objects.
     pub objects: Vec<(u8, u8)>,
 }
+
+heap!(Dnp3Record { objects });

@@ -7,6 +7,7 @@ use super::parser::{Outcome, Parser};
 use super::record::{Record, SipRecord};
 use super::transaction::{Progress, Transactions};
 use super::{AppProtocol, Transport};
+use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
 
@@ -25,12 +26,16 @@ struct Side {
     has_failed: bool,
 }
 
+heap!(Side { pending });
+
 /// The parser of a flow.
 #[derive(Debug)]
 pub(super) struct Sip {
     transport: Transport,
     sides: [Side; 2],
 }
+
+heap!(Sip { sides });
 
 /// The first line of a message.
 #[derive(Debug, PartialEq, Eq)]
@@ -83,9 +88,19 @@ fn head(data: &[u8]) -> Option<(usize, usize)> {
     }
 }
 
-/// Returns the value of a header, by its name or its compact form.
-fn header<'a>(block: &'a [u8], name: &[u8], compact: &[u8]) -> Option<&'a [u8]> {
-    block.split(|&byte| byte == b'\n').find_map(|line| {
+/// Headers with a buffer, by their name and their compact form (RFC 3261, section 7.3.3).
+const HEADERS: &[(Buffer, &[u8], &[u8])] = &[
+    (Buffer::SipFrom, b"from", b"f"),
+    (Buffer::SipTo, b"to", b"t"),
+    (Buffer::SipVia, b"via", b"v"),
+    (Buffer::SipUserAgent, b"user-agent", b"user-agent"),
+    (Buffer::SipContentType, b"content-type", b"c"),
+    (Buffer::SipContentLength, b"content-length", b"l"),
+];
+
+/// Returns the values of a header, by its name or its compact form.
+fn values<'a>(block: &'a [u8], name: &'a [u8], compact: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+    block.split(|&byte| byte == b'\n').filter_map(move |line| {
         let colon = line.iter().position(|&byte| byte == b':')?;
         let known = line[..colon].trim_ascii();
         let is_it = known.eq_ignore_ascii_case(name) || known.eq_ignore_ascii_case(compact);
@@ -108,7 +123,8 @@ impl Sip {
         headers: &[u8],
         out: &mut Transactions,
     ) -> Option<(u64, Option<u64>)> {
-        let first = first_line(line.strip_suffix(b"\r").unwrap_or(line))?;
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let first = first_line(line)?;
         let transaction = out.start(AppProtocol::Sip);
         let mut record = SipRecord::default();
         match first {
@@ -119,6 +135,8 @@ impl Sip {
             } => {
                 transaction.publish(Buffer::SipMethod, direction, method);
                 transaction.publish(Buffer::SipUri, direction, uri);
+                transaction.publish(Buffer::SipProtocol, direction, protocol);
+                transaction.publish(Buffer::SipRequestLine, direction, line);
                 record.method = method.to_vec();
                 record.uri = uri.to_vec();
                 record.version = protocol.to_vec();
@@ -128,6 +146,10 @@ impl Sip {
                 code,
                 reason,
             } => {
+                transaction.publish(Buffer::SipProtocol, direction, protocol);
+                transaction.publish(Buffer::SipStatCode, direction, code);
+                transaction.publish(Buffer::SipStatMsg, direction, reason);
+                transaction.publish(Buffer::SipResponseLine, direction, line);
                 record.code = core::str::from_utf8(code).ok().and_then(|code| code.parse().ok());
                 record.reason = reason.to_vec();
                 record.version = protocol.to_vec();
@@ -135,11 +157,16 @@ impl Sip {
         }
         transaction.record = Record::Sip(Box::new(record));
         transaction.publish(Buffer::SipHeader, direction, headers);
+        for (buffer, name, compact) in HEADERS {
+            for value in values(headers, name, compact) {
+                transaction.publish(*buffer, direction, value);
+            }
+        }
         transaction.advance(direction, Progress::Headers);
         // A message has one direction.
         transaction.advance(direction.reverse(), Progress::Complete);
         transaction.is_inspected[direction.reverse().index()] = true;
-        let length = header(headers, b"content-length", b"l");
+        let length = values(headers, b"content-length", b"l").next();
         let length = length.and_then(|text| core::str::from_utf8(text).ok()?.parse().ok());
         Some((transaction.id, length))
     }
@@ -303,6 +330,18 @@ mod tests {
                 Some(&b"sip:bob@example.org"[..])
             );
             assert_eq!(invite.buffer(Buffer::SipBody, side), Some(&b"v=0\n"[..]));
+            for (message, buffer, value) in [
+                (0, Buffer::SipProtocol, &b"SIP/2.0"[..]),
+                (0, Buffer::SipRequestLine, b"INVITE sip:bob@example.org SIP/2.0"),
+                (0, Buffer::SipVia, b"SIP/2.0/TCP a"),
+                (0, Buffer::SipFrom, b"<sip:a@example.org>"),
+                (0, Buffer::SipContentLength, b"4"),
+                (1, Buffer::SipResponseLine, b"SIP/2.0 200 OK"),
+                (1, Buffer::SipStatCode, b"200"),
+                (1, Buffer::SipStatMsg, b"OK"),
+            ] {
+                assert_eq!(out.list[message].buffer(buffer, side), Some(value), "{buffer:?}");
+            }
             let Record::Sip(record) = &out.list[1].record else {
                 panic!("a record of SIP")
             };

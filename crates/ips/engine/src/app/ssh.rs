@@ -6,6 +6,7 @@ use super::AppProtocol;
 use super::parser::{Outcome, Parser};
 use super::record::Record;
 use super::transaction::{Progress, Transaction, Transactions};
+use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
 
@@ -38,12 +39,16 @@ struct Side {
     changes_keys: bool,
 }
 
+heap!(Side { pending });
+
 /// The parser of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Ssh {
     sides: [Side; 2],
     transaction: Option<u64>,
 }
+
+heap!(Ssh { sides });
 
 impl Ssh {
     fn transaction<'a>(&mut self, out: &'a mut Transactions) -> Option<&'a mut Transaction> {

@@ -8,6 +8,7 @@ use millrace_ips_rules::buffers::Buffer;
 use super::AppProtocol;
 use super::file::File;
 use super::record::Record;
+use crate::app::heap::{Heap, heap};
 use crate::detect;
 use crate::flow::Direction;
 
@@ -53,6 +54,8 @@ struct Stored {
     is_removed: bool,
 }
 
+heap!(Stored { bytes });
+
 /// An anomaly, by the name that `app-layer-event` has for it: protocol, full stop, event.
 pub type AppEvent = &'static str;
 
@@ -85,6 +88,8 @@ pub struct Transaction {
     version: u32,
     /// How often bytes of buffers were replaced by others, by [`Direction::index`].
     replaced: [u32; 2],
+    /// The version for which the memory was computed, and the memory in bytes.
+    charged: (u32, usize),
     stored: Vec<Stored>,
 }
 
@@ -102,6 +107,7 @@ impl Transaction {
             is_inspected: [false; 2],
             version: 1,
             replaced: [0; 2],
+            charged: (0, 0),
             stored: Vec::new(),
         }
     }
@@ -144,6 +150,15 @@ impl Transaction {
     /// Returns true if both directions are complete.
     pub fn is_complete(&self) -> bool {
         self.progress == [Progress::Complete; 2]
+    }
+
+    /// Returns the bytes that the transaction has allocated.
+    fn heap(&mut self) -> usize {
+        if self.charged.0 != self.version {
+            let heap = self.stored.heap() + self.events.heap() + self.files.heap() + self.record.heap();
+            self.charged = (self.version, heap);
+        }
+        self.charged.1 + self.detect.heap()
     }
 
     /// Returns the size in bytes of all buffers.
@@ -299,6 +314,12 @@ impl Transactions {
         self.list.clear();
         self.events.clear();
         (self.next, self.evicted) = (0, 0);
+    }
+
+    /// Returns the bytes that all transactions have allocated.
+    pub(super) fn heap(&mut self) -> usize {
+        let inner: usize = self.list.iter_mut().map(Transaction::heap).sum();
+        self.list.capacity() * size_of::<Transaction>() + self.events.heap() + inner
     }
 
     /// Adds a transaction and returns it. The oldest are removed if there are too many, or if they are too large.

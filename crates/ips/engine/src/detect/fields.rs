@@ -3,6 +3,7 @@
 use millrace_ips_rules::options::number::{Comparison, NumberField};
 use millrace_ips_rules::options::words::TextField;
 
+use super::modbus::{Message, holds};
 use super::program::compare;
 use crate::app::Transaction;
 use crate::app::record::{Dnp3Record, DnsRecord, Record, SmbRecord, TlsRecord};
@@ -44,6 +45,15 @@ pub(super) fn has(field: TextField, value: &str, transaction: &Transaction, dire
             }),
             _ => false,
         },
+        TextField::Modbus => modbus(transaction, direction).is_some_and(|(unit, function)| {
+            let data = transaction.buffer(millrace_ips_rules::buffers::Buffer::ModbusData, direction);
+            let message = Message {
+                unit,
+                function,
+                data: data.unwrap_or_default(),
+            };
+            holds(value, message)
+        }),
         TextField::ModbusUnit => {
             modbus(transaction, direction).is_some_and(|(unit, _)| value.trim().parse() == Ok(unit))
         }

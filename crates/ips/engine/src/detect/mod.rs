@@ -15,6 +15,7 @@ mod conditions;
 mod detector;
 mod evaluate;
 mod fields;
+mod modbus;
 pub mod oracle;
 mod prefilter;
 pub mod program;
@@ -66,6 +67,18 @@ impl FlowState {
             self.pending[direction.index()].clear();
         }
         self.generation = 0;
+    }
+
+    /// Returns the bytes that the state has allocated.
+    pub(crate) fn heap(&self) -> usize {
+        let raised: usize = self.raised.iter().map(Vec::capacity).sum();
+        let pending: usize = self.pending.iter().map(Vec::capacity).sum();
+        self.bits.heap() + raised * size_of::<u32>() + pending * size_of::<(u32, u64)>()
+    }
+
+    /// Frees the hits that wait for later windows.
+    pub(crate) fn give_up_memory(&mut self) {
+        self.pending = Default::default();
     }
 }
 

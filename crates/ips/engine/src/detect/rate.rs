@@ -11,9 +11,6 @@ use super::conditions::has_address;
 use super::program::ThresholdTest;
 use crate::packet::Packet;
 
-/// Largest number of counters that are kept at a time.
-const COUNTERS: usize = 1 << 16;
-
 /// The subject that a counter counts for: the rule, which of its rates, and the address, pair or flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
@@ -37,6 +34,8 @@ struct Counter {
 #[derive(Debug, Default)]
 pub(super) struct Rates {
     counters: HashMap<Key, Counter>,
+    /// Largest number of counters that are kept at a time.
+    limit: usize,
     /// Number of counters that were lost for want of room.
     pub(super) lost: u64,
 }
@@ -86,9 +85,17 @@ fn seconds(seconds: u32) -> u64 {
 }
 
 impl Rates {
+    /// Returns rates without counters, of which at most `limit` are kept.
+    pub(super) fn new(limit: usize) -> Rates {
+        Rates {
+            limit,
+            ..Rates::default()
+        }
+    }
+
     /// Returns the counter of a key with an interval that contains the time of the packet, its count raised by one.
     fn count(&mut self, key: Key, rate: &Rate, now: Time) -> &mut Counter {
-        if self.counters.len() >= COUNTERS && !self.counters.contains_key(&key) {
+        if self.counters.len() >= self.limit && !self.counters.contains_key(&key) {
             // The window of most counters is over; what is not makes room, too, and is counted.
             let before = self.counters.len();
             self.counters.retain(|_, counter| {

@@ -8,8 +8,6 @@ use millrace_types::Time;
 use super::program::{BitTable, CounterOperator, CounterTest, CounterValue, Effect, StateTest};
 use crate::packet::Packet;
 
-/// Largest number of bits of addresses that are kept at a time.
-const ADDRESS_BITS: usize = 1 << 16;
 /// Lifetime of a bit of an address without `expire`, in seconds.
 const EXPIRE: u32 = 3600;
 
@@ -27,10 +25,20 @@ impl FlowBits {
         self.counters.clear();
     }
 
+    /// Returns the bytes that bits and counters have allocated.
+    pub(crate) fn heap(&self) -> usize {
+        self.bits.capacity() * size_of::<u64>() + self.counters.capacity() * size_of::<(u32, u32)>()
+    }
+
     /// Returns true if a bit is set.
     pub fn has(&self, bit: u32) -> bool {
         let word = self.bits.get(bit as usize / 64).copied().unwrap_or(0);
         word >> (bit % 64) & 1 != 0
+    }
+
+    /// Returns the numbers of the bits that are set.
+    pub fn numbers(&self) -> impl Iterator<Item = u32> {
+        (0..self.bits.len() as u32 * 64).filter(|bit| self.has(*bit))
     }
 
     fn set(&mut self, bit: u32, value: bool) {
@@ -99,6 +107,8 @@ type Owner = (IpAddr, Option<IpAddr>);
 #[derive(Debug, Default)]
 pub(super) struct AddressBits {
     expiry: HashMap<(Owner, u32), Time>,
+    /// Largest number of bits that are kept at a time.
+    limit: usize,
     /// Number of bits that were lost for want of room.
     pub(super) lost: u64,
 }
@@ -113,6 +123,14 @@ fn owner(table: BitTable, packet: &Packet<'_>) -> Option<Owner> {
 }
 
 impl AddressBits {
+    /// Returns no bits, of which at most `limit` are kept.
+    pub(super) fn new(limit: usize) -> AddressBits {
+        AddressBits {
+            limit,
+            ..AddressBits::default()
+        }
+    }
+
     fn has(&self, owner: Owner, bit: u32, now: Time) -> bool {
         self.expiry
             .get(&(owner, bit))
@@ -124,9 +142,9 @@ impl AddressBits {
             self.expiry.remove(&(owner, bit));
             return;
         }
-        if self.expiry.len() >= ADDRESS_BITS {
+        if self.expiry.len() >= self.limit {
             self.expiry.retain(|_, expiry| expiry.nanos() > now.nanos());
-            if self.expiry.len() >= ADDRESS_BITS {
+            if self.expiry.len() >= self.limit {
                 self.lost += 1;
                 return;
             }

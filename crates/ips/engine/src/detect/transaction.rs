@@ -72,6 +72,17 @@ pub struct TransactionState {
     pub(super) directions: [DirectionState; 2],
 }
 
+impl TransactionState {
+    /// Returns the bytes that the state has allocated.
+    pub(crate) fn heap(&self) -> usize {
+        let of = |direction: &DirectionState| {
+            direction.candidates.capacity() * size_of::<Candidate>()
+                + direction.scanned.capacity() * size_of::<Scanned>()
+        };
+        self.directions.iter().map(of).sum()
+    }
+}
+
 impl DirectionState {
     /// Adds a rule to the candidates.
     pub(super) fn add(&mut self, rule: u32) {

@@ -282,6 +282,7 @@ impl Engine {
         if let Some(session) = &mut flow.tcp {
             self.keep_buffers(session, true);
         }
+        self.parser_bytes -= core::mem::take(&mut flow.charged);
         self.flows.recycle(flow);
     }
 }

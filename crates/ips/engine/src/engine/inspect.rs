@@ -69,7 +69,10 @@ impl Engine {
             history::report_complete(flow, packet, out);
         }
         flow.app.retire();
-        verdict
+        match self.charge_parser(packet, flow, out) {
+            Some(decided) => verdict.max(decided),
+            None => verdict,
+        }
     }
 
     /// Evaluates the rules once.

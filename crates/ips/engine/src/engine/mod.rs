@@ -3,6 +3,7 @@
 mod exceptions;
 mod flows;
 mod inspect;
+mod memory;
 mod transport;
 
 use millrace_types::Time;
@@ -26,6 +27,9 @@ use inspect::rejection;
 /// Slots that are searched, and flows that end, between frames.
 const EXPIRY_SCAN: usize = 1024;
 const EXPIRED_AT_ONCE: usize = 64;
+
+/// The part of a pool that is kept for later flows: one in so many.
+const SPARE_PART: usize = 8;
 
 /// Buffers of streams that are kept for others, and the size limit of one in bytes.
 const BUFFERS: usize = 1024;
@@ -63,6 +67,8 @@ pub struct Counters {
     pub rewritten: u64,
     /// Packets that were dropped because a rule dropped their flow before.
     pub dropped_flow: u64,
+    /// Flows whose parser was given up because the memory of parsers was full.
+    pub parsers_given_up: u64,
     /// Packets that policies decided about, in the order of [`Cause::ALL`].
     pub exceptions: [u64; Cause::ALL.len()],
     /// TCP.
@@ -81,8 +87,11 @@ pub struct Engine {
     counters: Counters,
     /// Memory of all TCP streams in bytes.
     segment_bytes: usize,
-    /// Buffers of streams that ended, for others.
+    /// Memory of the parsers and the detection of all flows in bytes.
+    parser_bytes: usize,
+    /// Buffers of streams that ended, for others, and their memory in bytes.
     buffers: Vec<Vec<u8>>,
+    buffer_bytes: usize,
     overload: Overload,
     /// The flow of the last frame, and the decision about its later packets.
     settled: Option<(FlowIndex, FlowVerdict)>,
@@ -96,10 +105,18 @@ impl Engine {
             detector: Detector::new(settings.detect),
             expectations: Expectations::default(),
             defragmenter: Defragmenter::new(settings.defragment(), Seed(seed)),
-            flows: FlowTable::new(settings.flows, settings.timeouts, Seed(seed), settings.first_flow),
+            flows: FlowTable::new(
+                settings.flows,
+                settings.parser_bytes / SPARE_PART,
+                settings.timeouts,
+                Seed(seed),
+                settings.first_flow,
+            ),
             counters: Counters::default(),
             segment_bytes: 0,
+            parser_bytes: 0,
             buffers: Vec::with_capacity(BUFFERS),
+            buffer_bytes: 0,
             overload: Overload::None,
             settled: None,
             settings,
@@ -144,6 +161,11 @@ impl Engine {
     /// Returns the memory of streams and fragments in bytes.
     pub fn memory(&self) -> usize {
         self.segment_bytes + self.defragmenter.memory()
+    }
+
+    /// Returns the memory of parsers and detection in bytes.
+    pub fn parser_memory(&self) -> usize {
+        self.parser_bytes
     }
 
     /// Inspects a frame and returns the decision about it.

@@ -3,7 +3,7 @@
 use millrace_wire::IpProto;
 use millrace_wire::tcp::flags;
 
-use super::{BUFFER_SIZE, Engine};
+use super::{BUFFER_SIZE, Engine, SPARE_PART};
 use crate::flow::{Direction, Flow, FlowState};
 use crate::packet::Packet;
 use crate::policy::Overload;
@@ -47,11 +47,18 @@ impl Engine {
         let Some(session) = &mut flow.tcp else {
             return Ok(None);
         };
-        let is_full = self.segment_bytes + packet.payload.len() > self.settings.segment_bytes;
+        let needed = self.segment_bytes + packet.payload.len();
+        if needed + self.buffer_bytes > self.settings.segment_bytes {
+            // Memory that is kept for later connections goes first.
+            self.buffers.clear();
+            self.buffer_bytes = 0;
+        }
+        let is_full = needed > self.settings.segment_bytes;
         if !packet.payload.is_empty()
             && session.needs_buffer(direction)
             && let Some(buffer) = self.buffers.pop()
         {
+            self.buffer_bytes -= buffer.capacity();
             session.give_buffer(direction, buffer);
         }
         let result = if is_full && !packet.payload.is_empty() {
@@ -105,7 +112,12 @@ impl Engine {
     /// Keeps the buffers that a connection does not need for others.
     pub(super) fn keep_buffers(&mut self, session: &mut Session, has_ended: bool) {
         for buffer in session.release(has_ended) {
-            if self.buffers.len() < self.buffers.capacity() && buffer.capacity() <= BUFFER_SIZE {
+            let size = self.buffer_bytes + buffer.capacity();
+            if self.buffers.len() < self.buffers.capacity()
+                && buffer.capacity() <= BUFFER_SIZE
+                && size <= self.settings.segment_bytes / SPARE_PART
+            {
+                self.buffer_bytes = size;
                 self.buffers.push(buffer);
             }
         }

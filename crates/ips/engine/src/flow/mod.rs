@@ -14,7 +14,7 @@ use crate::tcp;
 pub use key::FlowKey;
 pub(crate) use key::Tuple;
 pub(crate) use table::FlowTable;
-pub use table::{FlowCounters, FlowIndex};
+pub use table::{FLOW_SIZE, FlowCounters, FlowIndex};
 pub use timeouts::{Timeouts, TimeoutsOfProtocol};
 
 /// The direction of a packet in its flow. The client is the end that sent first.
@@ -115,6 +115,8 @@ pub struct Flow {
     pub app: AppState,
     /// State of detection: flowbits, counters, alerts that are raised once.
     pub detect: detect::FlowState,
+    /// Memory of `app` and `detect` that was charged to the pool of parsers, in bytes.
+    pub(crate) charged: usize,
     /// State of TCP; `None` for other protocols, and for TCP that is not followed.
     pub tcp: Option<Box<tcp::Session>>,
     /// The memory of an earlier connection.
@@ -139,6 +141,7 @@ impl Flow {
             exceptions: 0,
             app: AppState::default(),
             detect: detect::FlowState::default(),
+            charged: 0,
             tcp: None,
             spare: None,
         }
@@ -156,6 +159,23 @@ impl Flow {
             spare,
             ..Flow::new(key, id, start)
         };
+    }
+
+    /// Returns the bytes that the parser and detection keep.
+    pub(crate) fn parser_memory(&mut self) -> usize {
+        self.app.memory() + self.detect.heap()
+    }
+
+    /// Frees what the parser and detection keep. What follows is not parsed.
+    pub(crate) fn give_up_parser(&mut self) {
+        self.app.give_up_memory();
+        self.detect.give_up_memory();
+    }
+
+    /// Frees the memory that an ended flow keeps for the next one, beside that of its own fields.
+    fn free_spare(&mut self) {
+        self.app = AppState::default();
+        self.detect = detect::FlowState::default();
     }
 
     /// Begins a TCP connection, in the memory of an earlier one if there is one.

@@ -16,11 +16,17 @@ use millrace_types::Time;
 
 use super::{Flow, FlowState, FlowVerdict, Timeouts, Tuple};
 use crate::hash::Seed;
+use crate::tcp::Session;
 
 /// Places of a set.
 const WAYS: usize = 8;
 /// Flows that are compared when the table is full and one must go.
 const CANDIDATES: usize = 32;
+
+/// Flows that are looked at for the one whose parser holds most memory.
+const LARGEST_SCAN: usize = 1024;
+/// Memory of a parser in bytes at which that search ends.
+const MUCH: usize = 64 << 10;
 
 /// The rank of an established flow among those that may go.
 const ESTABLISHED: u8 = 2;
@@ -36,6 +42,18 @@ struct Place {
     /// Index of the flow plus one; 0 for an empty place.
     index: u32,
 }
+
+/// Memory of a flow in bytes, beside the data that the other pools count: its record, its TCP connection, its places in
+/// the table.
+pub const FLOW_SIZE: usize = size_of::<Flow>()
+    + size_of::<Session>()
+    + size_of::<Slot>()
+    + size_of::<Age>()
+    // Up to four times as many places as flows.
+    + 4 * size_of::<Place>()
+    // Indexes of free slots, and what an allocator adds to two allocations.
+    + size_of::<u32>()
+    + 2 * 16;
 
 /// Counters of the flow table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -120,6 +138,9 @@ pub(crate) struct FlowTable {
     /// Flows that ended, whose memory is used again.
     #[expect(clippy::vec_box, reason = "flows move between this list and slots")]
     spare: Vec<Box<Flow>>,
+    /// Memory that the parsers and detection of flows in `spare` keep, in bytes, and its limit.
+    spare_bytes: usize,
+    spare_limit: usize,
     limit: usize,
     seed: Seed,
     timeouts: Timeouts,
@@ -130,8 +151,14 @@ pub(crate) struct FlowTable {
 }
 
 impl FlowTable {
-    /// Returns an empty table for at most `limit` flows.
-    pub(crate) fn new(limit: usize, timeouts: Timeouts, seed: Seed, first_id: u64) -> FlowTable {
+    /// Returns an empty table for at most `limit` flows. Flows that ended keep at most `spare_limit` bytes of parsers.
+    pub(crate) fn new(
+        limit: usize,
+        spare_limit: usize,
+        timeouts: Timeouts,
+        seed: Seed,
+        first_id: u64,
+    ) -> FlowTable {
         let limit = limit.clamp(WAYS, 1 << 30);
         // Twice as many places as flows, so that few sets fill up.
         let sets = (2 * limit / WAYS).next_power_of_two();
@@ -141,6 +168,8 @@ impl FlowTable {
             ages: Vec::with_capacity(limit),
             free: Vec::with_capacity(limit),
             spare: Vec::with_capacity(limit.min(SPARE)),
+            spare_bytes: 0,
+            spare_limit,
             limit,
             seed,
             timeouts,
@@ -206,6 +235,7 @@ impl FlowTable {
         };
         let flow = match self.spare.pop() {
             Some(mut flow) => {
+                self.spare_bytes -= core::mem::take(&mut flow.charged);
                 flow.renew(tuple.flow_key(), self.next_id, now);
                 flow
             }
@@ -251,10 +281,51 @@ impl FlowTable {
     }
 
     /// Keeps the memory of a flow that has ended for the next one.
-    pub(crate) fn recycle(&mut self, flow: Box<Flow>) {
-        if self.spare.len() < self.spare.capacity() {
-            self.spare.push(flow);
+    pub(crate) fn recycle(&mut self, mut flow: Box<Flow>) {
+        if self.spare.len() >= self.spare.capacity() {
+            return;
         }
+        flow.renew(flow.key, 0, Time::ZERO);
+        flow.charged = flow.parser_memory();
+        if self.spare_bytes + flow.charged > self.spare_limit {
+            flow.free_spare();
+            flow.charged = 0;
+        }
+        self.spare_bytes += flow.charged;
+        self.spare.push(flow);
+    }
+
+    /// Returns the memory that parsers and detection of ended flows keep for others, in bytes.
+    pub(crate) fn spare_bytes(&self) -> usize {
+        self.spare_bytes
+    }
+
+    /// Frees the memory that parsers and detection of ended flows keep for others.
+    pub(crate) fn free_spare(&mut self) {
+        for flow in &mut self.spare {
+            flow.free_spare();
+            flow.charged = 0;
+        }
+        self.spare_bytes = 0;
+    }
+
+    /// Returns the flow whose parser holds most memory among some, and that memory in bytes. The search ends at the first flow
+    /// that holds much.
+    pub(crate) fn largest(&mut self) -> Option<(FlowIndex, usize)> {
+        let len = self.slots.len();
+        let mut found: Option<(FlowIndex, usize)> = None;
+        for _ in 0..LARGEST_SCAN.min(len) {
+            self.sweep = (self.sweep + 1) % len;
+            let flow = self.slots[self.sweep].flow.as_ref();
+            let charged = flow.map_or(0, |flow| flow.charged);
+            if charged > found.map_or(0, |(_, most)| most) {
+                found = Some((FlowIndex(self.sweep as u32), charged));
+            }
+            if charged >= MUCH {
+                break;
+            }
+        }
+        found
     }
 
     /// Removes a flow.

@@ -22,6 +22,9 @@ use crate::flow::{Direction, FlowKey};
 
 pub(crate) use link::{Network, network};
 
+/// Largest number of encapsulations that [`payload`] follows.
+const DEPTH: u8 = 16;
+
 /// The link layer of a frame, by its number in pcap files (`LINKTYPE_…`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LinkType(pub u32);
@@ -334,6 +337,30 @@ impl<'a> Packet<'a> {
     pub fn ip_payload(&self) -> &'a [u8] {
         self.ip.bytes.get(self.ip.header_size..).unwrap_or_default()
     }
+}
+
+/// Returns the payload of the innermost packet of a frame, for records of it; `None` if the frame has no packet.
+pub fn payload(frame: &[u8], link: LinkType) -> Option<&[u8]> {
+    let mut place = network(link, frame).ok()?;
+    let mut found = None;
+    for tunnel_depth in 0..DEPTH {
+        let context = Context {
+            number: 0,
+            time: Time::ZERO,
+            tunnel_depth,
+            is_reassembled: false,
+            is_tunnel: false,
+        };
+        let Ok(packet) = Packet::decode(frame, place, context) else {
+            break;
+        };
+        found = Some(packet.payload);
+        match tunnel::inside(frame, &packet, &tunnel::Tunnels::default()) {
+            Some(inside) => place = inside,
+            None => break,
+        }
+    }
+    found
 }
 
 /// Returns the types of the options of an IPv4 header, up to the end of the list or the first invalid one.

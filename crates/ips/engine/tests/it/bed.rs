@@ -105,6 +105,16 @@ impl TestBed {
         }
     }
 
+    /// Replaces the engine by a new one with the same settings.
+    pub(crate) fn renew(&mut self) {
+        self.engine = Engine::new(self.engine.settings().clone(), [1, 2]);
+    }
+
+    /// Frees the events so far.
+    pub(crate) fn forget_events(&mut self) {
+        self.events = Events::default();
+    }
+
     /// Ends all flows.
     pub(crate) fn finish(&mut self) {
         self.engine.finish(&self.rules, &mut self.events);

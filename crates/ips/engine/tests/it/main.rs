@@ -7,11 +7,13 @@
     reason = "a test fails by panicking"
 )]
 
+mod allocator;
 mod bed;
 mod detection;
 mod evasions_ip;
 mod evasions_tcp;
 mod exhaustion;
+mod exhaustion_memory;
 mod frames;
 mod icmp;
 mod repetition;

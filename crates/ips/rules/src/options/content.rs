@@ -152,7 +152,7 @@ fn hex(bytes: &mut std::str::Bytes<'_>, out: &mut Vec<u8>) -> Result<(), Reason>
 }
 
 /// Prints a pattern in quotes, so that [`decode_pattern`] gives it back.
-pub(crate) fn encode_pattern(pattern: &[u8]) -> String {
+pub fn encode_pattern(pattern: &[u8]) -> String {
     let mut out = String::from("\"");
     let mut in_hex = false;
     for &byte in pattern {

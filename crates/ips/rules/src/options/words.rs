@@ -74,6 +74,7 @@ fields! {
     DceIface "dce_iface" "the DCE/RPC interface is" "UUID and a comparison of its version";
     DceOpnum "dce_opnum" "the DCE/RPC operation is one of" "numbers and ranges with commas between them";
     Tag "tag" "record packets after the alert:" "session|host,COUNT,packets|seconds|bytes[,src|dst]";
+    Modbus "modbus" "the Modbus request has" "unit RANGE, function [!]NUMBER|CATEGORY, subfunction NUMBER, access read|write [TABLE], address RANGE, value RANGE, with commas between them";
     ModbusFunc "modbus_func" "the Modbus function is" "a number or a name";
     ModbusUnit "modbus_unit" "the Modbus unit is" "a number";
     Dnp3Func "dnp3_func" "the DNP3 function is" "a number or a name";
@@ -161,6 +162,7 @@ impl TextField {
                     })
             }
             TextField::Dnp3Obj => parts.len() == 2 && parts.iter().all(|part| is_number(part)),
+            TextField::Modbus => parts.iter().all(|part| is_modbus(part)),
             TextField::ModbusUnit => is_number(text),
             TextField::ModbusFunc | TextField::Dnp3Func | TextField::Dnp3Ind => all(&is_word),
             TextField::SipMethodList | TextField::SipStatCode => all(&is_word),
@@ -174,6 +176,29 @@ impl TextField {
             }
         };
         is_valid.then(normal).ok_or_else(wrong)
+    }
+}
+
+/// Returns true if the text is a condition of the keyword `modbus`.
+fn is_modbus(text: &str) -> bool {
+    let is_number = |text: &str| text.parse::<u16>().is_ok();
+    let is_range = |text: &str| match text.split_once("<>") {
+        Some((low, high)) => is_number(low) && is_number(high),
+        None => is_number(text.trim_start_matches(['<', '>'])),
+    };
+    const CATEGORIES: &[&str] = &["all", "assigned", "unassigned", "public", "user", "reserved"];
+    const TABLES: &[&str] = &["coils", "discretes", "holding", "input"];
+    match text.split_whitespace().collect::<Vec<_>>()[..] {
+        ["unit" | "address" | "value", range] => is_range(range),
+        ["function", function] => {
+            let (_, function) = negation(function);
+            CATEGORIES.contains(&function) || function.parse::<u8>().is_ok()
+        }
+        ["subfunction", number] => is_number(number),
+        ["access", "read" | "write"] => true,
+        ["access", "read", table] => TABLES.contains(&table),
+        ["access", "write", table] => matches!(table, "coils" | "holding"),
+        _ => false,
     }
 }
 

@@ -74,3 +74,19 @@ fn the_sample_in_the_repository_is_read_and_printed_again() {
     let text = include_bytes!("../data/et-open-sample.rules");
     check(Syntax::Suricata, "et-open-sample.rules", text, 200);
 }
+
+#[test]
+fn the_shipped_rules_of_snort_2_are_read_and_printed_again() {
+    let text = include_bytes!("../data/et-open-snort29-sample.rules");
+    check(Syntax::Snort2, "et-open-snort29-sample.rules", text, 120);
+}
+
+#[test]
+fn the_rules_of_snort_3_are_read_and_printed_again() {
+    check(
+        Syntax::Snort3,
+        "snort3.rules",
+        include_bytes!("../data/snort3.rules"),
+        40,
+    );
+}

@@ -7,6 +7,7 @@ use super::headers::Headers;
 use super::multipart::Multipart;
 use crate::app::AppSettings;
 use crate::app::file::File;
+use crate::app::heap::heap;
 use crate::app::transaction::{AppEvent, Transaction};
 use crate::flow::Direction;
 
@@ -25,6 +26,8 @@ pub(super) struct Body {
     /// Bytes after decoding.
     pub(super) length: u64,
 }
+
+heap!(Body { decoder, multipart });
 
 /// Returns the codings of a Content-Encoding value in the order in which they were applied.
 fn codings(value: &[u8], events: &mut Vec<AppEvent>) -> Vec<Coding> {

@@ -1,5 +1,6 @@
 //! Decompression of HTTP bodies: gzip and deflate, two layers, with bounded output.
 
+use crate::app::heap::{Heap, heap};
 use flate2::{Decompress, FlushDecompress, Status};
 
 /// Largest number of content codings that are undone.
@@ -41,12 +42,27 @@ enum State {
     Verbatim,
 }
 
+/// Memory of the decompression of one layer in bytes: a window of 32 KiB and the tables of codes.
+const INFLATE_SIZE: usize = 48 << 10;
+
+impl Heap for State {
+    fn heap(&self) -> usize {
+        match self {
+            State::Header(bytes) => bytes.heap(),
+            State::Data(_) => INFLATE_SIZE,
+            State::Ended | State::Verbatim => 0,
+        }
+    }
+}
+
 /// Undoes one content coding.
 #[derive(Debug)]
 struct Layer {
     coding: Coding,
     state: State,
 }
+
+heap!(Layer { state });
 
 /// Largest size of a gzip header that is looked through for its end.
 const GZIP_HEADER: usize = 4096;
@@ -204,6 +220,8 @@ pub(super) struct Decoder {
     layers: Vec<Layer>,
     is_stopped: bool,
 }
+
+heap!(Decoder { layers });
 
 impl Decoder {
     /// Returns a decoder for codings in the order in which they were applied.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::app::heap::heap;
 use crate::app::transaction::AppEvent;
 use crate::flow::Direction;
 
@@ -22,6 +23,8 @@ pub(super) struct Header {
     pub(super) is_folded: bool,
 }
 
+heap!(Header { name, value });
+
 /// The headers of a message in the order of their first occurrence.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Headers {
@@ -29,6 +32,8 @@ pub(super) struct Headers {
     /// The places in `list` by name in lower case, from [`INDEXED`] headers on.
     index: HashMap<Vec<u8>, usize>,
 }
+
+heap!(Headers { list });
 
 /// Returns the end of the first line of `data` without its terminator, and where the next line begins; `None` if the
 /// line is not complete. Responses also end lines with a carriage return alone, as browsers accept it.

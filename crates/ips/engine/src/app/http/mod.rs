@@ -29,6 +29,7 @@ use super::AppSettings;
 use super::parser::{Outcome, Parser};
 use super::record::{HttpRecord, Record};
 use super::transaction::{LIVE_TRANSACTIONS, Transaction, Transactions};
+use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
 use request::RequestSide;
@@ -48,6 +49,8 @@ struct Waiting {
     expects_continue: bool,
     file_name: Vec<u8>,
 }
+
+heap!(Waiting { file_name });
 
 /// The methods whose responses differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +74,8 @@ struct Pairing {
     /// True if the response refuses a body for which the request waits (status 4xx after "Expect: 100-continue").
     refuses_body: bool,
 }
+
+heap!(Pairing { waiting });
 
 impl Pairing {
     fn push(&mut self, waiting: Waiting) {
@@ -96,6 +101,12 @@ pub(super) struct Http {
     response: ResponseSide,
     pairing: Pairing,
 }
+
+heap!(Http {
+    request,
+    response,
+    pairing
+});
 
 impl Http {
     pub(super) fn new(settings: AppSettings) -> Http {

@@ -5,6 +5,7 @@ use millrace_ips_rules::buffers::Buffer;
 use super::headers::Headers;
 use crate::app::AppSettings;
 use crate::app::file::File;
+use crate::app::heap::heap;
 use crate::app::transaction::Transaction;
 use crate::flow::Direction;
 
@@ -37,6 +38,8 @@ pub(super) struct Multipart {
     /// Number of files so far.
     files: usize,
 }
+
+heap!(Multipart { delimiter, pending });
 
 /// Returns the value of a parameter of a header value: `name=value` or `name="value"`.
 pub(in crate::app) fn parameter(value: &[u8], name: &[u8]) -> Option<Vec<u8>> {

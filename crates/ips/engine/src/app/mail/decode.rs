@@ -1,5 +1,6 @@
 //! Content transfer encodings, line by line (RFC 2045, section 6).
 
+use crate::app::heap::heap;
 use crate::app::transaction::AppEvent;
 
 /// A content transfer encoding.
@@ -27,6 +28,8 @@ pub(super) struct Decoder {
     /// Quoted-printable: an escape at the end of a piece of a line.
     escape: Vec<u8>,
 }
+
+heap!(Decoder { line_end, escape });
 
 /// Returns the value of a base64 digit.
 fn digit(byte: u8) -> Option<u32> {

@@ -13,6 +13,7 @@
 use super::lines;
 use super::mime::Mime;
 use super::retrieval::word;
+use crate::app::heap::heap;
 use crate::app::parser::{Outcome, Parser};
 use crate::app::transaction::{Progress, Transactions};
 use crate::app::{AppProtocol, AppSettings};
@@ -34,6 +35,8 @@ struct Command {
     is_start_tls: bool,
 }
 
+heap!(Command { tag });
+
 /// A literal in progress.
 #[derive(Debug)]
 struct Literal {
@@ -47,6 +50,8 @@ struct Literal {
     is_unasked: bool,
 }
 
+heap!(Literal { mail });
+
 /// The state of a direction.
 #[derive(Debug, Default)]
 struct Side {
@@ -57,6 +62,8 @@ struct Side {
     has_failed: bool,
 }
 
+heap!(Side { pending, literal });
+
 /// The parser of a connection.
 #[derive(Debug)]
 pub(in crate::app) struct Imap {
@@ -65,6 +72,8 @@ pub(in crate::app) struct Imap {
     waiting: Vec<Command>,
     starts_tls: bool,
 }
+
+heap!(Imap { sides, waiting });
 
 /// Returns the size of the literal that a line announces at its end, as `{12}` or `{12+}` (RFC 7888).
 fn literal(text: &[u8]) -> Option<u64> {

@@ -11,6 +11,7 @@ use millrace_ips_rules::buffers::Buffer;
 use super::decode::{Decoder, Encoding};
 use crate::app::AppSettings;
 use crate::app::file::File;
+use crate::app::heap::{Heap, heap};
 use crate::app::http::multipart::parameter;
 use crate::app::transaction::Transaction;
 use crate::flow::Direction;
@@ -35,6 +36,15 @@ pub(in crate::app) struct Summary {
     pub(in crate::app) attachments: Vec<Vec<u8>>,
 }
 
+heap!(Summary {
+    from,
+    to,
+    subject,
+    message_id,
+    date,
+    attachments
+});
+
 /// A part whose bytes are a file: its decoder, buffer and file.
 #[derive(Debug)]
 struct Part {
@@ -42,6 +52,8 @@ struct Part {
     buffer: usize,
     file: usize,
 }
+
+heap!(Part { decoder });
 
 #[derive(Debug)]
 enum State {
@@ -53,6 +65,16 @@ enum State {
     File(Part),
 }
 
+impl Heap for State {
+    fn heap(&self) -> usize {
+        match self {
+            State::Headers(block) => block.heap(),
+            State::Text => 0,
+            State::File(part) => part.heap(),
+        }
+    }
+}
+
 /// A message in progress.
 #[derive(Debug)]
 pub(in crate::app) struct Mime {
@@ -62,6 +84,12 @@ pub(in crate::app) struct Mime {
     is_top: bool,
     pub(in crate::app) summary: Summary,
 }
+
+heap!(Mime {
+    state,
+    boundaries,
+    summary
+});
 
 /// Returns the value of a header in a block of headers, with folded lines joined.
 fn header(block: &[u8], name: &[u8]) -> Option<Vec<u8>> {

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 
 use super::lines;
 use super::retrieval::{Delivery, word};
+use crate::app::heap::{Heap, flat, heap};
 use crate::app::parser::{Outcome, Parser};
 use crate::app::transaction::{Progress, Transactions};
 use crate::app::{AppProtocol, AppSettings};
@@ -41,6 +42,8 @@ enum Command {
     Authenticate,
 }
 
+flat!(Command);
+
 /// The state of the server's bytes.
 #[derive(Debug)]
 enum Reply {
@@ -50,6 +53,15 @@ enum Reply {
     Lines,
     /// In a mail.
     Mail(Box<Delivery>),
+}
+
+impl Heap for Reply {
+    fn heap(&self) -> usize {
+        match self {
+            Reply::Line | Reply::Lines => 0,
+            Reply::Mail(delivery) => delivery.heap(),
+        }
+    }
 }
 
 /// The parser of a connection.
@@ -67,6 +79,12 @@ pub(in crate::app) struct Pop3 {
     /// True if a direction lost bytes or sent lines that are too long.
     has_failed: [bool; 2],
 }
+
+heap!(Pop3 {
+    pending,
+    waiting,
+    reply
+});
 
 impl Pop3 {
     pub(in crate::app) fn new(settings: AppSettings) -> Pop3 {

@@ -3,6 +3,7 @@
 use super::lines;
 use super::mime::Mime;
 use crate::app::AppSettings;
+use crate::app::heap::heap;
 use crate::app::transaction::Transaction;
 use crate::flow::Direction;
 
@@ -13,6 +14,8 @@ pub(super) struct Delivery {
     /// True if the last piece did not end its line.
     is_in_line: bool,
 }
+
+heap!(Delivery { mime });
 
 impl Delivery {
     pub(super) fn new() -> Delivery {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::lines;
 use super::mime::Mime;
+use crate::app::heap::{flat, heap};
 use crate::app::parser::{Outcome, Parser};
 use crate::app::record::{Record, SmtpRecord};
 use crate::app::transaction::{Progress, Transaction, Transactions};
@@ -29,6 +30,8 @@ enum Command {
     StartTls,
     Other,
 }
+
+flat!(Command);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -61,6 +64,13 @@ pub(in crate::app) struct Smtp {
     starts_tls: bool,
     server_failed: bool,
 }
+
+heap!(Smtp {
+    pending,
+    waiting,
+    mime,
+    helo
+});
 
 /// Returns the argument of a command that begins with a word, in either case.
 fn argument<'a>(text: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {

@@ -4,6 +4,7 @@
 use millrace_ips_rules::buffers::Buffer;
 
 use crate::app::AppProtocol;
+use crate::app::heap::heap;
 use crate::app::parser::{Outcome, Parser};
 use crate::app::transaction::{Progress, Transactions};
 use crate::flow::Direction;
@@ -91,6 +92,8 @@ pub(super) struct Calls {
     open: [Option<(u64, usize)>; 2],
     has_failed: [bool; 2],
 }
+
+heap!(Calls { pending });
 
 impl Calls {
     /// Forgets the incomplete or invalid PDU of a direction: the next bytes begin a PDU.
@@ -183,6 +186,8 @@ impl Calls {
 pub(in crate::app) struct Dcerpc {
     calls: Calls,
 }
+
+heap!(Dcerpc { calls });
 
 impl Parser for Dcerpc {
     fn data(&mut self, chunk: StreamChunk<'_>, out: &mut Transactions) -> Outcome {

@@ -9,6 +9,7 @@ use super::AppProtocol;
 use super::parser::{Outcome, Parser};
 use super::record::{Record, SmbRecord};
 use super::transaction::{Progress, Transactions};
+use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
 use dcerpc::Calls;
@@ -59,6 +60,8 @@ pub(super) struct Smb {
     has_failed: [bool; 2],
     calls: Calls,
 }
+
+heap!(Smb { pending, calls });
 
 impl Smb {
     /// Takes a message of SMB 1 or 2 without its session header.

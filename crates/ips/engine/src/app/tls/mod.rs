@@ -13,6 +13,7 @@ use super::parser::{Outcome, Parser};
 use super::record::{Record, TlsRecord};
 use super::transaction::{Progress, Transaction, Transactions};
 use super::{AppProtocol, AppSettings};
+use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
 use certificate::Certificate;
@@ -82,6 +83,8 @@ impl Side {
     }
 }
 
+heap!(Side { pending, handshake });
+
 /// The parser of a connection.
 #[derive(Debug)]
 pub(super) struct Tls {
@@ -94,6 +97,11 @@ pub(super) struct Tls {
     /// True after an empty record of a type that must not be empty.
     has_empty_record: bool,
 }
+
+heap!(Tls {
+    sides,
+    client_session
+});
 
 impl Tls {
     pub(super) fn new(_settings: AppSettings) -> Tls {

@@ -114,7 +114,21 @@ pub(super) fn of_buffer(buffer: Buffer) -> &'static [AppProtocol] {
         Buffer::SshProto | Buffer::SshSoftware => &[AppProtocol::Ssh],
         Buffer::SmbNamedPipe | Buffer::SmbShare => &[AppProtocol::Smb],
         Buffer::DceStubData => &[AppProtocol::Dcerpc, AppProtocol::Smb],
-        Buffer::SipMethod | Buffer::SipUri | Buffer::SipHeader | Buffer::SipBody => &[AppProtocol::Sip],
+        Buffer::SipMethod
+        | Buffer::SipUri
+        | Buffer::SipProtocol
+        | Buffer::SipStatCode
+        | Buffer::SipStatMsg
+        | Buffer::SipRequestLine
+        | Buffer::SipResponseLine
+        | Buffer::SipFrom
+        | Buffer::SipTo
+        | Buffer::SipVia
+        | Buffer::SipUserAgent
+        | Buffer::SipContentType
+        | Buffer::SipContentLength
+        | Buffer::SipHeader
+        | Buffer::SipBody => &[AppProtocol::Sip],
         Buffer::ModbusData => &[AppProtocol::Modbus],
         Buffer::Dnp3Data => &[AppProtocol::Dnp3],
         _ => &[AppProtocol::Http],
@@ -127,7 +141,7 @@ pub(super) fn of_field(field: TextField, value: &str) -> Vec<AppProtocol> {
         TextField::TlsVersion | TextField::SslVersion | TextField::SslState => vec![AppProtocol::Tls],
         TextField::DceIface | TextField::DceOpnum => vec![AppProtocol::Dcerpc, AppProtocol::Smb],
         TextField::SipMethodList | TextField::SipStatCode => vec![AppProtocol::Sip],
-        TextField::ModbusFunc | TextField::ModbusUnit => vec![AppProtocol::Modbus],
+        TextField::Modbus | TextField::ModbusFunc | TextField::ModbusUnit => vec![AppProtocol::Modbus],
         TextField::Dnp3Func | TextField::Dnp3Ind | TextField::Dnp3Obj => vec![AppProtocol::Dnp3],
         // The name of an event begins with the protocol.
         TextField::AppLayerEvent => {

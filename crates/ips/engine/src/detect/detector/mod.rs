@@ -146,6 +146,8 @@ pub struct DetectSettings {
     pub limit_matches: bool,
     /// Largest number of alerts of a packet; those of the first rules stay.
     pub alerts: usize,
+    /// Largest number of counters of rates, and of bits of addresses, that are kept at a time.
+    pub table_len: usize,
 }
 
 impl Default for DetectSettings {
@@ -154,6 +156,7 @@ impl Default for DetectSettings {
             pcre: pcre::Limits::default(),
             limit_matches: false,
             alerts: ALERTS,
+            table_len: 1 << 16,
         }
     }
 }
@@ -174,8 +177,8 @@ impl Detector {
             scratch: Scratch::new(settings.pcre, settings.limit_matches),
             alerts: settings.alerts,
             memory: Default::default(),
-            addresses: AddressBits::default(),
-            rates: Rates::default(),
+            addresses: AddressBits::new(settings.table_len),
+            rates: Rates::new(settings.table_len),
             matches: Vec::new(),
             counters: Counters::default(),
             limits: HashMap::new(),

@@ -13,6 +13,7 @@ use super::uri::Uri;
 use super::{HEADERS_SIZE, LINE_SIZE, Method, Pairing, Step, Waiting, update_record};
 use crate::app::AppProtocol;
 use crate::app::AppSettings;
+use crate::app::heap::heap;
 use crate::app::transaction::{AppEvent, Progress, Transactions};
 use crate::flow::Direction;
 use publish::{is_valid_host, publish_headers};
@@ -59,6 +60,14 @@ pub(super) struct RequestSide {
     line: RequestLine,
     body: Option<Body>,
 }
+
+heap!(RequestSide {
+    pending,
+    block,
+    headers,
+    line,
+    body
+});
 
 impl RequestSide {
     /// Takes the next bytes; without bytes it goes on where it waited for the response.

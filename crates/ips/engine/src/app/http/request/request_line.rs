@@ -1,5 +1,7 @@
 //! The first line of a request.
 
+use crate::app::heap::heap;
+
 /// Methods that begin a request behind another one (RFC 9110, RFC 3253, RFC 4918).
 pub(super) const METHODS: &[&[u8]] = &[
     b"GET",
@@ -42,6 +44,12 @@ pub(super) struct RequestLine {
     pub(super) has_odd_uri: bool,
     pub(super) has_leading_space: bool,
 }
+
+heap!(RequestLine {
+    method,
+    uri,
+    protocol
+});
 
 /// Returns true for white space between the parts of a request line.
 pub(super) fn is_space(byte: u8) -> bool {

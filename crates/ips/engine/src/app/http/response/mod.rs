@@ -12,6 +12,7 @@ use super::headers::{Headers, content_length, line};
 use super::{HEADERS_SIZE, LINE_SIZE, Method, Pairing, Step, Waiting, update_record};
 use crate::app::AppProtocol;
 use crate::app::AppSettings;
+use crate::app::heap::heap;
 use crate::app::transaction::{AppEvent, Progress, Transactions};
 use crate::flow::Direction;
 use publish::publish_headers;
@@ -56,6 +57,15 @@ pub(super) struct ResponseSide {
     has_continued: bool,
     body: Option<Body>,
 }
+
+heap!(ResponseSide {
+    pending,
+    block,
+    current,
+    headers,
+    protocol,
+    body
+});
 
 impl ResponseSide {
     /// Takes the next bytes.

@@ -1,0 +1,120 @@
+//! Alerts.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use millrace_ips_engine::event::{Alert, AlertContext};
+use millrace_ips_engine::packet::payload;
+use millrace_ips_engine::{Action, Direction, LinkType};
+
+use crate::app;
+use crate::event::{Writer, counters, file, has_ports};
+use crate::object::Object;
+use crate::timestamp::timestamp;
+
+const TCP: u8 = 6;
+
+/// Writes an alert as a line. `frame` has the bytes of the packet, and its link type.
+pub(crate) fn write(writer: &Writer, alert: &Alert, frame: Option<(&[u8], u32)>, out: &mut Vec<u8>) {
+    let mut line = writer.begin(&alert.subject, "alert", out);
+    if let Some(transaction) = alert.transaction {
+        line.field("tx_id", transaction);
+    }
+    let is_blocked = blocks(alert.action);
+    let default = Default::default();
+    let texts = writer.rules.find(alert.gid, alert.sid).unwrap_or(&default);
+    line.object("alert", |out| {
+        out.field("action", if is_blocked { "blocked" } else { "allowed" })
+            .field("gid", alert.gid)
+            .field("signature_id", alert.sid)
+            .field("rev", alert.rev)
+            .field("signature", &texts.message)
+            .field("category", &texts.category)
+            .field("severity", texts.severity);
+        if !texts.metadata.is_empty() {
+            out.field("metadata", &texts.metadata);
+        }
+    });
+    line.object("verdict", |out| verdict(out, alert));
+    if let Some(app) = alert.app {
+        line.field("app_proto", app.name());
+    }
+    if let Some(context) = &alert.context {
+        self::context(&mut line, writer, alert, context);
+    }
+    if let Some((bytes, link)) = frame.filter(|_| writer.layout.packets) {
+        if let Some(payload) = payload(bytes, LinkType(link)).filter(|payload| !payload.is_empty()) {
+            line.field("payload", STANDARD.encode(payload));
+        }
+        line.field("packet", STANDARD.encode(bytes))
+            .object("packet_info", |out| {
+                out.field("linktype", link);
+            });
+    }
+    writer.end(line);
+}
+
+/// Writes the decision about the packet.
+fn verdict(out: &mut Object<'_>, alert: &Alert) {
+    out.field("action", if blocks(alert.action) { "drop" } else { "alert" });
+    let direction = alert.context.as_ref().map(|context| context.direction);
+    let target = match (alert.action, direction) {
+        (Action::RejectBoth, _) => "both",
+        (Action::RejectSource, Some(Direction::ToServer))
+        | (Action::RejectDestination, Some(Direction::ToClient)) => "to_client",
+        (Action::RejectSource, Some(Direction::ToClient))
+        | (Action::RejectDestination, Some(Direction::ToServer)) => "to_server",
+        _ => return,
+    };
+    let means = match alert.subject.protocol {
+        TCP => "tcp-reset",
+        _ => "icmp-prohib",
+    };
+    out.field("reject-target", target).field("reject", [means]);
+}
+
+/// Writes the flow and the transaction of an alert.
+fn context(line: &mut Object<'_>, writer: &Writer, alert: &Alert, context: &AlertContext) {
+    let bits: Vec<&str> = context
+        .bits
+        .iter()
+        .filter_map(|bit| writer.rules.bit(*bit))
+        .collect();
+    if !bits.is_empty() {
+        line.object("metadata", |out| {
+            out.field("flowbits", bits);
+        });
+    }
+    app::record(line, &context.record, alert.transaction, &writer.layout);
+    if !context.files.is_empty() {
+        line.array("files", &context.files, file);
+    }
+    line.field(
+        "direction",
+        match context.direction {
+            Direction::ToServer => "to_server",
+            Direction::ToClient => "to_client",
+        },
+    );
+    line.object("flow", |out| {
+        counters(out, &context.flow);
+        out.field("start", timestamp(context.flow.start))
+            .field("src_ip", context.flow.key.client.to_string())
+            .field("dest_ip", context.flow.key.server.to_string());
+        if has_ports(context.flow.key.protocol) {
+            out.field("src_port", context.flow.key.client_port)
+                .field("dest_port", context.flow.key.server_port);
+        }
+    });
+}
+
+/// Returns whether an action blocks the packet.
+fn blocks(action: Action) -> bool {
+    match action {
+        Action::None | Action::PassPacket | Action::PassFlow => false,
+        Action::DropPacket
+        | Action::DropFlow
+        | Action::RejectSource
+        | Action::RejectDestination
+        | Action::RejectBoth => true,
+    }
+}

@@ -1,0 +1,254 @@
+//! Any events: every kind and protocol, with any bytes in every text.
+
+use millrace_ips_engine::app::file::{FileHashes, FileState};
+use millrace_ips_engine::app::record::*;
+use millrace_ips_engine::app::{AppEvent, AppProtocol};
+use millrace_ips_engine::event::{
+    Alert, AlertContext, FileSummary, FlowEnd, FlowSummary, Subject, TransactionEvent,
+};
+use millrace_ips_engine::flow::{DirectionCounters, FlowKey, FlowState};
+use millrace_ips_engine::verdict::DropReason;
+use millrace_ips_engine::{Action, Cause, Direction, Event, FlowVerdict, Policy};
+use millrace_types::Time;
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::{collection, option};
+
+fn text() -> impl Strategy<Value = Vec<u8>> + Clone {
+    collection::vec(any::<u8>(), 0..12)
+}
+
+fn texts() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    collection::vec(text(), 0..3)
+}
+
+fn maybe() -> impl Strategy<Value = Option<Vec<u8>>> {
+    option::of(text())
+}
+
+fn time() -> impl Strategy<Value = Time> {
+    any::<u64>().prop_map(Time::from_nanos)
+}
+
+prop_compose! {
+    fn subject()(
+        packet in any::<u64>(), time in time(), flow in 1..u64::MAX, ends in any::<(std::net::IpAddr, std::net::IpAddr)>(),
+        ports in any::<Option<(u16, u16)>>(), protocol in any::<u8>(),
+    ) -> Subject {
+        Subject { packet, time, flow, src: ends.0, dst: ends.1, ports, protocol }
+    }
+}
+
+prop_compose! {
+    fn flow()(
+        id in any::<u64>(), ends in any::<(std::net::IpAddr, std::net::IpAddr)>(), ports in any::<(u16, u16)>(),
+        protocol in any::<u8>(), times in (time(), time()), numbers in any::<[u64; 4]>(), is_alerted in any::<bool>(),
+        state in select(vec![FlowState::New, FlowState::Established, FlowState::Closed]), app in option::of(app()),
+        verdict in select(vec![FlowVerdict::None, FlowVerdict::Pass, FlowVerdict::Drop, FlowVerdict::Bypass]),
+    ) -> FlowSummary {
+        let key = FlowKey {
+            client: ends.0, server: ends.1, client_port: ports.0, server_port: ports.1, protocol, vlans: [0; 3], tunnel_depth: 0,
+        };
+        let [a, b, c, d] = numbers;
+        let counters = [DirectionCounters { packets: a, bytes: b }, DirectionCounters { packets: c, bytes: d }];
+        FlowSummary { id, key, start: times.0, last: times.1, state, counters, app, verdict, is_alerted }
+    }
+}
+
+fn app() -> impl Strategy<Value = AppProtocol> {
+    select(AppProtocol::ALL)
+}
+
+prop_compose! {
+    fn file()(
+        name in text(), size in any::<u64>(), state in select(vec![FileState::Open, FileState::Closed, FileState::Truncated]),
+        has_gaps in any::<bool>(), magic in select(vec![None, Some("PDF document")]),
+        hashes in option::of(any::<([u8; 16], [u8; 20], [u8; 32])>()),
+    ) -> FileSummary {
+        let hashes = hashes.map(|(md5, sha1, sha256)| FileHashes { md5, sha1, sha256 });
+        FileSummary { direction: Direction::ToClient, name, size, state, has_gaps, magic, hashes }
+    }
+}
+
+prop_compose! {
+    fn http()(
+        texts in collection::vec(text(), 4), maybe in collection::vec(maybe(), 6), numbers in any::<(Option<u16>, Option<u16>, u64, u64)>(),
+    ) -> Record {
+        let [hostname, url, method, protocol] = texts.try_into().unwrap();
+        let [user_agent, referer, forwarded_for, content_type, content_range, redirect] = maybe.try_into().unwrap();
+        let (port, status, length, request_length) = numbers;
+        Record::Http(Box::new(HttpRecord {
+            hostname, port, url, method, protocol, user_agent, referer, forwarded_for, content_type, content_range, redirect,
+            status, length, request_length,
+        }))
+    }
+}
+
+prop_compose! {
+    fn resource()(name in text(), kind in any::<u16>(), class in any::<u16>(), ttl in any::<u32>(), data in text()) -> DnsResource {
+        DnsResource { name, kind, class, ttl, data }
+    }
+}
+
+prop_compose! {
+    fn dns()(
+        id in any::<u16>(), flags in any::<u16>(), is_answer in any::<bool>(),
+        questions in collection::vec((text(), any::<u16>(), any::<u16>()), 0..3),
+        answers in collection::vec(resource(), 0..3), authorities in collection::vec(resource(), 0..2),
+        additionals in collection::vec(resource(), 0..2),
+    ) -> Record {
+        Record::Dns(Box::new(DnsRecord { id, flags, is_answer, questions, answers, authorities, additionals }))
+    }
+}
+
+/// An MD5 in hexadecimal digits, as fingerprints have it, and the text that it is of.
+fn fingerprint() -> impl Strategy<Value = Option<(Vec<u8>, Vec<u8>)>> {
+    option::of((text(), "[0-9a-f]{32}".prop_map(String::into_bytes)))
+}
+
+prop_compose! {
+    fn tls()(
+        version in any::<u16>(), maybe in collection::vec(maybe(), 6), names in collection::vec(texts(), 3),
+        times in any::<(Option<i64>, Option<i64>)>(), ja3 in fingerprint(), ja3s in fingerprint(), is_resumed in any::<bool>(),
+    ) -> Record {
+        let [sni, subject, issuer, serial, fingerprint, ja4] = maybe.try_into().unwrap();
+        let [client_alpns, server_alpns, alternative_names] = names.try_into().unwrap();
+        Record::Tls(Box::new(TlsRecord {
+            version, sni, subject, issuer, serial, fingerprint, ja4, client_alpns,
+            server_alpns, alternative_names,
+            not_before: times.0, not_after: times.1, ja3, ja3s, is_resumed,
+            ..TlsRecord::default()
+        }))
+    }
+}
+
+prop_compose! {
+    fn smtp()(maybe in collection::vec(maybe(), 6), texts in collection::vec(texts(), 4)) -> Record {
+        let [helo, mail_from, from, subject, message_id, date] = maybe.try_into().unwrap();
+        let [rcpt_to, to, attachments, urls] = texts.try_into().unwrap();
+        Record::Smtp(Box::new(SmtpRecord { helo, mail_from, from, subject, message_id, date, rcpt_to, to, attachments, urls }))
+    }
+}
+
+prop_compose! {
+    fn ftp()(command in text(), argument in text(), completion_codes in texts(), replies in texts(), dynamic_port in any::<Option<u16>>()) -> Record {
+        Record::Ftp(Box::new(FtpRecord { command, argument, completion_codes, replies, dynamic_port }))
+    }
+}
+
+prop_compose! {
+    fn smb()(
+        texts in collection::vec(text(), 2), maybe in collection::vec(maybe(), 2), status in any::<Option<u32>>(), session_id in any::<u64>(),
+        tree_id in any::<u32>(), dcerpc in option::of((text(), any::<u16>())),
+    ) -> Record {
+        let [dialect, command] = texts.try_into().unwrap();
+        let [filename, share] = maybe.try_into().unwrap();
+        Record::Smb(Box::new(SmbRecord { dialect, command, status, session_id, tree_id, filename, share, dcerpc }))
+    }
+}
+
+prop_compose! {
+    fn sip()(texts in collection::vec(text(), 4), code in any::<Option<u16>>()) -> Record {
+        let [method, uri, version, reason] = texts.try_into().unwrap();
+        Record::Sip(Box::new(SipRecord { method, uri, version, code, reason }))
+    }
+}
+
+fn record() -> impl Strategy<Value = Record> {
+    let end = || option::of((text(), text()));
+    prop_oneof![
+        Just(Record::None),
+        http(),
+        dns(),
+        tls(),
+        smtp(),
+        ftp(),
+        smb(),
+        sip(),
+        (end(), end()).prop_map(|(client, server)| Record::Ssh(Box::new(SshRecord { client, server }))),
+        any::<(u16, [Option<(u8, u8)>; 2])>().prop_map(|(identifier, messages)| Record::Modbus(Box::new(
+            ModbusRecord { identifier, messages }
+        ))),
+        any::<(u8, Option<u16>)>().prop_map(|(function, indications)| Record::Dnp3(Box::new(Dnp3Record {
+            function,
+            indications,
+            objects: Vec::new(),
+        }))),
+    ]
+}
+
+/// Returns the protocol whose transactions have a record.
+fn protocol_of(record: &Record) -> AppProtocol {
+    match record {
+        Record::None => AppProtocol::Pop3,
+        Record::Http(_) => AppProtocol::Http,
+        Record::Dns(_) => AppProtocol::Dns,
+        Record::Tls(_) => AppProtocol::Tls,
+        Record::Smtp(_) => AppProtocol::Smtp,
+        Record::Ftp(_) => AppProtocol::Ftp,
+        Record::Ssh(_) => AppProtocol::Ssh,
+        Record::Smb(_) => AppProtocol::Smb,
+        Record::Sip(_) => AppProtocol::Sip,
+        Record::Modbus(_) => AppProtocol::Modbus,
+        Record::Dnp3(_) => AppProtocol::Dnp3,
+    }
+}
+
+const ACTIONS: [Action; 8] = [
+    Action::None,
+    Action::PassPacket,
+    Action::PassFlow,
+    Action::DropPacket,
+    Action::DropFlow,
+    Action::RejectSource,
+    Action::RejectDestination,
+    Action::RejectBoth,
+];
+
+prop_compose! {
+    fn alert()(
+        subject in subject(), numbers in any::<(u32, u32, u32, u32)>(), action in select(&ACTIONS[..]), app in option::of(app()),
+        transaction in any::<Option<u64>>(), flow in flow(), direction in select(&Direction::BOTH[..]), record in record(),
+        files in collection::vec(file(), 0..2), bits in collection::vec(any::<u32>(), 0..3), has_context in any::<bool>(),
+    ) -> Event {
+        let (sid, gid, rev, rule) = numbers;
+        let context = Box::new(AlertContext { flow, direction, record, files, bits });
+        Event::Alert(Alert { subject, sid, gid, rev, rule, action, app, transaction, context: has_context.then_some(context) })
+    }
+}
+
+fn anomalies() -> impl Strategy<Value = Vec<AppEvent>> {
+    collection::vec(
+        select(vec!["http.request_too_long", "dns.malformed_data", "unnamed"]),
+        0..3,
+    )
+}
+
+prop_compose! {
+    fn transaction()(subject in subject(), id in any::<u64>(), record in record(), files in collection::vec(file(), 0..2), anomalies in anomalies()) -> Event {
+        Event::Transaction(Box::new(TransactionEvent { subject, id, app: protocol_of(&record), record, files, anomalies }))
+    }
+}
+
+/// Any event of the engine.
+pub(crate) fn event() -> impl Strategy<Value = Event> {
+    let ends = select(vec![FlowEnd::Timeout, FlowEnd::Evicted, FlowEnd::Shutdown]);
+    let mut reasons = vec![
+        DropReason::Rule,
+        DropReason::Flow,
+        DropReason::Normalizer,
+        DropReason::Memory,
+    ];
+    reasons.extend(Cause::ALL.iter().map(|cause| DropReason::Policy(*cause)));
+    prop_oneof![
+        4 => alert(),
+        8 => transaction(),
+        1 => (flow(), ends).prop_map(|(mut flow, end)| {
+            flow.id = flow.id.max(1);
+            Event::Flow(Box::new(flow), end)
+        }),
+        1 => (subject(), select(reasons)).prop_map(|(subject, reason)| Event::Drop(subject, reason)),
+        1 => (subject(), app(), anomalies()).prop_map(|(subject, app, events)| Event::Anomaly(subject, app, events)),
+        1 => (subject(), select(Cause::ALL), select(Policy::ALL)).prop_map(|(subject, cause, policy)| Event::Exception(subject, cause, policy)),
+    ]
+}

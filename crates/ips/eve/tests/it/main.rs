@@ -1,0 +1,11 @@
+//! Tests of the records, in one program.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod any;
+mod schema;
