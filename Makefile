@@ -115,9 +115,13 @@ exchange-check: setup ## run the long forms of the exchange's tests: kills, retr
 portal: ## build the web page of the exchange (needs Node 20; without it the engine serves the API only)
 	@scripts/portal.sh
 
-ips-check: setup ## compare intrusion prevention with all recorded answers of Suricata, and make a flow for each of 31,080 rules
+ips-check: setup ## compare intrusion prevention with all recorded answers of Suricata, make a flow for each of 31,080 rules, and have EveBox read its events
 	MILLRACE_ANSWERS=all cargo test --locked -p millrace-ips-offline --test it -- --nocapture
 	MILLRACE_SYNTHESIS=all cargo test --locked -p millrace-ips-engine --test it synthesis:: -- --nocapture
+	@scripts/setup.sh python
+	@scripts/setup.sh evebox
+	cargo build --locked -p millrace
+	target/venv/bin/python -m pytest -q -s tests/interop/test_eve.py
 
 portal-check: portal ## test the web page: units, journeys in Chromium against the API, and a path ordered from a running engine
 	@scripts/setup.sh portal

@@ -73,6 +73,14 @@ if [ "${1:-}" = peers ]; then
     dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
 fi
 
+# EveBox, a reader of EVE JSON. Its build takes minutes.
+if [ "${1:-}" = evebox ] && [ ! -x target/evebox/bin/evebox ]; then
+    echo "setup: building EveBox"
+    # The crate asks git for its revision unless it is given.
+    BUILD_REV=0.30.0 cargo install --quiet --locked --debug --version 0.30.0 --root target/evebox --target-dir target/evebox-build evebox
+    rm -rf target/evebox-build
+fi
+
 # Collectors that read sFlow of a switch in a test. None of them is started.
 if [ "${1:-}" = collectors ]; then
     wanted=(pmacct nfdump nfdump-sflow)

@@ -12,7 +12,8 @@ use crate::gated::recorder::{Output, rows_of};
 ///
 /// The function is driven in memory by `millrace nf rate`, with connections that are new on every pass; rows compare it
 /// with links of 2 x 1 Gbit/s, with gates for 64-byte frames, and with the function `monitor`. Further rows have HTTP
-/// connections as RFC 9411 asks for, latency at half load, twice the load, a reload of all rules under load, and two lanes.
+/// connections as RFC 9411 asks for, latency at half load, twice the load, a reload of all rules under load, and two lanes; and
+/// the engine alone over four mixes of connections.
 #[derive(Debug, Clone, Args)]
 pub struct IpsArgs {
     /// The number of rounds, of which medians are judged
@@ -21,6 +22,9 @@ pub struct IpsArgs {
     /// One short round
     #[arg(long)]
     quick: bool,
+    /// Only the engine over four mixes of connections (web, http, dns, mail), in Mbit/s, beside Suricata if it is on PATH
+    #[arg(long)]
+    engine: bool,
     /// The file of 14,000 rules, packed by xz or not
     #[arg(
         long,
@@ -64,6 +68,7 @@ impl IpsArgs {
             core: self.core.unwrap_or(cores - 1),
             rules: self.rules.clone(),
             all_rules: self.all_rules.clone(),
+            engine_only: self.engine,
             command: std::env::args().collect::<Vec<_>>().join(" "),
         };
         let progress = &mut |text: &str| eprintln!("{text}");

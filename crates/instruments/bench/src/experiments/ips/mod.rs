@@ -6,12 +6,14 @@
 //!  millrace nf rate monitor, in the same round ─────────────────────────────────────▶ the ratio
 //! ```
 //!
-//! `load` has the rows beside E7: HTTP connections (RFC 9411), latency, overload, reload under load, lanes.
+//! `load` has the rows beside E7: HTTP connections (RFC 9411), latency, overload, reload under load, lanes. `engine` has those
+//! of the engine alone: four mixes of connections, with `millrace ips rate`.
 //!
 //! The published experiment (2011: Snort 2.9.1.2 inline on DPDK 1.0) offered two directions of 1 GbE. A share is the rate as a
 //! part of what such links carry.
 
 pub mod cli;
+mod engine;
 mod error;
 mod load;
 mod record;
@@ -53,6 +55,8 @@ pub struct Experiment {
     pub rules: PathBuf,
     /// The file of rules that are loaded again under load, packed by xz or not.
     pub all_rules: PathBuf,
+    /// True if only the rows of the engine are measured.
+    pub engine_only: bool,
     /// The command that repeats the run.
     pub command: String,
 }
@@ -89,8 +93,17 @@ impl Experiment {
             system("one rule", "ips", Some(&one)),
         ];
         match unpacked(&self.rules, &folder.path().join("many.rules")) {
-            Ok(many) => systems.push(system("14,000 rules", "ips", Some(&many))),
-            Err(reason) => recorder.missing("E7 14,000 rules", "", &reason)?,
+            Ok(many) => {
+                self.engine(recorder, &many)?;
+                systems.push(system("14,000 rules", "ips", Some(&many)));
+            }
+            Err(reason) => {
+                recorder.missing("engine", "", &reason)?;
+                recorder.missing("E7 14,000 rules", "", &reason)?;
+            }
+        }
+        if self.engine_only {
+            return Ok(());
         }
         for round in 0..recorder.length.rounds {
             for frame in FRAMES {
