@@ -167,10 +167,7 @@ impl Server {
             .name("control".to_owned())
             .spawn(accept)
             .with_context(named)?;
-        Ok(Server {
-            _file: file,
-            control,
-        })
+        Ok(Server { _file: file, control })
     }
 }
 
@@ -251,7 +248,10 @@ mod tests {
         let server = start(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let error = start(&path).err().unwrap();
-        assert!(format!("{error:#}").contains("another process listens"), "{error:#}");
+        assert!(
+            format!("{error:#}").contains("another process listens"),
+            "{error:#}"
+        );
         assert!(UnixStream::connect(&path).is_ok());
         drop(server);
         assert!(!path.exists());

@@ -158,13 +158,7 @@ impl Inspector {
 
     /// Sends a reset or an ICMP error to the source of a rejected packet, to its destination, or to both.
     #[cold]
-    fn reject(
-        &mut self,
-        packet: &dyn Buffer,
-        ends: (bool, bool),
-        way: Direction,
-        effects: &mut Effects,
-    ) {
+    fn reject(&mut self, packet: &dyn Buffer, ends: (bool, bool), way: Direction, effects: &mut Effects) {
         let back = match way {
             Direction::Forward => Direction::Backward,
             Direction::Backward => Direction::Forward,

@@ -262,7 +262,10 @@ fn after_a_change_to_ordered_no_frame_leaves_before_one_that_was_delayed_longer(
         sizes.push(frame.len());
     }
     assert_eq!(sizes.len(), 200);
-    assert!(sizes.is_sorted(), "frames of 61 bytes were offered after the change");
+    assert!(
+        sizes.is_sorted(),
+        "frames of 61 bytes were offered after the change"
+    );
 }
 
 #[test]
