@@ -51,6 +51,7 @@ export const journeys = [
       await drain();
       await page.getByRole("button", { name: t("confirm.undo") }).click();
       await dialogOf(page).getByRole("button", { name: t("confirm.undo") }).click();
+      await dialogOf(page).waitFor({ state: "hidden" });
       await undrained();
       await drain();
       // The page of the change has the same decision.
@@ -59,6 +60,7 @@ export const journeys = [
       await page.getByRole("link", { name: t("op.drainTrunk") }).first().click();
       await page.getByRole("button", { name: t("confirm.keep") }).click();
       await dialogOf(page).getByRole("button", { name: t("confirm.keep") }).click();
+      await dialogOf(page).waitFor({ state: "hidden" });
       await page.getByRole("button", { name: t("confirm.keep") }).waitFor({ state: "hidden" });
       await post("confirmation/over");
       await page.goto(new URL("/fabric", page.url()).href);
