@@ -40,6 +40,7 @@ PROBE, FORTH, BACK, FROM_BAIKAL, FROM_CASTOR, GOOD, AGAIN = range(1, 8)
 ATTACK_PPS = 2000
 FILTER_COOKIE = 0x585  # the owner and the kind of the cookies of filters (crates/exchange/ix-plan/src/layout.rs)
 ON_ENGINE = ["ip", "netns", "exec", ENGINE]
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 BOLD, DIM, OFF = ("\033[1m", "\033[2m", "\033[0m") if sys.stdout.isatty() else ("", "", "")
 
 
@@ -85,6 +86,7 @@ class Demo:
     page: bool
     quarantine: bool = True
     calm: float = 2.0  # the seconds of traffic before and after an event
+    effect: float = 1.0  # the seconds until a filter drops, and until its end lets pass
 
     # --- act 1 ------------------------------------------------------------------------------------------------------
     def start(self):
@@ -160,7 +162,10 @@ class Demo:
             finding["check"] == "mac" for end in self.exchange.ask("quarantine") for finding in end["findings"]))
         say(f"{DIM}$ millrace-ix quarantine{OFF}")
         say(self.exchange.command("quarantine").rstrip())
-        hold(all(router.established() == 0 for router in self.routers), "a session is up in quarantine")
+        # The other routers may have passed meanwhile; Castor's cannot, while its fault lasts.
+        faulty = next(router for router in self.routers if router.member is castor)
+        hold(faulty.established() == 0, "the session of a router in quarantine is up")
+        say(f"the router of {castor.account} is quarantined for its fault, and reaches nobody")
         self.sites.on(castor, "ip", "link", "set", "lan", "address", castor.mac)
         wait_for("all routers pass the quarantine", lambda: not self.exchange.ask("quarantine"), 60)
         self.exchange.wait_in_sync()
@@ -186,8 +191,11 @@ class Demo:
         row("first frame at Danube's router", f"{first - times['ordered']:.3f} s")
         accepted = times.get("accepted", times["ordered"])
         row(f"from the {'acceptance' if 'accepted' in times else 'order'} to the first frame", f"{(first - accepted) * 1000:.0f} ms")
-        hold(0 < first - accepted < 1 + 2 * self.page, "the first frame took too long")
+        bound = 1 + 2 * self.page
+        hold(0 < first - accepted < bound, f"the first frame came after {first - accepted:.1f} s, and not within {bound} s")
         self.exchange.wait_in_sync()
+        wait_for("a ping passes the path", lambda: " 0% packet loss" in self.sites.on(
+            "aoba", "ping", "-q", "-c", "1", "-W", "1", DANUBE_PATH[0], check=False), 20)
         ping = self.sites.on("aoba", "ping", "-q", "-c", "50", "-i", "0.02", DANUBE_PATH[0])
         lost, rtt = re.search(r"(\d+)% packet loss", ping)[1], re.search(r"= [\d.]+/([\d.]+)/", ping)[1]
         row("ping, 50 packets: lost, mean round trip", f"{lost} %", f"{rtt} ms")
@@ -364,8 +372,10 @@ class Demo:
         for number, stream, drops in zip(sent, streams, dropped):
             hold(drops > 0, "a site dropped nothing")
             hold(number == stream["received"] + drops, "the counters of the filter do not account for every frame")
-        hold(last - ordered < 1, "the attack passed for more than a second")
-        hold(0 < again - released < 1, "traffic passed again before the end of the filter, or more than a second after it")
+        passed = f"the attack passed for {last - ordered:.1f} s, which is more than {self.effect:g} s"
+        hold(last - ordered < self.effect, passed)
+        late = f"traffic passed again {again - released:.1f} s after the end of the filter, and not within {self.effect:g} s behind it"
+        hold(0 < again - released < self.effect, late)
         hold(sent_good == seen[str(GOOD)]["received"], "other traffic was lost")
         wait_for("the filter is gone", lambda: not self.filters())
 
@@ -480,8 +490,12 @@ def main():
                 step()
         except (Failed, AssertionError, subprocess.SubprocessError) as failure:
             print(f"\ndemo-exchange: FAILED: {failure}", file=sys.stderr)
+            load, cores = os.getloadavg()[0], os.cpu_count() or 1
+            if load > 2 * cores:
+                print(f"  Other work keeps this machine busy (load {load:.0f} on {cores} cores), and some acts have bounds in time: "
+                      "run the demo again when it has ended.", file=sys.stderr)
             for log in sorted(pathlib.Path(folder).glob("*/*.log")):
-                print(f"  {log.name}:", *log.read_text().splitlines()[-8:], sep="\n    | ", file=sys.stderr)
+                print(f"  {log.name}:", *COLOUR.sub("", log.read_text()).splitlines()[-8:], sep="\n    | ", file=sys.stderr)
             return 1
     act("Done")
     say(f"All acts held, in {time.monotonic() - started:.0f} s. Every process has ended.")

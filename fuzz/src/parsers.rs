@@ -94,32 +94,32 @@ fn parse(protocol: AppProtocol, bytes: &[u8]) {
     );
 }
 
-/// HTTP/1.
+/// Parses the bytes as HTTP/1.
 pub(crate) fn http(bytes: &[u8]) {
     parse(AppProtocol::Http, bytes);
 }
 
-/// DNS over TCP.
+/// Parses the bytes as DNS over TCP.
 pub(crate) fn dns(bytes: &[u8]) {
     parse(AppProtocol::Dns, bytes);
 }
 
-/// TLS.
+/// Parses the bytes as a TLS stream of both directions.
 pub(crate) fn tls(bytes: &[u8]) {
     parse(AppProtocol::Tls, bytes);
 }
 
-/// SMTP with MIME.
+/// Parses the bytes as SMTP with MIME.
 pub(crate) fn mime(bytes: &[u8]) {
     parse(AppProtocol::Smtp, bytes);
 }
 
-/// SMB and DCE/RPC.
+/// Parses the bytes as SMB and DCE/RPC.
 pub(crate) fn smb(bytes: &[u8]) {
     parse(AppProtocol::Smb, bytes);
 }
 
-/// POP3, IMAP, SIP, Modbus, DNP3 and LDAP; the first byte chooses one of them.
+/// Parses the bytes as POP3, IMAP, SIP, Modbus, DNP3 or LDAP; the first byte chooses one of them.
 pub(crate) fn others(bytes: &[u8]) {
     const PROTOCOLS: [AppProtocol; 6] = [
         AppProtocol::Pop3,

@@ -35,7 +35,7 @@ pub(crate) fn envelopes(bytes: &[u8]) {
     service_header(bytes.get(ethernet::SIZE..).unwrap_or_default());
 }
 
-/// Property: a network service header lies within the bytes, and is encoded and parsed to the same values.
+/// Checks that a network service header lies within the bytes, and is encoded and parsed to the same values.
 fn service_header(bytes: &[u8]) {
     let Ok(view) = nsh::View::new(bytes) else { return };
     assert_eq!(view.size() + view.payload().len(), bytes.len());

@@ -41,7 +41,7 @@ fn memory() -> Arc<Memory> {
     Arc::new(Memory::open(regions, UnsealedPolicy::Reject).unwrap())
 }
 
-/// The negotiated features; the lowest bit selects the ring format.
+/// Returns the negotiated features; the lowest bit selects the ring format.
 fn features(bits: u8) -> Features {
     let all = [
         Features::RING_PACKED,

@@ -50,7 +50,7 @@ class OpenVSwitch(switches.OpenVSwitch):
     def start(self):
         """Starts the switch; its interfaces exist already."""
         database = self._start_database()
-        # Its flow cache lags behind its barriers: without a cache every packet is looked up in the tables.
+        # The flow cache of Open vSwitch lags behind its barriers: without a cache every packet is looked up in the tables.
         self._vsctl("--no-wait", "set", "Open_vSwitch", ".", "other_config:flow-limit=0",
                     "other_config:emc-insert-inv-prob=0", "other_config:vlan-limit=2")
         self._spawn("ovs-vswitchd", database, "--disable-system", f"--unixctl={self.folder}/vs.ctl")

@@ -14,6 +14,7 @@ import pytest
 
 import faucet_parts
 from exchange import Exchange
+from fabrics import connection, fabric, switch_config, trunk_ports
 from routers import Bird, Frr, GoBgp, wait_established
 from sites import Site, Sites, waive_quarantine
 from streams import Receiver, Sender
@@ -33,54 +34,6 @@ ADDRESSES = {"source": "10.100.0.1", "destination": "10.100.0.2", "to_mac": "02:
 def percentile(values, share):
     """Returns the value that this share of the values does not exceed."""
     return sorted(values)[max(0, -(-len(values) * share // 100) - 1)]
-
-
-def switch_config(dpid, ports):
-    """Returns the configuration of a switch with kernel interfaces and tunnels, by port number."""
-    lines = ['[system]', 'state_dir = "FOLDER/state"', '[api]', 'socket = "FOLDER/api.sock"', '[[bridge]]', 'name = "br0"',
-             f'dpid = "{dpid:016x}"', 'controllers = ["CONTROLLER"]', 'listen = ["punix:FOLDER/openflow.sock"]']
-    for number, (name, device) in ports.items():
-        lines += ["[[bridge.port]]", f'name = "{name}"', f"number = {number}", f'device = "{device}"', "mtu = 1700"]
-        lines += ["wait_to_restore_s = 2", "bfd = { min_tx_ms = 50, min_rx_ms = 50, multiplier = 4 }"] if "vxlan" in device else []
-    return "\n".join(lines) + "\n"
-
-
-def trunk_ports(end):
-    """Returns the ports of the trunk `north` at one of its ends."""
-    own, other = (1, 2) if end == "a" else (2, 1)
-    return {51: (f"north-{end}", f"kernel:north-{end}"),
-            101: ("north", f"vxlan:remote=10.0.1.{other},local=10.0.1.{own},underlay=north-{end},key=flow")}
-
-
-def fabric(ports_of):
-    """Returns an exchange file's text with two switches, which have these ports, and the trunk `north`."""
-    text = ""
-    for dpid, (site, ports) in enumerate(ports_of.items(), 1):
-        speeds = ", ".join(f"{{ number = {number}, speed_mbps = 1000 }}" for number in [*ports, 101])
-        text += f"""
-[[site]]
-name = "{site}"
-[[switch]]
-name = "{site}-1"
-site = "{site}"
-dpid = "{dpid:016x}"
-ports = [{speeds}]
-"""
-    one, two = (f"{site}-1:101" for site in ports_of)
-    return text + f"""
-[[trunk]]
-name = "north"
-kind = "vxlan"
-ends = ["{one}", "{two}"]
-cost = 10
-capacity_mbps = 100000
-mtu = 1700
-"""
-
-
-def connection(account, name, port):
-    """Returns a connection of an exchange file."""
-    return f'[[connection]]\naccount = "{account}"\nname = "{name}"\nkind = "standalone"\nports = ["{port}"]\n'
 
 
 class FaucetPaths:

@@ -3,9 +3,44 @@
 import json
 import pathlib
 import signal
+import socket
 import subprocess
 
 from switches import TARGET, free_port, run, wait_for
+
+
+class Control:
+    """A connection to the control socket of an engine, for many orders a second."""
+
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(60)
+        self.socket.connect(str(path))
+        self.lines = self.socket.makefile("r")
+
+    def ask(self, request, **values):
+        """Returns the answer; fails with ValueError if the engine refuses, and with OSError if it is gone."""
+        self.socket.sendall(json.dumps({"request": request, **values}).encode() + b"\n")
+        line = self.lines.readline()
+        if not line:
+            raise ConnectionResetError("the engine is gone")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise ValueError(answer["error"])
+        return answer["ok"]
+
+    def order(self, *operations):
+        """Executes operations as one change."""
+        return self.ask("order", operations=list(operations))
+
+    def close(self):
+        self.socket.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
 
 
 class Exchange:
@@ -67,9 +102,9 @@ socket = "{self.socket}"
         """Returns the output of a command."""
         return run(TARGET / "millrace-ix", "--socket", self.socket, *arguments, **kwargs)
 
-    def ask(self, *arguments):
+    def ask(self, *arguments, **kwargs):
         """Returns the answer of a command as JSON."""
-        return json.loads(self.command("--json", *arguments))
+        return json.loads(self.command("--json", *arguments, **kwargs))
 
     def order(self, *operations, **options):
         """Executes operations as one change."""

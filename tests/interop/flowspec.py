@@ -69,6 +69,29 @@ class Rule:
         action = "discard" if self.drops else "rate-limit 1000000000000"
         return f"flow route {{ match {{ {'; '.join(parts)}; }} then {{ {action}; }} }}"
 
+    def bird(self):
+        """Returns the match of the rule as BIRD's configuration has it; for rules without flags and fragments."""
+        six = ":" in self.destination
+        words = {"protocol": "next header" if six else "proto", "icmp_type": "icmp type", "icmp_code": "icmp code"}
+        parts = [f"dst {self.destination}"] + ([f"src {self.source}"] if self.source else [])
+        for _, field, _ in self.WORDS:
+            groups = getattr(self, field)
+            if groups:
+                test = " || ".join(" && ".join(f"{sign} {value}" for sign, value in group) for group in groups)
+                parts.append(f"{words.get(field, field)} {test}")
+        return "; ".join(parts) + ";"
+
+    def gobgp(self):
+        """Returns the rule as the arguments of `gobgp global rib add`; for rules without flags and fragments."""
+        parts = ["match", "destination", self.destination] + (["source", self.source] if self.source else [])
+        for _, field, word in self.WORDS:
+            groups = getattr(self, field)
+            if groups:
+                signs = {"=": "=="}
+                parts += [word, *("&".join(f"{signs.get(sign, sign)}{value}" for sign, value in group) for group in groups)]
+        action = "discard" if self.drops else "rate-limit 1000000000000"
+        return [*parts, "then", *action.split()]
+
     def refused(self):
         """Returns true if a switch cannot have the rule."""
         if self.length:
@@ -183,13 +206,39 @@ def passes(rules, packet):
     return True
 
 
+class Plan:
+    """The addresses of random rules and packets in a network: a /24 of IPv4 or a /48 of IPv6."""
+
+    def __init__(self, network):
+        self.network, self.is_six = network, ":" in network
+        if self.is_six:
+            base = network.split("::")[0]
+            self.parts = [network, *(f"{base}:{part:x}::/64" for part in (0, 64, 128))]
+            self.hosts = [f"{base}::{number}" for number in range(8)]
+            self.targets = [*(f"{base}::{number}" for number in (0, 1, 3, 7)), f"{base}:40::1", f"{base}:80::1", f"{base}:c8::1"]
+            self.from_networks = ["2001:db8:51::/48", "2001:db8:51::9/128", "2001:db8::/32", "2001:db8:51::8/125"]
+            self.sources = ["2001:db8:51::9", "2001:db8:51::20", "2001:db8:7::7", "2001:dead::77"]
+        else:
+            base = network.rsplit(".", 1)[0]
+            self.parts = [network, *(f"{base}.{part}/26" for part in (0, 64, 128))]
+            self.hosts = [f"{base}.{number}" for number in range(8)]
+            self.targets = [f"{base}.{number}" for number in (0, 1, 3, 7, 65, 130, 200)]
+            self.from_networks = ["198.51.100.0/24", "198.51.100.9/32", "198.51.0.0/16", "198.51.100.8/29"]
+            self.sources = ["198.51.100.9", "198.51.100.20", "198.51.7.7", "192.0.2.77"]
+        self.icmp = 58 if self.is_six else 1
+
+
+PORTS = [0, 53, 80, 123, 443, 1024, 4000, 65535]
+
+
 def random_rule(rng, network):
-    """Returns a random rule for destinations in a /24."""
-    base = network.rsplit(".", 1)[0]
-    destination = rng.choice([network, f"{base}.{rng.choice([0, 64, 128])}/26", f"{base}.{rng.randrange(8)}/32"])
+    """Returns a random rule for destinations in a network."""
+    plan = Plan(network)
+    host = rng.choice(plan.hosts) + ("/128" if plan.is_six else "/32")
+    destination = rng.choice([network, rng.choice(plan.parts[1:]), host])
     fields = {}
     if rng.random() < 0.4:
-        fields["source"] = rng.choice(["198.51.100.0/24", "198.51.100.9/32", "198.51.0.0/16", "198.51.100.8/29"])
+        fields["source"] = rng.choice(plan.from_networks)
 
     def numbers(values):
         sign = rng.choice(["=", "=", "=", "<", ">", "<=", ">=", "!="])
@@ -199,14 +248,13 @@ def random_rule(rng, network):
             return ((((">=", low)), ("<=", high)),)
         groups = (((sign, value),),)
         return groups + ((("=", rng.choice(values)),),) if rng.random() < 0.3 else groups
-    ports = [0, 53, 80, 123, 443, 1024, 4000, 65535]
     kind = rng.random()
     if kind < 0.5:
-        fields["protocol"] = ((("=", rng.choice([TCP, UDP, UDP, 1, 47])),),)
+        fields["protocol"] = ((("=", rng.choice([TCP, UDP, UDP, plan.icmp, 47])),),)
     elif kind < 0.6:
         fields["protocol"] = ((("=", TCP),), (("=", UDP),))
     if rng.random() < 0.5:
-        fields[rng.choice(["port", "dport", "sport"])] = numbers(ports)
+        fields[rng.choice(["port", "dport", "sport"])] = numbers(PORTS)
     if rng.random() < 0.1:
         fields["icmp_type"] = numbers([0, 3, 8, 11])
     if rng.random() < 0.1:
@@ -214,22 +262,21 @@ def random_rule(rng, network):
     if rng.random() < 0.1:
         fields["dscp"] = numbers([0, 10, 46])
     if rng.random() < 0.15:
-        fields["fragment"] = rng.choice([(("is-fragment",),), (("first-fragment",),), (("is-fragment",), ("first-fragment",)),
-                                         (("last-fragment",),), (("dont-fragment",),)])
+        states = [(("is-fragment",),), (("first-fragment",),), (("is-fragment",), ("first-fragment",)), (("last-fragment",),)]
+        # IPv6 has no such flag (RFC 8956, section 3.7).
+        fields["fragment"] = rng.choice(states if plan.is_six else [*states, (("dont-fragment",),)])
     if rng.random() < 0.05:
         fields["length"] = ((("=", 100),),)
     return Rule(destination, drops=rng.random() < 0.6, **fields)
 
 
 def random_packet(rng, network):
-    """Returns a random packet to a /24."""
-    base = network.rsplit(".", 1)[0]
-    ports = [0, 53, 80, 123, 443, 1024, 4000, 65535]
+    """Returns a random packet to a network."""
+    plan = Plan(network)
     return Packet(
-        source=rng.choice(["198.51.100.9", "198.51.100.20", "198.51.7.7", "192.0.2.77"]),
-        destination=f"{base}.{rng.choice([0, 1, 3, 7, 65, 130, 200])}",
-        protocol=rng.choice([TCP, TCP, UDP, UDP, UDP, 1, 47]),
-        sport=rng.choice(ports), dport=rng.choice(ports), icmp=(rng.choice([0, 3, 8, 11]), 0),
+        source=rng.choice(plan.sources), destination=rng.choice(plan.targets),
+        protocol=rng.choice([TCP, TCP, UDP, UDP, UDP, plan.icmp, 47]),
+        sport=rng.choice(PORTS), dport=rng.choice(PORTS), icmp=(rng.choice([0, 3, 8, 11]), 0),
         flags=rng.choice([2, 16, 18, 4, 0]), fragment=rng.choice([WHOLE, WHOLE, WHOLE, FIRST, LATER, LAST]),
         dscp=rng.choice([0, 0, 10, 46]))
 

@@ -75,7 +75,7 @@ class Bird(Speaker):
 
     def __init__(self, folder, port):
         super().__init__(folder, port)
-        self.flows = []
+        self.rules = []
 
     def write(self):
         def static(version, routes):
@@ -86,22 +86,31 @@ class Bird(Speaker):
             return f"protocol static static{version} {{ ipv{version}; {' '.join(lines)} }}"
         four = [item for item in self.routes.items() if ":" not in item[0]]
         six = [item for item in self.routes.items() if ":" in item[0]]
-        flows = " ".join(f"route flow4 {{ {rule} }} {{ bgp_ext_community.add((generic, 0x80060000, {rate})); }};"
-                         for rule, rate in self.flows)
+        def rules(version):
+            return " ".join(
+                f"route flow{version} {{ {rule.bird()} }} {{ bgp_ext_community.add((generic, 0x80060000, {rate(rule)})); }};"
+                for rule in self.rules if (":" in rule.destination) == (version == 6))
+
+        def rate(rule):
+            # As a number of IEEE 754 (RFC 8955, section 7.1): 0, and 1,000,000,000,000 bytes in a second.
+            return "0x0" if rule.drops else "0x5368d4a5"
         config = f"""
 log "{self.folder}/bird.log" all;
 router id 192.0.2.102;
 protocol device {{}}
 flow4 table flows4;
+flow6 table flows6;
 {static(4, four)}
 {static(6, six)}
-protocol static flowspec {{ flow4 {{ table flows4; }}; {flows} }}
+protocol static flowspec4 {{ flow4 {{ table flows4; }}; {rules(4)} }}
+protocol static flowspec6 {{ flow6 {{ table flows6; }}; {rules(6)} }}
 protocol bgp exchange {{
   local {self.address} as {self.asn}; neighbor 127.0.0.1 port {self.port} as {EXCHANGE_ASN};
   multihop 2; connect delay time 1; connect retry time 1; error wait time 1, 2; hold time 30;
   ipv4 {{ import none; export all; next hop self; }};
   ipv6 {{ import none; export all; next hop address 2001:db8::2; }};
   flow4 {{ table flows4; import none; export all; }};
+  flow6 {{ table flows6; import none; export all; }};
 }}
 """
         (self.folder / "bird.conf").write_text(config)
@@ -115,9 +124,9 @@ protocol bgp exchange {{
         self.write()
         run("birdc", "-s", self.folder / "ctl", "configure")
 
-    def flow(self, *flows):
-        """Announces these flow specifications, and no others: pairs of rule and rate."""
-        self.flows = list(flows)
+    def flows(self, rules):
+        """Announces these rules of `flowspec`, and no others."""
+        self.rules = list(rules)
         self.changed()
 
 
@@ -146,6 +155,10 @@ neighbor 127.0.0.1 {{
     def say(self, *lines):
         with self.commands.open("a") as commands:
             commands.write("".join(f"{line}\n" for line in lines))
+
+    def flows(self, rules):
+        """Announces rules of `flowspec`."""
+        self.say(*(f"announce {rule.text()}" for rule in rules))
 
     def changed(self, prefix, is_announced):
         hop = "2001:db8::2" if ":" in prefix else self.address
@@ -192,6 +205,11 @@ class GoBgp(Speaker):
 
     def gobgp(self, *arguments, **kwargs):
         return run("gobgp", "-p", str(self.api), *arguments, **kwargs)
+
+    def flows(self, rules):
+        """Announces rules of `flowspec`."""
+        for rule in rules:
+            self.gobgp("global", "rib", "add", "-a", "ipv6-flowspec" if ":" in rule.destination else "ipv4-flowspec", *rule.gobgp())
 
     def changed(self, prefix, is_announced):
         family = ["-a", "ipv6"] if ":" in prefix else ["-a", "ipv4"]
@@ -277,6 +295,11 @@ class Registry:
 
 def settings(port, peers, registry=None, caches=(), more=""):
     """Returns the sections of `millrace-ix` for BGP: `peers` maps addresses to accounts."""
+    return settings_of(port, {address: (ASN, account) for address, account in peers.items()}, registry, caches, more)
+
+
+def settings_of(port, peers, registry=None, caches=(), more=""):
+    """As `settings`; `peers` maps addresses to pairs of AS number and account."""
     text = f"""
 [bgp]
 listen = ["127.0.0.1:{port}"]
@@ -284,11 +307,11 @@ asn = {EXCHANGE_ASN}
 router_id = "192.0.2.1"
 {more}
 """
-    for address, account in peers.items():
+    for address, (asn, account) in peers.items():
         text += f"""
 [[bgp.peer]]
 address = "{address}"
-asn = {ASN}
+asn = {asn}
 account = "{account}"
 rules_max = 5000
 """

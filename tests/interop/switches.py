@@ -12,6 +12,8 @@ import urllib3
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET = pathlib.Path(os.environ.get("MILLRACE_TARGET", ROOT / "target" / "debug"))
+# The time in s for a switch to stop on a busy machine: the kernel removes an interface in a namespace within seconds.
+STOP_BOUND = 60
 
 
 def wait_for(what, condition, bound=20.0):
@@ -35,6 +37,16 @@ def end(process):
         process.wait(timeout=20)
 
 
+def threads_of(pid):
+    """Returns the name, state and kernel stack of each thread of a process, for a message about one that hangs."""
+    found = []
+    for task in sorted(pathlib.Path(f"/proc/{pid}/task").iterdir()):
+        parts = [(task / name).read_text().strip() for name in ("comm", "wchan", "stack")]
+        state = next(line for line in (task / "status").read_text().splitlines() if line.startswith("State"))
+        found.append(f"{task.name} {parts[0]} {state} in {parts[1]}\n{parts[2]}")
+    return "\n".join(found)
+
+
 GIVEN_PORTS = set()
 
 
@@ -49,9 +61,9 @@ def free_port():
             return port
 
 
-def run(*command, check=True, **kwargs):
-    """Runs a command with a time limit, and returns its output."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, **kwargs)
+def run(*command, check=True, timeout=60, **kwargs):
+    """Runs a command with a time limit in seconds, and returns its output."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, **kwargs)
     assert not check or done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
     return done.stdout
 
@@ -166,7 +178,13 @@ class Millrace:
         """Stops the daemon, and returns its exit status."""
         if self.process and self.process.poll() is None:
             self.process.send_signal(how)
-            self.process.wait(timeout=20)
+            try:
+                self.process.wait(timeout=STOP_BOUND)
+            except subprocess.TimeoutExpired:
+                threads = threads_of(self.process.pid)
+                self.process.kill()
+                self.process.wait(timeout=STOP_BOUND)
+                raise AssertionError(f"millraced did not stop; its threads:\n{threads}\n{self.log.read_text()}") from None
         return self.process and self.process.returncode
 
     def __enter__(self):

@@ -170,8 +170,8 @@ def test_nat44_translates_and_finds_the_way_back(tmp_path):
             assert back[IP].dst == "10.0.0.1"
             assert back[ICMP].id == 77 if layer.haslayer(ICMP) else back[type(layer)].dport == 1234
             assert is_sound(back), back.show(dump=True)
-        stranger = marked(Ether(**BACK), IP(src="198.51.100.7", dst="203.0.113.1"), UDP(sport=53, dport=9))
-        assert lab.backward(stranger, bound=1) is None
+        unsolicited = marked(Ether(**BACK), IP(src="198.51.100.7", dst="203.0.113.1"), UDP(sport=53, dport=9))
+        assert lab.backward(unsolicited, bound=1) is None
 
 
 def test_a_load_balancer_keeps_connections_with_their_servers(tmp_path):

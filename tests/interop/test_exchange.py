@@ -80,7 +80,7 @@ def test_a_circuit_passes_frames_within_a_second_and_outlives_its_engine(tmp_pat
             assert (service["state"], service["status"]) == ("production", [])
             assert exchange.ask("journal", str(answer["change"]))[-1]["state"] == "cleaned"
 
-            # The engine dies: frames still pass. A stranger adds an entry and takes one away meanwhile.
+            # The engine dies: frames still pass. Another controller adds an entry and removes one meanwhile.
             exchange.stop(signal.SIGKILL)
             for number in range(20):
                 assert passes(a, b, frame(f"without engine {number}", 100), f"engine {number}", 2) is not None

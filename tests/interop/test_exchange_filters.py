@@ -2,6 +2,7 @@
 those who may, and go with their routes. The tests with interfaces need root."""
 
 import ipaddress
+import json
 import os
 import random
 import shutil
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="virtual Ethernet need
 LONG = bool(os.environ.get("MILLRACE_EXCHANGE_LONG"))
 PAIRS = [("flt-v", "flt-sv"), ("flt-a", "flt-sa"), ("flt-b", "flt-sb"), ("flt-t1", "flt-t2")]
 NETWORK, VICTIM, BESIDE = "203.0.113.0/24", "203.0.113.7", "203.0.113.8"
+NETWORK6 = "2001:db8:113::/48"
 
 
 class World:
@@ -249,16 +251,24 @@ def test_ownership_by_roas_route_objects_and_live_routes_equals_an_oracle(tmp_pa
 
 def frame(packet, mark):
     """Returns the frame of a packet, with a mark in its payload."""
+    is_six = ":" in packet.destination
     offset = {flowspec.WHOLE: 0, flowspec.FIRST: 0, flowspec.LATER: 100, flowspec.LAST: 200}[packet.fragment]
     more = packet.fragment in (flowspec.FIRST, flowspec.LATER)
-    ip = scapy.IP(src=packet.source, dst=packet.destination, proto=packet.protocol, tos=packet.dscp << 2,
-                  frag=offset, flags="MF" if more else 0)
+    if is_six:
+        is_part = packet.fragment != flowspec.WHOLE
+        ip = scapy.IPv6(src=packet.source, dst=packet.destination, tc=packet.dscp << 2, nh=44 if is_part else packet.protocol)
+        ip = ip / scapy.IPv6ExtHdrFragment(nh=packet.protocol, offset=offset, m=int(more), id=7) if is_part else ip
+    else:
+        ip = scapy.IP(src=packet.source, dst=packet.destination, proto=packet.protocol, tos=packet.dscp << 2,
+                      frag=offset, flags="MF" if more else 0)
     if offset:
         body = scapy.Raw(b"\xff" * 24 + mark)
     elif packet.protocol == flowspec.TCP:
         body = scapy.TCP(sport=packet.sport, dport=packet.dport, flags=packet.flags) / mark
     elif packet.protocol == flowspec.UDP:
         body = scapy.UDP(sport=packet.sport, dport=packet.dport) / mark
+    elif packet.protocol == 58:
+        body = scapy.Raw(bytes([packet.icmp[0], packet.icmp[1], 0, 0, 0, 0, 0, 0]) + mark)
     elif packet.protocol == 1:
         body = scapy.ICMP(type=packet.icmp[0], code=packet.icmp[1]) / mark
     else:
@@ -266,23 +276,24 @@ def frame(packet, mark):
     return bytes(scapy.Ether(src="02:00:00:00:00:0a", dst="02:00:00:00:00:01") / ip / body)
 
 
-def test_the_fate_of_packets_under_random_flowspec_rules_equals_an_oracle(tmp_path):
+@pytest.mark.parametrize("network", [NETWORK, NETWORK6], ids=["ipv4", "ipv6"])
+def test_the_fate_of_packets_under_random_flowspec_rules_equals_an_oracle(tmp_path, network):
     if not shutil.which("exabgp"):
         pytest.skip("exabgp is not installed: run scripts/setup.sh")
     rng = random.Random(18)
-    port, rounds, count = free_port(), 20 if LONG else 1, 100
+    port, rounds, count = free_port(), 10 if LONG else 1, 100
     with routing.Registry() as registry:
-        registry.sets["AS-V"], registry.origins[routing.ASN] = ["AS64501"], [NETWORK]
+        registry.sets["AS-V"], registry.origins[routing.ASN] = ["AS64501"], [network]
         sections = routing.settings(port, {routing.ExaBgp.address: "V"}, registry, more="changes_per_sec = 1000")
         with World(tmp_path, sections) as world, routing.ExaBgp(tmp_path / "exabgp", port) as speaker:
-            speaker.announce(NETWORK)
+            speaker.announce(network)
             world.wait_session(speaker)
             sent = refused = 0
             wrong = []
             for number in range(rounds):
                 rules = []
                 while len(rules) < count:
-                    rule = flowspec.random_rule(rng, NETWORK)
+                    rule = flowspec.random_rule(rng, network)
                     # Two rules with the same components are one route.
                     if all(flowspec.compare(rule, other) != 0 for other in rules):
                         rules.append(rule)
@@ -302,7 +313,7 @@ def test_the_fate_of_packets_under_random_flowspec_rules_equals_an_oracle(tmp_pa
                 refused += states.count("refused")
                 assert states.count("refused") >= impossible
                 # A rule that no packet can match is refused, too: it changes no fate.
-                packets = [(flowspec.random_packet(rng, NETWORK), f"{number:04x}{index:08x}".encode()) for index in range(400)]
+                packets = [(flowspec.random_packet(rng, network), f"{number:04x}{index:08x}".encode()) for index in range(400)]
                 received = set()
                 for begin in range(0, len(packets), 50):
                     for packet, mark in packets[begin:begin + 50]:
@@ -318,4 +329,46 @@ def test_the_fate_of_packets_under_random_flowspec_rules_equals_an_oracle(tmp_pa
                 speaker.say(*(f"withdraw {rule.text()}" for rule in rules))
                 wait_for("all rules are gone", lambda: world.states() == [], bound=30)
             world.wait_entries(0)
-            print(f"{rounds * count} rules, {refused} refused, {sent} packets, 0 differences")
+            print(f"{network}: {rounds * count} rules, {refused} refused, {sent} packets, 0 differences")
+
+
+def test_each_speakers_rules_become_the_same_filters(tmp_path):
+    """ExaBGP, BIRD 2 and GoBGP announce the same rules, whose components are written in the language of each."""
+    speakers = present(routing.SPEAKERS)
+    if len(speakers) < 2:
+        pytest.skip("two of bird, exabgp and gobgpd are needed: run scripts/setup.sh")
+    rng, port, count = random.Random(180), free_port(), 200 if LONG else 30
+    rules = []
+    while len(rules) < count:
+        rule = flowspec.random_rule(rng, rng.choice([NETWORK, NETWORK6]))
+        if not rule.flags and not rule.fragment and all(flowspec.compare(rule, other) for other in rules
+                                                        if (":" in rule.destination) == (":" in other.destination)):
+            rules.append(rule)
+    with routing.Registry() as registry:
+        registry.sets["AS-V"], registry.origins[routing.ASN] = ["AS64501"], [NETWORK, NETWORK6]
+        sections = routing.settings(port, {speaker.address: "V" for speaker in speakers}, registry, more="changes_per_sec = 1000")
+        with Exchange(tmp_path / "ix", engine="match_extensions = true\n" + sections) as exchange:
+            exchange.order({"operation": "create_account", "name": "V", "kind": "member", "asns": [routing.ASN], "as_set": "AS-V"})
+
+            def found():
+                names = ("matching", "alternatives", "action", "state", "order", "rank")
+                return sorted(json.dumps({name: one.get(name) for name in names}, sort_keys=True)
+                              for one in exchange.objects("fi").values())
+            seen = {}
+            for kind in speakers:
+                with kind(tmp_path / kind.name, port) as speaker:
+                    for network in (NETWORK, NETWORK6):
+                        speaker.announce(network)
+                    wait_for(f"{kind.name}: {speaker.log}", lambda speaker=speaker: any(
+                        one["peer"] == speaker.address and one["prefixes"] == 2 for one in exchange.ask("sessions")), bound=30)
+                    speaker.flows(rules)
+                    wait_for(f"all rules of {kind.name} are filters: {speaker.log}", lambda: len(exchange.objects("fi")) == count,
+                             bound=30)
+                    seen[kind.name] = found()
+                wait_for("the rules ended with the session", lambda: not exchange.objects("fi"), bound=200)
+            first = next(iter(seen))
+            for name, filters in seen.items():
+                differing = [pair for pair in zip(seen[first], filters) if pair[0] != pair[1]]
+                assert not differing, f"{first} and {name}: {differing[:2]}"
+            print(f"{count} rules of IPv4 and IPv6 from {', '.join(seen)}: the same filters, "
+                  f"{sum('refused' in text for text in seen[first])} of them refused")

@@ -22,7 +22,8 @@ pytestmark = [
 
 def test_two_sites_carry_routers_and_a_path_survive_a_trunk_and_drop_an_attack_where_it_enters(tmp_path):
     with contextlib.ExitStack() as stack:
-        demo = Demo(tmp_path, tmp_path, stack, page=False, quarantine=False, calm=0.6)
+        # Ten seconds for a busy machine; check_exchange.py and the demo have one second.
+        demo = Demo(tmp_path, tmp_path, stack, page=False, quarantine=False, calm=0.6, effect=10.0)
         demo.start()
         demo.peer()
         demo.order()

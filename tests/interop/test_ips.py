@@ -113,7 +113,7 @@ def test_a_rejected_connection_is_reset_at_once(lab):
 def test_rules_are_replaced_by_name_and_broken_ones_leave_the_old_set(lab):
     lab.rules.write_text(RULES.replace("/attack", "/index"))
     said = lab.switch.cli("nf", "reload", "br0", "edge", "ips")
-    assert "2 rules from 1 files" in said
+    assert "2 rules from 1 file" in said
     assert lab.get("/attack.html") == "taken over"
     assert lab.get("/index.html", bound=1) in ("TimeoutError", "timeout")
     lab.rules.write_text("alert nonsense")

@@ -94,6 +94,21 @@ def mbps_now(size):
     return (bytes_after - bytes_before) * 8 / (ended - began) / 1e6
 
 
+def assert_limited_to(rate, size, share=0.96, attempts=12):
+    """Asserts that `size` bytes at a time come at no more than a rate in Mbit/s, and once at this share of it.
+
+    While a busy machine does not run the sender, a policer's bucket overflows and a queue runs empty. The rate of that time is
+    lost, so one attempt can measure less.
+    """
+    rates = []
+    for _ in range(attempts):
+        rates.append(mbps_now(size))
+        assert rates[-1] < rate * 1.04, f"{rates} Mbit/s through {rate}"
+        if rates[-1] > rate * share:
+            return
+    raise AssertionError(f"{rates} Mbit/s through {rate}")
+
+
 def queue_stats(switch, number):
     numbers = dict(re.findall(r"(\w+)=(\d+)", switch.ofctl("queue-stats", "2", str(number))))
     return {name: int(numbers[name]) for name in ("bytes", "pkts", "errors")}
@@ -112,14 +127,12 @@ def test_a_port_and_a_queue_shape_to_their_rates_while_these_change(switch, iper
         configure(switch, 2, rate=f"{rate}Mbps")
         before = queue_stats(switch, 0)["errors"]
         wait_for("the queue overflows", lambda: queue_stats(switch, 0)["errors"] > before + 100)
-        came = mbps_now(rate * 250_000)
-        assert abs(came / rate - 1) < 0.04, f"{came} Mbit/s through {rate}"
+        assert_limited_to(rate, rate * 250_000)
     # TCP fills the available rate.
     configure(switch, 2, rate=None, queue=[{"id": 0, "max_rate": "40Mbps", "length": 300}])
     iperf.begin()
     wait_for("TCP is up to speed", lambda: queue_stats(switch, 0)["errors"] > before + 200)
-    came = mbps_now(10_000_000)
-    assert 36 < came < 41.6, f"{came} Mbit/s through 40"
+    assert_limited_to(40, 10_000_000, share=0.9)
 
 
 def test_a_strict_priority_queue_answers_at_once_while_the_other_overflows(switch, iperf):
@@ -159,9 +172,8 @@ def test_a_policer_lets_through_its_rate_and_counts_colors(switch, iperf):
     configure(switch, 1, policer=policer)
     iperf.begin_udp("80M")
     wait_for("it has something to do", lambda: received()[0] > 2_000_000)
-    came = mbps_now(7_500_000)
+    assert_limited_to(30, 7_500_000)
     iperf.end()
-    assert abs(came / 30 - 1) < 0.04, f"{came} Mbit/s through 30"
     port = json.loads(switch.cli("show", "policers", "--json"))["br0"][0]["policer"]
     green, yellow, red = (port[color]["packets"] for color in ("green", "yellow", "red"))
     assert abs(green / yellow / 2 - 1) < 0.1 and red > green, port

@@ -20,7 +20,7 @@ from switches import Millrace, end, run, wait_for
 LONG = int(os.environ.get("MILLRACE_SFLOW_DATAGRAMS", "0"))
 RATE = 20
 PACKETS = 40_000
-# Of the long form, tshark reads so many datagrams.
+# The number of datagrams that tshark reads in the long form of the test.
 TSHARK_DATAGRAMS = 50_000
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the counters of lost datagrams are those of a namespace of root")

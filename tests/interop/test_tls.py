@@ -35,8 +35,8 @@ def test_ovs_ofctl_speaks_tls_and_is_refused_without_a_certificate_of_the_author
         ofctl(person, "add-flow", target, "priority=5,in_port=1,actions=output:2")
         assert "priority=5,in_port=1" in ofctl(person, "dump-flows", target)
 
-        stranger = Authority(tmp_path / "pki", "strangers").sign("stranger")
-        assert "dpid" not in ofctl(stranger, "show", target, check=False)
+        foreign = Authority(tmp_path / "pki", "others").sign("foreign")
+        assert "dpid" not in ofctl(foreign, "show", target, check=False)
         listing = wait_for("the refusal is told", lambda: "not signed by an authority" in switch.cli("show", "controllers")
                            and switch.cli("show", "controllers"))
         assert str(controllers.certificate) in listing

@@ -47,7 +47,7 @@ class Lab:
         for interface, namespace in (("mr-in", HOST), ("mr-un", UNDER)):
             run("ip", "link", "set", interface, "netns", namespace)
             if namespace == HOST:
-                # Its kernel must not send packets of its own, which would be counted.
+                # The kernel of the host must send no packets of its own, which would be counted.
                 inside(namespace, "ip", "link", "set", interface, "addrgenmode", "none")
             inside(namespace, "ip", "link", "set", interface, "up")
         inside(UNDER, "ip", "address", "add", "192.0.2.2/24", "dev", "mr-un")

@@ -51,7 +51,7 @@ class Peer:
         if self.leftover:
             pathlib.Path(self.leftover).unlink(missing_ok=True)
         with self.log.open("a") as log:
-            # Its prompt reads from a pipe that stays open.
+            # The prompt of testpmd reads from a pipe that stays open.
             self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=log, stderr=log)
         return self
 

@@ -242,7 +242,7 @@ def test_reordering_is_that_of_rfc_4737():
     assert stats.binomtest(int(late.sum()), len(records), 0.01).pvalue > ALPHA
     at = numpy.empty(len(by_arrival), int)
     at[by_arrival] = numpy.arange(len(by_arrival))
-    # Its distance from its place, RFC 4737 section 4.2: the extent of a single one is four.
+    # The reordering extent (RFC 4737, section 4.2.3) of a single late packet is four.
     extent = at[by_arrival[late]] - by_arrival[late]
     assert extent.max() == 4 and (extent == 4).mean() > 0.9
 

@@ -1,5 +1,5 @@
-//! Checks of the project itself: `cargo xtask architecture`, `cargo xtask circles`, `cargo xtask ledger`; and
-//! `cargo xtask wasm`, which builds network functions as WebAssembly modules.
+//! Checks of the project itself: `cargo xtask architecture`, `cargo xtask circles`, `cargo xtask ledger`,
+//! `cargo xtask words`; and `cargo xtask wasm`, which builds network functions as WebAssembly modules.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout)]
@@ -8,6 +8,7 @@ mod architecture;
 mod circles;
 mod ledger;
 mod wasm;
+mod words;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -18,10 +19,11 @@ const USAGE: &str = "usage: cargo xtask COMMAND
 
 commands:
   architecture     compares ARCHITECTURE.md with the workspace: planes, crates, what each imports; and fails if files import
-                   each other in circles in the crates that xtask/src/circles/mod.rs lists (CHECKED)
+                   each other in circles, except in crates that xtask/src/circles/mod.rs lists; runs `words`
   circles CRATE…   lists the circles of imports among the files of any crate, by its folder (crates/control/agent), with the
                    paths that make each; move the items that both sides use into a file below both
   ledger           compares docs/openflow-1.3.5.md with the tests that it names
+  words            finds comments without a subject or that repeat a name, public items without a comment, long files
   wasm             builds network functions as WebAssembly modules";
 
 fn main() -> ExitCode {
@@ -41,10 +43,12 @@ fn run(arguments: &[String]) -> Result<()> {
     match words[..] {
         ["architecture"] => {
             architecture::check(root)?;
-            circles::check(root)
+            circles::check(root)?;
+            words::check(root)
         }
         ["circles", _, ..] => circles::list(root, &arguments[1..]),
         ["ledger"] => ledger::check(),
+        ["words"] => words::check(root),
         ["wasm"] => wasm::build(),
         _ => bail!("{USAGE}"),
     }

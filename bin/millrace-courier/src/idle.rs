@@ -8,9 +8,9 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timer::{Expiration, TimerSetTimeFlags};
 use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 
-/// Polls in vain that are repeated at once.
+/// Polls without a frame that are repeated at once.
 const BUSY_POLLS: u32 = 64;
-/// The first sleep; it doubles with each poll in vain.
+/// The first sleep; it doubles with each poll without a frame.
 const FIRST: Duration = Duration::from_micros(10);
 /// The longest sleep: the delay that a frame meets at a receiver that was idle.
 const LONGEST: Duration = Duration::from_micros(160);

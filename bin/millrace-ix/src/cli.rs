@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 use millrace_ix_model::{
     AccountId, ConnectionId, Operation, ServiceId, ServiceKind, VlanConfig, VlanId, VlanRequest,
@@ -327,8 +327,8 @@ pub(crate) fn run(options: Options) -> Result<()> {
             print(ask(&Request::SetTotp { user })?, show::totp)
         }
         Command::Audit(command) => audit::run(&command, &options.socket),
-        Command::Completions { shell } => pages::completions(shell),
-        Command::Man { dir } => pages::man(&dir),
+        Command::Completions { shell } => pages::completions(shell, Options::command()),
+        Command::Man { dir } => pages::man(&dir, Options::command()),
     }
 }
 

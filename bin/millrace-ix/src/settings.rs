@@ -15,14 +15,12 @@ use crate::routing::{Bgp, Irr, Rpki};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Settings {
-    /// The database.
     pub(crate) database: Database,
     /// The connections of switches.
     pub(crate) openflow: OpenFlow,
     /// The control socket of the command line.
     #[serde(default)]
     pub(crate) control: Control,
-    /// The engine.
     #[serde(default)]
     pub(crate) engine: Engine,
     /// The REST API and the web page.

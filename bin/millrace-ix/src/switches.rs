@@ -220,6 +220,9 @@ async fn run(
                     let report = (status.reason != PortReason::Delete).then(|| report(&status.port));
                     fabric.port(switch, number, status.port.number, report);
                 }
+                Some(SwitchEvent::PortsListed(ports)) => {
+                    fabric.ports(switch, number, ports.iter().map(report).collect());
+                }
                 Some(SwitchEvent::PacketIn(packet)) => {
                     fabric.packet_in(switch, number, packet.cookie, packet.data.into_vec());
                 }
@@ -300,9 +303,6 @@ async fn carry_out(request: FabricRequest, connection: &Connection, fabric: &Fab
     match request {
         FabricRequest::Dump { switch, session } => {
             let dump = connection.dump(DumpFilter::ALL).await;
-            if let Ok(dump) = &dump {
-                fabric.ports(switch, session, dump.ports.iter().map(report).collect());
-            }
             let content = dump.map(messages::content).map_err(|error| error.to_string());
             if let Ok(content) = &content {
                 let (flows, groups, meters) = messages::summary(content);

@@ -10,8 +10,9 @@ use anyhow::{Context as _, Result};
 use millrace_nf::attach::{AttachError, Attachment};
 use std::os::fd::AsRawFd as _;
 
+use crate::function::{FUNCTIONS, check, load, set_scheduling};
+use crate::options::Options;
 use crate::sandbox::{self, PacketSource};
-use crate::{FUNCTIONS, Options, check, load, set_scheduling};
 
 /// Time limit of the switch's answer.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -27,7 +28,7 @@ pub(crate) fn run(options: &Options, socket: &Path) -> Result<()> {
     let mut attachment = connect(options, socket, names.unwrap_or_default())?;
     let source = PacketSource::Socket {
         socket: attachment.socket().as_raw_fd(),
-        // It writes to nothing but standard error.
+        // The function writes to standard error only.
         kick: 2,
     };
     let (kind, mut function, setup) = load(options, source)?;
@@ -43,7 +44,7 @@ pub(crate) fn run(options: &Options, socket: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Connects, and retries until a switch has the hop, and a place for the process.
+/// Connects to the switch, and retries until it has the hop and a free process number for it.
 fn connect(options: &Options, socket: &Path, counters: &[&str]) -> Result<Attachment> {
     let mut is_logged = false;
     loop {

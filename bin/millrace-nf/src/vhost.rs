@@ -17,8 +17,9 @@ use millrace_vhost::driver::{BURST, Driver, DriverError, FRAME_AT};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
+use crate::function::{check, load, set_scheduling};
+use crate::options::Options;
 use crate::sandbox::{self, PacketSource};
-use crate::{Options, check, load, set_scheduling};
 
 /// The pause between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(100);
@@ -51,7 +52,7 @@ pub(crate) fn run(options: &Options, socket: &Path) -> Result<()> {
     process.serve(&mut *function)
 }
 
-/// Connects, and retries until a switch listens. An incompatible switch is an error.
+/// Connects to the switch, and retries until it listens. An incompatible switch is an error.
 fn connect(socket: &Path, descriptors: u16) -> Result<Driver> {
     let mut is_logged = false;
     loop {

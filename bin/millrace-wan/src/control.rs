@@ -16,8 +16,9 @@ use millrace_wan_control::{Change, DirectionStatus, InterfaceStatus, PathStatus,
 use millrace_wan_emulator::Scenario;
 
 use crate::forward::SideCounters;
-use crate::run::PATH;
 
+/// The name of the one path of this process.
+pub(crate) const PATH: &str = "path";
 /// The time that a client may be silent.
 const SILENCE: Duration = Duration::from_secs(60);
 /// The longest request in bytes.

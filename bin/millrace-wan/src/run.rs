@@ -12,11 +12,9 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Pid;
 
-use crate::control::{Control, Server};
+use crate::control::{Control, PATH, Server};
 use crate::forward::{self, Idle, Side, SideCounters};
 
-/// The name of the one path of this process.
-pub(crate) const PATH: &str = "path";
 /// The number of usable cores from which on each side has a thread.
 const CORES_FOR_TWO: usize = 4;
 

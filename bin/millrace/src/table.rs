@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A table.
+/// A table for a terminal, whose columns are as wide as their longest cell.
 #[derive(Debug)]
 pub(crate) struct Table {
     /// Headings; `>` at the beginning marks a column of numbers, which is right-aligned.

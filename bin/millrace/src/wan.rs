@@ -81,8 +81,10 @@ fn owned(session: &Session, of: &WanName) -> Result<Vec<(Owner, PathStatus)>> {
     let of_daemon = session.client().and_then(|client| Ok(client.wans()?));
     match of_daemon {
         Ok(paths) => found.extend(paths.into_iter().map(|path| (Owner::Daemon, path))),
-        // Without an emulator, the daemon is who should have answered.
-        Err(error) if found.is_empty() => return Err(error),
+        Err(error) if found.is_empty() => {
+            return Err(error
+                .context("no `millrace wan between` is running, and the paths of a switch cannot be read"));
+        }
         Err(_) => {}
     }
     let Some(name) = &of.name else { return Ok(found) };

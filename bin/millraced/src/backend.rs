@@ -58,7 +58,7 @@ pub(crate) fn run_with_dpdk(start: &Start, machine: Machine, log: Arc<Log>) -> R
         },
         pci: Pci::OnDemand,
         file_prefix: format!("millraced-{}", std::process::id()),
-        log_level: dpdk_log_level(&log.filter()),
+        log_level: crate::dpdk_log::level(&log.filter()),
         ..EalConfig::default()
     };
     let eal = Eal::init(&config).with_context(|| match settings.huge_pages {
@@ -83,31 +83,6 @@ pub(crate) fn run_with_dpdk(start: &Start, machine: Machine, log: Arc<Log>) -> R
     let outcome = crate::run::run(Arc::new(backend), start, machine, log, Some(dpdk));
     eal.give_back();
     outcome
-}
-
-/// Returns the level at which DPDK hands its messages to the log under a filter.
-#[cfg(feature = "dpdk")]
-fn dpdk_log_level(filter: &crate::log::Filter) -> millrace_dpdk::eal::LogLevel {
-    use millrace_dpdk::eal::LogLevel;
-    use tracing::level_filters::LevelFilter;
-    // DPDK's notices are logged as INFO, its INFO as DEBUG (millrace_dpdk::eal).
-    match filter.level(crate::log::DPDK) {
-        LevelFilter::OFF | LevelFilter::ERROR => LogLevel::Error,
-        LevelFilter::WARN => LogLevel::Warning,
-        LevelFilter::INFO => LogLevel::Notice,
-        LevelFilter::DEBUG => LogLevel::Info,
-        _ => LogLevel::Debug,
-    }
-}
-
-/// Sets the level of DPDK's messages according to a filter, if DPDK is up.
-pub(crate) fn set_dpdk_log_level(filter: &crate::log::Filter) {
-    #[cfg(feature = "dpdk")]
-    if let Some(eal) = millrace_dpdk::Eal::current() {
-        eal.set_log_level(dpdk_log_level(filter));
-    }
-    #[cfg(not(feature = "dpdk"))]
-    let _ = filter;
 }
 
 /// Returns the number of packet buffers that half of the memory holds, one less than a power of two. The other half is

@@ -350,6 +350,18 @@ mod tests {
                 "{expected}: {message}"
             );
         }
+        let hops = |rules: &str, out: &str| {
+            config(&format!(
+                "[api]\nenabled = false\n[[bridge]]\nname = \"br0\"\n[[bridge.chain]]\nname = \"c\"\nnumber = 3\n\
+                 [[bridge.chain.hop]]\nname = \"ips\"\nfunction = \"ips\"\nsettings = [\"rules={pem}\", \"rules={rules}\", \
+                 \"export=file:{out}\"]\n"
+            ))
+        };
+        assert_eq!(machine.check(&hops(&pem, &path("eve.json")), elsewhere()), Ok(()));
+        let (pointers, message) =
+            refused(machine.check(&hops(&path("no.rules"), &path("no/eve.json")), elsewhere()));
+        let setting = |at: usize| format!("/bridge/0/chain/0/hop/0/settings/{at}");
+        assert_eq!(pointers, [setting(1), setting(2)], "{message}");
         let folk = "device = \"vhost:/tmp/vm.sock,owner=nobody-here,group=nobody-there\"";
         let folk = config(&format!(
             "[api]\nenabled = false\n[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p\"\nnumber = 1\n{folk}\n"

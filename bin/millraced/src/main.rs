@@ -5,15 +5,17 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod dpdk_log;
 mod live;
 mod log;
 mod machine;
 mod man;
+mod options;
 mod rehearse;
 mod run;
 mod start;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -22,61 +24,14 @@ use clap::Parser;
 use millrace_model::{Config, ConfigErrors};
 use millrace_types::ErrorChain;
 
-use log::{Filter, Log};
+use log::Log;
 use machine::Machine;
+use options::Options;
 use start::{File, Start};
 
 /// The allocator returns freed memory of flow entries to the system; the allocator of glibc keeps it.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
-/// A software switch under OpenFlow control.
-#[derive(Parser, Debug)]
-#[command(name = "millraced", version, max_term_width = 100)]
-struct Options {
-    /// The configuration: a TOML file. It is imported if it is new or differs from the last imported version;
-    /// otherwise, and without this option, the switch starts with the newest revision of the store.
-    #[arg(long, short, value_name = "FILE")]
-    config: Option<PathBuf>,
-
-    /// Start with this revision of the store, which becomes the newest. Use it if the newest revision fails to start.
-    /// The configuration file is not imported then.
-    #[arg(long, value_name = "NUMBER", conflicts_with = "check")]
-    revision: Option<u64>,
-
-    /// The directory of the configuration store; overrides `system.state_dir`.
-    #[arg(long, value_name = "DIR")]
-    state_dir: Option<PathBuf>,
-
-    /// Run without DPDK: no NICs, no DPDK devargs and no `virtio-user`. Needs no huge pages, and root only for tap
-    /// devices.
-    #[arg(long)]
-    no_dpdk: bool,
-
-    /// Check the configuration file, print its errors, and exit. The check includes the cores and the memory of this
-    /// machine, the directory of the store, the address of the REST API, and the files and socket directories of
-    /// ports, functions, listeners and TLS; it creates nothing and loads no shared object. Run it as the user of the
-    /// daemon.
-    #[arg(long)]
-    check: bool,
-
-    /// The log levels: off, error, warn, info, debug or trace, followed by `,TARGET=LEVEL` for targets with another
-    /// level: `warn,millrace_agent=debug,dpdk=info`. `millrace log` shows the targets, and changes the levels at run
-    /// time.
-    #[arg(long, value_name = "FILTER", default_value = "info")]
-    log: Filter,
-
-    /// Log JSON, one object per line.
-    #[arg(long)]
-    log_json: bool,
-
-    /// Print the man page.
-    #[arg(long, hide = true)]
-    man: bool,
-
-    #[command(flatten)]
-    rehearsal: rehearse::Rehearsal,
-}
 
 fn main() -> ExitCode {
     let options = Options::parse();

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use clap::CommandFactory;
 use clap_mangen::Man;
 
-use crate::Options;
+use crate::options::Options;
 
 /// The sections after the options.
 const REST: &str = r#".SH SIGNALS

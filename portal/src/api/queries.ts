@@ -112,6 +112,14 @@ export const changes = queryOptions({
   queryFn: () => result(client.GET("/api/v1/changes", { params: { query: { limit: 100 } } })),
 });
 
+/** The changes of an object, newest first. */
+export const changesOf = (object: string, wanted: boolean) =>
+  queryOptions({
+    queryKey: ["changes", "of", object],
+    queryFn: () => result(client.GET("/api/v1/changes", { params: { query: { limit: 50, object } } })),
+    enabled: wanted,
+  });
+
 export const change = (id: string) =>
   queryOptions({
     queryKey: ["changes", id],
@@ -172,6 +180,20 @@ export const apiKeys = queryOptions({
   queryKey: ["api-keys"],
   queryFn: () => everything((after) => result(client.GET("/api/v1/api-keys", { params: { query: { limit: PAGE, after } } }))),
 });
+
+export const webhooks = queryOptions({
+  queryKey: ["webhooks"],
+  queryFn: () => everything((after) => result(client.GET("/api/v1/webhooks", { params: { query: { limit: PAGE, after } } }))),
+  refetchInterval: OBSERVED,
+});
+
+export const deliveries = (webhook: string, wanted: boolean) =>
+  queryOptions({
+    queryKey: ["webhooks", webhook],
+    queryFn: () => result(client.GET("/api/v1/webhooks/{id}/deliveries", { params: { path: { id: webhook } } })),
+    enabled: wanted,
+    refetchInterval: OBSERVED,
+  });
 
 export const lanMembers = (service: string) =>
   queryOptions({
@@ -259,6 +281,17 @@ export const secondPerson = {
     result<Ordered>(client.DELETE("/api/v1/trunks/{id}", { params: { path: { id: trunk }, header: headers(revision) } })),
 };
 
+export const peopleOrder = {
+  add: (body: { name: string; email: string | null; roles: string[] }) =>
+    result<Ordered>(client.POST("/api/v1/users", { body: { ...body, account: null }, params: { header: { "idempotency-key": idempotencyKey() } } })),
+};
+
+export const webhookOrder = {
+  create: (url: string) => result(client.POST("/api/v1/webhooks", { body: { url } })),
+  remove: (webhook: string) => result(client.DELETE("/api/v1/webhooks/{id}", { params: { path: { id: webhook } } })),
+  replay: (webhook: string) => result(client.POST("/api/v1/webhooks/{id}/replay", { body: { after: 0 }, params: { path: { id: webhook } } })),
+};
+
 export const keyOrder = {
   create: (name: string, scope: "read" | "write") => result(client.POST("/api/v1/api-keys", { body: { name, scope } })),
   remove: (key: string) => result(client.DELETE("/api/v1/api-keys/{id}", { params: { path: { id: key } } })),
@@ -278,7 +311,7 @@ export function useOrder<Arguments extends unknown[], Answer = Ordered>(act: (..
     mutationFn: (given: Arguments) => act(...given),
     onSettled: () => {
       // The stream tells every tab; this tab does not wait for it.
-      for (const collection of ["services", "overview", "connections", "changes", "trunks", "filters", "attack", "approvals", "service-keys", "api-keys"]) {
+      for (const collection of ["services", "overview", "connections", "changes", "trunks", "filters", "attack", "approvals", "service-keys", "api-keys", "users", "webhooks"]) {
         void queries.invalidateQueries({ queryKey: [collection] });
       }
     },

@@ -17,7 +17,7 @@ export function searchIndex(services: Service[], connections: Connection[], acco
   for (const service of services) {
     const words = [service.id, service.name, service.account.name, service.peer?.name ?? ""];
     for (const end of service.ends) {
-      words.push(end.id, end.vlan_text ?? "", end.account.name, ...end.account.asns.map((asn) => `AS${asn}`), ...end.macs.map((mac) => mac.address));
+      words.push(end.id, end.vlan_text ?? "", end.account.name, ...end.account.asns.map((asn) => `AS${asn}`), ...end.macs.map((mac) => mac.address), ...end.ips.map((ip) => ip.address));
     }
     found.push({ id: service.id, name: service.name, kind: "search.service", words: words.join(" "), to: `/services/${service.id}` });
   }

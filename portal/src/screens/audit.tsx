@@ -2,13 +2,30 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 
 import { audit as auditQuery } from "../api/queries";
+import type { AuditEntry } from "../api/types";
 import { Time } from "../i18n/format";
 import { useText } from "../i18n/text";
 import { TextField } from "../ui/fields";
 import { Loaded } from "../ui/loaded";
 import { Button, Empty, Panel, ScreenHead } from "../ui/parts";
-import { operationWord } from "../ui/words";
+import { operationWord } from "../ui/operations";
 import { parseAuditSearch, type AuditSearch } from "./audit.search";
+
+/** An act in words, with the facts that the chain has about it. */
+function Act({ entry }: { entry: AuditEntry }) {
+  const t = useText();
+  const detail = entry.detail as Record<string, unknown> | null;
+  const word = operationWord(t, entry.action);
+  if (detail === null || Object.keys(detail).length === 0) return word;
+  return (
+    <details>
+      <summary>{word}</summary>
+      <pre className="frame" tabIndex={0} aria-label={t("audit.detail")}>
+        {JSON.stringify(detail, null, 1)}
+      </pre>
+    </details>
+  );
+}
 
 /** The audit chain, newest first: who did what when, and the hash that proves it. */
 export function Audit() {
@@ -48,7 +65,9 @@ export function Audit() {
                           <Time at={entry.time} />
                         </td>
                         <td data-label={t("changes.who")}>{entry.actor}</td>
-                        <td data-label={t("audit.act")}>{operationWord(t, entry.action)}</td>
+                        <td data-label={t("audit.act")}>
+                          <Act entry={entry} />
+                        </td>
                         <td data-label={t("audit.object")}>{entry.object === "" ? null : <code>{entry.object}</code>}</td>
                         <td data-label={t("audit.hash")}>
                           <code title={entry.hash}>{entry.hash.slice(0, 12)}</code>

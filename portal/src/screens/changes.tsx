@@ -9,7 +9,8 @@ import { useText } from "../i18n/text";
 import { AwaitsConfirmation } from "../ui/confirmation";
 import { Loaded } from "../ui/loaded";
 import { Crumb, Empty, Facts, Notice, Panel, ScreenHead } from "../ui/parts";
-import { operationWord, StateOf, stateWord } from "../ui/words";
+import { operationWord } from "../ui/operations";
+import { StateOf, stateWord } from "../ui/words";
 
 const PHASES = ["accepted", "planned", "staged", "flipped", "drained", "cleaned"];
 

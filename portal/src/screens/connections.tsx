@@ -1,4 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
 
 import { connections as connectionsQuery, vlans as vlansQuery } from "../api/queries";
 import type { Connection } from "../api/types";
@@ -57,7 +58,11 @@ function ConnectionPanel({ connection }: { connection: Connection }) {
                     <ul>
                       {vlans.taken.map((taken) => (
                         <li key={`${taken.vlan} ${taken.service}`}>
-                          {taken.vlan}: {taken.name} <span className="quiet">{taken.service}</span>
+                          {taken.vlan}:{" "}
+                          <Link to="/services/$id" params={{ id: taken.service }}>
+                            {taken.name}
+                          </Link>{" "}
+                          <span className="quiet">{taken.service}</span>
                         </li>
                       ))}
                     </ul>

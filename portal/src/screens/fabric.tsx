@@ -213,7 +213,7 @@ export function Fabric() {
                       <th scope="col" className="number">{t("fabric.contracted")}</th>
                       <th scope="col">{t("fabric.load")}</th>
                       <th scope="col" className="number">{t("fabric.cost")}</th>
-                      <th scope="col">{t("fabric.since")}</th>
+                      <th scope="col" className="number">{t("nav.services")}</th>
                       <th scope="col">
                         <span className="visually-hidden">{t("fabric.acts")}</span>
                       </th>
@@ -234,7 +234,7 @@ export function Fabric() {
                         </td>
                         <td data-label={t("fabric.load")}>{trunk.load ? <LoadBars load={trunk.load} capacity={trunk.capacity_mbps} /> : null}</td>
                         <td className="number" data-label={t("fabric.cost")}>{trunk.cost}</td>
-                        <td data-label={t("fabric.since")}>{trunk.since ? <Age at={trunk.since} /> : null}</td>
+                        <td className="number" data-label={t("nav.services")}>{trunk.services}</td>
                         <td>
                           <div className="buttons">
                             <DrainTrunk trunk={trunk} />

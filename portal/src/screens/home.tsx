@@ -4,7 +4,7 @@ import { Link } from "@tanstack/react-router";
 import { connections, overview, services } from "../api/queries";
 import type { Connection, Overview, Service, Task } from "../api/types";
 import { useMe } from "../app/shell";
-import { Time } from "../i18n/format";
+import { Age, Rate, Time } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";
 import { useText } from "../i18n/text";
 import { formatBitRate } from "../i18n/units";
@@ -60,6 +60,9 @@ export function Tasks({ tasks }: { tasks: Task[] }) {
                 <span className="task-title">{known ? t(known.title, { name: task.name, account: task.account?.name ?? "" }) : task.name}</span>
               </State>
               <span className="task-about">
+                {task.members === null ? null : <span>{t("task.members", { count: task.members })}</span>}
+                {task.since ? <Age at={task.since} /> : null}
+                {task.task === "connection_down" && task.account ? <span>{task.account.name}</span> : null}
                 {task.until ? (
                   <span>
                     {t("task.until")} <Time at={task.until} />
@@ -107,6 +110,11 @@ function ConnectionRow({ connection }: { connection: Connection }) {
         <span className="quiet">
           {connection.site} · {connection.ports.map((port) => port.id).join(", ")}
         </span>
+        {connection.load ? (
+          <div className="quiet small">
+            {t("connection.in")} <Rate bits={connection.load.in_bps} /> · {t("connection.out")} <Rate bits={connection.load.out_bps} />
+          </div>
+        ) : null}
       </div>
       <StateOf state={connection.state} />
       <div className="meter-line">

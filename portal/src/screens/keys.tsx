@@ -12,6 +12,8 @@ import { Choices, Form, TextField } from "../ui/fields";
 import { InvalidField } from "../ui/invalid";
 import { explain, Loaded } from "../ui/loaded";
 import { Button, Empty, Notice, Panel, ScreenHead } from "../ui/parts";
+import { People } from "./people";
+import { Webhooks } from "./webhooks";
 
 /** The API keys of the user. A new one is shown once. */
 function ApiKeys() {
@@ -169,7 +171,9 @@ export function Keys() {
       <ScreenHead title={t("nav.keys")} below={t("keys.about")} />
       <div className="two">
         <div className="stack">
+          {me.can.includes("read_users") ? <People /> : null}
           <ApiKeys />
+          {me.can.includes("read_webhook") ? <Webhooks /> : null}
           {me.can.includes("create_service_key") ? <ServiceKeys /> : null}
         </div>
         <Password />

@@ -14,6 +14,8 @@ import { Select, TextField } from "../ui/fields";
 import { InvalidField } from "../ui/invalid";
 import { explain, Loaded } from "../ui/loaded";
 import { Empty, Facts, Notice, Panel, ScreenHead, State, type Tone } from "../ui/parts";
+import { RouterConfig } from "../ui/routerconfig";
+import { withLengths } from "../ui/routers";
 import { StateOf } from "../ui/words";
 import { endOrder } from "./order";
 
@@ -240,6 +242,12 @@ function LanEnd({ end, service }: { end: End; service: Service }) {
           />
           <Macs end={end} max={service.rules?.macs_max} />
         </div>
+        {end.own && end.vlan ? (
+          <details>
+            <summary>{t("router.title")}</summary>
+            <RouterConfig end={{ vlan: end.vlan, about: service.name, rateMbps: end.capacity_mbps, addresses: withLengths(end.ips.map((ip) => ip.address), service.networks), lan: true }} />
+          </details>
+        ) : null}
         <Waive end={end} />
       </div>
     </Panel>

@@ -1,4 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 
 import { accounts as accountsQuery, users as usersQuery } from "../api/queries";
@@ -60,7 +61,15 @@ export function Members() {
                           <td data-label={t("members.kind")}>{t(KINDS[account.kind] ?? "account.member")}</td>
                           <td data-label={t("members.asns")}>{account.asns.map((asn) => `AS${asn}`).join(", ")}</td>
                           <td className="number" data-label={t("nav.connections")}>{account.connections}</td>
-                          <td className="number" data-label={t("nav.services")}>{account.services}</td>
+                          <td className="number" data-label={t("nav.services")}>
+                            {account.services > 0 ? (
+                              <Link to="/services" search={{ q: account.name, state: "" }}>
+                                {account.services}
+                              </Link>
+                            ) : (
+                              0
+                            )}
+                          </td>
                           <td data-label={t("members.parent")}>{account.parent?.name}</td>
                         </tr>
                       ))}

@@ -7,7 +7,8 @@ import { useLanguage, useText } from "../i18n/text";
 import { formatAge, formatBitRate } from "../i18n/units";
 import { Failure } from "../ui/loaded";
 import { ScreenHead, Skeleton, State } from "../ui/parts";
-import { operationWord, StateOf, stateTone, stateWord } from "../ui/words";
+import { operationWord } from "../ui/operations";
+import { StateOf, stateTone, stateWord } from "../ui/words";
 import { LoadBars, trunkState } from "./fabric";
 import { Tasks } from "./home";
 
@@ -158,16 +159,16 @@ function WallNumber({ value, label, tone }: { value: number | string; label: str
   );
 }
 
-/** A rate with its unit in smaller type. */
+/** A rate; its unit stands with its label, so that the number has the room. */
 function WallRate({ bits, label }: { bits: number; label: string }) {
   const { language } = useLanguage();
   const [value = "", unit = ""] = formatBitRate(bits, language).split("\u00a0");
   return (
     <li className="wall-number" data-tone="ok">
-      <span className="wall-value">
-        {value} <span className="wall-unit">{unit}</span>
+      <span className="wall-value">{value}</span>
+      <span className="quiet">
+        {label} <span className="wall-unit">{unit}</span>
       </span>
-      <span className="quiet">{label}</span>
     </li>
   );
 }

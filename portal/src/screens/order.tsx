@@ -9,12 +9,13 @@ import type { Hop, Ordered } from "../api/types";
 import { useMe } from "../app/shell";
 import { useText, type Translate } from "../i18n/text";
 import { useDraft } from "../ui/draft";
-import { checkEnd, EMPTY_END, EndFields, parseRate, vlanOf, type EndDraft, type EndErrors } from "../ui/endfields";
+import { checkEnd, EMPTY_END, EndFields, isVid, parseRate, vlanOf, type EndDraft, type EndErrors } from "../ui/endfields";
 import { Choices, ComboBox, Form, TextField } from "../ui/fields";
 import { explain } from "../ui/loaded";
 import { Button, Notice, Panel, ScreenHead } from "../ui/parts";
 import { PathDrawing } from "../ui/path";
 import { Planned } from "../ui/planned";
+import { RouterConfig } from "../ui/routerconfig";
 import { ErrorSummary, type FieldProblem } from "../ui/summary";
 
 type OrderDraft = { to: "member" | "key" | "own" | "holder"; peer: string; peerText: string; secret: string; name: string; end: EndDraft; far: EndDraft };
@@ -215,6 +216,8 @@ export function OrderPath() {
             <PathDrawing hops={sketch(t, draft, connections.data ?? [], others.find((account) => account.id === draft.peer)?.name)} />
           </Panel>
           {current ? <Planned outcome={current} /> : null}
+          {draft.end.connection === "" ? null : <MyRouter title={t("router.mine")} end={draft.end} name={draft.name} />}
+          {draft.to !== "own" || draft.far.connection === "" ? null : <MyRouter title={t("router.far")} end={draft.far} name={draft.name} />}
           <Panel title={t("order.next")}>
             <ol className="numbered">
               <li>{t(draft.to === "member" ? "order.nextMember" : draft.to === "holder" ? "order.nextHolder" : "order.nextOwn")}</li>
@@ -225,6 +228,16 @@ export function OrderPath() {
         </aside>
       </div>
     </>
+  );
+}
+
+/** The configuration of the router behind an end that is being typed. */
+function MyRouter({ title, end, name }: { title: string; end: EndDraft; name: string }) {
+  if (!isVid(end.vlan) || !isVid(end.inner)) return null;
+  return (
+    <Panel title={title}>
+      <RouterConfig end={{ vlan: vlanOf(end), about: name, rateMbps: parseRate(end.rate) ?? null, addresses: [], lan: false }} />
+    </Panel>
   );
 }
 

@@ -1,9 +1,9 @@
 import { useQuery } from "@tanstack/react-query";
-import { useNavigate, useParams } from "@tanstack/react-router";
+import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { RequestError } from "../api/problem";
-import { order, service as serviceQuery, useOrder } from "../api/queries";
+import { changesOf, order, service as serviceQuery, useOrder } from "../api/queries";
 import type { End, Ordered, Service as ServiceView, Stage } from "../api/types";
 import { useMe } from "../app/shell";
 import { Rate, Time } from "../i18n/format";
@@ -17,6 +17,9 @@ import { explain, Loaded } from "../ui/loaded";
 import { Button, Crumb, Empty, Facts, Notice, Panel, ScreenHead, State } from "../ui/parts";
 import { PathDrawing } from "../ui/path";
 import { Planned } from "../ui/planned";
+import { RouterConfig } from "../ui/routerconfig";
+import { withLengths } from "../ui/routers";
+import { operationWord } from "../ui/operations";
 import { kindWord, StateOf, statusText } from "../ui/words";
 import { Macs, QuarantineChecklist } from "./lan";
 import { endOrder } from "./order";
@@ -81,6 +84,20 @@ function EndPanel({ end, service }: { end: End; service: ServiceView }) {
         />
         {end.own && service.kind !== "p2p_vc" ? <Macs end={end} max={service.rules?.macs_max} /> : null}
         {end.checklist ? <QuarantineChecklist list={end.checklist} /> : null}
+        {end.own && end.vlan ? (
+          <details>
+            <summary>{t("router.title")}</summary>
+            <RouterConfig
+              end={{
+                vlan: end.vlan,
+                about: `${service.id} ${service.name}`,
+                rateMbps: end.capacity_mbps,
+                addresses: withLengths(end.ips.map((ip) => ip.address), service.networks),
+                lan: service.kind === "exchange_lan",
+              }}
+            />
+          </details>
+        ) : null}
         <EndActs end={end} service={service} />
       </div>
     </Panel>
@@ -268,6 +285,54 @@ function ServiceActs({ service }: { service: ServiceView }) {
   );
 }
 
+/** Who changed the service when, and how far each change has come. */
+function History({ service }: { service: ServiceView }) {
+  const t = useText();
+  const me = useMe();
+  const permitted = me.can.includes("read_changes");
+  const query = useQuery(changesOf(service.id, permitted));
+  if (!permitted) return null;
+  return (
+    <Panel title={t("service.history")} flush>
+      <div className={query.data && query.data.items.length > 0 ? "table-wrap" : "panel-body"}>
+        <Loaded query={query} lines={3} empty={{ when: (page) => page.items.length === 0, show: <p className="quiet">{t("service.noHistory")}</p> }}>
+          {(page) => (
+            <table className="table cards">
+              <thead>
+                <tr>
+                  <th scope="col">{t("changes.change")}</th>
+                  <th scope="col">{t("changes.when")}</th>
+                  <th scope="col">{t("changes.who")}</th>
+                  <th scope="col">{t("changes.phase")}</th>
+                </tr>
+              </thead>
+              <tbody>
+                {page.items.map((change) => (
+                  <tr key={change.id}>
+                    <th scope="row">
+                      <Link to="/changes/$id" params={{ id: change.id }}>
+                        {operationWord(t, change.operation)}
+                      </Link>{" "}
+                      <span className="quiet">{change.id}</span>
+                    </th>
+                    <td data-label={t("changes.when")}>
+                      <Time at={change.accepted_at} />
+                    </td>
+                    <td data-label={t("changes.who")}>{change.actor}</td>
+                    <td data-label={t("changes.phase")}>
+                      <StateOf state={change.state} />
+                    </td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          )}
+        </Loaded>
+      </div>
+    </Panel>
+  );
+}
+
 /** One service: its stages in words, both ends, its path, and what can be done. */
 export function Service() {
   const t = useText();
@@ -327,6 +392,7 @@ export function Service() {
               <Panel title={t("service.acts")}>
                 <ServiceActs service={service} />
               </Panel>
+              <History service={service} />
             </div>
           )}
         </Loaded>

@@ -1,12 +1,13 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useMemo, useRef } from "react";
+import { useMemo, useRef, type CSSProperties } from "react";
 
 import { services } from "../api/queries";
 import type { Service } from "../api/types";
 import { matches } from "../app/finder";
 import { useMe } from "../app/shell";
+import type { MessageId } from "../i18n/messages";
 import { useText } from "../i18n/text";
 import { formatBitRate } from "../i18n/units";
 import { useLanguage } from "../i18n/text";
@@ -15,7 +16,7 @@ import { useHeld } from "../ui/held";
 import { Lock } from "../ui/icons";
 import { Loaded } from "../ui/loaded";
 import { Button, Empty, Notice, Panel, ScreenHead } from "../ui/parts";
-import type { ServicesSearch } from "./services.search";
+import { COLUMNS, parseServicesSearch, type Column, type ServicesSearch } from "./services.search";
 import { kindWord, StateOf, stateWord, statusText } from "../ui/words";
 
 /** Returns the words by which a service is found. */
@@ -27,6 +28,27 @@ function words(service: Service): string {
 function withWhom(service: Service, own: string): string {
   const others = new Set([service.account, ...(service.peer ? [service.peer] : []), ...service.ends.map((end) => end.account)].filter((account) => account.id !== own).map((account) => account.name));
   return [...others].join(", ");
+}
+
+const NAMES: Record<Column, MessageId> = { with: "services.with", ends: "services.ends", rate: "services.rate" };
+const WIDTHS: Record<Column, string> = { with: "minmax(7rem, 1.4fr)", ends: "minmax(9rem, 1.6fr)", rate: "6.5rem" };
+
+/** Returns the largest contracted rate of a service's ends in Mbit/s, or null. */
+function rateOf(service: Service): number | null {
+  const rate = Math.max(0, ...service.ends.map((end) => end.capacity_mbps ?? 0));
+  return rate > 0 ? rate : null;
+}
+
+/** Saves services with both ends as a table. */
+function save(services: Service[], own: string): void {
+  const head = ["id", "name", "kind", "state", "account", "with", "connection", "site", "tags", "far_site", "rate_mbps", "locked_by"];
+  const rows = services.map((service) => {
+    const near = service.ends.find((end) => end.account.id === own) ?? service.ends[0];
+    const far = service.ends.find((end) => end !== near);
+    const place = [near?.connection?.name ?? null, near?.site ?? null, near?.vlan_text ?? null, far?.site ?? null];
+    return [service.id, service.name, service.kind, service.state, service.account.name, withWhom(service, own), ...place, rateOf(service), service.locked_by?.name ?? null];
+  });
+  void import("../ui/csv").then(({ saveCsv }) => saveCsv("services.csv", [head, ...rows]));
 }
 
 const ROW = 56;
@@ -46,7 +68,8 @@ export function Services() {
     [own, search.q, search.state],
   );
   const states = useMemo(() => [...new Set(own.map((service) => service.state))].sort(), [own]);
-  const change = (next: Partial<ServicesSearch>) => void navigate({ to: "/services", search: { ...search, ...next }, replace: true });
+  const hide = search.hide ?? [];
+  const change = (next: Partial<ServicesSearch>) => void navigate({ to: "/services", search: parseServicesSearch({ ...search, ...next }), replace: true });
   const orderLink = me.can.includes("create_service") && !me.operator ? (
     <Link to="/order" className="button" data-kind="primary">
       {t("nav.order")}
@@ -64,8 +87,16 @@ export function Services() {
             value={search.state === "" ? "all" : search.state}
             onChange={(key) => change({ state: key === "all" ? "" : String(key) })}
           />
+          <fieldset className="columns">
+            <legend className="label">{t("services.columns")}</legend>
+            {COLUMNS.map((column) => (
+              <label key={column}>
+                <input type="checkbox" checked={!hide.includes(column)} onChange={(event) => change({ hide: COLUMNS.filter((other) => (other === column ? !event.target.checked : hide.includes(other))) })} /> {t(NAMES[column])}
+              </label>
+            ))}
+          </fieldset>
         </div>
-        <Panel flush title={t("services.count", { count: found.length })}>
+        <Panel flush title={t("services.count", { count: found.length })} actions={found.length > 0 ? <Button onPress={() => save(found, me.account.id)}>{t("act.csv")}</Button> : null}>
           <div className={query.data && own.length > 0 ? undefined : "panel-body"}>
             <Loaded
               query={query}
@@ -85,7 +116,7 @@ export function Services() {
                     {t("services.noMatchAbout")}
                   </Empty>
                 ) : (
-                  <Rows services={found} own={me.account.id} asked={`${search.state} ${search.q}`} />
+                  <Rows services={found} own={me.account.id} hide={hide} asked={`${search.state} ${search.q}`} />
                 )
               }
             </Loaded>
@@ -98,7 +129,7 @@ export function Services() {
 
 const idOf = (service: Service) => service.id;
 
-function Rows({ services, own, asked }: { services: Service[]; own: string; asked: string }) {
+function Rows({ services, own, hide, asked }: { services: Service[]; own: string; hide: Column[]; asked: string }) {
   const t = useText();
   const { language } = useLanguage();
   const scroll = useRef<HTMLDivElement>(null);
@@ -110,6 +141,8 @@ function Rows({ services, own, asked }: { services: Service[]; own: string; aske
     overscan: 12,
     getItemKey: (index) => held.items[index]?.id ?? index,
   });
+  const shown = COLUMNS.filter((column) => !hide.includes(column));
+  const columns = { "--columns": ["minmax(11rem, 2.2fr)", "minmax(9rem, 1.6fr)", ...shown.map((column) => WIDTHS[column])].join(" ") } as CSSProperties;
   return (
     <>
       {held.waiting > 0 ? (
@@ -117,19 +150,21 @@ function Rows({ services, own, asked }: { services: Service[]; own: string; aske
           <Button onPress={held.release}>{t("held.show")}</Button>
         </Notice>
       ) : null}
-      <div className="virtual" style={{ blockSize: rows.getTotalSize() + HEAD }} ref={scroll} {...held.handlers} role="table" aria-rowcount={held.items.length + 1} aria-label={t("nav.services")} tabIndex={0}>
+      <div className="virtual" style={{ ...columns, blockSize: rows.getTotalSize() + HEAD }} ref={scroll} {...held.handlers} role="table" aria-rowcount={held.items.length + 1} aria-label={t("nav.services")} tabIndex={0}>
         <div className="virtual-head service-row" role="row" aria-rowindex={1}>
           <span role="columnheader">{t("services.name")}</span>
           <span role="columnheader">{t("services.state")}</span>
-          <span role="columnheader">{t("services.with")}</span>
-          <span role="columnheader">{t("services.ends")}</span>
-          <span role="columnheader">{t("services.rate")}</span>
+          {shown.map((column) => (
+            <span key={column} role="columnheader" className={`cell-${column}`}>
+              {t(NAMES[column])}
+            </span>
+          ))}
         </div>
         <div role="rowgroup" style={{ blockSize: rows.getTotalSize(), position: "relative" }}>
           {rows.getVirtualItems().map((row) => {
             const service = held.items[row.index];
             if (!service) return null;
-            const rate = Math.max(0, ...service.ends.map((end) => end.capacity_mbps ?? 0));
+            const rate = rateOf(service);
             const first = service.status[0];
             return (
               <div key={row.key} role="row" aria-rowindex={row.index + 2} className="virtual-row service-row" style={{ transform: `translateY(${row.start}px)`, blockSize: ROW }}>
@@ -151,16 +186,18 @@ function Rows({ services, own, asked }: { services: Service[]; own: string; aske
                   <StateOf state={service.state} />
                   {first ? <small className="quiet clip">{statusText(t, first, service.can)}</small> : null}
                 </span>
-                <span role="cell" className="clip cell-with">{withWhom(service, own)}</span>
-                <span role="cell" className="cell-ends">
-                  {service.ends.map((end) => (
-                    <small key={end.id} className="clip">
-                      {end.site}
-                      {end.vlan_text ? ` · ${end.vlan_text}` : ""}
-                    </small>
-                  ))}
-                </span>
-                <span role="cell" className="cell-rate">{rate > 0 ? formatBitRate(rate * 1e6, language) : ""}</span>
+                {hide.includes("with") ? null : <span role="cell" className="clip cell-with">{withWhom(service, own)}</span>}
+                {hide.includes("ends") ? null : (
+                  <span role="cell" className="cell-ends">
+                    {service.ends.map((end) => (
+                      <small key={end.id} className="clip">
+                        {end.site}
+                        {end.vlan_text ? ` · ${end.vlan_text}` : ""}
+                      </small>
+                    ))}
+                  </span>
+                )}
+                {hide.includes("rate") ? null : <span role="cell" className="cell-rate">{rate === null ? "" : formatBitRate(rate * 1e6, language)}</span>}
               </div>
             );
           })}

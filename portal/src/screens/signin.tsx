@@ -15,6 +15,13 @@ export const CALLBACK = "/sign-in/callback";
 /** The place of the address that was open when the sign-in by the provider began. */
 const RETURN_TO = "millrace.return-to";
 
+/** Returns an address of this page, or that of its first screen. A link to `https://ix.example//other.example/` has the path
+ * `//other.example/`, which a browser would take for another host. */
+export function ownAddress(text: string | null): string {
+  const there = URL.canParse(text ?? "", location.origin) ? new URL(text ?? "", location.origin) : undefined;
+  return there && there.origin === location.origin ? `${location.origin}${there.pathname.replace(/^\/+/, "/")}${there.search}${there.hash}` : "/";
+}
+
 /** The button with which one signs in by the exchange's provider, if it has one. */
 function ByProvider() {
   const t = useText();
@@ -63,10 +70,10 @@ export function SignInReturn() {
     history.replaceState(null, "", CALLBACK);
     result(client.POST("/api/v1/oidc/callback", { body })).then(
       () => {
-        const there = sessionStorage.getItem(RETURN_TO) ?? "/";
+        const there = sessionStorage.getItem(RETURN_TO);
         sessionStorage.removeItem(RETURN_TO);
         queries.clear();
-        location.replace(there);
+        location.replace(ownAddress(there));
       },
       (reason: unknown) => setError(reason),
     );

@@ -6,8 +6,9 @@ import type { AccountTraffic, Flow, PeerTraffic } from "../api/types";
 import { Rate } from "../i18n/format";
 import { useLanguage, useText } from "../i18n/text";
 import { formatNumber } from "../i18n/units";
+import { saveCsv } from "../ui/csv";
 import { Loaded } from "../ui/loaded";
-import { Empty, Notice, Panel, ScreenHead } from "../ui/parts";
+import { Button, Empty, Notice, Panel, ScreenHead } from "../ui/parts";
 
 /** The rates with each peer in each service, with their error. */
 function Peers({ rates, label, showsDrops }: { rates: PeerTraffic[]; label: string; showsDrops: boolean }) {
@@ -54,6 +55,21 @@ function Peers({ rates, label, showsDrops }: { rates: PeerTraffic[]; label: stri
   );
 }
 
+/** The protocols of the IANA's registry that are seen most. */
+const PROTOCOLS: Record<number, string> = { 1: "ICMP", 2: "IGMP", 4: "IPv4", 6: "TCP", 17: "UDP", 41: "IPv6", 47: "GRE", 50: "ESP", 51: "AH", 58: "ICMPv6", 89: "OSPF", 132: "SCTP" };
+
+export function protocolName(protocol: number): string {
+  return PROTOCOLS[protocol] ?? String(protocol);
+}
+
+/** Saves what was measured as a table. */
+function save(traffic: AccountTraffic): void {
+  const head = ["direction", "peer", "service", "service_name", "bits_per_s", "packets_per_s", "dropped_bits_per_s", "error_percent"];
+  const rows = (direction: string, rates: PeerTraffic[]) =>
+    rates.map((rate) => [direction, rate.peer?.name ?? null, rate.service, rate.service_name, rate.bits_per_s, rate.packets_per_s, rate.dropped_bits_per_s, Math.round(rate.error_percent * 10) / 10]);
+  saveCsv("traffic.csv", [head, ...rows("in", traffic.incoming), ...rows("out", traffic.outgoing)]);
+}
+
 /** The heaviest flows to the account. */
 function Flows({ flows }: { flows: Flow[] }) {
   const t = useText();
@@ -65,7 +81,7 @@ function Flows({ flows }: { flows: Flow[] }) {
           <tr>
             <th scope="col">{t("traffic.source")}</th>
             <th scope="col">{t("traffic.destination")}</th>
-            <th scope="col" className="number">{t("traffic.protocol")}</th>
+            <th scope="col">{t("traffic.protocol")}</th>
             <th scope="col" className="number">{t("traffic.rate")}</th>
           </tr>
         </thead>
@@ -78,7 +94,7 @@ function Flows({ flows }: { flows: Flow[] }) {
               <td data-label={t("traffic.destination")}>
                 <code>{end(flow.destination, flow.destination_port)}</code>
               </td>
-              <td className="number" data-label={t("traffic.protocol")}>{flow.protocol}</td>
+              <td data-label={t("traffic.protocol")}>{protocolName(flow.protocol)}</td>
               <td className="number" data-label={t("traffic.rate")}>
                 <Rate bits={flow.bits_per_s} />
               </td>
@@ -116,9 +132,10 @@ function Measured({ traffic }: { traffic: AccountTraffic }) {
 export function Traffic() {
   const t = useText();
   const query = useQuery(trafficQuery);
+  const measured = query.data?.measured ? query.data : undefined;
   return (
     <>
-      <ScreenHead title={t("nav.traffic")} below={t("traffic.about")} />
+      <ScreenHead title={t("nav.traffic")} below={t("traffic.about")} actions={measured ? <Button onPress={() => save(measured)}>{t("act.csv")}</Button> : null} />
       <Loaded query={query} lines={8} empty={{ when: (traffic) => !traffic.measured, show: <Empty title={t("traffic.notMeasured")}>{t("traffic.notMeasuredAbout")}</Empty> }}>
         {(traffic) => <Measured traffic={traffic} />}
       </Loaded>

@@ -7,7 +7,7 @@ import { Select } from "./fields";
 import { TimeLeft } from "./filterform";
 import { explain } from "./loaded";
 import { Notice } from "./parts";
-import { operationWord } from "./words";
+import { operationWord } from "./operations";
 
 /** The times after which an order is undone unless somebody confirms it, in seconds; 0 is an order that stays. */
 const WAITS = [0, 60, 600, 3600];

@@ -21,6 +21,7 @@ const EXPLAINED: Record<string, MessageId> = {
   "over-capacity": "problem.overCapacity",
   locked: "problem.locked",
   "not-owner": "problem.notOwner",
+  "session-required": "problem.sessionRequired",
   "not-found": "problem.notFound",
   forbidden: "problem.forbidden",
   stale: "problem.stale",

@@ -124,39 +124,6 @@ export function kindWord(t: Translate, kind: string): string {
   return known ? t(known) : kind;
 }
 
-const OPERATIONS: Record<string, MessageId> = {
-  create_service: "op.createService",
-  configure_end: "op.configureEnd",
-  accept: "op.accept",
-  refuse: "op.refuse",
-  move_end: "op.moveEnd",
-  set_rate: "op.setRate",
-  shut_down: "op.shutDown",
-  lock: "op.lock",
-  unlock: "op.unlock",
-  delete: "op.delete",
-  create_service_key: "op.createKey",
-  redeem_service_key: "op.redeemKey",
-  add_mac: "op.addMac",
-  remove_mac: "op.removeMac",
-  create_filter: "op.createFilter",
-  drain_trunk: "op.drainTrunk",
-  create_connection: "op.createConnection",
-  revert: "op.revert",
-  confirm: "op.confirm",
-  sign_in: "op.signIn",
-  sign_out: "op.signOut",
-};
-
-export function operationWord(t: Translate, operation: string): string {
-  // The audit chain joins the operations of one order.
-  const words = operation.split("+").map((part) => {
-    const known = OPERATIONS[part];
-    return known ? t(known) : part.replaceAll("_", " ");
-  });
-  return [...new Set(words)].join(", ");
-}
-
 const ROLES: Record<string, MessageId> = {
   member_admin: "role.memberAdmin",
   member_tech: "role.memberTech",

@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn the_components_are_those_of_a_search_of_all_paths() {
-        // All graphs of four nodes without loops: 2^12.
+        // The test covers all 2^12 graphs of four nodes without loops.
         let nodes = ["a", "b", "c", "d"];
         let pairs: Vec<(&str, &str)> = nodes
             .iter()

@@ -237,7 +237,7 @@ fn load_body(mut reader: Reader<'_>, file: &str, path: Path, read: Read<'_>, mod
             continue;
         }
         match text {
-            // Not the `use<…>` of a return type.
+            // `use<…>` in a return type is no import.
             "use" if next != "<" => {
                 reader.at += 1;
                 reader.use_tree(&Path::new(), is_public && depth == 0, &mut module.imports);

@@ -6,6 +6,7 @@
 //!   IRR ────────── registry.rs ─┘        ▲ accounts, addresses, filters
 //! ```
 
+mod context;
 mod filters;
 mod registry;
 mod rpki;
@@ -17,37 +18,13 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use millrace_ix_filter::{Authority, Shared};
-use millrace_ix_model::Timestamp;
 use millrace_ix_service::Handle;
 use millrace_types::Time;
 use tokio::sync::Notify;
 
+use context::Routing;
+pub(crate) use context::wall;
 pub(crate) use settings::{Bgp, Irr, Rpki};
-
-/// The parts of the process that all tasks of routing share: the engine, the authority, the clock of sessions, and the signal
-/// that asks for a comparison.
-#[derive(Clone)]
-struct Routing {
-    handle: Handle,
-    shared: Shared,
-    start: Instant,
-    changed: Arc<Notify>,
-}
-
-impl Routing {
-    /// Returns the time since the start of the process.
-    fn now(&self) -> Time {
-        Time::from_nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
-    }
-}
-
-/// Returns the time of the wall clock.
-pub(crate) fn wall() -> Timestamp {
-    let since = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap_or_default();
-    Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-}
 
 /// Starts the listener of BGP sessions and the clients of RPKI and registry. Returns the authority over filters; `None` if
 /// nothing is configured from which ownership could follow.

@@ -36,7 +36,6 @@ pub(crate) struct Bgp {
     pub(crate) restart_secs: u16,
     /// The changes of BGP rules of one account in a second, 1 or more; further changes are delayed.
     pub(crate) changes_per_sec: u32,
-    /// The peers.
     pub(crate) peer: Vec<Peer>,
 }
 
@@ -77,7 +76,6 @@ pub(crate) struct Peer {
     pub(crate) address: IpAddr,
     /// The AS number.
     pub(crate) asn: u32,
-    /// The type.
     #[serde(default)]
     pub(crate) kind: Kind,
     /// The name or the identifier of a member's account.

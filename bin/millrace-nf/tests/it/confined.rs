@@ -32,7 +32,7 @@ fn stats(testbed: &mut TestBed, hop: usize) -> HopStats {
     testbed.chain.stats().hops.remove(hop)
 }
 
-/// A function that runs `attempt` in its initialiser, and shows what it wrote to `counts`: three numbers.
+/// Writes a function that runs `attempt` in its initialiser and shows the three numbers that it wrote to `counts`.
 fn trier(dir: &Path, name: &str, attempt: &str) -> String {
     let text = format!(
         r#"

@@ -68,7 +68,7 @@ fn suffer<B: Backend>(backend: &Arc<B>, memory: impl Fn(&str) -> MemoryPeer<B::P
         let is_done = |testbed: &mut TestBed<B>| {
             let hop = testbed.chain.stats().hops.remove(0);
             match times {
-                // This mode has no visible effect.
+                // Mode 0 has no visible effect.
                 0 => hop.counters[0].1 > 2000,
                 // Packets with an impossible size in the answer are dropped.
                 times => hop.restarts >= times || hop.dropped > 2000,

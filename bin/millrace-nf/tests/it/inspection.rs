@@ -46,7 +46,7 @@ fn hop(class: Class, rules: &Path, more: &[&str], on_failure: OnFailure) -> HopP
     }
 }
 
-/// Ticks until all functions use the rules of so many compilations.
+/// Ticks until all functions use the rules of this many compilations.
 fn wait_for<B: Backend>(testbed: &mut TestBed<B>, compilations: u64) {
     testbed.wait("the rules are in use", |testbed| {
         testbed.chain.tick(testbed.bridge.now());

@@ -75,7 +75,7 @@ pub(crate) struct Rate {
     #[arg(long, value_name = "BYTES", default_value_t = 64)]
     pub(crate) frame: u16,
     /// Connections that are open at the same time
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=32_768))]
     pub(crate) connections: u16,
     /// Data segments of each connection, besides the six of its handshake and end
     #[arg(long, value_name = "N", default_value_t = 26, value_parser = clap::value_parser!(u16).range(1..=1000))]

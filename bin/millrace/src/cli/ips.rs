@@ -23,7 +23,7 @@ pub(crate) enum Ips {
         /// Files of rules, classifications, references or thresholds
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
-        /// Fail if a rule is refused
+        /// Fail if a rule is refused; without this option, check fails if no rule loads
         #[arg(long)]
         strict: bool,
         /// Print at most so many refusals
@@ -48,7 +48,7 @@ pub(crate) enum Ips {
     Profile(ProfileArgs),
     /// Measure the rate of the engine on this core, with connections that are made in memory
     Rate(RateArgs),
-    /// Print the variables and rule files of a suricata.yaml as TOML
+    /// Print the rule files and variables of a suricata.yaml as a hop of a chain, and as arguments of check
     Import {
         /// The suricata.yaml
         file: PathBuf,

@@ -1,17 +1,16 @@
 //! Rule files and their tables, as the command line names them.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use millrace_ips_engine::detect::{CompileSettings, Ruleset, compile};
 use millrace_ips_rules::files::{self, Class, Threshold};
-use millrace_ips_rules::{Refusal, RuleSet, Variables};
+use millrace_ips_rules::{Refusal, RuleSet, Variables, limits};
 
 use crate::cli::RuleArgs;
-
-/// The deepest chain of files that include each other.
-const INCLUDE_DEPTH: usize = 8;
 
 /// Reads the files, and those that they include.
 pub(super) fn load<'a>(args: &'a RuleArgs, paths: &[PathBuf]) -> Result<Loading<'a>> {
@@ -21,6 +20,7 @@ pub(super) fn load<'a>(args: &'a RuleArgs, paths: &[PathBuf]) -> Result<Loading<
         set: RuleSet::default(),
         classes: BTreeMap::new(),
         thresholds: Vec::new(),
+        files: 0,
     };
     loading.apply_arguments()?;
     for path in paths {
@@ -37,6 +37,16 @@ pub(super) struct Loading<'a> {
     /// Classes by name.
     pub(super) classes: BTreeMap<String, Class>,
     pub(super) thresholds: Vec<Threshold>,
+    /// Files that were read.
+    files: usize,
+}
+
+/// Reads a file, and at most one byte more than a rule file may have: a file without end is refused by its size.
+fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let most = limits::FILE_SIZE as u64 + 1;
+    File::open(path)?.take(most).read_to_end(&mut text)?;
+    Ok(text)
 }
 
 impl Loading<'_> {
@@ -83,12 +93,20 @@ impl Loading<'_> {
 
     fn file(&mut self, path: &Path, depth: usize) -> Result<()> {
         let name = path.display().to_string();
-        if depth > INCLUDE_DEPTH {
+        if depth > limits::INCLUDE_DEPTH {
             bail!(
-                "{name}: files include each other more than {INCLUDE_DEPTH} deep; expected no circle of includes"
+                "{name}: files include each other more than {} deep; expected no circle of includes",
+                limits::INCLUDE_DEPTH
             );
         }
-        let text = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
+        self.files += 1;
+        if self.files > limits::FILES {
+            bail!(
+                "{name}: more than {} files are included; expected each rule file to be included once",
+                limits::FILES
+            );
+        }
+        let text = read(path).with_context(|| format!("cannot read {name}"))?;
         let mut file = files::parse(self.args.syntax, &name, &text);
         for (variable, value) in &file.variables {
             self.variables

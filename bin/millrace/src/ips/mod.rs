@@ -1,6 +1,7 @@
 //! `millrace ips`: rule files are checked, explained and imported on this machine, without the daemon.
 
 mod explain;
+mod import;
 mod load;
 mod profile;
 mod rate;
@@ -9,12 +10,10 @@ mod trace;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use millrace_ips_rules::Refusal;
-use millrace_ips_rules::suricata_yaml::SuricataYaml;
 use serde::Serialize;
 
 use crate::cli::Ips;
@@ -33,7 +32,8 @@ pub(crate) fn run(session: &Session, command: &Ips) -> Result<ExitCode> {
         } => {
             let report = Report::new(&load(rules, files)?);
             session.print(&report, |report| report.text(*most))?;
-            if *strict && report.refused > 0 {
+            let is_empty = report.loaded == 0 && report.refused > 0;
+            if is_empty || *strict && report.refused > 0 {
                 return Ok(ExitCode::FAILURE);
             }
         }
@@ -45,12 +45,7 @@ pub(crate) fn run(session: &Session, command: &Ips) -> Result<ExitCode> {
         Ips::Trace(args) => trace::run(session, args)?,
         Ips::Rate(args) => rate::run(session, args)?,
         Ips::Profile(args) => profile::run(session, args)?,
-        Ips::Import { file } => {
-            let text =
-                std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-            let imported = Imported::new(SuricataYaml::parse(&text));
-            session.print(&imported, Imported::toml)?;
-        }
+        Ips::Import { file } => import::run(session, file)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -171,58 +166,5 @@ impl RefusalLine {
             kind: refusal.reason.kind(),
             reason: refusal.reason.to_string(),
         }
-    }
-}
-
-/// The settings of a suricata.yaml.
-#[derive(Debug, Serialize)]
-struct Imported {
-    rule_files: Vec<String>,
-    classification_file: Option<String>,
-    reference_file: Option<String>,
-    threshold_file: Option<String>,
-    variables: BTreeMap<String, String>,
-    ignored: Vec<String>,
-}
-
-impl Imported {
-    fn new(yaml: SuricataYaml) -> Imported {
-        let folder = PathBuf::from(yaml.rule_path.unwrap_or_default());
-        // An absolute name replaces the folder.
-        let path = |file: &String| folder.join(file).display().to_string();
-        Imported {
-            rule_files: yaml.rule_files.iter().map(path).collect(),
-            classification_file: yaml.classification_file,
-            reference_file: yaml.reference_file,
-            threshold_file: yaml.threshold_file,
-            variables: yaml.variables.into_iter().collect(),
-            ignored: yaml.ignored,
-        }
-    }
-
-    fn toml(&self) -> String {
-        // A JSON string is a basic string of TOML, too.
-        let quoted = |text: &str| serde_json::Value::from(text).to_string();
-        let mut text = String::new();
-        for line in &self.ignored {
-            let _ = writeln!(text, "# not understood, line {line}");
-        }
-        let files: Vec<String> = self.rule_files.iter().map(|file| quoted(file)).collect();
-        let _ = writeln!(text, "[ips]\nrule_files = [{}]", files.join(", "));
-        let tables = [
-            ("classification_file", &self.classification_file),
-            ("reference_file", &self.reference_file),
-            ("threshold_file", &self.threshold_file),
-        ];
-        for (key, value) in tables {
-            if let Some(value) = value {
-                let _ = writeln!(text, "{key} = {}", quoted(value));
-            }
-        }
-        text += "\n[ips.variables]\n";
-        for (name, value) in &self.variables {
-            let _ = writeln!(text, "{} = {}", quoted(name), quoted(value));
-        }
-        text
     }
 }

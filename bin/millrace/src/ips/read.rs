@@ -100,7 +100,7 @@ pub(super) fn run(session: &Session, args: &ReadArgs) -> Result<()> {
     };
     let tables = RuleTables::new(&loaded.set, &loaded.classes).with_bits(&ruleset.names);
     let mut outputs = Outputs::new(args, &ruleset, tables)?;
-    // One engine for all captures, so that its memory is allocated once. The seed is fixed: a run repeats exactly.
+    // All captures share one engine, so that its memory is allocated once. The seed is fixed: a run repeats exactly.
     let mut engine = Engine::new(settings, [1, 2]);
     for path in &args.captures {
         outputs.writer.set_capture(&path.display().to_string());

@@ -128,10 +128,14 @@ impl Report {
         let mut text = String::new();
         for line in &self.lines {
             // Writing to a string does not fail.
+            let packet = match line.packet {
+                0 => "end of the capture".to_owned(),
+                number => format!("packet {number}"),
+            };
             let _ = write!(
                 text,
-                "packet {} ({} -> {}, {}), {}: {}",
-                line.packet, line.source, line.destination, line.direction, line.place, line.outcome
+                "{packet} ({} -> {}, {}), {}: {}",
+                line.source, line.destination, line.direction, line.place, line.outcome
             );
             let failed = line.conditions.iter().find(|step| !step.holds);
             match failed {
@@ -147,8 +151,11 @@ impl Report {
         }
         let _ = writeln!(
             text,
-            "sid {}: {} alerts in {} frames",
-            self.sid, self.alerts, self.frames
+            "sid {}: {} {} in {} frames",
+            self.sid,
+            self.alerts,
+            if self.alerts == 1 { "alert" } else { "alerts" },
+            self.frames
         );
         let mut ends: Vec<_> = self.ends.iter().collect();
         ends.sort_by_key(|(_, count)| std::cmp::Reverse(**count));

@@ -17,6 +17,12 @@ fn a_daemon_that_does_not_answer_is_named_with_the_command_that_starts_it() {
             "{text}"
         );
     }
+    let text = refused(&server, "wan show --api http://127.0.0.1:1", 3);
+    assert!(
+        text.contains("no `millrace wan between` is running")
+            && text.contains("no response from http://127.0.0.1:1"),
+        "{text}"
+    );
     assert!(refused(&server, "show ports --api nonsense", 1).contains("the form http://127.0.0.1:8080"));
     assert_eq!(run(&server, "show nonsense").status.code(), Some(2));
 }

@@ -309,7 +309,7 @@ fn a_transfer_that_hits_the_quota_commits_nothing_and_goes_on_after_it_was_raise
         text(&output)
     );
     assert!(!daemon.path("in/large").exists(), "nothing partial is committed");
-    // It does not fit, and is told before a byte is sent.
+    // The file does not fit; the sender is refused before it sends a byte.
     let output = daemon.send("ann", &source, "in", &[]).output().unwrap();
     assert_eq!(output.status.code(), Some(4), "{}", text(&output));
     assert!(text(&output).contains("do not fit"), "{}", text(&output));

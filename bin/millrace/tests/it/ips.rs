@@ -71,15 +71,107 @@ fn explain_says_in_words_which_conditions_a_rule_has() {
 }
 
 #[test]
-fn import_prints_variables_and_rule_files_as_toml() {
-    let folder = tempfile::tempdir().unwrap();
-    let yaml = "vars:\n  address-groups:\n    HOME_NET: \"[10.0.0.0/8]\"\ndefault-rule-path: /rules\nrule-files:\n  - a.rules\n";
+fn import_prints_a_hop_and_a_command_with_the_files_and_variables_of_a_suricata_yaml() {
+    let folder = folder();
+    let yaml = include_str!("../../../../crates/ips/rules/tests/data/suricata.yaml");
     std::fs::write(folder.path().join("suricata.yaml"), yaml).unwrap();
     let output = ips(folder.path(), &["import", "suricata.yaml"]);
     let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("[[bridge.chain.hop]]\nname = \"ips\"\nfunction = \"ips\"\nsettings = [\n"),
+        "{text}"
+    );
+    let string = |line: &str| serde_json::from_str::<String>(line.trim().strip_suffix(',').unwrap()).unwrap();
+    let settings: Vec<String> = text
+        .lines()
+        .filter(|line| line.starts_with("  \""))
+        .map(string)
+        .collect();
     assert_eq!(
-        text,
-        "[ips]\nrule_files = [\"/rules/a.rules\"]\n\n[ips.variables]\n\"HOME_NET\" = \"[10.0.0.0/8]\"\n"
+        settings[..6],
+        [
+            "rules=/etc/suricata/classification.config",
+            "rules=/etc/suricata/reference.config",
+            "rules=/etc/suricata/threshold.config",
+            "rules=/var/lib/suricata/rules/suricata.rules",
+            "rules=/etc/suricata/rules/local.rules",
+            "home_net=[192.168.0.0/16,10.0.0.0/8,172.16.0.0/12]",
+        ]
+    );
+    assert!(
+        settings.iter().any(|it| it == "variable=EXTERNAL_NET=!$HOME_NET"),
+        "{text}"
+    );
+    assert!(
+        text.contains("# not understood: line 79: include: site.yaml"),
+        "{text}"
+    );
+    // The arguments of the command are those of `check`.
+    let command = text
+        .lines()
+        .find(|line| line.starts_with("# millrace ips check"))
+        .unwrap();
+    let arguments: Vec<&str> = command
+        .split('\'')
+        .skip(1)
+        .step_by(2)
+        .filter(|it| it.contains('='))
+        .collect();
+    let arguments: Vec<&str> = arguments.into_iter().flat_map(|value| ["--set", value]).collect();
+    let output = ips(
+        folder.path(),
+        &[&["check", "a.rules"][..], &arguments[..]].concat(),
+    );
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn import_refuses_a_file_that_is_no_suricata_yaml() {
+    let folder = folder();
+    for bytes in [&b"hello"[..], b"", b"\xff\xfe"] {
+        std::fs::write(folder.path().join("b.yaml"), bytes).unwrap();
+        let output = ips(folder.path(), &["import", "b.yaml"]);
+        assert!(!output.status.success());
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            text.contains("b.yaml") && text.contains("expected a suricata.yaml"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn files_that_include_many_or_have_no_end_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    for level in 0..8 {
+        let text = format!("include f{}.rules\n", level + 1).repeat(20);
+        std::fs::write(folder.path().join(format!("f{level}.rules")), text).unwrap();
+    }
+    std::fs::write(
+        folder.path().join("f8.rules"),
+        "alert tcp any any -> any any (sid:1;)\n",
+    )
+    .unwrap();
+    std::fs::write(folder.path().join("loop.rules"), "include loop.rules\n").unwrap();
+    for (file, expected) in [
+        ("f0.rules", "more than 1000 files are included"),
+        ("loop.rules", "files include each other more than 8 deep"),
+        ("missing.rules", "cannot read missing.rules"),
+    ] {
+        let output = ips(folder.path(), &["check", file]);
+        assert!(!output.status.success());
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.contains(expected), "{text}");
+    }
+    let output = ips(folder.path(), &["check", "/dev/zero"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("/dev/zero:1:1: file: more than 268435456 bytes in a file"),
+        "{text}"
+    );
+    assert!(
+        !output.status.success(),
+        "a file of which nothing loads fails the check"
     );
 }
 
@@ -203,7 +295,7 @@ fn trace_names_the_first_condition_that_does_not_hold() {
         [
             "packet 1 (10.0.0.1 1000 -> 10.0.0.2 2000, to_server), packet: alert",
             "packet 2 (10.0.0.1 1000 -> 10.0.0.2 2000, to_server), packet: no match: payload: content \"some\" [found: \"harmless\"]",
-            "sid 7: 1 alerts in 2 frames",
+            "sid 7: 1 alert in 2 frames",
         ]
     );
     let output = ips(
@@ -281,7 +373,7 @@ fn rate_prints_megabits_and_packets_a_second_of_each_mix() {
     assert_eq!(names, ["web", "http", "dns", "mail"]);
     for row in mixes {
         assert!(row["megabits_per_second"].as_f64().unwrap() > 0.0, "{row}");
-        // Each of 400 connections raises an alert: the traffic is what it is said to be.
+        // Each of 400 connections raises an alert: the generated traffic reaches the rule.
         assert!(row["alerts"].as_u64().unwrap() >= 400, "{row}");
     }
 }

@@ -13,7 +13,7 @@ fn millrace(config: &Path) -> Command {
     command
 }
 
-/// Makes a directory with a file of so many bytes, and one to receive into.
+/// Makes a directory with a file of this many bytes, and one to receive into.
 fn directories(dir: &Path, bytes: usize) -> [std::path::PathBuf; 2] {
     let directories = ["from", "to"].map(|name| dir.join(name));
     for directory in &directories {

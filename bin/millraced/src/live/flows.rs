@@ -47,7 +47,7 @@ pub(super) fn page<B: Backend>(
     let now = control.datapath().now();
     let mut flows = Vec::new();
     let mut next = Some(Cursor::at(query.after.map_or(0, |after| after.position as usize)));
-    // One entry per call, so that the page ends exactly at its limit.
+    // Each call reads one entry, so that the page ends exactly at its limit.
     for _ in 0..LOOKED_AT {
         let Some(cursor) = next.filter(|_| flows.len() < query.limit) else {
             break;

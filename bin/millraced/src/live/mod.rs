@@ -133,7 +133,7 @@ impl<B: Backend> Live for LiveSwitch<B> {
             text: filter.to_owned(),
             reason: format!("{error}"),
         })?;
-        crate::backend::set_dpdk_log_level(&filter);
+        crate::dpdk_log::set_level(&filter);
         self.log.set(filter);
         Ok(self.log())
     }

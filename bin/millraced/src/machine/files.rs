@@ -8,7 +8,8 @@ use std::path::Path as FilePath;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use millrace_model::{
-    Bridge, Chain, Config, ConfigError, Device, ListenTarget, Path, PcapFiles, Vnic, VnicKind, VnicRole,
+    Bridge, Chain, Config, ConfigError, Device, ListenTarget, Path, PcapFiles, Setting, Vnic, VnicKind,
+    VnicRole,
 };
 use nix::unistd::{AccessFlags, Group, User, eaccess};
 use pcap_file::pcap::PcapReader;
@@ -167,7 +168,8 @@ fn tls(bridge: &Bridge, path: &Path, errors: &mut Vec<ConfigError>) {
 
 fn functions(chain: &Chain, path: &Path, errors: &mut Vec<ConfigError>) {
     for (at, hop) in chain.hops.iter().enumerate() {
-        let path = path.key("hop").index(at).key("function");
+        let hop_path = path.key("hop").index(at);
+        let path = hop_path.key("function");
         let text = hop.function.as_str();
         if let Some(file) = text.strip_prefix("wasm:") {
             note(
@@ -181,7 +183,21 @@ fn functions(chain: &Chain, path: &Path, errors: &mut Vec<ConfigError>) {
                 &path,
                 starts_with_magic(file, ELF_MAGIC, "a shared object"),
             );
+        } else if hop.function.name().is_some() {
+            settings(&hop.settings, &hop_path.key("settings"), errors);
         }
+    }
+}
+
+/// Checks the files that settings of a built-in function name: those that it reads rules from, and those that it exports to.
+fn settings(settings: &[Setting], path: &Path, errors: &mut Vec<ConfigError>) {
+    for (at, setting) in settings.iter().enumerate() {
+        let outcome = match (setting.key(), setting.value().strip_prefix("file:")) {
+            ("rules", _) => readable(FilePath::new(setting.value())).map(|_| ()),
+            ("export", Some(file)) => writable(FilePath::new(file)),
+            _ => Ok(()),
+        };
+        note(errors, &path.index(at), outcome);
     }
 }
 

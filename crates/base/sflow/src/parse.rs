@@ -18,16 +18,10 @@ use crate::{
 pub enum ParseError {
     /// Another version.
     #[error("sFlow version {version} is not supported: expected 5")]
-    Version {
-        /// The version.
-        version: u32,
-    },
+    Version { version: u32 },
     /// An address of another family.
     #[error("agent address type {type_} is unknown: expected 1 (IPv4) or 2 (IPv6)")]
-    Address {
-        /// The type.
-        type_: u32,
-    },
+    Address { type_: u32 },
     /// A length does not fit the bytes.
     #[error("the datagram is truncated, or a length in it is wrong")]
     Length,
@@ -123,7 +117,7 @@ impl Datagram {
     }
 }
 
-/// The records of a packet.
+/// The records of a flow sample, collected before the sample is built.
 #[derive(Default)]
 struct PacketRecords {
     frame_size: u32,

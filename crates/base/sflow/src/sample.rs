@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-/// A datagram.
+/// An sFlow datagram: samples of one agent, with the number by which a collector counts losses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Datagram {
     /// The address of the agent, which identifies the switch.
@@ -13,13 +13,12 @@ pub struct Datagram {
     pub sequence: u32,
     /// Time since the start of the switch, in milliseconds.
     pub uptime_ms: u32,
-    /// The samples.
     pub samples: Vec<Sample>,
     /// The number of samples of other formats, which were skipped. It is not emitted.
     pub skipped: u32,
 }
 
-/// A sample.
+/// A packet, the counters of an interface, or the notification of a drop.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Sample {
     /// A packet.
@@ -85,7 +84,7 @@ pub struct FlowSample {
     pub sequence: u32,
     /// The interface at which packets are sampled.
     pub source: u32,
-    /// One packet of so many is sampled, on average.
+    /// One packet of this many is sampled, on average.
     pub rate: u32,
     /// The number of packets from which samples were taken.
     pub pool: u32,
@@ -119,7 +118,6 @@ pub struct DiscardedPacket {
     pub input: u32,
     /// The interface that dropped the packet on its way out; 0 for another place.
     pub output: u32,
-    /// The reason.
     pub reason: DropCode,
     /// Size of the frame without frame check sequence, in bytes.
     pub frame_size: u32,
@@ -142,7 +140,7 @@ pub struct SwitchRecord {
     pub destination_priority: u32,
 }
 
-/// The record of Millrace.
+/// The enterprise record of Millrace in a flow sample: metadata and cookie of the pipeline, and the drop reason.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MillraceRecord {
     /// The metadata of the packet behind its last table.

@@ -13,6 +13,7 @@ mod nsh;
 mod openflow;
 mod port;
 mod rate;
+pub mod shell;
 pub mod split_mix;
 mod time;
 mod tunnel;

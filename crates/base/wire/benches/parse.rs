@@ -4,8 +4,6 @@
 //! as a worker does, so that branches are not predicted by one packet's history; the throughput that
 //! criterion prints is in packets.
 
-#![allow(missing_docs, reason = "criterion's macros")]
-
 use std::hint::black_box;
 use std::net::Ipv6Addr;
 

@@ -55,7 +55,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Operation.
+    /// Returns the operation: 1 for a request, 2 for a reply.
     #[inline]
     pub fn op(&self) -> u16 {
         be16(self.0, offset::OP)

@@ -96,7 +96,7 @@ impl<'a> Builder<'a> {
         self.tag(EtherType::VLAN, vid, pcp)
     }
 
-    /// A VLAN tag with any TPID; of `vid` the low 12 bits, of `pcp` the low 3 bits are taken.
+    /// Adds a VLAN tag with any TPID, with the low 12 bits of `vid` and the low 3 bits of `pcp`.
     #[must_use]
     pub fn tag(self, tpid: EtherType, vid: u16, pcp: u8) -> Builder<'a> {
         let (vid, pcp) = (Vid::from_tci(vid), Pcp::from_tci(u16::from(pcp) << 13));
@@ -111,7 +111,7 @@ impl<'a> Builder<'a> {
         ))
     }
 
-    /// A PBB tag around a customer's frame; of `isid` the low 24 bits are taken.
+    /// Adds a PBB tag around a customer's frame, with the low 24 bits of `isid`.
     #[must_use]
     pub fn pbb(self, isid: u32, customer_dst: Mac, customer_src: Mac) -> Builder<'a> {
         self.with(Header::Pbb(pbb::Repr {
@@ -125,7 +125,7 @@ impl<'a> Builder<'a> {
         }))
     }
 
-    /// An MPLS label stack entry; of `label` the low 20 bits, of `tc` the low 3 bits are taken.
+    /// Adds an MPLS label stack entry, with the low 20 bits of `label` and the low 3 bits of `tc`.
     #[must_use]
     pub fn mpls(self, label: u32, tc: u8, ttl: u8) -> Builder<'a> {
         let (label, tc) = (MplsLabel::from_low_bits(label), Tc::from_low_bits(tc));
@@ -189,7 +189,7 @@ impl<'a> Builder<'a> {
         self.with(Header::Ipv6(repr))
     }
 
-    /// An IPv6 extension header, whole: its first byte, the next header, is kept only if a payload follows.
+    /// Adds a whole IPv6 extension header. Its first byte, the next header, is kept only if a payload follows.
     #[must_use]
     pub fn extension(self, proto: IpProto, bytes: &'a [u8]) -> Builder<'a> {
         self.with(Header::Extension(proto, bytes))

@@ -54,7 +54,7 @@ impl Sum {
         fold(self.0)
     }
 
-    /// The checksum: what goes into the header if its checksum field was summed as zero.
+    /// Returns the checksum for a header whose checksum field was summed as zero.
     #[inline]
     pub const fn checksum(self) -> u16 {
         !self.folded()
@@ -174,7 +174,7 @@ pub mod crc32c {
         ::crc32c::crc32c(bytes)
     }
 
-    /// The CRC of the bytes whose CRC is `crc` followed by `bytes`: how to go over several segments.
+    /// Returns the CRC of bytes with the CRC `crc` and `bytes` behind them, for data in several segments.
     #[inline]
     pub fn append(crc: u32, bytes: &[u8]) -> u32 {
         ::crc32c::crc32c_append(crc, bytes)
@@ -185,7 +185,7 @@ pub mod crc32c {
         append_zeros(first, second_size) ^ second
     }
 
-    /// The CRC after four bytes changed from `old` to `new`, with `following` more bytes after them.
+    /// Returns the CRC after four bytes changed from `old` to `new`, with `following` more bytes after them.
     ///
     /// A CRC is linear, so nothing but the changed bytes is read. Costs a multiplication of polynomials
     /// for each bit that is set in `following`: about 0.1 microseconds.

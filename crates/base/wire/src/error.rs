@@ -19,7 +19,6 @@ pub enum HeaderError {
     Invalid {
         /// The protocol.
         header: &'static str,
-        /// The field.
         field: &'static str,
         /// The value of the field.
         value: u32,

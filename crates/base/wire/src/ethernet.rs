@@ -14,7 +14,6 @@ pub struct EtherType(pub u16);
 impl EtherType {
     /// IPv4.
     pub const IPV4: EtherType = EtherType(0x0800);
-    /// ARP.
     pub const ARP: EtherType = EtherType(0x0806);
     /// A customer VLAN tag (IEEE 802.1Q).
     pub const VLAN: EtherType = EtherType(0x8100);
@@ -91,13 +90,13 @@ impl<'a> View<'a> {
         Ok(View { header, payload })
     }
 
-    /// Destination address.
+    /// Returns the destination address.
     #[inline]
     pub fn dst(&self) -> Mac {
         Mac(array(self.header, offset::DST))
     }
 
-    /// Source address.
+    /// Returns the source address.
     #[inline]
     pub fn src(&self) -> Mac {
         Mac(array(self.header, offset::SRC))
@@ -132,7 +131,6 @@ pub struct Repr {
     pub dst: Mac,
     /// Source address.
     pub src: Mac,
-    /// EtherType.
     pub ether_type: EtherType,
 }
 

@@ -41,13 +41,13 @@ impl<'a> View<'a> {
         Ok(View { header, payload })
     }
 
-    /// Type.
+    /// Returns the type of the message.
     #[inline]
     pub fn kind(&self) -> u8 {
         self.header[offset::TYPE]
     }
 
-    /// Code.
+    /// Returns the code, whose meaning depends on the type.
     #[inline]
     pub fn code(&self) -> u8 {
         self.header[offset::CODE]
@@ -64,13 +64,13 @@ impl<'a> View<'a> {
         Sum::of(self.header).add_bytes(self.payload).checksum() == 0
     }
 
-    /// The four bytes whose meaning is the type's: identifier and sequence number of an echo.
+    /// Returns the four bytes whose meaning depends on the type: identifier and sequence number of an echo.
     #[inline]
     pub fn rest(&self) -> [u8; 4] {
         array(self.header, offset::REST)
     }
 
-    /// Data.
+    /// Returns the data behind the header.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
@@ -80,9 +80,7 @@ impl<'a> View<'a> {
 /// The values of a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr {
-    /// Type.
     pub kind: u8,
-    /// Code.
     pub code: u8,
     /// The four bytes whose meaning is the type's.
     pub rest: [u8; 4],

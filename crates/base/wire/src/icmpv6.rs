@@ -58,13 +58,13 @@ impl<'a> View<'a> {
         Ok(View { header, payload })
     }
 
-    /// Type.
+    /// Returns the type of the message.
     #[inline]
     pub fn kind(&self) -> u8 {
         self.header[offset::TYPE]
     }
 
-    /// Code.
+    /// Returns the code, whose meaning depends on the type.
     #[inline]
     pub fn code(&self) -> u8 {
         self.header[offset::CODE]
@@ -170,9 +170,7 @@ pub(crate) fn lla_option(kind: u8) -> u8 {
 /// The values of a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Repr {
-    /// Type.
     pub kind: u8,
-    /// Code.
     pub code: u8,
 }
 

@@ -86,19 +86,19 @@ impl<'a> View<'a> {
         MIN_SIZE + self.options.len()
     }
 
-    /// Differentiated services code point.
+    /// Returns the differentiated services code point.
     #[inline]
     pub fn dscp(&self) -> Dscp {
         Dscp::from_low_bits(self.header[offset::TOS] >> 2)
     }
 
-    /// Explicit congestion notification.
+    /// Returns the explicit congestion notification.
     #[inline]
     pub fn ecn(&self) -> Ecn {
         Ecn::from_low_bits(self.header[offset::TOS])
     }
 
-    /// Identification, which the fragments of a packet share.
+    /// Returns the identification, which the fragments of a packet share.
     #[inline]
     pub fn ident(&self) -> u16 {
         be16(self.header, offset::IDENT)
@@ -122,7 +122,7 @@ impl<'a> View<'a> {
         be16(self.header, offset::FRAGMENT) & FRAGMENT_OFFSET
     }
 
-    /// Time to live.
+    /// Returns the time to live.
     #[inline]
     pub fn ttl(&self) -> u8 {
         self.header[offset::TTL]
@@ -145,13 +145,13 @@ impl<'a> View<'a> {
         Sum::of(self.header).add_bytes(self.options).checksum() == 0
     }
 
-    /// Source address.
+    /// Returns the source address.
     #[inline]
     pub fn src(&self) -> Ipv4Addr {
         array::<4, _>(self.header, offset::SRC).into()
     }
 
-    /// Destination address.
+    /// Returns the destination address.
     #[inline]
     pub fn dst(&self) -> Ipv4Addr {
         array::<4, _>(self.header, offset::DST).into()
@@ -227,7 +227,6 @@ pub struct Repr<'a> {
     pub more_fragments: bool,
     /// Offset of this fragment's payload in the whole packet, in units of 8 bytes; 13 bits are emitted.
     pub fragment_offset: u16,
-    /// Options.
     pub options: Options<'a>,
     /// Bytes that follow the header.
     pub payload_size: u16,
@@ -281,7 +280,7 @@ impl<'a> Repr<'a> {
     }
 }
 
-/// The checksum that a header (with its options) should hold.
+/// Returns the checksum that a header (with its options) should hold.
 pub fn header_checksum(header: &[u8; MIN_SIZE], options: &[u8]) -> u16 {
     let mut header = *header;
     put(&mut header, offset::CHECKSUM, [0; 2]);

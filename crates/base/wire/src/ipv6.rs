@@ -55,19 +55,19 @@ impl<'a> View<'a> {
         Ok(View { header, payload })
     }
 
-    /// Differentiated services code point.
+    /// Returns the differentiated services code point.
     #[inline]
     pub fn dscp(&self) -> Dscp {
         Dscp::from_low_bits((be16(self.header, offset::VERSION_CLASS_LABEL) >> 6) as u8)
     }
 
-    /// Explicit congestion notification.
+    /// Returns the explicit congestion notification.
     #[inline]
     pub fn ecn(&self) -> Ecn {
         Ecn::from_low_bits((be16(self.header, offset::VERSION_CLASS_LABEL) >> 4) as u8)
     }
 
-    /// Flow label.
+    /// Returns the flow label, 20 bits.
     #[inline]
     pub fn flow_label(&self) -> FlowLabel {
         FlowLabel::from_low_bits(be32(self.header, offset::VERSION_CLASS_LABEL))
@@ -79,25 +79,25 @@ impl<'a> View<'a> {
         IpProto(self.header[offset::NEXT_HEADER])
     }
 
-    /// Hop limit.
+    /// Returns the number of hops that the packet may still take.
     #[inline]
     pub fn hop_limit(&self) -> u8 {
         self.header[offset::HOP_LIMIT]
     }
 
-    /// Source address.
+    /// Returns the source address.
     #[inline]
     pub fn src(&self) -> Ipv6Addr {
         array::<16, _>(self.header, offset::SRC).into()
     }
 
-    /// Destination address: of the next hop, if there is a routing header with segments left.
+    /// Returns the destination address; with a routing header that has segments left, it is the next hop's.
     #[inline]
     pub fn dst(&self) -> Ipv6Addr {
         array::<16, _>(self.header, offset::DST).into()
     }
 
-    /// The addresses for transport checksums, if there is no routing header with segments left.
+    /// Returns the addresses for transport checksums, if no routing header has segments left.
     #[inline]
     pub fn pseudo(&self) -> Pseudo {
         Pseudo::V6 {
@@ -132,9 +132,7 @@ pub struct Repr {
     pub dscp: Dscp,
     /// Explicit congestion notification.
     pub ecn: Ecn,
-    /// Flow label.
     pub flow_label: FlowLabel,
-    /// Hop limit.
     pub hop_limit: u8,
     /// Bytes that follow the fixed header, extension headers among them.
     pub payload_size: u16,

@@ -56,11 +56,8 @@ pub enum L4 {
     /// Another protocol, an invalid header, or a later fragment.
     #[default]
     None,
-    /// TCP.
     Tcp,
-    /// UDP.
     Udp,
-    /// SCTP.
     Sctp,
     /// ICMP over IPv4.
     Icmpv4,

@@ -51,7 +51,7 @@ impl<'a> View<'a> {
         self.entry() & BOS != 0
     }
 
-    /// Time to live.
+    /// Returns the time to live.
     #[inline]
     pub fn ttl(&self) -> u8 {
         self.header[3]
@@ -64,8 +64,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// The entries from `bytes` on, outermost first, to the bottom of the stack or to the last that is all
-/// there.
+/// Returns the entries from `bytes` on, outermost first, to the bottom of the stack or to the last complete one.
 pub fn stack(bytes: &[u8]) -> impl Iterator<Item = View<'_>> {
     core::iter::successors(View::new(bytes).ok(), |entry| {
         if entry.bos() {
@@ -79,7 +78,6 @@ pub fn stack(bytes: &[u8]) -> impl Iterator<Item = View<'_>> {
 /// The values of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Repr {
-    /// The label.
     pub label: MplsLabel,
     /// The traffic class.
     pub tc: Tc,

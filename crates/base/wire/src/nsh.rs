@@ -81,7 +81,7 @@ impl<'a> View<'a> {
         self.header[0] & OAM != 0
     }
 
-    /// Time to live, 6 bits.
+    /// Returns the time to live, 6 bits.
     #[inline]
     pub fn ttl(&self) -> u8 {
         self.header[0] << 2 & 0x3c | self.header[1] >> 6
@@ -99,7 +99,7 @@ impl<'a> View<'a> {
         ServicePath::from_header(be32(self.header, 4))
     }
 
-    /// Metadata.
+    /// Returns the context headers, which hold metadata.
     #[inline]
     pub fn context(&self) -> &'a [u8] {
         self.context

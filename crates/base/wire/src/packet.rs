@@ -270,7 +270,7 @@ impl Packet for Frame {
         }
     }
 
-    /// The copy has a buffer of its own, so that it always succeeds.
+    /// Appends a copy of the tail, which has a buffer of its own, so that it always succeeds.
     fn chain(&mut self, tail: Frame) -> Result<(), Frame> {
         let mut bytes = self.bytes().to_vec();
         bytes.extend_from_slice(tail.bytes());
@@ -287,7 +287,7 @@ impl Packet for Frame {
         }
     }
 
-    /// The clone comes from the same pool if there is one; otherwise it is a new frame, so it always succeeds.
+    /// Returns a clone from the same pool if there is one, else a new frame, so that it always succeeds.
     fn try_clone(&self) -> Option<Frame> {
         let Some(home) = &self.home else {
             return Some(self.clone());
@@ -307,7 +307,7 @@ impl Packet for Frame {
         Sum::of(bytes.get(begin..end).unwrap_or_default())
     }
 
-    /// The packet comes from the same pool if there is one with large enough buffers; otherwise it is a new frame.
+    /// Returns a packet from the same pool if there is one with large enough buffers, else a new frame.
     fn alike(&self, bytes: &[u8]) -> Option<Frame> {
         let (Some(home), end) = (&self.home, Self::HEADROOM + bytes.len()) else {
             return Some(Frame::new(bytes));

@@ -49,25 +49,25 @@ impl<'a> View<'a> {
         be32(self.header, offset::TCI)
     }
 
-    /// Service instance.
+    /// Returns the service instance.
     #[inline]
     pub fn isid(&self) -> Isid {
         Isid::from_low_bits(self.tci())
     }
 
-    /// Priority.
+    /// Returns the priority.
     #[inline]
     pub fn pcp(&self) -> Pcp {
         Pcp::from_tci((self.tci() >> 16) as u16)
     }
 
-    /// Drop eligible indicator.
+    /// Returns the drop eligible indicator.
     #[inline]
     pub fn dei(&self) -> bool {
         self.tci() & DEI != 0
     }
 
-    /// Use customer addresses.
+    /// Returns the bit that says that customer addresses are significant (use customer addresses).
     #[inline]
     pub fn uca(&self) -> bool {
         self.tci() & UCA != 0

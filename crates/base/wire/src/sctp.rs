@@ -32,25 +32,25 @@ impl<'a> View<'a> {
         Ok(View { header, payload })
     }
 
-    /// Source port.
+    /// Returns the source port.
     #[inline]
     pub fn src(&self) -> u16 {
         be16(self.header, offset::SRC)
     }
 
-    /// Destination port.
+    /// Returns the destination port.
     #[inline]
     pub fn dst(&self) -> u16 {
         be16(self.header, offset::DST)
     }
 
-    /// Verification tag.
+    /// Returns the verification tag.
     #[inline]
     pub fn tag(&self) -> u32 {
         be32(self.header, offset::TAG)
     }
 
-    /// The CRC32c, which is the one field in SCTP whose lowest byte comes first.
+    /// Returns the CRC32c, the one field in SCTP whose lowest byte comes first.
     #[inline]
     pub fn checksum(&self) -> u32 {
         u32::from_le_bytes(array(self.header, offset::CHECKSUM))
@@ -68,7 +68,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// The checksum that a packet should hold, whatever it holds now.
+/// Returns the checksum that a packet should hold, regardless of its present field.
 pub fn checksum(header: &[u8; SIZE], payload: &[u8]) -> u32 {
     let mut header = *header;
     put(&mut header, offset::CHECKSUM, [0; 4]);

@@ -63,13 +63,13 @@ impl<'a> View<'a> {
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, HeaderError> {
         let (header, rest) = split::<MIN_SIZE>("TCP", bytes)?;
         let words = header[offset::DATA_OFFSET] >> 4;
-        let lie = HeaderError::Invalid {
+        let invalid = HeaderError::Invalid {
             header: "TCP",
             field: "data offset in words",
             value: words.into(),
         };
-        let options_size = (usize::from(words) * 4).checked_sub(MIN_SIZE).ok_or(lie)?;
-        let (options, payload) = rest.split_at_checked(options_size).ok_or(lie)?;
+        let options_size = (usize::from(words) * 4).checked_sub(MIN_SIZE).ok_or(invalid)?;
+        let (options, payload) = rest.split_at_checked(options_size).ok_or(invalid)?;
         Ok(View {
             header,
             options,
@@ -77,37 +77,37 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Source port.
+    /// Returns the source port.
     #[inline]
     pub fn src(&self) -> u16 {
         be16(self.header, offset::SRC)
     }
 
-    /// Destination port.
+    /// Returns the destination port.
     #[inline]
     pub fn dst(&self) -> u16 {
         be16(self.header, offset::DST)
     }
 
-    /// Sequence number.
+    /// Returns the sequence number.
     #[inline]
     pub fn seq(&self) -> u32 {
         be32(self.header, offset::SEQ)
     }
 
-    /// Acknowledgment number.
+    /// Returns the acknowledgment number.
     #[inline]
     pub fn ack(&self) -> u32 {
         be32(self.header, offset::ACK)
     }
 
-    /// Control bits, of [`flags`].
+    /// Returns the control bits, whose names are in [`flags`].
     #[inline]
     pub fn flags(&self) -> u16 {
         be16(self.header, offset::DATA_OFFSET) & flags::ALL
     }
 
-    /// Receive window, unscaled.
+    /// Returns the receive window, unscaled.
     #[inline]
     pub fn window(&self) -> u16 {
         be16(self.header, offset::WINDOW)
@@ -119,7 +119,7 @@ impl<'a> View<'a> {
         be16(self.header, offset::CHECKSUM)
     }
 
-    /// Urgent pointer.
+    /// Returns the urgent pointer.
     #[inline]
     pub fn urgent(&self) -> u16 {
         be16(self.header, offset::URGENT)
@@ -138,7 +138,7 @@ impl<'a> View<'a> {
         self.options
     }
 
-    /// Data.
+    /// Returns the data behind the options.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
@@ -187,7 +187,6 @@ pub struct Repr<'a> {
     pub window: u16,
     /// Urgent pointer.
     pub urgent: u16,
-    /// Options.
     pub options: Options<'a>,
 }
 

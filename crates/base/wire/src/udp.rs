@@ -31,28 +31,28 @@ impl<'a> View<'a> {
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, HeaderError> {
         let (header, _) = split::<SIZE>("UDP", bytes)?;
         let size = be16(header, offset::SIZE);
-        let lie = HeaderError::Invalid {
+        let invalid = HeaderError::Invalid {
             header: "UDP",
             field: "length",
             value: size.into(),
         };
-        let payload = bytes.get(SIZE..size.into()).ok_or(lie)?;
+        let payload = bytes.get(SIZE..size.into()).ok_or(invalid)?;
         Ok(View { header, payload })
     }
 
-    /// Source port.
+    /// Returns the source port.
     #[inline]
     pub fn src(&self) -> u16 {
         be16(self.header, offset::SRC)
     }
 
-    /// Destination port.
+    /// Returns the destination port.
     #[inline]
     pub fn dst(&self) -> u16 {
         be16(self.header, offset::DST)
     }
 
-    /// The checksum; zero is none.
+    /// Returns the checksum; zero means that there is none.
     #[inline]
     pub fn checksum(&self) -> u16 {
         be16(self.header, offset::CHECKSUM)
@@ -64,7 +64,7 @@ impl<'a> View<'a> {
         self.checksum() == 0 || sum.add_bytes(self.header).add_bytes(self.payload).checksum() == 0
     }
 
-    /// Data.
+    /// Returns the data behind the header.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload

@@ -49,13 +49,13 @@ impl<'a> View<'a> {
         Vid::from_tci(self.tci())
     }
 
-    /// Priority.
+    /// Returns the priority.
     #[inline]
     pub fn pcp(&self) -> Pcp {
         Pcp::from_tci(self.tci())
     }
 
-    /// Drop eligible indicator.
+    /// Returns the drop eligible indicator.
     #[inline]
     pub fn dei(&self) -> bool {
         self.tci() & DEI != 0

@@ -2,7 +2,7 @@
 //! of a key; sections implement it by the [`section!`](crate::section) macro, leaves by the macros at the end of this
 //! file.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use crate::change::{Change, ChangeKind};
@@ -18,6 +18,9 @@ pub(crate) enum Detail {
     /// Only the keys whose values differ from the defaults, in the shortest form.
     Sparse,
 }
+
+/// The number of errors up to which names that may be meant are searched: a file of another kind has an error on each line.
+const SUGGESTED_LEN: usize = 100;
 
 /// An error before its location in the text is known.
 #[derive(Debug, Clone)]
@@ -65,7 +68,9 @@ impl Decoder {
             .iter()
             .filter(|entry| !known.contains(&entry.key.as_str()))
         {
-            let suggestion = nearest(&entry.key, known.iter().copied()).map(str::to_owned);
+            let is_early = self.issues.len() < SUGGESTED_LEN;
+            let suggestion = is_early.then(|| nearest(&entry.key, known.iter().copied()));
+            let suggestion = suggestion.flatten().map(str::to_owned);
             self.issues.push(UnlocatedError {
                 path: self.path.key(&entry.key),
                 problem: Problem::UnknownKey {
@@ -358,6 +363,30 @@ macro_rules! text_field {
 pub(crate) use text_field;
 
 text_field!(millrace_types::Dpid, "1 to 16 hex digits", "0000000000000001");
+
+impl Field for IpAddr {
+    fn shape() -> Shape {
+        Shape::Text {
+            form: "an IP address",
+            example: "169.254.1.1",
+        }
+    }
+
+    fn decode(decoder: &mut Decoder, node: &Node) -> Option<IpAddr> {
+        decode_text(decoder, node, &Self::shape(), |text| {
+            text.parse().map_err(|_| {
+                format!(
+                    "`{}` is not an IP address: expected one as in 169.254.1.1 or fe80::1",
+                    shorten(text)
+                )
+            })
+        })
+    }
+
+    fn encode(&self, _: Detail) -> Option<Node> {
+        Some(Value::Text(self.to_string()).into())
+    }
+}
 
 impl Field for SocketAddr {
     fn shape() -> Shape {

@@ -296,6 +296,11 @@ impl ConfigErrors {
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &ConfigError> {
         self.0.iter()
     }
+
+    /// Returns an iterator over the errors that [`Display`](fmt::Display) prints, the first twenty.
+    pub fn shown(&self) -> impl ExactSizeIterator<Item = &ConfigError> {
+        self.0.iter().take(SHOWN_LEN)
+    }
 }
 
 /// Errors that are printed in full: a file of another kind has one on each of its lines.
@@ -304,7 +309,7 @@ const SHOWN_LEN: usize = 20;
 impl fmt::Display for ConfigErrors {
     /// Prints one error on each line, and after the twentieth how many more there are.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (position, error) in self.0.iter().take(SHOWN_LEN).enumerate() {
+        for (position, error) in self.shown().enumerate() {
             if position > 0 {
                 f.write_str("\n")?;
             }

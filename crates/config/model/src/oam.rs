@@ -17,7 +17,6 @@ const REMOTE: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 1, 1));
 /// The default destination MAC address of BFD, which Open vSwitch has, too.
 const REMOTE_MAC: Mac = Mac([0x00, 0x23, 0x20, 0x00, 0x00, 0x01]);
 
-text_field!(IpAddr, "an IP address", "169.254.1.1");
 text_field!(Mac, "a MAC address", "00:23:20:00:00:01");
 
 section! {

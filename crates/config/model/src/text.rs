@@ -1,5 +1,6 @@
 //! Conversion of a configuration from and to TOML and JSON.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use serde_json::Value as Json;
@@ -8,7 +9,7 @@ use toml::de::DeTable;
 use crate::config::Config;
 use crate::decode::{Decoder, Detail, Field, UnlocatedError};
 use crate::error::{ConfigError, ConfigErrors, Location, Path, Problem, Step};
-use crate::node::{Node, Value};
+use crate::node::{Entry, Node, Table, Value};
 use crate::toml_writer::document;
 use crate::validate;
 
@@ -32,11 +33,8 @@ impl Config {
             "byte {byte:#04x} at offset {} is not UTF-8: expected text in UTF-8",
             text.len()
         );
-        Err(ConfigErrors::new(vec![ConfigError {
-            location: Some(Lines::new(file, &text).location(text.len())),
-            path: Path::default(),
-            problem: Problem::Syntax { message },
-        }]))
+        let error = (text.len(), Path::default(), Problem::Syntax { message });
+        Err(ConfigErrors::new(Lines::new(file, &text).locate(vec![error])))
     }
 
     /// Reads a configuration file; `file` is the name of the file in errors.
@@ -56,23 +54,19 @@ impl Config {
                 if message == DUPLICATE {
                     message += &format!(" `{}`", text.get(span.clone()).unwrap_or_default());
                 }
-                ConfigError {
-                    location: Some(lines.location(span.start)),
-                    path: Path::default(),
-                    problem: Problem::Syntax { message },
-                }
+                (span.start, Path::default(), Problem::Syntax { message })
             };
-            return Err(ConfigErrors::new(syntax.into_iter().map(error).collect()));
+            return Err(ConfigErrors::new(
+                lines.locate(syntax.into_iter().map(error).collect()),
+            ));
         }
+        let mut spans = Spans::new(&root);
         let errors = issues.into_iter().map(|UnlocatedError { path, problem }| {
-            let at = locate(&root, &path, matches!(problem, Problem::UnknownKey { .. }));
-            ConfigError {
-                location: Some(lines.location(at.start)),
-                path,
-                problem,
-            }
+            let at = spans.find(&path, matches!(problem, Problem::UnknownKey { .. }));
+            (at.start, path, problem)
         });
-        finish(config, errors.collect())
+        let errors = errors.collect();
+        finish(config, lines.locate(errors))
     }
 
     /// Reads the JSON form, which has the same tables and keys.
@@ -120,12 +114,14 @@ impl ConfigErrors {
     #[must_use]
     pub fn with_locations(self, file: &str, text: &str) -> ConfigErrors {
         let (document, _) = DeTable::parse_recoverable(text);
-        let (root, lines) = (Node::from_toml(&document), Lines::new(file, text));
-        let located = |error: ConfigError| ConfigError {
-            location: Some(lines.location(locate(&root, &error.path, false).start)),
-            ..error
-        };
-        ConfigErrors::new(self.into_errors().into_iter().map(located).collect())
+        let root = Node::from_toml(&document);
+        let mut spans = Spans::new(&root);
+        let errors = self.into_errors().into_iter().map(|error| {
+            let at = spans.find(&error.path, false);
+            (at.start, error.path, error.problem)
+        });
+        let errors = errors.collect();
+        ConfigErrors::new(Lines::new(file, text).locate(errors))
     }
 }
 
@@ -187,33 +183,66 @@ fn finish<T>(value: Option<T>, errors: Vec<ConfigError>) -> Result<T, ConfigErro
     }
 }
 
-/// Returns the span of the value at `path` (of its key if `key_is_wrong`), or of the nearest table above.
-fn locate(root: &Node, path: &Path, key_is_wrong: bool) -> Range<usize> {
-    let mut node = root;
-    let mut span = root.span.clone();
-    for (position, step) in path.0.iter().enumerate() {
-        let last = position + 1 == path.0.len();
-        match (&node.value, step) {
-            (Value::Table(table), Step::Key(key)) => {
-                let Some(entry) = table.find(key) else { return span };
-                node = &entry.node;
-                span = if last && key_is_wrong {
-                    entry.key_span.clone()
-                } else {
-                    node.span.clone()
-                };
-            }
-            (Value::List(items), Step::Index(index)) => {
-                let Some(item) = items.get(*index) else {
-                    return span;
-                };
-                node = item;
-                span = node.span.clone();
-            }
-            _ => return span,
+/// The spans of keys and values. A file of another kind has an error on each of its lines, so keys of large tables are
+/// found in an index.
+struct Spans<'a> {
+    root: &'a Node,
+    /// The keys of the large tables that were searched, by the address of the table.
+    indices: HashMap<*const Table, HashMap<&'a str, &'a Entry>>,
+}
+
+/// The number of keys from which on a table gets an index.
+const INDEXED_LEN: usize = 64;
+
+impl<'a> Spans<'a> {
+    fn new(root: &'a Node) -> Spans<'a> {
+        Spans {
+            root,
+            indices: HashMap::new(),
         }
     }
-    span
+
+    /// Returns the span of the value at `path` (of its key if `key_is_wrong`), or of the nearest table above.
+    fn find(&mut self, path: &Path, key_is_wrong: bool) -> Range<usize> {
+        let mut node = self.root;
+        let mut span = node.span.clone();
+        for (position, step) in path.0.iter().enumerate() {
+            let last = position + 1 == path.0.len();
+            match (&node.value, step) {
+                (Value::Table(table), Step::Key(key)) => {
+                    let Some(entry) = self.entry(table, key) else {
+                        return span;
+                    };
+                    node = &entry.node;
+                    span = if last && key_is_wrong {
+                        entry.key_span.clone()
+                    } else {
+                        node.span.clone()
+                    };
+                }
+                (Value::List(items), Step::Index(index)) => {
+                    let Some(item) = items.get(*index) else {
+                        return span;
+                    };
+                    node = item;
+                    span = node.span.clone();
+                }
+                _ => return span,
+            }
+        }
+        span
+    }
+
+    fn entry(&mut self, table: &'a Table, key: &str) -> Option<&'a Entry> {
+        if table.entries.len() < INDEXED_LEN {
+            return table.find(key);
+        }
+        let index = self.indices.entry(std::ptr::from_ref(table)).or_insert_with(|| {
+            let entries = table.entries.iter();
+            entries.map(|entry| (entry.key.as_str(), entry)).collect()
+        });
+        index.get(key).copied()
+    }
 }
 
 /// A text and the name of its file, for conversion of offsets to lines and columns.
@@ -227,17 +256,29 @@ impl<'a> Lines<'a> {
         Lines { file, text }
     }
 
-    fn location(&self, offset: usize) -> Location {
-        let mut end = offset.min(self.text.len());
-        while !self.text.is_char_boundary(end) {
-            end -= 1;
-        }
-        let before = self.text.get(..end).unwrap_or_default();
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        Location {
+    /// Returns the errors at these byte offsets with their locations, in the order of the text, which is read once.
+    fn locate(&self, mut errors: Vec<(usize, Path, Problem)>) -> Vec<ConfigError> {
+        errors.sort_by_key(|(offset, ..)| *offset);
+        let mut here = Location {
             file: self.file.to_owned(),
-            line: before.matches('\n').count() + 1,
-            column: before.get(line_start..).unwrap_or_default().chars().count() + 1,
-        }
+            line: 1,
+            column: 1,
+        };
+        let mut chars = self.text.char_indices().peekable();
+        let located = errors.into_iter().map(|(offset, path, problem)| {
+            // A character that contains the offset is not passed.
+            while let Some((_, char)) = chars.next_if(|(at, char)| at + char.len_utf8() <= offset) {
+                match char {
+                    '\n' => (here.line, here.column) = (here.line + 1, 1),
+                    _ => here.column += 1,
+                }
+            }
+            ConfigError {
+                location: Some(here.clone()),
+                path,
+                problem,
+            }
+        });
+        located.collect()
     }
 }

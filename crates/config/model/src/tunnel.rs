@@ -23,7 +23,7 @@ pub enum TunnelKey {
     Flow,
 }
 
-/// A tunnel.
+/// The configuration of a tunnel port: the encapsulation, its two ends, and the underlay.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Tunnel {
     kind: TunnelKind,

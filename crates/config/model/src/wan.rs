@@ -26,7 +26,7 @@ fn check(key: &str, text: &str) -> Result<(), WanTextError> {
         ..Settings::default()
     };
     match key {
-        // Of these, the whole is checked.
+        // These two keys expand to several settings, which are checked together.
         "preset" | "netem" => settings.directions().map(drop).map_err(|error| error.to_string()),
         _ => PathConfig::default()
             .set(&key.replace('_', "-"), text)

@@ -14,10 +14,7 @@ use crate::revision::{RevisionNo, UnixTime};
 pub enum OpenError {
     /// Another process has the store open.
     #[error("{}: in use by another process: stop the other millraced, or give this one its own state_dir", path.display())]
-    Locked {
-        /// The file.
-        path: PathBuf,
-    },
+    Locked { path: PathBuf },
     /// The process has no permission to read or write the file.
     #[error("{}: no permission: run as the owner of the directory, or set state_dir to one that this user can write", path.display())]
     Permission {
@@ -31,7 +28,6 @@ pub enum OpenError {
         path.display(), path.display()
     )]
     Exposed {
-        /// The directory.
         path: PathBuf,
         /// The permission bits of the directory.
         mode: u32,
@@ -39,7 +35,6 @@ pub enum OpenError {
     /// The file is damaged or is not a store.
     #[error("{}: not a valid store ({detail}): restore it from a backup, or move it away to start with the configuration file", path.display())]
     Corrupt {
-        /// The file.
         path: PathBuf,
         /// The defect found.
         detail: String,
@@ -47,7 +42,6 @@ pub enum OpenError {
     /// A later version of Millrace wrote it.
     #[error("{}: written by a newer millrace (schema {found}, this version supports up to {known}): upgrade, or move it away", path.display())]
     Newer {
-        /// The file.
         path: PathBuf,
         /// The schema of the file.
         found: u64,

@@ -210,7 +210,7 @@ impl Session {
             local_discriminator: ((split_mix::next(&mut random) >> 32) as u32).max(1),
             remote_discriminator: 0,
             remote_state: State::Down,
-            // One microsecond, until the peer says more (RFC 5880, section 6.8.1).
+            // The peer accepts one microsecond until its first packet says more (RFC 5880, section 6.8.1).
             remote_min_rx: Duration::from_micros(1),
             remote_min_tx: Duration::ZERO,
             remote_multiplier: 0,

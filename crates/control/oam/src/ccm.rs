@@ -76,7 +76,7 @@ impl Maid {
     }
 }
 
-/// A message.
+/// The fields of a continuity check message (IEEE 802.1ag-2007, section 21.6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Message {
     level: u8,

@@ -120,7 +120,6 @@ pub enum ActionError {
     /// `OFPBAC_BAD_ARGUMENT`.
     #[error("ethertype {ethertype} is not valid in a {action} action")]
     EtherType {
-        /// The action.
         action: ActionType,
         /// The value in the message.
         ethertype: EtherType,

@@ -57,7 +57,6 @@ pub struct FlowMod {
     pub cookie_mask: u64,
     /// The table, or [`TableId::ALL`] in a delete.
     pub table: TableId,
-    /// The command.
     pub command: FlowModCommand,
     /// Seconds without a packet after which the entry is removed; 0 for never.
     pub idle_timeout: u16,
@@ -71,11 +70,8 @@ pub struct FlowMod {
     pub out_port: PortNo,
     /// Limits a delete to entries that output to this group; [`GroupId::ANY`] does not limit it.
     pub out_group: GroupId,
-    /// The flags.
     pub flags: FlowModFlags,
-    /// The match.
     pub match_: Match,
-    /// The instructions.
     pub instructions: Instructions,
 }
 

@@ -77,7 +77,6 @@ pub(crate) fn encode_buckets(buckets: &[Bucket], out: &mut Vec<u8>) {
 /// `ofp_group_mod`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct GroupMod {
-    /// The command.
     pub command: GroupModCommand,
     /// The type of the group.
     pub type_: GroupType,

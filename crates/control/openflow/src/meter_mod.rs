@@ -105,7 +105,6 @@ impl MeterBand {
 /// `ofp_meter_mod`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct MeterMod {
-    /// The command.
     pub command: MeterModCommand,
     /// The units, and if the meter counts.
     pub flags: MeterFlags,

@@ -350,7 +350,7 @@ mod tests {
             &flags,
             &[&ipv4[..], &flags].concat(),
             &[&ipv4[..], &udp, &flags].concat(),
-            // As Open vSwitch: the port of a later fragment.
+            // As in Open vSwitch, a rule may match the port of a later fragment.
             &[
                 &ipv4[..],
                 &udp,

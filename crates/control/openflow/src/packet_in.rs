@@ -27,7 +27,6 @@ pub struct PacketIn {
     pub buffer: BufferId,
     /// Size of the whole packet, in bytes; `data` may hold fewer.
     pub total_len: u16,
-    /// The reason.
     pub reason: PacketInReason,
     /// The table that sent it.
     pub table: TableId,

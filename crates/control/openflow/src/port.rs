@@ -57,7 +57,6 @@ wire_flags! {
         FD_1T = 512 "1T_full",
         /// A rate that has no flag.
         OTHER = 1024 "other",
-        /// Copper.
         COPPER = 2048 "copper",
         /// Fibre.
         FIBER = 4096 "fiber",

@@ -10,7 +10,6 @@ use crate::decode_error::DecodeError;
 pub struct PacketQueue {
     /// The number of the queue, unique on its port.
     pub queue: QueueId,
-    /// The port.
     pub port: PortNo,
     /// The guaranteed rate, in tenths of a per cent of the port's rate; a value above 1000 disables it.
     pub min_rate: Option<u16>,

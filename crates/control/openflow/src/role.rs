@@ -21,7 +21,6 @@ wire_enum! {
 /// `ofp_role_request`, which is also the reply.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RoleMessage {
-    /// The role.
     pub role: RequestedRole,
     /// The generation_id: the number of the master election that the request belongs to.
     pub generation_id: u64,

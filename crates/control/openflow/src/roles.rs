@@ -46,7 +46,6 @@ pub struct RoleChange<C> {
     pub role: Role,
     /// The connection that was master and is a slave now.
     pub demoted: Option<C>,
-    /// The reply.
     pub reply: RoleMessage,
 }
 

@@ -23,7 +23,6 @@ pub enum SegmentKind {
 /// A segment of a path.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Segment {
-    /// The type.
     pub kind: SegmentKind,
     /// The numbers; at least one.
     pub asns: Box<[u32]>,

@@ -29,7 +29,7 @@ const TRANSITIVE: u8 = 0x40;
 /// The flag by which the length has two bytes.
 pub(crate) const EXTENDED_LENGTH: u8 = 0x10;
 
-/// ORIGIN.
+/// The ORIGIN attribute (RFC 4271, section 5.1.1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Origin {
     /// Interior to the originating AS.
@@ -44,7 +44,6 @@ pub enum Origin {
 /// The attributes of a route that the receiver keeps.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Attributes {
-    /// ORIGIN.
     pub origin: Origin,
     /// AS_PATH, with numbers of four octets.
     pub as_path: AsPath,
@@ -52,7 +51,6 @@ pub struct Attributes {
     pub next_hop: Option<IpAddr>,
     /// ORIGINATOR_ID, inside of an AS (RFC 4456).
     pub originator_id: Option<Ipv4Addr>,
-    /// Communities.
     pub communities: Box<[u32]>,
     /// Large communities.
     pub large: Box<[LargeCommunity]>,

@@ -32,7 +32,6 @@ pub struct Capabilities {
     pub route_refresh: bool,
     /// True for messages of up to 65,535 bytes (RFC 8654).
     pub extended_messages: bool,
-    /// The graceful restart.
     pub graceful_restart: Option<GracefulRestart>,
     /// The number of the speaker in four octets (RFC 6793).
     pub four_octet_asn: Option<u32>,

@@ -11,17 +11,13 @@ pub(crate) const MESSAGE_SIZE_MAX: usize = 4096;
 /// The greatest size with it (RFC 8654), in bytes.
 pub(crate) const EXTENDED_SIZE_MAX: usize = 65_535;
 
-/// The type of a message.
+/// The type of a BGP message (RFC 4271, section 4.1; RFC 2918), by its number on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum MessageType {
-    /// OPEN.
     Open = 1,
-    /// UPDATE.
     Update = 2,
-    /// NOTIFICATION.
     Notification = 3,
-    /// KEEPALIVE.
     Keepalive = 4,
     /// ROUTE-REFRESH (RFC 2918).
     RouteRefresh = 5,

@@ -12,14 +12,12 @@ pub enum Nlri {
     Unicast {
         /// The path identifier of Add-Path (RFC 7911); 0 without.
         path_id: u32,
-        /// The prefix.
         prefix: Prefix,
     },
     /// A flow specification.
     Flowspec {
         /// The path identifier of Add-Path (RFC 7911); 0 without.
         path_id: u32,
-        /// The rule.
         rule: FlowRule,
     },
     /// A flow specification that is malformed inside: its length is known, so that the others are not lost.

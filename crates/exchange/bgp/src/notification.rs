@@ -53,27 +53,27 @@ impl Notification {
         Notification::new(6, reason as u8)
     }
 
-    /// "Message Header Error".
+    /// Returns a "Message Header Error".
     pub(crate) const fn header(subcode: u8) -> Notification {
         Notification::new(1, subcode)
     }
 
-    /// "OPEN Message Error".
+    /// Returns an "OPEN Message Error".
     pub(crate) const fn open(subcode: u8) -> Notification {
         Notification::new(2, subcode)
     }
 
-    /// "UPDATE Message Error".
+    /// Returns an "UPDATE Message Error".
     pub(crate) const fn update(subcode: u8) -> Notification {
         Notification::new(3, subcode)
     }
 
-    /// "Hold Timer Expired".
+    /// Returns a "Hold Timer Expired".
     pub(crate) const fn hold_timer() -> Notification {
         Notification::new(4, 0)
     }
 
-    /// "Finite State Machine Error" (RFC 6608 has the subcodes).
+    /// Returns a "Finite State Machine Error", whose subcodes are those of RFC 6608.
     pub(crate) const fn state_machine(subcode: u8) -> Notification {
         Notification::new(5, subcode)
     }

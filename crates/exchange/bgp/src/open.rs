@@ -16,7 +16,6 @@ pub struct Open {
     pub hold_secs: u16,
     /// The BGP Identifier.
     pub router_id: Ipv4Addr,
-    /// The capabilities.
     pub capabilities: Capabilities,
 }
 

@@ -16,7 +16,7 @@ const PENALTY: Duration = Duration::from_secs(60);
 /// The largest number of faults that are kept for people.
 const PROBLEMS_MAX: usize = 20;
 
-/// The settings of a peer.
+/// The settings of a peer and of the connections that it opens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PeerSettings {
     /// The settings of its sessions.

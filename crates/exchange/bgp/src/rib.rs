@@ -41,7 +41,7 @@ pub enum RouteKey {
     Flowspec(FlowRule, u32),
 }
 
-/// A route.
+/// A route of a peer, as its last UPDATE announced it.
 #[derive(Clone, Debug)]
 pub struct Route {
     /// The attributes; routes with equal attributes share them.

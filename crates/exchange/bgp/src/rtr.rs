@@ -35,7 +35,6 @@ const RESPONSE_TIME: Duration = Duration::from_secs(120);
 /// A validated ROA payload: the origin may announce the prefix, and more specific ones up to a length.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Vrp {
-    /// The prefix.
     pub prefix: Prefix,
     /// The greatest length.
     pub max_len: u8,
@@ -54,7 +53,6 @@ pub enum RtrError {
     Reported {
         /// The number of the error.
         code: u16,
-        /// The text.
         text: String,
     },
     /// A response did not end in time.

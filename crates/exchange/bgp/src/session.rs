@@ -26,7 +26,7 @@ const OPEN_HOLD: Duration = Duration::from_secs(240);
 /// The largest input in bytes that is kept while a message is incomplete: one message.
 const INPUT_MAX: usize = 65_535;
 
-/// The settings of a session.
+/// The values of OPEN on our side, and those that the peer must have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SessionSettings {
     /// The AS number of the receiver.
@@ -37,7 +37,6 @@ pub struct SessionSettings {
     pub peer_as: u32,
     /// The hold time in seconds: 0 or at least 3.
     pub hold_secs: u16,
-    /// The families.
     pub families: FamilySet,
     /// True for several paths to a prefix, as route servers send them.
     pub add_path: bool,
@@ -72,7 +71,6 @@ pub enum Event {
         /// The peer's BGP Identifier.
         router_id: Ipv4Addr,
     },
-    /// An UPDATE.
     Update(Box<Update>),
     /// The session has ended.
     Closed {

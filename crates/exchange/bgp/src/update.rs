@@ -19,7 +19,6 @@ use crate::reader::Reader;
 /// The properties of a session that both sides agreed on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Negotiated {
-    /// The families.
     pub families: FamilySet,
     /// The families in which the peer sends path identifiers.
     pub add_path: FamilySet,
@@ -36,11 +35,9 @@ pub struct Negotiated {
 /// Routes of one family that are announced with one next hop.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reach {
-    /// The family.
     pub family: Family,
     /// The next hop; `None` for flow specifications.
     pub next_hop: Option<IpAddr>,
-    /// The routes.
     pub routes: Vec<Nlri>,
 }
 

@@ -46,11 +46,9 @@ impl DumpFilter {
 /// the other.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Dump {
-    /// The ports.
     pub ports: Vec<Port>,
     /// The meters; empty if the switch has no meters at all.
     pub meters: Vec<MeterConfig>,
-    /// The groups.
     pub groups: Vec<GroupDesc>,
     /// The flow entries, with their counters.
     pub flows: Vec<FlowStats>,
@@ -59,11 +57,8 @@ pub struct Dump {
 /// The identity of a flow entry (OpenFlow 1.3.5, section 5.2): two entries of a switch differ in one of these.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FlowIdentity {
-    /// The table.
     pub table: TableId,
-    /// The priority.
     pub priority: Priority,
-    /// The match.
     pub matching: Match,
 }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use millrace_openflow::flow_monitor::FlowUpdate;
-use millrace_openflow::{ErrorMessage, FlowRemoved, PacketIn, PortStatus};
+use millrace_openflow::{ErrorMessage, FlowRemoved, PacketIn, Port, PortStatus};
 use millrace_types::Xid;
 
 /// Events that did not fit the queue.
@@ -20,6 +20,9 @@ pub struct LostEvents {
 pub enum Event {
     /// A port was added, removed or modified.
     PortStatus(PortStatus),
+    /// All ports, from a listing. It comes in order with [`Event::PortStatus`]; the result of the listing follows later, and
+    /// its ports may be out of date.
+    PortsListed(Vec<Port>),
     /// A flow entry was removed.
     FlowRemoved(FlowRemoved),
     /// A packet for the controller.
@@ -33,7 +36,6 @@ pub enum Event {
     Error {
         /// The xid in the error.
         xid: Xid,
-        /// The error.
         error: ErrorMessage,
     },
     /// Events were dropped because they were not received in time.
@@ -41,9 +43,10 @@ pub enum Event {
 }
 
 impl Event {
-    /// Returns the approximate size in memory, in bytes.
+    /// Returns the approximate size in memory, in bytes; 0 for a listing of ports, of which the queue has one at most.
     fn size(&self) -> usize {
         let content = match self {
+            Event::PortsListed(_) => return 0,
             Event::PacketIn(packet) => packet.data.len(),
             Event::FlowUpdates(updates) => updates.len() * size_of::<FlowUpdate>(),
             Event::Error { error, .. } => error.data.len(),
@@ -73,8 +76,14 @@ impl EventQueue {
     }
 
     /// Appends an event; without room it is dropped and counted. Half of the queue is closed to packet_in, so that a flood
-    /// of packets does not displace changes of ports and entries.
+    /// of packets does not displace changes of ports and entries. A listing of ports always has room, and replaces an older
+    /// one.
     pub(crate) fn push(&mut self, event: Event) {
+        if matches!(event, Event::PortsListed(_)) {
+            self.events
+                .retain(|other| !matches!(other, Event::PortsListed(_)));
+            return self.events.push_back(event);
+        }
         let size = event.size();
         let is_packet = matches!(event, Event::PacketIn(_));
         let max = if is_packet {

@@ -1,10 +1,11 @@
 //! The state that every handler shares.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
-use millrace_ix_model::{Actor, Timestamp, UserId};
+use millrace_ix_model::{AccountId, Actor, Timestamp, UserId};
 use millrace_types::Time;
 use tokio::sync::Semaphore;
 
@@ -18,14 +19,15 @@ use crate::session::{
     Attempts, CredentialError, CredentialStore, PasswordError, SealError, Sealer, Sessions, Tokens,
     TotpSecret, UserCredentials, hash_password,
 };
+use crate::streams::Streams;
 use crate::v2::RouteServer;
 use crate::v2::records::Records;
 use crate::webhooks::{Outgoing, Webhooks};
 
 /// The number of passwords that are hashed at once. Each takes 19 MiB and one core for some 30 ms.
 const HASHES_MAX: usize = 4;
-/// The largest number of event streams.
-pub(crate) const STREAMS_MAX: usize = 1024;
+/// The number of searches for filters against an attack that run at once. Each takes a core for up to seconds.
+const SEARCHES_MAX: usize = 2;
 
 /// The settings of the API.
 #[derive(Debug, Clone)]
@@ -68,7 +70,10 @@ pub struct Inner {
     changing: Mutex<()>,
     /// The number of API keys that were deleted since the start; streams look at their key again when it changes.
     pub(crate) deleted_keys: AtomicU64,
-    pub(crate) streams: Arc<Semaphore>,
+    pub(crate) streams: Arc<Streams>,
+    pub(crate) searches: Arc<Semaphore>,
+    /// The time of each account's last check of its filters that somebody asked for.
+    pub(crate) rechecked: Mutex<BTreeMap<AccountId, Time>>,
     started: Instant,
 }
 
@@ -128,7 +133,9 @@ impl App {
             hashes: Semaphore::new(HASHES_MAX),
             changing: Mutex::new(()),
             deleted_keys: AtomicU64::new(0),
-            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            streams: Arc::default(),
+            searches: Arc::new(Semaphore::new(SEARCHES_MAX)),
+            rechecked: Mutex::default(),
             started: Instant::now(),
         }));
         for (id, webhook) in app.records.all() {

@@ -177,7 +177,7 @@ async fn forward(engine: std::sync::Weak<Engine>, mut receiver: broadcast::Recei
         };
         match event {
             Ok(event) => {
-                // Nobody may be listening.
+                // Without a subscriber, `send` fails, and the event is not needed.
                 let _ = engine.events.send(Arc::new(translate(&event)));
             }
             Err(broadcast::error::RecvError::Lagged(missed)) => {

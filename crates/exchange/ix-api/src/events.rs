@@ -26,7 +26,6 @@ pub(crate) struct Logged {
     pub(crate) serial: u64,
     pub(crate) kind: &'static str,
     pub(crate) change: Option<u64>,
-    /// The time.
     pub(crate) at: Timestamp,
     /// The objects, each with the accounts that may know of it.
     objects: Vec<(ObjectId, BTreeSet<AccountId>)>,
@@ -37,10 +36,10 @@ impl Logged {
     pub(crate) fn visible_to(&self, principal: &Principal) -> Vec<ObjectId> {
         let account = principal.actor.account;
         let may = |object: ObjectId, audience: &BTreeSet<AccountId>| {
-            if principal.actor.is_operator() {
-                return principal.may_somewhere(millrace_ix_model::permission::read_kind(object));
-            }
-            account.is_some_and(|account| audience.contains(&account))
+            // The audience are accounts; a person of one may have no role that reads such objects.
+            principal.may_somewhere(millrace_ix_model::permission::read_kind(object))
+                && (principal.actor.is_operator()
+                    || account.is_some_and(|account| audience.contains(&account)))
         };
         self.objects
             .iter()

@@ -30,6 +30,7 @@ mod samples;
 mod serve;
 pub mod service;
 pub mod session;
+mod streams;
 mod v2;
 pub mod view;
 mod webhooks;

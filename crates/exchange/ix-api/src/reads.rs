@@ -18,12 +18,15 @@ const REPEATED: Duration = Duration::from_secs(3600);
 const REMEMBERED: usize = 10_000;
 
 /// The collections of members' data, in both versions of the API.
-const COLLECTIONS: [&str; 17] = [
+const COLLECTIONS: [&str; 23] = [
     "accounts",
+    "bgp-sessions",
+    "changes",
     "configs",
     "connections",
     "contacts",
     "events",
+    "exports",
     "filters",
     "ips",
     "macs",
@@ -32,10 +35,13 @@ const COLLECTIONS: [&str; 17] = [
     "network-service-configs",
     "network-services",
     "overview",
+    "port-reservations",
+    "ports",
     "role-assignments",
     "service-keys",
     "services",
     "users",
+    "webhooks",
 ];
 
 /// The reads of the last hour.

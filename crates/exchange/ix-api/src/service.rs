@@ -20,7 +20,7 @@ use tokio::sync::broadcast;
 
 use crate::observed::{Attack, FilterCounter, Load, Quarantined, Session, Target, Verdict};
 
-/// The state of a switch.
+/// The relation between a switch and the plan, as the fabric page shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SwitchState {
     /// The switch holds what the plan says.
@@ -48,7 +48,6 @@ impl SwitchState {
 /// The engine's knowledge about a switch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SwitchHealth {
-    /// The state.
     pub state: SwitchState,
     /// The time since when it is in this state, if it is known.
     pub since: Option<Timestamp>,
@@ -65,7 +64,6 @@ pub struct SwitchHealth {
 pub struct Snapshot {
     /// The objects.
     pub exchange: Arc<Exchange>,
-    /// The revision.
     pub revision: u64,
     /// The revision at which each object was last written; the snapshot's own for objects that are not listed.
     pub revisions: BTreeMap<ObjectId, u64>,
@@ -140,7 +138,7 @@ impl Snapshot {
     }
 }
 
-/// An order.
+/// Operations of one actor, which are done all or none.
 #[derive(Debug, Clone)]
 pub struct Order {
     /// The person or program that orders.
@@ -178,11 +176,8 @@ pub const CREATED_SERVICE: ServiceId = ServiceId(0);
 /// The number of entries, groups and meters that an order adds to, changes in and removes from a switch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PlannedEntries {
-    /// Added.
     pub added: usize,
-    /// Changed.
     pub changed: usize,
-    /// Removed.
     pub removed: usize,
 }
 
@@ -208,7 +203,6 @@ pub enum ServiceError {
     /// The object has changed since it was read.
     #[error("{object} is at revision {found}: expected {expected}")]
     Stale {
-        /// The object.
         object: ObjectId,
         /// The revision that the orderer has read.
         expected: u64,
@@ -254,7 +248,6 @@ pub struct ChangeRecord {
 pub struct StepRecord {
     /// The state as a word.
     pub state: String,
-    /// The time.
     pub at: Timestamp,
     /// Details in words.
     pub detail: Option<String>,
@@ -265,9 +258,7 @@ pub struct StepRecord {
 pub struct AuditRecord {
     /// The position in the chain.
     pub serial: u64,
-    /// The time.
     pub time: Timestamp,
-    /// The actor.
     pub actor: String,
     /// The act.
     pub action: String,
@@ -282,7 +273,6 @@ pub struct AuditRecord {
 /// An act that the audit chain is to hold.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuditNote {
-    /// The actor.
     pub actor: String,
     /// The act.
     pub action: String,

@@ -14,21 +14,18 @@ pub enum Event<E: Entries> {
     Ordered(Order<E>, Resume),
     /// A switch of the plan has connected, and the engine is its master.
     Connected {
-        /// The switch.
         switch: SwitchId,
         /// The number of the connection.
         session: Session,
     },
     /// The connection of a switch has ended.
     Disconnected {
-        /// The switch.
         switch: SwitchId,
         /// The number of the connection.
         session: Session,
     },
     /// A dump is complete, or has failed; a part of a dump is a failure.
     Dumped {
-        /// The switch.
         switch: SwitchId,
         /// The number of the connection.
         session: Session,
@@ -37,7 +34,6 @@ pub enum Event<E: Entries> {
     },
     /// The switch has taken a commit: the barrier behind it was answered.
     Committed {
-        /// The switch.
         switch: SwitchId,
         /// The number of the connection.
         session: Session,
@@ -46,7 +42,6 @@ pub enum Event<E: Entries> {
     },
     /// The switch has refused a commit.
     Refused {
-        /// The switch.
         switch: SwitchId,
         /// The number of the connection.
         session: Session,
@@ -59,18 +54,12 @@ pub enum Event<E: Entries> {
     },
     /// A flow monitor has reported a change that the engine did not make.
     ForeignChange {
-        /// The switch.
         switch: SwitchId,
         /// The number of the connection.
         session: Session,
     },
     /// OAM has measured the largest one-way delay from a switch to the others.
-    Delay {
-        /// The switch.
-        switch: SwitchId,
-        /// The delay.
-        delay: Duration,
-    },
+    Delay { switch: SwitchId, delay: Duration },
     /// A switch was added to the exchange.
     Added(SwitchId),
     /// An operator has decided what happens with content that is newer than the database.
@@ -95,7 +84,6 @@ pub enum Mode {
     Normal,
     /// Nothing is sent: a switch has content of a later revision than the database has.
     ReadOnly {
-        /// The switch.
         switch: SwitchId,
         /// The revision that the switch remembers.
         theirs: u64,
@@ -109,14 +97,12 @@ pub enum Mode {
 pub enum Action<E: Entries> {
     /// Write the phase of a change to the journal. It must be durable before later actions run.
     Journal {
-        /// The change.
         change: ChangeId,
         /// The phase that it enters.
         phase: Phase,
     },
     /// Undo changes, newest first: restore their objects and write `rolled_back`, in one transaction, before later actions run.
     RollBack {
-        /// The changes.
         changes: Vec<ChangeId>,
         /// The reason in words.
         reason: String,
@@ -125,14 +111,12 @@ pub enum Action<E: Entries> {
     Replan(ChangeId),
     /// Read all entries of a switch.
     Dump {
-        /// The switch.
         switch: SwitchId,
         /// The number of the connection.
         session: Session,
     },
     /// Send one atomic bundle and a barrier.
     Commit {
-        /// The switch.
         switch: SwitchId,
         /// The number of the connection.
         session: Session,
@@ -155,42 +139,28 @@ pub enum Action<E: Entries> {
 pub enum Notice<K> {
     /// A dump had entries that the exchange did not install.
     Foreign {
-        /// The switch.
         switch: SwitchId,
-        /// The entries.
         entries: Vec<K>,
         /// True if they are removed.
         removed: bool,
     },
     /// A reconciliation has found differences.
     Drift {
-        /// The switch.
         switch: SwitchId,
         /// The number of entries that are mended.
         entries: usize,
     },
     /// The switch equals the plan.
-    InSync {
-        /// The switch.
-        switch: SwitchId,
-    },
+    InSync { switch: SwitchId },
     /// A dump has failed; nothing is concluded from it.
-    DumpFailed {
-        /// The switch.
-        switch: SwitchId,
-        /// The reason.
-        reason: String,
-    },
+    DumpFailed { switch: SwitchId, reason: String },
     /// A change waits for switches that do not answer.
     Waiting {
-        /// The change.
         change: ChangeId,
-        /// The switches.
         switches: Vec<SwitchId>,
     },
     /// A switch refuses a change that can only go forward, or a repair; it is tried again.
     Stuck {
-        /// The switch.
         switch: SwitchId,
         /// The change; `None` for a repair.
         change: Option<ChangeId>,
@@ -199,7 +169,6 @@ pub enum Notice<K> {
     },
     /// The mode is now [`Mode::ReadOnly`].
     ReadOnly {
-        /// The switch.
         switch: SwitchId,
         /// The revision that the switch remembers.
         theirs: u64,
@@ -213,7 +182,6 @@ pub enum Notice<K> {
 pub struct ChangeStatus {
     /// The number.
     pub change: ChangeId,
-    /// The phase.
     pub phase: Phase,
     /// The switches that it waits for.
     pub switches: Vec<SwitchId>,

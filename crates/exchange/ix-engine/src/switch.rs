@@ -41,7 +41,7 @@ pub(crate) struct Dumping<E: Entries> {
     pub(crate) overtaken: BTreeSet<E::Key>,
 }
 
-/// A switch.
+/// The state of one switch in the engine: its intended content, the known differences, and the work in progress.
 #[derive(Debug)]
 pub(crate) struct Switch<E: Entries> {
     /// The content that the switch should have now.

@@ -9,7 +9,7 @@ use millrace_ix_model::{AccountId, FilterId, Prefix, Timestamp};
 use millrace_types::Time;
 
 use crate::evidence::{RouteObjects, VrpState};
-use crate::rule::reference;
+use crate::reference::reference;
 
 /// The largest number of malformed rules of a peer that are kept for people.
 const MALFORMED_MAX: usize = 20;
@@ -61,7 +61,6 @@ pub enum SessionKind {
 /// A peer, as the exchange knows it.
 #[derive(Clone, Debug)]
 pub struct PeerInfo {
-    /// The type.
     pub kind: SessionKind,
     /// The account of a member's router.
     pub account: Option<AccountId>,
@@ -72,7 +71,6 @@ pub struct PeerInfo {
 /// The state of a session, for people.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SessionStatus {
-    /// The peer.
     pub peer: IpAddr,
     /// The AS number of the peer.
     pub asn: u32,

@@ -9,23 +9,17 @@ use millrace_ix_model::{
 /// A packet as filters see it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Packet {
-    /// The source.
     pub source: IpAddr,
-    /// The destination.
     pub destination: IpAddr,
     /// The IP protocol.
     pub protocol: u8,
     /// The source port of TCP, UDP or SCTP.
     pub source_port: u16,
-    /// The destination port.
     pub destination_port: u16,
-    /// The ICMP type.
     pub icmp_type: u8,
-    /// The ICMP code.
     pub icmp_code: u8,
     /// The part of a fragmented packet: [`FragmentMatch::Not`], [`FragmentMatch::First`] or [`FragmentMatch::Later`].
     pub fragment: FragmentMatch,
-    /// The TCP flags.
     pub tcp_flags: u16,
     /// The differentiated services code point.
     pub dscp: u8,
@@ -36,7 +30,6 @@ pub struct Packet {
 /// One filter in the order in which switches apply them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// The filter.
     pub filter: FilterId,
     /// True if the filter means the packet.
     pub matches: bool,

@@ -23,6 +23,7 @@ mod explain;
 pub mod irr;
 mod ownership;
 mod reconcile;
+mod reference;
 mod rule;
 mod shared;
 mod tcp_flags;

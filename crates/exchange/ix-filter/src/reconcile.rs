@@ -10,7 +10,8 @@ use millrace_ix_plan::filter_entries;
 
 use crate::authority::{Authority, Budget};
 use crate::ownership::{Finding, Index};
-use crate::rule::{Desired, PREFIX, peer_of};
+use crate::reference::{PREFIX, peer_of};
+use crate::rule::Desired;
 
 /// The largest number of live filters of an account.
 const FILTERS_MAX: usize = 500;

@@ -29,7 +29,6 @@ const OPERATORS_MAX: usize = 256;
 pub struct Translated {
     /// Matches that together mean the packets of the rule; at least one.
     pub matches: Vec<FilterMatch>,
-    /// The action.
     pub action: FilterAction,
 }
 

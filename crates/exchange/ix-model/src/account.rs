@@ -15,18 +15,16 @@ pub enum AccountKind {
     Exchange,
     /// A reseller: manages the accounts below it.
     Reseller,
-    /// A member.
     Member,
     /// An authority that supervises the exchange. Its users have the role `regulator` only.
     Authority,
 }
 
-/// An account.
+/// A member, a reseller's customer, or the exchange itself: the owner of connections and services.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Account {
     /// The name, unique in the exchange.
     pub name: String,
-    /// The type.
     pub kind: AccountKind,
     /// The account that manages this one.
     #[serde(default)]
@@ -137,9 +135,7 @@ impl fmt::Display for Role {
 pub struct User {
     /// The name with which the user signs in, unique in the exchange.
     pub name: String,
-    /// The account.
     pub account: AccountId,
-    /// The roles.
     pub roles: BTreeSet<Role>,
     /// The mail address.
     #[serde(default)]
@@ -156,7 +152,6 @@ pub struct Actor {
     pub user: Option<UserId>,
     /// The account for which the actor acts; `None` for the engine itself.
     pub account: Option<AccountId>,
-    /// The roles.
     pub roles: BTreeSet<Role>,
 }
 

@@ -6,8 +6,99 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use crate::persistent::PersistentMap;
 use crate::service::Released;
 use crate::time::Timestamp;
+
+/// The numbers of a pool that objects use; several objects may use one number.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Taken {
+    uses: PersistentMap<u32, u32>,
+    /// A bit for each number, up to the highest that was ever in use.
+    bits: Bits,
+}
+
+impl Taken {
+    /// Returns true if no object uses a number.
+    pub fn is_empty(&self) -> bool {
+        self.uses.is_empty()
+    }
+
+    /// Notes one more use of a number.
+    pub fn add(&mut self, number: u32) {
+        match self.uses.get_mut(&number) {
+            Some(uses) => *uses += 1,
+            None => {
+                self.uses.insert(number, 1);
+                self.bits.set(number, true);
+            }
+        }
+    }
+
+    /// Notes the end of one use of a number.
+    pub fn remove(&mut self, number: u32) {
+        match self.uses.get_mut(&number) {
+            Some(uses) if *uses > 1 => *uses -= 1,
+            Some(_) => {
+                self.uses.remove(&number);
+                self.bits.set(number, false);
+            }
+            None => {}
+        }
+    }
+}
+
+impl FromIterator<u32> for Taken {
+    fn from_iter<T: IntoIterator<Item = u32>>(numbers: T) -> Taken {
+        let mut taken = Taken::default();
+        numbers.into_iter().for_each(|number| taken.add(number));
+        taken
+    }
+}
+
+/// A set of numbers with a bit for each up to the highest one.
+#[derive(Clone, Debug, Default)]
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn set(&mut self, number: u32, to: bool) {
+        let (word, bit) = (number as usize / 64, 1 << (number % 64));
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        if to {
+            self.0[word] |= bit;
+        } else {
+            self.0[word] &= !bit;
+        }
+    }
+
+    /// Returns the lowest number from `first` that is not in the set.
+    fn first_free(&self, first: u32) -> u64 {
+        let begin = first as usize / 64;
+        // The numbers below the first one count as taken.
+        let below = (1_u64 << (first % 64)) - 1;
+        let words = self.0.iter().skip(begin).enumerate();
+        let mut masked = words.map(|(number, word)| (number, if number == 0 { word | below } else { *word }));
+        match masked.find(|(_, word)| *word != u64::MAX) {
+            Some((number, word)) => (begin + number) as u64 * 64 + u64::from(word.trailing_ones()),
+            None => u64::from(first).max(self.0.len() as u64 * 64),
+        }
+    }
+}
+
+/// Sets are equal if they have the same numbers, with however many zeros behind them.
+impl PartialEq for Bits {
+    fn eq(&self, other: &Bits) -> bool {
+        let shared = self.0.len().min(other.0.len());
+        let is_zero = |word: &u64| *word == 0;
+        self.0[..shared] == other.0[..shared]
+            && self.0[shared..].iter().all(is_zero)
+            && other.0[shared..].iter().all(is_zero)
+    }
+}
+
+impl Eq for Bits {}
 
 /// The time from the end of a number's rules to its next use.
 pub const REST: Duration = Duration::from_secs(60);
@@ -15,27 +106,19 @@ pub const REST: Duration = Duration::from_secs(60);
 /// Returns the lowest number from `first` to `last` that is neither taken nor resting, or `None`.
 pub fn lowest_free(
     (first, last): (u32, u32),
-    taken: impl IntoIterator<Item = u32>,
+    taken: &Taken,
     released: &BTreeMap<u32, Released>,
     now: Timestamp,
 ) -> Option<u32> {
-    let mut busy: Vec<u32> = taken
-        .into_iter()
-        .chain(
-            released
-                .iter()
-                .filter(|(_, rest)| rests(**rest, now))
-                .map(|(number, _)| *number),
-        )
-        .filter(|number| (first..=last).contains(number))
-        .collect();
-    busy.sort_unstable();
-    busy.dedup();
-    // The busy numbers are in order: the first that is not at its place leaves a gap.
-    let is_at_its_place = |(offset, number): &(usize, &u32)| (**number - first) as usize == *offset;
-    let offset = busy.iter().enumerate().take_while(is_at_its_place).count();
-    let free = u64::from(first) + offset as u64;
-    u32::try_from(free).ok().filter(|free| *free <= last)
+    let mut busy = taken.bits.clone();
+    for (number, rest) in released {
+        if rests(*rest, now) {
+            busy.set(*number, true);
+        }
+    }
+    u32::try_from(busy.first_free(first))
+        .ok()
+        .filter(|free| *free <= last)
 }
 
 /// Returns true if a number that was given back cannot be used yet.
@@ -54,32 +137,53 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_secs(1000);
 
+    fn taken<const N: usize>(numbers: [u32; N]) -> Taken {
+        numbers.into_iter().collect()
+    }
+
     #[test]
     fn a_number_rests_until_its_rules_are_gone_and_sixty_seconds_more() {
         let free_from = NOW.after(REST);
         let released = BTreeMap::from([(1, Released::InSwitches), (2, Released::FreeFrom(free_from))]);
-        assert_eq!(lowest_free((1, 9), [3], &released, NOW), Some(4));
-        assert_eq!(lowest_free((1, 9), [3], &released, free_from), Some(2));
-        assert_eq!(lowest_free((1, 3), [3], &released, NOW), None);
+        assert_eq!(lowest_free((1, 9), &taken([3]), &released, NOW), Some(4));
+        assert_eq!(lowest_free((1, 9), &taken([3]), &released, free_from), Some(2));
+        assert_eq!(lowest_free((1, 3), &taken([3]), &released, NOW), None);
     }
 
     #[test]
     fn the_highest_number_of_all_is_allocated_too() {
         let last = u32::MAX;
-        assert_eq!(lowest_free((last, last), [], &BTreeMap::new(), NOW), Some(last));
-        assert_eq!(lowest_free((last, last), [last], &BTreeMap::new(), NOW), None);
+        assert_eq!(
+            lowest_free((last, last), &Taken::default(), &BTreeMap::new(), NOW),
+            Some(last)
+        );
+        for last in [63, 64, 4094] {
+            let all_but_last: Taken = (0..last).collect();
+            assert_eq!(
+                lowest_free((2, last), &all_but_last, &BTreeMap::new(), NOW),
+                Some(last)
+            );
+            let all: Taken = (0..=last).collect();
+            assert_eq!(lowest_free((2, last), &all, &BTreeMap::new(), NOW), None);
+        }
     }
 
     proptest! {
         #[test]
         fn the_number_is_the_lowest_that_is_free(
-            first in 0..20u32, len in 0..30u32,
-            taken in prop::collection::vec(0..60u32, 0..60),
-            resting in prop::collection::btree_set(0..60u32, 0..20),
+            first in 0..150u32, len in 0..80u32,
+            numbers in prop::collection::vec(0..200u32, 0..200),
+            ended in 0..100usize,
+            resting in prop::collection::btree_set(0..200u32, 0..20),
         ) {
             let released = resting.iter().map(|number| (*number, Released::InSwitches)).collect();
-            let expected = (first..=first + len).find(|number| !taken.contains(number) && !resting.contains(number));
-            prop_assert_eq!(lowest_free((first, first + len), taken, &released, NOW), expected);
+            let mut taken: Taken = numbers.iter().copied().collect();
+            let ended = ended.min(numbers.len());
+            numbers[..ended].iter().for_each(|number| taken.remove(*number));
+            let left = &numbers[ended..];
+            let expected = (first..=first + len).find(|number| !left.contains(number) && !resting.contains(number));
+            prop_assert_eq!(lowest_free((first, first + len), &taken, &released, NOW), expected);
+            prop_assert_eq!(taken, left.iter().copied().collect());
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::id::{
     AccountId, ApprovalId, ConfigId, ConnectionId, FilterId, IdParseError, IpId, MacId, PolicyId, ServiceId,
     ServiceKeyId, SiteId, SwitchId, TrunkId, UserId,
 };
+use crate::index::IndexCell;
 use crate::persistent::{Numbered, PersistentMap};
 use crate::service::{
     Config, Connection, LanPolicy, Pool, PoolKind, RegisteredIp, RegisteredMac, Released, Service, ServiceKey,
@@ -37,6 +38,8 @@ macro_rules! collections {
             /// The number of the last identifier that was given.
             #[serde(default)]
             pub last_id: u32,
+            #[serde(skip)]
+            pub(crate) index: IndexCell,
         }
 
         /// The identifier of any object.
@@ -121,7 +124,7 @@ macro_rules! collections {
 
         impl Exchange {
             /// Puts one object, or removes it; pairs of different types change nothing.
-            fn put(&mut self, id: ObjectId, object: Option<Object>) {
+            pub(crate) fn put(&mut self, id: ObjectId, object: Option<Object>) {
                 match (id, object) {
                     $(
                         (ObjectId::$kind(id), Some(Object::$kind(object))) => {
@@ -151,19 +154,12 @@ macro_rules! collections {
 }
 
 collections! {
-    /// Sites.
     sites: Site = Site, SiteId;
-    /// Switches.
     switches: Switch = Switch, SwitchId;
-    /// Trunks.
     trunks: Trunk = Trunk, TrunkId;
-    /// Accounts.
     accounts: Account = Account, AccountId;
-    /// Users.
     users: User = User, UserId;
-    /// Connections.
     connections: Connection = Connection, ConnectionId;
-    /// Services.
     services: Service = Service, ServiceId;
     /// Ends of services.
     configs: Config = Config, ConfigId;
@@ -171,9 +167,7 @@ collections! {
     macs: Mac = RegisteredMac, MacId;
     /// IP addresses.
     ips: Ip = RegisteredIp, IpId;
-    /// Filters.
     filters: Filter = Filter, FilterId;
-    /// Service keys.
     service_keys: ServiceKey = ServiceKey, ServiceKeyId;
     /// Policies of peering LANs.
     policies: Policy = LanPolicy, PolicyId;
@@ -283,11 +277,18 @@ impl<'a> Draft<'a> {
             .iter()
             .map(|(id, object)| (*id, object))
             .filter(|(id, _)| !self.changes.contains_key(&(*id).into()));
-        let changed = self
-            .changes
-            .range(K::range())
-            .filter_map(|(id, object)| Some((K::key(*id)?, K::unwrap(object.as_ref()?)?)));
-        kept.chain(changed)
+        kept.chain(self.changed::<K>())
+    }
+
+    /// Returns the objects of a type that the draft created or changed.
+    pub(crate) fn changed<K: Key>(&self) -> impl Iterator<Item = (K, &K::Object)> {
+        let changed = self.changes.range(K::range());
+        changed.filter_map(|(id, object)| Some((K::key(*id)?, K::unwrap(object.as_ref()?)?)))
+    }
+
+    /// Returns the new contents of each object; `None` for one that is deleted.
+    pub(crate) fn changes(&self) -> &BTreeMap<ObjectId, Option<Object>> {
+        &self.changes
     }
 
     /// Adds an object under a new identifier.
@@ -360,16 +361,18 @@ impl Exchange {
     /// left out.
     pub fn commit(&mut self, changes: ChangeSet) -> Applied {
         let mut applied = Applied::default();
-        for (id, object) in changes.objects {
+        let mut written = Vec::with_capacity(changes.objects.len());
+        for (id, after) in changes.objects {
             let before = self.object(id);
-            match (&before, &object) {
+            match (&before, &after) {
                 (None, Some(_)) => applied.created.push(id),
                 (Some(_), None) => applied.deleted.push(id),
                 (Some(before), Some(after)) if before != after => applied.changed.push(id),
                 _ => continue,
             }
-            self.put(id, object);
+            written.push((id, before, after));
         }
+        self.write(written);
         for (kind, number, change) in changes.released {
             let pool = self.pools.entry(kind).or_default();
             match change {
@@ -384,10 +387,9 @@ impl Exchange {
 
     /// Returns the ends of a service, in the order of their identifiers.
     pub fn ends(&self, service: ServiceId) -> impl Iterator<Item = (ConfigId, &Config)> {
-        let configs = self.configs.iter();
-        configs
-            .filter(move |(_, config)| config.service == service)
-            .map(|(id, config)| (*id, config))
+        let ends: Vec<ConfigId> = self.index().ends_of(service).collect();
+        ends.into_iter()
+            .filter_map(|id| Some((id, self.configs.get(&id)?)))
     }
 
     /// Returns the accounts below one account, itself included.

@@ -17,12 +17,11 @@ pub struct Site {
     pub name: String,
 }
 
-/// A switch.
+/// A switch of the exchange: its site, datapath id, and place in the fabric.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Switch {
     /// The name, unique in the exchange.
     pub name: String,
-    /// The site.
     pub site: SiteId,
     /// The datapath id, unique in the exchange.
     #[serde(with = "serde_text")]
@@ -54,7 +53,6 @@ pub struct SwitchPort {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PortId {
-    /// The switch.
     pub switch: SwitchId,
     /// The OpenFlow port number.
     pub port: PortNo,
@@ -136,7 +134,7 @@ pub struct Trunk {
     pub contract_percent: u32,
 }
 
-/// The share of a trunk that names none.
+/// Returns the share of a trunk's rate that contracts may fill, in percent, for a trunk that names none.
 pub(crate) const fn contract_percent() -> u32 {
     100
 }

@@ -45,9 +45,7 @@ pub struct TcpFlagsMatch {
 /// The packets that a filter means.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct FilterMatch {
-    /// The destination.
     pub destination: Prefix,
-    /// The source.
     #[serde(default)]
     pub source: Option<Prefix>,
     /// The IP protocol.
@@ -59,10 +57,8 @@ pub struct FilterMatch {
     /// Any of these destination ports; every one if empty.
     #[serde(default)]
     pub destination_ports: Vec<Ports>,
-    /// The ICMP type.
     #[serde(default)]
     pub icmp_type: Option<u8>,
-    /// The ICMP code.
     #[serde(default)]
     pub icmp_code: Option<u8>,
     /// The part of a fragmented packet.
@@ -168,7 +164,6 @@ pub enum FilterAction {
 pub enum FilterOrigin {
     /// A page of the portal.
     Page,
-    /// The API.
     Api,
     /// A route with a blackhole community or next hop.
     Rtbh,
@@ -176,7 +171,7 @@ pub enum FilterOrigin {
     Flowspec,
 }
 
-/// The state of a filter.
+/// The phase of a filter's life, from its draft to its end.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "name")]
 pub enum FilterState {
@@ -200,7 +195,7 @@ pub enum FilterState {
     },
 }
 
-/// A filter.
+/// A rule that drops or limits packets to a member at every ingress of the exchange.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Filter {
     /// The account that the packets are addressed to.
@@ -223,7 +218,6 @@ pub struct Filter {
     /// The order among filters of one rank, compared byte by byte: of Flowspec rules that of RFC 8955, section 5.1.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub order: String,
-    /// The state.
     pub state: FilterState,
     /// The end of validity; `None` for as long as the route lives.
     #[serde(default)]

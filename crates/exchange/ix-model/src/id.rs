@@ -89,11 +89,9 @@ macro_rules! identifiers {
 identifiers! {
     /// A site of the exchange (IX-API: pop).
     SiteId = "st";
-    /// A switch.
     SwitchId = "sw";
     /// A trunk between two switches.
     TrunkId = "tr";
-    /// An account.
     AccountId = "ac";
     /// A user of an account.
     UserId = "us";
@@ -107,9 +105,7 @@ identifiers! {
     MacId = "mc";
     /// An IP address of an end.
     IpId = "ip";
-    /// A filter.
     FilterId = "fi";
-    /// A service key.
     ServiceKeyId = "sk";
     /// A policy of a peering LAN.
     PolicyId = "po";
@@ -190,7 +186,7 @@ numbers! {
     WireId, "wire id", 1 ..= 0xff_ffff;
     /// The number of the meter of an end. Lower numbers and those above are meters that the planner numbers itself.
     MeterNumber, "meter number", 1 ..= 0xf_ffff;
-    /// The number of a group: of a LAG, of the way to a site, or of the copies of a multipoint service.
+    /// The number of a group: of a LAG, of the path to a site, or of the copies of a multipoint service.
     GroupNumber, "group number", 1 ..= 0xf_ffff;
 }
 

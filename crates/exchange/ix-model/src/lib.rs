@@ -3,7 +3,7 @@
 //! [`Exchange`] holds every object. [`Exchange::apply`] is the only way in which people change it: it checks
 //! permission, validity and uniqueness, allocates numbers, and does an [`Operation`] entirely or not at all.
 //! [`Exchange::draft`] is the same without the last step, and so the dry run. [`state::shown`] gives the state that
-//! people see, [`permission`] decides who may do what, [`path`] finds ways over trunks and adds up contracts.
+//! people see, [`permission`] decides who may do what, [`path`] finds paths over trunks and adds up contracts.
 //!
 //! Pure: no clock ([`Timestamp`] is an argument), no randomness, no IO.
 
@@ -17,7 +17,9 @@ mod exchange;
 mod fabric;
 mod filter;
 mod id;
+mod index;
 mod inverse;
+mod lookup;
 mod operation;
 pub mod path;
 pub mod permission;

@@ -20,13 +20,10 @@ use crate::service::{ConnectionKind, EndRole, LanPolicy, PoolKind, ServiceKind};
 use crate::time::Timestamp;
 use crate::vlan::VlanRequest;
 
-/// An order. `account` in an order is the account that the new object belongs to; the actor's own if it is absent.
+/// An order. The fields have the meaning of the object's fields of the same name; `account` is the account that the new
+/// object belongs to, the actor's own if it is absent.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "operation", rename_all = "snake_case")]
-#[allow(
-    missing_docs,
-    reason = "fields have the meaning of the object's fields of the same name"
-)]
 #[allow(
     clippy::large_enum_variant,
     reason = "orders are few and short-lived; a filter is the largest"
@@ -283,14 +280,14 @@ pub enum Operation {
     ReportQuarantine { config: ConfigId, clean: bool },
     /// Reports that no switch has a rule with these numbers (the engine only).
     ReportRulesGone { numbers: Vec<(PoolKind, u32)> },
-    /// Reports the trunks that pass no frames: circuits that have no other trunk there take another way, if there is one (the
+    /// Reports the trunks that pass no frames: circuits that have no other trunk there take another path, if there is one (the
     /// engine only).
     ReportTrunksDown { trunks: Vec<TrunkId> },
     /// Removes the addresses and keys, and ends the filters, whose time is over (the engine only).
     Expire,
 }
 
-/// The cost of a trunk that names none.
+/// Returns the cost of a trunk that names none.
 const fn default_cost() -> u32 {
     10
 }
@@ -298,7 +295,6 @@ const fn default_cost() -> u32 {
 /// The kind of an order or of a read access: a row of the permission table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs, reason = "each has the name of its operation")]
 pub enum OperationKind {
     CreateSite,
     CreateSwitch,

@@ -1,18 +1,17 @@
-//! Ways over trunks between switches, and the contracted rates that they carry.
+//! Paths over trunks between switches, and the contracted rates that they carry.
 //!
 //! Two switches are *joined* if a trunk has an end at each. Joined switches may have several trunks: one of them, the
-//! carrier, has the traffic, and the others replace it without a change of the way. A circuit between switches that are
-//! not joined goes through others (*transit*); the switches of its way are in [`Service::via`].
+//! carrier, has the traffic, and the others replace it without a change of the path. A circuit between switches that are
+//! not joined goes through others (*transit*); the switches of its path are in [`Service::via`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::exchange::Exchange;
 use crate::fabric::Trunk;
-use crate::id::{ConnectionId, ServiceId, SwitchId, TrunkId};
+use crate::id::{ConnectionId, SwitchId, TrunkId};
 use crate::service::{Config, Consent, Service, ServiceKind};
 
-/// The contracted rate in Mbit/s from one switch to another one that is joined with it.
-pub type Contracts = BTreeMap<(SwitchId, SwitchId), u64>;
+pub use crate::index::Contracts;
 
 /// The trunks of an exchange by the switches that they join.
 #[derive(Clone, Debug, Default)]
@@ -55,24 +54,24 @@ impl<'a> Topology<'a> {
         self.joined.keys().copied()
     }
 
-    /// Returns the cheapest way between two switches, both included, over pairs that `accepts` admits. A drained pair is
-    /// dearer than any other. Of two ways with one cost, the one with fewer switches is taken, then the one with the lower
-    /// numbers, so that the same topology always gives the same way.
+    /// Returns the cheapest path between two switches, both included, over pairs that `accepts` admits. A drained pair is
+    /// dearer than any other. Of two paths with one cost, the one with fewer switches is taken, then the one with the lower
+    /// numbers, so that the same topology always gives the same path.
     pub fn path(
         &self,
         from: SwitchId,
         to: SwitchId,
         accepts: impl Fn(SwitchId, SwitchId) -> bool,
     ) -> Option<Vec<SwitchId>> {
-        // Dijkstra's algorithm: the first way that is taken out for a switch is its cheapest one.
+        // Dijkstra's algorithm: the first path that is taken out for a switch is its cheapest one.
         let mut open = BTreeSet::from([(0_usize, 0_u64, vec![from])]);
         let mut done = BTreeSet::new();
-        while let Some((drained, cost, way)) = open.pop_first() {
-            let Some(last) = way.last().copied() else {
+        while let Some((drained, cost, path)) = open.pop_first() {
+            let Some(last) = path.last().copied() else {
                 continue;
             };
             if last == to {
-                return Some(way);
+                return Some(path);
             }
             if !done.insert(last) {
                 continue;
@@ -89,7 +88,7 @@ impl<'a> Topology<'a> {
                 let Some((_, trunk)) = self.carrier(last, next) else {
                     continue;
                 };
-                let mut longer = way.clone();
+                let mut longer = path.clone();
                 longer.push(next);
                 open.insert((
                     drained + usize::from(trunk.drained),
@@ -110,16 +109,16 @@ impl Trunk {
 }
 
 impl Service {
-    /// Returns the switches of a circuit's way from `from` to `to`, both included.
-    pub fn way(&self, from: SwitchId, to: SwitchId) -> Vec<SwitchId> {
-        let mut way = vec![from];
+    /// Returns the switches of a circuit's path from `from` to `to`, both included.
+    pub fn path(&self, from: SwitchId, to: SwitchId) -> Vec<SwitchId> {
+        let mut path = vec![from];
         if from < to {
-            way.extend(&self.via);
+            path.extend(&self.via);
         } else {
-            way.extend(self.via.iter().rev());
+            path.extend(self.via.iter().rev());
         }
-        way.push(to);
-        way
+        path.push(to);
+        path
     }
 
     /// Returns true if the contracted rates of the ends are reserved on trunks: the service is a circuit that frames may
@@ -130,38 +129,28 @@ impl Service {
     }
 }
 
-/// Returns the contracted rates of circuits on the pairs of joined switches, in each direction. An end without a rate has no
+/// Returns the contracted rates of a service on the pairs of joined switches, in each direction. An end without a rate has no
 /// contract and reserves nothing.
-pub fn contracts<'a>(
-    services: impl IntoIterator<Item = (ServiceId, &'a Service)>,
+pub fn service_contracts<'a>(
+    service: &Service,
     ends: impl IntoIterator<Item = &'a Config>,
     switch_of: impl Fn(ConnectionId) -> Option<SwitchId>,
 ) -> Contracts {
-    let services: BTreeMap<ServiceId, &Service> = services
-        .into_iter()
-        .filter(|(_, service)| service.has_contracts())
-        .collect();
-    let mut ends_of: BTreeMap<ServiceId, Vec<(SwitchId, u64)>> = BTreeMap::new();
-    for config in ends {
-        if services.contains_key(&config.service)
-            && let Some(switch) = switch_of(config.connection)
-        {
-            let rate = config.capacity_mbps.unwrap_or(0).into();
-            ends_of.entry(config.service).or_default().push((switch, rate));
-        }
-    }
     let mut contracts = Contracts::new();
-    for (id, ends) in ends_of {
-        let Some(service) = services.get(&id) else {
-            continue;
-        };
-        let switches: BTreeSet<SwitchId> = ends.iter().map(|(switch, _)| *switch).collect();
-        for (from, rate) in ends.iter().filter(|(_, rate)| *rate > 0) {
-            for to in switches.iter().filter(|to| *to != from) {
-                for pair in service.way(*from, *to).windows(2) {
-                    if let [one, two] = pair {
-                        *contracts.entry((*one, *two)).or_default() += rate;
-                    }
+    if !service.has_contracts() {
+        return contracts;
+    }
+    let at_switch = |config: &Config| {
+        let rate: u64 = config.capacity_mbps.unwrap_or(0).into();
+        Some((switch_of(config.connection)?, rate))
+    };
+    let ends: Vec<(SwitchId, u64)> = ends.into_iter().filter_map(at_switch).collect();
+    let switches: BTreeSet<SwitchId> = ends.iter().map(|(switch, _)| *switch).collect();
+    for (from, rate) in ends.iter().filter(|(_, rate)| *rate > 0) {
+        for to in switches.iter().filter(|to| *to != from) {
+            for pair in service.path(*from, *to).windows(2) {
+                if let [one, two] = pair {
+                    *contracts.entry((*one, *two)).or_default() += rate;
                 }
             }
         }
@@ -171,11 +160,7 @@ pub fn contracts<'a>(
 
 /// Returns the contracted rates of all circuits of an exchange.
 pub fn contracts_of(exchange: &Exchange) -> Contracts {
-    let services = exchange.services.iter().map(|(id, service)| (*id, service));
-    contracts(services, exchange.configs.values(), |connection| {
-        let ports = &exchange.connections.get(&connection)?.ports;
-        ports.first().map(|port| port.switch)
-    })
+    exchange.index().total().clone()
 }
 
 /// Returns two switches, the lower one first.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::account::{Actor, Role};
 use crate::exchange::{Draft, Exchange, ObjectId};
-use crate::id::{AccountId, ConfigId, ServiceId};
+use crate::id::{AccountId, ServiceId};
 use crate::operation::OperationKind;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::service::ServiceKind;
@@ -265,8 +265,7 @@ impl Draft<'_> {
         if found.kind == ServiceKind::ExchangeLan {
             return object == ObjectId::Service(service);
         }
-        self.all::<ConfigId>()
-            .any(|(_, config)| config.service == service && config.account == account)
+        self.ends_of(service).any(|(_, config)| config.account == account)
     }
 
     /// Checks that the actor may do an operation to an object.
@@ -325,7 +324,7 @@ mod tests {
     use super::*;
     use OperationKind as K;
 
-    /// The table again, written down role by role instead of row by row.
+    /// Returns the permission from a second copy of the table, written down role by role instead of row by row.
     fn expected(kind: K, role: Role, relation: Relation) -> bool {
         let reads_all = [K::ReadPresence, K::ReadPolicy, K::ReadStatus].contains(&kind);
         let own_reads = [

@@ -14,16 +14,26 @@ use core::fmt;
 use core::iter::FlatMap;
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The number of identifiers of a block, as a power of two: a block is copied as a whole.
 const BLOCK_BITS: u32 = 6;
 
+/// The stamp of the last write to any map of this process.
+static LAST_STAMP: AtomicU64 = AtomicU64::new(0);
+
 /// An identifier that is a number.
 pub trait Numbered: Copy + Ord {
     /// Returns the number. Numbers have the order of the identifiers.
     fn raw(self) -> u32;
+}
+
+impl Numbered for u32 {
+    fn raw(self) -> u32 {
+        self
+    }
 }
 
 /// An ordered map from identifiers to objects, whose copies share what they have in common.
@@ -34,6 +44,8 @@ pub struct PersistentMap<K, V> {
 type Block<K, V> = Arc<BTreeMap<K, V>>;
 
 struct Root<K, V> {
+    /// The stamp of the last write: two maps of one type with one stamp are equal.
+    stamp: u64,
     /// The blocks by the upper bits of their identifiers. No block is empty.
     blocks: BTreeMap<u32, Block<K, V>>,
     len: usize,
@@ -51,10 +63,16 @@ impl<K, V> PersistentMap<K, V> {
     pub fn new() -> PersistentMap<K, V> {
         PersistentMap {
             root: Arc::new(Root {
+                stamp: 0,
                 blocks: BTreeMap::new(),
                 len: 0,
             }),
         }
+    }
+
+    /// Returns a number that changes with each write: two maps of one type with one stamp are equal.
+    pub(crate) fn stamp(&self) -> u64 {
+        self.root.stamp
     }
 
     /// Returns the number of objects.
@@ -107,18 +125,24 @@ impl<K: Numbered, V> PersistentMap<K, V> {
 }
 
 impl<K: Numbered, V: Clone> PersistentMap<K, V> {
+    /// Returns the root of this version alone, under a new stamp.
+    fn write(&mut self) -> &mut Root<K, V> {
+        let root = Arc::make_mut(&mut self.root);
+        root.stamp = LAST_STAMP.fetch_add(1, Ordering::Relaxed) + 1;
+        root
+    }
+
     /// Returns an object to be written.
     pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         // A map without the object stays shared.
         self.get(key)?;
-        let root = Arc::make_mut(&mut self.root);
-        let block = root.blocks.get_mut(&(key.raw() >> BLOCK_BITS))?;
+        let block = self.write().blocks.get_mut(&(key.raw() >> BLOCK_BITS))?;
         Arc::make_mut(block).get_mut(key)
     }
 
     /// Puts an object in. Returns the object that it replaces.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
-        let root = Arc::make_mut(&mut self.root);
+        let root = self.write();
         let block = root.blocks.entry(key.raw() >> BLOCK_BITS).or_default();
         let before = Arc::make_mut(block).insert(key, value);
         root.len += usize::from(before.is_none());
@@ -128,7 +152,7 @@ impl<K: Numbered, V: Clone> PersistentMap<K, V> {
     /// Removes and returns an object.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         self.get(key)?;
-        let root = Arc::make_mut(&mut self.root);
+        let root = self.write();
         let number = key.raw() >> BLOCK_BITS;
         let block = root.blocks.get_mut(&number)?;
         let removed = Arc::make_mut(block).remove(key);
@@ -141,7 +165,7 @@ impl<K: Numbered, V: Clone> PersistentMap<K, V> {
 
     /// Returns an iterator over all objects, to be written.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
-        let root = Arc::make_mut(&mut self.root);
+        let root = self.write();
         root.blocks
             .values_mut()
             .flat_map(|block| Arc::make_mut(block).values_mut())
@@ -183,6 +207,7 @@ impl<K, V> Clone for PersistentMap<K, V> {
 impl<K, V> Clone for Root<K, V> {
     fn clone(&self) -> Root<K, V> {
         Root {
+            stamp: self.stamp,
             blocks: self.blocks.clone(),
             len: self.len,
         }

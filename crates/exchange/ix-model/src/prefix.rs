@@ -24,7 +24,6 @@ pub enum PrefixError {
     /// The length is greater than that of the address.
     #[error("/{len} is too long for {address}: expected at most /{}", bits(*.address))]
     Length {
-        /// The address.
         address: IpAddr,
         /// The length in bits.
         len: u8,
@@ -32,7 +31,6 @@ pub enum PrefixError {
     /// Bits behind the length are set.
     #[error("{address}/{len} has bits behind its length: expected {expected}/{len}")]
     HostBits {
-        /// The address.
         address: IpAddr,
         /// The length in bits.
         len: u8,

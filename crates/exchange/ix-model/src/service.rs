@@ -37,7 +37,6 @@ pub struct Connection {
     pub name: String,
     /// The way in which the ports form one link.
     pub kind: ConnectionKind,
-    /// The ports.
     pub ports: Vec<PortId>,
     /// The number in the metadata of packets.
     pub index: ConnectionIndex,
@@ -50,6 +49,13 @@ pub struct Connection {
     /// The account that locked the connection against deletion.
     #[serde(default)]
     pub locked_by: Option<AccountId>,
+}
+
+impl Connection {
+    /// Returns the switch of the ports: a link has all ports at one switch.
+    pub fn switch(&self) -> Option<SwitchId> {
+        self.ports.first().map(|port| port.switch)
+    }
 }
 
 /// The type of a service.
@@ -86,7 +92,6 @@ pub enum Consent {
 /// A service: the thing in which frames travel.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Service {
-    /// The type.
     pub kind: ServiceKind,
     /// The account that ordered the service.
     pub account: AccountId,
@@ -94,7 +99,7 @@ pub struct Service {
     pub name: String,
     /// The number in the metadata of packets.
     pub index: ServiceIndex,
-    /// The version of the way that frames take; it grows with each change of an end or a path.
+    /// The version of the path that frames take; it grows with each change of an end or a path.
     pub generation: u32,
     /// The wire id of this generation; `None` while all ends are at one switch.
     #[serde(default)]
@@ -165,9 +170,7 @@ impl Quarantine {
 /// One connection's end of a service (IX-API: network-service-config, NSC).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Config {
-    /// The service.
     pub service: ServiceId,
-    /// The connection.
     pub connection: ConnectionId,
     /// The account that uses the end.
     pub account: AccountId,
@@ -233,7 +236,6 @@ pub struct RegisteredIp {
 /// holder's end as long as the key exists.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ServiceKey {
-    /// The service.
     pub service: ServiceId,
     /// The secret text that the holder presents. The store gives it as an argument, because this crate has no
     /// randomness.
@@ -326,7 +328,7 @@ pub enum Released {
     FreeFrom(Timestamp),
 }
 
-/// The unspecified addresses, which no end can have.
+/// Returns false for unspecified, broadcast, multicast and loopback addresses, which no end can have.
 pub(crate) fn is_usable(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {

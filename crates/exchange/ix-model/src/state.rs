@@ -77,15 +77,9 @@ pub enum Realisation {
     /// Nothing is in the switches yet.
     Planned,
     /// A generation is being put in.
-    Installing {
-        /// The generation.
-        generation: u32,
-    },
+    Installing { generation: u32 },
     /// A generation is in all switches.
-    InPlace {
-        /// The generation.
-        generation: u32,
-    },
+    InPlace { generation: u32 },
     /// Frames flow not at all, or not as contracted.
     Degraded {
         /// The reason in words.
@@ -132,7 +126,7 @@ pub enum Checklist {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Somebody must act.
+    /// A member or operator must act.
     Error,
     /// Something is not as contracted.
     Warning,
@@ -143,7 +137,6 @@ pub enum Severity {
 /// The answer to "why is it not in production?".
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Status {
-    /// The severity.
     pub severity: Severity,
     /// The kind of the message, stable for programs.
     pub tag: &'static str,
@@ -153,11 +146,37 @@ pub struct Status {
 
 /// The state that people see.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Shown {
+pub struct ServiceState {
     /// The commercial state.
     pub state: CommercialState,
     /// The things that are missing to move on; empty in production without complaint.
     pub status: Vec<Status>,
+}
+
+impl ServiceState {
+    fn new(
+        state: CommercialState,
+        severity: Severity,
+        tag: &'static str,
+        message: impl Into<String>,
+    ) -> ServiceState {
+        let status = Status {
+            severity,
+            tag,
+            message: message.into(),
+        };
+        ServiceState {
+            state,
+            status: vec![status],
+        }
+    }
+
+    const fn without_status(state: CommercialState) -> ServiceState {
+        ServiceState {
+            state,
+            status: Vec::new(),
+        }
+    }
 }
 
 /// Returns the state that people see.
@@ -169,136 +188,135 @@ pub fn shown(
     realisation: &Realisation,
     consent: ConsentState,
     checklist: &Checklist,
-) -> Shown {
+) -> ServiceState {
+    let is_gone = *realisation == Realisation::Gone;
+    shown_by_order(ordered, is_gone)
+        .or_else(|| shown_by_consent(consent))
+        .unwrap_or_else(|| shown_by_switches(ordered, realisation, checklist))
+}
+
+/// Returns the state of a service that no longer runs or does not run yet, by the order alone.
+fn shown_by_order(ordered: CommercialState, is_gone: bool) -> Option<ServiceState> {
     use CommercialState as C;
-    let with = |state, severity, tag, message: String| Shown {
-        state,
-        status: vec![Status {
-            severity,
-            tag,
-            message,
-        }],
-    };
-    match ordered {
-        C::Decommissioned | C::Archived => {
-            return Shown {
-                state: ordered,
-                status: Vec::new(),
-            };
-        }
-        C::Cancelled => {
-            return with(
-                C::Cancelled,
-                Severity::Info,
-                "cancelled",
-                "the order was cancelled".to_owned(),
-            );
-        }
-        C::Error => {
-            return with(
-                C::Error,
-                Severity::Error,
-                "failed",
-                "the order failed; the history has the reason".to_owned(),
-            );
-        }
-        C::Operator => {
-            let message = "the order waits for the exchange's staff".to_owned();
-            return with(C::Operator, Severity::Warning, "operator", message);
-        }
-        C::Scheduled => {
-            return with(
-                C::Scheduled,
-                Severity::Info,
-                "scheduled",
-                "the service begins at its time".to_owned(),
-            );
-        }
-        C::DecommissionRequested => {
-            return if *realisation == Realisation::Gone {
-                Shown {
-                    state: C::Decommissioned,
-                    status: Vec::new(),
-                }
-            } else {
-                let message = "the rules are being taken out of the switches".to_owned();
-                with(C::DecommissionRequested, Severity::Info, "removing", message)
-            };
-        }
-        C::Requested | C::Allocated | C::Testing | C::Production | C::ProductionChangePending => {}
-    }
+    use Severity::{Error, Info, Warning};
+    Some(match ordered {
+        C::Decommissioned | C::Archived => ServiceState::without_status(ordered),
+        C::Cancelled => ServiceState::new(ordered, Info, "cancelled", "the order was cancelled"),
+        C::Error => ServiceState::new(
+            ordered,
+            Error,
+            "failed",
+            "the order failed; the history has the reason",
+        ),
+        C::Operator => ServiceState::new(
+            ordered,
+            Warning,
+            "operator",
+            "the order waits for the exchange's staff",
+        ),
+        C::Scheduled => ServiceState::new(ordered, Info, "scheduled", "the service begins at its time"),
+        C::DecommissionRequested if is_gone => ServiceState::without_status(C::Decommissioned),
+        C::DecommissionRequested => ServiceState::new(
+            ordered,
+            Info,
+            "removing",
+            "the rules are being taken out of the switches",
+        ),
+        C::Requested | C::Allocated | C::Testing | C::Production | C::ProductionChangePending => return None,
+    })
+}
+
+/// Returns the state of a service that the other side has not accepted.
+fn shown_by_consent(consent: ConsentState) -> Option<ServiceState> {
+    let message = "the other side has not accepted and configured its end";
     match consent {
-        ConsentState::Refused => {
-            let message = "the other side refused".to_owned();
-            return with(C::Cancelled, Severity::Error, "refused", message);
-        }
-        ConsentState::Pending => {
-            let message = "the other side has not accepted and configured its end".to_owned();
-            return with(C::Requested, Severity::Info, "waiting_for_peer", message);
-        }
-        ConsentState::Given => {}
+        ConsentState::Refused => Some(ServiceState::new(
+            CommercialState::Cancelled,
+            Severity::Error,
+            "refused",
+            "the other side refused",
+        )),
+        ConsentState::Pending => Some(ServiceState::new(
+            CommercialState::Requested,
+            Severity::Info,
+            "waiting_for_peer",
+            message,
+        )),
+        ConsentState::Given => None,
     }
-    let was_in_production = matches!(ordered, C::Production | C::ProductionChangePending);
+}
+
+/// Returns the state of a service that is to run, by what the switches have.
+fn shown_by_switches(
+    ordered: CommercialState,
+    realisation: &Realisation,
+    checklist: &Checklist,
+) -> ServiceState {
+    use CommercialState as C;
+    use Severity::{Info, Warning};
     match realisation {
-        Realisation::Planned => {
-            let message = "the rules are not in the switches yet".to_owned();
-            with(C::Allocated, Severity::Info, "planned", message)
-        }
+        Realisation::Planned => ServiceState::new(
+            C::Allocated,
+            Info,
+            "planned",
+            "the rules are not in the switches yet",
+        ),
         Realisation::Installing { generation } => {
+            let was_in_production = matches!(ordered, C::Production | C::ProductionChangePending);
             let state = if was_in_production {
                 C::ProductionChangePending
             } else {
                 C::Allocated
             };
             let message = format!("generation {generation} is being put into the switches");
-            with(state, Severity::Info, "installing", message)
+            ServiceState::new(state, Info, "installing", message)
         }
-        Realisation::Removing => {
-            let message =
-                "the rules are being taken out of the switches; the order says that they should stay";
-            with(
-                C::ProductionChangePending,
-                Severity::Warning,
-                "removing",
-                message.to_owned(),
+        Realisation::Removing => ServiceState::new(
+            C::ProductionChangePending,
+            Warning,
+            "removing",
+            "the rules are being taken out of the switches; the order says that they should stay",
+        ),
+        Realisation::Gone => ServiceState::new(
+            C::Allocated,
+            Warning,
+            "missing",
+            "the switches do not have the rules; the engine puts them back",
+        ),
+        Realisation::InPlace { .. } => shown_by_checklist(checklist, None),
+        Realisation::Degraded { reason } => shown_by_checklist(checklist, Some(reason)),
+    }
+}
+
+/// Returns the state of a service whose rules are in the switches: in quarantine or in production.
+fn shown_by_checklist(checklist: &Checklist, degraded: Option<&String>) -> ServiceState {
+    let (state, quarantine) = match checklist {
+        Checklist::NotNeeded | Checklist::Passed => (CommercialState::Production, None),
+        Checklist::Running { remaining_secs } => {
+            let message = format!("the quarantine ends after {remaining_secs} more seconds without a fault");
+            (
+                CommercialState::Testing,
+                Some((Severity::Info, "quarantine", message)),
             )
         }
-        Realisation::Gone => {
-            let message = "the switches do not have the rules; the engine puts them back".to_owned();
-            with(C::Allocated, Severity::Warning, "missing", message)
+        Checklist::Failing { finding } => {
+            let message = format!("the quarantine goes on: {finding}");
+            let failing = (Severity::Error, "quarantine_failing", message);
+            (CommercialState::Testing, Some(failing))
         }
-        Realisation::InPlace { .. } | Realisation::Degraded { .. } => {
-            let mut status = Vec::new();
-            if let Realisation::Degraded { reason } = realisation {
-                status.push(Status {
-                    severity: Severity::Warning,
-                    tag: "degraded",
-                    message: reason.clone(),
-                });
-            }
-            let state = match checklist {
-                Checklist::NotNeeded | Checklist::Passed => C::Production,
-                Checklist::Running { remaining_secs } => {
-                    status.push(Status {
-                        severity: Severity::Info,
-                        tag: "quarantine",
-                        message: format!(
-                            "the quarantine ends after {remaining_secs} more seconds without a fault"
-                        ),
-                    });
-                    C::Testing
-                }
-                Checklist::Failing { finding } => {
-                    status.push(Status {
-                        severity: Severity::Error,
-                        tag: "quarantine_failing",
-                        message: format!("the quarantine goes on: {finding}"),
-                    });
-                    C::Testing
-                }
-            };
-            Shown { state, status }
-        }
+    };
+    let degraded = degraded.map(|reason| (Severity::Warning, "degraded", reason.clone()));
+    let status = degraded
+        .into_iter()
+        .chain(quarantine)
+        .map(|(severity, tag, message)| Status {
+            severity,
+            tag,
+            message,
+        });
+    ServiceState {
+        state,
+        status: status.collect(),
     }
 }
 

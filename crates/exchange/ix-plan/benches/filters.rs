@@ -249,7 +249,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// The exchange with its circuits, and the accounts with filters.
+/// Returns the exchange with its circuits, and the accounts with filters.
 fn exchange() -> (World, Vec<AccountId>) {
     let mut world = World::new(1, TrunkKind::Vxlan);
     let circuit = |world: &mut World, name: &str, ports: [u32; 2]| {

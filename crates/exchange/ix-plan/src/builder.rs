@@ -9,12 +9,22 @@ use millrace_wire::EtherType;
 
 use crate::entry::{Entry, EntryId, Flow, FlowId, Group, GroupKind, Matching, Meter, RateUnit, SwitchState};
 use crate::layout::{CookieFields, Metadata};
-use crate::plan::Problem;
 
 /// The shortest burst in milliseconds that a contracted rate admits at once.
 const BURST_MILLIS: u64 = 20;
 /// The smallest burst in kilobits: two frames of 1,522 bytes.
 const BURST_KBIT_MIN: u32 = 25;
+
+/// The priority of entries of table 0 for all ports.
+pub(crate) const RESERVED_PRIORITY: u16 = 60_000;
+
+/// A thing that cannot be put into the switches as it was ordered.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Problem {
+    pub object: ObjectId,
+    /// The reason in words.
+    pub message: String,
+}
 
 /// The states of all switches under construction.
 #[derive(Default, Debug)]
@@ -190,4 +200,9 @@ pub(crate) fn watching(port: PortNo, weight: u16, actions: Vec<Action>) -> Bucke
         watch_port: port,
         ..Bucket::new(actions)
     }
+}
+
+/// Returns the match of addresses that bridges do not forward: STP, LACP, LLDP, pause frames (IEEE 802.1Q-2018, table 8-1).
+pub(crate) fn reserved_addresses() -> Matching {
+    Matching::any().masked(Field::EthDst, 0x0180_c200_0000_u64, 0xffff_ffff_fff0_u64)
 }

@@ -4,7 +4,7 @@ use millrace_ix_model::ObjectId;
 
 use crate::builder::Builder;
 use crate::layout::POLICE;
-use crate::plan::{End, ServiceContext};
+use crate::service::{End, ServiceContext};
 use crate::tags;
 
 /// Adds the entries of a circuit. With one end only, or with an end that is shut down, there is no circuit.
@@ -15,8 +15,8 @@ pub(crate) fn plan_p2p(context: &ServiceContext<'_>, builder: &mut Builder) {
     if one.config.shut_down || two.config.shut_down {
         return;
     }
-    let way = context.service.way(one.switch, two.switch);
-    let broken = way
+    let path = context.service.path(one.switch, two.switch);
+    let broken = path
         .windows(2)
         .find(|pair| pair[0] != pair[1] && context.trunk_kind(pair[0], pair[1]).is_none());
     if let Some(pair) = broken {
@@ -25,7 +25,7 @@ pub(crate) fn plan_p2p(context: &ServiceContext<'_>, builder: &mut Builder) {
         return;
     }
     tags::plan_from_trunks(context, builder);
-    for triple in way.windows(3) {
+    for triple in path.windows(3) {
         tags::plan_transit(context, [triple[0], triple[1], triple[2]], builder);
         tags::plan_transit(context, [triple[2], triple[1], triple[0]], builder);
     }
@@ -35,7 +35,7 @@ pub(crate) fn plan_p2p(context: &ServiceContext<'_>, builder: &mut Builder) {
 }
 
 /// Adds the entries of the direction from `end` to `other`, and of frames by trunk that leave at `end`. A circuit passes every
-/// source address and has one way, so that its frames skip tables 2 and 4.
+/// source address and has one path, so that its frames skip tables 2 and 4.
 fn plan_end(context: &ServiceContext<'_>, end: &End<'_>, other: &End<'_>, builder: &mut Builder) {
     tags::plan_ingress(context, end, POLICE, builder);
     tags::plan_police(context, end, Some(other), builder);

@@ -84,20 +84,15 @@ impl From<&Match> for Matching {
 /// The identity of a flow entry.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FlowId {
-    /// The table.
     pub table: TableId,
-    /// The priority.
     pub priority: Priority,
-    /// The match.
     pub matching: Matching,
 }
 
 /// The identity of any entry. The order is one in which entries can be added: what is referred to comes first.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum EntryId {
-    /// A meter.
     Meter(MeterId),
-    /// A group.
     Group(GroupId),
     /// A flow entry.
     Flow(FlowId),
@@ -106,9 +101,7 @@ pub enum EntryId {
 /// A flow entry but for its identity.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Flow {
-    /// The cookie.
     pub cookie: Cookie,
-    /// The instructions.
     pub instructions: Instructions,
     /// Seconds without a packet after which the switch removes the entry; 0 for never.
     pub idle_timeout: u16,
@@ -132,9 +125,7 @@ pub enum GroupKind {
 /// A group but for its number.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Group {
-    /// The type.
     pub kind: GroupKind,
-    /// The buckets.
     pub buckets: Vec<Bucket>,
 }
 
@@ -150,9 +141,7 @@ pub enum RateUnit {
 /// A meter but for its number: one band that drops.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Meter {
-    /// The unit.
     pub unit: RateUnit,
-    /// The rate.
     pub rate: u32,
     /// The burst, in kilobits or packets.
     pub burst: u32,
@@ -161,9 +150,7 @@ pub struct Meter {
 /// Any entry but for its identity.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Entry {
-    /// A meter.
     Meter(Meter),
-    /// A group.
     Group(Group),
     /// A flow entry.
     Flow(Flow),

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use millrace_flow::Field;
 use millrace_ix_model::{
     AccountId, Exchange, Filter, FilterAction, FilterId, FilterMatch, FilterState, FragmentMatch, Ports,
-    Prefix,
+    Prefix, SwitchId,
 };
 
 pub(crate) use self::scope::FilterScope;
@@ -21,7 +21,7 @@ use crate::builder::{Builder, Line};
 use crate::entry::Matching;
 use crate::lan::{ICMPV6, IPV4, IPV6};
 use crate::layout::{CookieFields, CookieKind, EGRESS, Metadata, PROTECT, filter_meter};
-use crate::plan::Settings;
+use crate::service::Settings;
 
 /// The longest range of ports that is written as exact ports, without masks.
 pub const EXACT_PORTS_MAX: u32 = 64;
@@ -100,6 +100,75 @@ impl EndIndexes {
     }
 }
 
+/// Returns the indexes of the ends from which a filter takes frames; `None` stands for every end.
+fn sources_of(filter: &Filter, exchange: &Exchange, ends: &mut EndIndexes) -> Vec<Option<u32>> {
+    if filter.peers.is_empty() {
+        return vec![None];
+    }
+    let of_peer = |peer: &AccountId| ends.of(exchange, *peer).to_vec();
+    let found: BTreeSet<u32> = filter.peers.iter().flat_map(of_peer).collect();
+    found.into_iter().map(Some).collect()
+}
+
+/// A filter with everything that its entries need: one for each match, victim and source.
+struct PlannedFilter<'a> {
+    id: FilterId,
+    action: FilterAction,
+    matchings: &'a [Matching],
+    /// The indexes of the ends that the filter protects.
+    victims: &'a [u32],
+    sources: &'a [Option<u32>],
+    priority: u16,
+}
+
+impl PlannedFilter<'_> {
+    /// Adds the entries, and the meter if there is one, to a switch.
+    fn add_to(&self, switch: SwitchId, builder: &mut Builder) {
+        let meter = match self.action {
+            FilterAction::Shape { rate_kbps } => {
+                let meter = filter_meter(self.id);
+                builder.rate_meter(switch, meter, rate_kbps);
+                Some(meter)
+            }
+            FilterAction::Drop | FilterAction::Count => None,
+        };
+        for matching in self.matchings {
+            for victim in self.victims {
+                for source in self.sources {
+                    let line = self.line(matching, *victim, *source);
+                    let line = match self.action {
+                        FilterAction::Drop => line,
+                        FilterAction::Count | FilterAction::Shape { .. } => {
+                            meter.into_iter().fold(line, Line::meter).goto(EGRESS)
+                        }
+                    };
+                    builder.flow(switch, line);
+                }
+            }
+        }
+    }
+
+    /// Returns an entry without instructions, for frames from a source to a victim.
+    fn line(&self, matching: &Matching, victim: u32, source: Option<u32>) -> Line {
+        let fields = Metadata {
+            entered: source.unwrap_or(0),
+            leaves: victim,
+            ..Metadata::default()
+        };
+        let entered = if source.is_some() { Metadata::ENTERED } else { 0 };
+        let matching = matching
+            .clone()
+            .masked(Field::Metadata, fields.word(), Metadata::LEAVES | entered);
+        let cookie = CookieFields {
+            kind: CookieKind::Filter,
+            object: self.id.0,
+            generation: 0,
+        };
+        Line::new(PROTECT, self.priority, matching, cookie).expires_after(FILTER_HARD_TIMEOUT_SECS)
+    }
+}
+
+/// Plans the filters of an account, as far as the number of its entries permits.
 fn plan_account(
     exchange: &Exchange,
     account: AccountId,
@@ -119,14 +188,7 @@ fn plan_account(
                 continue;
             }
         };
-        // The ends from which the filter takes frames; `None` is every end.
-        let sources: Vec<Option<u32>> = if filter.peers.is_empty() {
-            vec![None]
-        } else {
-            let of_peer = |peer: &AccountId| ends.of(exchange, *peer).to_vec();
-            let found: BTreeSet<u32> = filter.peers.iter().flat_map(of_peer).collect();
-            found.into_iter().map(Some).collect()
-        };
+        let sources = sources_of(filter, exchange, ends);
         let copies = sources.len();
         if entries + matchings.len() * copies > ENTRIES_MAX {
             let message = format!(
@@ -138,48 +200,16 @@ fn plan_account(
         entries += matchings.len() * copies;
         let destination = filter.matching.destination;
         let level = placed.level(destination, &matchings);
-        let cookie = CookieFields {
-            kind: CookieKind::Filter,
-            object: id.0,
-            generation: 0,
+        let planned = PlannedFilter {
+            id: *id,
+            action: filter.action,
+            matchings: &matchings,
+            victims: &victims,
+            sources: &sources,
+            priority: FIRST_PRIORITY - level,
         };
         for switch in exchange.switches.keys() {
-            let meter = match filter.action {
-                FilterAction::Shape { rate_kbps } => {
-                    let meter = filter_meter(*id);
-                    builder.rate_meter(*switch, meter, rate_kbps);
-                    Some(meter)
-                }
-                FilterAction::Drop | FilterAction::Count => None,
-            };
-            for matching in &matchings {
-                for victim in &victims {
-                    for source in &sources {
-                        let fields = Metadata {
-                            entered: source.unwrap_or(0),
-                            leaves: *victim,
-                            ..Metadata::default()
-                        };
-                        let entered = if source.is_some() { Metadata::ENTERED } else { 0 };
-                        let matching = matching.clone().masked(
-                            Field::Metadata,
-                            fields.word(),
-                            Metadata::LEAVES | entered,
-                        );
-                        let line = Line::new(PROTECT, FIRST_PRIORITY - level, matching, cookie);
-                        let line = line.expires_after(FILTER_HARD_TIMEOUT_SECS);
-                        builder.flow(
-                            *switch,
-                            match filter.action {
-                                FilterAction::Drop => line,
-                                FilterAction::Count | FilterAction::Shape { .. } => {
-                                    meter.into_iter().fold(line, Line::meter).goto(EGRESS)
-                                }
-                            },
-                        );
-                    }
-                }
-            }
+            planned.add_to(*switch, builder);
         }
         placed.0.entry(destination).or_default().push((matchings, level));
     }

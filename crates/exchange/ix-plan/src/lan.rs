@@ -18,12 +18,12 @@ use millrace_flow::{Action, Field};
 use millrace_ix_model::{Config, Exchange, LanPolicy, ServiceKind};
 use millrace_types::{Mac, MeterId, PortNo};
 
-use crate::builder::{Builder, Line, actions, set};
+use crate::builder::{Builder, Line, RESERVED_PRIORITY, actions, reserved_addresses, set};
 use crate::entry::Matching;
 use crate::layout::{
     ADMIT, CookieFields, CookieKind, FORWARD, Metadata, POLICE, PORT, PROTECT, Storm, storm_meter,
 };
-use crate::plan::{End, RESERVED_PRIORITY, ServiceContext, reserved_addresses};
+use crate::service::{End, ServiceContext};
 use crate::tags::{self, PRIORITY};
 
 /// The priority of drops for the whole LAN.
@@ -186,7 +186,7 @@ fn plan_quarantine(context: &ServiceContext<'_>, end: &End<'_>, builder: &mut Bu
     let meter = storm_meter(end.config, Storm::PacketIn);
     builder.packet_meter(end.switch, meter, QUARANTINE_PPS);
     let matching = context.matching(context.entered_by(end), Metadata::ENTERED);
-    // It outranks the drops of the whole LAN, because the engine looks for exactly those frames.
+    // The entry outranks the drops of the whole LAN, because the engine looks for exactly those frames.
     let line = Line::new(ADMIT, DROP_PRIORITY + 1, matching, end.cookie(CookieKind::End));
     builder.flow(
         end.switch,
@@ -315,7 +315,7 @@ fn plan_delivery(context: &ServiceContext<'_>, end: &End<'_>, own: &Addresses, b
     let Some(newest) = own.macs.last() else {
         return;
     };
-    // Each question for an address of the end, as (match, MAC address to write).
+    // One element for each request for an address of the end: the match, and the MAC address to write.
     let mut questions = Vec::new();
     for mac in &own.macs {
         questions.push((Matching::any().with(Field::EthDst, mac.to_u64()), None));

@@ -19,7 +19,7 @@ use crate::layout::{
     ADMIT, CookieKind, EGRESS, FORWARD, INSIDE_VID, LEAF_COPY_VID, Metadata, POLICE, PROTECT, Storm,
     copies_group, outer_tag_group, root_copies_group, storm_meter,
 };
-use crate::plan::{End, ServiceContext};
+use crate::service::{End, ServiceContext};
 use crate::tags::{self, PRIORITY};
 
 /// The copies a second that an end may cause.

@@ -1,9 +1,9 @@
-//! A change in phases, so that frames of the old and of the new way never meet each other's entries.
+//! A change in phases, so that frames of the old and of the new path never meet each other's entries.
 //!
 //! ```text
 //! stage   entries that no frame can reach yet: egress and forwarding of new ends, trunk entries under a new wire id
-//! flip    entries that turn frames to the new way, or stop them: ingress, and everything that is changed in place
-//! (drain) frames that are on the old way leave the fabric
+//! flip    entries that turn frames to the new path, or stop them: ingress, and everything that is changed in place
+//! (drain) frames that are on the old path leave the fabric
 //! clean   entries that no frame can reach any more
 //! ```
 //! A change that only adds entries stages the far end first, and then admits frames; one that only removes entries stops
@@ -17,7 +17,8 @@ use crate::difference::Modification;
 use crate::entry::{Entry, EntryId, FlowId, SwitchState};
 use crate::filters::FilterScope;
 use crate::layout::{CookieFields, CookieKind, EGRESS, FORWARD, Metadata, PORT};
-use crate::plan::{Plan, Settings, plan_filters_of, plan_services, plan_switches};
+use crate::plan::{Plan, plan_filters_of, plan_services, plan_switches};
+use crate::service::Settings;
 
 /// The modifications of a change, by switch, in the order of the phases. Within a phase each switch's modifications go
 /// into one bundle.
@@ -25,7 +26,7 @@ use crate::plan::{Plan, Settings, plan_filters_of, plan_services, plan_switches}
 pub struct Phases {
     /// The modifications before the flip.
     pub stage: BTreeMap<SwitchId, Vec<Modification>>,
-    /// The modifications at which frames take the new way.
+    /// The modifications at which frames take the new path.
     pub flip: BTreeMap<SwitchId, Vec<Modification>>,
     /// The modifications after the drain.
     pub clean: BTreeMap<SwitchId, Vec<Modification>>,

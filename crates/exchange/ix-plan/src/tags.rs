@@ -17,7 +17,7 @@ use crate::layout::{
     ADMIT, CookieFields, CookieKind, EGRESS, FORWARD, INNER, INSIDE_VID, LLDP, Metadata, POLICE, PORT,
     PROBE_MAC, PROTECT, parity, probe_meter,
 };
-use crate::plan::{End, ServiceContext, trunk_port, trunks_between};
+use crate::service::{End, ServiceContext, trunk_port, trunks_between};
 
 /// The priority of entries for the frames of one end.
 pub(crate) const PRIORITY: u16 = 100;
@@ -188,7 +188,7 @@ pub(crate) fn plan_outer_tags(exchange: &Exchange, builder: &mut Builder) {
 }
 
 /// Adds the contracted rate of an end: table 3 and its meter. Frames of a peering LAN get their inside tag here. Frames of
-/// a circuit have one way only, to the end `leaves`, and need no table 4.
+/// a circuit have one path only, to the end `leaves`, and need no table 4.
 pub(crate) fn plan_police(
     context: &ServiceContext<'_>,
     end: &End<'_>,

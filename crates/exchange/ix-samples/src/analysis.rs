@@ -22,7 +22,7 @@ pub struct Share {
     pub bits_per_s: f64,
 }
 
-/// A minute.
+/// The mean rates of one minute of an attack.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Minute {
     /// The begin.

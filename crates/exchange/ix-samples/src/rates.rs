@@ -70,7 +70,6 @@ pub struct Traffic {
 pub struct PeerRate {
     /// The account at the other end; `None` if the packet was dropped before its way was known.
     pub peer: Option<AccountId>,
-    /// The service.
     pub service: ServiceId,
     /// The rate in bit/s.
     pub bits_per_s: f64,
@@ -93,7 +92,7 @@ pub struct TargetRate {
     pub usual_bits_per_s: f64,
 }
 
-/// A flow.
+/// One of the flows with the highest rates, by its 5-tuple.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct TopFlow {
     /// The source address.

@@ -34,7 +34,6 @@ pub enum ListenError {
         "sFlow: {address} cannot be bound: {source}. To fix it: free the port, or set another address as `listen` in [sflow]"
     )]
     Bind {
-        /// The address.
         address: SocketAddr,
         /// The error of the kernel.
         source: io::Error,

@@ -42,7 +42,6 @@ const SYN_ONLY: TcpFlagsMatch = TcpFlagsMatch {
 /// Observations of some time.
 #[derive(Clone, Copy, Debug)]
 pub struct Window<'a> {
-    /// The observations.
     pub observations: &'a [Observation],
     /// The time in seconds for which they stand.
     pub seconds: f64,

@@ -37,29 +37,24 @@ pub(crate) const ADOPTED: &str = "adopted";
 pub enum Output {
     /// Read all entries of a switch.
     Dump {
-        /// The switch.
         switch: SwitchId,
         /// The number of the connection.
         session: Session,
     },
     /// Send one atomic bundle and a barrier.
     Commit {
-        /// The switch.
         switch: SwitchId,
         /// The number of the connection.
         session: Session,
         /// The number of the commit.
         commit: u64,
-        /// The modifications.
         modifications: Vec<Modification<FabricKey, Entry>>,
     },
     /// Send a frame by a port.
     PacketOut {
-        /// The switch.
         switch: SwitchId,
         /// The number of the connection.
         session: Session,
-        /// The port.
         port: PortNo,
         /// The frame, with its tags.
         frame: Vec<u8>,

@@ -12,7 +12,6 @@ pub enum OrderError {
     /// The object has changed since the caller read it.
     #[error("{object} has changed since revision {expected}: read it again")]
     Stale {
-        /// The object.
         object: ObjectId,
         /// The revision that the caller read.
         expected: Revision,
@@ -56,7 +55,6 @@ pub enum StartError {
     Object {
         /// The object.
         id: String,
-        /// The reason.
         reason: String,
     },
     /// A change in the journal cannot be read.
@@ -64,7 +62,6 @@ pub enum StartError {
     Change {
         /// The change.
         id: u64,
-        /// The reason.
         reason: String,
     },
     /// The thread cannot be started.

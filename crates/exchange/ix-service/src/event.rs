@@ -9,14 +9,13 @@ use serde::Serialize;
 pub struct ServiceEvent {
     /// The number; the first event after a start has 1.
     pub serial: u64,
-    /// The time.
     pub at: UnixMillis,
     /// The event.
     #[serde(flatten)]
     pub kind: EventKind,
 }
 
-/// The kinds of events.
+/// An event of the exchange, with the objects that it concerns.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "event")]
 pub enum EventKind {
@@ -31,28 +30,21 @@ pub enum EventKind {
     },
     /// A change has entered a state.
     Change {
-        /// The change.
         change: u64,
-        /// The state.
         state: ChangeState,
         /// The objects that the change writes.
         objects: Vec<ObjectId>,
     },
     /// The connection or the synchronisation of a switch has changed.
-    Switch {
-        /// The switch.
-        switch: SwitchId,
-    },
+    Switch { switch: SwitchId },
     /// A port of a connection or trunk is up or down, or its state is not known any more.
     Port {
-        /// The port.
         port: PortId,
         /// True if it has a link and is live; `None` if its switch is not connected.
         up: Option<bool>,
     },
     /// The engine has news in words.
     Notice {
-        /// The text.
         text: String,
         /// The switch concerned.
         switch: Option<SwitchId>,

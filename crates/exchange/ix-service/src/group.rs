@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_ix_engine::{Event, Mode, Resume};
-use millrace_ix_model::{Actor, Applied, Exchange, ObjectId, Operation, SwitchId, Timestamp};
+use millrace_ix_model::{Actor, Applied, ChangeSet, Exchange, ObjectId, Operation, SwitchId, Timestamp};
 use millrace_ix_store::{Answer, ChangeState, JournalRecord, Revision, StoreError};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::core::{Core, Now};
 use crate::decision::AllUnconfirmed;
@@ -164,52 +164,14 @@ impl Core {
         group: &mut Group,
         now: Now,
     ) -> Result<Ordered, OrderError> {
-        if let Some((key, hash)) = &options.idempotency {
-            let found = self
-                .store
-                .answer(key, now.wall)
-                .map_err(|error| OrderError::from_store(&error))?;
-            if let Some(stored) = found {
-                return if stored.answer.request_hash == *hash {
-                    Ok(repeated(&stored.answer.body))
-                } else {
-                    Err(OrderError::KeyReused)
-                };
-            }
+        if let Some(answer) = self.stored_answer(options, now)? {
+            return Ok(answer);
         }
         self.check_mode()?;
-        if let Some((object, expected)) = options.if_match {
-            let found = self.revisions.get(&object).copied();
-            if found != Some(expected) {
-                return Err(OrderError::Stale {
-                    object,
-                    expected,
-                    found,
-                });
-            }
-        }
+        self.check_revision(options)?;
         let confirmation = self.confirmation(&script, options, now)?;
         let is_expiry = matches!(script, Script::Expire);
-        let (after, changes, applied, described) = match script {
-            Script::Operations(operations) => {
-                let described = describe(&operations);
-                let (after, changes, applied) = self.draft(operations, actor, now)?;
-                (after, changes, applied, described)
-            }
-            Script::Document(document) => {
-                let (after, changes, applied) = self.draft_document(&document, actor, now)?;
-                (after, changes, applied, json!([{"operation": "apply"}]))
-            }
-            Script::Expire => {
-                let (after, changes, applied) = self.draft(vec![Operation::Expire], actor, now)?;
-                (after, changes, applied, json!([{"operation": "expire"}]))
-            }
-            Script::Revert { change, inverse } => {
-                let (after, changes, applied) = self.draft(inverse, actor, now)?;
-                let described = json!([{"operation": "revert", "change": change}]);
-                (after, changes, applied, described)
-            }
-        };
+        let (after, changes, applied, described) = self.draft_script(script, actor, now)?;
         confirmation.check(&changes)?;
         let planned_at = if is_expiry {
             now.timestamp()
@@ -275,6 +237,64 @@ impl Core {
             change: has_change.then_some((id, open, phases)),
         });
         Ok(ordered)
+    }
+
+    /// Returns the answer that a request with the same idempotency key got.
+    fn stored_answer(&self, options: &OrderOptions, now: Now) -> Result<Option<Ordered>, OrderError> {
+        let Some((key, hash)) = &options.idempotency else {
+            return Ok(None);
+        };
+        let found = self.store.answer(key, now.wall);
+        match found.map_err(|error| OrderError::from_store(&error))? {
+            Some(stored) if stored.answer.request_hash != *hash => Err(OrderError::KeyReused),
+            Some(stored) => Ok(Some(repeated(&stored.answer.body))),
+            None => Ok(None),
+        }
+    }
+
+    /// Refuses an order for a revision of an object that is not the newest one.
+    fn check_revision(&self, options: &OrderOptions) -> Result<(), OrderError> {
+        let Some((object, expected)) = options.if_match else {
+            return Ok(());
+        };
+        let found = self.revisions.get(&object).copied();
+        if found == Some(expected) {
+            return Ok(());
+        }
+        Err(OrderError::Stale {
+            object,
+            expected,
+            found,
+        })
+    }
+
+    /// Applies a script to a copy of the exchange. Returns the copy, the changes, what was done, and its description.
+    fn draft_script(
+        &self,
+        script: Script,
+        actor: &Actor,
+        now: Now,
+    ) -> Result<(Exchange, ChangeSet, Applied, Value), OrderError> {
+        Ok(match script {
+            Script::Operations(operations) => {
+                let described = describe(&operations);
+                let (after, changes, applied) = self.draft(operations, actor, now)?;
+                (after, changes, applied, described)
+            }
+            Script::Document(document) => {
+                let (after, changes, applied) = self.draft_document(&document, actor, now)?;
+                (after, changes, applied, json!([{"operation": "apply"}]))
+            }
+            Script::Expire => {
+                let (after, changes, applied) = self.draft(vec![Operation::Expire], actor, now)?;
+                (after, changes, applied, json!([{"operation": "expire"}]))
+            }
+            Script::Revert { change, inverse } => {
+                let (after, changes, applied) = self.draft(inverse, actor, now)?;
+                let described = json!([{"operation": "revert", "change": change}]);
+                (after, changes, applied, described)
+            }
+        })
     }
 
     /// Returns the reason why no order is accepted now, if there is one.

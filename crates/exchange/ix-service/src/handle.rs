@@ -129,7 +129,7 @@ impl Handle {
         self.start_order(operations, actor, options).wait().await?
     }
 
-    /// The same as [`Handle::order`] for a caller outside of an asynchronous runtime.
+    /// Orders as [`Handle::order`] does, for a caller outside of an asynchronous runtime.
     ///
     /// # Errors
     /// [`OrderError`]; nothing has changed.
@@ -195,7 +195,7 @@ impl Handle {
         self.call(move |core, now| core.record(entry, now)).wait().await?
     }
 
-    /// The same as [`Handle::record`] for a caller outside of an asynchronous runtime.
+    /// Records as [`Handle::record`] does, for a caller outside of an asynchronous runtime.
     ///
     /// # Errors
     /// As [`Handle::record`].
@@ -218,7 +218,7 @@ impl Handle {
         done.map_err(|error| OrderError::from_store(&error))
     }
 
-    /// The same as [`Handle::store`] for a caller outside of an asynchronous runtime.
+    /// Runs the work as [`Handle::store`] does, for a caller outside of an asynchronous runtime.
     ///
     /// # Errors
     /// As [`Handle::store`].

@@ -2,7 +2,7 @@
 //!
 //! A port is up if it has a link and its switch calls it live: BFD and continuity checks (docs/oam.md) clear the live bit of
 //! a port whose path is broken although it has a link. Switches move traffic between trunks by themselves; the engine tells
-//! people, and gives circuits without any trunk another way.
+//! people, and gives circuits without any trunk another path.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct PortReport {
     pub live: bool,
 }
 
-/// The state of a port.
+/// Link and liveness of a switch's port, and the time of their last change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PortState {
     /// True if the port has a link, and is neither shut down nor blocked.
@@ -131,7 +131,7 @@ impl Core {
             self.tell(EventKind::Port { port, up }, now);
         }
         self.tell_trunks(&trunks_before, now);
-        // A pair of switches without a trunk that is up: circuits take another way.
+        // A pair of switches without a trunk that is up: circuits take another path.
         let down = self.trunks_down();
         if self.changed && !down.is_empty() && self.broken_pairs(&down).next().is_some() {
             self.reroute(down, now);
@@ -218,7 +218,7 @@ impl Core {
         }
     }
 
-    /// Gives circuits whose way has no trunk any more another way, as one change.
+    /// Gives circuits whose path has no trunk any more another path, as one change.
     fn reroute(&mut self, trunks: Vec<TrunkId>, now: Now) {
         let operation = Operation::ReportTrunksDown { trunks };
         let drafted = self
@@ -227,7 +227,7 @@ impl Core {
         if drafted.is_ok_and(|changes| !changes.objects.is_empty()) {
             let done = self.order(vec![operation], &Actor::system(), &OrderOptions::default(), now);
             if let Err(error) = done {
-                tracing::warn!(%error, "circuits without a trunk keep their way");
+                tracing::warn!(%error, "circuits without a trunk keep their path");
             }
         }
     }

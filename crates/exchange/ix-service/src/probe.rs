@@ -19,7 +19,7 @@ use crate::quarantine::ENGINE_MAC;
 
 /// The time between two probes of a trunk in one direction.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// The probes in a row that may be lost before people are told.
+/// The probes in a row that may be lost before operators are notified.
 const LOST_MAX: u32 = 3;
 /// The measurements of which the smallest counts: others waited for a busy engine.
 const DELAYS_LEN: usize = 8;

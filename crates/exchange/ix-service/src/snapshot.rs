@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use millrace_ix_engine::{ChangeStatus, Mode, SwitchStatus};
 use millrace_ix_model::path::{Contracts, Topology, contracts_of};
-use millrace_ix_model::state::{Checklist, CommercialState, ConsentState, Realisation, Shown, shown};
+use millrace_ix_model::state::{Checklist, CommercialState, ConsentState, Realisation, ServiceState, shown};
 use millrace_ix_model::{
     ConfigId, Consent, Exchange, ObjectId, PortId, Service, ServiceId, ServiceKind, SwitchId, Trunk, TrunkId,
 };
@@ -70,7 +70,7 @@ impl Snapshot {
     }
 
     /// Returns the state of a service that people see.
-    pub fn shown(&self, id: ServiceId) -> Option<Shown> {
+    pub fn shown(&self, id: ServiceId) -> Option<ServiceState> {
         let service = self.exchange.services.get(&id)?;
         let has_both_ends = service.kind != ServiceKind::P2pVc || self.exchange.ends(id).count() >= 2;
         let consent = match &service.consent {
@@ -151,11 +151,11 @@ impl Snapshot {
         };
         for from in &switches {
             for to in switches.range(..from) {
-                let way = match service.kind {
-                    ServiceKind::P2pVc => service.way(*from, *to),
+                let path = match service.kind {
+                    ServiceKind::P2pVc => service.path(*from, *to),
                     _ => vec![*from, *to],
                 };
-                for pair in way.windows(2) {
+                for pair in path.windows(2) {
                     let trunks = topology.trunks(pair[0], pair[1]);
                     let carrier = trunks.iter().find(|(id, _)| self.trunk_up(*id) != Some(false));
                     let (one, two) = (name(pair[0]), name(pair[1]));

@@ -33,29 +33,24 @@ const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
 pub enum FabricRequest {
     /// Read all entries.
     Dump {
-        /// The switch.
         switch: SwitchId,
         /// The number of the connection.
         session: Session,
     },
     /// Send one atomic bundle and a barrier.
     Commit {
-        /// The switch.
         switch: SwitchId,
         /// The number of the connection.
         session: Session,
         /// The number of the commit.
         commit: u64,
-        /// The modifications.
         modifications: Vec<Modification<FabricKey, Entry>>,
     },
     /// Send a frame by a port.
     PacketOut {
-        /// The switch.
         switch: SwitchId,
         /// The number of the connection.
         session: Session,
-        /// The port.
         port: PortNo,
         /// The frame, with its tags.
         frame: Vec<u8>,
@@ -281,7 +276,7 @@ impl<F: FnMut(FabricRequest)> Worker<F> {
                     });
                 }
                 Output::Event(event) => {
-                    // Without subscribers nobody is told.
+                    // Without subscribers, `send` fails, and the event is not needed.
                     let _nobody = self.events.send(Arc::new(event));
                 }
             }

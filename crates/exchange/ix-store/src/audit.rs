@@ -10,7 +10,7 @@ use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 use serde_json::{Value, json};
 
 use crate::canonical::{CanonicalError, canonical};
-use crate::transaction::UnixMillis;
+use crate::time::UnixMillis;
 
 /// A SHA-256 hash, as 64 lower-case hexadecimal digits.
 pub type Hash = String;

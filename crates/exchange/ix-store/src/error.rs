@@ -36,7 +36,6 @@ pub enum StoreError {
     /// The file cannot be created or opened, or its mode is too wide.
     #[error("{path}: {reason}")]
     Open {
-        /// The file.
         path: String,
         /// The reason, and the next step.
         reason: String,

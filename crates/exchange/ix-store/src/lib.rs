@@ -24,6 +24,7 @@ mod canonical;
 mod error;
 mod schema;
 mod sqlite;
+mod time;
 mod transaction;
 mod write;
 
@@ -34,9 +35,10 @@ pub use audit::{
 pub use canonical::{CanonicalError, canonical};
 pub use error::{Constraint, StoreError};
 pub use sqlite::Sqlite;
+pub use time::UnixMillis;
 pub use transaction::{
     Answer, ChangeRecord, ChangeState, Committed, Contents, IdempotencyKey, JournalRecord, ObjectRow,
-    Revision, Session, StoredAnswer, Transaction, UnixMillis,
+    Revision, Session, StoredAnswer, Transaction,
 };
 
 use serde_json::Value;

@@ -12,9 +12,10 @@ use crate::Store;
 use crate::audit::{AuditRecord, SignedHead, SigningKey};
 use crate::error::StoreError;
 use crate::schema;
+use crate::time::UnixMillis;
 use crate::transaction::{
     Answer, ChangeRecord, ChangeState, Committed, Contents, IdempotencyKey, JournalRecord, ObjectRow,
-    Revision, Session, StoredAnswer, Transaction, UnixMillis,
+    Revision, Session, StoredAnswer, Transaction,
 };
 
 /// The time for which an answer is kept: 24 hours.

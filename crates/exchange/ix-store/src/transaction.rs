@@ -7,11 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::audit::AuditEntry;
-
-/// Milliseconds since 1970-01-01 UTC, without leap seconds.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct UnixMillis(pub u64);
+use crate::time::UnixMillis;
 
 /// The number of a committed transaction; an object has the revision of the transaction that wrote it last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
@@ -112,7 +108,6 @@ impl FromStr for ChangeState {
 /// A step of a change.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct JournalRecord {
-    /// The change.
     pub change: u64,
     /// The state that the change enters.
     pub state: ChangeState,
@@ -159,7 +154,6 @@ pub struct Answer {
 /// An answer in the database.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StoredAnswer {
-    /// The answer.
     pub answer: Answer,
     /// The time at which it was given.
     pub at: UnixMillis,

@@ -5,9 +5,8 @@ use rusqlite::{Connection, params};
 use crate::audit::AuditRecord;
 use crate::error::StoreError;
 use crate::sqlite::{Sqlite, unsigned, write_setting};
-use crate::transaction::{
-    ChangeState, Committed, JournalRecord, ObjectRow, Revision, Transaction, UnixMillis,
-};
+use crate::time::UnixMillis;
+use crate::transaction::{ChangeState, Committed, JournalRecord, ObjectRow, Revision, Transaction};
 
 impl Sqlite {
     /// Returns an error if no group of transactions is open: SQLite ends it by itself when the disk is full.

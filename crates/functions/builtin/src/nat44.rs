@@ -323,7 +323,7 @@ mod tests {
 
     use super::*;
 
-    struct Rig {
+    struct TestBed {
         setup: Setup,
         nat: Box<dyn Function>,
     }
@@ -332,14 +332,14 @@ mod tests {
     const OUTSIDE: [u8; 4] = [203, 0, 113, 1];
     const SERVER: [u8; 4] = [198, 51, 100, 7];
 
-    impl Rig {
-        fn new(settings: &[&str]) -> Rig {
+    impl TestBed {
+        fn new(settings: &[&str]) -> TestBed {
             let all = ["outside=203.0.113.1"]
                 .into_iter()
                 .chain(settings.iter().copied());
             let setup = KIND.setup(&Settings::parse(all).unwrap(), 9, 0);
             let nat = KIND.make_function(&setup).unwrap();
-            Rig { setup, nat }
+            TestBed { setup, nat }
         }
 
         fn run(&mut self, bytes: &[u8], direction: Direction, second: u64) -> Option<Vec<u8>> {
@@ -377,69 +377,69 @@ mod tests {
 
     #[test]
     fn what_goes_out_comes_back_to_where_it_came_from() {
-        let mut rig = Rig::new(&[]);
-        let out = rig
+        let mut bed = TestBed::new(&[]);
+        let out = bed
             .run(&datagram((INSIDE, 5000), (SERVER, 53)), Direction::Forward, 0)
             .unwrap();
         let (source, destination) = ends(&out);
         assert_eq!((source.0, destination), (OUTSIDE, (SERVER, 53)));
-        let back = rig
+        let back = bed
             .run(&datagram((SERVER, 53), source), Direction::Backward, 1)
             .unwrap();
         assert_eq!(ends(&back), ((SERVER, 53), (INSIDE, 5000)));
-        let again = rig
+        let again = bed
             .run(&datagram((INSIDE, 5000), (SERVER, 54)), Direction::Forward, 2)
             .unwrap();
         assert_eq!(ends(&again).0, source, "endpoint-independent");
-        let other = rig
+        let other = bed
             .run(&datagram((INSIDE, 5001), (SERVER, 53)), Direction::Forward, 2)
             .unwrap();
         assert_ne!(ends(&other).0, source);
-        assert_eq!(rig.setup.counters.value("mappings"), Some(2));
+        assert_eq!(bed.setup.counters.value("mappings"), Some(2));
     }
 
     #[test]
     fn nothing_comes_in_that_was_not_asked_for() {
-        let mut rig = Rig::new(&[]);
+        let mut bed = TestBed::new(&[]);
         assert_eq!(
-            rig.run(&datagram((SERVER, 53), (OUTSIDE, 4000)), Direction::Backward, 0),
+            bed.run(&datagram((SERVER, 53), (OUTSIDE, 4000)), Direction::Backward, 0),
             None
         );
         assert_eq!(
-            rig.run(&datagram((SERVER, 53), (INSIDE, 4000)), Direction::Backward, 0),
+            bed.run(&datagram((SERVER, 53), (INSIDE, 4000)), Direction::Backward, 0),
             None
         );
-        assert_eq!(rig.setup.counters.value("no_mapping"), Some(2));
+        assert_eq!(bed.setup.counters.value("no_mapping"), Some(2));
     }
 
     #[test]
     fn ports_run_out_and_come_back() {
-        let mut rig = Rig::new(&["ports=4000-4003", "idle_s=10"]);
+        let mut bed = TestBed::new(&["ports=4000-4003", "idle_s=10"]);
         let mut ports = std::collections::BTreeSet::new();
         for inside in 0..4 {
-            let out = rig
+            let out = bed
                 .run(&datagram((INSIDE, inside), (SERVER, 53)), Direction::Forward, 0)
                 .unwrap();
             ports.insert(ends(&out).0.1);
         }
         assert_eq!(ports.into_iter().collect::<Vec<_>>(), [4000, 4001, 4002, 4003]);
         assert_eq!(
-            rig.run(&datagram((INSIDE, 9), (SERVER, 53)), Direction::Forward, 5),
+            bed.run(&datagram((INSIDE, 9), (SERVER, 53)), Direction::Forward, 5),
             None
         );
         assert!(
-            rig.run(&datagram((INSIDE, 9), (SERVER, 53)), Direction::Forward, 10)
+            bed.run(&datagram((INSIDE, 9), (SERVER, 53)), Direction::Forward, 10)
                 .is_some()
         );
-        rig.nat.tick(Time::from_secs(30));
-        assert_eq!(rig.setup.counters.value("mappings"), Some(0));
+        bed.nat.tick(Time::from_secs(30));
+        assert_eq!(bed.setup.counters.value("mappings"), Some(0));
     }
 
     #[test]
     fn an_error_about_a_translated_packet_finds_its_sender() {
-        let mut rig = Rig::new(&[]);
+        let mut bed = TestBed::new(&[]);
         let sent = datagram((INSIDE, 5000), (SERVER, 53));
-        let out = rig.run(&sent, Direction::Forward, 0).unwrap();
+        let out = bed.run(&sent, Direction::Forward, 0).unwrap();
         let mut message = vec![3, 3, 0, 0, 0, 0, 0, 0];
         message.extend_from_slice(&out[14..42]);
         let sum = millrace_wire::checksum::internet(&message);
@@ -450,7 +450,7 @@ mod tests {
         error[24..26].fill(0);
         let sum = millrace_wire::checksum::internet(&error[14..34]);
         error[24..26].copy_from_slice(&sum.to_be_bytes());
-        let back = rig.run(&error, Direction::Backward, 1).unwrap();
+        let back = bed.run(&error, Direction::Backward, 1).unwrap();
         assert_eq!(back[30..34], INSIDE);
         assert_eq!(millrace_wire::checksum::internet(&back[14..34]), 0);
         assert_eq!(millrace_wire::checksum::internet(&back[34..]), 0);

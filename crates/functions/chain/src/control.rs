@@ -36,7 +36,6 @@ pub enum ChainError {
     Make {
         /// The name of the hop.
         hop: String,
-        /// The reason.
         source: MakeError,
     },
     /// The function cannot run with the hop's class.
@@ -59,6 +58,26 @@ struct InstanceControl {
     /// The reason why it went down last.
     failure: String,
     process: Option<Arc<Process>>,
+}
+
+impl InstanceControl {
+    /// Logs why a function went down, and ends its process if it still runs. Returns true if the process was killed by
+    /// somebody else.
+    fn end_failed(&mut self, chain: &str, hop: &str) -> bool {
+        if let Some(reason) = self.counters.take_reason() {
+            tracing::warn!(%chain, %hop, %reason, "function down");
+            self.failure = reason;
+        }
+        let Some(process) = &self.process else {
+            return false;
+        };
+        let was_killed = process.was_killed();
+        if !was_killed {
+            // A process that hangs or violates the protocol is still running.
+            process.kill();
+        }
+        was_killed
+    }
 }
 
 /// The control side of a hop, over all lanes.
@@ -235,9 +254,8 @@ impl<P: Packet + 'static> Chain<P> {
         self.lanes.iter().all(LaneHandle::is_settled)
     }
 
-    /// Restarts failed functions whose pause is over, and drops objects that lanes have replaced. The caller calls this
-    /// several times a second. Returns whether functions got another shared value, which exporters need, too.
-    pub fn tick(&mut self, now: Time) -> bool {
+    /// Drops the objects that lanes have replaced.
+    fn drop_retired(&self) {
         for lane in &self.lanes {
             while let Ok(retired) = lane.retired.try_recv() {
                 if let Retired::Values(values) = retired {
@@ -245,6 +263,12 @@ impl<P: Packet + 'static> Chain<P> {
                 }
             }
         }
+    }
+
+    /// Restarts failed functions whose pause is over, and drops objects that lanes have replaced. The caller calls this
+    /// several times a second. Returns whether functions got another shared value, which exporters need, too.
+    pub fn tick(&mut self, now: Time) -> bool {
+        self.drop_retired();
         self.read_reports();
         let has_shared = self.share_values(now);
         for record in &mut self.records {
@@ -260,18 +284,7 @@ impl<P: Packet + 'static> Chain<P> {
                     if !instance.counters.is_down() {
                         continue;
                     }
-                    if let Some(reason) = instance.counters.take_reason() {
-                        tracing::warn!(chain = %self.plan.name, hop = %plan.name, %reason, "function down");
-                        instance.failure = reason;
-                    }
-                    let killed = instance
-                        .process
-                        .as_ref()
-                        .is_some_and(|process| process.was_killed());
-                    // A process that hangs or violates the protocol is still running.
-                    if let Some(process) = instance.process.as_ref().filter(|_| !killed) {
-                        process.kill();
-                    }
+                    let killed = instance.end_failed(&self.plan.name, &plan.name);
                     if !lane.is_settled() {
                         continue;
                     }

@@ -27,7 +27,7 @@ impl Count {
     }
 }
 
-/// The state of a hop.
+/// The availability of the functions of a hop.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum HopState {
     /// All of its functions work.
@@ -207,7 +207,7 @@ pub struct HopStats {
     pub shunned_dropped: u64,
     /// Packets that functions sent.
     pub sent: u64,
-    /// Packets that functions could not send, for want of a buffer or because of a limit.
+    /// Packets that functions could not send, because no buffer was free or because of a limit.
     pub not_sent: u64,
     /// The processing time of a packet in nanoseconds, from one of 64 bursts; `None` without samples.
     pub nanos_per_packet: Option<f64>,

@@ -7,7 +7,8 @@
 
 mod sink;
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -39,6 +40,8 @@ pub(crate) struct Route {
     pub(crate) counters: Vec<Counters>,
     pub(crate) formatter: Option<Box<dyn Formatter>>,
     pub(crate) value: Option<SharedValue>,
+    /// Set when the formatter has the value: functions get it then.
+    pub(crate) has_value: Arc<AtomicBool>,
 }
 
 /// A route whose target is open, unless it cannot be opened.
@@ -131,6 +134,7 @@ impl OpenRoute {
         if let (Some(formatter), Some(value)) = (&mut route.formatter, &route.value) {
             formatter.share(value);
         }
+        route.has_value.store(true, Ordering::Release);
         OpenRoute {
             route,
             sink,

@@ -21,7 +21,8 @@ struct LaneTx<P> {
 }
 
 impl<P: Packet> TxQueue<P> for LaneTx<P> {
-    /// A lane polls the rings of all workers in turn, and takes one burst from each at most.
+    /// Returns true while a ring holds packets. A lane polls the rings of all workers in turn, one burst from each at
+    /// most.
     fn has_in_flight(&self) -> bool {
         !self.lanes.iter().all(Sender::is_empty)
     }

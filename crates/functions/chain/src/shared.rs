@@ -10,12 +10,15 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::SystemTime;
 
 use millrace_nf::{Compiled, Settings, SharedKind, SharedValue, Source, SourceFile, SourceHead};
 use millrace_types::{Duration, Time};
 
+/// The time that exporters have to take a value before functions get it all the same.
+const EXPORTERS: Duration = Duration::from_secs(1);
 /// The pause after which files of a value that could not be compiled are compared.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -68,6 +71,10 @@ pub(crate) struct HopValue {
     value: Option<SharedValue>,
     /// The value in use, until functions get it.
     unshared: Option<SharedValue>,
+    /// Set by the exporter when its formatter has the value in use, so that it knows the rules that a message names.
+    with_exporter: Arc<AtomicBool>,
+    /// When functions get the value, whatever the exporter does.
+    share_by: Time,
     /// The file from which the hop's processes read the source; `None` for functions in the worker.
     source: Option<Arc<SourceFile>>,
     /// The head of the source of the value in use, until processes see it.
@@ -94,6 +101,8 @@ impl HopValue {
             settings: kind.own(settings),
             value: None,
             unshared: None,
+            with_exporter: Arc::default(),
+            share_by: Time::ZERO,
             source,
             staged: None,
             generation: 0,
@@ -180,8 +189,17 @@ impl HopValue {
         }
     }
 
-    /// Returns the value that functions do not have yet, once, and shows its source to processes.
-    pub(crate) fn take_unshared(&mut self) -> Option<SharedValue> {
+    /// Returns the flag that the exporter sets when its formatter has the value in use.
+    pub(crate) fn with_exporter(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.with_exporter)
+    }
+
+    /// Returns the value that functions do not have yet, once, and shows its source to processes. If the hop `exports`, the
+    /// exporter gets it first.
+    pub(crate) fn take_unshared(&mut self, now: Time, exports: bool) -> Option<SharedValue> {
+        if exports && !self.with_exporter.load(Ordering::Acquire) && now < self.share_by {
+            return None;
+        }
         if let (Some(file), Some(head)) = (&self.source, self.staged.take()) {
             match file.publish(head) {
                 Ok(()) => self.generation = head.generation(),
@@ -221,6 +239,8 @@ impl HopValue {
                     drop_elsewhere(old);
                 }
                 self.unshared = Some(compiled.value);
+                self.with_exporter = Arc::default();
+                self.share_by = now + EXPORTERS;
                 self.staged = outcome.staged;
                 true
             }

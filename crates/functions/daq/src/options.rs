@@ -31,9 +31,7 @@ pub enum OptionsError {
     /// The value is not one that the variable accepts.
     #[error("variable `{name}`: `{value}` is not valid: expected {expected}")]
     Value {
-        /// The name.
         name: &'static str,
-        /// The value.
         value: String,
         /// The form of valid values.
         expected: &'static str,

@@ -77,7 +77,6 @@ pub struct PacketHeader {
 pub struct Dict {
     /// The name.
     pub key: *mut c_char,
-    /// The value.
     pub value: *mut c_char,
     /// The next variable, or null.
     pub next: *mut Dict,
@@ -93,9 +92,7 @@ pub struct Config {
     pub snaplen: c_int,
     /// The time limit of `acquire` without packets, in milliseconds; 0 for none.
     pub timeout: c_uint,
-    /// The mode.
     pub mode: c_int,
-    /// Flags.
     pub flags: u32,
     /// The variables.
     pub values: *mut Dict,
@@ -115,7 +112,6 @@ pub struct Stats {
     pub packets_received: u64,
     /// 0.
     pub packets_filtered: u64,
-    /// Packets injected.
     pub packets_injected: u64,
     /// Packets by verdict.
     pub verdicts: [u64; SnortVerdict::LEN],
@@ -125,7 +121,6 @@ pub struct Stats {
 pub type Analysis = unsafe extern "C" fn(*mut c_void, *const PacketHeader, *const u8) -> c_int;
 
 /// `DAQ_Module_t`. Its fields have the names of the interface.
-#[allow(missing_docs)]
 #[repr(C)]
 pub struct Module {
     pub api_version: u32,
@@ -163,7 +158,6 @@ unsafe impl Sync for Module {}
 
 const NAME: &CStr = c"millrace";
 
-/// The module.
 pub const MODULE: Module = Module {
     api_version: API_VERSION,
     module_version: 1,

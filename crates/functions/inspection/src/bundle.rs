@@ -9,13 +9,13 @@
 //!  name, …:   size (u32), bytes        all numbers big-endian
 //! ```
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use millrace_ips_rules::Syntax;
+use millrace_ips_rules::{Syntax, limits};
 use millrace_nf::{Settings, Source};
 
-/// The deepest chain of files that include each other.
-const INCLUDE_DEPTH: usize = 8;
 /// Limit of the bytes of all files.
 const SIZE_MAX: usize = 512 << 20;
 
@@ -68,13 +68,24 @@ impl Bundle {
     /// Adds a file and those that it includes.
     fn add(&mut self, path: &Path, depth: usize, read: &mut Vec<PathBuf>) -> Result<(), String> {
         let name = path.display().to_string();
-        if depth > INCLUDE_DEPTH {
+        if depth > limits::INCLUDE_DEPTH {
             return Err(format!(
-                "{name}: files include each other more than {INCLUDE_DEPTH} deep: expected no circle"
+                "{name}: files include each other more than {} deep: expected no circle",
+                limits::INCLUDE_DEPTH
+            ));
+        }
+        if self.files.len() >= limits::FILES {
+            return Err(format!(
+                "{name}: more than {} files are included: expected each rule file to be included once",
+                limits::FILES
             ));
         }
         read.push(path.to_owned());
-        let text = std::fs::read(path).map_err(|error| format!("{name} cannot be read: {error}"))?;
+        let mut text = Vec::new();
+        File::open(path)
+            // A file without end is refused by its size.
+            .and_then(|file| file.take(limits::FILE_SIZE as u64 + 1).read_to_end(&mut text))
+            .map_err(|error| format!("{name} cannot be read: {error}"))?;
         let sum = self.files.iter().map(|(_, text)| text.len()).sum::<usize>() + text.len();
         if sum > SIZE_MAX {
             return Err(format!(

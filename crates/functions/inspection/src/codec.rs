@@ -106,7 +106,7 @@ impl Codec for Vec<u8> {
     }
 }
 
-/// A list whose elements are no bytes.
+/// Encodes a list whose elements are not bytes.
 pub(crate) fn encode_list<T: Codec>(list: &[T], out: &mut Output<'_>) {
     let list = &list[..list.len().min(LIST_MAX)];
     (list.len() as u8).encode(out);

@@ -48,7 +48,7 @@ pub(crate) fn answer(frame: &[u8], size: usize, to: To) -> Option<Answer> {
     }
 }
 
-/// The addresses of a packet.
+/// Returns the addresses of a packet, for checksums.
 fn pseudo(frame: &[u8], layers: &Layers) -> Option<Pseudo> {
     let ip = frame.get(layers.l3_offset()..)?;
     match layers.l3() {

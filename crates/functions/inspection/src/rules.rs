@@ -98,13 +98,23 @@ impl Rules {
                 first.join("; ")
             ));
         }
-        let mut summary = format!("{} rules from {} files", ruleset.rules.len(), bundle.files.len());
+        let mut summary = format!(
+            "{} from {}",
+            counted(ruleset.rules.len(), "rule"),
+            counted(bundle.files.len(), "file")
+        );
         if refused > 0 {
             summary += &format!(", {refused} refused (`millrace ips check` names the reasons)");
         }
         let tables = Arc::new(RuleTables::new(&set, &classes).with_bits(&ruleset.names));
         Ok((Rules { ruleset, tables }, summary))
     }
+}
+
+/// Returns a number of things in words: `1 rule`, `2 rules`.
+fn counted(len: usize, thing: &str) -> String {
+    let plural = if len == 1 { "" } else { "s" };
+    format!("{len} {thing}{plural}")
 }
 
 #[cfg(test)]
@@ -128,10 +138,7 @@ mod tests {
         let bad = "alert tcp any any -> any any (msg:\"x\"; nonsense:1; sid:2;)\n";
         let (rules, summary) = Rules::compile(&bundle(&format!("{good}{bad}")), None).unwrap();
         assert_eq!(rules.ruleset.rules.len(), 1);
-        assert!(
-            summary.starts_with("1 rules from 1 files, 1 refused"),
-            "{summary}"
-        );
+        assert!(summary.starts_with("1 rule from 1 file, 1 refused"), "{summary}");
         let error = Rules::compile(&bundle(bad), None).unwrap_err();
         assert!(
             error.contains("a.rules:1") && error.contains("nonsense"),

@@ -61,10 +61,7 @@ pub(crate) enum TrustError {
     },
     /// The path has too many symbolic links.
     #[error("{} passes more than {LINKS_MAX} symbolic links", path.display())]
-    Links {
-        /// The path.
-        path: PathBuf,
-    },
+    Links { path: PathBuf },
 }
 
 /// The violated rule, and the next steps.
@@ -182,7 +179,7 @@ impl Walk {
     }
 }
 
-/// The components of a path, without its root.
+/// Returns the components of a path, without its root.
 fn names(path: &Path) -> VecDeque<OsString> {
     let name = |component: Component<'_>| match component {
         Component::Normal(name) => Some(name.to_owned()),

@@ -51,7 +51,6 @@ pub enum DescriptionError {
     /// A line is invalid.
     #[error("its description has a line `{line}`: expected {expected}")]
     Line {
-        /// The line.
         line: String,
         /// The expected text.
         expected: &'static str,
@@ -64,7 +63,6 @@ pub enum DescriptionError {
 /// A kind of function without its constructor.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Description {
-    /// The name.
     pub name: String,
     /// A description in one line.
     pub about: String,

@@ -9,7 +9,6 @@ use millrace_wire::{Depth, Fragment, IpProto, L3, L4, Layers};
 /// An endpoint: an address and a port. IPv4 is mapped into IPv6 (RFC 4291, section 2.5.5.2).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Endpoint {
-    /// The address.
     pub address: [u8; 16],
     /// The port, or the identifier of an ICMP echo message; 0 for other protocols.
     pub port: u16,
@@ -75,7 +74,7 @@ impl FlowId {
     }
 }
 
-/// A packet of a flow.
+/// The flow of a packet, and the headers that a stateful function needs.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowPacket {
     /// The flow in the direction of the packet.

@@ -34,7 +34,6 @@ impl Access {
     pub const PORTS: Access = Access(4);
     /// All other header fields.
     pub const HEADERS: Access = Access(8);
-    /// The payload.
     pub const PAYLOAD: Access = Access(16);
 
     /// Returns the bits.
@@ -73,7 +72,6 @@ pub struct Limits {
 /// The inputs and outputs of a new function.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The settings.
     pub settings: Settings,
     /// The counters, with the names of its kind.
     pub counters: Counters,
@@ -109,7 +107,6 @@ pub enum MakeError {
     /// No function has that name.
     #[error("there is no function `{name}`: expected {expected}")]
     Unknown {
-        /// The name.
         name: String,
         /// The names of all functions.
         expected: String,
@@ -119,7 +116,6 @@ pub enum MakeError {
     Load {
         /// The name, with the file.
         name: String,
-        /// The reason.
         reason: String,
     },
     /// The function rejects a setting.
@@ -127,7 +123,6 @@ pub enum MakeError {
     Setting {
         /// The name of the function.
         name: &'static str,
-        /// The reason.
         source: SettingError,
     },
 }

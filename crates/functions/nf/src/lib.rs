@@ -68,7 +68,7 @@ pub use source_file::{SOURCE_MAX, SourceFile, SourceHead, SourceReader};
 macro_rules! export {
     ($kind:path) => {
         #[cfg(target_arch = "wasm32")]
-        #[allow(unsafe_code, missing_docs, reason = "names that the switch knows")]
+        #[allow(unsafe_code, reason = "names that the switch knows")]
         mod exports {
             use $crate::guest;
 

@@ -9,28 +9,20 @@ use thiserror::Error;
 pub enum SettingError {
     /// The text is not `key=value`.
     #[error("`{text}` is not a setting: expected key=value")]
-    NoValue {
-        /// The text.
-        text: String,
-    },
+    NoValue { text: String },
     /// The function has no such key.
     #[error("`{key}` is not known: expected {expected}")]
     UnknownKey {
-        /// The key.
         key: String,
         /// The keys of the function.
         expected: String,
     },
     /// A key that takes one value occurs several times.
     #[error("`{key}` is given more than once")]
-    Repeated {
-        /// The key.
-        key: String,
-    },
+    Repeated { key: String },
     /// A required key is missing.
     #[error("`{key}` is missing: expected {expected}")]
     Missing {
-        /// The key.
         key: &'static str,
         /// The values that it takes.
         expected: String,
@@ -44,9 +36,7 @@ pub enum SettingError {
     /// The key does not take the value.
     #[error("`{key}={value}`: {reason}")]
     Value {
-        /// The key.
         key: String,
-        /// The value.
         value: String,
         /// The reason, and the expected values.
         reason: String,

@@ -56,7 +56,6 @@ pub struct Source {
 /// A compiled value.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    /// The value.
     pub value: SharedValue,
     /// A line for operators, such as the number of rules.
     pub summary: String,

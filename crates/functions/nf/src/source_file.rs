@@ -28,7 +28,7 @@ const HEAD: usize = 4096;
 /// The name of the file, as /proc/PID/maps shows it.
 const NAME: &str = "millrace-source";
 
-/// The head of a source.
+/// The first words of a source in shared memory, by which a reader checks that it has all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SourceHead {
     /// The number of the source, from 1; 0 before there is one.

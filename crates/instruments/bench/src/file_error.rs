@@ -9,7 +9,6 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[error("{}: {source}", .path.display())]
 pub struct FileError {
-    /// The path of the file.
     pub path: PathBuf,
     /// The error of the system.
     pub source: io::Error,

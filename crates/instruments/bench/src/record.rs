@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
 
-/// A record.
+/// One line of `EXPERIMENT.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record {
@@ -21,7 +21,6 @@ pub enum Record {
         started: u64,
         /// True if the run was a quick one.
         quick: bool,
-        /// The machine.
         machine: Box<Machine>,
         /// The command that repeats the run.
         command: String,
@@ -37,9 +36,7 @@ pub enum Record {
     },
     /// A system was started for a case.
     Start {
-        /// The case.
         case: String,
-        /// The system.
         system: String,
         /// The number of the round, from 0.
         round: usize,
@@ -56,9 +53,7 @@ pub enum Record {
     },
     /// The rates of a system during the warm-up.
     Settling {
-        /// The case.
         case: String,
-        /// The system.
         system: String,
         /// The number of the round, from 0.
         round: usize,
@@ -69,18 +64,14 @@ pub enum Record {
     },
     /// The lookup statistics of a system after its measurements.
     Lookups {
-        /// The case.
         case: String,
-        /// The system.
         system: String,
         /// The text that the system printed.
         text: String,
     },
     /// A measurement over one window.
     Sample {
-        /// The case.
         case: String,
-        /// The system.
         system: String,
         /// The number of the round, from 0.
         round: usize,
@@ -95,9 +86,7 @@ pub enum Record {
     },
     /// A value of a quantity that is not a rate of packets.
     Figure {
-        /// The case.
         case: String,
-        /// The system.
         system: String,
         /// The number of the round, from 0.
         round: usize,
@@ -110,7 +99,6 @@ pub enum Record {
     },
     /// One second of a transfer (experiment `lan`).
     Second {
-        /// The system.
         system: String,
         /// The number of the run, from 0.
         round: usize,
@@ -134,9 +122,7 @@ pub enum Record {
     RateResult(Box<crate::experiments::qos::RateResult>),
     /// A run of the generator (experiments `rate`, `latency`, `updates`, `bridge`, `qos`).
     Trial {
-        /// The case.
         case: String,
-        /// The system.
         system: String,
         /// The number of the round, from 0.
         round: usize,
@@ -155,11 +141,8 @@ pub enum Record {
     Transport(Box<crate::experiments::transport::TransportRecord>),
     /// A system that could not be measured.
     Failed {
-        /// The case.
         case: String,
-        /// The system.
         system: String,
-        /// The reason.
         reason: String,
     },
 }

@@ -54,7 +54,6 @@ pub enum RunError {
     /// A file cannot be written.
     #[error("{}: {source}", .path.display())]
     File {
-        /// The path of the file.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,

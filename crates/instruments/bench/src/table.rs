@@ -56,7 +56,6 @@ pub struct Row {
 /// A target and the ratio that was measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outcome {
-    /// The target.
     pub target: Target,
     /// The measured ratio; `None` if one of the two rates was not measured.
     pub reached: Option<f64>,

@@ -117,7 +117,6 @@ pub struct Args {
 
 /// The use of huge pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[allow(missing_docs, reason = "the names say it")]
 pub enum HugePages {
     Off,
     Prefer,

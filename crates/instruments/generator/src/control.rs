@@ -25,12 +25,11 @@ pub struct Selection {
     pub packets: Option<Range<usize>>,
 }
 
-/// A command.
+/// A line on standard input that controls the generator.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
     /// `start RATE [SECONDS] [tx=N] [packets=FROM+LEN]`: starts a run.
     Start {
-        /// The rate.
         rate: Rate,
         /// The duration. `None` sends each packet of a given range once; without a range the run lasts until `stop`.
         length: Option<Duration>,
@@ -49,7 +48,6 @@ pub enum Command {
     "{line:?} is not a command: expected `start RATE [SECONDS] [tx=N] [packets=FROM+LEN]`, `stop` or `quit`; RATE is in packets per second (1000, 1.5M) or `flat`"
 )]
 pub struct CommandError {
-    /// The line.
     pub line: String,
 }
 

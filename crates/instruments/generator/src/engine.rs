@@ -39,7 +39,6 @@ pub struct Engine {
     pub pool: Mempool,
     /// The packets to send.
     pub templates: Arc<Templates>,
-    /// The settings.
     pub settings: Settings,
     /// The frequency of the time-stamp counter in Hz.
     pub hz: u64,

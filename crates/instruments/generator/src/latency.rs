@@ -26,7 +26,6 @@ pub struct Summary {
     pub count: u64,
     /// The minimum.
     pub min_ns: u64,
-    /// The mean.
     pub mean_ns: f64,
     /// The 50th percentile.
     pub p50_ns: u64,

@@ -80,7 +80,6 @@ pub enum Addresses {
 
 /// The protocol above IP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-#[allow(missing_docs, reason = "the names say it")]
 pub enum Proto {
     Udp,
     Tcp,

@@ -29,7 +29,7 @@ const LINK_WAIT: Duration = Duration::from_secs(10);
 /// The number of reports that can wait for the reporter.
 const PROGRESS_CAPACITY: usize = 4;
 
-/// Errors of the program.
+/// The reason for which the generator ends with an error.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ProgramError {

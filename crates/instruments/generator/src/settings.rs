@@ -21,7 +21,7 @@ pub struct Settings {
     pub verify: bool,
 }
 
-/// A periodic sleep.
+/// Pauses of the sender at a fixed interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeriodicSleep {
     /// The time between two sleeps.

@@ -45,7 +45,7 @@ const SCTP: u8 = 132;
 /// The largest number of VLAN tags; a frame with more gets no stamp.
 const TAGS_MAX: usize = 4;
 
-/// A stamp.
+/// The mark in a generated packet, from which loss, order and latency follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     /// The identifier of the run; packets of an earlier run have another one.

@@ -23,7 +23,6 @@ pub enum TemplateError {
     /// The file cannot be read.
     #[error("{}: {source}", .path.display())]
     File {
-        /// The path of the file.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
@@ -31,7 +30,6 @@ pub enum TemplateError {
     /// The file is not a capture file.
     #[error("{}: not a capture file (pcap): {reason}. To fix it: convert it, `editcap -F pcap IN OUT`", .path.display())]
     Format {
-        /// The path of the file.
         path: PathBuf,
         /// The error of the parser.
         reason: String,

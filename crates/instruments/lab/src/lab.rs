@@ -87,11 +87,9 @@ pub enum RunError {
     /// The program cannot be started.
     #[error("cannot run `{program}` in `{node}`: {source}")]
     Program {
-        /// The program.
         program: String,
         /// The host or switch.
         node: String,
-        /// The reason.
         source: io::Error,
     },
     /// An operation failed in the operating system.
@@ -113,7 +111,6 @@ pub struct Status {
 /// A daemon of a switch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DaemonStatus {
-    /// The switch.
     pub switch: String,
     /// The role of the daemon, such as `millraced`.
     pub role: String,

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use futures::TryStreamExt;
 use millrace_types::{Mac, Vid};
+use rtnetlink::packet_route::address::AddressHeaderFlags;
 use rtnetlink::packet_route::link::{BridgeStpState, InfoData, InfoVeth};
 use rtnetlink::{
     Handle, LinkBridge, LinkMessageBuilder, LinkUnspec, LinkVeth, LinkVlan, RouteMessageBuilder,
@@ -132,10 +133,12 @@ impl Socket {
 
     pub(crate) fn add_address(&self, interface: &str, prefix: IpPrefix) -> Result<(), SystemError> {
         let index = self.index(interface)?;
-        let request = self
+        let mut request = self
             .handle
             .address()
             .add(index, prefix.address(), prefix.prefix_len());
+        // Without this flag, the kernel drops packets to an IPv6 address until its worker has looked at the address.
+        request.message_mut().header.flags |= AddressHeaderFlags::Nodad;
         self.ask(
             || format!("give {interface} the address {prefix}"),
             "",

@@ -37,7 +37,6 @@ impl LabFileError {
 /// An error of a value of a lab file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "the messages describe the fields")]
 pub enum Problem {
     #[error("{message}")]
     Toml { message: String },

@@ -39,7 +39,6 @@ pub enum Progress<'a> {
     },
     /// The accelerator of guests was selected.
     Accelerator {
-        /// The accelerator.
         accelerator: Accelerator,
         /// The reason of the selection.
         why: &'a str,

@@ -15,9 +15,7 @@ pub enum SystemError {
     File {
         /// The verb: `create`, `write`, `read`, `remove`.
         doing: &'static str,
-        /// The file.
         path: PathBuf,
-        /// The reason.
         source: io::Error,
     },
     /// A system call on a namespace.
@@ -25,9 +23,7 @@ pub enum SystemError {
     Namespace {
         /// The verb: `create`, `enter`.
         doing: &'static str,
-        /// The namespace.
         namespace: String,
-        /// The reason.
         source: io::Error,
     },
     /// A request to the kernel's routing socket.
@@ -58,10 +54,7 @@ pub enum SystemError {
     },
     /// A thread or the asynchronous runtime could not be started.
     #[error("cannot start a thread: {source}")]
-    Thread {
-        /// The reason.
-        source: io::Error,
-    },
+    Thread { source: io::Error },
 }
 
 impl SystemError {

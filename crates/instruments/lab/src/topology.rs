@@ -117,7 +117,7 @@ pub struct Switch {
     pub ports: Vec<SwitchPort>,
 }
 
-/// A port of a switch.
+/// The switch's end of a link, or the vhost-user socket of a guest's NIC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SwitchPort {
     /// The OpenFlow port number.

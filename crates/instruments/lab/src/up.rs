@@ -101,7 +101,6 @@ pub enum UpError {
     /// A daemon of a switch ended, or was not ready in time.
     #[error("switch `{switch}`: {role} {problem}; the last lines of {log}:\n{tail}", log = log.display())]
     Daemon {
-        /// The switch.
         switch: String,
         /// The role of the daemon.
         role: String,
@@ -135,7 +134,6 @@ pub enum UpError {
     /// A daemon runs, but a part of the configuration does not.
     #[error("switch `{switch}` does not run as configured: {}", problems.join("; "))]
     Degraded {
-        /// The switch.
         switch: String,
         /// The problems, each with the reason and the next step that the daemon reports.
         problems: Vec<String>,

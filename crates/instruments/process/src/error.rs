@@ -53,7 +53,6 @@ pub enum ProcessError {
     /// A file cannot be read or written.
     #[error("{}: {source}", .path.display())]
     File {
-        /// The path of the file.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,

@@ -16,4 +16,4 @@ pub use command::{command_line, is_installed, program_path, run_tool, tail, vers
 pub use error::ProcessError;
 pub use port::free_port;
 pub use running::{Running, pause};
-pub use threads::{ThreadTimes, pin_current_thread, pin_process, resident_memory};
+pub use threads::{OtherCores, ThreadTimes, claim_core, pin_current_thread, pin_process, resident_memory};

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::fs;
 use std::time::Instant;
 
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
 
 /// The processor time of each thread of a process at one moment. The busiest threads of a switch with poll-mode drivers
@@ -63,10 +63,7 @@ pub fn pin_process(pid: u32, core: u32) {
     let tasks = fs::read_dir(format!("/proc/{pid}/task"));
     let ids = tasks.into_iter().flatten().flatten();
     for id in ids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
-        let bound = sched_getaffinity(Pid::from_raw(id)).is_ok_and(|set| {
-            let cores = (0..CpuSet::count()).filter(|core| set.is_set(*core).unwrap_or(false));
-            cores.count() == 1
-        });
+        let bound = sched_getaffinity(Pid::from_raw(id)).is_ok_and(|set| cores_in(&set) == 1);
         if !bound {
             // A thread that has ended needs no affinity.
             let _ended = pin_thread(Pid::from_raw(id), core);
@@ -77,6 +74,35 @@ pub fn pin_process(pid: u32, core: u32) {
 /// Pins the calling thread, and the threads that it starts, to `core`. Returns true on success.
 pub fn pin_current_thread(core: u32) -> bool {
     pin_thread(Pid::from_raw(0), core)
+}
+
+/// The cores of a thread that claimed one of them.
+#[derive(Debug, Clone, Copy)]
+pub struct OtherCores(CpuSet);
+
+impl OtherCores {
+    /// Moves the calling thread to these cores.
+    pub fn enter(&self) {
+        // A core that was taken away meanwhile leaves the thread where it is.
+        let _as_before = sched_setaffinity(Pid::from_raw(0), &self.0);
+    }
+}
+
+/// Pins the calling thread to the core that it runs on. Returns its other cores; `None` if it has none, or if the kernel refuses.
+/// Threads that it starts from now on share its core, unless they enter the others.
+pub fn claim_core() -> Option<OtherCores> {
+    let core = sched_getcpu().ok()?;
+    let mut others = sched_getaffinity(Pid::from_raw(0)).ok()?;
+    others.unset(core).ok()?;
+    (cores_in(&others) > 0 && pin_thread(Pid::from_raw(0), u32::try_from(core).ok()?))
+        .then_some(OtherCores(others))
+}
+
+/// Returns the number of cores in a set.
+fn cores_in(set: &CpuSet) -> usize {
+    (0..CpuSet::count())
+        .filter(|core| set.is_set(*core).unwrap_or(false))
+        .count()
 }
 
 fn pin_thread(thread: Pid, core: u32) -> bool {
@@ -119,5 +145,23 @@ mod tests {
         let share = ThreadTimes::of(spinning.pid()).core_share_since(&before, 1);
         assert!(share > 0.05, "{share}");
         assert!(resident_memory(spinning.pid()).is_some_and(|bytes| bytes > 100_000));
+    }
+
+    #[test]
+    fn a_thread_claims_its_core_and_another_enters_the_others() {
+        let own = || cores_in(&sched_getaffinity(Pid::from_raw(0)).unwrap());
+        std::thread::spawn(move || {
+            let before = own();
+            match claim_core() {
+                Some(others) => {
+                    assert_eq!((own(), cores_in(&others.0)), (1, before - 1));
+                    others.enter();
+                    assert_eq!(own(), before - 1);
+                }
+                None => assert_eq!((before, own()), (1, 1)),
+            }
+        })
+        .join()
+        .unwrap();
     }
 }

@@ -98,7 +98,7 @@ pub struct Stack {
     pub count: u64,
 }
 
-/// The error of a profile.
+/// The reason for which a process cannot be profiled.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ProfileError {
@@ -111,7 +111,6 @@ pub enum ProfileError {
     /// A file cannot be written.
     #[error("{}: {source}", .path.display())]
     Write {
-        /// The path of the file.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,

@@ -197,7 +197,7 @@ pub fn parse_script(text: &str) -> Result<Vec<Sample>, PerfError> {
         if line.trim().is_empty() {
             open = false;
         } else if line.starts_with('#') {
-            // This is a header of perf.
+            // A line with `#` is a header of perf.
         } else if line.starts_with([' ', '\t']) && open {
             let frame = frame(line).ok_or_else(|| wrong("address, function and (file)"))?;
             if let Some(sample) = samples.last_mut() {

@@ -11,13 +11,11 @@ pub struct Summary {
     pub min: f64,
     /// The lower quartile.
     pub q1: f64,
-    /// The median.
     pub median: f64,
     /// The upper quartile.
     pub q3: f64,
     /// The maximum.
     pub max: f64,
-    /// The mean.
     pub mean: f64,
     /// The coefficient of variation: standard deviation (of a sample) over mean; 0 for one measurement.
     pub cv: f64,

@@ -30,7 +30,6 @@ pub enum OpenError {
         interface: String,
         /// The step, in the kernel's terms.
         step: &'static str,
-        /// The reason.
         error: Errno,
     },
 }

@@ -29,6 +29,7 @@
 
 #![deny(unsafe_code)]
 
+mod drops;
 mod error;
 mod receive;
 mod send;
@@ -36,7 +37,8 @@ pub mod slot;
 mod socket;
 mod sys;
 
+pub use drops::Drops;
 pub use error::OpenError;
 pub use receive::{Received, Receiver};
 pub use send::{Sender, Sent};
-pub use socket::{Drops, QUEUES_MAX, open};
+pub use socket::{QUEUES_MAX, open};

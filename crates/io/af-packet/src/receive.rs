@@ -10,8 +10,8 @@ use millrace_wire::virtio_net::{Accepted, Header, SHORT};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, recvmsg};
 
+use crate::drops::Drops;
 use crate::slot::{ADDRESSES_SIZE, DataLocation, HEADER_SIZE, Slot, TAG_SIZE, is_queued};
-use crate::socket::Drops;
 use crate::sys::Ring;
 
 /// Offset of most frames in their slots, for prefetching.

@@ -32,22 +32,6 @@ const BUFFER_SIZE: usize = 8 << 20;
 /// group.
 const FANOUT: i32 = 0x2000 << 16;
 
-/// A handle that reads the kernel's drop counter of a socket from any thread.
-#[derive(Clone, Debug)]
-pub struct Drops(Arc<OwnedFd>);
-
-impl Drops {
-    pub(crate) fn new(socket: Arc<OwnedFd>) -> Drops {
-        Drops(socket)
-    }
-
-    /// Returns and resets the number of packets that were dropped since no slot was free (`PACKET_STATISTICS`).
-    #[must_use]
-    pub fn take(&self) -> u32 {
-        sys::drops(&self.0).unwrap_or(0)
-    }
-}
-
 /// Opens an interface with a number of queue pairs. All frames of a flow arrive in one queue.
 ///
 /// # Errors

@@ -9,7 +9,6 @@
 pub mod mbuf;
 
 #[allow(
-    missing_docs,
     non_camel_case_types,
     non_snake_case,
     non_upper_case_globals,

@@ -98,7 +98,7 @@ fn poll(mut rx: Vec<RxQueue>, mut tx: Vec<TxQueue>, stop: &AtomicBool) -> u64 {
 
 /// Runs DPDK's own test program with the same devices and core, and returns its rate.
 fn testpmd(seconds: u64, from: &str, to: &str, main: CoreId, worker: CoreId) -> Result<f64, Box<dyn Error>> {
-    // It ends when its input ends, and prints the rates since the start of the current period.
+    // The shell ends when its input ends, and prints the rates since the start of the current period.
     let script = format!(
         "(sleep 1.5; echo show port stats 1; sleep {seconds}; echo show port stats 1; echo quit) | \
          dpdk-testpmd --no-pci --no-huge -m 512 --no-shconf --no-telemetry --file-prefix=testpmd -l {main},{worker} \

@@ -104,7 +104,6 @@ pub enum HugePagesError {
     /// Reading the kernel's state failed.
     #[error("cannot read {}: {source}", .path.display())]
     Read {
-        /// The file.
         path: PathBuf,
         /// The error of the system call.
         source: io::Error,

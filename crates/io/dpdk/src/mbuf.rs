@@ -434,7 +434,8 @@ impl Segment {
         unsafe { slice::from_raw_parts(self.start(), usize::from(self.data_len())) }
     }
 
-    /// As `bytes`, for a caller that borrowed the Mbuf mutably and makes no second slice of this segment.
+    /// Returns the bytes as `bytes` does, for a caller that borrowed the Mbuf mutably and makes no second slice of
+    /// this segment.
     #[inline]
     fn bytes_mut<'a>(self) -> &'a mut [u8] {
         // SAFETY: the segment belongs to a borrowed Mbuf.

@@ -127,7 +127,7 @@ impl Packet for Mbuf {
         Mbuf::prefetch_head(self);
     }
 
-    /// DPDK's memory is in files, which other processes can map.
+    /// Returns the address of the packet in DPDK's memory, whose files other processes can map.
     #[inline]
     fn shared_address(&self) -> Option<(u64, usize)> {
         Some((Mbuf::head(self).as_ptr() as u64, self.headroom()))

@@ -6,8 +6,9 @@
 //! ```
 //! `DISCONNECT` ends the session in every state; any other message is a [`MessageError`].
 
+use crate::direction::Direction;
 use crate::error::MessageError;
-use crate::message::{AddRing, Direction, Message, Name};
+use crate::message::{AddRing, Message, Name};
 use crate::region::ring_size;
 use crate::{LOG2_RING_MAX, VERSION};
 

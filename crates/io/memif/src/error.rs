@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::message::Direction;
+use crate::direction::Direction;
 use crate::{CHAIN_MAX, LOG2_RING_MAX, REGIONS_MAX, REGIONS_SIZE_MAX};
 
 /// Why a message, a memory region or a ring of a peer is rejected. The text goes to the peer and to the log.

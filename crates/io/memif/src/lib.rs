@@ -29,6 +29,7 @@
 
 pub mod client;
 mod connection;
+mod direction;
 mod error;
 mod message;
 pub mod region;
@@ -36,8 +37,9 @@ pub mod ring;
 pub mod server;
 
 pub use connection::{Connection, ConnectionError};
+pub use direction::Direction;
 pub use error::{MessageError, ProtocolViolation};
-pub use message::{AddRing, Direction, MESSAGE_SIZE, Message, Name};
+pub use message::{AddRing, MESSAGE_SIZE, Message, Name};
 
 /// The protocol version of this implementation: 2.0, as `major << 8 | minor`.
 pub const VERSION: u16 = 0x0200;

@@ -5,6 +5,7 @@
 
 use core::fmt;
 
+use crate::direction::Direction;
 use crate::error::MessageError;
 
 /// Bytes of every message.
@@ -15,24 +16,6 @@ const NAME_SIZE: usize = 32;
 const SECRET_SIZE: usize = 24;
 /// Bytes of the reason in a `DISCONNECT`.
 const REASON_SIZE: usize = 96;
-
-/// The direction of a ring's packets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Direction {
-    /// From the client to the server ("slave to master").
-    ToServer,
-    /// From the server to the client ("master to slave").
-    ToClient,
-}
-
-impl fmt::Display for Direction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Direction::ToServer => "S2M",
-            Direction::ToClient => "M2S",
-        })
-    }
-}
 
 /// The name of a program or an interface, for people: at most 31 bytes of text. `Display` replaces unprintable characters.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -114,7 +97,7 @@ pub struct AddRing {
     pub private_header_size: u16,
 }
 
-/// A message.
+/// A control message of memif, as it goes over the Unix socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Message {
     /// The server acknowledges a message of the client.

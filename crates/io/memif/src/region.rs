@@ -408,7 +408,7 @@ mod tests {
 
     #[test]
     fn files_that_are_not_memory_or_too_short_are_rejected() {
-        // All are of a file system of memory.
+        // `/dev` is a file system of memory (devtmpfs), so only the type of these files is wrong.
         let null: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
         let folder: OwnedFd = std::fs::File::open("/dev").unwrap().into();
         let (pipe, _other_end) = std::io::pipe().unwrap();

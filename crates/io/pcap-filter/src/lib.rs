@@ -21,7 +21,6 @@ pub enum CompileError {
     /// libpcap rejects the expression.
     #[error("`{expression}`: {reason}: expected an expression as in `man pcap-filter`")]
     Refused {
-        /// The expression.
         expression: String,
         /// The message of libpcap.
         reason: String,

@@ -85,7 +85,7 @@ fn describe(session: &mut Session, device: &mut Account, ring: u32) {
     }
 }
 
-/// The first messages of DPDK's virtio-user.
+/// Sends the first messages of DPDK's virtio-user.
 fn begin(session: &mut Session, device: &mut Account) {
     say(session, device, Message::SetOwner);
     let offered = say(session, device, Message::GetFeatures).unwrap();

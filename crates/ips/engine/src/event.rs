@@ -111,7 +111,6 @@ pub struct FlowSummary {
     pub start: Time,
     /// Time of the last packet.
     pub last: Time,
-    /// The state.
     pub state: FlowState,
     /// Packets and bytes, by [`Direction::index`].
     pub counters: [DirectionCounters; 2],
@@ -132,7 +131,6 @@ pub struct FileSummary {
     pub name: Vec<u8>,
     /// Bytes that were seen.
     pub size: u64,
-    /// The state.
     pub state: FileState,
     /// True if bytes in the middle are lost.
     pub has_gaps: bool,
@@ -153,9 +151,7 @@ pub struct TransactionEvent {
     pub app: AppProtocol,
     /// The fields.
     pub record: Record,
-    /// The files.
     pub files: Vec<FileSummary>,
-    /// The anomalies.
     pub anomalies: Vec<AppEvent>,
 }
 

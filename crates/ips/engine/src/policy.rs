@@ -66,7 +66,7 @@ names! {
         DropPacket "drop-packet";
         /// The packet and all later ones of the flow are dropped.
         DropFlow "drop-flow";
-        /// As drop-flow, and both ends are told.
+        /// As drop-flow, and both ends get a reset or an ICMP error.
         Reject "reject";
     }
 }

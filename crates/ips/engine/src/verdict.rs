@@ -16,11 +16,11 @@ pub enum Action {
     DropPacket,
     /// The packet and all later packets of the flow are dropped.
     DropFlow,
-    /// The packet and all later packets of the flow are dropped, and the source is told.
+    /// The packet and all later packets of the flow are dropped, and the source gets a reset or an ICMP error.
     RejectSource,
-    /// The packet and all later packets of the flow are dropped, and the destination is told.
+    /// The packet and all later packets of the flow are dropped, and the destination gets a reset or an ICMP error.
     RejectDestination,
-    /// The packet and all later packets of the flow are dropped, and both ends are told.
+    /// The packet and all later packets of the flow are dropped, and both ends get a reset or an ICMP error.
     RejectBoth,
 }
 
@@ -51,9 +51,9 @@ pub enum Verdict {
     Drop(DropReason),
     /// Do not forward the packet, and end the connection: towards its source, its destination or both.
     Reject {
-        /// True if the source is told.
+        /// True if the source gets a reset or an ICMP error.
         source: bool,
-        /// True if the destination is told.
+        /// True if the destination gets a reset or an ICMP error.
         destination: bool,
     },
 }

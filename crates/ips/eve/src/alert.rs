@@ -7,9 +7,9 @@ use millrace_ips_engine::packet::payload;
 use millrace_ips_engine::{Action, Direction, LinkType};
 
 use crate::app;
-use crate::event::{Writer, counters, file, has_ports};
 use crate::object::Object;
 use crate::timestamp::timestamp;
+use crate::writer::{Writer, counters, file, has_ports};
 
 const TCP: u8 = 6;
 

@@ -14,9 +14,11 @@ mod object;
 mod tables;
 mod text;
 mod timestamp;
+mod writer;
 
-pub use event::{Statistics, Writer};
+pub use event::Statistics;
 pub use tables::RuleTables;
+pub use writer::Writer;
 
 /// The version of Suricata whose layout is written, where versions differ (DNS).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -7,7 +7,7 @@ use millrace_ips_rules::RuleSet;
 use millrace_ips_rules::files::Class;
 use millrace_ips_rules::options::RuleOption;
 
-/// The texts of a rule.
+/// The texts of a rule that its alerts show.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RuleTexts {
     pub(crate) message: String,

@@ -24,7 +24,6 @@ pub enum CaptureError {
     /// The file cannot be opened or read.
     #[error("cannot read {}: {source}", path.display())]
     Open {
-        /// The file.
         path: PathBuf,
         /// The kernel's error.
         source: io::Error,
@@ -32,11 +31,9 @@ pub enum CaptureError {
     /// The file is no capture, or damaged.
     #[error("{}: after {frames} frames: {source}; expected a pcap or pcapng file", path.display())]
     Format {
-        /// The file.
         path: PathBuf,
         /// Frames before the damage.
         frames: u64,
-        /// The reason.
         source: PcapError,
     },
 }
@@ -48,7 +45,6 @@ pub struct CapturedFrame {
     pub link: u32,
     /// Time of the capture.
     pub time: Time,
-    /// The bytes.
     pub bytes: Vec<u8>,
     /// Bytes that the frame had on the wire.
     pub wire_size: u32,

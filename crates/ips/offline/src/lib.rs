@@ -24,7 +24,6 @@ use millrace_types::Time;
 /// The frames of a capture, counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CaptureSummary {
-    /// Frames.
     pub frames: u64,
     /// Bytes of the frames.
     pub bytes: u64,
@@ -32,9 +31,13 @@ pub struct CaptureSummary {
     pub dropped: u64,
     /// Time in the engine.
     pub engine: Duration,
-    /// Time of the last frame.
+    /// Time of the last frame, as the engine takes it.
     pub last: Time,
 }
+
+/// The first time in seconds that a signed field of 32 bits does not hold (2038-01-19). A frame whose clock shows it or a later
+/// one gets the time of the frame before it, so that one wrong time does not end every flow.
+const IMPLAUSIBLE: Time = Time::from_secs(1 << 31);
 
 /// Passes the frames of a capture through an engine. `each` gets the events of each frame that has some, with the frame as
 /// it came; and without a frame those of flows that end with the capture.
@@ -137,11 +140,13 @@ fn pass(
         bytes.extend_from_slice(&captured.bytes);
         summary.frames += 1;
         summary.bytes += bytes.len() as u64;
-        summary.last = captured.time;
+        if captured.time < IMPLAUSIBLE || summary.frames == 1 {
+            summary.last = captured.time;
+        }
         let frame = Frame {
             bytes: &mut bytes,
             link: LinkType(captured.link),
-            time: captured.time,
+            time: summary.last,
             number: summary.frames,
         };
         let start = Instant::now();

@@ -51,11 +51,10 @@ impl Mix {
 pub struct MixFrame {
     /// Time of arrival.
     pub time: Time,
-    /// The bytes.
     pub bytes: Vec<u8>,
 }
 
-/// Returns the frames of a pass with so many connections. Addresses and ports differ between passes; checksums are 0.
+/// Returns the frames of a pass with this many connections. Addresses and ports differ between passes; checksums are 0.
 pub fn frames(mix: Mix, pass: u32, connections: u32) -> Vec<MixFrame> {
     let mut generator = Generator {
         random: 0x9e37_79b9_7f4a_7c15,

@@ -13,13 +13,10 @@ pub const CONNECTIONS: u32 = 400;
 /// The work of the engine on a mix of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RateSummary {
-    /// Passes.
     pub passes: u32,
-    /// Frames.
     pub frames: u64,
     /// Bytes of the frames.
     pub bytes: u64,
-    /// Alerts.
     pub alerts: u64,
     /// Time in the engine.
     pub engine: Duration,

@@ -108,7 +108,7 @@ impl Regex {
             | PCRE2_ERROR_DEPTHLIMIT
             | PCRE2_ERROR_HEAPLIMIT
             | PCRE2_ERROR_JIT_STACKLIMIT => Outcome::Limit,
-            // The other errors (no memory, broken code) leave no result either.
+            // After any other error (no memory, broken code) there is no result either.
             _ => Outcome::Limit,
         }
     }

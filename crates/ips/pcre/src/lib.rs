@@ -70,7 +70,7 @@ pub enum Outcome {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CompileError {
     /// The expression is not valid.
-    #[error("the expression is not valid at byte {offset}: {message}; expected the syntax of PCRE2")]
+    #[error("the expression is not valid at byte {offset}: {message}")]
     Syntax {
         /// Offset in the expression in bytes.
         offset: usize,

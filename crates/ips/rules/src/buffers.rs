@@ -5,10 +5,9 @@
 
 use crate::Syntax;
 
-/// The names of a buffer.
+/// A buffer of inspection, and its names in the rule languages.
 #[derive(Debug)]
 pub struct BufferNames {
-    /// The buffer.
     pub buffer: Buffer,
     /// The buffer in plain words.
     pub words: &'static str,
@@ -59,7 +58,7 @@ buffers! {
     HttpResponseBody "the body of the HTTP response" ["http.response_body"] "http_server_body" "" "";
     HttpStatCode "the HTTP status code" ["http.stat_code"] "http_stat_code" "" "http_stat_code";
     HttpStatMsg "the HTTP status message" ["http.stat_msg"] "http_stat_msg" "" "http_stat_msg";
-    HttpHeaderNames "the names of the HTTP headers" ["http.header_names", "http_header_names"] "" "" "";
+    HttpHeaderNames "the list of HTTP header names" ["http.header_names", "http_header_names"] "" "" "";
     HttpRequestLine "the HTTP request line" ["http.request_line", "http_request_line"] "" "" "http_raw_request";
     HttpResponseLine "the HTTP response line" ["http.response_line", "http_response_line"] "" "" "http_raw_status";
     HttpStart "the first line and the headers of an HTTP message" ["http.start", "http_start"] "" "" "";

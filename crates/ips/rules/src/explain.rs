@@ -2,7 +2,7 @@
 
 use crate::header::{Direction, Header};
 use crate::options::RuleOption;
-use crate::options::content::{Content, FastPattern, encode_pattern};
+use crate::options::content::{Content, FastPattern, Operand, encode_pattern};
 use crate::options::state::{BitOperation, BitScope, FlowState};
 use crate::rule::Rule;
 
@@ -55,23 +55,49 @@ fn content(content: &Content, buffer: &str) -> String {
     for (_, place) in places.into_iter().filter(|(is_set, _)| *is_set) {
         text += &place;
     }
-    let operands = [
-        (&content.offset, "from byte", ""),
-        (&content.depth, "within", " bytes from there"),
-        (&content.distance, "at least", " bytes after the match before"),
-        (&content.within, "within", " bytes after the match before"),
-    ];
-    for (operand, before, after) in operands {
-        if let Some(operand) = operand {
-            text += &format!(", {before} {operand}{after}");
-        }
-    }
+    text += &place(content);
     match content.fast_pattern {
         None => {}
         Some(FastPattern::Part { offset, size }) => {
             text += &format!(" (prefilter: {size} bytes from byte {offset})");
         }
         Some(_) => text += " (prefilter)",
+    }
+    text
+}
+
+/// Returns the place of a content in words.
+fn place(content: &Content) -> String {
+    let mut text = String::new();
+    let number = |operand: &Operand| match operand {
+        Operand::Number(number) => Some(*number),
+        Operand::Name(_) => None,
+    };
+    if let Some(offset) = &content.offset {
+        text += &format!(", from byte {offset}");
+    }
+    if let Some(depth) = &content.depth {
+        text += &match content.offset {
+            Some(_) => format!(", within {depth} bytes from there"),
+            None => format!(", within the first {depth} bytes"),
+        };
+    }
+    match (&content.distance, content.distance.as_ref().and_then(number)) {
+        (None, _) if content.within.is_none() => {}
+        (None, _) | (Some(_), Some(0)) => text += ", after the match before",
+        (Some(_), Some(back @ ..0)) => {
+            text += &format!(
+                ", from {} bytes before the end of the match before",
+                back.unsigned_abs()
+            );
+        }
+        (Some(distance), _) => text += &format!(", from {distance} bytes after the match before"),
+    }
+    if let Some(within) = &content.within {
+        text += &match content.distance.as_ref().and_then(number) {
+            None | Some(0) => format!(", within {within} bytes"),
+            Some(_) => format!(", within {within} bytes from there"),
+        };
     }
     text
 }

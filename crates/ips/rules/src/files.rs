@@ -51,7 +51,6 @@ pub struct Threshold {
     pub gid: u32,
     /// The rule; 0 means all.
     pub sid: u32,
-    /// The effect.
     pub effect: ThresholdEffect,
 }
 
@@ -64,7 +63,6 @@ pub enum ThresholdEffect {
     Limit(Rate),
     /// Another action while the rate is exceeded, and for some time after.
     RateFilter {
-        /// The rate.
         rate: Rate,
         /// The other action.
         new_action: Action,

@@ -44,7 +44,6 @@ words! {
         TcpPacket "tcp-pkt";
         /// TCP: the reassembled stream only.
         TcpStream "tcp-stream";
-        /// UDP.
         Udp "udp" | "udp4" | "udp6";
         /// ICMP over IPv4 and IPv6.
         Icmp "icmp";
@@ -52,33 +51,23 @@ words! {
         Icmpv4 "icmpv4" | "icmp4";
         /// ICMP over IPv6.
         Icmpv6 "icmpv6" | "icmp6";
-        /// SCTP.
         Sctp "sctp";
-        /// HTTP.
         Http "http" | "http1";
-        /// DNS.
         Dns "dns";
-        /// TLS.
         Tls "tls" | "ssl";
-        /// SMTP.
         Smtp "smtp";
         /// FTP, the control connection.
         Ftp "ftp";
         /// FTP, the data connection.
         FtpData "ftp-data";
-        /// SSH.
         Ssh "ssh";
-        /// SMB.
         Smb "smb" | "netbios-ssn";
         /// DCE/RPC.
         Dcerpc "dcerpc";
-        /// IMAP.
         Imap "imap";
         /// POP3.
         Pop3 "pop3";
-        /// SIP.
         Sip "sip";
-        /// Modbus.
         Modbus "modbus";
         /// DNP3.
         Dnp3 "dnp3";
@@ -104,7 +93,6 @@ pub struct Endpoints {
     pub source: AddressSpec,
     /// Ports of the sender.
     pub source_ports: PortSpec,
-    /// The direction.
     pub direction: Direction,
     /// Addresses of the receiver.
     pub destination: AddressSpec,
@@ -115,9 +103,7 @@ pub struct Endpoints {
 /// The header of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
-    /// The action.
     pub action: Action,
-    /// The protocol.
     pub protocol: Protocol,
     /// The endpoints; none in rules of Snort 3 that name a service only.
     pub endpoints: Option<Endpoints>,

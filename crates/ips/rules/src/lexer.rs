@@ -156,7 +156,7 @@ pub(crate) fn statements(syntax: Syntax, text: &[u8], take: &mut dyn FnMut(State
             current = Some(statement);
             snort3 = Snort3State::default();
         } else if piece.starts_with(b"#") && syntax != Syntax::Snort3 {
-            // The other lines of a disabled rule are comments, too.
+            // The following lines of a disabled rule are comments, too.
             let at = piece.iter().position(|byte| *byte != b'#').unwrap_or(piece.len());
             piece = &piece[at..];
             column += at;

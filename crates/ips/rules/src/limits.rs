@@ -18,3 +18,9 @@ pub const LIST_LEN: usize = 20_000;
 pub const NESTING: usize = 16;
 /// The most ranges of an address or port set after all variables are replaced.
 pub const RANGES: usize = 100_000;
+/// The most files of one rule set, those that are included counted each time.
+pub const FILES: usize = 1_000;
+/// The deepest chain of files that include each other.
+pub const INCLUDE_DEPTH: usize = 8;
+/// The most buffers with different transforms in one rule set.
+pub const HOOKS: usize = 4_096;

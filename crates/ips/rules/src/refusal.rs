@@ -8,9 +8,7 @@ use thiserror::Error;
 /// The place of a text in a file. Lines and columns count from 1; a column counts bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Position {
-    /// The line.
     pub line: u32,
-    /// The column.
     pub column: u32,
 }
 
@@ -32,7 +30,6 @@ pub enum Reason {
     /// The text does not have the form that the grammar asks for.
     #[error("{problem}; expected {expected}")]
     Invalid {
-        /// The problem.
         problem: String,
         /// The expected form.
         expected: &'static str,
@@ -53,7 +50,8 @@ pub enum Reason {
     },
     /// No address or port is in a set.
     #[error(
-        "the set {text} is empty, so that the rule never matches; expected at least one element that no negation removes"
+        "the set {text} is empty, so that the rule never matches; expected at least one element that no negation removes{}",
+        empty(text)
     )]
     EmptySet {
         /// The set as the rule has it.
@@ -75,6 +73,16 @@ pub enum Reason {
 fn suggestion(near: Option<&str>) -> String {
     near.map(|near| format!("; did you mean {near}?"))
         .unwrap_or_default()
+}
+
+/// Returns the end of a message about an empty set: the variable that may be too large, if it names one.
+fn empty(text: &str) -> String {
+    let Some((_, rest)) = text.split_once('$') else {
+        return String::new();
+    };
+    let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-')));
+    let name = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
+    format!("; give ${name} a value other than any, as with --set {name}=10.0.0.0/8")
 }
 
 impl Reason {
@@ -111,7 +119,6 @@ pub struct Refusal {
     pub sid: Option<u32>,
     /// The option's keyword, or the name of the header's part.
     pub option: String,
-    /// The cause.
     pub reason: Reason,
 }
 

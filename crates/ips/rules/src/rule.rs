@@ -10,7 +10,7 @@ use crate::options::RuleOption;
 use crate::options::content::{Content, MODIFIERS};
 use crate::refusal::{Position, Reason, Refusal};
 
-/// A rule.
+/// A rule as it was written: header and options, with no variable replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     /// The syntax in which the rule is printed.
@@ -24,7 +24,6 @@ pub struct Rule {
 /// A rule with its place in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParsedRule {
-    /// The rule.
     pub rule: Rule,
     /// The line of the action.
     pub line: u32,

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::address::Spec;
 use crate::files::RuleFile;
 use crate::refusal::{Position, Reason, Refusal};
 use crate::rule::ParsedRule;
@@ -32,8 +33,10 @@ impl RuleSet {
         self.disabled += file.disabled.len();
         self.disabled_refused += file.disabled_refused;
         self.refusals.extend(file.refusals);
+        // Rules with the same set share the work: a set may have thousands of ranges, and a file thousands of rules.
+        let mut known = HashMap::new();
         for parsed in file.rules {
-            if let Err((part, reason)) = resolve(&parsed, variables) {
+            if let Err((part, reason)) = resolve(&parsed, variables, &mut known) {
                 self.refusals.push(refusal(name, &parsed, part, reason));
                 continue;
             }
@@ -104,8 +107,15 @@ fn refusal(file: &str, parsed: &ParsedRule, option: &str, reason: Reason) -> Ref
     }
 }
 
+/// Sets of addresses (true) and ports as rules write them, and the reasons for which they have no value.
+type Known = HashMap<(bool, String), Option<Reason>>;
+
 /// Checks that the sets of the header have values.
-fn resolve(parsed: &ParsedRule, variables: &Variables) -> Result<(), (&'static str, Reason)> {
+fn resolve(
+    parsed: &ParsedRule,
+    variables: &Variables,
+    known: &mut Known,
+) -> Result<(), (&'static str, Reason)> {
     let Some(ends) = &parsed.rule.header.endpoints else {
         return Ok(());
     };
@@ -113,17 +123,21 @@ fn resolve(parsed: &ParsedRule, variables: &Variables) -> Result<(), (&'static s
         (&ends.source, "source addresses"),
         (&ends.destination, "destination addresses"),
     ];
-    for (spec, part) in addresses {
-        variables
-            .resolve_addresses(spec)
-            .map_err(|reason| (part, reason))?;
+    for (spec, part) in addresses.into_iter().filter(|(spec, _)| **spec != Spec::Any) {
+        let reason = known
+            .entry((true, spec.to_string()))
+            .or_insert_with(|| variables.resolve_addresses(spec).err());
+        reason.clone().map_or(Ok(()), |reason| Err((part, reason)))?;
     }
     let ports = [
         (&ends.source_ports, "source ports"),
         (&ends.destination_ports, "destination ports"),
     ];
-    for (spec, part) in ports {
-        variables.resolve_ports(spec).map_err(|reason| (part, reason))?;
+    for (spec, part) in ports.into_iter().filter(|(spec, _)| **spec != Spec::Any) {
+        let reason = known
+            .entry((false, spec.to_string()))
+            .or_insert_with(|| variables.resolve_ports(spec).err());
+        reason.clone().map_or(Ok(()), |reason| Err((part, reason)))?;
     }
     Ok(())
 }

@@ -46,6 +46,10 @@ impl SuricataYaml {
                 continue;
             }
             let indent = line.len() - inner.len();
+            if inner.starts_with("- ") && matches!(path[..], [(_, "include")]) {
+                found.ignored.push(format!("{}: include: {inner}", number + 1));
+                continue;
+            }
             if let Some(item) = inner.strip_prefix("- ") {
                 // The items of a list may stand below their key without indentation.
                 while path.last().is_some_and(|(before, _)| *before > indent) {
@@ -88,6 +92,7 @@ impl SuricataYaml {
             [(_, "classification-file")] => self.classification_file = own(),
             [(_, "reference-config-file")] => self.reference_file = own(),
             [(_, "threshold-file")] => self.threshold_file = own(),
+            [(_, "include")] => self.ignored.push(format!("{line}: include: {value}")),
             _ => {}
         }
     }

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A [`Scanner`] works on blocks. A caller that scans a stream begins each block with the last [`Scanner::longest`] - 1
-//! bytes of the one before.
+//! bytes of the one before, and says where the new bytes begin.
 
 #![forbid(unsafe_code)]
 
@@ -20,12 +20,11 @@ pub const PATTERN_SIZE: usize = 1 << 14;
 /// The largest number of patterns of a scanner.
 pub const PATTERNS: usize = 1 << 20;
 
-/// A pattern.
+/// Bytes to search for, and the number that a hit reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     /// The number that a hit reports; several patterns may have the same.
     pub id: u32,
-    /// The bytes.
     pub bytes: Vec<u8>,
     /// True if ASCII letters match in upper and lower case.
     pub nocase: bool,
@@ -77,6 +76,15 @@ pub enum BuildError {
 pub trait Scanner: std::fmt::Debug + Send + Sync {
     /// Calls `hit` with the identifier and the end of each occurrence of each pattern, in no particular order.
     fn scan(&self, bytes: &[u8], hit: &mut dyn FnMut(u32, usize));
+
+    /// Calls `hit` as [`Scanner::scan`] does, for the occurrences that end behind the first `from` bytes.
+    fn scan_new(&self, bytes: &[u8], from: usize, hit: &mut dyn FnMut(u32, usize)) {
+        self.scan(bytes, &mut |id, end| {
+            if end > from {
+                hit(id, end);
+            }
+        });
+    }
 
     /// Returns the size of the longest pattern in bytes.
     fn longest(&self) -> usize;

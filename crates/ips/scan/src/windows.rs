@@ -1,18 +1,27 @@
 //! Hashed windows: most positions of a block are decided by one bit.
 //!
-//! Each pattern of four bytes and more is represented by a window of four folded bytes, where it is rarest. Shorter
-//! patterns are represented by their first two bytes, single bytes by themselves.
+//! Each pattern of four bytes and more is represented by a window of four folded bytes, where it is rarest among its last
+//! [`TAIL`] bytes. Shorter patterns are represented by their first two bytes, single bytes by themselves.
 //!
 //! ```text
-//!  b[i], b[i+1] ──▶ pairs: 65,536 bits (8 KiB), eight positions at a time      no ──▶ next positions
-//!                       │ yes
-//!  hash of fold(b[i..i+4]) ──▶ heads: 131,072 bits (16 KiB)                    no ──▶ next set bit
+//!  T[b[i], b[i+1]].first & T[b[i+2], b[i+3]].second ──▶ buckets of windows, eight positions at a time    none ──▶ next
+//!                       │ some
+//!  hash of fold(b[i..i+4]) ──▶ heads: 131,072 bits (16 KiB)                                             no ──▶ next
 //!                       │ yes
 //!                       ▼
-//!            buckets[hash] ──▶ entries ──▶ compare the pattern at i - offset ──▶ hit
+//!            entries[hash] ──▶ compare the pattern at i - offset ──▶ hit
 //! ```
 //!
-//! The bits of pairs are set for both cases of letters, so that the bytes are folded only behind the first test.
+//! `T` has two bytes for each pair of bytes, in both cases: one bit for each of eight buckets with a window that begins with
+//! the pair (`first`), and that ends with it (`second`). A position passes if its two pairs have a bucket in common. Windows
+//! that begin alike are in one bucket, so that few buckets have a beginning, and each has few ends. Short patterns have a
+//! bucket of their own, in which every pair is an end.
+//!
+//! The first test answers for eight positions before it branches: in text, single positions pass too often and too irregularly
+//! to be predicted. The text of one language has few pairs, so what it reads of `T` stays in the L1 cache.
+//!
+//! A window is at most [`TAIL`] bytes before the end of its pattern. A scan of bytes that follow others therefore looks at
+//! the last of those only, and compares patterns with all of them.
 //!
 //! The scheme follows "DFC: Accelerating String Pattern Matching for Network Applications" (Choi et al., NSDI 2016),
 //! with a window chosen by rarity in place of the first bytes.
@@ -24,8 +33,20 @@ const WINDOW: usize = 4;
 
 /// Number of bits of a hash that select a bit of `heads`.
 const HEAD_BITS: u32 = 17;
-/// Positions whose pairs are looked up before a branch.
+/// Words of the bitmap of hashes.
+const HEAD_WORDS: usize = 1 << (HEAD_BITS - 6);
+/// Number of pairs of bytes.
+const PAIRS: usize = 1 << 16;
+/// Number of buckets of windows.
+const BUCKETS: usize = 8;
+/// The bucket of patterns of one to three bytes, if there are any.
+const SHORT_BUCKET: u8 = 7;
+/// Positions that are looked up before a branch.
 const STRIDE: usize = 8;
+/// Bytes that the windows of [`STRIDE`] positions consist of.
+const BLOCK: usize = STRIDE + WINDOW - 1;
+/// Largest distance in bytes from the beginning of a window to the end of its pattern.
+const TAIL: usize = 32;
 
 /// A pattern in a bucket.
 #[derive(Debug, Clone, Copy)]
@@ -47,16 +68,23 @@ struct Buckets {
     shift: u32,
 }
 
+/// The buckets of a pair of bytes, one bit each.
+#[derive(Debug, Clone, Copy, Default)]
+struct Pair {
+    /// The buckets with a window that begins with the pair.
+    first: u8,
+    /// The buckets with a window that ends with the pair.
+    second: u8,
+}
+
 /// The scanner.
 #[derive(Debug)]
 pub(crate) struct Windows {
     patterns: Vec<Pattern>,
-    /// One bit for each pair of bytes with which a window begins, in both cases.
-    pairs: Vec<u64>,
+    /// The buckets of each pair of bytes.
+    pairs: Box<[Pair; PAIRS]>,
     /// One bit for the hash of each window of four bytes.
-    heads: Vec<u64>,
-    /// One bit for each pair of folded bytes with which a pattern of two or three bytes begins.
-    short_heads: Vec<u64>,
+    heads: Box<[u64; HEAD_WORDS]>,
     /// Windows of patterns of four bytes and more.
     long: Buckets,
     /// Pairs of patterns of two and three bytes.
@@ -82,23 +110,17 @@ fn folded(bytes: &[u8]) -> u32 {
         .fold(0, |value, byte| value << 8 | u32::from(fold(*byte)))
 }
 
-/// Returns four bytes with ASCII letters in lower case.
-#[inline(always)]
-fn fold4(bytes: u32) -> u32 {
-    const EACH: u32 = 0x0101_0101;
-    let low = bytes & (0x7f * EACH);
-    // Additions set the high bit of a byte that is at least `A`, and of one that is above `Z`; none carries over.
-    let from_a = low + (0x80 - b'A' as u32) * EACH;
-    let above_z = low + (0x7f - b'Z' as u32) * EACH;
-    let is_upper = (from_a ^ above_z) & !bytes & (0x80 * EACH);
-    bytes | is_upper >> 2
-}
-
 /// Returns a hash whose high bits depend on all bits of the value.
 #[inline(always)]
 fn hash(value: u32) -> u32 {
     // Fibonacci hashing: 2^32 divided by the golden ratio (Knuth, The Art of Computer Programming, volume 3, 6.4).
     (value ^ value >> 15).wrapping_mul(0x9e37_79b1)
+}
+
+/// Returns the number of the bit of a window in the bitmap of heads.
+#[inline(always)]
+fn head(window: u32) -> u32 {
+    hash(window) >> (u32::BITS - HEAD_BITS)
 }
 
 /// Returns an estimate of how often a folded byte occurs in network traffic, from 0.
@@ -149,9 +171,8 @@ impl Windows {
     pub(crate) fn new(patterns: &[Pattern]) -> Windows {
         let mut scanner = Windows {
             patterns: patterns.to_vec(),
-            pairs: vec![0; 1 << 10],
-            heads: vec![0; 1 << (HEAD_BITS - 6)],
-            short_heads: vec![0; 1 << 10],
+            pairs: boxed(Pair::default()),
+            heads: boxed(0),
             long: Buckets::default(),
             short: Buckets::default(),
             single: vec![Vec::new(); 256],
@@ -169,13 +190,13 @@ impl Windows {
                     scanner.has_single = true;
                     // Any byte may follow.
                     for next in 0..=u8::MAX {
-                        scanner.set_pair(u32::from_le_bytes([byte, next, 0, 0]));
+                        scanner.set_pair([byte, next], |pair| pair.first |= 1 << SHORT_BUCKET);
                     }
                 }
                 2 | 3 => {
                     let window = folded(&pattern.bytes[..2]);
-                    scanner.set_pair(window);
-                    scanner.short_heads[(window >> 6) as usize & 1023] |= 1 << (window & 63);
+                    let [first, second, ..] = window.to_le_bytes();
+                    scanner.set_pair([first, second], |pair| pair.first |= 1 << SHORT_BUCKET);
                     short.push(Entry {
                         pattern: index,
                         offset: 0,
@@ -190,10 +211,11 @@ impl Windows {
                         let diversity = u32::from(bytes[0] == bytes[1]) + u32::from(bytes[2] == bytes[3]);
                         bytes.iter().enumerate().map(weight).sum::<u32>() + 16 * diversity
                     };
-                    let offset = (0..=pattern.bytes.len() - WINDOW).min_by_key(rarity).unwrap_or(0);
+                    let last = pattern.bytes.len() - WINDOW;
+                    let first = pattern.bytes.len().saturating_sub(TAIL);
+                    let offset = (first..=last).min_by_key(rarity).unwrap_or(first);
                     let window = folded(&pattern.bytes[offset..offset + WINDOW]);
-                    scanner.set_pair(window);
-                    let head = hash(window) >> (u32::BITS - HEAD_BITS);
+                    let head = head(window);
                     scanner.heads[(head >> 6) as usize] |= 1 << (head & 63);
                     long.push(Entry {
                         pattern: index,
@@ -203,20 +225,45 @@ impl Windows {
                 }
             }
         }
+        let has_short = scanner.has_single || !short.is_empty();
+        if has_short {
+            scanner
+                .pairs
+                .iter_mut()
+                .for_each(|pair| pair.second |= 1 << SHORT_BUCKET);
+        }
+        scanner.distribute(&mut long, BUCKETS - usize::from(has_short));
         scanner.long = Buckets::new(long);
         scanner.short = Buckets::new(short);
         scanner
     }
 
-    /// Sets the bits of a pair of folded bytes, for both cases of each.
-    fn set_pair(&mut self, window: u32) {
-        let [first, second, ..] = window.to_le_bytes();
-        for first in [first, first.to_ascii_uppercase()] {
-            for second in [second, second.to_ascii_uppercase()] {
-                let pair = u16::from_le_bytes([first, second]);
-                self.pairs[usize::from(pair >> 6)] |= 1 << (pair & 63);
+    /// Distributes windows over buckets: those that begin alike are in one.
+    fn distribute(&mut self, entries: &mut [Entry], buckets: usize) {
+        entries.sort_unstable_by_key(|entry| entry.window.swap_bytes());
+        let size = entries.len().div_ceil(buckets).max(1);
+        for (bucket, entries) in entries.chunks(size).enumerate() {
+            for entry in entries {
+                let [a, b, c, d] = entry.window.to_le_bytes();
+                self.set_pair([a, b], |pair| pair.first |= 1 << bucket);
+                self.set_pair([c, d], |pair| pair.second |= 1 << bucket);
             }
         }
+    }
+
+    /// Changes the buckets of a pair of folded bytes, for both cases of each.
+    fn set_pair(&mut self, [first, second]: [u8; 2], change: impl Fn(&mut Pair)) {
+        for first in [first, first.to_ascii_uppercase()] {
+            for second in [second, second.to_ascii_uppercase()] {
+                change(&mut self.pairs[usize::from(u16::from_le_bytes([first, second]))]);
+            }
+        }
+    }
+
+    /// Returns the buckets of a pair of bytes.
+    #[inline(always)]
+    fn pair(&self, first: u8, second: u8) -> Pair {
+        self.pairs[usize::from(u16::from_le_bytes([first, second]))]
     }
 
     /// Compares the pattern of an entry whose window is at `at`.
@@ -234,24 +281,26 @@ impl Windows {
         }
     }
 
-    /// Examines a position whose pair is that of a window.
+    /// Examines a position with the buckets that it may have.
     #[inline]
-    fn examine(&self, bytes: &[u8], at: usize, hit: &mut dyn FnMut(u32, usize)) {
+    fn examine(&self, bytes: &[u8], at: usize, buckets: u8, hit: &mut dyn FnMut(u32, usize)) {
         if let Some(window) = bytes.get(at..).and_then(<[u8]>::first_chunk::<WINDOW>) {
-            let window = fold4(u32::from_le_bytes(*window));
-            let head = hash(window) >> (u32::BITS - HEAD_BITS);
-            if self.heads[(head >> 6) as usize] >> (head & 63) & 1 != 0 {
+            let window = folded(window);
+            let head = head(window);
+            if self.heads[(head >> 6) as usize & (HEAD_WORDS - 1)] >> (head & 63) & 1 != 0 {
                 self.examine_long(window, bytes, at, hit);
             }
         }
-        if !self.short.entries.is_empty() {
-            let pair = folded(bytes.get(at..at + 2).unwrap_or_default());
-            if self.short_heads[(pair >> 6) as usize & 1023] >> (pair & 63) & 1 != 0 {
-                self.examine_short(pair, bytes, at, hit);
+        // Without short patterns this bucket has windows of four bytes.
+        if buckets >> SHORT_BUCKET & 1 != 0 {
+            if !self.short.entries.is_empty()
+                && let Some(pair) = bytes.get(at..at + 2)
+            {
+                self.examine_short(folded(pair), bytes, at, hit);
             }
-        }
-        if self.has_single {
-            self.examine_single(bytes, at, hit);
+            if self.has_single {
+                self.examine_single(bytes, at, hit);
+            }
         }
     }
 
@@ -288,37 +337,66 @@ impl Windows {
     }
 }
 
-impl Scanner for Windows {
-    fn scan(&self, bytes: &[u8], hit: &mut dyn FnMut(u32, usize)) {
+impl Windows {
+    /// Calls `hit` with each occurrence whose window begins at `from` or behind it.
+    #[inline]
+    fn scan_from(&self, bytes: &[u8], from: usize, hit: &mut dyn FnMut(u32, usize)) {
         if self.has_single
             && let Some(last) = bytes.len().checked_sub(1)
+            && last >= from
         {
             // No pair begins with the last byte.
             self.examine_single(bytes, last, hit);
         }
-        let pairs: &[u64] = &self.pairs[..1 << 10];
-        let is_set = |first: u8, second: u8| {
-            let pair = u16::from_le_bytes([first, second]);
-            pairs[usize::from(pair >> 6)] >> (pair & 63) & 1
-        };
-        let mut at = 0;
-        // One branch for eight positions: most have no set bit.
-        while let Some(block) = bytes.get(at..).and_then(<[u8]>::first_chunk::<{ STRIDE + 1 }>) {
-            let mut set = 0;
-            for (position, pair) in block.windows(2).enumerate() {
-                set |= is_set(pair[0], pair[1]) << position;
+        let mut at = from;
+        // One branch serves eight positions: most blocks have no bucket.
+        while let Some(block) = bytes.get(at..).and_then(<[u8]>::first_chunk::<BLOCK>) {
+            let mut pairs = [Pair::default(); STRIDE + 2];
+            for (pair, bytes) in pairs.iter_mut().zip(block.windows(2)) {
+                *pair = self.pair(bytes[0], bytes[1]);
             }
-            while set != 0 {
-                self.examine(bytes, at + set.trailing_zeros() as usize, hit);
-                set &= set - 1;
+            let buckets = |position: usize| pairs[position].first & pairs[position + 2].second;
+            if (0..STRIDE).fold(0, |all, position| all | buckets(position)) != 0 {
+                for position in 0..STRIDE {
+                    let buckets = buckets(position);
+                    if buckets != 0 {
+                        self.examine(bytes, at + position, buckets, hit);
+                    }
+                }
             }
             at += STRIDE;
         }
-        for (position, pair) in bytes[at..].windows(2).enumerate() {
-            if is_set(pair[0], pair[1]) != 0 {
-                self.examine(bytes, at + position, hit);
+        for (position, pair) in bytes.get(at..).unwrap_or_default().windows(2).enumerate() {
+            let buckets = self.pair(pair[0], pair[1]).first;
+            if buckets != 0 {
+                self.examine(bytes, at + position, buckets, hit);
             }
         }
+    }
+}
+
+/// Returns an array on the heap, which does not fit on every stack.
+fn boxed<T: Clone, const LEN: usize>(value: T) -> Box<[T; LEN]> {
+    match vec![value; LEN].into_boxed_slice().try_into() {
+        Ok(array) => array,
+        Err(_) => unreachable!("the slice has the length of the array"),
+    }
+}
+
+impl Scanner for Windows {
+    fn scan(&self, bytes: &[u8], hit: &mut dyn FnMut(u32, usize)) {
+        self.scan_from(bytes, 0, hit);
+    }
+
+    fn scan_new(&self, bytes: &[u8], from: usize, hit: &mut dyn FnMut(u32, usize)) {
+        if from == 0 {
+            return self.scan_from(bytes, 0, hit);
+        }
+        self.scan_from(bytes, (from + 1).saturating_sub(TAIL), &mut |id, end| {
+            if end > from {
+                hit(id, end);
+            }
+        });
     }
 
     fn longest(&self) -> usize {
@@ -332,27 +410,7 @@ impl Scanner for Windows {
             .map(|p| p.bytes.len() + size_of::<Pattern>())
             .sum();
         let buckets = |b: &Buckets| size_of_val(&b.starts[..]) + size_of_val(&b.entries[..]);
-        let bits = size_of_val(&self.pairs[..]) * 2 + size_of_val(&self.heads[..]);
+        let bits = size_of_val(&*self.pairs) + size_of_val(&*self.heads);
         patterns + bits + buckets(&self.long) + buckets(&self.short)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn four_bytes_are_folded_as_each_byte_is() {
-        for byte in 0..=u8::MAX {
-            for other in [0, b'@', b'Z', 0x7f, 0x80, 0xda, 0xff] {
-                let bytes = [byte, other, other, byte];
-                let expected = bytes.map(fold);
-                assert_eq!(
-                    fold4(u32::from_le_bytes(bytes)).to_le_bytes(),
-                    expected,
-                    "{bytes:?}"
-                );
-            }
-        }
     }
 }

@@ -42,7 +42,7 @@ pub const READERS_MAX: usize = if cfg!(loom) { 2 } else { 128 };
 
 /// A structure of which two copies are kept equal by applying the same changes to both.
 pub trait Replica {
-    /// A change.
+    /// The type of a change, which [`Self::apply`] applies to each copy.
     type Change;
 
     /// Applies the change. Must be deterministic: two copies that were equal are equal afterwards.
@@ -216,8 +216,8 @@ pub struct Reader<T> {
 }
 
 impl<T> Reader<T> {
-    /// Enters. The value that the guard shows does not change until the guard is dropped; drop it soon, for the writer
-    /// waits.
+    /// Enters a read section. The value that the guard shows does not change until the guard is dropped; drop it
+    /// soon, for the writer waits.
     #[inline]
     pub fn enter(&mut self) -> Guard<'_, T> {
         self.sequence += 1;

@@ -186,7 +186,7 @@ mod tests {
 
     const PORT: PortNo = PortNo::from_raw(1);
 
-    /// A device that takes so many packets of a burst.
+    /// A device that takes this many packets of a burst.
     struct Wire(usize, Arc<Mutex<Vec<Frame>>>);
 
     impl TxQueue<Frame> for Wire {
@@ -306,7 +306,7 @@ mod tests {
         bed.send(Some(7), 200..210, at(0));
         while bed.ports.flush(at(0)).is_behind {}
         let sent = bed.sent();
-        // One burst had left the queues before.
+        // One burst had left the queues earlier.
         assert_eq!(sent[64..74], (200..210).collect::<Vec<u8>>()[..]);
         assert_eq!(sent.len(), 130);
     }

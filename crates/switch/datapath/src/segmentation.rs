@@ -284,7 +284,7 @@ mod tests {
 
     use super::*;
 
-    /// A device that takes or delivers so many packets of each burst in turn, and takes GSO packets if their first
+    /// A device that takes or delivers this many packets of each burst in turn, and takes GSO packets if their first
     /// byte of data is less than `whole_below`.
     struct VaryingDevice {
         burst_sizes: Vec<usize>,

@@ -1,7 +1,5 @@
 //! Criterion benches of the classifier: a lookup by rule set and by vector instructions, and an update.
 
-#![allow(missing_docs)]
-
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use millrace_flow::FlowKey;
 use millrace_flow::classify::{Adaptive, Classifier, Simd};

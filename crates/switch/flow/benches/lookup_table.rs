@@ -4,7 +4,7 @@
 //! The keys of a burst are first written to one buffer, as by a parser. The writing is also measured alone, and
 //! subtracted. Each figure is the minimum of many short runs, so that it is valid on a shared machine.
 
-#![allow(clippy::print_stdout, missing_docs)]
+#![allow(clippy::print_stdout)]
 
 use std::time::Instant;
 

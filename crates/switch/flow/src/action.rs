@@ -82,14 +82,10 @@ pub struct SetField {
 pub enum SetFieldError {
     /// `OFPBAC_BAD_SET_TYPE`.
     #[error("{field} is read-only: expected a field that set_field can write")]
-    NotSettable {
-        /// The field.
-        field: Field,
-    },
+    NotSettable { field: Field },
     /// `OFPBAC_BAD_SET_ARGUMENT`.
     #[error("{field}={value:#x} is out of range: expected at most {:#x}", .field.max_value())]
     BadValue {
-        /// The field.
         field: Field,
         /// The rejected value.
         value: u128,

@@ -134,7 +134,7 @@ impl FlowKey {
 
     #[inline(always)]
     fn extract_ipv4(&mut self, head: &[u8], at: usize, layers: &Layers) {
-        // One bounds check for both fields: this is the hot path.
+        // Both fields share one bounds check, because this is the hot path.
         let header: Option<&[u8; offset::IPV4_END]> = head.get(at..).and_then(<[u8]>::first_chunk);
         let Some(header) = header else { return };
         let words = self.words_mut();

@@ -419,7 +419,7 @@ impl fmt::Display for Field {
     }
 }
 
-/// A set of fields.
+/// A set of match fields, one bit for each.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct FieldSet(u64);
 

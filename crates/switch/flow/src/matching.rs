@@ -21,7 +21,6 @@ const LATER_FRAGMENT: u128 = 0b10;
 /// One field of a match.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MatchField {
-    /// The field.
     pub field: Field,
     /// The value, right-aligned.
     pub value: u128,
@@ -35,7 +34,6 @@ pub enum MatchError {
     /// `OFPBMC_BAD_VALUE`.
     #[error("{field}={value:#x} is out of range: expected at most {:#x}{}", .field.max_value(), vid_hint(*.field))]
     BadValue {
-        /// The field.
         field: Field,
         /// The rejected value.
         value: u128,
@@ -43,7 +41,6 @@ pub enum MatchError {
     /// `OFPBMC_BAD_MASK`.
     #[error("{field} cannot have mask {mask:#x}: {}", if .field.is_maskable() { "the mask is wider than the field" } else { "the field has no masks, expected an exact value" })]
     BadMask {
-        /// The field.
         field: Field,
         /// The rejected mask.
         mask: u128,
@@ -51,7 +48,6 @@ pub enum MatchError {
     /// `OFPBMC_BAD_WILDCARDS`.
     #[error("{field}={value:#x}/{mask:#x} has value bits outside of its mask: expected zeros there")]
     BadWildcards {
-        /// The field.
         field: Field,
         /// The rejected value.
         value: u128,
@@ -60,10 +56,7 @@ pub enum MatchError {
     },
     /// `OFPBMC_DUP_FIELD`.
     #[error("{field} appears twice: expected it once")]
-    DupField {
-        /// The field.
-        field: Field,
-    },
+    DupField { field: Field },
     /// `OFPBMC_BAD_PREREQ`.
     #[error("{field} needs {} in the same match", .field.prerequisite())]
     BadPrereq {

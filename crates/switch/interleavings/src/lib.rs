@@ -4,8 +4,6 @@
 //!
 //! The package exists because `cfg(loom)` in `RUSTFLAGS` would compile every dependency of the datapath a second time.
 
-#![allow(missing_docs, reason = "the modules are documented in `millrace-datapath`")]
-
 #[path = "../../datapath/src/publish.rs"]
 pub mod publish;
 #[path = "../../../wan/emulator/src/ring/records.rs"]

@@ -5,7 +5,6 @@
 
 #![allow(
     clippy::expect_used,
-    missing_docs,
     reason = "a broken bench has to say so; criterion's macro writes no docs"
 )]
 
@@ -170,7 +169,7 @@ impl Bench {
         ops.iter().for_each(|op| self.forwarding.apply(op));
     }
 
-    /// A meter that passes everything: time stands still, and the burst is long.
+    /// Adds a meter that passes everything: time stands still, and the burst is long.
     fn add_meter(&mut self, bands: usize) {
         let band = Band {
             rate: 1,
@@ -189,7 +188,7 @@ impl Bench {
         ops.iter().for_each(|op| self.forwarding.apply(op));
     }
 
-    /// Port 3 is a VXLAN tunnel over this port.
+    /// Adds port 3, a VXLAN tunnel over this port.
     fn add_tunnel(&mut self, underlay: u32) {
         let tunnel = Tunnel {
             port: PortNo::from_raw(3),
@@ -230,7 +229,7 @@ impl Bench {
 const US: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const THEM: Mac = Mac([2, 0, 0, 0, 0, 2]);
 
-/// A frame as it comes in through the tunnel.
+/// Returns a frame as it comes in through the tunnel.
 fn outer_headers(inside: &[u8]) -> Vec<u8> {
     let ends = OuterFields {
         kind: TunnelKind::Vxlan,

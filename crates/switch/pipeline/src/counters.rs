@@ -24,7 +24,6 @@ const TABLES: usize = 255;
 /// The counters of one flow entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EntryCount {
-    /// Packets.
     pub packets: u64,
     /// Bytes, from the Ethernet header on, without frame check sequence.
     pub bytes: u64,

@@ -1,4 +1,4 @@
-//! The interface between the pipeline and whatever transmits packets and talks to the control side.
+//! The interface between the pipeline and the worker, which transmits packets and talks to the control side.
 
 use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
@@ -21,7 +21,6 @@ pub enum PacketInReason {
 /// The fields of a packet-in besides the packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PacketInInfo {
-    /// The reason.
     pub reason: PacketInReason,
     /// The table of the entry that sent it.
     pub table: TableId,

@@ -41,21 +41,15 @@ impl core::ops::BitOr for FlowFlags {
 /// The parts of a flow entry.
 #[derive(Clone, Debug, Default)]
 pub struct FlowEntryParts {
-    /// The table.
     pub table: TableId,
-    /// The priority.
     pub priority: Priority,
-    /// The match.
     pub match_: Match,
-    /// The instructions.
     pub instructions: Instructions,
-    /// The cookie.
     pub cookie: Cookie,
     /// The idle timeout, seconds without a packet; zero for none.
     pub idle_timeout: u16,
     /// The hard timeout, seconds; zero for none.
     pub hard_timeout: u16,
-    /// Flags.
     pub flags: FlowFlags,
     /// The time of its addition.
     pub created: Time,
@@ -218,7 +212,7 @@ impl FlowEntry {
         self.hard_timeout
     }
 
-    /// Flags.
+    /// Returns the flags of the flow_mod that added the entry.
     pub const fn flags(&self) -> FlowFlags {
         self.flags
     }
@@ -289,7 +283,7 @@ impl FlowEntry {
     /// Prefetches the entry, but not its actions.
     #[inline]
     pub(crate) fn prefetch(&self) {
-        // It may lie across two cache lines; these are parts of its beginning and of its end.
+        // The boxed list may lie across two cache lines; these are its beginning and its end.
         prefetch(slice::from_ref(&self.actions), 0);
         prefetch(slice::from_ref(&self.shape), 0);
     }
@@ -301,7 +295,7 @@ impl FlowEntry {
         prefetch(&self.actions, self.actions.len().wrapping_sub(1));
     }
 
-    /// Every action of either list.
+    /// Returns every action of either list.
     pub fn actions(&self) -> &[Action] {
         &self.actions
     }

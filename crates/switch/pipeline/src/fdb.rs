@@ -25,7 +25,6 @@ pub struct FdbKey {
 pub struct FdbEntry {
     /// The address and its VLAN.
     pub key: FdbKey,
-    /// The port.
     pub port: PortNo,
     last_seen: AtomicU64,
 }
@@ -72,7 +71,7 @@ impl Fdb {
         }
     }
 
-    /// The hash is keyed, because senders of packets choose the addresses.
+    /// Returns the hash of an address. It is keyed, because senders of packets choose the addresses.
     #[inline]
     pub(crate) fn hash(seed: u64, key: FdbKey) -> u64 {
         let mut hasher = SipHasher13::new_with_keys(seed, !seed);

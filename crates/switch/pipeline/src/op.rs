@@ -18,36 +18,28 @@ pub enum Op {
     /// Inserts an entry into its table at this slot. An entry of the table with the same match and priority at
     /// another slot is no longer found by lookups.
     Insert {
-        /// The slot.
         slot: Slot,
-        /// The entry.
         entry: Arc<FlowEntry>,
     },
     /// Replaces the entry at this slot by one with the same match, priority and table.
     Replace {
-        /// The slot.
         slot: Slot,
-        /// The entry.
         entry: Arc<FlowEntry>,
     },
     /// Removes the entry at this slot from the table, unless another slot has its match and priority by now.
     Remove {
-        /// The slot.
         slot: Slot,
     },
     /// Removes all entries of all tables.
     Clear,
     /// Adds or changes a port.
     Port(Arc<Port>),
-    /// Removes a port.
     RemovePort(PortNo),
     /// Adds or changes a group.
     Group(Arc<CompiledGroup>),
-    /// Removes a group.
     RemoveGroup(GroupId),
     /// Adds or changes a meter.
     Meter(Arc<CompiledMeter>),
-    /// Removes a meter.
     RemoveMeter(MeterId),
     /// Adds a MAC address, or moves it to another port.
     Learn(Arc<FdbEntry>),
@@ -60,9 +52,7 @@ pub enum Op {
     Standalone(bool),
     /// Sets whether a packet with an invalid TTL causes a packet-in instead of being dropped.
     InvalidTtlToController(bool),
-    /// Arms a trace.
     ArmTrace(Arc<LiveTrace>),
-    /// Disarms a trace.
     DisarmTrace(u64),
     /// Sets the number of tables, `0..len`. Tables beyond have no entries.
     Tables {

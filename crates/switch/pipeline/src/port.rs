@@ -116,7 +116,7 @@ pub enum VlanMode {
 }
 
 impl Default for VlanMode {
-    /// Every VLAN, with or without tag as it came: a bridge without VLANs.
+    /// Returns the mode of a bridge without VLANs: every VLAN, with or without tag as it came.
     fn default() -> VlanMode {
         VlanMode::Trunk {
             native: None,
@@ -174,7 +174,6 @@ pub struct Port {
     pub number: PortNo,
     /// The configuration.
     pub config: PortConfig,
-    /// The state.
     pub state: PortState,
     /// The VLANs, for NORMAL.
     pub vlan: VlanMode,

@@ -116,7 +116,7 @@ pub struct Receive {
     #[arg(long, value_name = "KEY")]
     pub allow: Vec<PublicKey>,
     /// Hours for which the ticket is valid
-    #[arg(long, value_name = "HOURS", default_value_t = 24)]
+    #[arg(long, value_name = "HOURS", default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..))]
     pub valid: u64,
     /// When files get their names
     #[arg(long, value_enum, default_value = "each")]

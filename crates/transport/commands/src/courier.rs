@@ -15,7 +15,6 @@ const STATUS: &str = "Exit status: 0 done; 1 failed, or refused.";
 
 /// Serve files to many peers at once, with grants and quotas; look at such a daemon
 #[derive(Debug, Subcommand)]
-#[allow(missing_docs, reason = "the comments of the arguments are the help texts")]
 pub enum Courier {
     Serve(Serve),
     Status(Status),

@@ -210,6 +210,7 @@ fn progress_line(event: &Event) -> String {
         rtt_ms,
         loss,
         limit,
+        ..
     } = event
     else {
         return String::new();
@@ -272,6 +273,7 @@ mod tests {
             rtt_ms: 50.04,
             loss: 0.0101,
             limit: Limit::PeerDisk,
+            mtu: Some(9_000),
         });
         assert_eq!(
             line,

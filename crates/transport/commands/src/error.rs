@@ -36,9 +36,8 @@ pub enum CommandError {
          line that `millrace receive` printed"
     )]
     CutTicket {
-        /// The word.
         word: String,
-        /// Its characters.
+        /// Characters of the word.
         given: usize,
         /// Characters of the shortest ticket.
         least: usize,
@@ -48,35 +47,21 @@ pub enum CommandError {
     NoSource,
     /// A source comes after a target.
     #[error("`{word}` comes after a target and is none; give all sources first")]
-    SourceAfterTarget {
-        /// The word.
-        word: String,
-    },
+    SourceAfterTarget { word: String },
     /// A word leads to no receiver.
     #[error(transparent)]
     Target(#[from] TargetError),
     /// The target of a receive is no directory.
     #[error("{} is no directory; create it first", path.display())]
-    NoDirectory {
-        /// The path.
-        path: PathBuf,
-    },
+    NoDirectory { path: PathBuf },
     /// The interface cannot be used.
     #[error("--via {device}: {reason}")]
-    Via {
-        /// The device.
-        device: String,
-        /// The cause.
-        reason: String,
-    },
+    Via { device: String, reason: String },
     /// The program has no DPDK.
     #[error(
         "--via {devargs} is a device of DPDK, which this program is built without; use `millrace-courier` in its place"
     )]
-    NoDpdk {
-        /// The devargs.
-        devargs: String,
-    },
+    NoDpdk { devargs: String },
     /// The daemon cannot start or go on.
     #[error(transparent)]
     Serve(#[from] millrace_courier_daemon::ServeError),
@@ -100,23 +85,14 @@ pub enum CommandError {
     Session(#[from] SessionError),
     /// A list of sources or targets cannot be read.
     #[error("cannot open {}: {error}", path.display())]
-    List {
-        /// The path.
-        path: PathBuf,
-        /// The cause.
-        error: io::Error,
-    },
+    List { path: PathBuf, error: io::Error },
     /// The command that reaches another machine cannot be run.
     #[error("cannot run `{command}`: {error}; give another command with --ssh")]
-    Ssh {
-        /// The command.
-        command: String,
-        /// The cause.
-        error: io::Error,
-    },
+    Ssh { command: String, error: io::Error },
     /// A receiver on another machine did not start.
     #[error(
-        "the receiver on {host} ended before it had a ticket; run `ssh {host} millrace receive DIRECTORY` to see why"
+        "the receiver on {host} did not start, for the reason above; its directory must exist, and `millrace` must be in the PATH \
+         there, or be named by --remote-program"
     )]
     Remote {
         /// The machine.

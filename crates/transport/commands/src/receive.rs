@@ -1,11 +1,12 @@
 //! `millrace receive`: files into a directory.
 
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use millrace_courier::local::{LocalStore, PlaceOptions};
 use millrace_courier::target::{TargetError, Url};
-use millrace_courier::{Interrupts, ReceiveOptions, Session as Transfer, exit_status};
+use millrace_courier::{Interrupts, Outcome, ReceiveOptions, Session as Transfer, exit_status};
 
 use crate::args::{Commit, Receive};
 use crate::device::{OpenDpdk, open};
@@ -67,6 +68,15 @@ pub fn receive(json: bool, args: &Receive, open_dpdk: OpenDpdk<'_>) -> Result<Ex
     };
     let outcomes = watch(transfer, stop, &mut display)?;
     display.finish()?;
+    let resumable = |outcome: &Outcome| matches!(outcome, Outcome::Resumable { .. });
+    if once && !json && outcomes.iter().any(resumable) {
+        let text = if args.from.is_some() {
+            "to go on, run it again: what arrived is kept"
+        } else {
+            "to go on, run it again, and send with its new ticket: what arrived is kept"
+        };
+        let _ = writeln!(std::io::stderr(), "{text}");
+    }
     let status = if outcomes.is_empty() && !once {
         0
     } else {

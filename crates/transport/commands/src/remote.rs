@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use millrace_courier::Target;
 use millrace_courier::ticket::Ticket;
+use millrace_types::shell::quoted;
 
 use crate::args::{Commit, Send};
 use crate::display::Result;
 use crate::error::CommandError;
-use crate::send::quoted;
 
 /// The time that a receiver gets to end after its transfer.
 const END: Duration = Duration::from_secs(2);

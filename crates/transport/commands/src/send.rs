@@ -8,9 +8,12 @@ use std::process::ExitCode;
 use millrace_courier::files::{Requests, Source};
 use millrace_courier::io::via::Via;
 use millrace_courier::local::{LocalSource, ScanOptions};
-use millrace_courier::target::{SCHEME, parse, remember};
+use millrace_courier::target::{SCHEME, TargetError, parse, remember};
 use millrace_courier::ticket::PREFIX;
-use millrace_courier::{Event, Interrupts, Outcome, SendOptions, Session as Transfer, Target, exit_status};
+use millrace_courier::{
+    EXIT_REFUSED, Event, Interrupts, Outcome, SendOptions, Session as Transfer, Target, exit_status,
+};
+use millrace_types::shell::quoted;
 
 use crate::args::{Commit, Send};
 use crate::device::{OpenDpdk, open};
@@ -26,10 +29,11 @@ const TICKET_MIN: usize = 90;
 /// # Errors
 /// If it cannot go on for any target.
 pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode> {
+    // A dry run goes nowhere.
     let (mut sources, words) = split(
         &args.words,
         args.files_from.is_none(),
-        args.targets_from.is_none(),
+        args.targets_from.is_none() && !args.dry_run,
     )?;
     if let Some(path) = &args.files_from {
         sources.extend(lines(path)?.map(PathBuf::from));
@@ -60,7 +64,14 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
     // Receivers that were started over ssh end with the transfer.
     let (mut targets, mut remotes) = (Vec::new(), Vec::new());
     for word in &words {
-        targets.push(target(word, known.as_deref(), args, &mut remotes)?);
+        match target(word, known.as_deref(), args, &mut remotes) {
+            Ok(target) => targets.push(target),
+            Err(error @ CommandError::Target(TargetError::Expired)) => {
+                let _ = writeln!(std::io::stderr(), "{}: {error}", program());
+                return Ok(ExitCode::from(EXIT_REFUSED));
+            }
+            Err(error) => return Err(error),
+        }
     }
     let mut more = match &args.targets_from {
         Some(path) => Some(lines(path)?),
@@ -113,13 +124,20 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
     display.finish()?;
     let resumable = |outcome: &Outcome| matches!(outcome, Outcome::Resumable { .. });
     if outcomes.iter().any(resumable) && !json {
-        let words: Vec<String> = std::env::args().skip(1).map(|word| quoted(&word)).collect();
+        let command = std::env::args().skip(1).map(|word| quoted(&word));
+        let command: Vec<String> = command.collect();
         let _ = writeln!(
             std::io::stderr(),
             "to go on, run it again: {} {}",
             program(),
-            words.join(" ")
+            command.join(" ")
         );
+        if words.iter().any(|word| is_ticket(word)) {
+            let _ = writeln!(
+                std::io::stderr(),
+                "(a receiver that has ended, such as one with --once, is started again first, and prints a new ticket)"
+            );
+        }
     }
     Ok(ExitCode::from(exit_status(&outcomes)))
 }
@@ -165,21 +183,15 @@ fn program() -> String {
     quoted(&name.to_string_lossy())
 }
 
-/// Returns a word as a shell takes it.
-pub(crate) fn quoted(word: &str) -> String {
-    let plain = |char: char| char.is_ascii_alphanumeric() || "-_./:@=,+%".contains(char);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
-
 /// Returns true for a ticket, a path of a daemon, HOST:DIRECTORY, KEY@HOST:PORT and HOST:PORT; as with scp, a slash before the colon makes a word a
 /// path.
 fn is_target(word: &str) -> bool {
     let is_url = word.starts_with(SCHEME);
-    let is_ticket = word.starts_with(PREFIX) && word.len() >= TICKET_MIN && !word.contains(['/', '.']);
-    is_url || is_ticket || is_address(word) || remote::parse(word).is_some()
+    is_url || is_ticket(word) || is_address(word) || remote::parse(word).is_some()
+}
+
+fn is_ticket(word: &str) -> bool {
+    word.starts_with(PREFIX) && word.len() >= TICKET_MIN && !word.contains(['/', '.'])
 }
 
 /// Returns true for HOST:PORT, with or without KEY@.
@@ -195,16 +207,18 @@ fn split(words: &[String], need_source: bool, need_target: bool) -> Result<(Vec<
         .position(|word| is_target(word))
         .unwrap_or(words.len());
     let (sources, targets) = words.split_at(first);
-    if targets.is_empty() && need_target {
+    if targets.is_empty() {
         let is_cut = |word: &&String| word.starts_with(PREFIX) && !Path::new(word).exists();
-        return Err(match sources.iter().find(is_cut) {
-            Some(word) => CommandError::CutTicket {
+        if let Some(word) = sources.iter().find(is_cut) {
+            return Err(CommandError::CutTicket {
                 word: word.clone(),
                 given: word.len(),
                 least: TICKET_MIN,
-            },
-            None => CommandError::NoTarget,
-        });
+            });
+        }
+        if need_target {
+            return Err(CommandError::NoTarget);
+        }
     }
     if sources.is_empty() && need_source {
         return Err(CommandError::NoSource);
@@ -247,6 +261,8 @@ mod tests {
         for wrong in ["a b", "host:1 host:2", "a host:1 b"] {
             assert!(split(&words(wrong), true, true).is_err(), "{wrong}");
         }
+        let counted = words("data/");
+        assert_eq!(split(&counted, true, false).unwrap().0, [PathBuf::from("data/")]);
         let cut = split(&words("data mr1abcdefgh"), true, true).unwrap_err();
         assert!(cut.to_string().contains("has 11 characters"), "{cut}");
     }

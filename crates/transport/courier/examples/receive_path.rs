@@ -350,7 +350,7 @@ fn main() {
     } else {
         let (link, socket) = Veth::new(1, "off", &datagram, |address| {
             let socket = UdpSocket::bind(address).unwrap();
-            // As large as that of the other path.
+            // The buffer is as large as that of the memif path.
             setsockopt(&socket, sockopt::RcvBufForce, &(16 << 20)).unwrap();
             socket.set_read_timeout(Some(PATIENCE)).unwrap();
             socket

@@ -34,9 +34,7 @@ impl Refusal {
 pub enum EntryType {
     /// A regular file.
     File = 0,
-    /// A directory.
     Directory = 1,
-    /// A symlink.
     Symlink = 2,
 }
 
@@ -57,12 +55,11 @@ impl EntryType {
     }
 }
 
-/// An entry of a directory.
+/// An entry of a directory in the answer to `ls`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DirectoryEntry {
     /// The name, without slashes.
     pub name: Vec<u8>,
-    /// The type.
     pub entry_type: EntryType,
     /// Bytes of a file; 0 of others.
     pub size: u64,
@@ -72,10 +69,10 @@ pub struct DirectoryEntry {
 
 /// Follows one transfer, from its admission to its end; dropping it frees the transfer's place.
 pub trait TransferObserver: Send {
-    /// Learns that the transfer begins, and that so many of its bytes are there already.
+    /// Learns that the transfer begins, and that this many of its bytes are there already.
     fn on_accept(&mut self, present: u64);
 
-    /// Learns that so many of the transfer's bytes are verified, those that were there included, at a rate in bits a second.
+    /// Learns that this many of the transfer's bytes are verified, those that were there included, at a rate in bits a second.
     fn on_progress(&mut self, verified: u64, bytes: u64, rate_bps: u64);
 
     /// Learns how the transfer ended, and how many of its bytes are verified.

@@ -39,14 +39,12 @@ pub enum ControlError {
     /// The address cannot be dialled.
     #[error("cannot connect to {address}: {error}")]
     Connect {
-        /// The address.
         address: SocketAddr,
-        /// The cause.
         error: quinn_proto::ConnectError,
     },
 }
 
-/// An event of a link.
+/// An event of a control connection.
 #[derive(Debug)]
 pub(crate) enum LinkEvent {
     Connected,
@@ -114,7 +112,7 @@ fn transport(window: BorrowedWindow, silence: Duration) -> Arc<TransportConfig> 
 }
 
 impl Control {
-    /// Returns a control channel without links. `listens`: strangers may connect. `silence`: after so much of it a peer is lost.
+    /// Returns a control channel without links. If `listens`, unknown peers may connect. A peer is lost after `silence` without a packet.
     pub(crate) fn new(
         identity: &Identity,
         listens: bool,
@@ -181,7 +179,7 @@ impl Control {
                     self.respond(&transmit);
                 } else {
                     let window = BorrowedWindow::default();
-                    // Each link has a window of its own.
+                    // Each link gets a congestion window of its own.
                     let config = self.server.clone().map(|mut config| {
                         config.transport_config(transport(window.clone(), self.silence));
                         Arc::new(config)

@@ -41,7 +41,6 @@ impl Limit {
 pub enum Event {
     /// A receiver waits at an address.
     Listening {
-        /// The ticket.
         ticket: String,
         /// The receiver's key.
         key: String,
@@ -50,7 +49,6 @@ pub enum Event {
     },
     /// Both sides agreed.
     Accepted {
-        /// The peer.
         peer: String,
         /// Bytes of the session.
         bytes: u64,
@@ -59,7 +57,6 @@ pub enum Event {
     },
     /// How far a peer is.
     Progress {
-        /// The peer.
         peer: String,
         /// Verified bytes, those that were there included.
         verified: u64,
@@ -75,24 +72,20 @@ pub enum Event {
         loss: f64,
         /// The limit of its rate.
         limit: Limit,
+        /// Bytes of the largest IP packet that passes to the peer, as far as the sender knows.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        mtu: Option<u64>,
     },
     /// No progress for a while.
     Stalled {
-        /// The peer.
         peer: String,
         /// For so many seconds.
         seconds: u64,
     },
     /// The peer was lost; the session waits for it to come back.
-    Lost {
-        /// The peer.
-        peer: String,
-        /// The reason.
-        reason: String,
-    },
+    Lost { peer: String, reason: String },
     /// A file has its final name, or was withdrawn or failed.
     File {
-        /// The peer.
         peer: String,
         /// The number of the file in the manifest, if it is known.
         file: Option<u64>,
@@ -101,7 +94,6 @@ pub enum Event {
     },
     /// A peer has everything, or never will in this run.
     Done {
-        /// The peer.
         peer: String,
         /// How it ended.
         #[serde(flatten)]
@@ -130,7 +122,6 @@ pub enum Outcome {
     Refused {
         /// The name of the reason.
         code: &'static str,
-        /// The reason.
         reason: String,
     },
     /// The receiver's receipt does not match, or a file changed while it was read.
@@ -139,10 +130,7 @@ pub enum Outcome {
         reason: String,
     },
     /// The peer was lost, or the user stopped; the same command goes on.
-    Resumable {
-        /// The reason.
-        reason: String,
-    },
+    Resumable { reason: String },
 }
 
 impl Outcome {
@@ -154,20 +142,29 @@ impl Outcome {
     }
 }
 
-/// Returns the exit status for the outcomes of all peers: 0 all delivered, 3 some, 4 refused, 5 integrity, 6 resumable.
+/// The exit status if some peers have everything, and others do not.
+pub const EXIT_PARTIAL: u8 = 3;
+/// The exit status if nobody has everything, and a peer or its ticket refused.
+pub const EXIT_REFUSED: u8 = 4;
+/// The exit status if what a peer has is not what was sent.
+pub const EXIT_INTEGRITY: u8 = 5;
+/// The exit status if the same command goes on where this one ended.
+pub const EXIT_RESUMABLE: u8 = 6;
+
+/// Returns the exit status for the outcomes of all peers: 0 if all have everything, else one of those above.
 pub fn exit_status(outcomes: &[Outcome]) -> u8 {
     let count = |wanted: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| wanted(outcome)).count();
     let delivered = count(|outcome| matches!(outcome, Outcome::Delivered));
     if count(|outcome| matches!(outcome, Outcome::Integrity { .. })) > 0 {
-        5
+        EXIT_INTEGRITY
     } else if delivered == outcomes.len() {
         0
     } else if delivered > 0 {
-        3
+        EXIT_PARTIAL
     } else if count(|outcome| matches!(outcome, Outcome::Refused { .. })) > 0 {
-        4
+        EXIT_REFUSED
     } else {
-        6
+        EXIT_RESUMABLE
     }
 }
 

@@ -22,7 +22,6 @@ pub struct FilesError(pub String);
 pub struct OpenError {
     /// The kind of refusal.
     pub code: RefuseCode,
-    /// The reason.
     pub error: FilesError,
 }
 
@@ -74,7 +73,7 @@ pub trait Source: Send {
     fn root(&self) -> Option<Value>;
 }
 
-/// An event of a sink.
+/// The result of a step of the thread that writes files.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SinkEvent {
     /// The digest of an extent is right.
@@ -143,7 +142,7 @@ pub trait Sink: Send {
     /// If the files cannot be written.
     fn on_withdrawn(&mut self, file: u64) -> Result<(), FilesError>;
 
-    /// Syncs, keeps the journal, commits.
+    /// Advances the work: syncs, keeps the journal, commits.
     ///
     /// # Errors
     /// If the files cannot be written.

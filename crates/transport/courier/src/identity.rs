@@ -21,25 +21,15 @@ pub enum IdentityError {
     File {
         /// The operation that failed.
         verb: &'static str,
-        /// The file.
         path: PathBuf,
-        /// The cause.
         error: io::Error,
     },
     /// Others may read the file.
     #[error("the identity {} has mode {mode:o}, so that others can read it; run `chmod 600` on it", path.display())]
-    Mode {
-        /// The file.
-        path: PathBuf,
-        /// The mode.
-        mode: u32,
-    },
+    Mode { path: PathBuf, mode: u32 },
     /// The file holds no key.
     #[error("{} holds no Ed25519 key in PKCS #8; move it away, and a new one is made", path.display())]
-    Content {
-        /// The file.
-        path: PathBuf,
-    },
+    Content { path: PathBuf },
     /// The system gives no random numbers.
     #[error("the system gives no random numbers for a new key")]
     Random,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// A command.
+/// A request to a running session.
 pub(crate) enum Command {
     /// Another receiver joins.
     Add(Target),

@@ -13,7 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// An open key log. Whoever has the file reads all that its connections carry.
+/// An open key log. A reader of the file can decrypt all that its connections carry.
 #[derive(Clone, Debug)]
 pub struct KeyLog(Arc<Mutex<File>>);
 

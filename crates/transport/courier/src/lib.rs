@@ -42,7 +42,9 @@ mod window;
 
 pub use clock::Interrupts;
 pub use control::ControlError;
-pub use event::{Event, Limit, Outcome, exit_status};
+pub use event::{
+    EXIT_INTEGRITY, EXIT_PARTIAL, EXIT_REFUSED, EXIT_RESUMABLE, Event, Limit, Outcome, exit_status,
+};
 pub use key_log::KeyLog;
 pub use message::{RefuseCode, read_control_stream};
 pub use receiver::{ReceiveError, ReceiveOptions, receive, receive_over};

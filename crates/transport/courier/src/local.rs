@@ -1,17 +1,20 @@
 //! Files of this machine, by `millrace-fileset`, behind the traits of [`crate::files`].
 
 use crate::files::{self, FilesError, OpenError, Requests, Value};
+use crate::message::RefuseCode;
 use millrace_fileset::RelativePath;
 use millrace_fileset::fs::Root;
-use millrace_fileset::scan::{Argument, resolve_arguments};
+use millrace_fileset::scan::{Argument, ScanError, resolve_arguments};
 use millrace_fileset::{
-    Commit, ExtentValue, ManifestLimits, ManifestReader, OnChange, Scan, ScanItem, Sink, SinkEvent,
-    SinkOptions, Source, SourceOptions,
+    Commit, ExtentValue, ManifestLimits, ManifestReader, OnChange, Scan, ScanItem, Sink, SinkError,
+    SinkEvent, SinkOptions, Source, SourceOptions,
 };
 use millrace_transport::extent::Layout;
 use millrace_transport::ranges::RangeSet;
 use millrace_types::Time;
+use nix::sys::statvfs::statvfs;
 use std::fmt::Display;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,6 +23,62 @@ const CACHE_SIZE: usize = 4 << 20;
 
 fn failed(error: impl Display) -> FilesError {
     FilesError(error.to_string())
+}
+
+/// Returns the error of a scan below the root of the file system, whose paths have no slash in front.
+fn not_scanned(error: ScanError) -> FilesError {
+    match error {
+        ScanError::Io { path, error } => FilesError(format!("/{path} cannot be read: {error}")),
+        error => failed(error),
+    }
+}
+
+/// Returns the error of a receiver's file: the sender reads it, too, who knows no temporary names.
+fn not_written(error: SinkError) -> FilesError {
+    let SinkError::Io { path, error } = error else {
+        return failed(error);
+    };
+    let name = path.split().1;
+    let place = if name.starts_with(b".millrace-") {
+        "a temporary file".to_owned()
+    } else {
+        path.to_string()
+    };
+    FilesError(match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => format!(
+            "the receiver's disk is full ({place}: {error}); make room there and send again: what arrived is kept"
+        ),
+        ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
+            format!(
+                "the receiver may not write to its directory ({place}: {error}); permit it, or receive into another one"
+            )
+        }
+        _ => format!("the receiver cannot write {place}: {error}"),
+    })
+}
+
+/// Returns bytes in MiB, rounded up.
+fn mib(bytes: u64) -> String {
+    format!("{} MiB", bytes.div_ceil(1 << 20))
+}
+
+/// Refuses files that do not fit into the file system of a directory.
+fn check_space(directory: &Path, needed: u64) -> Result<(), OpenError> {
+    // A file system that cannot tell is tried.
+    let Ok(space) = statvfs(directory) else {
+        return Ok(());
+    };
+    let free = space.blocks_available().saturating_mul(space.fragment_size());
+    if needed <= free {
+        return Ok(());
+    }
+    let (needed, free) = (mib(needed), mib(free));
+    Err(OpenError {
+        code: RefuseCode::Files,
+        error: FilesError(format!(
+            "the files need {needed}, and the receiver's file system has {free}; make room there, or receive into another directory"
+        )),
+    })
 }
 
 /// The way in which files are read.
@@ -46,7 +105,7 @@ impl LocalSource {
     pub fn scan(paths: &[PathBuf], options: &ScanOptions) -> Result<LocalSource, FilesError> {
         let fs = Root::open("/").map_err(failed)?;
         let arguments = resolve_arguments(paths).map_err(failed)?;
-        LocalSource::scan_arguments(fs, &arguments, options)
+        LocalSource::scan_arguments(fs, &arguments, options, not_scanned)
     }
 
     /// Scans a path below a directory, which no symlink leads out of. `contents`: the path stands for the contents of a directory,
@@ -66,21 +125,22 @@ impl LocalSource {
             path: path.clone(),
             name: named.then(|| path.split().1.to_vec()),
         };
-        LocalSource::scan_arguments(fs, &[argument], options)
+        LocalSource::scan_arguments(fs, &[argument], options, failed)
     }
 
     fn scan_arguments(
         fs: Root,
         arguments: &[Argument],
         options: &ScanOptions,
+        failed_scan: fn(ScanError) -> FilesError,
     ) -> Result<LocalSource, FilesError> {
         let scan_options = millrace_fileset::ScanOptions {
             preserve: options.preserve,
             ..millrace_fileset::ScanOptions::default()
         };
-        let mut scan = Scan::new(&fs, arguments, scan_options).map_err(failed)?;
+        let mut scan = Scan::new(&fs, arguments, scan_options).map_err(failed_scan)?;
         let (mut manifest, mut skipped) = (Vec::new(), Vec::new());
-        while let Some(item) = scan.next_item(&fs).map_err(failed)? {
+        while let Some(item) = scan.next_item(&fs).map_err(failed_scan)? {
             if let ScanItem::Skipped { path, reason } = item {
                 skipped.push((path.to_string(), reason.to_string()));
             }
@@ -229,8 +289,17 @@ impl files::Store for LocalStore {
             preserve: self.options.preserve,
             ..SinkOptions::default()
         };
-        let sink = Sink::open(fs, Arc::new(manifest), options).map_err(failed)?;
-        Ok(Box::new(LocalSink { sink }))
+        let mut sink = Sink::open(fs, Arc::new(manifest), options).map_err(not_written)?;
+        let needed = sink
+            .needed_space()
+            .map_err(|error| OpenError::from(not_written(error)));
+        match needed.and_then(|needed| check_space(&self.directory, needed)) {
+            Ok(()) => Ok(Box::new(LocalSink { sink })),
+            Err(error) => {
+                sink.discard();
+                Err(error)
+            }
+        }
     }
 }
 
@@ -244,16 +313,16 @@ impl files::Sink for LocalSink {
     }
 
     fn poll_have(&mut self) -> Result<Option<(u64, Value)>, FilesError> {
-        let have = self.sink.poll_have().map_err(failed)?;
+        let have = self.sink.poll_have().map_err(not_written)?;
         Ok(have.map(|have| (have.extent, have.value)))
     }
 
     fn keep(&mut self, extent: u64) -> Result<(), FilesError> {
-        self.sink.keep(extent).map_err(failed)
+        self.sink.keep(extent).map_err(not_written)
     }
 
     fn start(&mut self) -> Result<(), FilesError> {
-        self.sink.start().map_err(failed)
+        self.sink.start().map_err(not_written)
     }
 
     fn verified(&self) -> RangeSet {
@@ -261,7 +330,7 @@ impl files::Sink for LocalSink {
     }
 
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<u64, FilesError> {
-        self.sink.write(address, bytes).map_err(failed)?;
+        self.sink.write(address, bytes).map_err(not_written)?;
         Ok(self.sink.take_written())
     }
 
@@ -271,24 +340,24 @@ impl files::Sink for LocalSink {
                 extent,
                 value: *value,
             })
-            .map_err(failed)
+            .map_err(not_written)
     }
 
     fn on_group_values(&mut self, extent: u64, values: &[Value]) -> Result<(), FilesError> {
-        self.sink.on_group_values(extent, values).map_err(failed)
+        self.sink.on_group_values(extent, values).map_err(not_written)
     }
 
     fn on_withdrawn(&mut self, file: u64) -> Result<(), FilesError> {
         let file = u32::try_from(file).map_err(failed)?;
-        self.sink.on_withdrawn(file).map_err(failed)
+        self.sink.on_withdrawn(file).map_err(not_written)
     }
 
     fn poll(&mut self, now: Time) -> Result<(), FilesError> {
-        self.sink.poll(now).map_err(failed)
+        self.sink.poll(now).map_err(not_written)
     }
 
     fn flush(&mut self) -> Result<(), FilesError> {
-        self.sink.flush().map_err(failed)
+        self.sink.flush().map_err(not_written)
     }
 
     fn next_timeout(&self) -> Option<Time> {
@@ -317,6 +386,105 @@ impl files::Sink for LocalSink {
     }
 
     fn close(self: Box<Self>) -> Result<(), FilesError> {
-        self.sink.close().map_err(failed)
+        self.sink.close().map_err(not_written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::{Source as _, Store as _};
+    use std::io;
+
+    #[test]
+    fn a_source_that_is_not_there_is_named_by_its_whole_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = dir.path().join("missing");
+        let error = LocalSource::scan(std::slice::from_ref(&missing), &ScanOptions::default()).err();
+        let text = error.unwrap().to_string();
+        assert!(text.starts_with(missing.to_str().unwrap()), "{text}");
+    }
+
+    #[test]
+    fn files_that_do_not_fit_are_refused_before_a_byte_is_sent() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(check_space(dir.path(), 0).is_ok());
+        let refused = check_space(dir.path(), u64::MAX).unwrap_err();
+        assert_eq!(refused.code, RefuseCode::Files);
+        assert!(refused.to_string().contains("make room"), "{refused}");
+    }
+
+    #[test]
+    fn a_refused_transfer_leaves_nothing_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        for path in ["set/new", "in/set"] {
+            std::fs::create_dir_all(dir.path().join(path)).unwrap();
+        }
+        for path in ["set/a", "in/set/a"] {
+            std::fs::write(dir.path().join(path), path).unwrap();
+        }
+        let source = LocalSource::scan(&[dir.path().join("set")], &ScanOptions::default()).unwrap();
+        let options = PlaceOptions {
+            keep_existing: true,
+            ..PlaceOptions::default()
+        };
+        let store = LocalStore::new(&dir.path().join("in"), options);
+        assert!(store.open(source.manifest(), Requests::default()).is_err());
+        let names = |path: &str| -> Vec<_> {
+            let entries = std::fs::read_dir(dir.path().join(path)).unwrap();
+            entries.map(|entry| entry.unwrap().file_name()).collect()
+        };
+        assert_eq!(
+            (names("in"), names("in/set")),
+            (vec!["set".into()], vec!["a".into()])
+        );
+    }
+
+    #[test]
+    fn a_file_needs_space_until_it_has_its_temporary_file() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("in")).unwrap();
+        std::fs::write(dir.path().join("a"), vec![7; 300_000]).unwrap();
+        let source = LocalSource::scan(&[dir.path().join("a")], &ScanOptions::default()).unwrap();
+        let mut reader = ManifestReader::new(ManifestLimits::default());
+        reader.feed(source.manifest()).unwrap();
+        let manifest = Arc::new(reader.finish().unwrap());
+        let needed = || {
+            let fs = Root::open(dir.path().join("in")).unwrap();
+            let mut sink = Sink::open(fs, Arc::clone(&manifest), SinkOptions::default()).unwrap();
+            sink.needed_space().unwrap()
+        };
+        assert_eq!(needed(), 300_000);
+        let store = LocalStore::new(&dir.path().join("in"), PlaceOptions::default());
+        let mut sink = store.open(source.manifest(), Requests::default()).unwrap();
+        sink.start().unwrap();
+        sink.write(0, &[7; 16_384]).unwrap();
+        sink.flush().unwrap();
+        drop(sink);
+        assert_eq!(needed(), 0);
+    }
+
+    #[test]
+    fn a_sender_learns_why_a_receiver_cannot_write_and_what_to_do() {
+        let error = |name: &[u8], code| {
+            let error = SinkError::Io {
+                path: RelativePath::new(name).unwrap(),
+                error: io::Error::from_raw_os_error(code),
+            };
+            not_written(error).to_string()
+        };
+        let full = error(b".millrace-0123", 28);
+        assert!(
+            full.starts_with("the receiver's disk is full (a temporary file: "),
+            "{full}"
+        );
+        assert!(full.contains("make room"), "{full}");
+        let read_only = error(b".millrace-0123.journal", 30);
+        assert!(
+            read_only.contains("may not write to its directory"),
+            "{read_only}"
+        );
+        let other = error(b"a/b", 5);
+        assert!(other.starts_with("the receiver cannot write a/b: "), "{other}");
     }
 }

@@ -39,7 +39,7 @@ pub(crate) const MANIFEST_CHUNK: usize = 32 << 10;
 /// The stream of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Class {
-    /// Who asks, and what for; the stream is bidirectional, and the receiver reads nothing else of a stranger.
+    /// The key of the peer and its request; the stream is bidirectional, and the receiver reads nothing else from an unknown peer.
     Session,
     Manifest,
     Values,
@@ -102,7 +102,7 @@ pub(crate) struct Offer {
     pub(crate) requests: Requests,
 }
 
-/// A message.
+/// A message of the control channel (docs/transport-protocol.md).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Message {
     Hello {

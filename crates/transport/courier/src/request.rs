@@ -24,7 +24,6 @@ pub enum RequestError {
     Refused {
         /// The name of the reason.
         code: &'static str,
-        /// The reason.
         reason: String,
     },
     /// The daemon does not answer, or closed the connection.
@@ -32,7 +31,6 @@ pub enum RequestError {
     NoAnswer {
         /// The daemon.
         name: String,
-        /// The reason.
         reason: String,
     },
     /// The socket fails.

@@ -1,11 +1,11 @@
 //! A rate that several transfers share, by the generic cell rate algorithm (ITU-T I.371, annex A).
 //!
-//! Each transfer reserves one turn of bytes ahead, behind all turns that are reserved; it may move the bytes of a turn when
-//! the turn has begun. Turns are equally long, and nobody has more than one ahead of the present one: transfers that are as fast as they may be get
+//! Each transfer reserves one time slot of bytes ahead, behind all slots that are reserved; it may move the bytes of a slot when
+//! the slot has begun. Slots are equally long, and nobody has more than one ahead of the present one: transfers that are as fast as they may be get
 //! equal shares, and what a slower one leaves goes to the others.
 //!
 //! ```text
-//!        began         now                     theoretical arrival time: the next turn begins here
+//!        began         now                     theoretical arrival time: the next slot begins here
 //!  ──────┬───────┬──────┼┬───────┬───────┬──────>
 //!        │   A   │   B  ╵│   C   │   A   │
 //! ```
@@ -17,12 +17,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The duration of a turn at the rate. Threads that are woken later than this after their turn began lose their share.
-const TURN: Duration = Duration::from_millis(4);
-/// Bytes of a turn at least: two packets.
-const TURN_MIN: u64 = 3_000;
-/// Bytes of a turn at most.
-const TURN_MAX: u64 = 1 << 20;
+/// The duration of a slot at the rate. Threads that are woken later than this after their slot began lose their share.
+const SLOT: Duration = Duration::from_millis(4);
+/// Bytes of a slot at least: two packets.
+const SLOT_MIN: u64 = 3_000;
+/// Bytes of a slot at most.
+const SLOT_MAX: u64 = 1 << 20;
 /// Time without transfers that is saved up at most, in nanoseconds: threads that are late by less lose no rate.
 const LATE_NANOS: u64 = 10_000_000;
 /// Bytes of an IPv4 packet that is full, and of its payload.
@@ -35,7 +35,7 @@ pub struct SharedRate {
     epoch: Instant,
     /// Bits a second; 0: no limit.
     bps: AtomicU64,
-    /// When the turns end that are reserved, in nanoseconds after `epoch`.
+    /// When the slots end that are reserved, in nanoseconds after `epoch`.
     theoretical_arrival_time: AtomicU64,
 }
 
@@ -49,7 +49,7 @@ impl SharedRate {
         })
     }
 
-    /// Changes the rate; turns that are reserved keep their time.
+    /// Changes the rate; slots that are reserved keep their time.
     pub fn set(&self, rate: Option<BitRate>) {
         let bps = rate.map_or(0, |rate| rate.bps().max(1));
         self.bps.store(bps, Ordering::Relaxed);
@@ -76,7 +76,7 @@ impl SharedRate {
         u64::try_from(at.saturating_duration_since(self.epoch).as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Reserves a turn of so many bytes; returns when it begins.
+    /// Reserves a slot of this many bytes; returns when it begins.
     fn reserve(&self, rate: BitRate, bytes: u64, now: Instant) -> Instant {
         let earliest = self.nanos_at(now).saturating_sub(LATE_NANOS);
         let nanos = SharedRate::nanos_of(rate, bytes);
@@ -90,7 +90,7 @@ impl SharedRate {
         self.epoch + Duration::from_nanos(begins)
     }
 
-    /// Returns bytes that were reserved and are not used: the turns after those that are reserved begin earlier.
+    /// Returns bytes that were reserved and are not used: the slots after those that are reserved begin earlier.
     fn give_back(&self, bytes: u64) {
         let Some(rate) = self.rate() else { return };
         let nanos = SharedRate::nanos_of(rate, bytes);
@@ -105,19 +105,19 @@ pub(crate) fn packet_bytes(payload: u64) -> u64 {
     payload.saturating_mul(PACKET[0]).div_ceil(PACKET[1])
 }
 
-/// The turns of one transfer. Dropping it gives back what it reserved and did not use.
+/// The slots of one transfer. Dropping it gives back what it reserved and did not use.
 #[derive(Debug)]
-pub(crate) struct RateTurns {
+pub(crate) struct RateSlots {
     shared: Arc<SharedRate>,
-    /// Bytes of the present turn that are left; below zero: more was moved than the turn had.
+    /// Bytes of the present slot that are left; below zero: more was moved than the slot had.
     left: i64,
-    /// The next turn: when it begins, and its bytes.
+    /// The next slot: when it begins, and its bytes.
     next: Option<(Instant, u64)>,
 }
 
-impl RateTurns {
-    pub(crate) fn new(shared: Arc<SharedRate>) -> RateTurns {
-        RateTurns {
+impl RateSlots {
+    pub(crate) fn new(shared: Arc<SharedRate>) -> RateSlots {
+        RateSlots {
             shared,
             left: 0,
             next: None,
@@ -129,14 +129,14 @@ impl RateTurns {
         self.shared.rate()
     }
 
-    /// Returns when the transfer may move bytes, if not now; reserves its next turn for that.
+    /// Returns when the transfer may move bytes, if not now; reserves its next slot for that.
     pub(crate) fn opens(&mut self, now: Instant) -> Option<Instant> {
         let Some(rate) = self.shared.rate() else {
             // A limit that comes later begins with nothing saved and nothing owed.
             (self.left, self.next) = (0, None);
             return None;
         };
-        let bytes = SharedRate::bytes_in(rate, TURN).clamp(TURN_MIN, TURN_MAX);
+        let bytes = SharedRate::bytes_in(rate, SLOT).clamp(SLOT_MIN, SLOT_MAX);
         let reserve = |shared: &SharedRate| (shared.reserve(rate, bytes, now), bytes);
         while self.left <= 0 {
             let (begins, bytes) = *self.next.get_or_insert_with(|| reserve(&self.shared));
@@ -144,18 +144,18 @@ impl RateTurns {
                 return Some(begins);
             }
             self.left = self.left.saturating_add_unsigned(bytes);
-            // The turn after this one: a slow transfer that has used up a turn need not wait for those of the others.
+            // The slot after this one: a slow transfer that has used up a slot need not wait for those of the others.
             self.next = Some(reserve(&self.shared));
         }
         None
     }
 
-    /// Returns when the next turn begins, if one is reserved.
+    /// Returns when the next slot begins, if one is reserved.
     pub(crate) fn begins(&self) -> Option<Instant> {
         self.next.map(|(begins, _)| begins)
     }
 
-    /// Returns the bytes of IP packets that may be moved in this turn.
+    /// Returns the bytes of IP packets that may be moved in this slot.
     pub(crate) fn left(&self) -> u64 {
         if self.shared.rate().is_none() {
             return u64::MAX;
@@ -176,7 +176,7 @@ impl RateTurns {
     }
 }
 
-impl Drop for RateTurns {
+impl Drop for RateSlots {
     fn drop(&mut self) {
         let next = self.next.map_or(0, |(_, bytes)| bytes);
         let unused = i64::try_from(next).unwrap_or(i64::MAX).saturating_add(self.left);
@@ -193,7 +193,7 @@ mod tests {
 
     /// A transfer in virtual time.
     struct Transfer {
-        turns: RateTurns,
+        slots: RateSlots,
         /// Bytes that it moves at once.
         quantum: u64,
         /// The time between two quanta that its own path needs.
@@ -205,7 +205,7 @@ mod tests {
     impl Transfer {
         fn new(shared: &Arc<SharedRate>, quantum: u64, pause: Duration) -> Transfer {
             Transfer {
-                turns: RateTurns::new(Arc::clone(shared)),
+                slots: RateSlots::new(Arc::clone(shared)),
                 quantum,
                 pause,
                 next: shared.epoch,
@@ -224,10 +224,10 @@ mod tests {
             if now >= end {
                 break;
             }
-            match next.turns.opens(now) {
+            match next.slots.opens(now) {
                 Some(at) => next.next = at,
                 None => {
-                    next.turns.spend(next.quantum);
+                    next.slots.spend(next.quantum);
                     next.moved += next.quantum;
                     next.next = now + next.pause;
                 }
@@ -272,8 +272,8 @@ mod tests {
         let moved: u64 = run(&mut transfers, from + SECOND, 10 * SECOND).iter().sum();
         assert!((9_900_000..=10_200_000).contains(&moved), "{moved}");
         shared.set(None);
-        assert_eq!(transfers[0].turns.opens(from), None, "no limit");
-        assert_eq!(transfers[0].turns.left(), u64::MAX);
+        assert_eq!(transfers[0].slots.opens(from), None, "no limit");
+        assert_eq!(transfers[0].slots.left(), u64::MAX);
     }
 
     #[test]
@@ -281,9 +281,9 @@ mod tests {
         let shared = SharedRate::new(Some(RATE));
         let now = shared.epoch + SECOND;
         for _ in 0..1_000 {
-            let _ = RateTurns::new(Arc::clone(&shared)).opens(now);
+            let _ = RateSlots::new(Arc::clone(&shared)).opens(now);
         }
-        let mut turns = RateTurns::new(Arc::clone(&shared));
-        assert_eq!(turns.opens(now), None, "nothing was moved");
+        let mut slots = RateSlots::new(Arc::clone(&shared));
+        assert_eq!(slots.opens(now), None, "nothing was moved");
     }
 }

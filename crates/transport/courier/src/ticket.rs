@@ -24,7 +24,7 @@ const CHECK_SIZE: usize = 4;
 /// The secret of a ticket.
 pub type Secret = [u8; 16];
 
-/// A ticket.
+/// The addresses and the key of a receiver, and a secret that admits one sender to it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Ticket {
     /// When it ends.

@@ -19,7 +19,7 @@ pub(crate) struct Audit {
     file: Mutex<File>,
 }
 
-/// A line.
+/// A line of the audit log: one transfer and its outcome.
 #[derive(Serialize)]
 pub(crate) struct AuditLine<'a> {
     pub(crate) grant: &'a str,

@@ -18,16 +18,10 @@ use thiserror::Error;
 pub enum ConfigError {
     /// The file cannot be read.
     #[error("cannot read {}: {error}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        error: io::Error,
-    },
+    Read { path: PathBuf, error: io::Error },
     /// The file is no TOML, or has an unknown key or a wrong value.
     #[error("{}: {error}", path.display())]
     Syntax {
-        /// The file.
         path: PathBuf,
         /// The cause, with line and column.
         error: Box<toml::de::Error>,
@@ -97,7 +91,6 @@ pub struct Config {
     /// Bytes that may have arrived and not be written, for each transfer.
     #[serde(default = "default_pool")]
     pub pool: ByteSize,
-    /// The grants.
     #[serde(default, rename = "grant")]
     pub grants: Vec<GrantConfig>,
 }

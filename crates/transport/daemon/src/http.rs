@@ -110,7 +110,6 @@ pub enum StatusError {
     Connect {
         /// The socket.
         path: PathBuf,
-        /// The cause.
         error: io::Error,
     },
     /// The response is not that of a daemon.

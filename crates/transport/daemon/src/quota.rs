@@ -184,7 +184,7 @@ impl Ledger {
         let inode = root.metadata(path).ok()?.inode;
         let path = self.directory.join(OsStr::from_bytes(path.as_bytes()));
         let metadata = fs::symlink_metadata(path).ok()?;
-        // This second call follows such symlinks, and the first does not: the path must lead to one inode in both.
+        // `metadata` follows symlinks, and the call before does not: the path must lead to one inode in both.
         (inode == (metadata.dev(), metadata.ino())).then(|| Usage::of(&metadata))
     }
 

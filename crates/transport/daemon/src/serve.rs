@@ -39,21 +39,15 @@ pub enum ServeError {
     State {
         /// The directory, or a file in it.
         path: PathBuf,
-        /// The cause.
         error: io::Error,
     },
     /// Another daemon has the state directory.
     #[error("{} is the state of a daemon that runs; give each daemon a state directory of its own", path.display())]
-    Running {
-        /// The directory.
-        path: PathBuf,
-    },
+    Running { path: PathBuf },
     /// Metrics cannot be served.
     #[error("metrics = \"{address}\": {error}")]
     Metrics {
-        /// The address.
         address: std::net::SocketAddr,
-        /// The cause.
         error: io::Error,
     },
     /// Signals cannot be received.

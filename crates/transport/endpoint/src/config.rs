@@ -22,10 +22,7 @@ pub enum AddressError {
     #[error(
         "`{text}` is no address with a prefix length; expected for instance 192.0.2.1/24 or 2001:db8::1/64"
     )]
-    Text {
-        /// The text.
-        text: String,
-    },
+    Text { text: String },
     /// The prefix is longer than the address.
     #[error("the prefix length {prefix_len} of {ip} is too long; expected at most {max}")]
     Prefix {
@@ -218,10 +215,7 @@ pub enum ConfigError {
     },
     /// The VLAN is out of range.
     #[error("VLAN {vlan} is out of range; expected 1 to 4094")]
-    Vlan {
-        /// The VLAN.
-        vlan: Vid,
-    },
+    Vlan { vlan: Vid },
     /// There is no address, or there are too many.
     #[error("{len} addresses are given; expected 1 to {ADDRESSES_MAX}")]
     Addresses {
@@ -233,10 +227,7 @@ pub enum ConfigError {
         "the gateway {gateway} is not another host of an own prefix; expected one, or leave the gateway out to reach the own \
          prefix only"
     )]
-    Gateway {
-        /// The gateway.
-        gateway: IpAddr,
-    },
+    Gateway { gateway: IpAddr },
     /// Two gateways have one IP version.
     #[error(
         "{gateway} is a second gateway of its IP version; expected at most one for IPv4 and one for IPv6"

@@ -66,7 +66,7 @@ impl DropReason {
     }
 }
 
-/// Counters.
+/// Numbers of frames and datagrams of an endpoint; each drop has a name of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Frames that were received.

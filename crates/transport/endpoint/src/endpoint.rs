@@ -46,10 +46,7 @@ pub enum BindError {
     Zero,
     /// The port is bound already.
     #[error("port {port} is bound already; expected another one")]
-    InUse {
-        /// The port.
-        port: u16,
-    },
+    InUse { port: u16 },
     /// Too many ports are bound.
     #[error("{PORTS_MAX} ports are bound already; expected no more")]
     Full,

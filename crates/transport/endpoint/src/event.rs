@@ -38,17 +38,13 @@ impl fmt::Display for UnreachableReason {
     }
 }
 
-/// An event.
+/// A change that the owner of an endpoint has to know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// An own address passed duplicate address detection and is used from now on.
-    Usable {
-        /// The address.
-        address: IpAddr,
-    },
+    Usable { address: IpAddr },
     /// Another host uses an own address.
     Conflict {
-        /// The address.
         address: IpAddr,
         /// The MAC address of the other host.
         mac: Mac,
@@ -59,7 +55,6 @@ pub enum Event {
     Unreachable {
         /// The destination of the packet.
         to: SocketAddr,
-        /// The reason.
         reason: UnreachableReason,
     },
     /// The path MTU to an address changed.

@@ -64,7 +64,8 @@ impl Endpoint {
             return Err(DropReason::NotForUs);
         }
         if !self.addresses.is_usable(target.into()) {
-            // Another host probes the address that we probe (RFC 4862, section 5.4.3); other questions come too early.
+            // A probe from another host for the address that we probe is a conflict (RFC 4862, section 5.4.3); other
+            // solicitations come too early.
             if is_probe {
                 self.note_conflict(now, target.into(), mac);
             }

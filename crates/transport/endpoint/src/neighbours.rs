@@ -71,7 +71,7 @@ struct Neighbour {
     waiting: VecDeque<Vec<u8>>,
 }
 
-/// The cache.
+/// The neighbour cache (RFC 4861, section 5.1), for IPv4 and IPv6, with the frames that wait for an address.
 #[derive(Debug)]
 pub(crate) struct NeighbourCache {
     entries: HashMap<IpAddr, Neighbour>,

@@ -153,7 +153,7 @@ impl Endpoint {
         }
         // A probe of another host has no source address (RFC 4862, section 5.4.2).
         let is_probe = src.is_unspecified() && walk.proto == IpProto::ICMPV6;
-        // Another host that has an own address advertises it from there.
+        // A host that has an own address advertises it with that source address.
         let is_own = self.addresses.is_own(src.into()) && walk.proto != IpProto::ICMPV6;
         if (is_bad_source(src.into()) && !is_probe) || is_own {
             return Err(DropReason::Source);

@@ -23,10 +23,7 @@ pub trait FrameWriter {
 pub enum SendError {
     /// The source port is not bound.
     #[error("port {port} is not bound; bind it first")]
-    NotBound {
-        /// The port.
-        port: u16,
-    },
+    NotBound { port: u16 },
     /// The address is multicast, broadcast or unspecified.
     #[error("{to} is not the address of one host; expected a unicast address")]
     NotUnicast {

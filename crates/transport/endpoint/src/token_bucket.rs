@@ -4,7 +4,7 @@ use millrace_types::Time;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// A bucket.
+/// A token bucket whose state is the time at which it would be full.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TokenBucket {
     nanos_per_token: u64,

@@ -100,7 +100,6 @@ pub fn set_root<'a>(manifest: &[u8; 32], values: impl Iterator<Item = &'a Value>
 /// The value of an extent, as a control message. [`HaveEntry`] has the same form in the other direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExtentValue {
-    /// The extent.
     pub extent: u64,
     /// The value of the extent.
     pub value: Value,

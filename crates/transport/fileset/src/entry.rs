@@ -72,7 +72,6 @@ impl FileEntry {
 /// The type of an entry.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum EntryKind {
-    /// A directory.
     Directory,
     /// A regular file.
     File(FileEntry),
@@ -89,6 +88,5 @@ pub struct Entry {
     pub path: RelativePath,
     /// Attributes; those of a hard link are empty, since its file has them.
     pub attributes: Attributes,
-    /// The type.
     pub kind: EntryKind,
 }

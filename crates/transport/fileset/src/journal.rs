@@ -19,7 +19,7 @@ pub(crate) const RECORD_SIZE: usize = BODY_SIZE + CHECKSUM_SIZE;
 const EXTENT: u8 = 1;
 const COMMITTED: u8 = 2;
 
-/// A record.
+/// An entry of the journal: progress that survives a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Record {
     /// The extent is durable and has this value.

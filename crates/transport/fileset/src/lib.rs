@@ -36,5 +36,5 @@ pub use digest::{ExtentValue, HaveEntry, Value};
 pub use manifest::{Manifest, ManifestError, ManifestLimits, ManifestReader};
 pub use path::RelativePath;
 pub use scan::{Scan, ScanItem, ScanOptions};
-pub use sink::{Commit, Sink, SinkEvent, SinkOptions};
+pub use sink::{Commit, Sink, SinkError, SinkEvent, SinkOptions};
 pub use source::{OnChange, Source, SourceOptions};

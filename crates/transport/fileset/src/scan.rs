@@ -29,12 +29,7 @@ pub struct Argument {
 pub enum ScanError {
     /// A path cannot be read.
     #[error("{path} cannot be read: {error}")]
-    Io {
-        /// The path.
-        path: String,
-        /// The error.
-        error: io::Error,
-    },
+    Io { path: String, error: io::Error },
     /// A path is not valid.
     #[error(transparent)]
     Path(#[from] PathError),
@@ -85,12 +80,11 @@ pub enum ScanItem {
     Skipped {
         /// Path at the receiver.
         path: RelativePath,
-        /// The reason.
         reason: SkipReason,
     },
 }
 
-/// Options of a scan.
+/// Settings for reading the source's directories into a manifest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ScanOptions {
     /// Owners and extended attributes are part of the manifest.

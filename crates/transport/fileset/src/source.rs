@@ -23,7 +23,7 @@ pub enum OnChange {
     Withdraw,
 }
 
-/// Options of a source.
+/// Settings for reading a set of files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SourceOptions {
     /// Bytes of extents that are kept for repairs and slower receivers; at least one extent is.
@@ -217,7 +217,7 @@ impl<F: FileSystem> Source<F> {
     fn load(&mut self, extent: u64) -> Result<&[u8], SourceError> {
         let is_last = self.cache.back().is_some_and(|(cached, _)| *cached == extent);
         if is_last {
-            // Most calls: one for each packet.
+            // Most calls end here: the packet's extent is the last one used.
         } else if let Some(at) = self.cache.iter().position(|(cached, _)| *cached == extent) {
             if let Some(entry) = self.cache.remove(at) {
                 self.cache.push_back(entry);

@@ -38,7 +38,6 @@ pub enum ExtentError {
     /// The address cannot be written as a multiple of the offset unit.
     #[error("address {address} is not a multiple of {unit} bytes, the unit of offsets")]
     Unaligned {
-        /// The address.
         address: u64,
         /// The unit in bytes.
         unit: u64,

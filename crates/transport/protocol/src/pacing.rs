@@ -43,6 +43,11 @@ impl Pacer {
         }
     }
 
+    /// Changes the size of packets from the next quantum on, in bytes.
+    pub fn set_packet_size(&mut self, packet_size: u64) {
+        self.packet_size = packet_size.max(1);
+    }
+
     /// Changes the rate from now on; `None` is no limit.
     pub fn set_rate(&mut self, rate: Option<BitRate>, now: Time) {
         let rate = rate.map_or(0, |rate| rate.bps().max(1));

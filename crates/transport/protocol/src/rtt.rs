@@ -12,9 +12,23 @@ pub struct RttEstimator {
     variation: Duration,
     latest: Duration,
     least: Option<Duration>,
+    /// The assumption before the first sample.
+    initial: Option<Duration>,
 }
 
 impl RttEstimator {
+    /// Returns an estimator without samples that assumes a round-trip time, such as that of a handshake over the same path.
+    pub fn new(initial: Option<Duration>) -> RttEstimator {
+        RttEstimator {
+            initial,
+            ..RttEstimator::default()
+        }
+    }
+
+    fn initial(&self) -> Duration {
+        self.initial.unwrap_or(INITIAL_RTT)
+    }
+
     /// Takes a sample, from which the receiver's delay is subtracted already.
     pub fn update(&mut self, sample: Duration) {
         self.latest = sample;
@@ -31,9 +45,9 @@ impl RttEstimator {
         }
     }
 
-    /// Returns the smoothed round-trip time, or [`INITIAL_RTT`] before the first sample.
+    /// Returns the smoothed round-trip time, or the assumed one before the first sample.
     pub fn smoothed(&self) -> Duration {
-        self.smoothed.unwrap_or(INITIAL_RTT)
+        self.smoothed.unwrap_or_else(|| self.initial())
     }
 
     /// Returns true if there was a sample.
@@ -56,7 +70,7 @@ impl RttEstimator {
         let variation = if self.is_known() {
             (4 * self.variation).max(Duration::from_millis(1))
         } else {
-            2 * INITIAL_RTT
+            2 * self.initial()
         };
         self.smoothed() + variation + delay
     }

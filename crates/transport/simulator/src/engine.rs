@@ -9,7 +9,7 @@ use crate::queue::EventQueue;
 use crate::{HEADERS, PACKET, PAYLOAD};
 use millrace_transport::congestion::Controller;
 use millrace_transport::extent::{ExtentSize, Layout};
-use millrace_transport::flow::{Flow, FlowConfig, FlowStats, Outgoing, Piece};
+use millrace_transport::flow::{Flow, FlowConfig, FlowStats, Outgoing, Piece, USUAL_MTU};
 use millrace_transport::packet::{Feedback, HEAD_SIZE, Report};
 use millrace_transport::random::Random;
 use millrace_transport::ranges::RangeSet;
@@ -109,7 +109,7 @@ enum Event {
     },
 }
 
-/// A simulation.
+/// Flows and links under one clock of virtual time.
 pub struct Simulation {
     queue: EventQueue<Event>,
     links: Vec<Link>,
@@ -170,6 +170,8 @@ impl Simulation {
                 have: RangeSet::new(),
                 start: 0,
                 payload: PAYLOAD,
+                mtu: USUAL_MTU,
+                initial_rtt: None,
                 headers: HEADERS,
                 credit: ENDLESS,
                 controller: spec.controller,

@@ -131,7 +131,6 @@ pub enum AuditError {
         place: String,
         /// Packets remembered.
         found: u64,
-        /// The bound.
         bound: u64,
     },
     /// The sender exceeds the receiver's credit.
@@ -139,7 +138,6 @@ pub enum AuditError {
     Credit {
         /// The receiver.
         place: String,
-        /// Packets.
         packets: u64,
     },
 }
@@ -201,7 +199,7 @@ impl Link {
         crossing
     }
 
-    /// Offers a datagram with so many bytes of IP and UDP headers; returns its copies, as they arrive.
+    /// Offers a datagram with this many bytes of IP and UDP headers; returns its copies, as they arrive.
     pub(crate) fn offer_bytes(&mut self, now: Time, headers: u16, datagram: &[u8]) -> Vec<(Time, Vec<u8>)> {
         let in_front = ETHERNET + usize::from(headers);
         let mut frame = vec![0; in_front];

@@ -27,7 +27,7 @@ impl Mailbox {
     pub(crate) fn new() -> Mailbox {
         Mailbox {
             next: ArrayQueue::new(1),
-            // Each call of `post` adds two at most and empties it.
+            // Each call of `post` adds two changes at most and empties the queue.
             retired: ArrayQueue::new(8),
         }
     }
@@ -44,7 +44,7 @@ impl Mailbox {
 
     /// Gives a change back to the control side.
     pub(crate) fn retire(&self, change: Box<Change>) {
-        // It is never full; if it were, the change would be freed here.
+        // The queue is never full; if it were, the change would be freed here.
         drop(self.retired.push(change));
     }
 

@@ -102,7 +102,7 @@ impl Quantile {
     }
 }
 
-/// A Pareto quantile of shape 3, which has mean 3/2 and variance 3/4.
+/// Returns a Pareto quantile of shape 3, which has mean 3/2 and variance 3/4.
 #[inline]
 fn pareto(fraction: f64) -> f64 {
     const DEVIATION: f64 = 0.866_025_403_784_438_6;

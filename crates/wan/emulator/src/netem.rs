@@ -24,7 +24,6 @@ fn distribution(word: &str) -> Option<String> {
 /// A path in netem's words.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parsed {
-    /// The path.
     pub path: PathConfig,
     /// Differences from netem, a sentence each.
     pub notes: Vec<String>,
@@ -333,6 +332,10 @@ impl Netem {
             self.notes
                 .push("limit: without a rate nothing waits for the link; memory is the limit".to_owned());
         }
+        if self.distribution.is_some() && path.jitter.is_none() {
+            let reason = "expected `delay TIME JITTER` with it, as in `delay 100ms 10ms distribution normal`";
+            return Err(TextError::new("distribution", WHAT, reason));
+        }
         if self.gap.is_some() && path.reorder.is_none() {
             return Err(TextError::new("gap", WHAT, "expected `reorder` with it"));
         }
@@ -465,6 +468,8 @@ mod tests {
             ("loss gemodel", "`gemodel`"),
             ("slot 1ms", "`slot`"),
             ("delay 1ms gap 5", "`gap`"),
+            ("delay 1ms distribution gauss", "`distribution`"),
+            ("distribution normal loss 1%", "`distribution`"),
             ("rate 1mbit 20 48", "`48`"),
             ("fast", "`fast`"),
             ("delay 100ms 101s distribution normal", "101s"),

@@ -5,7 +5,6 @@ use crate::config::PathConfig;
 /// A path with a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Preset {
-    /// The name.
     pub name: &'static str,
     /// The path in a line.
     pub summary: &'static str,

@@ -7,53 +7,53 @@ use clap::Args;
 use crate::settings::{Change, Setting, Settings};
 use crate::socket::default_socket;
 
-/// Settings of a path.
+/// Settings of a path. A value may begin with `-`, so that a negative number is refused as what it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct PathArgs {
     /// Begin with the settings of a known network: geo, leo, transatlantic, lte, …
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, allow_hyphen_values = true, value_name = "NAME")]
     pub preset: Option<String>,
     /// Begin with the options of tc-netem(8): "delay 100ms 10ms loss gemodel 1% 10%"
-    #[arg(long, value_name = "OPTIONS")]
+    #[arg(long, allow_hyphen_values = true, value_name = "OPTIONS")]
     pub netem: Option<String>,
     /// The delay: 100ms, trace:FILE
-    #[arg(long, value_name = "DELAY")]
+    #[arg(long, allow_hyphen_values = true, value_name = "DELAY")]
     pub delay: Option<String>,
     /// The variation of the delay: 5ms; 5ms,normal,half-life=50ms; also exponential, gamma, pareto, pareto-normal, table:FILE
-    #[arg(long, value_name = "JITTER")]
+    #[arg(long, allow_hyphen_values = true, value_name = "JITTER")]
     pub jitter: Option<String>,
     /// Keep frames in order in spite of jitter: ordered (default), reordering
-    #[arg(long, value_name = "ORDER")]
+    #[arg(long, allow_hyphen_values = true, value_name = "ORDER")]
     pub order: Option<String>,
     /// Loss: 1%; ge:1%,burst=8; 4-state:…; every:100; ber:1e-9; outage:up=30s,down=2s; trace:FILE; several with `;` between
-    #[arg(long, value_name = "LOSS")]
+    #[arg(long, allow_hyphen_values = true, value_name = "LOSS")]
     pub loss: Option<String>,
     /// The rate: 1Gbps, mahimahi:FILE
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, allow_hyphen_values = true, value_name = "RATE")]
     pub rate: Option<String>,
     /// The queue before the rate: 250ms (default), 100packets, 64KiB; with RED: 250ms,red,min=25%,max=75%,probability=10%
-    #[arg(long, value_name = "QUEUE")]
+    #[arg(long, allow_hyphen_values = true, value_name = "QUEUE")]
     pub queue: Option<String>,
     /// Other traffic on the path: 30%; on-off:80%,on=100ms,off=400ms
-    #[arg(long, value_name = "TRAFFIC")]
+    #[arg(long, allow_hyphen_values = true, value_name = "TRAFFIC")]
     pub background: Option<String>,
     /// Reorder frames: 1%,extra=5ms; 25%,ahead,gap=5
-    #[arg(long, value_name = "REORDER")]
+    #[arg(long, allow_hyphen_values = true, value_name = "REORDER")]
     pub reorder: Option<String>,
     /// Duplicate frames: 0.1%
-    #[arg(long, value_name = "DUPLICATE")]
+    #[arg(long, allow_hyphen_values = true, value_name = "DUPLICATE")]
     pub duplicate: Option<String>,
     /// Flip bits: 0.1%; 0.1%,bits=3,deliver; ber:1e-9,undetectable
-    #[arg(long, value_name = "CORRUPT")]
+    #[arg(long, allow_hyphen_values = true, value_name = "CORRUPT")]
     pub corrupt: Option<String>,
     /// The MTU of the path
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, allow_hyphen_values = true, value_name = "BYTES")]
     pub mtu: Option<String>,
     /// Frames over the MTU: drop (default), too-big
-    #[arg(long, value_name = "POLICY")]
+    #[arg(long, allow_hyphen_values = true, value_name = "POLICY")]
     pub over_mtu: Option<String>,
     /// Bytes that the rate counts besides the payload: ethernet (18, default), ethernet-gap (38), ppp, atm, custom:BYTES
-    #[arg(long, value_name = "FRAMING")]
+    #[arg(long, allow_hyphen_values = true, value_name = "FRAMING")]
     pub framing: Option<String>,
 }
 
@@ -88,7 +88,6 @@ impl PathArgs {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct DirectionArgs {
     #[command(flatten)]
-    #[allow(missing_docs, reason = "a comment here would be the help of the command")]
     pub both: PathArgs,
     /// Settings of frames from the first interface to the second only: "delay=70ms loss=1%"
     #[arg(long, value_name = "SETTINGS", value_parser = pairs)]
@@ -138,7 +137,6 @@ pub struct BetweenArgs {
     /// The second interface, end b
     pub b: String,
     #[command(flatten)]
-    #[allow(missing_docs, reason = "a comment here would be the help of the command")]
     pub settings: DirectionArgs,
     /// Changes after a time, one a line: at 10s loss 1%
     #[arg(long, value_name = "FILE")]
@@ -238,6 +236,14 @@ mod tests {
         keys.sort_unstable();
         assert_eq!(options, keys);
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_negative_number_is_the_value_of_its_option() {
+        for option in ["--delay", "--rate", "--loss", "--mtu"] {
+            let between = parse(&["eth1", "eth2", option, "-5ms"]).unwrap();
+            assert_eq!(between.settings.both.settings().len(), 1, "{option}");
+        }
     }
 
     #[test]

@@ -49,13 +49,12 @@ pub struct Change {
     pub b_to_a: Vec<Setting>,
 }
 
-/// The error of a setting.
+/// The key and the reason of a setting that is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}{reason}", direction.map(|direction| format!("{direction}: ")).unwrap_or_default())]
 pub struct SettingsError {
     /// `a_to_b` or `b_to_a`, if the setting is of one direction.
     pub direction: Option<&'static str>,
-    /// The key.
     pub key: String,
     /// The key, the reason, and what was expected.
     pub reason: String,

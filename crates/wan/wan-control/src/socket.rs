@@ -17,7 +17,7 @@ pub const SOCKET_DIRECTORY: &str = "/run/millrace/wan";
 /// The time limit of a reply.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// A request.
+/// A request of a client on the control socket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
 pub enum Request {
@@ -27,7 +27,7 @@ pub enum Request {
     Set(Change),
 }
 
-/// A reply.
+/// The answer to a [`Request`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reply {
@@ -48,7 +48,6 @@ pub enum SocketError {
     Unreachable {
         /// The socket.
         path: PathBuf,
-        /// The reason.
         source: std::io::Error,
     },
     /// The reply is no reply.
@@ -56,7 +55,6 @@ pub enum SocketError {
     Malformed {
         /// The socket.
         path: PathBuf,
-        /// The reason.
         reason: String,
     },
 }

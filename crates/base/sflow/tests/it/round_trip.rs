@@ -73,7 +73,7 @@ fn counters() -> impl Strategy<Value = Sample> {
                 out_discards,
                 out_errors,
             ] = words;
-            // All ones means unknown.
+            // A counter of all ones means unknown, so values stay below it.
             let (in_packets, out_packets) = (in_packets.min(UNKNOWN - 1), out_packets.min(UNKNOWN - 1));
             InterfaceCounters {
                 interface,

@@ -122,9 +122,7 @@ enum Op {
     Return(u32),
     /// Accepts A bytes of the packet; zero rejects it.
     ReturnA,
-    /// X = A
     ToX,
-    /// A = X
     FromX,
 }
 

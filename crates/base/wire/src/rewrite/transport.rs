@@ -25,7 +25,7 @@ fn l4_word(head: &mut [u8], layers: &Layers, offset: usize, change: impl FnOnce(
 /// Sets the source port of TCP, UDP or SCTP, as selected by `l4`, if the packet has that header.
 #[inline]
 pub fn l4_src(head: &mut [u8], layers: &Layers, l4: L4, port: u16) -> bool {
-    // All three have their ports at the same offsets.
+    // TCP, UDP and SCTP have their ports at the same offsets.
     l4_port(head, layers, l4, tcp::offset::SRC, port)
 }
 

@@ -43,12 +43,12 @@ fn field(l4: L4) -> impl Strategy<Value = HeaderField> {
     ]
 }
 
-/// The protocol of the ports, and fields in some order.
+/// Returns the protocol of the ports, and fields in some order.
 fn fields() -> impl Strategy<Value = Vec<HeaderField>> {
     prop::sample::select(vec![L4::Tcp, L4::Udp]).prop_flat_map(|l4| prop::collection::vec(field(l4), 0..8))
 }
 
-/// The oracle: sets one field after the other. Returns false if a TTL ran out, which ends a list of actions.
+/// Sets one field after the other, as the oracle. Returns false if a TTL ran out, which ends a list of actions.
 fn one_by_one(fields: &[HeaderField], head: &mut [u8], layers: &Layers) -> bool {
     for field in fields {
         match *field {
@@ -88,7 +88,7 @@ fn is_of_layout(layers: &Layers, head: &[u8]) -> bool {
         && head.len() >= layers.l4_offset() + tcp::MIN_SIZE
 }
 
-/// The parts of a packet that NAT changes: tag, addresses, ports and TTL.
+/// Returns the parts of a packet that NAT changes: tag, addresses, ports and TTL.
 fn plain() -> impl Strategy<Value = Recipe> {
     let tags = prop_oneof![
         Just(vec![]),

@@ -48,7 +48,6 @@ pub enum ClientError {
     /// The file with the authority's certificate cannot be used.
     #[error("{path}: {detail}: expected a PEM certificate")]
     BadCa {
-        /// The path of the file.
         path: String,
         /// The cause.
         detail: String,

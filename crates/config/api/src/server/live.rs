@@ -226,7 +226,6 @@ pub enum LiveError {
     /// The text is not a valid log filter.
     #[error("`{text}` is not a log filter: {reason}")]
     LogFilter {
-        /// The text.
         text: String,
         /// The cause, and the expected form.
         reason: String,
@@ -320,7 +319,7 @@ pub struct CaptureSpec {
     pub snap_size: u32,
 }
 
-/// A captured packet.
+/// A packet that a worker copied for a capture, with the time and the port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapturedPacket {
     /// The time of capture, in nanoseconds since 1970-01-01 UTC.

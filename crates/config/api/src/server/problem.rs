@@ -54,7 +54,7 @@ impl From<ConfigErrors> for Problem {
     fn from(errors: ConfigErrors) -> Problem {
         let mut problem = Problem::new(ProblemKind::Invalid, errors.to_string());
         problem.errors = errors
-            .iter()
+            .shown()
             .map(|error| InvalidValue {
                 pointer: error.path.pointer(),
                 code: error.problem.code().to_owned(),

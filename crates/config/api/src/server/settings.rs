@@ -39,7 +39,6 @@ pub enum StartError {
     Socket {
         /// The path of the socket.
         path: PathBuf,
-        /// The cause.
         source: SocketError,
     },
     /// The address is in use, does not belong to this machine, or needs rights that the process lacks.
@@ -48,7 +47,6 @@ pub enum StartError {
          api.listen to another address", address.port()
     )]
     Listen {
-        /// The address.
         address: SocketAddr,
         /// The error of the system.
         source: std::io::Error,
@@ -57,18 +55,10 @@ pub enum StartError {
     #[error(
         "api.listen = \"{address}\" can be reached from other machines: expected tls_cert, tls_key and token_file with it"
     )]
-    Unprotected {
-        /// The address.
-        address: SocketAddr,
-    },
+    Unprotected { address: SocketAddr },
     /// The token file cannot be used.
     #[error("the token of the REST API, {}", path.display())]
-    Token {
-        /// The path of the file.
-        path: PathBuf,
-        /// The cause.
-        source: TokenError,
-    },
+    Token { path: PathBuf, source: TokenError },
     /// The certificate or its key cannot be used.
     #[error("api.tls_cert and api.tls_key: {0}")]
     Tls(#[from] TlsError),

@@ -27,7 +27,6 @@ pub enum SocketError {
         folder.display()
     )]
     Folder {
-        /// The folder.
         folder: PathBuf,
         /// The error of the system.
         error: io::Error,

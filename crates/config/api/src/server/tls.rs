@@ -27,11 +27,9 @@ pub enum TlsError {
     /// A file cannot be read, or contains no PEM.
     #[error("{}: {source}: expected a PEM file with {expected}", path.display())]
     File {
-        /// The path of the file.
         path: PathBuf,
         /// The expected content.
         expected: &'static str,
-        /// The cause.
         source: pem::Error,
     },
     /// Certificate and key do not fit each other, or the algorithm is not supported.

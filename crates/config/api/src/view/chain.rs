@@ -83,7 +83,7 @@ pub struct ChainHop {
     /// The number of packets that the function sent.
     #[serde(default)]
     pub sent: u64,
-    /// The number of packets that the function could not send, for want of a buffer or because of a limit.
+    /// The number of packets that the function could not send, because no buffer was free or because of a limit.
     #[serde(default)]
     pub not_sent: u64,
     /// The worker's time for a packet in nanoseconds; `null` before the first measurement.

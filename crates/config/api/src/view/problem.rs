@@ -166,7 +166,7 @@ pub struct Problem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "server", schema(value_type = Option<String>))]
     pub next_step: Option<Box<str>>,
-    /// All errors of an invalid configuration.
+    /// The first twenty errors of an invalid configuration; `detail` ends with the number of others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<InvalidValue>,
 }

@@ -150,7 +150,7 @@ fn bodies_that_do_not_arrive_are_refused_and_their_connections_closed() {
     for stream in &mut unfinished {
         let said = closes(stream.as_mut());
         if said.is_empty() {
-            // This connection was closed for a newer one.
+            // The server closed this connection for a newer one.
             continue;
         }
         match parse(&said).status {

@@ -106,6 +106,25 @@ fn every_way_to_ask_wrongly_is_answered_with_a_problem() {
 }
 
 #[test]
+fn a_body_with_very_many_mistakes_is_answered_with_the_first_twenty_and_a_count() {
+    let server = FakeServer::start().unwrap();
+    let mistakes: serde_json::Map<_, _> = (0..5000)
+        .map(|number| (format!("colour{number}"), json!(1)))
+        .collect();
+    let headers = [
+        ("content-type", "application/merge-patch+json"),
+        ("if-match", "*"),
+    ];
+    let body = json!(mistakes).to_string();
+    let answer = ask_with(&server, "PATCH", "/api/v1/config", &headers, body.as_bytes());
+    let refused = problem(&answer, 422, "invalid");
+    assert_eq!(refused["errors"].as_array().unwrap().len(), 20);
+    let detail = refused["detail"].as_str().unwrap();
+    assert!(detail.ends_with("\nand 4980 more errors"), "{detail}");
+    assert!(answer.text().len() < 20_000, "{}", answer.text().len());
+}
+
+#[test]
 fn a_configuration_changes_only_for_a_client_that_knows_the_present_one() {
     let server = FakeServer::start().unwrap();
     let read = ask(&server, "GET", "/api/v1/config");

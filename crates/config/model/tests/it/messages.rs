@@ -511,3 +511,48 @@ fn a_wrong_path_is_refused_at_its_key_with_what_was_expected() {
         assert!(message.contains(place) && message.contains(expected), "{message}");
     }
 }
+
+/// Returns the processor time of this thread, which other programs on the machine do not lengthen.
+fn processor_time() -> std::time::Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    let nanoseconds = text.split_whitespace().next().unwrap().parse().unwrap();
+    std::time::Duration::from_nanos(nanoseconds)
+}
+
+/// A file of another kind has an error on each of its lines. The time for all of them grows with their number and not with
+/// its square, which would be minutes here.
+#[test]
+fn eighty_thousand_mistakes_are_placed_in_a_moment() {
+    let lines: String = (0..80_000).map(|number| format!("k{number} = 1\n")).collect();
+    let one_line = (0..80_000).map(|number| format!("k{number} = 1, "));
+    let texts = [
+        (
+            "[[bridge]]\nname = \"br0\"\n".to_owned() + &lines,
+            "m.toml:80002:1: bridge[0].k79999: ",
+        ),
+        (
+            format!("system = {{ {}workers = 1 }}\n", one_line.collect::<String>()),
+            "m.toml:1:948890: system.k79999: ",
+        ),
+    ];
+    let began = processor_time();
+    for (text, last) in texts {
+        let errors = Config::from_toml("m.toml", &text).unwrap_err();
+        assert_eq!(errors.iter().len(), 80_000);
+        assert_eq!(errors.shown().len(), 20);
+        let text = errors.iter().last().unwrap().to_string();
+        assert!(text.starts_with(last), "{text}");
+    }
+    let took = processor_time() - began;
+    assert!(took.as_secs() < 10, "{took:?}");
+}
+
+#[test]
+fn an_address_that_is_none_is_named_with_an_example() {
+    assert_messages(
+        "[[bridge]]\nname = \"br0\"\n[bridge.sflow]\nagent = \"eth0\"\ncollectors = [\"192.0.2.9\"]\n",
+        &[
+            "m.toml:4:9: bridge[0].sflow.agent: `eth0` is not an IP address: expected one as in 169.254.1.1 or fe80::1",
+        ],
+    );
+}

@@ -6,7 +6,7 @@ use super::send::report;
 use crate::controllers::Controllers;
 use crate::port::PortStatus;
 
-/// A change of a port.
+/// The reason of a port_status message (OpenFlow 1.3.5, section 7.4.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PortChange {
     /// The port is new.

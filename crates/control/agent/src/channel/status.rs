@@ -24,7 +24,7 @@ pub enum ChannelKind {
     Accepted,
 }
 
-/// The state of a channel.
+/// The progress of a connection between switch and controller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChannelState {
     /// Connecting, or exchanging HELLO.
@@ -40,14 +40,13 @@ pub enum ChannelState {
     Listening,
 }
 
-/// The status of a channel.
+/// The target and state of an OpenFlow channel, as `show controllers` prints them.
 #[derive(Clone, Debug)]
 pub struct ChannelStatus {
     /// The configured target: `tcp:127.0.0.1:6653`.
     pub target: String,
     /// The side that opened it.
     pub kind: ChannelKind,
-    /// The state.
     pub state: ChannelState,
     /// Time in this state.
     pub since: Duration,

@@ -222,7 +222,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if identity(&self.path).is_ok_and(|found| found == self.identity) {
-            // Another process may remove it first.
+            // Another process may remove the file first.
             let _removed = fs::remove_file(&self.path);
         }
     }

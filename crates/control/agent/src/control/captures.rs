@@ -26,7 +26,7 @@ impl<B: Backend> BridgeControl<B> {
             return false;
         };
         self.taps.next_capture = (number + 1) % len;
-        // Those of an earlier capture of this number.
+        // Losses of an earlier capture with this number are discarded.
         self.datapath.take_capture_losses(number);
         self.taps.captures.insert(number, request);
         self.publish_captures();

@@ -19,7 +19,6 @@ use super::bridge::BridgeControl;
 pub struct TracedHop {
     /// The name of the hop.
     pub name: String,
-    /// The function.
     pub function: String,
     /// The class: `inline`, `ring` or `isolated`.
     pub class: &'static str,
@@ -39,7 +38,6 @@ pub enum ChainTraceEnd {
     },
     /// A function sends it out of this port.
     Sent {
-        /// The port.
         port: PortNo,
         /// The bytes of the packet.
         frame: Vec<u8>,

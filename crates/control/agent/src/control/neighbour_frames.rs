@@ -11,7 +11,7 @@ const FRAME_MIN: usize = 60;
 /// The flags S and O: the advertisement answers a solicitation, and overrides what is known (RFC 4861, section 4.4).
 const SOLICITED_OVERRIDE: u32 = 0x6000_0000;
 
-/// A message of a neighbour.
+/// An ARP message, or a neighbour solicitation or advertisement.
 pub(super) struct NeighbourMessage {
     /// True for a request, false for an answer.
     pub(super) is_request: bool,

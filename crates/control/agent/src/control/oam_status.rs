@@ -10,7 +10,6 @@ pub struct OamStatus {
     pub is_live: bool,
     /// The time until a port that failed and works again is live; `None` if it does not wait.
     pub restores_in: Option<Duration>,
-    /// BFD.
     pub bfd: Option<BfdStatus>,
     /// Continuity checks.
     pub ccm: Option<CcmStatus>,
@@ -33,7 +32,6 @@ pub struct BfdStatus {
     pub tx_interval: Option<Duration>,
     /// The time without packets after which the session ends.
     pub detection_time: Duration,
-    /// Counters.
     pub counters: bfd::Counters,
 }
 
@@ -60,7 +58,6 @@ pub struct CcmStatus {
     pub has_rdi: bool,
     /// The number of the other end, as it sent it last.
     pub remote_mep: Option<u16>,
-    /// Counters.
     pub counters: ccm::Counters,
 }
 

@@ -16,7 +16,6 @@ use super::bridge::{Baseline, BridgeControl};
 pub struct RefusedFlowMod {
     /// Index in the list.
     pub index: usize,
-    /// The reason.
     pub error: FlowModError,
 }
 

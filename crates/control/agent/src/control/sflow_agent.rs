@@ -40,7 +40,7 @@ pub struct CollectorStatus {
     pub last_error: Option<String>,
 }
 
-/// The samples of a port.
+/// The sampling rate of a port and the numbers of its samples, as `show sflow` prints them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PortSamples {
     /// The mean number of packets for each sample; 0 takes none.
@@ -60,9 +60,7 @@ pub struct PortSamples {
 pub struct SflowStatus {
     /// The configuration.
     pub config: model::Sflow,
-    /// The collectors.
     pub collectors: Vec<CollectorStatus>,
-    /// The ports.
     pub ports: BTreeMap<PortNo, PortSamples>,
     /// The number of notifications of dropped packets.
     pub discards: u64,

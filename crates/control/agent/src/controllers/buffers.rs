@@ -10,7 +10,7 @@ use millrace_types::{BufferId, PortNo};
 /// Packets that are buffered at most.
 pub(crate) const BUFFERS_LEN: u32 = 256;
 
-/// A buffered packet.
+/// A packet that a packet_out can name by its buffer id.
 #[derive(Debug)]
 pub(crate) struct BufferedPacket {
     pub(crate) in_port: PortNo,

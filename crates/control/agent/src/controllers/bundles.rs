@@ -63,7 +63,7 @@ impl StagedQueue {
     }
 }
 
-/// A bundle.
+/// A bundle that a controller has opened: the messages that wait for its commit (ONF extension 230).
 #[derive(Debug)]
 pub(crate) struct Bundle {
     flags: BundleFlags,

@@ -49,7 +49,7 @@ fn a_controller_is_admitted_at_once_beside_hundreds_of_silent_connections() {
     let mut controller = switch.controller();
     controller.barrier();
     assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
-    // There were 301 connections with the controller's; 128 may be pending.
+    // With the controller's own, there are 301 connections; 128 may be pending.
     wait_for("all but 128 to be closed", || {
         (closed(&mut silent) >= 172).then_some(())
     });
@@ -65,7 +65,7 @@ fn silent_connections_of_one_address_make_room_for_each_other_and_for_no_other()
     let address = switch.address();
     let mut others: Vec<TcpStream> = (2..10).map(|host| silent_from(&switch, host, address)).collect();
     let mut many: Vec<TcpStream> = (0..100).map(|_| silent_from(&switch, 1, address)).collect();
-    // All from the same address.
+    // All connections come from one address.
     let mut controller = switch.controller();
     controller.barrier();
     wait_for("all but 16 to be closed", || {

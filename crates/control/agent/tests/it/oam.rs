@@ -139,7 +139,7 @@ fn continuity_checks_move_fast_failover_groups_on_a_loss_one_way_and_back() {
     let settings = "wait_to_restore_s = 1\nccm = { mep = 1, interval = \"100ms\" }";
     let other = "wait_to_restore_s = 1\nccm = { mep = 2, interval = \"100ms\" }";
     let switch = TestSwitch::start(&config([settings, settings]));
-    // Both ends have the same number: that is a defect.
+    // Both ends have the same number, which is a defect.
     wait_for("a defect", || {
         (oam(&switch, "br0").ccm?.counters.defects > 0).then_some(())
     });
@@ -152,7 +152,7 @@ fn continuity_checks_move_fast_failover_groups_on_a_loss_one_way_and_back() {
     let silent = format!("{other}\nno_fwd = true");
     switch.apply(&config([settings, &silent]));
     wait_for("the loss", || (!oam(&switch, "br0").is_live).then_some(()));
-    // The other end receives, and is told that it is not heard.
+    // The far end still receives our messages, which report that its own do not arrive.
     wait_for("the remote defect", || {
         oam(&switch, "br1").ccm?.has_rdi.then_some(())
     });

@@ -210,7 +210,7 @@ fn features_are_read_back_as_set_and_tables_left_out_are_removed_until_they_are_
     }
     assert_eq!((after[0].metadata_match, after[0].metadata_write), (0xff, 0xf0));
     assert_eq!(exchange(&mut controller, Vec::new()).unwrap(), after);
-    // Nothing has changed.
+    // The request equals the present state, and changes nothing.
     let again = exchange(&mut controller, before.clone()).unwrap();
     assert_eq!(again, before);
 }

@@ -98,7 +98,6 @@ pub struct Request {
     pub head: RequestHead,
     /// Size of the request, in bytes.
     pub size: u16,
-    /// The message.
     pub message: Message,
 }
 
@@ -155,7 +154,6 @@ pub enum Event {
     Rejected {
         /// The header of the request.
         header: Header,
-        /// The reason.
         error: DecodeError,
     },
     /// The controller sent an ERROR.

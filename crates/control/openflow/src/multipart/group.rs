@@ -32,7 +32,6 @@ impl GroupStatsRequest {
 /// `ofp_bucket_counter`, or the band counter of a meter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Count {
-    /// Packets.
     pub packets: u64,
     /// The bytes of these packets.
     pub bytes: u64,
@@ -55,7 +54,6 @@ impl Count {
 /// `ofp_group_stats`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct GroupStats {
-    /// The group.
     pub group: GroupId,
     /// The number of entries and groups that forward to the group.
     pub references: u32,
@@ -107,7 +105,6 @@ impl ReplyPart for GroupStats {
 pub struct GroupDesc {
     /// The type of the group.
     pub type_: GroupType,
-    /// The group.
     pub group: GroupId,
     /// The buckets of the group.
     pub buckets: Box<[Bucket]>,

@@ -32,7 +32,6 @@ impl MeterRequest {
 /// `ofp_meter_stats`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct MeterStats {
-    /// The meter.
     pub meter: MeterId,
     /// The number of entries that use the meter.
     pub flows: u32,
@@ -83,7 +82,6 @@ impl ReplyPart for MeterStats {
 pub struct MeterConfig {
     /// The units, and if the meter counts.
     pub flags: MeterFlags,
-    /// The meter.
     pub meter: MeterId,
     /// The bands of the meter.
     pub bands: Box<[MeterBand]>,

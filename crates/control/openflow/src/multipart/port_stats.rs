@@ -30,7 +30,6 @@ impl PortStatsRequest {
 /// `ofp_port_stats`. A counter that a port does not keep is [`PortStats::UNSUPPORTED`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PortStats {
-    /// The port.
     pub port: PortNo,
     /// Packets received.
     pub rx_packets: u64,
@@ -52,9 +51,7 @@ pub struct PortStats {
     pub rx_frame_errors: u64,
     /// Receive overruns.
     pub rx_over_errors: u64,
-    /// CRC errors.
     pub rx_crc_errors: u64,
-    /// Collisions.
     pub collisions: u64,
     /// The time since the port was added.
     pub duration: Duration,

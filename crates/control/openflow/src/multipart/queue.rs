@@ -32,7 +32,6 @@ impl QueueStatsRequest {
 /// `ofp_queue_stats`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct QueueStats {
-    /// The port.
     pub port: PortNo,
     /// The queue of the port.
     pub queue: QueueId,

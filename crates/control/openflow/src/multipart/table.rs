@@ -9,7 +9,6 @@ use crate::decode_error::DecodeError;
 /// `ofp_table_stats`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TableStats {
-    /// The table.
     pub table: TableId,
     /// The number of entries.
     pub active: u32,

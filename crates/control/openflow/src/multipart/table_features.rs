@@ -54,7 +54,6 @@ const EXPERIMENTERS: [u16; 2] = [0xfffe, 0xffff];
 pub enum PropertyList {
     /// Types of instructions.
     Instructions(Vec<InstructionType>),
-    /// Tables.
     Tables(Vec<TableId>),
     /// Types of actions.
     Actions(Vec<ActionType>),
@@ -176,7 +175,6 @@ fn decode_fields(body: &mut Reader<'_>) -> Result<Vec<OxmHeader>, DecodeError> {
 /// `ofp_table_features`: one table.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TableFeatures {
-    /// The table.
     pub table: TableId,
     /// The name of the table, at most 31 bytes.
     pub name: String,

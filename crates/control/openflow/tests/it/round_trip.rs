@@ -40,7 +40,7 @@ proptest! {
             bytes[at] = value;
         }
         let _ = decode(&bytes);
-        // Also with a length that suits what is left, so that the inner checks are reached.
+        // The bytes are truncated and their length field corrected, so that the inner checks are reached.
         let size = 8 + cut.index(bytes.len() - 7);
         bytes.truncate(size);
         bytes[..4].copy_from_slice(&[4, message.type_().raw(), (size >> 8) as u8, size as u8]);

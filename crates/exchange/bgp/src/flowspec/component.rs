@@ -3,7 +3,7 @@
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr};
 
-use super::FlowRuleError;
+use super::error::FlowRuleError;
 use super::operator::{BitmaskOperator, NumericOperator};
 use crate::prefix::Prefix;
 use crate::reader::Reader;
@@ -62,9 +62,7 @@ pub enum NumericField {
     DestinationPort = 5,
     /// Source port of TCP or UDP.
     SourcePort = 6,
-    /// ICMP type.
     IcmpType = 7,
-    /// ICMP code.
     IcmpCode = 8,
     /// Length of the IP packet in bytes.
     PacketLength = 10,

@@ -4,14 +4,14 @@
 //! component. [`FlowRule`] keeps the bytes, which are the identity of the route, and decodes them on request.
 
 mod component;
+mod error;
 mod operator;
 mod order;
 
 use core::fmt;
 
-use thiserror::Error;
-
 pub use component::{BitmaskField, Component, NumericField, Pattern};
+pub use error::FlowRuleError;
 pub use operator::{BitmaskOperator, NumericOperator, matches_bits, ranges};
 
 use crate::reader::Reader;
@@ -21,28 +21,6 @@ use crate::reader::Reader;
 pub struct FlowRule {
     is_ipv6: bool,
     bytes: Box<[u8]>,
-}
-
-/// An error in a flow specification.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum FlowRuleError {
-    /// The rule has no component.
-    #[error("the rule has no component")]
-    Empty,
-    /// The type of a component is not known, so that its end is not known either.
-    #[error("component type {0} is not known: expected 1 to 12, or 13 for IPv6")]
-    UnknownType(u8),
-    /// The components are not in the order of their types, or one occurs twice.
-    #[error("component type {second} behind type {first}: expected ascending types")]
-    Order {
-        /// The type that comes first.
-        first: u8,
-        /// The type that follows.
-        second: u8,
-    },
-    /// A component ends before its last value, or a prefix is longer than its family permits.
-    #[error("component type {0} is cut off or has a length that its family does not permit")]
-    Malformed(u8),
 }
 
 impl FlowRule {

@@ -220,7 +220,7 @@ mod tests {
         })
     }
 
-    /// The expression as an OR of ANDs, written the slow way.
+    /// Evaluates the expression as an OR of ANDs, the slow way.
     fn slow(operators: &[NumericOperator], number: u64) -> bool {
         let mut groups: Vec<Vec<&NumericOperator>> = Vec::new();
         for operator in operators {

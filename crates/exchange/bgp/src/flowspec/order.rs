@@ -62,7 +62,7 @@ mod tests {
     use crate::flowspec::{FlowRule, NumericField};
     use crate::prefix::Prefix;
 
-    /// The comparison of RFC 8955, appendix A, for IPv4, written as it is there. `Less` has precedence.
+    /// Compares two rules as RFC 8955, appendix A, does for IPv4, in its own steps. `Less` has precedence.
     fn compare(one: &FlowRule, other: &FlowRule) -> Ordering {
         let (ones, others) = (one.components(), other.components());
         for index in 0..ones.len().max(others.len()) {

@@ -6,7 +6,7 @@ use crate::speaker::{ATTRIBUTES, established, messages, update};
 
 /// The consequence of a malformed UPDATE.
 #[derive(PartialEq, Debug)]
-enum Consequence {
+pub(crate) enum Consequence {
     /// The route is there: at most an attribute was discarded.
     Kept,
     /// The route, which was announced before, is gone; the session goes on.
@@ -16,10 +16,10 @@ enum Consequence {
 }
 use Consequence::{Ended, Kept, Withdrawn};
 
-const ROUTE: &[u8] = &[24, 203, 0, 113];
+pub(crate) const ROUTE: &[u8] = &[24, 203, 0, 113];
 
 /// Announces a route, then sends an UPDATE, and returns the consequence for the route.
-fn consequence(bytes: &[u8]) -> Consequence {
+pub(crate) fn consequence(bytes: &[u8]) -> Consequence {
     let now = Time::ZERO;
     let mut peer = established(now, &[]);
     peer.receive(&update(&[], ATTRIBUTES, ROUTE), now);
@@ -152,7 +152,7 @@ fn section_3_flags_duplicates_and_missing_attributes() {
     );
     assert_eq!(with(&[0x40, 4, 4, 0, 0, 0, 1]), Withdrawn);
     assert_eq!(with(&[0x80, 8, 4, 0, 0, 0, 1]), Withdrawn);
-    // Of a duplicate the first counts; of MP_REACH_NLRI two end the session.
+    // The first of two equal attributes counts; a second MP_REACH_NLRI ends the session (RFC 7606, section 3).
     assert_eq!(with(&[0x40, 1, 1, 9]), Kept);
     let reach = [0x80, 14, 5, 0, 1, 133, 0, 0];
     assert_eq!(with(&[reach, reach].concat()), Ended(3, 1));

@@ -71,14 +71,14 @@ fn messages_in_the_wrong_state_end_the_session_by_their_subcode() {
         notification(&[open(&[]), message(4, &[]), open(&[])]),
         (3, vec![5, 3, 1])
     );
-    let mut stranger = open(&[]);
-    stranger[21] = 0xf6;
-    let at = stranger
+    let mut foreign = open(&[]);
+    foreign[21] = 0xf6;
+    let at = foreign
         .windows(4)
         .position(|four| four == [0, 0, 0xfb, 0xf5])
         .unwrap();
-    stranger[at + 3] = 0xf6;
-    assert_eq!(notification(&[stranger]), (3, vec![2, 2]));
+    foreign[at + 3] = 0xf6;
+    assert_eq!(notification(&[foreign]), (3, vec![2, 2]));
 }
 
 #[test]

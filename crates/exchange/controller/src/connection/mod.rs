@@ -380,9 +380,12 @@ impl Connection {
 
     /// Gives a message to the running operation, which owns its xid.
     fn give(&mut self, xid: Xid, received: Received) {
-        if let Some(running) = &mut self.running
-            && let Some(outcome) = running.operation.receive(xid, received, &mut self.support)
-        {
+        let Some(running) = &mut self.running else { return };
+        let outcome = running.operation.receive(xid, received, &mut self.support);
+        if let Some(ports) = running.operation.take_ports() {
+            self.events.push(Event::PortsListed(ports));
+        }
+        if let Some(outcome) = outcome {
             self.complete(outcome);
         }
     }

@@ -38,7 +38,7 @@ fn remove_stale(path: &Path) {
     let is_refused =
         || UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
     if is_socket && is_refused() {
-        // Another process may remove it first; the bind then says what is wrong.
+        // If another process removes the socket first, `bind` reports what is wrong.
         let _removed = fs::remove_file(path);
     }
 }

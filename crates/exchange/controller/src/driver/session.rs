@@ -194,6 +194,5 @@ pub struct Session {
     pub peer: Peer,
     /// Sends requests.
     pub handle: Handle,
-    /// Events.
     pub events: Events,
 }

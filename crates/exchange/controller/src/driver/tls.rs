@@ -13,7 +13,6 @@ use thiserror::Error;
 /// The files of the controller's identity, in PEM.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TlsFiles {
-    /// The private key.
     pub private_key: PathBuf,
     /// The certificate, and those between it and its authority.
     pub certificate: PathBuf,
@@ -26,30 +25,18 @@ pub struct TlsFiles {
 pub enum TlsFilesError {
     /// A file cannot be read.
     #[error("cannot read {}: {source}", .path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        source: std::io::Error,
-    },
+    Unreadable { path: PathBuf, source: std::io::Error },
     /// A file has no section of the expected kind.
     #[error("{} is no PEM file with {expected}: {source}", .path.display())]
     NoPem {
-        /// The file.
         path: PathBuf,
         /// The name of the section.
         expected: &'static str,
-        /// The reason.
         source: pem::Error,
     },
     /// The contents do not fit each other, or are not supported.
     #[error("{} cannot be used: {reason}", .path.display())]
-    Unusable {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        reason: String,
-    },
+    Unusable { path: PathBuf, reason: String },
     /// A TLS target has no files.
     #[error("a TLS target needs private_key, certificate and ca_certificate")]
     Missing,

@@ -30,7 +30,6 @@ pub(crate) enum BundleSupport {
     Full,
     /// All but meter_mod.
     WithoutMeters,
-    /// None.
     None,
 }
 
@@ -60,7 +59,7 @@ enum Phase {
     Barrier,
 }
 
-/// A commit.
+/// Messages that a switch applies all or none, in stages that follow one another.
 #[derive(Debug)]
 pub(crate) struct Commit {
     messages: Vec<Message>,

@@ -2,7 +2,7 @@
 
 use millrace_openflow::multipart::meter::MeterRequest;
 use millrace_openflow::multipart::{MultipartRequest, MultipartType, ReplyBody, RequestBody};
-use millrace_openflow::{ErrorCode, Message};
+use millrace_openflow::{ErrorCode, Message, Port};
 use millrace_types::{MeterId, Xid};
 
 use super::{DumpError, Received};
@@ -27,6 +27,8 @@ pub(crate) struct DumpOperation {
     part: usize,
     open: Option<Assembly>,
     dump: Box<Dump>,
+    /// The ports, until [`DumpOperation::take_ports`].
+    ports: Option<Vec<Port>>,
 }
 
 type DumpOutcome = Result<Box<Dump>, DumpError>;
@@ -40,7 +42,13 @@ impl DumpOperation {
             part: 0,
             open: None,
             dump: Box::default(),
+            ports: None,
         }
+    }
+
+    /// Returns the listed ports, once.
+    pub(crate) fn take_ports(&mut self) -> Option<Vec<Port>> {
+        self.ports.take()
     }
 
     pub(crate) fn pump(&mut self, out: &mut Outgoing) -> Option<DumpOutcome> {
@@ -96,7 +104,10 @@ impl DumpOperation {
             Err(error) => return Some(Err(error.into())),
         };
         match body {
-            ReplyBody::PortDesc(ports) => self.dump.ports = ports,
+            ReplyBody::PortDesc(ports) => {
+                self.ports = Some(ports.clone());
+                self.dump.ports = ports;
+            }
             ReplyBody::MeterConfig(meters) => self.dump.meters = meters,
             ReplyBody::GroupDesc(groups) => self.dump.groups = groups,
             ReplyBody::Flow(flows) => self.dump.flows = flows,

@@ -6,7 +6,7 @@ mod dump;
 mod request;
 
 use millrace_openflow::multipart::MultipartType;
-use millrace_openflow::{DecodeError, ErrorCode, ErrorMessage, Message, MessageType};
+use millrace_openflow::{DecodeError, ErrorCode, ErrorMessage, Message, MessageType, Port};
 use millrace_types::Xid;
 use thiserror::Error;
 
@@ -25,7 +25,6 @@ pub enum DumpError {
     /// The switch refused a part.
     #[error("the switch refuses the {part} listing: {code}")]
     Refused {
-        /// The part.
         part: MultipartType,
         /// The error of the switch.
         code: ErrorCode,
@@ -35,12 +34,7 @@ pub enum DumpError {
     Assembly(#[from] AssemblyError),
     /// A message cannot be decoded.
     #[error("a message of the {part} listing cannot be decoded: {error}")]
-    Malformed {
-        /// The part.
-        part: MultipartType,
-        /// The reason.
-        error: DecodeError,
-    },
+    Malformed { part: MultipartType, error: DecodeError },
     /// The connection ended, or the listing did not end in time.
     #[error("the listing is not complete: {0}")]
     Closed(CloseReason),
@@ -98,7 +92,6 @@ pub enum CommitError {
     /// The connection ended.
     #[error("the commit is not confirmed: {reason}")]
     Closed {
-        /// The reason.
         reason: CloseReason,
         /// The part that the switch carried out.
         applied: Applied,
@@ -124,7 +117,6 @@ pub enum RequestError {
     Malformed {
         /// The type of the request.
         request: MessageType,
-        /// The reason.
         error: DecodeError,
     },
     /// The reply has another type.
@@ -162,13 +154,12 @@ pub enum Outcome {
 pub(crate) enum Received {
     /// A message of this size in bytes.
     Message(Message, usize),
-    /// An error.
     Error(ErrorMessage),
     /// A message that cannot be decoded.
     Malformed(DecodeError),
 }
 
-/// An operation.
+/// A unit of work on one switch, which ends with one result for the caller.
 #[derive(Debug)]
 pub(crate) enum Operation {
     Dump(DumpOperation),
@@ -206,6 +197,14 @@ impl Operation {
             Operation::Dump(dump) => dump.receive(xid, received).map(Outcome::Dump),
             Operation::Commit(commit) => commit.receive(xid, received, support).map(Outcome::Commit),
             Operation::Request(request) => request.receive(xid, received).map(Outcome::Reply),
+        }
+    }
+
+    /// Returns the ports that a listing received, once.
+    pub(crate) fn take_ports(&mut self) -> Option<Vec<Port>> {
+        match self {
+            Operation::Dump(dump) => dump.take_ports(),
+            Operation::Commit(_) | Operation::Request(_) => None,
         }
     }
 

@@ -8,7 +8,7 @@ use super::{Received, RequestError};
 use crate::assembly::Assembly;
 use crate::outgoing::Outgoing;
 
-/// A request.
+/// A single message and its reply, or its barrier if it has none.
 #[derive(Debug)]
 pub(crate) struct Request {
     /// `None` when it was sent.

@@ -4,7 +4,7 @@ use millrace_controller::{CloseReason, Connection, Event, Progress, Settings};
 use millrace_openflow::*;
 use millrace_types::*;
 
-use crate::script::{Script, features};
+use crate::script::{Script, features, port};
 
 fn closed(script: &mut Script) -> CloseReason {
     match script.progress().pop() {
@@ -129,7 +129,7 @@ fn events_that_nobody_takes_are_counted_and_packets_do_not_displace_ports() {
     }
     let status = Message::PortStatus(PortStatus {
         reason: PortReason::Modify,
-        port: port(),
+        port: port(PortState::LIVE),
     });
     script.say(Xid(0), &status);
     assert_eq!(script.progress(), []);
@@ -149,22 +149,6 @@ fn events_that_nobody_takes_are_counted_and_packets_do_not_displace_ports() {
     }
     assert!(packets > 10 && packets < 60, "{packets}");
     assert_eq!((packets + lost, ports), (1000, 1));
-}
-
-fn port() -> Port {
-    Port {
-        number: PortNo::from_raw(1),
-        mac: Mac([2, 0, 0, 0, 0, 1]),
-        name: "p1".to_owned(),
-        config: PortConfig::NONE,
-        state: PortState::LIVE,
-        current: PortFeatures::NONE,
-        advertised: PortFeatures::NONE,
-        supported: PortFeatures::NONE,
-        peer: PortFeatures::NONE,
-        current_speed: 0,
-        max_speed: 0,
-    }
 }
 
 #[test]

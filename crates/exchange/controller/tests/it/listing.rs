@@ -7,7 +7,7 @@ use millrace_openflow::*;
 use millrace_types::*;
 use proptest::prelude::*;
 
-use crate::script::{Script, listed};
+use crate::script::{Script, listed, port};
 
 fn part(more: bool, numbers: core::ops::Range<u32>) -> MultipartReply {
     MultipartReply {
@@ -159,6 +159,29 @@ fn late_parts_of_a_failed_listing_do_not_disturb_the_next_one() {
         Some(Outcome::Dump(Ok(dump))) => assert_eq!(dump.flows.len(), 3),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn ports_of_a_listing_come_in_order_with_changes_of_ports() {
+    let mut script = Script::ready(Settings::default());
+    script.connection.dump(DumpFilter::ALL).unwrap();
+    let ports = vec![port(PortState::NONE)];
+    let reply = MultipartReply::new(ReplyBody::PortDesc(ports.clone()));
+    script.reply(MultipartType::PortDesc, vec![reply]);
+    let status = PortStatus {
+        reason: PortReason::Modify,
+        port: port(PortState::LIVE),
+    };
+    script.say(Xid(0), &Message::PortStatus(status.clone()));
+    let meters = MultipartReply::new(ReplyBody::MeterConfig(vec![]));
+    script.reply(MultipartType::MeterConfig, vec![meters]);
+    let groups = MultipartReply::new(ReplyBody::GroupDesc(vec![]));
+    script.reply(MultipartType::GroupDesc, vec![groups]);
+    let flows = MultipartReply::new(ReplyBody::Flow(vec![]));
+    script.reply(MultipartType::Flow, vec![flows]);
+    assert!(matches!(script.outcome(), Some(Outcome::Dump(Ok(_)))));
+    let events: Vec<_> = std::iter::from_fn(|| script.connection.poll_event()).collect();
+    assert_eq!(events, [Event::PortsListed(ports), Event::PortStatus(status)]);
 }
 
 #[test]

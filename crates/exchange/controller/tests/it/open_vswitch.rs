@@ -22,7 +22,7 @@ struct Daemon(Child);
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended by itself.
         let _ended = self.0.kill();
         let _reaped = self.0.wait();
     }

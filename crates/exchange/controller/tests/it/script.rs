@@ -134,6 +134,23 @@ pub(crate) fn features() -> SwitchFeatures {
     }
 }
 
+/// Returns a port as a switch describes it.
+pub(crate) fn port(state: PortState) -> Port {
+    Port {
+        number: PortNo::from_raw(1),
+        mac: Mac([2, 0, 0, 0, 0, 1]),
+        name: "p1".to_owned(),
+        config: PortConfig::NONE,
+        state,
+        current: PortFeatures::NONE,
+        advertised: PortFeatures::NONE,
+        supported: PortFeatures::NONE,
+        peer: PortFeatures::NONE,
+        current_speed: 0,
+        max_speed: 0,
+    }
+}
+
 /// Returns a flow entry as a switch lists it.
 pub(crate) fn listed(number: u32) -> FlowStats {
     FlowStats {

@@ -43,11 +43,11 @@ impl Authority {
 async fn a_switch_with_a_trusted_certificate_is_admitted_and_another_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let (ours, stranger) = (Authority::new(), Authority::new());
+    let (ours, foreign) = (Authority::new(), Authority::new());
     ours.store(&folder.join("ca.crt"));
     let expected = ours.issue(folder, "switch");
     ours.issue(folder, "controller");
-    stranger.issue(folder, "stranger");
+    foreign.issue(folder, "foreign");
     let config = Config {
         tls: Some(TlsFiles {
             private_key: folder.join("controller.key"),
@@ -65,9 +65,12 @@ async fn a_switch_with_a_trusted_certificate_is_admitted_and_another_is_not() {
              certificate = \"{dir}/{name}.crt\"\nca_certificate = \"{dir}/ca.crt\"\n"
         )
     };
-    let mut test = TestSwitch::start(&settings("stranger")).await;
+    let mut test = TestSwitch::start(&settings("foreign")).await;
     let refused = tokio::time::timeout(std::time::Duration::from_millis(500), listener.accept()).await;
-    assert!(refused.is_err(), "a stranger was admitted");
+    assert!(
+        refused.is_err(),
+        "a switch with a foreign certificate was admitted"
+    );
     test.apply(&settings("switch"), 2).await;
     let session = tokio::time::timeout(PATIENCE, listener.accept())
         .await

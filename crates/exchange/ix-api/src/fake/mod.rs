@@ -91,7 +91,7 @@ impl FakeExchange {
     }
 
     fn tell(&self, kind: &'static str, objects: Vec<ObjectId>, change: Option<u64>) {
-        // Nobody may be listening.
+        // Without a subscriber, `send` fails, and the event is not needed.
         let _ = self.events.send(Arc::new(Event {
             kind,
             objects,
@@ -314,7 +314,7 @@ fn plan(exchange: &Exchange, applied: &Applied) -> BTreeMap<SwitchId, PlannedEnt
     let switch_of = |object: &ObjectId| match object {
         ObjectId::Config(id) => {
             let connection = exchange.connections.get(&exchange.configs.get(id)?.connection)?;
-            connection.ports.first().map(|port| port.switch)
+            connection.switch()
         }
         _ => None,
     };

@@ -52,7 +52,6 @@ pub(crate) enum IdTokenError {
 /// The values that a token must have.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Expected<'a> {
-    /// The issuer.
     pub(crate) issuer: &'a str,
     /// The identifier of the client, in the audience.
     pub(crate) client_id: &'a str,
@@ -214,7 +213,8 @@ fn check_claims(claims: &Map<String, Value>, expected: &Expected<'_>) -> Result<
         _ => Vec::new(),
     };
     let party = text(claims, "azp");
-    // Of several audiences, the token's client is the authorised party.
+    // A token with several audiences names its client as the authorised party (OpenID Connect Core 1.0, section
+    // 3.1.3.7).
     let is_ours = audience.contains(&expected.client_id)
         && (audience.len() == 1 || party.is_some())
         && party.is_none_or(|party| party == expected.client_id);

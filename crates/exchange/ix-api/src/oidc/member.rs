@@ -72,7 +72,6 @@ pub(crate) fn membership(exchange: &Exchange, networks: &[Network]) -> Option<(A
 /// The user of a person in an account, as it is stored.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Link {
-    /// The user.
     pub(crate) user: UserId,
 }
 

@@ -46,7 +46,7 @@ pub(super) struct Answered {
 /// A value with the time at which it was read.
 type Kept<T> = Option<(Time, Arc<T>)>;
 
-/// A provider.
+/// A provider of OpenID Connect, with the metadata and keys that were fetched from it.
 pub(super) struct Provider {
     issuer: String,
     agent: Agent,

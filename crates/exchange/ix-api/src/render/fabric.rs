@@ -174,6 +174,31 @@ impl Scope<'_> {
         }
     }
 
+    /// Returns the number of members with a port at a switch.
+    pub(crate) fn members_at(&self, switch: SwitchId) -> usize {
+        let connections = self.snapshot.exchange.connections.values();
+        let here = connections.filter(|connection| connection.ports.iter().any(|port| port.switch == switch));
+        here.map(|connection| connection.account)
+            .collect::<BTreeSet<_>>()
+            .len()
+    }
+
+    /// Returns the number of members whose services have lost their trunk: none if another one carries them.
+    pub(crate) fn members_cut_off(&self, trunk: &millrace_ix_model::Trunk) -> usize {
+        let [a, b] = trunk.ends.map(|end| end.switch);
+        if self.carrier(a, b).is_some() {
+            return 0;
+        }
+        let exchange = &self.snapshot.exchange;
+        let (services, _) = self.services_between(a, b);
+        let ends = services
+            .iter()
+            .filter_map(|id| self.snapshot.index().by_service.get(id))
+            .flatten();
+        let accounts = ends.filter_map(|end| Some(exchange.configs.get(end)?.account));
+        accounts.collect::<BTreeSet<_>>().len()
+    }
+
     /// Returns the number of services with ends at both switches, and the sum of their contracted rates.
     fn between(&self, a: SwitchId, b: SwitchId) -> (usize, u32) {
         let (services, contracted) = self.services_between(a, b);

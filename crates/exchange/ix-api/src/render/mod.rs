@@ -270,7 +270,7 @@ impl<'a> Scope<'a> {
 
     pub(crate) fn end(&self, id: ConfigId, config: &Config) -> view::End {
         let exchange = &self.snapshot.exchange;
-        // The other party of a service knows that the end exists and where, and not on which port and VLAN.
+        // The other party of a service may see that the end exists and at which site, but not its port and VLAN.
         let own = self.principal.may(OperationKind::ReadConnection, id);
         let connection = exchange.connections.get(&config.connection).filter(|_| own);
         let macs = self
@@ -347,7 +347,7 @@ impl<'a> Scope<'a> {
     }
 
     /// Returns the state that people see.
-    pub(crate) fn shown(&self, id: ServiceId, service: &Service) -> millrace_ix_model::state::Shown {
+    pub(crate) fn shown(&self, id: ServiceId, service: &Service) -> millrace_ix_model::state::ServiceState {
         let planned = Realisation::Planned;
         let realisation = self.snapshot.realisations.get(&id).unwrap_or(&planned);
         let consent = match service.consent {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use axum::Json;
@@ -26,6 +27,8 @@ use crate::render::{Scope, target as target_view, word};
 use crate::request::{Body, Conditions, OrderParams, PageParams, Query};
 use crate::view::{self, List, NewFilter, Ordered, PortRange};
 
+/// The time between two checks of an account that somebody asks for: each is a query to the routing registry.
+const RECHECK_EVERY: Duration = Duration::from_secs(5);
 /// The time to live of a filter that names none, in minutes.
 const MINUTES: u32 = 60;
 /// The rate of a filter that limits and names none, in kbit/s.
@@ -94,7 +97,6 @@ fn action(given: &NewFilter) -> Result<FilterAction, Problem> {
     }
 }
 
-/// Returns the account of a request: the one that it names, or the own one.
 /// Returns the account that a request names, or the principal's own.
 pub(super) fn account(
     principal: &Principal,
@@ -383,9 +385,14 @@ pub(crate) async fn attack(
         .await?;
     }
     let scope = Scope::new(&principal, app.now());
-    // The search for rules takes seconds.
+    // The search for rules takes seconds of a core: a member that asks without end delays the searches of others, and nothing else.
+    let permit = std::sync::Arc::clone(&app.searches).acquire_owned().await;
+    let permit = permit.map_err(|error| Problem::new(ProblemKind::Internal, error.to_string()))?;
     let service = std::sync::Arc::clone(&app.service);
-    let asked = move || target.and_then(|target| service.attack(account, target));
+    let asked = move || {
+        let _permit = permit;
+        target.and_then(|target| service.attack(account, target))
+    };
     let found = tokio::task::spawn_blocking(asked)
         .await
         .map_err(|error| Problem::new(ProblemKind::Internal, error.to_string()))?;
@@ -405,6 +412,20 @@ pub(crate) async fn recheck(
     // A hidden account has no stored answer here: it is absent.
     access.object()?;
     access.require(OperationKind::WriteFilter)?;
+    {
+        let mut rechecked = app.rechecked.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = app.uptime();
+        if rechecked
+            .get(&access.id())
+            .is_some_and(|last| now.since(*last) < RECHECK_EVERY)
+        {
+            let detail =
+                "the account was checked a moment ago: the registry is asked again after some seconds";
+            let seconds = u32::try_from(RECHECK_EVERY.as_secs()).unwrap_or(u32::MAX);
+            return Err(Problem::new(ProblemKind::Busy, detail).retry_after(seconds));
+        }
+        rechecked.insert(access.id(), now);
+    }
     app.service.recheck_filters(access.id());
     Ok(axum::http::StatusCode::NO_CONTENT)
 }

@@ -1,8 +1,11 @@
 //! The journal of changes, and the audit chain.
 
+use std::collections::BTreeSet;
+
 use axum::Json;
 use axum::extract::{Path, State};
-use millrace_ix_model::{Operation, OperationKind, Role, Timestamp, UserId};
+use millrace_ix_model::permission::is_permitted;
+use millrace_ix_model::{AccountId, ObjectId, Operation, OperationKind, Relation, Role, Timestamp, UserId};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -24,19 +27,31 @@ fn number(text: &str) -> Option<u64> {
     text.strip_prefix("ch-")?.parse().ok()
 }
 
-/// Returns the name of the user whom the journal or the audit chain names by identifier.
+/// Returns the name of the user whom the journal or the audit chain names by identifier. Of another account's people a member
+/// learns the account.
 fn person(principal: &Principal, actor: &str) -> String {
-    let user = actor
-        .parse()
-        .ok()
-        .and_then(|id: UserId| principal.snapshot.exchange.users.get(&id));
-    user.map_or_else(|| actor.to_owned(), |user| user.name.clone())
+    let exchange = &principal.snapshot.exchange;
+    let user = actor.parse().ok().and_then(|id: UserId| exchange.users.get(&id));
+    let Some(user) = user else {
+        return actor.to_owned();
+    };
+    let is_own = |own: AccountId| exchange.descendants(own).contains(&user.account);
+    if sees_everybody(principal) || principal.actor.account.is_some_and(is_own) {
+        return user.name.clone();
+    }
+    let account = exchange.accounts.get(&user.account);
+    account.map_or_else(|| user.account.to_string(), |account| account.name.clone())
+}
+
+/// Returns true for those who read the whole audit chain.
+fn sees_everybody(principal: &Principal) -> bool {
+    is_permitted(&principal.actor, OperationKind::ReadAudit, Relation::Foreign)
 }
 
 fn view(app: &App, principal: &Principal, change: &ChangeRecord, steps: &[StepRecord]) -> Change {
     let unconfirmed = app.service.unconfirmed();
     let waiting = unconfirmed.get(&change.id);
-    // Whoever may order the inverse may confirm.
+    // An actor who may order the inverse may confirm.
     let may_undo = |operation: &Operation| {
         let drafted = principal
             .snapshot
@@ -91,16 +106,43 @@ fn may_see(principal: &Principal, change: &ChangeRecord) -> bool {
         || principal.may_somewhere(OperationKind::ReadChanges) && may_read_any(principal, &change.objects)
 }
 
+/// The filter of changes.
+#[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ChangeFilter {
+    /// Only changes of this object; of a service, also those of its ends.
+    object: Option<String>,
+}
+
+/// Returns an object with its parts: the ends of a service. An object that the principal may not read has none, like one that nobody
+/// has.
+fn with_parts(principal: &Principal, text: &str) -> BTreeSet<ObjectId> {
+    let object = text.parse::<ObjectId>().ok().filter(|id| principal.may_read(*id));
+    let ends = match object {
+        Some(ObjectId::Service(service)) => Some(principal.snapshot.exchange.ends(service)),
+        _ => None,
+    };
+    let ends = ends.into_iter().flatten().map(|(id, _)| ObjectId::from(id));
+    object.into_iter().chain(ends).collect()
+}
+
 /// List changes, newest first
-#[utoipa::path(get, path = "/api/v1/changes", tag = "changes", params(PageParams),
+#[utoipa::path(get, path = "/api/v1/changes", tag = "changes", params(PageParams, ChangeFilter),
     responses((status = 200, body = List<Change>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn changes(
     State(app): State<App>,
     principal: Principal,
     Query(page): Query<PageParams>,
+    Query(filter): Query<ChangeFilter>,
 ) -> Result<Json<List<Change>>, Problem> {
     principal.require(OperationKind::ReadChanges)?;
     let limit = page.limit()?;
+    let wanted = filter.object.as_deref().filter(|text| !text.is_empty());
+    let wanted = wanted.map(|text| with_parts(&principal, text));
+    let concerns = |record: &ChangeRecord| match &wanted {
+        None => true,
+        Some(parts) => record.objects.iter().any(|object| parts.contains(object)),
+    };
     let mut before = page.after::<String>()?.as_deref().and_then(number);
     let (mut items, mut looked_at, mut more) = (Vec::new(), 0, true);
     while more && items.len() <= limit && looked_at < LOOKED_AT_MAX {
@@ -108,7 +150,9 @@ pub(crate) async fn changes(
         more = records.len() == CHUNK;
         looked_at += records.len();
         before = records.last().map(|record| record.id);
-        let seen = records.iter().filter(|record| may_see(&principal, record));
+        let seen = records
+            .iter()
+            .filter(|record| concerns(record) && may_see(&principal, record));
         items.extend(seen.map(|record| view(&app, &principal, record, &[])));
     }
     let has_more = items.len() > limit;
@@ -210,11 +254,7 @@ pub(crate) async fn audit(
         app.record(&principal.audit_name(), "read_audit", "", json!({}))
             .await?;
     }
-    let sees_all = millrace_ix_model::permission::is_permitted(
-        &principal.actor,
-        OperationKind::ReadAudit,
-        millrace_ix_model::Relation::Foreign,
-    );
+    let sees_all = sees_everybody(&principal);
     let exchange = &principal.snapshot.exchange;
     let own = principal
         .actor
@@ -225,7 +265,7 @@ pub(crate) async fn audit(
         .users
         .iter()
         .filter(|(_, user)| own.contains(&user.account));
-    let people: std::collections::BTreeSet<String> = people.map(|(id, _)| id.to_string()).collect();
+    let people: BTreeSet<String> = people.map(|(id, _)| id.to_string()).collect();
     let matches = |text: &str, wanted: &Option<String>| {
         wanted
             .as_deref()

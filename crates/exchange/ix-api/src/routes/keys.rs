@@ -4,14 +4,14 @@ use std::sync::atomic::Ordering;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
 
-use crate::access::Principal;
+use crate::access::{Principal, bearer};
 use crate::app::App;
 use crate::problem::{Problem, ProblemKind};
 use crate::request::{Body, PageParams, Query};
@@ -83,13 +83,22 @@ pub(crate) struct CreatedKey {
 }
 
 /// Create an API key, which acts as the own user
+///
+/// It takes a session: a key that was stolen must not outlive its deletion in keys that it made.
 #[utoipa::path(post, path = "/api/v1/api-keys", tag = "session", request_body = NewKey,
     responses((status = 201, body = CreatedKey), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn create(
     State(app): State<App>,
     principal: Principal,
+    headers: HeaderMap,
     Body(given): Body<NewKey>,
 ) -> Result<(StatusCode, Json<CreatedKey>), Problem> {
+    if bearer(&headers).is_some() {
+        let detail = "an API key may not make API keys: expected the session of a person";
+        return Err(Problem::new(ProblemKind::Forbidden, detail)
+            .with_code("session-required")
+            .with_next_step("sign in on the page or at POST /api/v1/session, and create the key there"));
+    }
     let Some(user) = principal.actor.user else {
         return Err(Problem::new(ProblemKind::Unauthorized, "there is no session"));
     };

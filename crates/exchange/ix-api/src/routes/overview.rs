@@ -49,7 +49,11 @@ pub(crate) async fn overview(
     let connections: Vec<_> = readable.collect();
     for (id, connection) in &connections {
         if scope.connection_state(connection) == "down" {
-            tasks.push(task("connection_down", **id, &connection.name, Severity::Error));
+            let mut fault = task("connection_down", **id, &connection.name, Severity::Error);
+            if principal.actor.is_operator() {
+                fault.account = Some(scope.account_name(connection.account));
+            }
+            tasks.push(fault);
         }
     }
     if let Some(own) = principal
@@ -71,7 +75,15 @@ pub(crate) async fn overview(
             let state = principal.snapshot.switches.get(id).map(|health| health.state);
             switches.push(state.map_or("unknown", SwitchState::name).to_owned());
             if state == Some(SwitchState::Unreachable) {
-                tasks.push(task("switch_unreachable", *id, &switch.name, Severity::Error));
+                let mut fault = task("switch_unreachable", *id, &switch.name, Severity::Error);
+                let since = principal
+                    .snapshot
+                    .switches
+                    .get(id)
+                    .and_then(|health| health.since);
+                fault.since = since.map(|time| time.to_string());
+                fault.members = Some(scope.members_at(*id));
+                tasks.push(fault);
             }
         }
         for (id, trunk) in &exchange.trunks {
@@ -84,7 +96,9 @@ pub(crate) async fn overview(
             };
             trunks.push(state.to_owned());
             if up == Some(false) {
-                tasks.push(task("trunk_down", *id, &trunk.name, Severity::Error));
+                let mut fault = task("trunk_down", *id, &trunk.name, Severity::Error);
+                fault.members = Some(scope.members_cut_off(trunk));
+                tasks.push(fault);
             }
         }
         let changes = app.service.changes(None, 500).await?;
@@ -150,6 +164,8 @@ fn task(task: &str, object: impl Into<ObjectId>, name: &str, severity: Severity)
         account: None,
         severity,
         until: None,
+        since: None,
+        members: None,
     }
 }
 

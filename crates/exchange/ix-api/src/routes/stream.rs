@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -14,10 +13,11 @@ use futures::stream;
 use serde::{Deserialize, Serialize};
 
 use crate::access::{Principal, bearer, key_user};
-use crate::app::{App, STREAMS_MAX, actor_of};
+use crate::app::{App, actor_of};
 use crate::events::Logged;
 use crate::problem::{Problem, ProblemKind};
 use crate::request::Query;
+use crate::streams::OpenStream;
 
 /// The interval of comments on an idle stream, by which dead connections are noticed.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -54,13 +54,14 @@ pub(crate) async fn events(
     Query(params): Query<StreamParams>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let permit = Arc::clone(&app.streams).try_acquire_owned().map_err(|_| {
-        Problem::new(
-            ProblemKind::Busy,
-            format!("{STREAMS_MAX} streams are open: expected no more"),
-        )
-        .retry_after(30)
-    })?;
+    let user = principal
+        .actor
+        .user
+        .ok_or_else(|| Problem::new(ProblemKind::Unauthorized, "there is no session"))?;
+    let open = app
+        .streams
+        .begin(user)
+        .map_err(|error| Problem::new(ProblemKind::Busy, error.to_string()).retry_after(30))?;
     // A browser sends the header when it reconnects; it is newer than the parameter of the first request.
     let header = headers
         .get("last-event-id")
@@ -87,7 +88,7 @@ pub(crate) async fn events(
         headers,
         last,
         ready,
-        _permit: permit,
+        _open: open,
     };
     let events = stream::unfold(stream, |mut stream| async move {
         let event = stream.next().await?;
@@ -119,7 +120,7 @@ struct Follower {
     /// The serial of the last event that was looked at.
     last: u64,
     ready: VecDeque<Event>,
-    _permit: tokio::sync::OwnedSemaphorePermit,
+    _open: OpenStream,
 }
 
 impl Follower {

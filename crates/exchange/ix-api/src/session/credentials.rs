@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the store of credentials failed: {reason}")]
 pub struct CredentialError {
-    /// The reason.
     pub reason: String,
 }
 
@@ -69,7 +68,7 @@ impl CredentialStore for MemoryCredentials {
     }
 }
 
-/// The credentials of a user.
+/// The stored proofs of a user's identity: password hash, TOTP secret, recovery codes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserCredentials {
     /// The password's hash (argon2id, PHC string format); `None` before the user has chosen a password.

@@ -30,10 +30,9 @@ const PER_USER: usize = 16;
 /// The key prefix in the store.
 const PREFIX: &str = "session/";
 
-/// A session.
+/// A signed-in browser: the user, and when the session began and was last used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
-    /// The user.
     pub user: UserId,
     /// The time of the sign-in.
     pub began: Timestamp,

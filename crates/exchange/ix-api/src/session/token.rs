@@ -31,7 +31,7 @@ const PER_KEY: usize = 64;
 /// The header of every token: `{"alg":"HS256","typ":"JWT"}`.
 const HEADER: &str = r#"{"alg":"HS256","typ":"JWT"}"#;
 
-/// The use of a token.
+/// The requests for which a token is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum TokenUse {

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::orders::{created, extra, order, put_extra, renewed};
 use super::problem::IxProblem;
 use super::query::{FilterParams, Filters};
-use super::view::{self, Address, BillingInformation, State, Stated, check_text, invalid, nullable};
+use super::view::{self, Address, BillingInformation, State, Stateful, check_text, invalid, nullable};
 use crate::access::{Access, Principal};
 use crate::app::App;
 use crate::problem::Problem;
@@ -24,7 +24,7 @@ pub(crate) struct Account {
     /// The identifier.
     id: String,
     #[serde(flatten)]
-    stated: Stated,
+    stateful: Stateful,
     /// The name.
     name: String,
     /// The account that manages this one.
@@ -50,7 +50,7 @@ fn view(app: &App, principal: &Principal, id: AccountId, account: &millrace_ix_m
     let extra = extra(app, id);
     Account {
         id: id.to_string(),
-        stated: Stated::plain(State::Production),
+        stateful: Stateful::plain(State::Production),
         name: account.name.clone(),
         managing_account: account.parent.filter(|_| full).map(|parent| parent.to_string()),
         legal_name: extra.legal_name.filter(|_| full),
@@ -172,7 +172,7 @@ pub(crate) async fn create(
     facts.address = Some(given.address);
     facts.billing_information = given.billing_information;
     facts.presence = given.metro_area_network_presence;
-    put_extra(&app, id, &facts)?;
+    put_extra(&app, &principal, id, &facts).await?;
     Ok((
         StatusCode::CREATED,
         view_of(&app, &renewed(&app, &principal), id)?,
@@ -250,7 +250,7 @@ async fn change(
     if let Some(presence) = given.metro_area_network_presence {
         facts.presence = presence;
     }
-    put_extra(app, id, &facts)?;
+    put_extra(app, principal, id, &facts).await?;
     view_of(app, &renewed(app, principal), id)
 }
 
@@ -298,7 +298,7 @@ pub(crate) async fn delete(
         &(),
     )
     .await?;
-    gone.stated = Stated::plain(State::Decommissioned);
+    gone.stateful = Stateful::plain(State::Decommissioned);
     super::contacts::forget_account(&app, id)?;
     Ok(Json(gone))
 }

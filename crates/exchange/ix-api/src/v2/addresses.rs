@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::orders::{created, extra, order, order_as_system, renewed, require};
+use super::orders::{check_room, created, extra, order, order_as_system, renewed, require};
 use super::problem::IxProblem;
 use super::query::{FilterParams, Filters};
 use super::records::Record;
@@ -279,6 +279,7 @@ pub(crate) async fn create_mac(
     let (address, ..) = mac.check()?;
     mac.address = address.to_string();
     require(&principal, OperationKind::AddMac, account)?;
+    check_room(&app, |other: &MacRecord| other.mac.account() == Some(account))?;
     let detail = json!({ "address": mac.address });
     app.record(&principal.audit_name(), "create_mac", account, detail)
         .await?;

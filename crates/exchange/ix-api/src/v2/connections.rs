@@ -15,7 +15,7 @@ use super::contacts::check_assignments;
 use super::orders::{created, extra, order, put_extra, renewed};
 use super::problem::IxProblem;
 use super::query::{FilterParams, Filters};
-use super::view::{Billed, Owned, State, Stated, check_text, id, invalid, nullable};
+use super::view::{Billed, Owned, State, Stateful, check_text, id, invalid, nullable};
 use crate::access::{Access, Principal};
 use crate::app::App;
 use crate::problem::Problem;
@@ -65,7 +65,7 @@ pub(crate) struct Connection {
     /// The identifier.
     id: String,
     #[serde(flatten)]
-    stated: Stated,
+    stateful: Stateful,
     #[serde(flatten)]
     owned: Owned,
     #[serde(flatten)]
@@ -110,7 +110,7 @@ fn view(app: &App, principal: &Principal, id: ConnectionId) -> Result<Connection
     let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
     Ok(Connection {
         id: id.to_string(),
-        stated: Stated::plain(State::Production),
+        stateful: Stateful::plain(State::Production),
         owned: facts.owned(found.account, found.external_ref.as_ref()),
         billed: facts.billed(found.account),
         name: found.name.clone(),
@@ -253,7 +253,7 @@ pub(crate) async fn create(
     facts.managing_account = Some(given.owned.managing_account);
     facts.billed = Some(given.billed);
     facts.lacp_timeout = given.lacp_timeout.map(|timeout| crate::render::word(&timeout));
-    put_extra(&app, id, &facts)?;
+    put_extra(&app, &principal, id, &facts).await?;
     Ok((
         StatusCode::CREATED,
         Json(view(&app, &renewed(&app, &principal), id)?),
@@ -320,7 +320,7 @@ async fn change(
         order(app, principal, conditions, vec![operation], &given).await?;
     }
     facts.billed = Some(billed);
-    put_extra(app, id, &facts)?;
+    put_extra(app, principal, id, &facts).await?;
     view(app, &renewed(app, principal), id).map(Json)
 }
 
@@ -361,7 +361,7 @@ pub(crate) async fn delete(
     let target = access.id().into();
     let operations = vec![Operation::Delete { target }];
     order(&app, access.principal(), &conditions, operations, &()).await?;
-    gone.stated = Stated::plain(State::Decommissioned);
+    gone.stateful = Stateful::plain(State::Decommissioned);
     Ok(Json(gone))
 }
 
@@ -372,7 +372,7 @@ pub(crate) struct Port {
     /// The identifier: switch and number.
     id: String,
     #[serde(flatten)]
-    stated: Stated,
+    stateful: Stateful,
     #[serde(flatten)]
     owned: Owned,
     #[serde(flatten)]
@@ -403,7 +403,7 @@ fn all_ports(app: &App, principal: &Principal) -> Vec<Port> {
             let site = exchange.switches.get(&port.switch).map(|switch| switch.site);
             ports.push(Port {
                 id: port.to_string(),
-                stated: Stated::plain(State::Production),
+                stateful: Stateful::plain(State::Production),
                 owned: facts.owned(connection.account, None),
                 billed: facts.billed(connection.account),
                 name: port.to_string(),
@@ -449,7 +449,7 @@ pub(crate) struct PortReservation {
     /// The identifier.
     id: String,
     #[serde(flatten)]
-    stated: Stated,
+    stateful: Stateful,
     /// The connection.
     connection: Option<String>,
     /// The port.
@@ -460,7 +460,7 @@ fn all_reservations(app: &App, principal: &Principal) -> Vec<PortReservation> {
     let ports = all_ports(app, principal).into_iter();
     let all = ports.map(|port| PortReservation {
         id: format!("reservation-{}", port.id),
-        stated: port.stated,
+        stateful: port.stateful,
         connection: port.connection,
         port: port.id,
     });

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::orders::require;
+use super::orders::{check_room, require};
 use super::problem::IxProblem;
 use super::query::{FilterParams, Filters};
 use super::records::Record;
@@ -127,6 +127,7 @@ pub(crate) async fn create(
     let account = contact.owned.check(&principal)?;
     contact.check()?;
     require(&principal, OperationKind::WriteContact, account)?;
+    check_room(&app, |other: &ContactRequest| other.account() == Some(account))?;
     app.record(&principal.audit_name(), "create_contact", account, json!({}))
         .await?;
     let id = app.records.create(&contact)?;
@@ -371,6 +372,9 @@ pub(crate) async fn assign(
         );
         return Err(invalid("contact", detail));
     }
+    check_room(&app, |other: &AssignmentRequest| {
+        other.contact == assignment.contact
+    })?;
     app.record(
         &principal.audit_name(),
         "assign_role",

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::problem::IxProblem;
 use super::query::{FilterParams, Filters};
 use super::records::Record;
-use super::view::{Billed, Owned, State, Stated, check_text, id as identifier, invalid, nullable};
+use super::view::{Billed, Owned, State, Stateful, check_text, id as identifier, invalid, nullable};
 use crate::access::Principal;
 use crate::app::App;
 use crate::problem::{Problem, ProblemKind};
@@ -249,7 +249,7 @@ pub(crate) struct NetworkFeatureConfig {
     /// The identifier.
     id: String,
     #[serde(flatten)]
-    stated: Stated,
+    stateful: Stateful,
     #[serde(flatten)]
     request: FeatureConfigRequest,
 }
@@ -262,7 +262,7 @@ impl FeatureConfigRecord {
     fn view(&self, id: String) -> NetworkFeatureConfig {
         NetworkFeatureConfig {
             id,
-            stated: Stated::plain(State::Production),
+            stateful: Stateful::plain(State::Production),
             request: self.request.clone(),
         }
     }
@@ -591,6 +591,6 @@ pub(crate) async fn delete_config(
     .await?;
     app.records.delete(&id)?;
     let mut gone = record.view(id);
-    gone.stated = Stated::plain(State::DecommissionRequested);
+    gone.stateful = Stateful::plain(State::DecommissionRequested);
     Ok(Json(gone))
 }

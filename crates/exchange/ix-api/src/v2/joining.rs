@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::orders::extra;
+use super::orders::{check_room, extra};
 use super::problem::IxProblem;
 use super::query::{FilterParams, Filters};
 use super::records::Record;
@@ -196,6 +196,9 @@ pub(crate) async fn create(
     Body(rule): Body<RuleRequest>,
 ) -> Result<(StatusCode, Json<MemberJoiningRule>), Problem> {
     rule.check(&principal)?;
+    check_room(&app, |other: &RuleRequest| {
+        other.network_service == rule.network_service
+    })?;
     app.record(
         &principal.audit_name(),
         "create_joining_rule",

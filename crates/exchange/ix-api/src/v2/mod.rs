@@ -51,7 +51,7 @@ use crate::app::App;
 ))]
 struct Document;
 
-/// Returns the wish of an end's member to be on the member list; `None` if the member has said nothing.
+/// Returns the consent of an end's member to be on the member list; `None` if the member has not answered.
 pub(crate) fn listed(app: &App, config: millrace_ix_model::ConfigId) -> Option<bool> {
     orders::extra(app, config).listed
 }

@@ -2,15 +2,19 @@
 
 use millrace_ix_model::{AccountId, Applied, Config, ConfigId, Operation, OperationKind, Service, ServiceId};
 use serde::Serialize;
+use serde_json::json;
 
 use super::records::Record;
-use super::view::{Extra, State, Stated, Status};
+use super::view::{Extra, State, Stateful, Status};
 use crate::access::Principal;
 use crate::app::App;
 use crate::problem::{Problem, ProblemKind};
 use crate::render::Scope;
 use crate::request::Conditions;
 use crate::service::Order;
+
+/// The largest number of contacts, of MAC addresses, and of joining rules of an account or service.
+const RECORDS_MAX: usize = 1000;
 
 /// Gives an order to the engine. A request with an `Idempotency-Key` is executed once.
 pub(crate) async fn order(
@@ -71,6 +75,16 @@ pub(crate) fn require(principal: &Principal, kind: OperationKind, account: Accou
     Err(Problem::new(ProblemKind::Forbidden, detail).with_code("forbidden"))
 }
 
+/// Refuses a new record if the account has as many as it may have, so that nobody fills the exchange's database.
+pub(crate) fn check_room<T: Record>(app: &App, is_own: impl Fn(&T) -> bool) -> Result<(), Problem> {
+    let own = app.records.all::<T>().into_iter();
+    if own.filter(|(_, record)| is_own(record)).count() < RECORDS_MAX {
+        return Ok(());
+    }
+    let detail = format!("there are {RECORDS_MAX} objects of this kind: delete one first");
+    Err(Problem::new(ProblemKind::Conflict, detail))
+}
+
 /// Returns the facts beyond the model about an object.
 pub(crate) fn extra(app: &App, id: impl std::fmt::Display) -> Extra {
     app.records
@@ -78,31 +92,56 @@ pub(crate) fn extra(app: &App, id: impl std::fmt::Display) -> Extra {
         .unwrap_or_default()
 }
 
-/// Writes the facts beyond the model about an object.
-pub(crate) fn put_extra(app: &App, id: impl std::fmt::Display, extra: &Extra) -> Result<(), Problem> {
-    Ok(app.records.put(&format!("{}-{id}", Extra::PREFIX), extra)?)
+/// Writes the facts beyond the model about an object, if they have changed, after an entry in the audit chain. The entry names
+/// the facts that change, and has the values of those that let others in; addresses of people stay out of it.
+pub(crate) async fn put_extra(
+    app: &App,
+    principal: &Principal,
+    id: impl std::fmt::Display,
+    facts: &Extra,
+) -> Result<(), Problem> {
+    let (before, after) = (json!(extra(app, &id)), json!(facts));
+    let changed: Vec<&String> = after
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(name, value)| before[*name] != **value)
+        .map(|(name, _)| name)
+        .collect();
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let mut detail = json!({ "changed": changed });
+    for name in ["public", "listed"] {
+        if before[name] != after[name] {
+            detail[name] = after[name].clone();
+        }
+    }
+    app.record(&principal.audit_name(), "set_properties", &id, detail)
+        .await?;
+    Ok(app.records.put(&format!("{}-{id}", Extra::PREFIX), facts)?)
 }
 
 /// Returns the state of a service.
-pub(crate) fn service_state(app: &App, principal: &Principal, id: ServiceId, service: &Service) -> Stated {
+pub(crate) fn service_state(app: &App, principal: &Principal, id: ServiceId, service: &Service) -> Stateful {
     let now = app.now();
-    Stated::of(&Scope::new(principal, now).shown(id, service), now)
+    Stateful::of(&Scope::new(principal, now).shown(id, service), now)
 }
 
 /// Returns the state of an end: that of its service, or `testing` while the end is in quarantine.
-pub(crate) fn end_state(app: &App, principal: &Principal, _id: ConfigId, config: &Config) -> Stated {
+pub(crate) fn end_state(app: &App, principal: &Principal, _id: ConfigId, config: &Config) -> Stateful {
     let Some(service) = principal.snapshot.exchange.services.get(&config.service) else {
-        return Stated::plain(State::Decommissioned);
+        return Stateful::plain(State::Decommissioned);
     };
-    let mut stated = service_state(app, principal, config.service, service);
+    let mut stateful = service_state(app, principal, config.service, service);
     if service.kind == millrace_ix_model::ServiceKind::ExchangeLan {
         // The state of the LAN is not that of a member's end: one member in quarantine does not concern the others.
-        stated = if config.quarantine.is_over() {
-            Stated::plain(State::Production)
+        stateful = if config.quarantine.is_over() {
+            Stateful::plain(State::Production)
         } else {
             let message =
                 "the end is in quarantine: the exchange waits for minutes without an offending frame";
-            Stated {
+            Stateful {
                 state: State::Testing,
                 status: vec![Status::info("quarantine", message, app.now())],
             }
@@ -110,9 +149,9 @@ pub(crate) fn end_state(app: &App, principal: &Principal, _id: ConfigId, config:
     }
     if config.shut_down {
         let message = "the end is shut down: open it again with PUT /api/v1/configs/{id}/shut-down";
-        stated
+        stateful
             .status
             .push(Status::warning("shut-down", message, app.now()));
     }
-    stated
+    stateful
 }

@@ -14,7 +14,7 @@ use super::orders::{created, extra, order, put_extra, renewed, service_state};
 use super::places::{check_offering, offering_id, type_of};
 use super::problem::IxProblem;
 use super::query::{FilterParams, Filters};
-use super::view::{Billed, Owned, State, Stated, account, check_text, invalid, nullable};
+use super::view::{Billed, Owned, State, Stateful, account, check_text, invalid, nullable};
 use crate::access::{Access, Principal};
 use crate::app::App;
 use crate::problem::Problem;
@@ -26,7 +26,7 @@ pub(crate) struct ServiceBase {
     /// The identifier.
     id: String,
     #[serde(flatten)]
-    pub(crate) stated: Stated,
+    pub(crate) stateful: Stateful,
     #[serde(flatten)]
     owned: Owned,
     /// The name.
@@ -123,11 +123,11 @@ pub(crate) fn view(app: &App, principal: &Principal, id: ServiceId, service: &Se
     };
     let base = ServiceBase {
         id: id.to_string(),
-        stated: if full {
+        stateful: if full {
             service_state(app, principal, id, service)
         } else {
             // An account that may join and has not yet sees that the service is there.
-            Stated::plain(State::Production)
+            Stateful::plain(State::Production)
         },
         owned,
         name: service.name.clone(),
@@ -342,7 +342,7 @@ pub(crate) async fn create(
     facts.managing_account = Some(base.owned.managing_account.clone());
     facts.billed = Some(base.billed.clone());
     facts.public = public;
-    put_extra(&app, id, &facts)?;
+    put_extra(&app, &principal, id, &facts).await?;
     Ok((
         StatusCode::CREATED,
         view_of(&app, &renewed(&app, &principal), id)?,
@@ -416,7 +416,7 @@ async fn change(
         order(app, principal, conditions, vec![operation], &given).await?;
     }
     facts.billed = Some(billed);
-    put_extra(app, id, &facts)?;
+    put_extra(app, principal, id, &facts).await?;
     view_of(app, &renewed(app, principal), id)
 }
 
@@ -457,7 +457,7 @@ pub(crate) async fn delete(
     let target = access.id().into();
     let operations = vec![Operation::Delete { target }];
     order(&app, access.principal(), &conditions, operations, &()).await?;
-    gone.base_mut().stated = Stated::plain(State::DecommissionRequested);
+    gone.base_mut().stateful = Stateful::plain(State::DecommissionRequested);
     Ok(Json(gone))
 }
 

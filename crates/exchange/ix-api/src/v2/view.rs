@@ -1,6 +1,6 @@
 //! Parts that the objects of IX-API share: states, owners, invoices, references to other objects.
 
-use millrace_ix_model::state::{CommercialState, Severity, Shown};
+use millrace_ix_model::state::{CommercialState, ServiceState, Severity};
 use millrace_ix_model::{AccountId, IdParseError, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
@@ -103,25 +103,25 @@ impl Status {
 
 /// A state with its reasons.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub(crate) struct Stated {
+pub(crate) struct Stateful {
     /// The state.
     pub(crate) state: State,
     /// The facts that explain it; empty in production without complaint.
     pub(crate) status: Vec<Status>,
 }
 
-impl Stated {
+impl Stateful {
     /// Returns a state without facts.
-    pub(crate) fn plain(state: State) -> Stated {
-        Stated {
+    pub(crate) fn plain(state: State) -> Stateful {
+        Stateful {
             state,
             status: Vec::new(),
         }
     }
 
     /// Returns the state that people see.
-    pub(crate) fn of(shown: &Shown, now: Timestamp) -> Stated {
-        Stated {
+    pub(crate) fn of(shown: &ServiceState, now: Timestamp) -> Stateful {
+        Stateful {
             state: shown.state.into(),
             status: shown
                 .status

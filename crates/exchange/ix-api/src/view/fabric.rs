@@ -101,7 +101,7 @@ pub struct Load {
 pub struct Impact {
     /// The services that would take another trunk.
     pub services: Vec<ImpactService>,
-    /// The members to be told.
+    /// The members to be notified.
     pub members: Vec<AccountName>,
     /// The trunk that would carry the traffic; null if none is left.
     #[schema(required)]

@@ -519,6 +519,12 @@ pub struct Task {
     /// The time of its end, if it has one.
     #[schema(required)]
     pub until: Option<String>,
+    /// The time of its begin, if it is known.
+    #[schema(required)]
+    pub since: Option<String>,
+    /// The number of members that a fault of the fabric hits; null for other tasks.
+    #[schema(required)]
+    pub members: Option<usize>,
 }
 
 /// An API key without its secret.

@@ -121,11 +121,7 @@ async fn the_events_of_a_deleted_service_reach_both_parties_and_nobody_else() {
 async fn a_stream_ends_at_the_first_event_after_its_api_key_was_deleted() {
     let api = Api::new();
     let ann = api.key("ann");
-    let body = json!({ "name": "monitor", "scope": "read" });
-    let made = api
-        .send(Method::POST, "/api/v1/api-keys", &ann, &[], Some(body))
-        .await
-        .json();
+    let made = api.made_key("ann", "monitor", "read").await;
     let mut stream = api.stream(made["secret"].as_str().unwrap(), None).await;
     let first = order(&api, &ann, "aoba-tokyo", 1000).await;
     assert!(next(&mut stream).await.2.contains(&first));
@@ -134,4 +130,52 @@ async fn a_stream_ends_at_the_first_event_after_its_api_key_was_deleted() {
     order(&api, &ann, "aoba-tokyo", 1001).await;
     let end = tokio::time::timeout(std::time::Duration::from_secs(10), stream.next()).await;
     assert!(end.expect("the stream ends in time").is_none());
+}
+
+#[tokio::test]
+async fn a_person_hears_nothing_of_objects_that_the_roles_do_not_read() {
+    let api = Api::new();
+    let (ann, bil) = (api.key("ann"), api.key("bil"));
+    let service = order(&api, &ann, "aoba-tokyo", 1000).await;
+    let (mut of_ann, mut of_bil) = (api.stream(&ann, None).await, api.stream(&bil, None).await);
+    let made = api
+        .send(
+            Method::POST,
+            &format!("/api/v1/services/{service}/keys"),
+            &ann,
+            &[],
+            Some(json!({ "hours": 1 })),
+        )
+        .await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let key = made.json()["created"][0].as_str().unwrap().to_owned();
+    assert!(key.starts_with("sk-"), "{key}");
+    let last = order(&api, &ann, "aoba-tokyo", 1001).await;
+    let mut heard = String::new();
+    while !heard.contains(&last) {
+        heard += &next(&mut of_bil).await.2;
+    }
+    // Billing reads services and no service keys.
+    assert!(!heard.contains("sk-"), "{heard}");
+    let mut heard = String::new();
+    while !heard.contains(&last) {
+        heard += &next(&mut of_ann).await.2;
+    }
+    assert!(heard.contains(&key), "{heard}");
+}
+
+#[tokio::test]
+async fn one_person_cannot_open_the_streams_of_all_others() {
+    let api = Api::new();
+    let (ann, bob) = (api.key("ann"), api.key("bob"));
+    let mut open = Vec::new();
+    for _ in 0..64 {
+        open.push(api.stream(&ann, None).await);
+    }
+    let refused = api.get(&ann, "/api/v1/events").await;
+    assert_eq!(refused.status, 429, "{}", refused.text());
+    assert!(refused.headers.contains_key("retry-after"));
+    drop(api.stream(&bob, None).await);
+    open.pop();
+    drop(api.stream(&ann, None).await);
 }

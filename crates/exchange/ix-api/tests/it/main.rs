@@ -8,6 +8,7 @@ mod ix_api;
 mod oidc;
 mod orders;
 mod permissions;
+mod privacy;
 mod sign_in;
 mod support;
 mod webhooks;

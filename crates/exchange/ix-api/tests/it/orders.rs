@@ -242,7 +242,7 @@ async fn a_repeated_delete_gets_the_first_answer_and_others_cannot_tell_that_the
     )
     .await;
     assert_eq!(late.status, 404);
-    // For somebody else, objects that are gone, foreign, and absent are the same.
+    // A reader without rights gets the same answer for deleted, foreign and absent objects.
     let dan = api.key("dan");
     let mut answers = Vec::new();
     for path in [end.clone(), url.clone(), "/api/v1/services/sv-999999".to_owned()] {
@@ -283,7 +283,7 @@ async fn refusals_name_the_field_in_the_body() {
         "{}",
         nameless.text()
     );
-    // Nothing of an order that was refused is there: not even its service.
+    // A refused order leaves nothing behind: not even its service.
     let list = api.get(&ann, "/api/v1/services?q=new-path").await.json();
     assert_eq!(list["total"], 0, "{list}");
 }

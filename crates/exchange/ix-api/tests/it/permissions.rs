@@ -176,7 +176,7 @@ fn without_id(answer: &Answer, id: &str) -> (u16, Vec<(String, String)>, String)
     let headers = answer
         .headers
         .iter()
-        // This length depends on the identifier.
+        // The content length depends on the identifier.
         .filter(|(name, _)| *name != "content-length")
         .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
         .collect();
@@ -209,6 +209,7 @@ async fn every_operation_answers_as_the_permission_table_says() {
             }
         }
     }
+    println!("{cases} cases of an operation, a role and an object");
     assert!(cases > 1_500, "only {cases} cases");
 }
 
@@ -271,8 +272,10 @@ async fn check(
                     assert_eq!(answer.status, 403, "{}: {}", case(*object), answer.text());
                 } else {
                     // The body may name things that are in use; the permission was there.
+                    // A check of the registry has a pause.
+                    let is_busy = answer.status == 429 && path.ends_with("/recheck");
                     assert!(
-                        matches!(answer.status, 200 | 201 | 204 | 404 | 409 | 422),
+                        is_busy || matches!(answer.status, 200 | 201 | 204 | 404 | 409 | 422),
                         "{}: {}",
                         case(*object),
                         answer.text()

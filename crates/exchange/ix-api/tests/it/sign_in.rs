@@ -170,11 +170,7 @@ async fn the_sixth_attempt_in_a_minute_is_refused_also_with_the_right_password()
 async fn an_api_key_is_shown_once_acts_in_its_scope_and_can_be_withdrawn() {
     let api = Api::new();
     let ann = api.key("ann");
-    let body = json!({ "name": "ansible", "scope": "read" });
-    let made = api
-        .send(Method::POST, "/api/v1/api-keys", &ann, &[], Some(body))
-        .await
-        .json();
+    let made = api.made_key("ann", "ansible", "read").await;
     let secret = made["secret"].as_str().unwrap().to_owned();
     assert!(secret.starts_with("mx_"));
     assert_eq!(api.get(&secret, "/api/v1/services").await.status, 200);
@@ -202,6 +198,32 @@ async fn an_api_key_is_shown_once_acts_in_its_scope_and_can_be_withdrawn() {
     assert_eq!(api.send(Method::DELETE, &path, &bob, &[], None).await.status, 404);
     assert_eq!(api.send(Method::DELETE, &path, &ann, &[], None).await.status, 204);
     assert_eq!(api.get(&secret, "/api/v1/services").await.status, 401);
+}
+
+#[tokio::test]
+async fn an_api_key_makes_no_other_key() {
+    let api = Api::new();
+    let made = api.made_key("ann", "ansible", "write").await;
+    let stolen = made["secret"].as_str().unwrap();
+    let body = json!({ "name": "second", "scope": "write" });
+    let second = api
+        .send(Method::POST, "/api/v1/api-keys", stolen, &[], Some(body.clone()))
+        .await;
+    assert_eq!(
+        (second.status, second.json()["code"].clone()),
+        (403, json!("session-required"))
+    );
+    // Nor does a token that was made from it.
+    let pair = json!({ "api_key": made["key"]["id"], "api_secret": stolen });
+    let pair = api
+        .send(Method::POST, "/api/v2/auth/token", "", &[], Some(pair))
+        .await
+        .json();
+    let token = pair["access_token"].as_str().unwrap();
+    let second = api
+        .send(Method::POST, "/api/v1/api-keys", token, &[], Some(body))
+        .await;
+    assert_eq!(second.status, 403, "{}", second.text());
 }
 
 #[tokio::test]

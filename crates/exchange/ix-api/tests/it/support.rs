@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Method, Request};
 use http_body_util::BodyExt as _;
-use millrace_ix_api::fake::{FakeExchange, demo};
+use millrace_ix_api::fake::{FakeExchange, PASSWORD, demo};
 use millrace_ix_api::session::{ApiKeyRecord, CredentialStore, KeyScope, MemoryCredentials, Sealer};
 use millrace_ix_api::{App, Page, Settings, router};
 use millrace_ix_model::{Timestamp, UserId};
@@ -22,7 +22,7 @@ pub(crate) struct Api {
     router: Router,
 }
 
-/// An answer.
+/// A response of the server, read to its end.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -119,6 +119,30 @@ impl Api {
             )
             .unwrap();
         key.to_owned()
+    }
+
+    /// Signs a member in, and returns the cookie of the session.
+    pub(crate) async fn session(&self, name: &str) -> String {
+        self.app.set_password(self.user(name), PASSWORD).unwrap();
+        let body = serde_json::json!({ "name": name, "password": PASSWORD });
+        let answer = self
+            .send(Method::POST, "/api/v1/session", "", &[], Some(body))
+            .await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let cookie = answer.headers["set-cookie"].to_str().unwrap();
+        cookie.split(';').next().unwrap().to_owned()
+    }
+
+    /// Has a member make an API key on the page, and returns the answer.
+    pub(crate) async fn made_key(&self, name: &str, key: &str, scope: &str) -> serde_json::Value {
+        let cookie = self.session(name).await;
+        let headers = [("cookie", cookie.as_str())];
+        let body = serde_json::json!({ "name": key, "scope": scope });
+        let made = self
+            .send(Method::POST, "/api/v1/api-keys", "", &headers, Some(body))
+            .await;
+        assert_eq!(made.status, 201, "{}", made.text());
+        made.json()
     }
 
     /// Sends a request as the holder of a key; without a key nobody is signed in.

@@ -155,7 +155,7 @@ fn a_deaf_switch_delays_only_the_changes_that_touch_it() {
     let goes = world.order(2, Some([1, 2]));
     world.run(2 * SECOND);
     assert_eq!(world.store.changes[&goes].journal.last(), Some(&Phase::Cleaned));
-    // Nothing is flipped by half: switch 1 does not send into a wire that switch 3 does not take yet.
+    // No switch is flipped alone: switch 1 does not send into a wire that switch 3 does not take yet.
     assert_eq!(world.store.changes[&waits].journal.last(), Some(&Phase::Planned));
     assert!(!world.switches[&1].content.contains_key(&(0, 2)));
     world.run(30 * SECOND);

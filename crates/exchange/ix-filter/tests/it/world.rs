@@ -124,14 +124,38 @@ impl World {
         self.send(asn, MessageType::Update, &body);
     }
 
-    /// Announces a prefix of IPv4.
+    /// Announces a prefix.
     pub(crate) fn announce(&mut self, asn: u32, prefix: &str, is_blackhole: bool) {
-        let mut more = vec![0x40, 3, 4, 192, 0, 2, (asn % 100) as u8];
+        let mut routes = Vec::new();
+        bgp(prefix).write(&mut routes);
+        let mut more = if prefix.contains(':') {
+            let next_hop = [
+                0x20,
+                1,
+                0xd,
+                0xb8,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                (asn % 100) as u8,
+            ];
+            let value = [&[0, 2, 1, 16], &next_hop[..], &[0], &routes[..]].concat();
+            routes.clear();
+            [&[0x80, 14, value.len() as u8], &value[..]].concat()
+        } else {
+            vec![0x40, 3, 4, 192, 0, 2, (asn % 100) as u8]
+        };
         if is_blackhole {
             more.extend([0xc0, 8, 4, 0xff, 0xff, 2, 0x9a]);
         }
-        let mut routes = Vec::new();
-        bgp(prefix).write(&mut routes);
         self.update(asn, &[], &attributes(asn, &more), &routes);
     }
 
@@ -147,7 +171,8 @@ impl World {
             path_id: 0,
             rule: rule.clone(),
         }];
-        let value = [&[0, 1, 133, 0, 0], &Update::encode_routes(&routes, false)[..]].concat();
+        let afi = if rule.is_ipv6() { 2 } else { 1 };
+        let value = [&[0, afi, 133, 0, 0], &Update::encode_routes(&routes, false)[..]].concat();
         // The length of the attribute has two bytes.
         let mut more = vec![0x90, 14];
         more.extend((value.len() as u16).to_be_bytes());
@@ -187,7 +212,7 @@ impl World {
     pub(crate) fn roas(&mut self, payloads: &[(&str, u32)]) {
         let payloads = payloads.iter().map(|(prefix, asn)| Vrp {
             prefix: bgp(prefix),
-            max_len: 32,
+            max_len: if prefix.contains(':') { 128 } else { 32 },
             asn: *asn,
         });
         self.authority.set_vrps(VrpState::Fresh(payloads.collect()));
@@ -218,7 +243,7 @@ pub(crate) fn udp_to(destination: &str) -> FlowRule {
         size: 1,
     };
     FlowRule::new(
-        false,
+        destination.contains(':'),
         &[
             Component::Destination(Pattern::from(bgp(destination))),
             Component::Numeric(NumericField::Protocol, vec![udp]),

@@ -164,8 +164,8 @@ impl Order<'_> {
     ) -> Result<VlanConfig, Refusal> {
         let others: Vec<_> = self
             .draft
-            .all::<ConfigId>()
-            .filter(|(id, config)| config.connection == connection && Some(*id) != except)
+            .ends_on(connection)
+            .filter(|(id, _)| Some(*id) != except)
             .collect();
         let taken: Vec<_> = others.iter().map(|(_, config)| config.vlan).collect();
         if let Some(vlan) = request.select(&taken) {
@@ -194,8 +194,8 @@ impl Order<'_> {
         let index = self.object(connection)?.index;
         let is_taken = self
             .draft
-            .all::<ConfigId>()
-            .any(|(_, config)| config.service == service && config.index == index);
+            .ends_of(service)
+            .any(|(_, config)| config.index == index);
         if is_taken { self.new_index() } else { Ok(index) }
     }
 
@@ -257,12 +257,7 @@ impl Order<'_> {
                 Refusal::conflict(format!("{id} is being removed: order another service")).object(id),
             );
         }
-        let ends: Vec<_> = self
-            .draft
-            .all::<ConfigId>()
-            .filter(|(_, config)| config.service == id)
-            .map(|(_, config)| config.account)
-            .collect();
+        let ends: Vec<_> = self.draft.ends_of(id).map(|(_, config)| config.account).collect();
         let max = match service.kind {
             ServiceKind::P2pVc => 2,
             ServiceKind::P2mpVc | ServiceKind::Mp2mpVc => MULTIPOINT_ENDS_MAX,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Order, Outcome};
 use crate::fabric::{PortId, Site, Switch, SwitchPort, TRUNK_MTU_MIN, Trunk};
-use crate::id::{ConfigId, ConnectionId, SiteId, SwitchId, TrunkId};
+use crate::id::{ConnectionId, SiteId, SwitchId, TrunkId};
 use crate::operation::Operation;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::service::{Connection, ConnectionKind};
@@ -143,7 +143,7 @@ impl Order<'_> {
                 self.draft.check(self.actor, kind, id.into())?;
                 self.check_link(Some(id), link, &ports)?;
                 let mut connection = self.object(id)?;
-                let moves_switch = self.switch_of(id) != ports.first().map(|port| port.switch);
+                let moves_switch = self.draft.switch_of(id) != ports.first().map(|port| port.switch);
                 connection.ports = ports;
                 connection.kind = link;
                 match (link, connection.group) {
@@ -157,10 +157,7 @@ impl Order<'_> {
                     _ => {}
                 }
                 self.draft.put(id, connection);
-                let ends = self
-                    .draft
-                    .all::<ConfigId>()
-                    .filter(|(_, config)| config.connection == id);
+                let ends = self.draft.ends_on(id);
                 let services: BTreeSet<_> = ends.map(|(_, config)| config.service).collect();
                 for service in services {
                     if moves_switch {

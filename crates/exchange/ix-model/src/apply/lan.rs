@@ -136,7 +136,7 @@ impl Order<'_> {
                 && self.service_of_end(registered.config) == Some(config.service)
         });
         if let Some((other, registered)) = taken {
-            // The holder may be a stranger: only the address is named.
+            // The holder may be a foreign account, so only the address is named.
             let message = format!("{} is registered in {} already", mac.address, config.service);
             let refusal = Refusal::conflict(message).field("address");
             return Err(if registered.config == mac.config {
@@ -153,7 +153,8 @@ impl Order<'_> {
             .draft
             .all::<MacId>()
             .filter(|(other, registered)| Some(*other) != id && registered.config == mac.config);
-        // For the swap of a router an end has one more address than permitted, if one of them ends within a day.
+        // While a router is swapped, an end may have one address more than permitted, if the registration of one of
+        // them ends within a day.
         let mut ends: Vec<_> = others.map(|(_, registered)| registered.valid_until).collect();
         ends.push(mac.valid_until);
         let ends_soon =

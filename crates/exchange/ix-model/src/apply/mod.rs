@@ -1,5 +1,5 @@
 //! Execution of orders. Each file holds the orders of one kind of object; this one dispatches, and has the parts that
-//! several need: uniqueness, allocation, and the way of a service over trunks.
+//! several need: uniqueness, allocation, and the path of a service over trunks.
 
 mod ends;
 mod fabric;
@@ -18,10 +18,7 @@ use std::collections::BTreeSet;
 use crate::account::Actor;
 use crate::allocate;
 use crate::exchange::{Applied, ChangeSet, Draft, Exchange, Key, ObjectId};
-use crate::id::{
-    AccountId, ConfigId, ConnectionId, ConnectionIndex, GroupNumber, MeterNumber, ServiceId, ServiceIndex,
-    SwitchId,
-};
+use crate::id::{AccountId, ConnectionIndex, GroupNumber, MeterNumber, ServiceId, ServiceIndex, SwitchId};
 use crate::operation::Operation;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::service::{PoolKind, Released};
@@ -143,9 +140,10 @@ impl Order<'_> {
         name_of: impl Fn(&K::Object) -> &str,
         competes: impl Fn(&K::Object) -> bool,
     ) -> Outcome {
-        let is_text = !name.trim().is_empty() && !name.chars().any(char::is_control);
+        let is_text =
+            !name.trim().is_empty() && !name.chars().any(|char| char.is_control() || is_invisible(char));
         if !is_text || name.chars().count() > NAME_LEN_MAX || name != name.trim() {
-            let expected = "expected 1 to 100 characters, without control characters and spaces at the ends";
+            let expected = "expected 1 to 100 characters, without control and invisible characters, and without spaces at the ends";
             return Err(Refusal::invalid(
                 "name",
                 format!("\"{}\" is no name: {expected}", name.escape_debug()),
@@ -189,14 +187,9 @@ impl Order<'_> {
     }
 
     /// Returns the lowest free number of a pool.
-    fn allocate(
-        &self,
-        kind: PoolKind,
-        range: (u32, u32),
-        taken: impl IntoIterator<Item = u32>,
-    ) -> Result<u32, Refusal> {
-        let released = self.draft.released(kind);
-        allocate::lowest_free(range, taken, &released, self.now).ok_or_else(|| {
+    fn allocate(&self, kind: PoolKind, range: (u32, u32)) -> Result<u32, Refusal> {
+        let (taken, released) = (self.draft.taken(kind), self.draft.released(kind));
+        allocate::lowest_free(range, &taken, &released, self.now).ok_or_else(|| {
             let message = format!(
                 "the pool of {kind:?} has no free number from {} to {}: wait a minute for numbers that rest, or delete \
                  objects",
@@ -212,65 +205,39 @@ impl Order<'_> {
     }
 
     fn new_index(&self) -> Result<ConnectionIndex, Refusal> {
-        let connections = self
-            .draft
-            .all::<ConnectionId>()
-            .map(|(_, connection)| connection.index.raw());
-        let ends = self.draft.all::<ConfigId>().map(|(_, config)| config.index.raw());
         let range = (ConnectionIndex::MIN, ConnectionIndex::MAX);
-        let number = self.allocate(PoolKind::ConnectionIndex, range, connections.chain(ends))?;
+        let number = self.allocate(PoolKind::ConnectionIndex, range)?;
         ConnectionIndex::new(number).map_err(out_of_range)
     }
 
     fn new_service_index(&self) -> Result<ServiceIndex, Refusal> {
-        let taken = self
-            .draft
-            .all::<ServiceId>()
-            .map(|(_, service)| service.index.raw());
-        let number = self.allocate(
-            PoolKind::ServiceIndex,
-            (ServiceIndex::MIN, ServiceIndex::MAX),
-            taken,
-        )?;
+        let number = self.allocate(PoolKind::ServiceIndex, (ServiceIndex::MIN, ServiceIndex::MAX))?;
         ServiceIndex::new(number).map_err(out_of_range)
     }
 
     fn new_meter(&self) -> Result<MeterNumber, Refusal> {
-        let taken = self.draft.all::<ConfigId>().map(|(_, config)| config.meter.raw());
-        let number = self.allocate(PoolKind::Meter, (MeterNumber::MIN, MeterNumber::MAX), taken)?;
+        let number = self.allocate(PoolKind::Meter, (MeterNumber::MIN, MeterNumber::MAX))?;
         MeterNumber::new(number).map_err(out_of_range)
     }
 
     fn new_group(&self) -> Result<GroupNumber, Refusal> {
-        let lags = self
-            .draft
-            .all::<ConnectionId>()
-            .filter_map(|(_, connection)| connection.group);
-        let copies = self
-            .draft
-            .all::<ConfigId>()
-            .filter_map(|(_, config)| config.group);
-        let switches = self.draft.all::<SwitchId>().map(|(_, switch)| switch.group);
-        let taken = lags.chain(copies).chain(switches).map(GroupNumber::raw);
-        let number = self.allocate(PoolKind::Group, (GroupNumber::MIN, GroupNumber::MAX), taken)?;
+        let number = self.allocate(PoolKind::Group, (GroupNumber::MIN, GroupNumber::MAX))?;
         GroupNumber::new(number).map_err(out_of_range)
-    }
-
-    /// Returns the switch of a connection.
-    fn switch_of(&self, connection: ConnectionId) -> Option<SwitchId> {
-        let found = self.draft.find(connection)?;
-        found.ports.first().map(|port| port.switch)
     }
 
     /// Returns the switches at which a service has ends.
     fn switches_of(&self, service: ServiceId) -> BTreeSet<SwitchId> {
-        let ends = self
-            .draft
-            .all::<ConfigId>()
-            .filter(|(_, config)| config.service == service);
-        ends.filter_map(|(_, config)| self.switch_of(config.connection))
+        let ends = self.draft.ends_of(service);
+        ends.filter_map(|(_, config)| self.draft.switch_of(config.connection))
             .collect()
     }
+}
+
+/// Returns true for characters that show nothing and change how the text around them is read: embeddings, overrides and isolates of
+/// Unicode's bidirectional algorithm (UAX 9, section 2), the zero width space, and separators of lines. A name with them could
+/// be shown as another one.
+const fn is_invisible(char: char) -> bool {
+    matches!(char, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// Returns a refusal for a number outside the range of its type.

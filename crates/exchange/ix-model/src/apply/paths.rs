@@ -1,13 +1,13 @@
-//! The way of a service over trunks: its wire id, its transit switches, and the admission of its contracted rates.
+//! The path of a service over trunks: its wire id, its transit switches, and the admission of its contracted rates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Order, Outcome, out_of_range};
 use crate::fabric::TrunkKind;
-use crate::id::{ConfigId, ServiceId, SwitchId, TrunkId, WireId};
-use crate::path::{Contracts, Topology, contracts};
+use crate::id::{ServiceId, SwitchId, TrunkId, WireId};
+use crate::path::{Contracts, Topology};
 use crate::refusal::{Refusal, RefusalCode};
-use crate::service::{Config, PoolKind, Service, ServiceKind};
+use crate::service::{PoolKind, Service, ServiceKind};
 
 /// The VIDs that wire ids on S-tags may have.
 const S_TAG_WIRE_IDS: (u32, u32) = (2, 4094);
@@ -19,14 +19,7 @@ impl Order<'_> {
         Topology::new(self.draft.all::<TrunkId>())
     }
 
-    /// Returns the contracted rates in the draft; those of all services, or of one.
-    fn contracts(&self, of: impl Fn(ServiceId) -> bool) -> Contracts {
-        let services = self.draft.all::<ServiceId>().filter(|(id, _)| of(*id));
-        let ends = self.draft.all::<ConfigId>().map(|(_, config)| config);
-        contracts(services, ends, |connection| self.switch_of(connection))
-    }
-
-    /// Returns the circuits whose way goes over a pair of joined switches, and the other services with ends at both.
+    /// Returns the circuits whose path goes over a pair of joined switches, and the other services with ends at both.
     pub(super) fn services_over(&self, one: SwitchId, two: SwitchId) -> Vec<ServiceId> {
         let services = self.draft.all::<ServiceId>();
         let carried = services.filter(|(_, service)| service.wire_id.is_some());
@@ -35,7 +28,7 @@ impl Order<'_> {
                 let switches: Vec<_> = self.switches_of(*id).into_iter().collect();
                 match (service.kind, &switches[..]) {
                     (ServiceKind::P2pVc, [from, to]) => service
-                        .way(*from, *to)
+                        .path(*from, *to)
                         .windows(2)
                         .any(|pair| pair == [one, two] || pair == [two, one]),
                     _ => switches.contains(&one) && switches.contains(&two),
@@ -56,7 +49,7 @@ impl Order<'_> {
             for two in switches.range(..one) {
                 let is_reached = match service.kind {
                     ServiceKind::P2pVc => service
-                        .way(*one, *two)
+                        .path(*one, *two)
                         .windows(2)
                         .all(|pair| is_joined(pair[0], pair[1])),
                     _ => is_joined(*one, *two),
@@ -64,7 +57,7 @@ impl Order<'_> {
                 if !is_reached {
                     let message = match service.kind {
                         ServiceKind::P2pVc => format!(
-                            "no trunk joins {two} and {one}, and no way over other switches: expected a trunk"
+                            "no trunk joins {two} and {one}, and no path over other switches: expected a trunk"
                         ),
                         _ => format!(
                             "no trunk joins {two} and {one}: expected a trunk between the switches of all ends"
@@ -77,22 +70,14 @@ impl Order<'_> {
         Ok(())
     }
 
-    /// Refuses an order by which the contracted rates of a service grow beyond what a trunk on its way admits.
+    /// Refuses an order by which the contracted rates of a service grow beyond what a trunk on its path admits.
     pub(super) fn check_contracts(&self, id: ServiceId) -> Outcome {
-        let own = self.contracts(|other| other == id);
+        let own = self.draft.contracts(id);
         if own.is_empty() {
             return Ok(());
         }
-        let base = self.draft.base();
-        let before = contracts(
-            base.services.get(&id).map(|service| (id, service)),
-            base.configs.values(),
-            |connection| {
-                let ports = &base.connections.get(&connection)?.ports;
-                ports.first().map(|port| port.switch)
-            },
-        );
-        let all = self.contracts(|_| true);
+        let before = self.draft.base().index().contracts(id);
+        let all = self.draft.total_contracts();
         let topology = self.topology();
         for ((from, to), rate) in own {
             let Some((trunk_id, trunk)) = topology.carrier(from, to) else {
@@ -119,8 +104,8 @@ impl Order<'_> {
         Ok(())
     }
 
-    /// Returns the transit switches of a circuit, from the end at the lower switch: those of the cheapest way whose trunks
-    /// admit the contracted rates, or of the cheapest way at all.
+    /// Returns the transit switches of a circuit, from the end at the lower switch: those of the cheapest path whose trunks
+    /// admit the contracted rates, or of the cheapest path at all.
     fn select_via(
         &self,
         id: ServiceId,
@@ -134,31 +119,28 @@ impl Order<'_> {
             trunks.iter().any(|(trunk, _)| !avoid.contains(trunk))
         };
         let mut rates: BTreeMap<SwitchId, u64> = BTreeMap::new();
-        let ends = self
-            .draft
-            .all::<ConfigId>()
-            .filter(|(_, config)| config.service == id);
-        for (_, config) in ends {
-            if let Some(switch) = self.switch_of(config.connection) {
+        for (_, config) in self.draft.ends_of(id) {
+            if let Some(switch) = self.draft.switch_of(config.connection) {
                 *rates.entry(switch).or_default() += u64::from(config.capacity_mbps.unwrap_or(0));
             }
         }
         let rate = |switch| rates.get(&switch).copied().unwrap_or_default();
-        let others = self.contracts(|other| other != id);
+        let (all, own) = (self.draft.total_contracts(), self.draft.contracts(id));
         let fits = |one: SwitchId, two: SwitchId| {
             let max = topology
                 .carrier(one, two)
                 .map_or(0, |(_, trunk)| trunk.contracts_max());
-            let load = |from, to| others.get(&(from, to)).copied().unwrap_or_default();
+            let sum = |of: &Contracts, from, to| of.get(&(from, to)).copied().unwrap_or_default();
+            let load = |from, to| sum(&all, from, to).saturating_sub(sum(&own, from, to));
             load(one, two) + rate(from) <= max && load(two, one) + rate(to) <= max
         };
-        let way = topology
+        let path = topology
             .path(from, to, |one, two| is_usable(one, two) && fits(one, two))
             .or_else(|| topology.path(from, to, is_usable))?;
-        Some(way[1..way.len() - 1].to_vec())
+        Some(path[1..path.len() - 1].to_vec())
     }
 
-    /// Returns the types of the trunks on the way of a service.
+    /// Returns the types of the trunks on the path of a service.
     fn trunk_kinds(&self, service: &Service, switches: &BTreeSet<SwitchId>) -> Vec<TrunkKind> {
         let on_way: BTreeSet<SwitchId> = switches.iter().chain(&service.via).copied().collect();
         let trunks = self.draft.all::<TrunkId>();
@@ -185,7 +167,7 @@ impl Order<'_> {
         self.set_path(id, service, &switches, via.unwrap_or_default())
     }
 
-    /// Gives a service the next generation of its way, under a new wire id.
+    /// Gives a service the next generation of its path, under a new wire id.
     fn set_path(
         &mut self,
         id: ServiceId,
@@ -203,12 +185,8 @@ impl Order<'_> {
             } else {
                 VXLAN_WIRE_IDS
             };
-            let taken = self
-                .draft
-                .all::<ServiceId>()
-                .filter_map(|(_, service)| service.wire_id.map(WireId::raw));
             // The old wire id of this service counts as taken: its object in the draft still has it.
-            let number = self.allocate(PoolKind::WireId, range, taken)?;
+            let number = self.allocate(PoolKind::WireId, range)?;
             service.wire_id = Some(WireId::new(number).map_err(out_of_range)?);
         }
         service.generation = service.generation.wrapping_add(1);
@@ -216,8 +194,8 @@ impl Order<'_> {
         Ok(())
     }
 
-    /// Gives another way to the circuits whose way is broken or drained, if there is one: a pair of switches on it has no
-    /// trunk but those of `down` and drained ones. All other circuits keep their way.
+    /// Gives another path to the circuits whose path is broken or drained, if there is one: a pair of switches on it has no
+    /// trunk but those of `down` and drained ones. All other circuits keep their path.
     pub(super) fn reroute(&mut self, down: &BTreeSet<TrunkId>) -> Outcome {
         let topology = self.topology();
         let is_good = |pair: &[SwitchId]| {
@@ -235,14 +213,13 @@ impl Order<'_> {
             .filter(|(_, service)| service.kind == ServiceKind::P2pVc && service.state.is_carried())
             .map(|(id, service)| (id, service.clone()))
             .collect();
-        let ends = self.ends_by_service();
         let mut moves = Vec::new();
         for (id, service) in circuits {
-            let switches: BTreeSet<_> = ends.get(&id).into_iter().flatten().copied().collect();
+            let switches = self.switches_of(id);
             let [from, to] = switches.iter().copied().collect::<Vec<_>>()[..] else {
                 continue;
             };
-            if service.way(from, to).windows(2).all(is_good) {
+            if service.path(from, to).windows(2).all(is_good) {
                 continue;
             }
             let mut avoid = down.clone();
@@ -260,25 +237,11 @@ impl Order<'_> {
         Ok(())
     }
 
-    /// Returns true if every pair on the way of a circuit has a trunk; false after the last one of a pair was deleted.
+    /// Returns true if every pair on the path of a circuit has a trunk; false after the last one of a pair was deleted.
     fn all_joined(&self, topology: &Topology<'_>) -> bool {
         let before = Topology::of(self.draft.base());
         before
             .pairs()
             .all(|(one, two)| topology.carrier(one, two).is_some())
-    }
-
-    /// Returns the switches of the ends of each service.
-    fn ends_by_service(&self) -> BTreeMap<ServiceId, BTreeSet<SwitchId>> {
-        let mut ends: BTreeMap<ServiceId, BTreeSet<SwitchId>> = BTreeMap::new();
-        for (_, config) in self.draft.all::<ConfigId>() {
-            let Config {
-                service, connection, ..
-            } = config;
-            if let Some(switch) = self.switch_of(*connection) {
-                ends.entry(*service).or_default().insert(switch);
-            }
-        }
-        ends
     }
 }

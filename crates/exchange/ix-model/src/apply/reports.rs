@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::{Order, Outcome};
 use crate::allocate::REST;
 use crate::filter::FilterState;
-use crate::id::{ConfigId, FilterId, IpId, MacId, ServiceId, ServiceKeyId};
+use crate::id::{FilterId, IpId, MacId, ServiceId, ServiceKeyId};
 use crate::operation::Operation;
 use crate::refusal::{Refusal, RefusalCode};
 use crate::service::{PoolKind, Quarantine, Released};
@@ -73,12 +73,7 @@ impl Order<'_> {
         if service.state != CommercialState::DecommissionRequested {
             return Err(Refusal::conflict(format!("nobody ordered the end of {id}")).object(id));
         }
-        let ends: Vec<_> = self
-            .draft
-            .all::<ConfigId>()
-            .filter(|(_, config)| config.service == id)
-            .map(|(end, _)| end)
-            .collect();
+        let ends: Vec<_> = self.draft.ends_of(id).map(|(end, _)| end).collect();
         let mut numbers = vec![(PoolKind::ServiceIndex, service.index.raw())];
         numbers.extend(service.wire_id.map(|wire_id| (PoolKind::WireId, wire_id.raw())));
         for end in ends {

@@ -200,9 +200,10 @@ impl Order<'_> {
     /// Orders the end of a service. Its objects and numbers stay until no switch has its rules.
     fn decommission(&mut self, id: ServiceId) -> Outcome {
         let mut service = self.object(id)?;
-        let locked = self.draft.all::<ConfigId>().find(|(_, config)| {
-            config.service == id && config.locked_by.is_some_and(|by| self.is_foreign_lock(by))
-        });
+        let locked = self
+            .draft
+            .ends_of(id)
+            .find(|(_, config)| config.locked_by.is_some_and(|by| self.is_foreign_lock(by)));
         if let Some((config, _)) = locked {
             let message = format!("the other side has locked {config}: it unlocks it, or two operators do");
             return Err(Refusal::new(RefusalCode::Locked, message).object(config));

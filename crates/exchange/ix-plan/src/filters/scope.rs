@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use millrace_ix_model::{AccountId, Exchange, Filter, FilterMatch, Ports, Prefix};
 
 use super::{ENTRIES_MAX, is_planned};
-use crate::plan::Settings;
+use crate::service::Settings;
 
 /// Filters to plan.
 #[derive(Clone, PartialEq, Eq, Debug)]

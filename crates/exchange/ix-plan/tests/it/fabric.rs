@@ -15,7 +15,7 @@ use millrace_pipeline::{
 use millrace_types::{Mac, PortNo, QueueId, Time, TunnelKind};
 use millrace_wire::{Frame, Packet};
 
-/// The port whose network carries the VXLAN packets of trunk port `port`.
+/// Returns the port whose network carries the VXLAN packets of trunk port `port`.
 const fn underlay(port: u32) -> u32 {
     port + 1000
 }
@@ -331,6 +331,11 @@ impl Fabric {
     pub(crate) fn send(&mut self, switch: SwitchId, port: u32, frame: &[u8]) -> Vec<Delivered> {
         // Ten milliseconds between frames keep every meter of these tests silent.
         self.now = self.now + core::time::Duration::from_millis(10);
+        self.send_now(switch, port, frame)
+    }
+
+    /// As [`Fabric::send`], at the time of the frame before.
+    pub(crate) fn send_now(&mut self, switch: SwitchId, port: u32, frame: &[u8]) -> Vec<Delivered> {
         let (mut waiting, mut delivered) = self.step(switch, port, frame);
         let mut hops = 0;
         while let Some(next) = waiting.pop() {

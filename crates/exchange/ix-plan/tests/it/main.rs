@@ -17,5 +17,6 @@ mod lan_world;
 mod lans;
 mod large_lan;
 mod oracle;
+mod rates;
 mod worked_example;
 mod world;

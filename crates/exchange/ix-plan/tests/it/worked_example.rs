@@ -12,7 +12,7 @@ use millrace_types::{GroupId, MeterId};
 
 use crate::world::{NOW, World, c_tag};
 
-/// Metadata in the notation of the example: service, trunk bit, in and out.
+/// Returns metadata in the notation of the example: service, trunk bit, in and out.
 fn word(service: u64, by_trunk: u64, entered: u64, leaves: u64) -> u64 {
     service << 40 | by_trunk << 39 | entered << 20 | leaves
 }

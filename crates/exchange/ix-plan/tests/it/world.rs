@@ -38,12 +38,12 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Returns an exchange of so many switches with 40 ports each, and two trunks between each pair.
+    /// Returns an exchange of this many switches with 40 ports each, and two trunks between each pair.
     pub(crate) fn new(switches: u32, kind: TrunkKind) -> World {
         World::joined(switches, |_, _| Some(kind))
     }
 
-    /// Returns an exchange of so many switches with 40 ports each, and two trunks between each pair for which `kind` has an
+    /// Returns an exchange of this many switches with 40 ports each, and two trunks between each pair for which `kind` has an
     /// encapsulation.
     pub(crate) fn joined(switches: u32, mut kind: impl FnMut(usize, usize) -> Option<TrunkKind>) -> World {
         let mut world = World {

@@ -319,7 +319,7 @@ impl Core {
             .connections
             .get(&config.connection)
             .map(|found| &found.ports[..]);
-        // Of a LAG, the first port that is up.
+        // A LAG is examined at the first of its ports that is up.
         let port = ports.unwrap_or_default().iter().copied().find(|port: &PortId| {
             let state = self.ports.get(port);
             state.is_none_or(|state| state.is_up())

@@ -75,7 +75,7 @@ struct TrunkText {
     contract_percent: u32,
 }
 
-/// The share of a trunk's capacity that contracts may fill, in percent, if the file names none.
+/// Returns the share of a trunk's capacity that contracts may fill, in percent, if the file names none.
 const fn whole() -> u32 {
     100
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_ix_model::{
     Account, AccountId, Config, ConfigId, Connection, ConnectionId, Exchange, Operation, PersistentMap,
-    PolicyId, PortId, Refusal, ServiceId, SiteId, SwitchId, TrunkId,
+    PolicyId, PortId, Refusal, ServiceId, SiteId, SwitchId, SwitchPort, TrunkId,
 };
 
 use super::{AccountText, ConnectionText, Document, EndText, ServiceText, is_wanted};
@@ -109,6 +109,13 @@ pub fn operations(document: &Document, exchange: &Exchange) -> Result<Vec<Operat
     Ok(operations)
 }
 
+/// Returns the ports as an exchange holds them: by number.
+fn in_order(ports: &[SwitchPort]) -> Vec<SwitchPort> {
+    let mut ports = ports.to_vec();
+    ports.sort_by_key(|port| port.number.raw());
+    ports
+}
+
 fn unknown(field: &str, name: &str) -> Refusal {
     Refusal::invalid(field, format!("nothing in the document has the name {name:?}"))
 }
@@ -141,7 +148,7 @@ fn fabric(
                 if exchange
                     .switches
                     .get(id)
-                    .is_some_and(|switch| switch.ports != text.ports) =>
+                    .is_some_and(|switch| switch.ports != in_order(&text.ports)) =>
             {
                 operations.push(Operation::SetPorts {
                     switch: *id,

@@ -93,7 +93,7 @@ fn a_drain_that_nobody_confirms_is_undone_at_its_time() {
     );
     let audit = world.core().store().audit(0, 1000).unwrap();
     assert_eq!(audit.last().unwrap().body["action"], "revert");
-    // Nothing is undone twice.
+    // No order is undone twice.
     let newest = world.core().store().changes(u64::MAX >> 1, 1).unwrap()[0].id;
     run(&mut world, 120);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Links and liveness of ports: what people see, which way circuits take, and that switches get no entry because of it.
+//! Links and liveness of ports: what people see, which path circuits take, and that switches get no entry because of it.
 
 use millrace_ix_model::state::Realisation;
 use millrace_ix_model::{PortId, SwitchId, TrunkId};
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::world::World;
 
-/// The number of circuits; `make exchange-check` has 2,000.
+/// Returns the number of circuits; `make exchange-check` sets 2,000.
 fn circuits() -> usize {
     let is_long = std::env::var_os("MILLRACE_EXCHANGE_LONG").is_some();
     if is_long { 2000 } else { 200 }
@@ -318,7 +318,7 @@ fn probes_measure_the_drain_and_find_wrong_cabling() {
         .iter()
         .any(|text| text.starts_with("wrong cabling") && text.contains("t1") && text.contains("t2"));
     assert!(wrong, "{:?}", world.notices());
-    // A trunk that passes nothing although its ports are up is told once.
+    // A trunk that passes nothing although its ports are up is reported once.
     world.events.clear();
     for _ in 0..6 {
         let sent = probes(&mut world);

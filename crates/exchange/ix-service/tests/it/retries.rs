@@ -92,7 +92,7 @@ fn orders_of_a_group_see_each_other_and_are_refused_alone() {
         // The same order again, before its first answer was given.
         site("Kobe", "1"),
         site("Uji", "2"),
-        // Another order with a name that one before it in the group has taken.
+        // This order uses a name that an earlier one of the group has taken.
         site("Nara", "5"),
         site("Uji", "6"),
     ]);

@@ -95,6 +95,20 @@ fn a_second_application_changes_nothing() {
 }
 
 #[test]
+fn the_ports_of_a_switch_may_stand_in_any_order() {
+    let mut world = world();
+    let mut text = serde_json::to_value(document(world.core().exchange())).unwrap();
+    let switches = text["switch"].as_array_mut().unwrap();
+    for switch in switches {
+        let ports = switch["ports"].as_array_mut().unwrap();
+        assert!(ports.len() > 1);
+        ports.reverse();
+    }
+    let text: Document = serde_json::from_value(text).unwrap();
+    assert_eq!(apply(&mut world, &text, false).unwrap().change, None);
+}
+
+#[test]
 fn an_edited_text_changes_what_was_edited() {
     let mut world = world();
     let mut text = serde_json::to_value(document(world.core().exchange())).unwrap();

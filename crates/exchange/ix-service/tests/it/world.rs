@@ -22,7 +22,7 @@ const RECONNECT: Duration = Duration::from_millis(300);
 /// A commit: the number and the modifications.
 type Commit = (u64, Vec<Modification<FabricKey, Entry>>);
 
-/// A model switch.
+/// A switch of the simulated world: it applies commits to a map and counts them.
 #[derive(Debug, Default)]
 pub(crate) struct ModelSwitch {
     pub(crate) content: Content<Fabric>,

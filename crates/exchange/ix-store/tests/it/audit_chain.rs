@@ -13,10 +13,11 @@ use crate::{NOW, entry};
 
 /// Returns a chain of `len` entries with a signature after each tenth, and the public key.
 fn chain(len: u64) -> (Vec<AuditRecord>, Vec<SignedHead>, String) {
-    chain_by("us-1", len)
+    chain_by("us-1", len, 10)
 }
 
-fn chain_by(actor: &str, len: u64) -> (Vec<AuditRecord>, Vec<SignedHead>, String) {
+/// Returns a chain of one actor with a signature after each `signed` entries.
+fn chain_by(actor: &str, len: u64, signed: u64) -> (Vec<AuditRecord>, Vec<SignedHead>, String) {
     let key = SigningKey::from_pkcs8(&SigningKey::generate().unwrap()).unwrap();
     let mut store = Sqlite::in_memory().unwrap();
     for n in 1..=len {
@@ -35,7 +36,7 @@ fn chain_by(actor: &str, len: u64) -> (Vec<AuditRecord>, Vec<SignedHead>, String
                 UnixMillis(NOW.0 + n),
             )
             .unwrap();
-        if n % 10 == 0 {
+        if n % signed == 0 {
             store.sign_head(&key, UnixMillis(NOW.0 + n)).unwrap();
         }
     }
@@ -101,7 +102,7 @@ fn a_changed_missing_or_swapped_entry_is_found() {
 #[test]
 fn a_chain_that_was_written_again_does_not_have_the_signatures() {
     let (_, heads, key) = chain(20);
-    let (forged, forged_heads, _) = chain_by("us-2", 20);
+    let (forged, forged_heads, _) = chain_by("us-2", 20, 10);
     assert_eq!(
         verify(&forged, &heads, Some(&key)),
         Err(BrokenChain::Signature {
@@ -193,4 +194,51 @@ fn a_verifier_in_python_accepts_the_chain_and_finds_each_kind_of_damage() {
         let (valid, text) = python(&path, &key);
         assert!(!valid && text.contains(word), "{word}: {text}");
     }
+}
+
+/// `make exchange-check` has 100,000 entries, `make test` 1,000. Each damage is at an entry that is drawn.
+#[test]
+fn the_verifier_in_python_finds_damage_at_any_entry_of_a_long_chain() {
+    let is_long = std::env::var_os("MILLRACE_EXCHANGE_LONG").is_some();
+    let (len, rounds) = if is_long { (100_000, 2) } else { (1_000, 1) };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit.ndjson");
+    let (records, heads, key) = chain_by("us-1", len, len / 4);
+    export(&path, &records, &heads);
+    let (valid, text) = python(&path, &key);
+    assert!(
+        valid && text.contains(&format!("{len} entries, signed up to entry {len}")),
+        "{text}"
+    );
+    type Damage = fn(&mut Vec<AuditRecord>, usize);
+    let damages: [(&str, Damage); 4] = [
+        ("changed", |records, at| records[at].body["time"] = json!(7)),
+        ("missing", |records, at| drop(records.remove(at))),
+        ("swapped", |records, at| records.swap(at, at + 1)),
+        ("doubled", |records, at| records.insert(at, records[at].clone())),
+    ];
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut found = 0;
+    for _ in 0..rounds {
+        for (name, damage) in damages {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let at = (random >> 33) as usize % (records.len() - 1);
+            let mut damaged = records.clone();
+            damage(&mut damaged, at);
+            assert!(
+                verify(&damaged, &heads, Some(&key)).is_err(),
+                "entry {} {name}",
+                at + 1
+            );
+            export(&path, &damaged, &heads);
+            let (valid, text) = python(&path, &key);
+            // The first entry that does not fit is the damaged one or the one behind it.
+            let named = [at + 1, at + 2]
+                .iter()
+                .any(|serial| text.contains(&format!("entry {serial} ")));
+            assert!(!valid && named, "entry {} {name}: {text}", at + 1);
+            found += 1;
+        }
+    }
+    println!("{found} of {found} damages in a chain of {len} entries were found, at the entry concerned");
 }

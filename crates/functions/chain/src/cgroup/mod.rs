@@ -309,7 +309,7 @@ impl Group {
             delegate(&parent.dir, &[controller])?;
             if controller == Controller::Cpu {
                 for (other, weight) in lock(&WEIGHTS).iter() {
-                    // This fails for groups that were just removed, or are in another hierarchy.
+                    // The write fails for groups that were just removed, or are in another hierarchy.
                     let _removed = weigh(other, Version::Two, *weight);
                 }
             }

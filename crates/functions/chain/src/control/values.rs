@@ -13,6 +13,15 @@ use crate::plan::{Class, HopPlan};
 use crate::shared::{HopValue, SharedStatus};
 
 impl HopControl {
+    /// Returns the target of the messages of the hop's functions, if they export any.
+    fn exports_to(&self) -> Option<&str> {
+        let mut targets = self.plan.settings.all("export");
+        targets
+            .next()
+            .filter(|_| self.kind.outbox.0 != 0)
+            .map(AsRef::as_ref)
+    }
+
     /// Returns whether the shared value of this hop suits functions of a kind.
     pub(super) fn has_value_for(&self, kind: &Kind) -> bool {
         let same = |own, other| core::ptr::eq::<SharedKind>(own, other);
@@ -82,13 +91,14 @@ impl<P: Packet + 'static> Chain<P> {
         values.for_each(HopValue::reload_changed);
     }
 
-    /// Gives functions the shared values that exporters have since the last call. Returns whether other values were compiled
-    /// since: exporters get them first, so that they know what a message refers to.
+    /// Gives functions the shared values that exporters have. Returns whether other values were compiled since the last call:
+    /// exporters get them first, so that they know what a message refers to.
     pub(super) fn share_values(&mut self, now: Time) -> bool {
         let mut has_compiled = false;
         for record in &mut self.records {
+            let exports = record.exports_to().is_some();
             let Some(hop) = &mut record.value else { continue };
-            if let Some(value) = hop.take_unshared() {
+            if let Some(value) = hop.take_unshared(now, exports) {
                 for (lane, instances) in self.lanes.iter_mut().zip(&mut record.instances) {
                     for instance in instances.iter_mut() {
                         instance.setup.shared = Some(value.clone());
@@ -107,12 +117,11 @@ impl<P: Packet + 'static> Chain<P> {
 
     /// Returns the hops whose functions export messages.
     pub(crate) fn routes(&self) -> Vec<Route> {
-        let exporting = self.records.iter().filter(|record| record.kind.outbox.0 != 0);
         let route = |record: &HopControl| {
             let instances = || record.instances.iter().flatten();
             let settings = &record.plan.settings;
             Some(Route {
-                to: settings.all("export").next()?.to_owned(),
+                to: record.exports_to()?.to_owned(),
                 outboxes: instances()
                     .map(|instance| instance.setup.outbox.clone())
                     .collect(),
@@ -124,8 +133,13 @@ impl<P: Packet + 'static> Chain<P> {
                     .formatter
                     .map(|make| make(settings, self.zero_unix_millis)),
                 value: record.value.as_ref().and_then(HopValue::value).cloned(),
+                has_value: record
+                    .value
+                    .as_ref()
+                    .map(HopValue::with_exporter)
+                    .unwrap_or_default(),
             })
         };
-        exporting.filter_map(route).collect()
+        self.records.iter().filter_map(route).collect()
     }
 }

@@ -298,7 +298,7 @@ impl TestBed {
     }
 }
 
-/// A deterministic pseudo-random sequence.
+/// Returns a deterministic pseudo-random sequence.
 fn dice(state: &mut u64, bound: u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;

@@ -80,7 +80,6 @@ pub struct Message {
     pub private: *mut c_void,
     /// Bytes of the header.
     pub hdr_len: usize,
-    /// The type.
     pub kind: u32,
     /// Bytes at `data`.
     pub data_len: u32,
@@ -98,7 +97,6 @@ pub struct Stats {
     pub packets_received: u64,
     /// 0.
     pub packets_filtered: u64,
-    /// Packets injected.
     pub packets_injected: u64,
     /// Packets that Snort has.
     pub packets_outstanding: u64,
@@ -122,16 +120,13 @@ pub struct PoolInfo {
 #[repr(C)]
 #[derive(Debug)]
 pub struct Variable {
-    /// The name.
     pub name: *const c_char,
-    /// The description.
     pub description: *const c_char,
     /// 1: it requires a value.
     pub flags: u32,
 }
 
 /// `DAQ_BaseAPI_t`: functions of libdaq for modules. Its fields have the names of the interface.
-#[allow(missing_docs)]
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct BaseApi {
@@ -154,7 +149,6 @@ pub struct BaseApi {
 }
 
 /// `DAQ_ModuleAPI_t`. Its fields have the names of the interface.
-#[allow(missing_docs)]
 #[repr(C)]
 pub struct Module {
     pub api_version: u32,

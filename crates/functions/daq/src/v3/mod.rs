@@ -33,7 +33,6 @@ const FLUSH: usize = 16;
 // SAFETY: the value is constant; its pointers lead to constants and functions.
 unsafe impl Sync for Module {}
 
-/// The module.
 pub const MODULE: Module = Module {
     api_version: API_VERSION,
     api_size: size_of::<Module>() as u32,

@@ -222,7 +222,7 @@ fn alerts_without_room_are_counted_and_change_no_verdict() {
     let sent = 3000;
     for number in 0..sent {
         let mut packet = datagram(b"x");
-        // Another source each, so that each begins a flow.
+        // Each packet has a source of its own, so that it begins a flow.
         packet[14..16].copy_from_slice(&(number as u16).to_be_bytes());
         packet[10..12].fill(0);
         let checksum = millrace_wire::checksum::internet(&packet[..20]);

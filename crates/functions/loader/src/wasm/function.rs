@@ -4,10 +4,10 @@ use core::ops::Range;
 
 use millrace_nf::{Buffer, Context, Counters, Function, Setup, Verdict, give_up};
 use millrace_types::Time;
-use wasmtime::{Memory, Module, Store, StoreLimits, Trap, TypedFunc, WasmParams, WasmResults};
+use wasmtime::{Memory, Module, Store, StoreLimits, TypedFunc, WasmParams, WasmResults};
 
-use super::clock::{BURST_EPOCHS, BURST_MILLIS, EpochTicker};
-use super::module::{Instantiated, instantiate};
+use super::clock::{BURST_EPOCHS, EpochTicker};
+use super::instance::{Instantiated, MAKE_FUEL, instantiate, reason};
 
 /// The largest burst.
 const BURST: usize = 64;
@@ -37,19 +37,6 @@ pub(super) struct WasmFunction {
     /// The function's description declares that it writes to packets.
     writes: bool,
     _ticker: EpochTicker,
-}
-
-/// Returns the reason why a call failed.
-#[cold]
-pub(super) fn reason(error: &wasmtime::Error, fuel: u64) -> String {
-    match error.downcast_ref::<Trap>() {
-        Some(Trap::OutOfFuel) => format!("it took more than its {fuel} units of fuel"),
-        Some(Trap::Interrupt) => {
-            format!("it took longer than {BURST_MILLIS} ms for a burst, or 2 s to start")
-        }
-        Some(trap) => trap.to_string(),
-        None => format!("{error:#}"),
-    }
 }
 
 fn number(bytes: &[u8], at: usize) -> u32 {
@@ -94,7 +81,7 @@ impl WasmFunction {
     /// Sets fuel and time for a call.
     #[inline]
     fn prepare(&mut self) {
-        // This fails only if the engine does not count fuel.
+        // `set_fuel` fails only if the engine does not count fuel.
         let _counted = self.store.set_fuel(self.fuel);
         self.store.set_epoch_deadline(BURST_EPOCHS);
     }
@@ -200,7 +187,7 @@ impl Instantiated {
     fn call<P: WasmParams, R: WasmResults>(&mut self, name: &str, parameters: P) -> Result<R, String> {
         let function = self.function::<P, R>(name)?;
         let result = function.call(&mut self.store, parameters);
-        result.map_err(|error| format!("{name}: {}", reason(&error, super::module::MAKE_FUEL)))
+        result.map_err(|error| format!("{name}: {}", reason(&error, MAKE_FUEL)))
     }
 }
 

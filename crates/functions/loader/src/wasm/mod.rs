@@ -7,6 +7,7 @@
 
 mod clock;
 mod function;
+mod instance;
 mod module;
 
 pub(crate) use module::load;

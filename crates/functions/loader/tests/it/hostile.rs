@@ -255,7 +255,7 @@ fn modules_that_are_not_functions_are_rejected() {
         endless.contains("fuel") || endless.contains("2 s to start"),
         "{endless}"
     );
-    // So is one whose tables never end, with the fuel that it had.
+    // A module whose tables never end is refused, too, with the fuel that it had.
     let text = Wat::default()
         .text()
         .replace("(i32.const 65536))", "(loop $again (br $again)) unreachable)");

@@ -152,7 +152,6 @@ pub enum ProtocolViolation {
     /// A record is of no known kind, exceeds its ring, or names a packet that was not given.
     #[error("it wrote a record of kind {kind} with {size} bytes after packet {after}")]
     Record {
-        /// The kind.
         kind: u8,
         /// Bytes of the payload.
         size: usize,
@@ -169,7 +168,6 @@ const fn halves(low: u32, high: u32) -> u64 {
 /// The properties that all packets of a burst share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BurstKind {
-    /// The direction.
     pub direction: Direction,
     /// Functions sent the packets, which therefore cause no other packets.
     pub is_sent: bool,

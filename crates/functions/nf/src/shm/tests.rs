@@ -344,7 +344,7 @@ fn the_ring_of_records_wraps_and_a_full_one_refuses_packets_and_keeps_messages_b
     let outbox = Outbox::new(4, 1000);
     let frame = [1; 90];
     let (mut sent, mut seen, mut number) = (0_u32, 0, 0_u8);
-    // More than four times the ring.
+    // The test sends more than four times the ring's length.
     while sent < 12_000 {
         for _ in 0..8 {
             assert!(switch.give(&frame, 90, Direction::Forward));
@@ -554,7 +554,7 @@ fn a_function_reads_all_segments_of_a_packet_in_shared_memory() {
         .unwrap()
         .with_memory(packets);
     let mut seen = 0;
-    // More than the tails hold: they are freed with their packets.
+    // The tails are more than their ring holds: they are freed with their packets.
     for round in 0..200 {
         for number in 0..8_usize {
             let last = if number % 3 == 0 { 9 } else { 1 };

@@ -39,7 +39,7 @@ impl std::fmt::Display for Target {
     }
 }
 
-/// The source of the packets.
+/// The way in which packets reach the system under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PacketSource {
     /// The driver `net_pcap` of DPDK replays them within the system.

@@ -18,7 +18,7 @@ pub enum Bound {
     None,
 }
 
-/// A quantity.
+/// A figure that is not a rate of packets, with its unit and target.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Quantity {
     /// The name of its case.
@@ -27,7 +27,6 @@ pub struct Quantity {
     pub name: &'static str,
     /// The description of the quantity.
     pub title: &'static str,
-    /// The unit.
     pub unit: &'static str,
     /// The bound for Millrace.
     pub bound: Bound,

@@ -32,14 +32,12 @@ pub struct Value {
     pub round: usize,
     /// The setting.
     pub asked: String,
-    /// The gate.
     pub gate: Gate,
     /// The target beyond the gate, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<f64>,
     /// The value in this unit.
     pub value: f64,
-    /// The unit.
     pub unit: String,
 }
 
@@ -50,7 +48,6 @@ pub struct Missing {
     pub case: String,
     /// The setting.
     pub asked: String,
-    /// The reason.
     pub reason: String,
 }
 
@@ -68,7 +65,6 @@ pub struct Row {
     pub target: String,
     /// The median of all rounds, or the round furthest from a value that every round must have; `None` if not measured.
     pub reached: Option<f64>,
-    /// The unit.
     pub unit: String,
     /// True if the gate is kept; `None` without a gate or a value.
     pub met: Option<bool>,

@@ -26,7 +26,6 @@ pub struct Case {
     pub name: String,
     /// The setting.
     pub asked: String,
-    /// The gate.
     pub gate: Gate,
     /// The target beyond the gate, if there is one.
     pub target: Option<f64>,

@@ -156,7 +156,7 @@ impl Generator {
         Generator::start_wired(resources, load, peer, scheduling, Wiring::OneWay)
     }
 
-    /// As [`Generator::start`], with the given wiring.
+    /// Starts a generator as [`Generator::start`] does, with the given wiring.
     ///
     /// # Errors
     /// The errors of [`Generator::start`].

@@ -57,7 +57,6 @@ pub struct Latency {
     pub count: u64,
     /// The minimum.
     pub min_ns: u64,
-    /// The mean.
     pub mean_ns: f64,
     /// The median.
     pub p50_ns: u64,
@@ -86,7 +85,6 @@ pub struct End {
     pub rx_pps: f64,
     /// Packets that were offered and did not return.
     pub lost: u64,
-    /// The counters.
     pub counters: Counters,
     /// The latency of all packets.
     pub latency: Latency,

@@ -42,7 +42,7 @@ const SHORTFALL_MAX: f64 = 0.05;
 /// The search ends below this share of the highest rate: a switch that loses packets there loses packets at any rate.
 const RATE_MIN: f64 = 1e-3;
 
-/// The result of a search.
+/// The highest offered load without loss, found by trials (RFC 2544, section 26.1).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SearchResult {
     /// The offered load of the best trial that passed, in packets per second; 0 if none did.

@@ -12,7 +12,6 @@ pub enum ReportError {
     /// A file or folder cannot be read.
     #[error("{}: {source}. To fix it: `millrace bench` writes results, and `millrace report DIR` reads those of DIR", .path.display())]
     Read {
-        /// The path.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
@@ -20,7 +19,6 @@ pub enum ReportError {
     /// A file cannot be written.
     #[error("{}: {source}", .path.display())]
     Write {
-        /// The path.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,

@@ -63,7 +63,7 @@ pub fn write(dir: &Path, file: &Path) -> Result<ReportFiles, ReportError> {
     write_scaled(dir, file, png::SCALE)
 }
 
-/// As [`write()`], with PNG files of `scale` pixels for each unit of a plot.
+/// Writes the report as [`write()`] does, with PNG files of `scale` pixels for each unit of a plot.
 fn write_scaled(dir: &Path, file: &Path, scale: f32) -> Result<ReportFiles, ReportError> {
     let sources = source::read_folder(dir)?;
     let page = compose(&sources, &dir.display().to_string());

@@ -42,7 +42,7 @@ pub(crate) fn missed(case: &str, records: &[Record]) -> Vec<String> {
         .collect()
 }
 
-/// As [`of_case`], for a quantity.
+/// Returns the verdict on a quantity, as [`of_case`] does for a case.
 pub(crate) fn of_quantity(case: &str, name: &str, records: &[Record]) -> Option<Option<bool>> {
     let quantity = figure::find(case, name)?;
     quantity.target()?;
@@ -50,7 +50,7 @@ pub(crate) fn of_quantity(case: &str, name: &str, records: &[Record]) -> Option<
     Some(reached.and_then(|summary| quantity.met(summary.median)))
 }
 
-/// As [`missed`], for a quantity.
+/// Returns the missed targets of a quantity, as [`missed`] does for a case.
 pub(crate) fn missed_quantity(case: &str, name: &str, records: &[Record]) -> Vec<String> {
     let sentence = || {
         let quantity = figure::find(case, name)?;

@@ -297,7 +297,7 @@ fn flow_mod(header: &Header, command: FlowModCommand) -> Vec<u8> {
     let mut body = vec![0; 16];
     // Table 0, no timeouts, priority 200.
     body.extend([0, command as u8, 0, 0, 0, 0, 0, 200]);
-    // No buffer, any port, any group, no flags.
+    // The request names no buffer, any port, any group, and no flags.
     body.extend([0xff; 12]);
     body.extend([0; 4]);
     // The match type is OFPMT_OXM; the match is padded to 8 bytes.

@@ -139,7 +139,7 @@ impl Millrace {
         text
     }
 
-    /// As [`Peer::start`], for experiments that change the configuration later.
+    /// Starts the switch as [`Peer::start`] does, for experiments that change the configuration later.
     pub(crate) fn launch(&self, resources: &Resources, load: &Load) -> Result<Forwarder, PeerError> {
         let openflow = free_port()?;
         let path = resources.dir.join("millraced.toml");

@@ -73,7 +73,6 @@ pub enum PeerError {
     Unsupported {
         /// The name of the system.
         system: &'static str,
-        /// The reason.
         reason: String,
     },
 }

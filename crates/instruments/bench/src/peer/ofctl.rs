@@ -6,7 +6,7 @@ use std::process::Command;
 
 use millrace_process::{ProcessError, run_tool, wrap};
 
-/// The counters of a port.
+/// Packets of an OpenFlow port, as `ovs-ofctl dump-ports` prints them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PortCounters {
     /// Packets received.

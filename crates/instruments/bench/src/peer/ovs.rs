@@ -35,7 +35,6 @@ const MANY: usize = 200_000;
 /// The configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tuning {
-    /// As shipped.
     Shipped,
     /// For many flows, as Open vSwitch documents it: Documentation/topics/dpdk/bridge.rst and ovs-vswitchd.conf.db(5).
     Tuned,

@@ -125,7 +125,7 @@ pub(super) fn rate_between(
     rate_by(&SystemClock, window, read)
 }
 
-/// As [`rate_between`], by a given clock.
+/// Returns the rate as [`rate_between`] does, by a given clock.
 fn rate_by(
     clock: &impl Clock,
     window: Duration,

@@ -95,7 +95,7 @@ impl Sink {
     }
 }
 
-/// A rule.
+/// A rule over the 5-tuple, in the form from which the flow entries of each system are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     /// The priority; higher wins. Two rules that match one packet have different priorities.

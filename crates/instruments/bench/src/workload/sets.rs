@@ -20,7 +20,6 @@ use crate::random::Random;
 pub enum Filter {
     /// An access list.
     Acl,
-    /// A firewall.
     Firewall,
     /// IP chains.
     Chain,

@@ -14,6 +14,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use millrace_types::shell::quoted;
+
 /// The prefix of a word that the guest echoes, to show that it accepts commands.
 pub(super) const READY: &str = "ready-";
 /// The prefix of the token at the beginning and at the end of an answer.
@@ -62,15 +64,6 @@ pub(crate) fn run(socket: &Path, words: &[String], to: &mut dyn Write) -> io::Re
 fn number() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("{}-{}", std::process::id(), now.as_nanos())
-}
-
-/// Returns the text quoted as one word of the shell.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
 }
 
 /// The answer stream of a guest.
@@ -143,14 +136,6 @@ mod tests {
         assert_eq!(status, b"13");
         let error = answer.until("\n", &mut io::sink()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
-    }
-
-    #[test]
-    fn words_reach_the_guests_shell_as_they_are() {
-        assert_eq!(quoted("10.0.0.1/24"), "10.0.0.1/24");
-        assert_eq!(quoted("a b"), "'a b'");
-        assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
-        assert_eq!(quoted(""), "''");
     }
 
     #[test]

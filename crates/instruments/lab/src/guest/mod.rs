@@ -29,6 +29,10 @@ use crate::system::SystemError;
 use crate::topology::{Guest, Host, Machine, Topology};
 use crate::up::{UpError, UpOptions};
 
+/// The command line of a guest's kernel. Without `no_timer_check`, an emulated guest panics at its start if this machine is so busy
+/// that the timer's first interrupts are late ("IO-APIC + timer doesn't work").
+const APPEND: &str = "console=ttyS0 quiet panic=-1 no_timer_check";
+
 /// The role of a guest's process, and the name of its log.
 const ROLE: &str = "qemu";
 const PROGRAM: &str = "qemu-system-x86_64";
@@ -167,10 +171,10 @@ fn arguments(
 ) -> Vec<OsString> {
     let mut args = machine(kernel, initrd, guest.memory_mib, accelerator);
     let console = console_socket(directory, &host.name);
-    // The kernel's messages go to the log; the second serial line takes commands.
+    // The kernel's messages go to the log, which is the first serial line; the second one takes commands.
     for word in [
         "-append",
-        "console=ttyS0 quiet panic=-1",
+        APPEND,
         "-serial",
         "stdio",
         "-serial",

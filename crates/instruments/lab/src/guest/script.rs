@@ -83,7 +83,7 @@ impl ScriptGuest {
             "-serial",
             "stdio",
             "-append",
-            "console=ttyS0 quiet panic=-1 ipv6.disable=1",
+            "console=ttyS0 quiet panic=-1 no_timer_check ipv6.disable=1",
         ]
         .map(OsString::from)
     }

@@ -22,7 +22,7 @@ pub struct StageCost {
     pub l1d_misses: u64,
 }
 
-/// The cost of a function.
+/// Instructions and cache misses of one function, as the simulated processor counts them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionCost {
     /// The name of the function.

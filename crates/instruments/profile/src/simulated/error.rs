@@ -56,7 +56,6 @@ pub enum SimulateError {
     /// A file cannot be read or written.
     #[error("{}: {source}", .path.display())]
     File {
-        /// The path of the file.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,

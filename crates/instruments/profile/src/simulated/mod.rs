@@ -92,7 +92,6 @@ pub struct Simulated {
 /// The simulated events of all packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Events {
-    /// Instructions.
     pub instructions: u64,
     /// Instructions that read memory.
     pub data_reads: u64,

@@ -16,7 +16,6 @@ const HEAD_FONT: f64 = 15.0;
 pub struct Plot {
     /// The name, of letters, digits and hyphens: the name of the PNG file, unique on the page.
     pub id: String,
-    /// The title.
     pub title: String,
     /// The description for readers who cannot see the plot.
     pub description: String,

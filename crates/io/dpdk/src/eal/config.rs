@@ -57,7 +57,6 @@ pub enum Pci {
 
 /// The least severe message of EAL and the drivers that is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[allow(missing_docs, reason = "the names are DPDK's and say all there is")]
 pub enum LogLevel {
     Error,
     Warning,
@@ -131,7 +130,7 @@ impl EalConfig {
 
     pub(super) fn arguments(&self, main: CoreId, huge_pages: Option<&HugePageMemory>) -> Vec<CString> {
         let mut arguments = vec!["millrace".to_owned()];
-        // One lcore, whichever core it is on; workers register themselves.
+        // DPDK gets one lcore, on any core; workers register themselves.
         arguments.push(format!("--lcores=0@({main})"));
         arguments.push(format!("-m{}", self.memory_mib));
         arguments.push(format!("--file-prefix={}", self.file_prefix));

@@ -12,7 +12,6 @@ use crate::thread::{CoreId, ThreadError, list};
 pub struct Version {
     /// The last two digits of the year.
     pub year: u32,
-    /// The month.
     pub month: u32,
 }
 
@@ -112,7 +111,6 @@ pub enum EalError {
          file prefix"
     )]
     PrefixInUse {
-        /// The prefix.
         prefix: String,
         /// The messages that DPDK logged.
         detail: String,

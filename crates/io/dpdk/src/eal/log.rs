@@ -37,7 +37,7 @@ pub(crate) fn listen<T>(work: impl FnOnce() -> T) -> (T, Vec<String>) {
     (result, complaints)
 }
 
-/// Called by DPDK, on any thread.
+/// Passes a line of DPDK's log on. DPDK calls it on any thread.
 extern "C" fn sink(level: u32, text: *const c_char, len: usize) {
     // SAFETY: the shim passes `len` bytes that live until this returns.
     let bytes = unsafe { slice::from_raw_parts(text.cast::<u8>(), len) };

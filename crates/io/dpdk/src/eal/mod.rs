@@ -6,6 +6,7 @@ pub(crate) mod log;
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -76,7 +77,7 @@ impl Eal {
         let arguments = config.arguments(cores.main, held.as_ref());
         let (outcome, complaints) = start(&cores.housekeeping, &arguments)?;
         if config.in_memory {
-            remove_runtime_dir();
+            remove_runtime_dir(&config.file_prefix);
         }
         let has_huge_pages = held.is_some();
         // EAL has all of its memory now: its pages become surplus, and go back when this process ends, however it ends.
@@ -240,8 +241,9 @@ fn handle_sigbus() {
     }
 }
 
-/// Removes the runtime directory, which EAL creates even if it puts no file there.
-fn remove_runtime_dir() {
+/// Removes the runtime directory, which EAL creates even if it puts no file there, and those of processes that were killed
+/// while EAL started.
+fn remove_runtime_dir(file_prefix: &str) {
     // SAFETY: EAL is started; the string belongs to EAL and does not change any more.
     let path = unsafe { sys::rte_eal_get_runtime_dir() };
     if path.is_null() {
@@ -249,8 +251,28 @@ fn remove_runtime_dir() {
     }
     // SAFETY: the pointer is not null, and the string is zero-terminated.
     let path = unsafe { CStr::from_ptr(path) };
+    let path = Path::new(OsStr::from_bytes(path.to_bytes()));
     // Removing fails if the directory is not empty, as intended.
-    let _ = std::fs::remove_dir(OsStr::from_bytes(path.to_bytes()));
+    let _ = std::fs::remove_dir(path);
+    if let (Some(directories), Some((program, _pid))) = (path.parent(), file_prefix.rsplit_once('-')) {
+        remove_abandoned(directories, program);
+    }
+}
+
+/// Removes the empty directories `PROGRAM-PID` of processes that do not exist any more.
+fn remove_abandoned(directories: &Path, program: &str) {
+    for entry in std::fs::read_dir(directories).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(program)?.strip_prefix('-'))
+            .and_then(|pid| pid.parse::<u32>().ok());
+        if let Some(pid) = pid
+            && !Path::new("/proc").join(pid.to_string()).exists()
+        {
+            let _ = std::fs::remove_dir(entry.path());
+        }
+    }
 }
 
 fn eal_init(arguments: &[CString]) -> Result<i32, Errno> {
@@ -278,6 +300,30 @@ mod tests {
             "Millrace was built for DPDK 22.11 and runs with DPDK 23.03. To fix it: install DPDK 22.11 (apt-get install \
              libdpdk-dev), or build Millrace again on this machine"
         );
+    }
+
+    #[test]
+    fn directories_of_killed_processes_are_removed_and_no_others() {
+        let folder = tempfile::tempdir().unwrap();
+        // No process has the largest number: the kernel's limit is 2^22.
+        let (dead, living) = (u32::MAX, std::process::id());
+        let names = [
+            format!("millraced-{dead}"),
+            format!("millraced-{living}"),
+            format!("other-{dead}"),
+            "millraced-x".to_owned(),
+        ];
+        for name in &names {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        let full = folder.path().join(format!("millraced-{}", dead - 1));
+        std::fs::create_dir_all(full.join("config")).unwrap();
+        remove_abandoned(folder.path(), "millraced");
+        assert!(!folder.path().join(&names[0]).exists());
+        for name in &names[1..] {
+            assert!(folder.path().join(name).exists(), "{name}");
+        }
+        assert!(full.exists());
     }
 
     #[test]

@@ -84,7 +84,7 @@ pub(super) fn remove() {
 }
 
 impl AbandonedReservation {
-    /// `BOOT BEFORE PAGES`
+    /// Returns the text of the record: `BOOT BEFORE PAGES`.
     fn text(&self, boot: &str) -> String {
         format!("{boot} {} {}\n", self.before, self.pages)
     }

@@ -30,17 +30,13 @@ pub enum AttachError {
     },
     /// No PCI device has this address.
     #[error("no PCI device has the address {address}. To fix it: lspci -D lists what is there")]
-    NoPciDevice {
-        /// The address.
-        address: String,
-    },
+    NoPciDevice { address: String },
     /// A kernel driver is bound to the PCI device.
     #[error(
         "PCI device {address} is bound to the kernel's driver {driver}, which does not hand it to DPDK. To fix it: dpdk-devbind.py --bind=vfio-pci \
          {address} (its network interface disappears), or use net_af_xdp over the interface instead"
     )]
     KernelDriver {
-        /// The address.
         address: String,
         /// The kernel driver, or "none".
         driver: String,
@@ -52,7 +48,6 @@ pub enum AttachError {
     NoInterface {
         /// The device.
         name: String,
-        /// The interface.
         interface: String,
     },
     /// A file under a virtual device cannot be read.
@@ -60,7 +55,6 @@ pub enum AttachError {
     File {
         /// The device.
         name: String,
-        /// The file.
         path: PathBuf,
         /// The error of the system call.
         source: std::io::Error,
@@ -73,7 +67,6 @@ pub enum AttachError {
     NothingToRepeat {
         /// The device.
         name: String,
-        /// The file.
         path: PathBuf,
     },
     /// The process lacks permission for the device.
@@ -137,14 +130,10 @@ pub enum AttachError {
 pub enum StartError {
     /// The port is already running.
     #[error("port {port} runs already. To fix it: drop its queues and stop it first")]
-    Running {
-        /// The port.
-        port: String,
-    },
+    Running { port: String },
     /// The device has fewer queues, or zero were requested.
     #[error("port {port} cannot have {asked} {direction} queues. To fix it: ask for 1 to {max}")]
     Queues {
-        /// The port.
         port: String,
         /// "receive" or "transmit".
         direction: &'static str,
@@ -156,7 +145,6 @@ pub enum StartError {
     /// The device does not support this MTU.
     #[error("port {port} cannot have an MTU of {asked} bytes. To fix it: ask for {min} to {max}")]
     Mtu {
-        /// The port.
         port: String,
         /// The requested MTU.
         asked: u16,
@@ -170,10 +158,7 @@ pub enum StartError {
         "port {port} cannot use this mempool: its memory is in several pieces, and net_af_xdp shares it with the kernel \
          as one. To fix it: make the pool early, or give EAL more memory"
     )]
-    PoolInPieces {
-        /// The port.
-        port: String,
-    },
+    PoolInPieces { port: String },
     /// A driver that starts only once could not be removed to be attached again.
     #[error(transparent)]
     Detach(PortError),
@@ -183,7 +168,6 @@ pub enum StartError {
     /// The driver failed.
     #[error("port {port} does not start, at \"{step}\": {detail}. To fix it: {}", next_step(.port, *.errno))]
     Device {
-        /// The port.
         port: String,
         /// The step that failed.
         step: &'static str,
@@ -217,17 +201,13 @@ fn next_step(port: &str, errno: Errno) -> &'static str {
 pub enum PortError {
     /// A worker still holds a queue.
     #[error("port {port}: a worker still uses a queue of it. To fix it: take all its queues back first")]
-    QueuesInUse {
-        /// The port.
-        port: String,
-    },
+    QueuesInUse { port: String },
     /// The driver failed, or does not support the operation.
     #[error(
         "port {port}: cannot {action}: {errno}. To fix it: not every driver can; otherwise see the lines of target \
              dpdk in the log"
     )]
     Device {
-        /// The port.
         port: String,
         /// The operation.
         action: &'static str,

@@ -21,7 +21,6 @@ const HEADER_SIZE_MAX: usize = 40;
 
 /// The type of a header in a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names are the protocols'")]
 pub enum FlowHeader {
     Ethernet,
     Vlan,

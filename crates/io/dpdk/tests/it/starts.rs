@@ -237,7 +237,7 @@ fn a_worker_runs_on_its_core_with_a_cache_of_its_own() {
     });
     let (cores, name, in_use) = worker.unwrap().join().unwrap();
     assert_eq!((cores, name.as_deref(), in_use), (vec![core], Some("worker"), 0));
-    // More threads than DPDK has lcores, one after the other.
+    // The process starts more threads, one after the other, than DPDK has lcores.
     for _ in 0..200 {
         thread::spawn(eal, "short", core, || ()).unwrap().join().unwrap();
     }

@@ -30,8 +30,8 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::client::Layout;
+use crate::direction::Direction;
 use crate::error::{MessageError, ProtocolViolation};
-use crate::message::Direction;
 use crate::region::{Buffer, Regions, RingMemory, UnsealedPolicy};
 use crate::server::Offer;
 use crate::{AddRing, CHAIN_MAX};

@@ -233,7 +233,7 @@ impl View {
     pub fn slice(&self, guest: u64, size: u32) -> Result<GuestSlice<'_>, ProtocolViolation> {
         let last = self.last.get();
         let at = guest.wrapping_sub(last.guest);
-        // No wrap-around: `size` has 32 bits, and the region ends before 2^64.
+        // The sum does not wrap: `size` has 32 bits, and the region ends before 2^64.
         if at < last.size && u64::from(size) <= last.size - at {
             // SAFETY: the offset is less than the region's size, and so inside its mapping, which `self` holds.
             let start = unsafe { last.start.add(at as usize) };

@@ -163,7 +163,7 @@ impl Rules {
         if size != packet.len() || self.header + size > slice.size() || packet.segment_size().is_some() {
             return None;
         }
-        // One chain, and no flags.
+        // The packet is in one chain, without flags.
         let is_long = self.header == LONG;
         // A buffer that is used again often holds this header already. If the header has a cache line of its own, as
         // with DPDK's drivers, not writing it keeps the line shared between both processors.

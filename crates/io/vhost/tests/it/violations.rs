@@ -359,7 +359,7 @@ fn rings_that_are_not_in_memory_or_cannot_be_are_refused() {
     let base = 0x8008;
     let refusal = Receiver::open(&Setup { base, ..setup }, LIMITS).err();
     assert_eq!(refusal, Some(MessageError::RingBase { size: 8, base }));
-    // No memory at all.
+    // The driver shares no memory at all.
     let memory = Arc::new(Memory::open([], UnsealedPolicy::Reject).unwrap());
     let setup = Setup {
         memory,

@@ -61,7 +61,7 @@ fn crc(bytes: &[u8]) -> u16 {
     !bytes.iter().fold(0, step)
 }
 
-/// Returns the size of a frame with so many counted bytes.
+/// Returns the size of a frame with this many counted bytes.
 fn frame_size(length: usize) -> usize {
     let data = length - COUNTED;
     HEADER + data + 2 * data.div_ceil(BLOCK)
@@ -226,13 +226,7 @@ mod tests {
     fn run(bytes: &[u8], step: usize) -> Transactions {
         let (mut dnp3, mut out) = (Dnp3::default(), Transactions::default());
         for bytes in bytes.chunks(step) {
-            let chunk = StreamChunk {
-                direction: Direction::ToServer,
-                offset: 0,
-                bytes,
-                gap_before: 0,
-                is_end: false,
-            };
+            let chunk = StreamChunk::of(Direction::ToServer, bytes);
             assert_eq!(dnp3.data(chunk, &mut out), Outcome::Continue);
         }
         out

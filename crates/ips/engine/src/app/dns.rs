@@ -429,13 +429,7 @@ mod tests {
             let mut dns = Dns::new(true);
             let mut out = Transactions::default();
             for bytes in data.chunks(step) {
-                let chunk = StreamChunk {
-                    direction: Direction::ToServer,
-                    offset: 0,
-                    bytes,
-                    gap_before: 0,
-                    is_end: false,
-                };
+                let chunk = StreamChunk::of(Direction::ToServer, bytes);
                 dns.data(chunk, &mut out);
             }
             assert_eq!(queries(&out), [b"a", b"b", b"c"], "in steps of {step}");

@@ -10,7 +10,7 @@ use crate::flow::Direction;
 /// Largest size of a file name that is kept.
 pub const NAME_SIZE: usize = 1024;
 
-/// The state of a file.
+/// The completeness of a file that a connection transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FileState {
     /// More bytes may follow.
@@ -52,7 +52,6 @@ pub struct File {
     pub name: Vec<u8>,
     /// Bytes seen so far.
     pub size: u64,
-    /// The state.
     pub state: FileState,
     /// True if bytes in the middle are lost.
     pub has_gaps: bool,

@@ -321,13 +321,7 @@ mod tests {
         let mut outcome = Outcome::Continue;
         for (direction, bytes) in messages {
             for bytes in bytes.chunks(step) {
-                let chunk = StreamChunk {
-                    direction: *direction,
-                    offset: 0,
-                    bytes,
-                    gap_before: 0,
-                    is_end: false,
-                };
+                let chunk = StreamChunk::of(*direction, bytes);
                 outcome = ftp.data(chunk, &mut out);
             }
         }
@@ -403,13 +397,7 @@ mod tests {
         let mut parser = FtpData::new(b"x".to_vec(), Direction::ToClient, AppSettings::default());
         let mut out = Transactions::default();
         for bytes in [&b"%PDF"[..], b"-1.4"] {
-            let chunk = StreamChunk {
-                direction: Direction::ToClient,
-                offset: 0,
-                bytes,
-                gap_before: 0,
-                is_end: false,
-            };
+            let chunk = StreamChunk::of(Direction::ToClient, bytes);
             parser.data(chunk, &mut out);
         }
         parser.end(Direction::ToClient, &mut out);

@@ -154,13 +154,7 @@ mod tests {
 
     fn feed(parser: &mut Ldap, out: &mut Transactions, bytes: &[u8], step: usize) -> Outcome {
         for piece in bytes.chunks(step) {
-            let chunk = StreamChunk {
-                direction: Direction::ToServer,
-                offset: 0,
-                bytes: piece,
-                gap_before: 0,
-                is_end: false,
-            };
+            let chunk = StreamChunk::of(Direction::ToServer, piece);
             if parser.data(chunk, out) == Outcome::Failed {
                 return Outcome::Failed;
             }

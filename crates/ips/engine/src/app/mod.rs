@@ -21,6 +21,7 @@ mod modbus;
 mod parser;
 mod probe;
 mod protocol;
+mod quic;
 pub mod record;
 mod sip;
 mod smb;
@@ -32,7 +33,7 @@ use heap::Heap;
 
 pub use expectation::{Expectation, Expectations};
 pub use parser::{Outcome, Parser};
-pub use probe::{Guess, Transport, guess};
+pub use probe::{ProtocolDetection, Transport, detect_protocol};
 pub use protocol::AppProtocol;
 pub use transaction::{AppEvent, BufferView, Progress, Transaction, Transactions};
 
@@ -62,6 +63,8 @@ pub struct AppSettings {
     pub attachment_minimum: usize,
     /// True if files are hashed.
     pub hashes_files: bool,
+    /// True in the path: what is forwarded must have been inspected.
+    pub is_inline: bool,
 }
 
 impl Default for AppSettings {
@@ -74,6 +77,7 @@ impl Default for AppSettings {
             response_body_minimum: 40 << 10,
             attachment_minimum: 32 << 10,
             hashes_files: false,
+            is_inline: false,
         }
     }
 }
@@ -95,6 +99,7 @@ impl AppSettings {
             request_body_minimum: 0,
             response_body_minimum: 0,
             attachment_minimum: 0,
+            is_inline: true,
             ..self
         }
     }
@@ -126,7 +131,6 @@ pub struct AppState {
     pub protocol: Option<AppProtocol>,
     /// The protocol before the last change of protocol.
     pub original_protocol: Option<AppProtocol>,
-    /// The transactions.
     pub transactions: Transactions,
     /// True by [`Direction::index`] if the parser completed a message, so that raw stream data are inspected at once.
     pub flushes_raw: [bool; 2],
@@ -315,16 +319,16 @@ impl AppState {
             self.give_up();
             return;
         };
-        match guess(bytes, direction, transport, (key.client_port, key.server_port)) {
-            Guess::Found(protocol) => {
+        match detect_protocol(bytes, direction, transport, (key.client_port, key.server_port)) {
+            ProtocolDetection::Found(protocol) => {
                 let waiting = core::mem::take(waiting);
                 self.begin(key, direction, protocol, &waiting);
             }
-            Guess::Undecided if bytes.len() < PROBE_SIZE => {}
+            ProtocolDetection::Undecided if bytes.len() < PROBE_SIZE => {}
             // Datagrams are looked at one by one.
-            Guess::Unknown if transport == Transport::Udp => waiting[side] = Some(Vec::new()),
-            // The other side may tell: what a server says first is kept for the parser.
-            Guess::Undecided | Guess::Unknown => {
+            ProtocolDetection::Unknown if transport == Transport::Udp => waiting[side] = Some(Vec::new()),
+            // The other side may decide the protocol: the server's first bytes are kept for the parser.
+            ProtocolDetection::Undecided | ProtocolDetection::Unknown => {
                 let other = &waiting[direction.reverse().index()];
                 let is_silent = other.as_ref().is_some_and(Vec::is_empty);
                 if !is_silent || bytes.len() >= PROBE_SIZE {
@@ -397,6 +401,7 @@ impl AppState {
         let outcome = parser.data(chunk, &mut self.transactions);
         self.is_encrypted |= parser.is_encrypted();
         self.expected.append(&mut parser.expected());
+        self.flushes_raw[chunk.direction.index()] |= parser.ends_message();
         match outcome {
             Outcome::Continue => {}
             Outcome::Failed => {
@@ -450,6 +455,7 @@ fn parser_of(protocol: AppProtocol, key: &FlowKey, settings: AppSettings) -> Opt
         AppProtocol::Ssh => Some(Box::<ssh::Ssh>::default()),
         AppProtocol::Ftp => Some(Box::new(ftp::Ftp::new(*key))),
         AppProtocol::Ldap => Some(Box::new(ldap::Ldap::new(transport))),
+        AppProtocol::Quic => Some(Box::new(quic::Quic)),
         AppProtocol::Tls => Some(Box::new(tls::Tls::new(settings))),
         AppProtocol::Dns => Some(Box::new(dns::Dns::new(key.protocol == TCP))),
         _ => None,

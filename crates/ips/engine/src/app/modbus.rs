@@ -128,13 +128,7 @@ mod tests {
         let (mut modbus, mut out) = (Modbus::default(), Transactions::default());
         for (direction, bytes) in messages {
             for bytes in bytes.chunks(step) {
-                let chunk = StreamChunk {
-                    direction: *direction,
-                    offset: 0,
-                    bytes,
-                    gap_before: 0,
-                    is_end: false,
-                };
+                let chunk = StreamChunk::of(*direction, bytes);
                 assert_eq!(modbus.data(chunk, &mut out), Outcome::Continue);
             }
         }

@@ -39,6 +39,12 @@ pub trait Parser: core::fmt::Debug + Send + Heap {
         false
     }
 
+    /// Returns true if the bytes ended a message that is no transaction, since the last call: raw stream data are inspected
+    /// behind it, as behind a transaction.
+    fn ends_message(&mut self) -> bool {
+        false
+    }
+
     /// Returns true once the bytes are encrypted, so that contents of the raw stream are not looked for any more.
     fn is_encrypted(&self) -> bool {
         false

@@ -7,20 +7,18 @@ use crate::flow::Direction;
 /// The transport of the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// TCP.
     Tcp,
-    /// UDP.
     Udp,
 }
 
 /// The result of looking at the first bytes of a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Guess {
+pub enum ProtocolDetection {
     /// The bytes are of the protocol.
     Found(AppProtocol),
     /// More bytes may decide.
     Undecided,
-    /// The bytes are of no protocol that is known.
+    /// The bytes are of an unknown protocol.
     Unknown,
 }
 
@@ -168,9 +166,14 @@ fn compare(data: &[u8], offset: usize, pattern: &[u8]) -> Prefix {
 }
 
 /// Returns the protocol of the first bytes of a direction. `ports` are those of client and server.
-pub fn guess(data: &[u8], direction: Direction, transport: Transport, ports: (u16, u16)) -> Guess {
+pub fn detect_protocol(
+    data: &[u8],
+    direction: Direction,
+    transport: Transport,
+    ports: (u16, u16),
+) -> ProtocolDetection {
     if data.is_empty() {
-        return Guess::Undecided;
+        return ProtocolDetection::Undecided;
     }
     let mut is_undecided = false;
     let signatures = SIGNATURES.iter().filter(|signature| {
@@ -178,7 +181,7 @@ pub fn guess(data: &[u8], direction: Direction, transport: Transport, ports: (u1
     });
     for signature in signatures {
         match compare(data, signature.offset, signature.bytes) {
-            Prefix::Equal => return Guess::Found(signature.protocol),
+            Prefix::Equal => return ProtocolDetection::Found(signature.protocol),
             Prefix::Shorter => is_undecided = true,
             Prefix::Different => {}
         }
@@ -187,7 +190,7 @@ pub fn guess(data: &[u8], direction: Direction, transport: Transport, ports: (u1
         for method in HTTP_METHODS.iter().filter(|_| transport == Transport::Tcp) {
             match compare(data, 0, method) {
                 Prefix::Equal => match data.get(method.len()) {
-                    Some(b' ' | b'\t') => return Guess::Found(AppProtocol::Http),
+                    Some(b' ' | b'\t') => return ProtocolDetection::Found(AppProtocol::Http),
                     Some(_) => {}
                     None => is_undecided = true,
                 },
@@ -197,7 +200,7 @@ pub fn guess(data: &[u8], direction: Direction, transport: Transport, ports: (u1
         }
         for method in SIP_METHODS {
             match compare(data, 0, method) {
-                Prefix::Equal => return Guess::Found(AppProtocol::Sip),
+                Prefix::Equal => return ProtocolDetection::Found(AppProtocol::Sip),
                 Prefix::Shorter => is_undecided |= transport == Transport::Tcp,
                 Prefix::Different => {}
             }
@@ -205,16 +208,16 @@ pub fn guess(data: &[u8], direction: Direction, transport: Transport, ports: (u1
     }
     if transport == Transport::Tcp {
         match tls(data) {
-            Some(true) => return Guess::Found(AppProtocol::Tls),
+            Some(true) => return ProtocolDetection::Found(AppProtocol::Tls),
             Some(false) => {}
             None => is_undecided = true,
         }
     }
     match by_port(data, direction, transport, ports) {
-        Guess::Found(protocol) => Guess::Found(protocol),
-        Guess::Undecided => Guess::Undecided,
-        Guess::Unknown if is_undecided => Guess::Undecided,
-        Guess::Unknown => Guess::Unknown,
+        ProtocolDetection::Found(protocol) => ProtocolDetection::Found(protocol),
+        ProtocolDetection::Undecided => ProtocolDetection::Undecided,
+        ProtocolDetection::Unknown if is_undecided => ProtocolDetection::Undecided,
+        ProtocolDetection::Unknown => ProtocolDetection::Unknown,
     }
 }
 
@@ -231,13 +234,13 @@ fn tls(data: &[u8]) -> Option<bool> {
 }
 
 /// Returns the protocol by port, if the bytes do not contradict it.
-fn by_port(data: &[u8], direction: Direction, transport: Transport, ports: (u16, u16)) -> Guess {
+fn by_port(data: &[u8], direction: Direction, transport: Transport, ports: (u16, u16)) -> ProtocolDetection {
     let is_port = |port: u16| ports.1 == port || ports.0 == port;
     let yes = |protocol: AppProtocol, is_valid: bool| {
         if is_valid {
-            Guess::Found(protocol)
+            ProtocolDetection::Found(protocol)
         } else {
-            Guess::Unknown
+            ProtocolDetection::Unknown
         }
     };
     match transport {
@@ -279,20 +282,23 @@ fn by_port(data: &[u8], direction: Direction, transport: Transport, ports: (u16,
                 // QUIC version 1 (RFC 9000) and 2 (RFC 9369), long header.
                 let version = data.get(1..5);
                 let is_known = version == Some(&[0, 0, 0, 1]) || version == Some(&[0x6b, 0x33, 0x43, 0xcf]);
-                return yes(AppProtocol::Quic, data[0] & 0xc0 == 0xc0 && is_known);
+                let is_long = data[0] & 0xc0 == 0xc0 && is_known;
+                let is_google =
+                    direction == Direction::ToServer && super::quic::google_version(data).is_some();
+                return yes(AppProtocol::Quic, is_long || is_google);
             }
             if is_port(2049) {
                 return yes(AppProtocol::Nfs, data.len() >= 24);
             }
-            Guess::Unknown
+            ProtocolDetection::Unknown
         }
         Transport::Tcp => {
             if is_port(53) {
                 return match data {
-                    [_] | [_, _] => Guess::Undecided,
-                    [_, _, message @ ..] if message.len() < 12 => Guess::Undecided,
+                    [_] | [_, _] => ProtocolDetection::Undecided,
+                    [_, _, message @ ..] if message.len() < 12 => ProtocolDetection::Undecided,
                     [_, _, message @ ..] => yes(AppProtocol::Dns, super::dns::is_message(message)),
-                    [] => Guess::Undecided,
+                    [] => ProtocolDetection::Undecided,
                 };
             }
             let is_mail = is_port(25) || is_port(587) || is_port(2525);
@@ -311,8 +317,8 @@ fn by_port(data: &[u8], direction: Direction, transport: Transport, ports: (u16,
             }
             if is_port(502) {
                 return match data {
-                    [] | [_] | [_, _] | [_, _, 0] => Guess::Undecided,
-                    [_, _, 0, 0, rest @ ..] if rest.len() < 4 => Guess::Undecided,
+                    [] | [_] | [_, _] | [_, _, 0] => ProtocolDetection::Undecided,
+                    [_, _, 0, 0, rest @ ..] if rest.len() < 4 => ProtocolDetection::Undecided,
                     _ => yes(AppProtocol::Modbus, data[2..4] == [0, 0]),
                 };
             }
@@ -333,11 +339,11 @@ fn by_port(data: &[u8], direction: Direction, transport: Transport, ports: (u16,
             }
             if is_port(2049) {
                 return match data {
-                    [0x80..=0xff, ..] if data.len() < 28 => Guess::Undecided,
+                    [0x80..=0xff, ..] if data.len() < 28 => ProtocolDetection::Undecided,
                     _ => yes(AppProtocol::Nfs, data[0] & 0x80 != 0),
                 };
             }
-            Guess::Unknown
+            ProtocolDetection::Unknown
         }
     }
 }
@@ -346,39 +352,42 @@ fn by_port(data: &[u8], direction: Direction, transport: Transport, ports: (u16,
 mod tests {
     use super::*;
 
-    fn tcp(data: &[u8], direction: Direction) -> Guess {
-        guess(data, direction, Transport::Tcp, (40_000, 40_001))
+    fn tcp(data: &[u8], direction: Direction) -> ProtocolDetection {
+        detect_protocol(data, direction, Transport::Tcp, (40_000, 40_001))
     }
 
     #[test]
     fn protocols_are_found_by_their_first_bytes() {
         assert_eq!(
             tcp(b"GET / HTTP/1.1\r\n", Direction::ToServer),
-            Guess::Found(AppProtocol::Http)
+            ProtocolDetection::Found(AppProtocol::Http)
         );
         assert_eq!(
             tcp(b"HTTP/1.1 200 OK\r\n", Direction::ToClient),
-            Guess::Found(AppProtocol::Http)
+            ProtocolDetection::Found(AppProtocol::Http)
         );
         assert_eq!(
             tcp(b"\x16\x03\x01\x02\x00", Direction::ToServer),
-            Guess::Found(AppProtocol::Tls)
+            ProtocolDetection::Found(AppProtocol::Tls)
         );
         assert_eq!(
             tcp(b"SSH-2.0-x\r\n", Direction::ToClient),
-            Guess::Found(AppProtocol::Ssh)
+            ProtocolDetection::Found(AppProtocol::Ssh)
         );
         assert_eq!(
             tcp(b"\0\0\0\x80\xfeSMB", Direction::ToServer),
-            Guess::Found(AppProtocol::Smb)
+            ProtocolDetection::Found(AppProtocol::Smb)
         );
     }
 
     #[test]
     fn a_prefix_of_a_signature_is_undecided_and_other_bytes_are_unknown() {
-        assert_eq!(tcp(b"GE", Direction::ToServer), Guess::Undecided);
-        assert_eq!(tcp(b"GET", Direction::ToServer), Guess::Undecided);
-        assert_eq!(tcp(b"zzzzzzzzzzzz", Direction::ToServer), Guess::Unknown);
+        assert_eq!(tcp(b"GE", Direction::ToServer), ProtocolDetection::Undecided);
+        assert_eq!(tcp(b"GET", Direction::ToServer), ProtocolDetection::Undecided);
+        assert_eq!(
+            tcp(b"zzzzzzzzzzzz", Direction::ToServer),
+            ProtocolDetection::Unknown
+        );
     }
 
     #[test]
@@ -392,9 +401,12 @@ mod tests {
             (b"\x05\x64\x05\xc4".to_vec(), 20_000, AppProtocol::Dnp3),
         ] {
             for direction in Direction::BOTH {
-                let by = |size: usize| guess(&bytes[..size], direction, Transport::Tcp, (40_000, port));
-                let first = (1..=bytes.len()).map(by).find(|guess| *guess != Guess::Undecided);
-                assert_eq!(first, Some(Guess::Found(protocol)), "{direction:?}");
+                let by =
+                    |size: usize| detect_protocol(&bytes[..size], direction, Transport::Tcp, (40_000, port));
+                let first = (1..=bytes.len())
+                    .map(by)
+                    .find(|found| *found != ProtocolDetection::Undecided);
+                assert_eq!(first, Some(ProtocolDetection::Found(protocol)), "{direction:?}");
             }
         }
     }
@@ -402,8 +414,8 @@ mod tests {
     #[test]
     fn dns_needs_its_port() {
         let query = b"\x12\x34\x01\x00\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
-        let by = |port| guess(query, Direction::ToServer, Transport::Udp, (40_000, port));
-        assert_eq!(by(53), Guess::Found(AppProtocol::Dns));
-        assert_eq!(by(54), Guess::Unknown);
+        let by = |port| detect_protocol(query, Direction::ToServer, Transport::Udp, (40_000, port));
+        assert_eq!(by(53), ProtocolDetection::Found(AppProtocol::Dns));
+        assert_eq!(by(54), ProtocolDetection::Unknown);
     }
 }

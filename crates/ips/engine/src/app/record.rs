@@ -8,23 +8,15 @@ pub enum Record {
     /// No field yet.
     #[default]
     None,
-    /// HTTP.
     Http(Box<HttpRecord>),
-    /// DNS.
     Dns(Box<DnsRecord>),
-    /// TLS.
     Tls(Box<TlsRecord>),
-    /// SMTP.
     Smtp(Box<SmtpRecord>),
-    /// FTP.
     Ftp(Box<FtpRecord>),
-    /// SSH.
     Ssh(Box<SshRecord>),
     /// SMB and DCE/RPC over it.
     Smb(Box<SmbRecord>),
-    /// SIP.
     Sip(Box<SipRecord>),
-    /// Modbus.
     Modbus(Box<ModbusRecord>),
     /// DNP3.
     Dnp3(Box<Dnp3Record>),
@@ -57,7 +49,6 @@ pub struct HttpRecord {
     pub port: Option<u16>,
     /// URI as sent.
     pub url: Vec<u8>,
-    /// Method.
     pub method: Vec<u8>,
     /// Protocol of the request.
     pub protocol: Vec<u8>,
@@ -125,9 +116,7 @@ heap!(DnsRecord {
 pub struct DnsResource {
     /// Owner name.
     pub name: Vec<u8>,
-    /// Type.
     pub kind: u16,
-    /// Class.
     pub class: u16,
     /// Time to live, in seconds.
     pub ttl: u32,
@@ -229,7 +218,6 @@ heap!(SmtpRecord {
 /// An FTP command and its replies.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FtpRecord {
-    /// Command.
     pub command: Vec<u8>,
     /// The argument of the command.
     pub argument: Vec<u8>,
@@ -262,7 +250,6 @@ heap!(SshRecord { client, server });
 /// An SMB command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SmbRecord {
-    /// Dialect.
     pub dialect: Vec<u8>,
     /// Name of the command.
     pub command: Vec<u8>,

@@ -171,18 +171,20 @@ impl Sip {
         Some((transaction.id, length))
     }
 
-    fn datagram(direction: Direction, data: &[u8], out: &mut Transactions) {
+    /// Parses a datagram. Returns [`Outcome::Failed`] for one that is no message, as `NOTIFY` of SSDP, which has the method
+    /// of SIP and the version of HTTP.
+    fn datagram(direction: Direction, data: &[u8], out: &mut Transactions) -> Outcome {
         // Keep-alives are empty lines (RFC 5626, section 3.5.1).
         if data.trim_ascii().is_empty() {
-            return;
+            return Outcome::Continue;
         }
         let Some((size, line)) = head(data) else {
             out.raise("sip.invalid_data");
-            return;
+            return Outcome::Failed;
         };
         let Some((id, length)) = Sip::message(direction, &data[..line], &data[line + 1..size], out) else {
             out.raise("sip.invalid_data");
-            return;
+            return Outcome::Failed;
         };
         let rest = data.len() - size;
         let body = length.map_or(rest, |length| usize::try_from(length).unwrap_or(rest).min(rest));
@@ -196,6 +198,7 @@ impl Sip {
             }
             transaction.advance(direction, Progress::Complete);
         }
+        Outcome::Continue
     }
 
     /// Consumes from the front of the bytes of a stream; returns how many, 0 if more are needed.
@@ -253,8 +256,7 @@ impl Sip {
 impl Parser for Sip {
     fn data(&mut self, chunk: StreamChunk<'_>, out: &mut Transactions) -> Outcome {
         if self.transport == Transport::Udp {
-            Sip::datagram(chunk.direction, chunk.bytes, out);
-            return Outcome::Continue;
+            return Sip::datagram(chunk.direction, chunk.bytes, out);
         }
         let side = &mut self.sides[chunk.direction.index()];
         side.has_failed |= chunk.gap_before > 0;
@@ -288,6 +290,10 @@ impl Parser for Sip {
             transaction.advance(direction, Progress::Complete);
         }
     }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]
@@ -301,18 +307,19 @@ mod tests {
     const OK: &[u8] = b"SIP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n";
 
     fn feed(transport: Transport, bytes: &[u8], step: usize) -> Transactions {
-        let (mut sip, mut out) = (Sip::new(transport), Transactions::default());
-        for bytes in bytes.chunks(step) {
-            let chunk = StreamChunk {
-                direction: Direction::ToServer,
-                offset: 0,
-                bytes,
-                gap_before: 0,
-                is_end: false,
-            };
-            assert_eq!(sip.data(chunk, &mut out), Outcome::Continue);
-        }
+        let (outcome, out) = outcome(transport, bytes, step);
+        assert_eq!(outcome, Outcome::Continue);
         out
+    }
+
+    fn outcome(transport: Transport, bytes: &[u8], step: usize) -> (Outcome, Transactions) {
+        let (mut sip, mut out) = (Sip::new(transport), Transactions::default());
+        let mut outcome = Outcome::Continue;
+        for bytes in bytes.chunks(step) {
+            let chunk = StreamChunk::of(Direction::ToServer, bytes);
+            outcome = sip.data(chunk, &mut out);
+        }
+        (outcome, out)
     }
 
     #[test]
@@ -350,11 +357,15 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_is_a_message_and_others_are_an_event() {
+    fn a_datagram_is_a_message_and_others_are_an_event_and_an_error() {
         let out = feed(Transport::Udp, INVITE, 1000);
         assert_eq!(out.list.len(), 1);
         assert_eq!(feed(Transport::Udp, b"\r\n\r\n", 1000).events.len(), 0);
-        let out = feed(Transport::Udp, b"INVITE\r\n\r\n", 1000);
-        assert_eq!((out.list.len(), &out.events[..]), (0, &["sip.invalid_data"][..]));
+        let ssdp = b"NOTIFY * HTTP/1.1\r\nHOST: 239.255.255.250:1900\r\n\r\n";
+        for bytes in [&b"INVITE\r\n\r\n"[..], ssdp] {
+            let (outcome, out) = outcome(Transport::Udp, bytes, 1000);
+            assert_eq!(outcome, Outcome::Failed);
+            assert_eq!((out.list.len(), &out.events[..]), (0, &["sip.invalid_data"][..]));
+        }
     }
 }

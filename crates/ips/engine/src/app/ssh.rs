@@ -214,16 +214,7 @@ mod tests {
             ] {
                 let bytes = [banner, &packet(20), &packet(21), &[0xff; 50]].concat();
                 for bytes in bytes.chunks(step) {
-                    ssh.data(
-                        StreamChunk {
-                            direction,
-                            offset: 0,
-                            bytes,
-                            gap_before: 0,
-                            is_end: false,
-                        },
-                        &mut out,
-                    );
+                    ssh.data(StreamChunk::of(direction, bytes), &mut out);
                 }
             }
             let transaction = &out.list[0];

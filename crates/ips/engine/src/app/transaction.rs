@@ -274,6 +274,9 @@ impl Transaction {
         if self.stored.len() >= BUFFERS_PER_TRANSACTION {
             return usize::MAX;
         }
+        if self.stored.is_empty() && self.app == AppProtocol::Http {
+            self.stored.reserve_exact(HTTP_BUFFERS);
+        }
         self.stored.push(Stored {
             buffer,
             alias,
@@ -286,6 +289,9 @@ impl Transaction {
         self.stored.len() - 1
     }
 }
+
+/// Buffers of an HTTP transaction for which memory is taken at once: those of a usual request and its response.
+const HTTP_BUFFERS: usize = 20;
 
 /// Largest number of transactions of a flow that are kept at a time.
 pub const LIVE_TRANSACTIONS: usize = 512;
@@ -332,6 +338,10 @@ impl Transactions {
             self.list.remove(0);
             self.evicted += 1;
         }
+        if self.list.capacity() == 0 {
+            // Most flows have one transaction at a time.
+            self.list.reserve_exact(1);
+        }
         self.list.push(Transaction::new(self.next, app));
         self.next += 1;
         let last = self.list.len() - 1;
@@ -367,10 +377,15 @@ impl Transactions {
         }
     }
 
-    /// Removes the transactions that are complete and inspected.
+    /// Removes the transactions that are complete and inspected, and the memory of the list if none is left: most flows are
+    /// idle, and wait for their timeout.
     pub(super) fn retire(&mut self) {
+        let len = self.list.len();
         self.list
             .retain(|transaction| !(transaction.is_complete() && transaction.is_inspected == [true; 2]));
+        if self.list.is_empty() && len != 0 {
+            self.list = Vec::new();
+        }
     }
 
     /// Returns the size in bytes of all buffers.
@@ -393,5 +408,17 @@ mod tests {
         assert!(out.size() <= LIVE_SIZE + (1 << 20), "{}", out.size());
         assert_eq!(out.evicted, 100 - out.list.len() as u64);
         assert_eq!(out.list.last().unwrap().id, 99);
+    }
+
+    #[test]
+    fn a_list_without_transactions_takes_no_memory_and_one_with_one_takes_that_of_one() {
+        let mut out = Transactions::default();
+        let transaction = out.start(AppProtocol::Dns);
+        transaction.progress = [Progress::Complete; 2];
+        transaction.is_inspected = [true; 2];
+        assert_eq!(out.heap(), size_of::<Transaction>());
+        out.retire();
+        assert_eq!((out.list.len(), out.heap()), (0, 0));
+        assert_eq!(out.start(AppProtocol::Dns).id, 1);
     }
 }

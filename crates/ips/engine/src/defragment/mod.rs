@@ -74,7 +74,6 @@ pub enum Outcome<'a> {
 /// Counters of defragmentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DefragmentCounters {
-    /// Fragments.
     pub fragments: u64,
     /// Packets that were completed.
     pub reassembled: u64,
@@ -129,7 +128,6 @@ pub struct Defragmenter {
     next_serial: u64,
     memory: usize,
     whole: Vec<u8>,
-    /// The counters.
     pub counters: DefragmentCounters,
 }
 

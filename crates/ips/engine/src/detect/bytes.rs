@@ -34,10 +34,18 @@ pub(super) fn read(
         NumberForm::Binary(_) => BINARY_SIZE,
         NumberForm::Digits(_) => DIGITS_SIZE,
     };
+    let start = usize::try_from(start).ok()?;
+    let size = match source.form {
+        // "byte_test:0,<,100,0,string,dec" of http.content_len: all digits that are there.
+        NumberForm::Digits(_) if size == 0 => {
+            let rest = subject.bytes.len().saturating_sub(start);
+            largest.min(rest as i64)
+        }
+        _ => size,
+    };
     if !(1..=largest).contains(&size) {
         return None;
     }
-    let start = usize::try_from(start).ok()?;
     let bytes = subject.bytes.get(start..start.checked_add(size as usize)?)?;
     let (number, used) = match source.form {
         NumberForm::Binary(Endianness::Big) => (big(bytes), bytes.len()),

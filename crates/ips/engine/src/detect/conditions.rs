@@ -154,7 +154,7 @@ fn number(field: NumberField, packet: &Packet<'_>) -> Option<u64> {
         NumberField::TcpAck => packet.tcp.map(|tcp| u64::from(tcp.ack)),
         NumberField::TcpWindow => packet.tcp.map(|tcp| u64::from(tcp.window)),
         NumberField::TcpMss => packet.tcp.and_then(|tcp| maximum_segment_size(tcp.options)),
-        // These are not of packets: the compiler does not make packet conditions of them.
+        // The compiler makes no packet conditions of these fields.
         NumberField::Bsize
         | NumberField::Urilen
         | NumberField::FileSize

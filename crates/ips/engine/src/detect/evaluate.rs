@@ -19,7 +19,6 @@ pub type Variables = [u64; VARIABLES];
 /// The bytes that operations are applied to.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
-    /// The bytes.
     pub bytes: &'a [u8],
     /// Offset of the first byte in the stream or the buffer.
     pub offset: u64,
@@ -28,7 +27,7 @@ pub struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// Returns bytes that are all there is.
+    /// Returns a subject that no further bytes follow.
     pub fn whole(bytes: &'a [u8]) -> Subject<'a> {
         Subject {
             bytes,
@@ -342,7 +341,7 @@ pub(super) fn step(
         Operation::RemainingSize(comparison) => {
             compare(*comparison, len.saturating_sub(cursor) as u64).then_some(cursor)
         }
-        // The others have several results, and are not passed here.
+        // The remaining operations have several results each, and callers do not pass them here.
         Operation::Content(_) | Operation::Pcre(_) | Operation::Base64 { .. } => None,
     }
 }

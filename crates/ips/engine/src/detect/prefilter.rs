@@ -67,10 +67,10 @@ fn extend(hash: u64, byte: u8) -> u64 {
 }
 
 impl Group {
-    /// Calls `hit` with each rule whose pattern is in the bytes; one rule may be named several times.
-    pub(super) fn scan(&self, bytes: &[u8], hit: &mut dyn FnMut(u32)) {
+    /// Calls `hit` with each rule whose pattern ends behind the first `from` bytes; one rule may be named several times.
+    pub(super) fn scan(&self, bytes: &[u8], from: usize, hit: &mut dyn FnMut(u32)) {
         if let Some(scanner) = &self.scanner {
-            scanner.scan(bytes, &mut |id, _| {
+            scanner.scan_new(bytes, from, &mut |id, _| {
                 for &rule in self.rules.get(id as usize).map(Vec::as_slice).unwrap_or_default() {
                     hit(rule);
                 }

@@ -36,7 +36,7 @@ pub(super) struct Rates {
     counters: HashMap<Key, Counter>,
     /// Largest number of counters that are kept at a time.
     limit: usize,
-    /// Number of counters that were lost for want of room.
+    /// Number of counters that were lost because there was no room.
     pub(super) lost: u64,
 }
 

@@ -109,7 +109,7 @@ pub(super) struct AddressBits {
     expiry: HashMap<(Owner, u32), Time>,
     /// Largest number of bits that are kept at a time.
     limit: usize,
-    /// Number of bits that were lost for want of room.
+    /// Number of bits that were lost because there was no room.
     pub(super) lost: u64,
 }
 

@@ -147,11 +147,12 @@ impl DirectionState {
                 // Names are compared from the end, so that they are never scanned in parts.
                 let from = if view.is_complete && before == 0 { 0 } else { from };
                 size += view.bytes.len() - from;
-                group.scan(&view.bytes[from..], &mut |rule| marks.add(rule));
+                let known = new.min(view.bytes.len()).saturating_sub(from);
+                group.scan(&view.bytes[from..], known, &mut |rule| marks.add(rule));
             } else {
                 transform::apply(&hook.transforms, view.bytes, transformed);
                 size += transformed.len();
-                group.scan(transformed, &mut |rule| marks.add(rule));
+                group.scan(transformed, 0, &mut |rule| marks.add(rule));
             }
             for rule in marks.take() {
                 self.add(rule);

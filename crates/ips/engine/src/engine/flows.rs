@@ -48,7 +48,7 @@ impl Engine {
         };
         let mut is_from_client = tuple.is_from_client(&flow.key) != is_quoted;
         if !is_from_client && flow.tcp.is_none() && packet.tcp.is_some_and(|tcp| tcp.is_syn()) {
-            // The other end's packets came first without a handshake; the client is the end that sends the SYN.
+            // Packets of the server came first, without a handshake: the client is the end that sends this SYN.
             flow.turn();
             is_from_client = true;
         }

@@ -26,7 +26,6 @@ impl Engine {
         let flushes = core::mem::take(&mut flow.app.flushes_raw[direction.index()]) || is_closing;
         let mut action = self.inspect_once(rules, packet, flow, direction, flushes, out);
         // Data behind a hole become inspectable when those before it are inspected.
-        let pseudo = pseudo(packet);
         while flow
             .tcp
             .as_ref()
@@ -39,7 +38,7 @@ impl Engine {
                     app.stream(key, chunk);
                 });
             }
-            action = action.max(self.inspect_once(rules, &pseudo, flow, direction, true, out));
+            action = action.max(self.inspect_once(rules, &pseudo(packet), flow, direction, true, out));
         }
         if let Some(other) = flow.app.caught_up.take()
             && other != direction
@@ -87,11 +86,11 @@ impl Engine {
     ) -> Action {
         // A segment that was seen before is inspected with the stream as it is now.
         let repeats = self.settings.mode == Mode::Ips && !packet.payload.is_empty() && !packet.is_unordered;
-        let lent = flow
+        let buffer = flow
             .tcp
             .as_mut()
-            .and_then(|session| session.lend(direction, &self.tcp, flushes, repeats));
-        let window = lent.as_ref().map(|lent| lent.window());
+            .and_then(|session| session.take_for_inspection(direction, &self.tcp, flushes, repeats));
+        let window = buffer.as_ref().map(|buffer| buffer.window());
         let inspection = Inspection {
             packet,
             flow: Some(&mut *flow),
@@ -102,9 +101,9 @@ impl Engine {
         };
         let action = self.detector.inspect(rules, inspection, out);
         if let Some(session) = &mut flow.tcp
-            && let Some(lent) = lent
+            && let Some(buffer) = buffer
         {
-            session.give_back(direction, lent, self.settings.mode);
+            session.put_back(direction, buffer, self.settings.mode);
         }
         action
     }

@@ -28,7 +28,7 @@ use inspect::rejection;
 const EXPIRY_SCAN: usize = 1024;
 const EXPIRED_AT_ONCE: usize = 64;
 
-/// The part of a pool that is kept for later flows: one in so many.
+/// The share of a pool that is kept for later flows: one part in this many.
 const SPARE_PART: usize = 8;
 
 /// Buffers of streams that are kept for others, and the size limit of one in bytes.
@@ -51,7 +51,6 @@ pub struct Frame<'a> {
 /// Counters of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// Frames.
     pub frames: u64,
     /// Packets that were decoded: one for each IP header.
     pub packets: u64,
@@ -71,7 +70,6 @@ pub struct Counters {
     pub parsers_given_up: u64,
     /// Packets that policies decided about, in the order of [`Cause::ALL`].
     pub exceptions: [u64; Cause::ALL.len()],
-    /// TCP.
     pub tcp: TcpCounters,
 }
 

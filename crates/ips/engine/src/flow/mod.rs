@@ -66,7 +66,6 @@ pub enum FlowVerdict {
 /// Packets and bytes of one direction of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DirectionCounters {
-    /// Packets.
     pub packets: u64,
     /// Bytes from the IP header on.
     pub bytes: u64,
@@ -95,7 +94,6 @@ pub struct Flow {
     pub start: Time,
     /// Time of the last packet.
     pub last: Time,
-    /// The state.
     pub state: FlowState,
     /// True once the state was `Established`.
     pub was_established: bool,

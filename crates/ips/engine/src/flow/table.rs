@@ -83,9 +83,14 @@ struct Age {
     last: Time,
     /// The earliest [`unit`] of time in which the flow is idle for too long; [`NEVER`] without a flow.
     deadline: u32,
+    /// Memory of the parser in units of [`PARSER_UNIT`].
+    parser: u16,
     /// The rank among flows that may be evicted: the smallest goes first.
     rank: u8,
 }
+
+/// Bytes of a unit in which the memory of parsers is compared.
+const PARSER_UNIT: usize = 64;
 
 /// The deadline of a slot without a flow.
 const NEVER: u32 = u32::MAX;
@@ -99,6 +104,7 @@ impl Age {
     const ABSENT: Age = Age {
         last: Time::ZERO,
         deadline: NEVER,
+        parser: 0,
         rank: NONE,
     };
 
@@ -106,6 +112,7 @@ impl Age {
         Age {
             last: flow.last,
             deadline: unit(flow.last + timeouts.of(flow)),
+            parser: u16::try_from(flow.charged.div_ceil(PARSER_UNIT)).unwrap_or(u16::MAX),
             rank: rank(flow),
         }
     }
@@ -302,30 +309,37 @@ impl FlowTable {
 
     /// Frees the memory that parsers and detection of ended flows keep for others.
     pub(crate) fn free_spare(&mut self) {
-        for flow in &mut self.spare {
-            flow.free_spare();
-            flow.charged = 0;
-        }
-        self.spare_bytes = 0;
-    }
-
-    /// Returns the flow whose parser holds most memory among some, and that memory in bytes. The search ends at the first flow
-    /// that holds much.
-    pub(crate) fn largest(&mut self) -> Option<(FlowIndex, usize)> {
-        let len = self.slots.len();
-        let mut found: Option<(FlowIndex, usize)> = None;
-        for _ in 0..LARGEST_SCAN.min(len) {
-            self.sweep = (self.sweep + 1) % len;
-            let flow = self.slots[self.sweep].flow.as_ref();
-            let charged = flow.map_or(0, |flow| flow.charged);
-            if charged > found.map_or(0, |(_, most)| most) {
-                found = Some((FlowIndex(self.sweep as u32), charged));
-            }
-            if charged >= MUCH {
+        // Those without memory are left alone: a full pool asks with each packet.
+        for flow in self.spare.iter_mut().rev() {
+            if self.spare_bytes == 0 {
                 break;
             }
+            if flow.charged != 0 {
+                flow.free_spare();
+                self.spare_bytes -= core::mem::take(&mut flow.charged);
+            }
         }
-        found
+    }
+
+    /// Returns the flow whose parser holds most memory among some, and that memory in bytes, in units of [`PARSER_UNIT`]. The
+    /// search ends at the first flow that holds much.
+    pub(crate) fn largest(&mut self) -> Option<(FlowIndex, usize)> {
+        let len = self.ages.len();
+        let mut found: Option<(FlowIndex, u16)> = None;
+        for _ in 0..LARGEST_SCAN.min(len) {
+            self.sweep += 1;
+            if self.sweep >= len {
+                self.sweep = 0;
+            }
+            let parser = self.ages[self.sweep].parser;
+            if parser > found.map_or(0, |(_, most)| most) {
+                found = Some((FlowIndex(self.sweep as u32), parser));
+                if usize::from(parser) >= MUCH / PARSER_UNIT {
+                    break;
+                }
+            }
+        }
+        found.map(|(index, parser)| (index, usize::from(parser) * PARSER_UNIT))
     }
 
     /// Removes a flow.

@@ -24,9 +24,7 @@ pub struct TimeoutsOfProtocol {
 /// Times by protocol. The defaults are those in Suricata's documentation of `flow-timeouts`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// TCP.
     pub tcp: TimeoutsOfProtocol,
-    /// UDP.
     pub udp: TimeoutsOfProtocol,
     /// ICMP and ICMPv6.
     pub icmp: TimeoutsOfProtocol,

@@ -32,7 +32,6 @@ pub struct LinkType(pub u32);
 impl LinkType {
     /// BSD loopback, with the address family in the byte order of the machine.
     pub const NULL: u32 = 0;
-    /// Ethernet.
     pub const ETHERNET: u32 = 1;
     /// PPP, with or without address and control bytes.
     pub const PPP: u32 = 9;
@@ -54,7 +53,7 @@ impl LinkType {
     pub const LINUX_SLL2: u32 = 276;
 }
 
-/// The version of IP.
+/// The IP version of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IpVersion {
     /// IPv4.
@@ -83,7 +82,6 @@ pub enum Undecoded {
 /// Fields of the IP header.
 #[derive(Debug, Clone, Copy)]
 pub struct IpHeader<'a> {
-    /// The version.
     pub version: IpVersion,
     /// The packet from its IP header to its end, without padding of the frame.
     pub bytes: &'a [u8],
@@ -122,7 +120,6 @@ pub struct TcpHeader<'a> {
     pub window: u16,
     /// Urgent pointer.
     pub urgent: u16,
-    /// Checksum.
     pub checksum: u16,
     /// Options with their padding.
     pub options: &'a [u8],
@@ -146,9 +143,7 @@ impl TcpHeader<'_> {
 /// Fields of the ICMP or ICMPv6 header.
 #[derive(Debug, Clone, Copy)]
 pub struct IcmpHeader {
-    /// Type.
     pub kind: u8,
-    /// Code.
     pub code: u8,
     /// Identifier of an echo or a similar message.
     pub id: Option<u16>,

@@ -65,7 +65,7 @@ impl Half {
         half
     }
 
-    /// Begins a stream.
+    /// Begins the stream of this direction at a sequence number.
     fn begin_stream(&mut self, first_seq: u32) {
         self.stream = Some(Stream::new(self.direction, first_seq, self.depth));
     }

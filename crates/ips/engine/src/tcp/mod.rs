@@ -36,6 +36,20 @@ pub struct StreamChunk<'a> {
     pub is_end: bool,
 }
 
+#[cfg(test)]
+impl<'a> StreamChunk<'a> {
+    /// Returns bytes without a gap before them, at offset 0.
+    pub(crate) fn of(direction: Direction, bytes: &'a [u8]) -> StreamChunk<'a> {
+        StreamChunk {
+            direction,
+            offset: 0,
+            bytes,
+            gap_before: 0,
+            is_end: false,
+        }
+    }
+}
+
 /// The bytes of one direction of a stream that raw inspection sees: what was seen before, and new bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamWindow<'a> {

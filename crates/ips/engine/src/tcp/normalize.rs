@@ -90,7 +90,7 @@ impl Normalizer {
     }
 }
 
-/// Counters of TCP.
+/// Numbers of connections and of segments that were treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TcpCounters {
     /// Connections that were followed.

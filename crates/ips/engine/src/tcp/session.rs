@@ -13,7 +13,7 @@ use millrace_wire::tcp::flags;
 use super::half::Half;
 use super::normalize::{Edits, TcpCounters, TcpProblem};
 use super::options::Options;
-use super::stream::Lent;
+use super::stream::InspectionBuffer;
 use super::{Direction, Stream, StreamChunk, TcpSettings};
 use crate::flow::FlowState;
 use crate::packet::{IpVersion, Packet, TcpHeader};
@@ -141,7 +141,7 @@ impl Session {
             self.is_repeated |= self.repeats_syn(tcp) && (self.is_reset || self.is_complete());
         }
         if self.is_repeated {
-            // All of it was seen before, and nothing of it enters the streams again.
+            // All bytes of the segment were seen before; none enters the streams again.
             return Ok(Accepted::default());
         }
         if self.state == FlowState::Closed && self.is_reset {
@@ -207,7 +207,7 @@ impl Session {
                 if !accepts_async {
                     return Err(TcpProblem::OneSided);
                 }
-                // The other direction takes another route.
+                // Segments of the other direction take another route, and are not seen here.
                 receiver.begin_midstream(tcp.ack, u16::MAX);
                 sender.is_syn_acked = true;
             }
@@ -417,18 +417,18 @@ impl Session {
         }
     }
 
-    /// Lends the raw data of `direction` for inspection, if enough wait.
-    pub(crate) fn lend(
+    /// Takes the raw data of `direction` out for inspection, if enough wait.
+    pub(crate) fn take_for_inspection(
         &mut self,
         direction: Direction,
         settings: &TcpSettings,
         flushes: bool,
         repeats: bool,
-    ) -> Option<Lent> {
+    ) -> Option<InspectionBuffer> {
         let stream = self.halves[direction.index()].stream.as_mut()?;
         stream
             .is_due(settings, flushes, repeats)
-            .then(|| stream.lend(settings.mode, flushes))
+            .then(|| stream.take_for_inspection(settings.mode, flushes))
     }
 
     /// Returns true if data of `direction` would need memory that the stream does not have.
@@ -454,10 +454,10 @@ impl Session {
         self.stream(direction).is_some_and(Stream::has_uninspected)
     }
 
-    /// Takes the raw data back after inspection.
-    pub(crate) fn give_back(&mut self, direction: Direction, lent: Lent, mode: Mode) {
+    /// Puts the raw data back after inspection.
+    pub(crate) fn put_back(&mut self, direction: Direction, buffer: InspectionBuffer, mode: Mode) {
         if let Some(stream) = &mut self.halves[direction.index()].stream {
-            stream.give_back(lent, mode);
+            stream.put_back(buffer, mode);
         }
     }
 

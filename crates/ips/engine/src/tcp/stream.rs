@@ -313,13 +313,13 @@ impl Stream {
         waiting > 0 && (at_once || waiting >= chunk) || repeats && self.next > self.base
     }
 
-    /// Lends the buffer for inspection, so that the flow can be changed meanwhile; [`Stream::give_back`] ends it.
-    pub(super) fn lend(&mut self, mode: Mode, flushes: bool) -> Lent {
+    /// Takes the buffer out for inspection, so that the flow can be changed meanwhile; [`Stream::put_back`] ends it.
+    pub(super) fn take_for_inspection(&mut self, mode: Mode, flushes: bool) -> InspectionBuffer {
         let message = self.message.saturating_sub(self.base) as usize;
         if mode == Mode::Ids && flushes {
             self.message = self.next;
         }
-        Lent {
+        InspectionBuffer {
             offset: self.base,
             bytes: core::mem::take(&mut self.buffer),
             message,
@@ -329,9 +329,9 @@ impl Stream {
         }
     }
 
-    /// Takes the buffer back after inspection, and frees what is needed no more.
-    pub(super) fn give_back(&mut self, lent: Lent, mode: Mode) {
-        self.buffer = lent.bytes;
+    /// Puts the buffer back after inspection, and frees what is needed no more.
+    pub(super) fn put_back(&mut self, buffer: InspectionBuffer, mode: Mode) {
+        self.buffer = buffer.bytes;
         self.inspected = self.next;
         let mut keep_from = self.inspected.saturating_sub(LOOK_BACK as u64);
         if mode == Mode::Ips {
@@ -352,7 +352,7 @@ impl Stream {
 
 /// The buffer of a stream during inspection.
 #[derive(Debug)]
-pub(crate) struct Lent {
+pub(crate) struct InspectionBuffer {
     offset: u64,
     bytes: Vec<u8>,
     message: usize,
@@ -361,7 +361,7 @@ pub(crate) struct Lent {
     is_chunk: bool,
 }
 
-impl Lent {
+impl InspectionBuffer {
     /// Returns the window that raw inspection sees.
     ///
     /// Bytes before the look-back may be there for retransmissions; inspecting them again would cost time with each segment.

@@ -181,8 +181,11 @@ impl TestBed {
                     received.extend_from_slice(chunk.bytes);
                     *ended |= chunk.is_end;
                 });
-            if let Some(lent) = self.session.lend(direction, &self.settings, true, false) {
-                self.session.give_back(direction, lent, self.settings.mode);
+            if let Some(buffer) = self
+                .session
+                .take_for_inspection(direction, &self.settings, true, false)
+            {
+                self.session.put_back(direction, buffer, self.settings.mode);
             }
         }
     }
@@ -253,7 +256,7 @@ fn acknowledged_data_that_were_not_seen_are_a_gap() {
 
 #[test]
 fn in_line_the_first_copy_is_what_the_receiver_gets() {
-    // Both orders: the attack first, and the attack second; before and after the gap is filled.
+    // The attack comes first or second, before or after the gap is filled.
     let mut bed = TestBed::established(Mode::Ips);
     bed.send(ToServer, ACK, CLIENT + 4, SERVER + 1, b"lo").unwrap();
     let changed = bed
@@ -472,7 +475,7 @@ fn nothing_is_kept_past_the_depth() {
     assert!(bed.session.memory() < 10_000, "{}", bed.session.memory());
 }
 
-/// A segment of the property: a part of the stream, and whether the other side acknowledges then.
+/// Returns segments for the property: parts of the stream, and whether the other side acknowledges then.
 fn parts() -> impl Strategy<Value = (Vec<(usize, usize)>, u64, bool)> {
     (
         prop::collection::vec((0usize..300, 1usize..60), 0..20),

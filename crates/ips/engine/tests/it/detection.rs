@@ -339,3 +339,51 @@ fn rules_over_modbus_and_sip_match_the_fields_of_their_parsers() {
         assert_eq!(found.into_iter().collect::<Vec<_>>(), [3]);
     }
 }
+
+#[test]
+fn a_number_of_no_digits_is_all_digits_that_are_there() {
+    // The documentation of http.content_len compares it so; 102 rules of ET Open do.
+    let text = "alert http any any -> any any (http.content_len; byte_test:0,<=,100,0,string,dec; sid:1;)\n\
+        alert http any any -> any any (http.content_len; byte_test:0,>,100,0,string,dec; sid:2;)\n\
+        alert http any any -> any any (http.content_len; content:\"1\"; byte_test:0,=,7,0,string,dec,relative; sid:3;)\n\
+        alert http any any -> any any (http.user_agent; byte_test:0,>=,0,0,string,dec; sid:4;)\n";
+    let rules = rules(text, &CompileSettings::default());
+    for (size, expected) in [(17, &[1, 3][..]), (100, &[1]), (101, &[2])] {
+        let head = format!("POST / HTTP/1.1\r\nUser-Agent: none\r\nContent-Length: {size}\r\n\r\n");
+        let request = [head.as_bytes(), &vec![b'x'; size]].concat();
+        for mode in [Mode::Ids, Mode::Ips] {
+            let found = alerts(&rules, &tcp(80, &[(false, request.clone())], 1000), mode);
+            assert_eq!(found.into_iter().collect::<Vec<_>>(), expected, "{size}");
+        }
+    }
+}
+
+#[test]
+fn buffers_with_too_many_different_transforms_are_refused_and_the_others_are_right() {
+    let limit = millrace_ips_rules::limits::HOOKS as u32;
+    // Each rule has another sequence of transforms: the bits of its number.
+    let transforms = |number: u32| -> String {
+        let one = |bit: u32| ["to_lowercase; ", "to_uppercase; "][(number >> bit & 1) as usize];
+        (0..13).map(one).collect()
+    };
+    let rule = |sid: u32| {
+        let transforms = transforms(sid);
+        format!("alert http any any -> any any (http.uri; {transforms}content:\"a\"; nocase; sid:{sid};)\n")
+    };
+    let text: String = (1..=limit + 10).map(rule).collect();
+    let mut set = millrace_ips_rules::RuleSet::default();
+    let file =
+        millrace_ips_rules::files::parse(millrace_ips_rules::Syntax::Suricata, "test", text.as_bytes());
+    set.add("test", file, &millrace_ips_rules::Variables::usual());
+    let settings = CompileSettings {
+        prefilter: None,
+        ..CompileSettings::default()
+    };
+    let (ruleset, refusals) = millrace_ips_engine::detect::compile(&set, &settings);
+    assert_eq!((ruleset.hooks.len(), refusals.len()), (limit as usize, 10));
+    let reason = refusals[0].to_string();
+    assert!(
+        reason.contains("more than 4096 buffers with different transforms in a rule set"),
+        "{reason}"
+    );
+}

@@ -5,7 +5,7 @@ use millrace_types::Duration;
 
 use crate::bed::{ATTACK, TestBed, datagram, fragment, fragments, gre, six_in_four, vxlan, with_ident};
 
-/// A datagram whose word lies across the fragments of 8 bytes.
+/// Returns a datagram whose word lies across the fragments of 8 bytes.
 fn attack() -> Vec<u8> {
     datagram(b"0123 attack 0123456789")
 }

@@ -215,6 +215,29 @@ fn the_flow_that_holds_most_gives_up_its_parser_and_others_are_inspected_as_befo
 }
 
 #[test]
+fn flows_of_dns_that_wait_for_their_end_keep_their_parsers() {
+    let mut bed = TestBed::with(settings(Mode::Ips), RULES);
+    let query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x07example\x03com\0\0\x01\0\x01";
+    for number in 0..1500_u32 {
+        let mut packet = datagram(query);
+        packet[12..16].copy_from_slice(&(0x0b00_0000 + number).to_be_bytes());
+        packet[22..24].copy_from_slice(&53_u16.to_be_bytes());
+        // No checksum.
+        packet[26..28].fill(0);
+        bed.send(packet);
+    }
+    bed.forget_events();
+    let (flows, counters) = (bed.engine.flows(), bed.engine.counters());
+    assert!(flows > 1000, "{flows}");
+    assert_eq!(counters.parsers_given_up, 0);
+    let memory = bed.engine.parser_memory();
+    assert!(
+        (flows..flows * 300).contains(&memory),
+        "{memory} bytes of {flows} flows"
+    );
+}
+
+#[test]
 fn beside_the_path_a_flow_that_gave_up_its_parser_passes_and_is_counted() {
     let mut bed = TestBed::with(settings(Mode::Ids), RULES);
     for port in 1..200 {

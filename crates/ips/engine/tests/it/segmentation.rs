@@ -59,7 +59,7 @@ fn alerts(
     bed.sids()
 }
 
-/// A stream of words that rules look for, and others.
+/// Returns a stream of words that rules look for, and others.
 fn stream() -> impl Strategy<Value = Vec<u8>> {
     let words = prop::sample::select(vec![
         "GET ", "needle", "one", "two", "three", "nee", "dle", "x", " ", "on", "filler",

@@ -101,7 +101,7 @@ prop_compose! {
     }
 }
 
-/// An MD5 in hexadecimal digits, as fingerprints have it, and the text that it is of.
+/// Returns an MD5 in hexadecimal digits, as fingerprints have it, and the text that it was computed from.
 fn fingerprint() -> impl Strategy<Value = Option<(Vec<u8>, Vec<u8>)>> {
     option::of((text(), "[0-9a-f]{32}".prop_map(String::into_bytes)))
 }
@@ -230,7 +230,7 @@ prop_compose! {
     }
 }
 
-/// Any event of the engine.
+/// Returns any event of the engine.
 pub(crate) fn event() -> impl Strategy<Value = Event> {
     let ends = select(vec![FlowEnd::Timeout, FlowEnd::Evicted, FlowEnd::Shutdown]);
     let mut reasons = vec![

@@ -2,7 +2,9 @@
 //!
 //! The sets are (mode, protocol, endpoints, sid). The capture is not compared: the answers attribute the first packet of a
 //! capture to the capture before it. With `MILLRACE_ANSWERS=all` every source is read, otherwise the smallest; the table of
-//! differences by reason in docs/ips-differences.md is then compared, too, and written with `MILLRACE_BLESS=1`.
+//! differences by reason in docs/ips-differences.md is then compared, too, and written with `MILLRACE_BLESS=1`. With
+//! `MILLRACE_DIFFERENCES=FILE` each difference is written to a file: missing or extra, the captures of its flow, the reason, and
+//! the alert.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -360,6 +362,7 @@ fn alerts_on_public_captures_equal_the_frozen_answers() {
         .map(|rule| rule.sid)
         .collect();
     let mut reasons = BTreeMap::new();
+    let mut differences = String::new();
     let mut total = 0;
     for source in sources {
         let expected = answers(&data, source, "probes");
@@ -383,6 +386,14 @@ fn alerts_on_public_captures_equal_the_frozen_answers() {
         for line in expected.symmetric_difference(&found.lines) {
             let sid = line.rsplit('\t').next().unwrap_or_default();
             let reason = found.reason(line, &flows, &streams);
+            let kind = if expected.contains(line) {
+                "missing"
+            } else {
+                "extra"
+            };
+            let captures = found.captures.get(flow(line)).into_iter().flatten();
+            let names: Vec<_> = captures.filter_map(|path| path.file_stem()?.to_str()).collect();
+            differences += &format!("{kind}\t{}\t{reason:?}\t{line}\n", names.join(","));
             for counts in [
                 by_rule.entry(sid).or_default(),
                 reasons.entry(reason).or_insert((0, 0)),
@@ -400,6 +411,9 @@ fn alerts_on_public_captures_equal_the_frozen_answers() {
             println!("  sid {sid}: {missing} missing, {extra} extra");
         }
         assert!(percent(both) >= FOUND && percent(extra) <= EXTRA, "{source}");
+    }
+    if let Some(path) = std::env::var_os("MILLRACE_DIFFERENCES") {
+        std::fs::write(path, differences).unwrap();
     }
     if is_whole {
         check_table(total, &reasons);

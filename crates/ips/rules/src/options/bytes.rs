@@ -23,7 +23,6 @@ words! {
 /// An option that reads a number from the payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ByteOption {
-    /// The kind.
     pub kind: ByteKind,
     /// The number of bytes to read.
     pub size: Operand,
@@ -169,8 +168,11 @@ impl ByteOption {
 
     /// Returns the option in plain words.
     pub fn words(&self) -> String {
-        let place = format!("the number in {} bytes at {}", self.size, self.offset);
         let empty = Operand::Number(0);
+        let place = match self.size == empty {
+            true => format!("the number in all digits at {}", self.offset),
+            false => format!("the number in {} bytes at {}", self.size, self.offset),
+        };
         let value = self.value.as_ref().unwrap_or(&empty);
         let operator = self.operator.as_deref().unwrap_or_default();
         let result = self.result.as_deref().unwrap_or_default();

@@ -11,7 +11,6 @@ use crate::text::{inside_quotes, is_name, list, negation, number32, quote, requi
 /// A number, or the name of a variable that `byte_extract` or `byte_math` sets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operand {
-    /// A number.
     Number(i64),
     /// The value of a variable.
     Name(String),

@@ -20,7 +20,7 @@ use number::{Comparison, NumberField};
 use state::{BitScope, Bits, FlowInt, FlowState, Rate};
 use words::{TextField, Transform};
 
-/// An option.
+/// An option of a rule: one keyword and its value, parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RuleOption {
     /// The message of the alert.

@@ -56,15 +56,11 @@ fields! {
 /// A comparison with a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparison {
-    /// Equal.
     Equal(u64),
-    /// Not equal.
     NotEqual(u64),
-    /// Less.
     Less(u64),
     /// Less or equal.
     LessOrEqual(u64),
-    /// Greater.
     Greater(u64),
     /// Greater or equal.
     GreaterOrEqual(u64),

@@ -86,7 +86,6 @@ words! {
 pub struct Bits {
     /// The table.
     pub scope: BitScope,
-    /// The operation.
     pub operation: BitOperation,
     /// The names; several are alternatives (`|`) or conjuncts (`&`).
     pub names: Vec<String>,
@@ -136,7 +135,7 @@ impl Bits {
             }
             arguments.push(part.split_whitespace().collect::<Vec<_>>().join(" "));
         }
-        // One name is both all and any.
+        // With one name, "all" and "any" mean the same.
         let is_all = is_all && names.len() > 1;
         Ok(Bits {
             scope,
@@ -166,7 +165,6 @@ impl fmt::Display for Bits {
 pub struct FlowInt {
     /// The counter.
     pub name: String,
-    /// The operation.
     pub operation: String,
     /// The number, or the other counter.
     pub value: Option<String>,
@@ -233,11 +231,9 @@ words! {
         Source "by_src";
         /// The destination address.
         Destination "by_dst";
-        /// The rule.
         Rule "by_rule";
         /// Both addresses.
         Both "by_both";
-        /// The flow.
         Flow "by_flow";
     }
 }
@@ -293,14 +289,21 @@ impl Rate {
             seconds,
             ..
         } = self;
+        let each = match track {
+            Track::Source => "of each source address",
+            Track::Destination => "of each destination address",
+            Track::Rule => "of all addresses",
+            Track::Both => "of each pair of addresses",
+            Track::Flow => "of each flow",
+        };
         match self.kind {
-            None => format!("match only after {count} matches {track} in {seconds} s"),
-            Some(RateKind::Limit) => format!("raise at most {count} alerts {track} in {seconds} s"),
+            None => format!("match only after {count} matches {each} in {seconds} s"),
+            Some(RateKind::Limit) => format!("raise at most {count} alerts {each} in {seconds} s"),
             Some(RateKind::Threshold) => {
-                format!("raise one alert for every {count} matches {track} in {seconds} s")
+                format!("raise one alert for every {count} matches {each} in {seconds} s")
             }
             Some(RateKind::Both) => {
-                format!("raise one alert {track} in {seconds} s, once there were {count} matches")
+                format!("raise one alert in {seconds} s, once there were {count} matches {each}")
             }
         }
     }

@@ -82,3 +82,33 @@ fn a_suricata_yaml_gives_variables_and_files() {
     assert_eq!(yaml.classification_file.as_deref(), Some("/etc/c.config"));
     assert_eq!(yaml.ignored, ["11: BROKEN: "]);
 }
+
+#[test]
+fn the_suricata_yaml_of_a_site_is_read() {
+    let yaml = SuricataYaml::parse(include_str!("../data/suricata.yaml"));
+    let value = |name: &str| {
+        let found = yaml.variables.iter().find(|(other, _)| other == name);
+        found.map(|(_, value)| value.as_str())
+    };
+    assert_eq!(yaml.variables.len(), 14);
+    assert_eq!(value("SMTP_SERVERS"), Some("[192.168.1.25, 192.168.1.26]"));
+    assert_eq!(value("DC_SERVERS"), Some("$HOME_NET"));
+    assert_eq!(value("ORACLE_PORTS"), Some("1521"));
+    assert_eq!(
+        yaml.rule_files,
+        ["suricata.rules", "/etc/suricata/rules/local.rules"]
+    );
+    assert_eq!(
+        yaml.threshold_file.as_deref(),
+        Some("/etc/suricata/threshold.config")
+    );
+    assert_eq!(yaml.ignored, ["79: include: site.yaml"]);
+    let mut variables = Variables::usual();
+    for (name, value) in &yaml.variables {
+        variables.set(name, value).unwrap();
+    }
+    let home = variables
+        .resolve_addresses(&AddressSpec::parse("$DC_SERVERS").unwrap())
+        .unwrap();
+    assert_eq!(home.first().len(), 3);
+}

@@ -169,6 +169,73 @@ fn hostile_files_meet_limits_with_names() {
 }
 
 #[test]
+fn rules_that_share_a_large_set_share_its_work() {
+    // 12,000 ranges for each of 30,000 rules took minutes, one by one.
+    let list = |high: u32| {
+        let all: Vec<String> = (0..6_000u32)
+            .map(|n| format!("{high}.{}.{}.1", n >> 8, n & 255))
+            .collect();
+        format!("[{}]", all.join(","))
+    };
+    let mut text = String::new();
+    for part in 0..2 {
+        text += &format!("ipvar PART{part} {}\n", list(part + 1));
+    }
+    let parts: Vec<String> = (0..2).map(|part| format!("$PART{part}")).collect();
+    text += &format!("ipvar ALL [{}]\n", parts.join(","));
+    for sid in 1..=30_000 {
+        text += &format!("alert tcp !$ALL any -> $ALL any (content:\"abcd\"; sid:{sid};)\n");
+    }
+    let file = files::parse(Syntax::Suricata, "a.rules", text.as_bytes());
+    let mut variables = Variables::usual();
+    for (name, value) in &file.variables {
+        variables.set(name, value).unwrap();
+    }
+    let mut set = RuleSet::default();
+    let start = std::time::Instant::now();
+    set.add("a.rules", file, &variables);
+    let first = set.refusals().first();
+    assert!(first.is_none() && set.rules().len() == 30_000, "{first:?}");
+    let time = start.elapsed();
+    assert!(time < std::time::Duration::from_secs(60), "{time:?}");
+}
+
+#[test]
+fn lists_of_a_million_addresses_and_of_all_ports_are_refused_by_their_size() {
+    let addresses: Vec<String> = (0..1_000_000u32)
+        .map(|n| format!("10.{}.{}.{}", n >> 16, n >> 8 & 255, n & 255))
+        .collect();
+    let ports: Vec<String> = (1..65_535u16).step_by(2).map(|port| port.to_string()).collect();
+    for text in [
+        format!("ipvar LARGE [{}]", addresses.join(",")),
+        format!("alert tcp [{}] any -> any any (sid:1;)", addresses.join(",")),
+        format!("alert tcp any [{}] -> any any (sid:1;)", ports.join(",")),
+    ] {
+        let all = refusals(&text);
+        assert!(
+            all.len() == 1 && all[0].contains("more than 131072 bytes in a rule"),
+            "{all:?}"
+        );
+    }
+    // Half of the ports fit into a rule, and their ranges are as many.
+    let text = format!(
+        "alert tcp any [{}] -> any any (sid:1;)",
+        ports[..16_000].join(",")
+    );
+    assert!(refusals(&text).is_empty());
+    let text = format!("portvar LOW [{}]\n", ports[..16_000].join(","));
+    let file = files::parse(Syntax::Suricata, "a", text.as_bytes());
+    assert_eq!((file.variables.len(), file.refusals.len()), (1, 0));
+}
+
+#[test]
+fn an_empty_set_names_the_variable_that_is_too_large() {
+    let all = refusals("alert tcp ![$SMTP_SERVERS,$DNS_SERVERS] any -> any 25 (sid:1;)");
+    let expected = "give $SMTP_SERVERS a value other than any, as with --set SMTP_SERVERS=10.0.0.0/8";
+    assert!(all.len() == 1 && all[0].ends_with(expected), "{all:?}");
+}
+
+#[test]
 fn variables_that_name_themselves_or_double_are_limited() {
     let mut variables = Variables::default();
     variables.set("A", "[$A,10.0.0.1]").unwrap();

@@ -45,6 +45,39 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn what_ends_in_new_bytes_is_found_wherever_they_begin(
+        patterns in prop::collection::vec((bytes(1..80), any::<bool>()), 0..12),
+        haystack in bytes(0..160),
+        copies in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..6),
+        from in 0usize..170,
+    ) {
+        let mut haystack = haystack;
+        for (which, at) in copies {
+            if !patterns.is_empty() && !haystack.is_empty() {
+                let copy = patterns[which.index(patterns.len())].0.clone();
+                let at = at.index(haystack.len());
+                haystack.splice(at..at, copy);
+            }
+        }
+        let patterns: Vec<Pattern> = patterns
+            .iter()
+            .zip(0..)
+            .map(|((bytes, nocase), id)| pattern(id, bytes, *nocase))
+            .collect();
+        let mut expected = hits(Backend::Naive, &patterns, &haystack);
+        expected.retain(|(_, end)| *end > from);
+        for backend in Backend::ALL {
+            let scanner = build(backend, &patterns).unwrap();
+            let mut found = Vec::new();
+            scanner.scan_new(&haystack, from, &mut |id, end| found.push((id, end)));
+            found.sort_unstable();
+            prop_assert_eq!(&found, &expected, "{:?}", backend);
+        }
+    }
+}
+
 #[test]
 fn back_ends_agree_on_patterns_cut_out_of_text() {
     let text = include_bytes!("../../README.md");

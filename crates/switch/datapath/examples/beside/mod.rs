@@ -112,7 +112,7 @@ fn open_pair(backend: &DpdkBackend, specs: &Specs) -> Outcome<Pair> {
     Ok(Pair { port, peer })
 }
 
-/// Returns the time that the port took for so many bursts.
+/// Returns the time that the port took for this many bursts.
 fn measure(backend: &DpdkBackend, pair: &mut Pair, size: usize, rounds: usize) -> Outcome<Duration> {
     let Pair { port, peer } = pair;
     let mut spent = Duration::ZERO;

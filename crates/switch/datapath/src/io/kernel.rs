@@ -96,7 +96,7 @@ pub(super) fn link_settings(name: &str) -> io::Result<LinkSettings> {
     })
 }
 
-/// The state of an interface.
+/// Index, flags and MTU of a kernel interface, as rtnetlink reports them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct InterfaceState {
     /// Index of the interface.

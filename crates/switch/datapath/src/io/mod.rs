@@ -246,37 +246,30 @@ pub enum OpenError {
     /// The process was built or started without a part that the device needs.
     #[error("{device}: {reason}. To fix it: {next_step}")]
     Unsupported {
-        /// The device.
         device: String,
         /// The missing part.
         reason: String,
-        /// The next step.
         next_step: String,
     },
     /// There is no such device.
     #[error("{device}: not found: {reason}. To fix it: {next_step}")]
     Missing {
-        /// The device.
         device: String,
         /// The name or path that was looked up.
         reason: String,
-        /// The next step.
         next_step: String,
     },
     /// Another user has the device.
     #[error("{device}: in use: {reason}. To fix it: {next_step}")]
     Busy {
-        /// The device.
         device: String,
         /// The other user, as far as known.
         reason: String,
-        /// The next step.
         next_step: String,
     },
     /// The driver cannot open it; its error has the reason and the next step.
     #[error("{source}")]
     Driver {
-        /// The device.
         device: String,
         /// The error of the driver.
         source: Box<dyn core::error::Error + Send + Sync>,
@@ -284,11 +277,9 @@ pub enum OpenError {
     /// The device exists and cannot be opened.
     #[error("{device}: cannot be opened: {reason}. To fix it: {next_step}")]
     Failed {
-        /// The device.
         device: String,
         /// The error.
         reason: String,
-        /// The next step.
         next_step: String,
     },
 }

@@ -18,9 +18,7 @@ pub struct LinkModes(pub u32);
 impl LinkModes {
     /// A rate that has no bit of its own.
     pub const OTHER: LinkModes = LinkModes(1 << 10);
-    /// Copper.
     pub const COPPER: LinkModes = LinkModes(1 << 11);
-    /// Fiber.
     pub const FIBER: LinkModes = LinkModes(1 << 12);
     /// Autonegotiation of the rate.
     pub const AUTONEG: LinkModes = LinkModes(1 << 13);

@@ -25,7 +25,7 @@ pub struct Registry<P> {
 }
 
 impl<P: Packet + 'static> Registry<P> {
-    /// Returns a registry. `allocate` makes packets from bytes; `empty` appends at most so many empty packets to a
+    /// Returns a registry. `allocate` makes packets from bytes; `empty` appends at most this many empty packets to a
     /// burst, for devices to fill. `accepts_unsealed` is true if this process survives a SIGBUS that a peer causes
     /// when it shrinks the memory that it shares.
     pub fn new(

@@ -54,7 +54,7 @@ pub enum SteerAction {
     Mark(u32),
 }
 
-/// A rule.
+/// A rule that a NIC applies in hardware: headers to match, and an action.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SteerRule {
     /// The headers, from the outermost in.

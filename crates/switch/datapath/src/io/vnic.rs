@@ -20,7 +20,6 @@ pub enum VnicKind {
         /// True for packed virtqueues (virtio 1.1, section 2.7), false for split ones.
         packed: bool,
     },
-    /// memif.
     Memif {
         /// The number of the interface at the socket.
         id: u32,
@@ -66,7 +65,7 @@ const VIRTIO_RING_LEN: u16 = 1024;
 
 #[cfg(feature = "dpdk")]
 impl VnicSpec {
-    /// Returns DPDK's devargs of the device with so many queues; `None` if it is no device of DPDK. The device name is
+    /// Returns DPDK's devargs of the device with this many queues; `None` if it is no device of DPDK. The device name is
     /// derived from the socket, as names must differ.
     pub(super) fn devargs(&self, queues: u16) -> Option<String> {
         use std::hash::{DefaultHasher, Hash, Hasher};

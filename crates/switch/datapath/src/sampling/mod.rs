@@ -52,7 +52,6 @@ pub struct SamplingPlan {
 pub enum SampleOutcome {
     /// The packet left by this port, with this tag control information.
     Sent {
-        /// The port.
         port: PortNo,
         /// The outermost VLAN tag, if the packet left with one.
         tci: Option<u16>,
@@ -61,7 +60,6 @@ pub enum SampleOutcome {
     Copied(u32),
     /// The packet was dropped. The port is that whose transmit queue was full, or which another worker sends for.
     Dropped {
-        /// The reason.
         reason: DropReason,
         /// The port that dropped the packet on its way out; `None` elsewhere.
         port: Option<PortNo>,
@@ -103,7 +101,7 @@ impl core::fmt::Debug for SampledHeader {
     }
 }
 
-/// A sampled packet.
+/// The metadata of a packet that was chosen as a sample.
 #[derive(Clone, Copy, Debug)]
 pub struct SampledPacket {
     /// The port at which the packet came in.
@@ -120,7 +118,6 @@ pub struct SampledPacket {
     pub header: SampledHeader,
     /// The outermost VLAN tag with which the packet came in.
     pub tci: Option<u16>,
-    /// The outcome.
     pub outcome: SampleOutcome,
     /// The metadata behind the last table.
     pub metadata: u64,
@@ -135,7 +132,6 @@ pub struct DiscardedPacket {
     pub in_port: Option<PortNo>,
     /// The port that dropped the packet on its way out; `None` elsewhere.
     pub out_port: Option<PortNo>,
-    /// The reason.
     pub reason: DropReason,
     /// The number of records that were lost since the one before, to a full queue or to the limit of their rate.
     pub lost: u64,
@@ -148,7 +144,6 @@ pub struct DiscardedPacket {
 /// Packets that were counted and not reported when the sampling of a bridge ended or changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SampleRemainder {
-    /// The port.
     pub port: PortNo,
     /// The number of packets since the last sample.
     pub pool: u64,

@@ -110,7 +110,7 @@ impl Credit {
         self.amount >= 0
     }
 
-    /// Subtracts the credit of so many bytes.
+    /// Subtracts the credit of this many bytes.
     #[inline]
     pub(super) fn spend(&mut self, bytes: u32) {
         self.amount = self.amount.saturating_sub(i64::from(bytes).saturating_mul(BYTE));

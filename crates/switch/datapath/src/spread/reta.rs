@@ -300,8 +300,8 @@ impl<P: Packet> Spreader<P> {
         }
     }
 
-    /// Begins, completes or gives up a move; called before each round. `flushed` is true if this worker has nothing
-    /// left to send.
+    /// Begins, completes or gives up a move. The worker calls it before each round; `flushed` is true if it has
+    /// nothing left to send.
     #[inline]
     pub(crate) fn tick(&mut self, now: Time, flushed: bool, handoff: &mut HandoffContext<'_, P>) {
         if self.moving.is_empty() && self.reta.requested.load(Ordering::Relaxed) == self.seen {

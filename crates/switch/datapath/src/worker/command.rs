@@ -47,7 +47,6 @@ pub(crate) enum Command<P> {
         port: PortNo,
         role: SchedulerRole<P>,
     },
-    /// Adds a service.
     AddService {
         bridge: u32,
         id: ServiceId,

@@ -95,7 +95,7 @@ pub(crate) struct Worker<P> {
 /// The result of a round.
 #[derive(Default)]
 struct Round {
-    /// Number of packets found: received, handed off, from the inbox, of services, and released by schedulers.
+    /// Number of packets found: received, parked, handed off, from the inbox, of services, and released by schedulers.
     found: usize,
     /// Number of packets that went through the pipeline.
     processed: usize,
@@ -202,6 +202,7 @@ impl<P: Packet + 'static> Worker<P> {
                     continue;
                 }
                 port.take_parked(burst);
+                round.found += burst.len();
                 if burst.is_empty() {
                     round.found += port.receive(burst, pipeline, now);
                     if burst.is_empty() {

@@ -271,16 +271,10 @@ const KINDS: [(&str, Build); 22] = [
     }),
     ("IP in IP", |f| gateways(f, 4, &ipv4(f))),
     ("IPv6 in IP", |f| gateways(f, 41, &ipv6(f))),
-    ("a station to another, not IP", |f| {
-        let station = |address: u32| [&[2, 0][..], &address.to_be_bytes()].concat();
+    ("a host to another, not IP", |f| {
+        let host = |address: u32| [&[2, 0][..], &address.to_be_bytes()].concat();
         let kind = 0x88b5_u16.to_be_bytes();
-        [
-            &station(f.from)[..],
-            &station(f.to),
-            &kind,
-            &[f.byte(0), f.byte(1)],
-        ]
-        .concat()
+        [&host(f.from)[..], &host(f.to), &kind, &[f.byte(0), f.byte(1)]].concat()
     }),
 ];
 

@@ -182,7 +182,7 @@ fn next(peer: &MemoryPeer<Frame>) -> Frame {
     }
 }
 
-/// Receives the segments of so many packets of 10,000 bytes of data each, in order.
+/// Receives the segments of this many packets of 10,000 bytes of data each, in order.
 fn receive_segments(peer: &MemoryPeer<Frame>, packets: u32) -> u64 {
     let mut count = 0;
     for number in 0..packets {

@@ -211,7 +211,7 @@ fn dropped_packets_are_sampled_with_the_reason_wherever_they_are_dropped() {
             dropped(DropReason::TableMiss, None)
         ]
     );
-    // Nobody takes the frames of port 2, until its queue and its buffer are full.
+    // No one takes the frames of port 2, until its queue and its buffer are full.
     let input = testbed.peer(1);
     for number in 0..100_000 {
         assert!(input.send(&frame(number)));
@@ -237,7 +237,7 @@ fn dropped_packets_are_sampled_with_the_reason_wherever_they_are_dropped() {
     let TestBed { stepper, bridge, .. } = &mut testbed;
     assert!(stepper.serve(|| {
         let is_policed = bridge.police(port(3), Some(&red));
-        // This command is waited for, and those before it are executed by then.
+        // `set_sampling` waits for the worker, which has executed earlier commands by then.
         bridge.set_sampling(Some(&plan(&[(3, 1)], 2)));
         is_policed
     }));

@@ -167,6 +167,8 @@ fn random_rebalancing_loses_nothing_and_keeps_the_order_of_each_flow() {
                 .collect();
             asked += usize::from(testbed.bridge.move_buckets(port, 0, &moves));
         });
+        // Packets that waited for their buckets count, too.
+        stats_after(&testbed, 60_000);
         let moved: u64 = (1..=sources)
             .flat_map(|port| testbed.bridge.spread(PortNo::ordinary(port).unwrap()))
             .map(|stats| stats.moved)

@@ -24,7 +24,7 @@
 //! of keys is measured in the same way, and subtracted. Without `--bench` (as in `cargo test`) small sets are compared
 //! and not measured.
 
-#![allow(clippy::print_stdout, missing_docs)]
+#![allow(clippy::print_stdout)]
 
 use std::time::Instant;
 

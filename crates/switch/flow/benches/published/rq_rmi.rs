@@ -142,7 +142,7 @@ impl RqRmi {
                         for (input, place) in ends(ranges, *reach) {
                             let error = (models[reach.model].eval(input) - place).abs();
                             let held = &mut made.errors[reach.model];
-                            // One more for rounding.
+                            // One position is added for rounding.
                             *held = (*held).max(error.ceil() as u32 + 1);
                         }
                     }

@@ -4,7 +4,7 @@
 //! Benchmark", 2007): prefixes that nest and cluster, a protocol, ports that are either one value or any, and
 //! priorities by position. Port ranges of ClassBench become exact values, because an OpenFlow match has no ranges.
 
-#![allow(unreachable_pub, dead_code, clippy::should_implement_trait, missing_docs)]
+#![allow(unreachable_pub, dead_code, clippy::should_implement_trait)]
 
 pub mod traffic;
 

@@ -436,7 +436,7 @@ impl Adaptive {
         self.simd.lookup_headers(self, headers, beside, verdicts);
     }
 
-    /// Same as [`Adaptive::lookup_headers`], with the vector instructions of the caller's compilation.
+    /// Looks keys up as [`Adaptive::lookup_headers`] does, with the vector instructions of the caller's compilation.
     #[inline(always)]
     pub(super) fn lookup_headers_inlined(
         &self,

@@ -141,10 +141,7 @@ pub enum Kind {
     /// All rules have one mask.
     ExactHash,
     /// All rules differ in the prefix of one field.
-    LongestPrefix {
-        /// The field.
-        field: Field,
-    },
+    LongestPrefix { field: Field },
     /// Hash tables; some rules may be found by prefix or compared directly.
     Tuples {
         /// The number of hash tables.

@@ -372,7 +372,8 @@ impl Trie {
         for address in &addresses[..len] {
             prefetch(&self.root, place(*address));
         }
-        // For each address with further nodes: its number and node. For all addresses: the index of the value so far.
+        // Each address with further nodes has its number and node in these arrays; each address has the index of its
+        // value so far.
         let (mut numbers, mut nodes, mut left) = ([0u8; BURST], [0u32; BURST], 0);
         let mut values = [u32::MAX; BURST];
         for (number, address) in addresses[..len].iter().enumerate() {

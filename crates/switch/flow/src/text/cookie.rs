@@ -12,7 +12,6 @@ use super::value;
 /// A cookie and the bits of it that must be equal (OpenFlow 1.3.5, section 6.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CookieMatch {
-    /// The value.
     pub value: Cookie,
     /// The bits that must be equal; 0 selects every entry.
     pub mask: u64,

@@ -24,7 +24,6 @@ pub struct FlowText {
     pub idle_timeout: u16,
     /// The hard timeout in seconds; 0 for none.
     pub hard_timeout: u16,
-    /// The match.
     pub matching: Match,
     /// The instructions after `actions=`; `None` if the text has no `actions=`.
     pub instructions: Option<Instructions>,

@@ -64,7 +64,6 @@ impl FlowCommand {
 /// 32768 as in Open vSwitch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FlowModText {
-    /// The command.
     pub command: FlowCommand,
     /// The table; unless given, 0 for additions and changes, and all tables for removals.
     pub table: TableId,
@@ -82,7 +81,6 @@ pub struct FlowModText {
     pub out_group: GroupId,
     /// `OFPFF_*` (OpenFlow 1.3.5, section 7.3.4.1).
     pub flags: u16,
-    /// The match.
     pub matching: Match,
     /// The instructions; empty for removals.
     pub instructions: Instructions,

@@ -37,7 +37,7 @@ impl FromIterator<u16> for TypeSet {
     }
 }
 
-/// A set of tables.
+/// A set of table numbers, one bit for each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TableSet([u64; 4]);
 
@@ -241,17 +241,13 @@ pub enum PipelineError {
     /// `OFPTFFC_BAD_TABLE`.
     #[error("table {table} cannot be in a pipeline of {tables} tables")]
     BadTable {
-        /// The table.
         table: TableId,
         /// Number of tables that a pipeline can have.
         tables: usize,
     },
     /// `OFPTFFC_BAD_TABLE`.
     #[error("table {table} is described twice")]
-    Twice {
-        /// The table.
-        table: TableId,
-    },
+    Twice { table: TableId },
     /// `OFPTFFC_BAD_TABLE`.
     #[error("every packet begins in table 0, which is left out")]
     NoFirst,

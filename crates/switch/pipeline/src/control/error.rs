@@ -12,16 +12,10 @@ use crate::group::GroupKind;
 pub enum ActionError {
     /// `OFPBAC_BAD_OUT_PORT`.
     #[error("no packet can be output to port {port} here")]
-    BadOutPort {
-        /// The port.
-        port: PortNo,
-    },
+    BadOutPort { port: PortNo },
     /// `OFPBAC_BAD_OUT_GROUP`.
     #[error("there is no group {group}")]
-    BadOutGroup {
-        /// The group.
-        group: GroupId,
-    },
+    BadOutGroup { group: GroupId },
     /// `OFPBAC_BAD_ARGUMENT`.
     #[error("{action} takes no ethertype {ether_type}: expected {expected}")]
     BadEtherType {
@@ -42,14 +36,10 @@ pub enum ActionError {
     },
     /// `OFPBAC_MATCH_INCONSISTENT`: the match does not guarantee that packets have the field.
     #[error("set_field {field} needs {} in the match or from an earlier action", .field.prerequisite())]
-    SetFieldPrerequisite {
-        /// The field.
-        field: Field,
-    },
+    SetFieldPrerequisite { field: Field },
     /// `OFPBAC_BAD_SET_ARGUMENT`.
     #[error("set_field {field}={value:#x} is not a value that a packet can have")]
     BadSetArgument {
-        /// The field.
         field: Field,
         /// The value of the action.
         value: u128,
@@ -110,28 +100,16 @@ pub enum AbilityError {
     },
     /// `OFPBAC_BAD_SET_TYPE`.
     #[error("entries of this table cannot set {field} here")]
-    SetField {
-        /// The field.
-        field: Field,
-    },
+    SetField { field: Field },
     /// `OFPBMC_BAD_FIELD`.
     #[error("entries of this table cannot match {field}")]
-    Field {
-        /// The field.
-        field: Field,
-    },
+    Field { field: Field },
     /// `OFPBMC_BAD_MASK`.
     #[error("entries of this table cannot match {field} under this mask: expected an exact value")]
-    Mask {
-        /// The field.
-        field: Field,
-    },
+    Mask { field: Field },
     /// `OFPBMC_BAD_WILDCARDS`.
     #[error("entries of this table must match {field}")]
-    Wildcard {
-        /// The field.
-        field: Field,
-    },
+    Wildcard { field: Field },
 }
 
 impl AbilityError {
@@ -175,7 +153,6 @@ pub enum FlowModError {
     /// `OFPFMFC_TABLE_FULL`.
     #[error("table {table} is full: it holds {max_entries} entries")]
     TableFull {
-        /// The table.
         table: TableId,
         /// Entries that fit.
         max_entries: u32,
@@ -183,23 +160,16 @@ pub enum FlowModError {
     /// `OFPFMFC_BAD_TABLE_ID`.
     #[error("there is no table {table}: expected 0 to {}", .tables - 1)]
     BadTable {
-        /// The table.
         table: TableId,
         /// Number of tables.
         tables: usize,
     },
     /// `OFPFMFC_OVERLAP`.
     #[error("the match overlaps with that of an entry with the same priority in table {table}")]
-    Overlap {
-        /// The table.
-        table: TableId,
-    },
+    Overlap { table: TableId },
     /// `OFPFMFC_BAD_FLAGS`.
     #[error("the flags {flags:#x} are not all known: expected bits of 0x1f")]
-    BadFlags {
-        /// The flags.
-        flags: u16,
-    },
+    BadFlags { flags: u16 },
     /// `OFPBIC_BAD_TABLE_ID` of `OFPET_BAD_INSTRUCTION`.
     #[error("table {from} cannot go to table {to}: expected a later one of {tables}")]
     BadGoto {
@@ -212,10 +182,7 @@ pub enum FlowModError {
     },
     /// `OFPMMFC_INVALID_METER` of `OFPET_METER_MOD_FAILED`.
     #[error("there is no meter {meter} for flow entries")]
-    NoSuchMeter {
-        /// The meter.
-        meter: MeterId,
-    },
+    NoSuchMeter { meter: MeterId },
     /// An action is refused.
     #[error(transparent)]
     Action(#[from] ActionError),
@@ -253,16 +220,10 @@ impl FlowModError {
 pub enum GroupModError {
     /// `OFPGMFC_GROUP_EXISTS`.
     #[error("there is a group {group} already")]
-    Exists {
-        /// The group.
-        group: GroupId,
-    },
+    Exists { group: GroupId },
     /// `OFPGMFC_INVALID_GROUP`.
     #[error("no group can have the number {group}: expected at most {}", GroupId::MAX)]
-    BadNumber {
-        /// The group.
-        group: GroupId,
-    },
+    BadNumber { group: GroupId },
     /// `OFPGMFC_INVALID_GROUP`.
     #[error("an indirect group has {buckets} buckets: expected one")]
     NotOneBucket {
@@ -298,34 +259,19 @@ pub enum GroupModError {
     },
     /// `OFPGMFC_LOOP`.
     #[error("packets of group {group} would come to it again")]
-    Loop {
-        /// The group.
-        group: GroupId,
-    },
+    Loop { group: GroupId },
     /// `OFPGMFC_UNKNOWN_GROUP`.
     #[error("there is no group {group}")]
-    Unknown {
-        /// The group.
-        group: GroupId,
-    },
+    Unknown { group: GroupId },
     /// `OFPGMFC_CHAINED_GROUP`.
     #[error("group {group} stays, because another group forwards to it")]
-    Chained {
-        /// The group.
-        group: GroupId,
-    },
+    Chained { group: GroupId },
     /// `OFPGMFC_BAD_WATCH`.
     #[error("port {port} cannot be watched")]
-    BadWatchPort {
-        /// The port.
-        port: PortNo,
-    },
+    BadWatchPort { port: PortNo },
     /// `OFPGMFC_BAD_WATCH`.
     #[error("group {group} cannot be watched: it is not there, or is the one that would watch")]
-    BadWatchGroup {
-        /// The group.
-        group: GroupId,
-    },
+    BadWatchGroup { group: GroupId },
     /// An action of a bucket is refused.
     #[error(transparent)]
     Action(#[from] ActionError),
@@ -359,31 +305,19 @@ impl GroupModError {
 pub enum MeterModError {
     /// `OFPMMFC_METER_EXISTS`.
     #[error("there is a meter {meter} already")]
-    Exists {
-        /// The meter.
-        meter: MeterId,
-    },
+    Exists { meter: MeterId },
     /// `OFPMMFC_INVALID_METER`.
     #[error(
         "no meter can have the number {meter}: expected 1 to {}, or that of a virtual meter",
         MeterId::MAX
     )]
-    BadNumber {
-        /// The meter.
-        meter: MeterId,
-    },
+    BadNumber { meter: MeterId },
     /// `OFPMMFC_UNKNOWN_METER`.
     #[error("there is no meter {meter}")]
-    Unknown {
-        /// The meter.
-        meter: MeterId,
-    },
+    Unknown { meter: MeterId },
     /// `OFPMMFC_BAD_FLAGS`.
     #[error("the flags {flags:#x} are not all known, or name two units")]
-    BadFlags {
-        /// The flags.
-        flags: u16,
-    },
+    BadFlags { flags: u16 },
     /// `OFPMMFC_BAD_RATE`.
     #[error("a band has the rate 0: expected at least 1")]
     NoRate,
@@ -425,10 +359,7 @@ impl MeterModError {
 pub enum PortModError {
     /// `OFPPMFC_BAD_PORT`.
     #[error("there is no port {port}")]
-    NoSuchPort {
-        /// The port.
-        port: PortNo,
-    },
+    NoSuchPort { port: PortNo },
     /// `OFPPMFC_BAD_CONFIG`.
     #[error("the configuration bits {config:#x} are not all known")]
     BadConfig {

@@ -34,7 +34,6 @@ pub enum GroupMod {
 /// A group and its counters (OpenFlow 1.3.5, section 7.3.5.9).
 #[derive(Clone, Debug)]
 pub struct GroupStat<'a> {
-    /// The group.
     pub group: &'a Group,
     /// Number of flow entries and of buckets of groups that forward to it.
     pub references: u32,

@@ -16,7 +16,7 @@ pub enum WhenFull {
     Evict,
 }
 
-/// The limit of a table.
+/// The largest number of entries of a table, and the treatment of further ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableLimit {
     /// Entries in the table at most.

@@ -29,7 +29,6 @@ pub enum MeterMod {
 /// A meter and its counters (OpenFlow 1.3.5, section 7.3.5.12).
 #[derive(Clone, Debug)]
 pub struct MeterStat<'a> {
-    /// The meter.
     pub meter: &'a Meter,
     /// Number of flow entries that use it.
     pub flows: u32,

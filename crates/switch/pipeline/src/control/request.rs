@@ -32,7 +32,6 @@ impl FlowModCommand {
 /// A flow_mod (OpenFlow 1.3.5, section 7.3.4.1), without its buffer.
 #[derive(Clone, Debug)]
 pub struct FlowMod {
-    /// The command.
     pub command: FlowModCommand,
     /// The table; [`TableId::ALL`] in deletes is every table.
     pub table: TableId,
@@ -52,9 +51,7 @@ pub struct FlowMod {
     pub out_group: GroupId,
     /// Flags of a new entry.
     pub flags: FlowFlags,
-    /// The match.
     pub match_: Match,
-    /// The instructions.
     pub instructions: Instructions,
 }
 
@@ -195,9 +192,7 @@ pub enum RemovedReason {
 /// A removed entry that no worker uses any more, with its final counters.
 #[derive(Clone, Debug)]
 pub struct FlowRemoved {
-    /// The entry.
     pub entry: Arc<FlowEntry>,
-    /// The reason.
     pub reason: RemovedReason,
     /// Time from its addition to its removal.
     pub duration: Duration,
@@ -208,7 +203,6 @@ pub struct FlowRemoved {
 /// An entry and its counters.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowStat<'a> {
-    /// The entry.
     pub entry: &'a Arc<FlowEntry>,
     /// Time since it was added.
     pub duration: Duration,
@@ -219,9 +213,7 @@ pub struct FlowStat<'a> {
 /// Sums over entries (OpenFlow 1.3.5, section 7.3.5.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Aggregate {
-    /// Packets.
     pub packets: u64,
-    /// Bytes.
     pub bytes: u64,
     /// Entries.
     pub flows: u64,
@@ -230,7 +222,6 @@ pub struct Aggregate {
 /// The statistics of a table (OpenFlow 1.3.5, section 7.3.5.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableStat {
-    /// The table.
     pub table: TableId,
     /// Entries in it.
     pub active: u32,

@@ -285,7 +285,7 @@ impl Control {
         ops.push(Op::ArmTrace(trace));
     }
 
-    /// Disarms a trace.
+    /// Disarms a trace: the workers record no further packets for it.
     pub fn disarm_trace(&mut self, id: u64, ops: &mut Vec<Op>) {
         self.traces.retain(|armed| armed.id() != id);
         ops.push(Op::DisarmTrace(id));

@@ -25,7 +25,8 @@ struct GroupSlot {
 }
 
 impl GroupMap {
-    /// The hash is not keyed: controllers choose the numbers, and collisions would slow down only themselves.
+    /// Returns the hash of a number. It is not keyed: controllers choose the numbers, and collisions would slow down
+    /// only themselves.
     #[inline]
     fn hash(id: GroupId) -> u64 {
         let product = u64::from(id.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);

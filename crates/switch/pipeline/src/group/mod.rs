@@ -69,9 +69,7 @@ pub(crate) fn targets<'a>(actions: impl IntoIterator<Item = &'a Action>) -> impl
 pub struct Group {
     /// The number.
     pub id: GroupId,
-    /// The type.
     pub kind: GroupKind,
-    /// The buckets.
     pub buckets: Box<[Bucket]>,
 }
 

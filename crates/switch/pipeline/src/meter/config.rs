@@ -53,8 +53,6 @@ pub struct Band {
 pub struct Meter {
     /// The number: ordinary, or that of a virtual meter.
     pub id: MeterId,
-    /// The flags.
     pub flags: MeterFlags,
-    /// The bands.
     pub bands: Box<[Band]>,
 }

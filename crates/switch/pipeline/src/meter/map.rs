@@ -16,7 +16,8 @@ pub(crate) struct MeterMap {
 }
 
 impl MeterMap {
-    /// The hash is not keyed: controllers choose the numbers, and collisions would slow down only themselves.
+    /// Returns the hash of a number. It is not keyed: controllers choose the numbers, and collisions would slow down
+    /// only themselves.
     #[inline]
     fn hash(id: MeterId) -> u64 {
         let product = u64::from(id.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);

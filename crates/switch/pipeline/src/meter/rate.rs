@@ -64,7 +64,7 @@ impl Gcra {
         }
     }
 
-    /// Returns a test for bytes, with a full burst of so many.
+    /// Returns a test for bytes, with a full burst of this many.
     pub(crate) fn of_bytes(rate: BitRate, burst: u64, now: Time) -> Gcra {
         let rate = u128::from(rate.bps().max(1));
         let tolerance = u128::from(burst) * 8 * UNITS_PER_SECOND / rate;
@@ -82,7 +82,7 @@ impl Gcra {
         self.takes_together(1, size)
     }
 
-    /// Returns the duration of so many packets of so many bytes in all.
+    /// Returns the duration of this many packets of this many bytes in all.
     #[inline]
     fn takes_together(&self, packets: usize, size: usize) -> u64 {
         let amount = if self.counts_packets { packets } else { size };

@@ -142,7 +142,7 @@ impl Overflow {
     fn fill(&self, amount: u64) {
         if amount != 0 {
             let filled = |missing: u64| Some(missing.saturating_sub(amount));
-            // It always has a value.
+            // The update always returns a value, so its result is not needed.
             let _ = self
                 .missing
                 .fetch_update(Ordering::Relaxed, Ordering::Relaxed, filled);

@@ -47,7 +47,6 @@ pub struct PolicerPlan {
 /// The counters of one color.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ColorCount {
-    /// Packets.
     pub packets: u64,
     /// Their bytes, from the Ethernet header on.
     pub bytes: u64,
@@ -58,7 +57,7 @@ pub struct ColorCount {
 pub struct PolicerCounters([[AtomicU64; 2]; 3]);
 
 impl PolicerCounters {
-    /// Green, yellow and red packets.
+    /// Returns the counters of green, yellow and red packets.
     pub fn read(&self) -> [ColorCount; 3] {
         self.0.each_ref().map(|[packets, bytes]| ColorCount {
             packets: packets.load(Ordering::Relaxed),
@@ -120,7 +119,7 @@ impl Policer {
                     marks.set(&mut packet);
                     passed.push(packet);
                 }
-                // Both have room for a burst.
+                // `passed` and `dropped` both have room for a burst.
                 ColorAction::Drop if !dropped.is_full() => dropped.push(packet),
                 ColorAction::Drop => {}
             }

@@ -25,7 +25,6 @@ use crate::{
 pub enum Step {
     /// A table had an entry for it.
     Matched {
-        /// The table.
         table: TableId,
         /// The priority of the entry.
         priority: Priority,
@@ -35,20 +34,15 @@ pub enum Step {
         match_: Match,
     },
     /// A table had no entry for it.
-    Missed {
-        /// The table.
-        table: TableId,
-    },
+    Missed { table: TableId },
     /// An action was executed.
     Action {
-        /// The action.
         action: Action,
         /// True if it comes from the action set.
         from_set: bool,
     },
     /// The actions of a bucket follow.
     Bucket {
-        /// The group.
         group: GroupId,
         /// The type of the group.
         kind: GroupKind,
@@ -57,7 +51,6 @@ pub enum Step {
     },
     /// The packet passed a meter.
     Meter {
-        /// The meter.
         meter: MeterId,
         /// The index of the band that applies now, from zero.
         band: Option<usize>,
@@ -68,7 +61,6 @@ pub enum Step {
     MacLookup(Option<PortNo>),
     /// The packet was output.
     Output {
-        /// The port.
         port: PortNo,
         /// The queue, if one was set.
         queue: Option<QueueId>,
@@ -89,7 +81,6 @@ pub enum Step {
 /// All steps of a packet, in order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Explanation {
-    /// The steps.
     pub steps: Vec<Step>,
 }
 

@@ -17,7 +17,7 @@ const WINDOW: u64 = 8192;
 const TRIAL: u32 = 64;
 /// The most trials in a row, each of which must find a quarter more hits than the one before.
 const TRIALS: u32 = 4;
-/// A trial counts as successful enough for another if at least one packet in so many is a hit.
+/// A trial counts as successful enough for another if at least one packet in this many is a hit.
 const FOUND_LEAST: u64 = 32;
 /// The windows for which the cache is off after the first failure, and at most.
 const PAUSE: u32 = 64;
@@ -40,7 +40,7 @@ const WORTH: u64 = 10;
 const FAR_LEN: usize = 1 << 14;
 const FAR: u64 = 12;
 
-/// Returns the cost of comparing so many rules: beyond a few, bit vectors compare all at once.
+/// Returns the cost of comparing this many rules: beyond a few, bit vectors compare all at once.
 fn compared(rules: usize) -> u64 {
     (rules as u64 / 3).min(12)
 }
@@ -67,10 +67,10 @@ pub(crate) fn cost(kind: Kind, len: usize) -> u64 {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Off, for so many more windows.
+    /// Off, for this many more windows.
     Off(u32),
     Trial(Trial),
-    /// On, for so many windows without a loss so far.
+    /// On, for this many windows without a loss so far.
     On(u32),
 }
 
@@ -197,7 +197,8 @@ impl Governor {
 mod tests {
     use super::*;
 
-    /// The number of windows in which the cache was on, of traffic with `percent` hits in tables that cost `cost`.
+    /// Returns the number of windows in which the cache was on, of `count` windows with `percent` hits in tables that
+    /// cost `cost`.
     fn windows(governor: &mut Governor, count: u64, percent: u64, cost: u64) -> u64 {
         let mut on = 0;
         for _ in 0..count {

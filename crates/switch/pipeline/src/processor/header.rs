@@ -92,7 +92,7 @@ impl Headers {
         key: &mut FlowKey,
         action: &Action,
     ) -> Effect {
-        // These are the most frequent actions, and need no parse.
+        // The actions below are the most frequent ones, and need no parse.
         match action {
             Action::SetField(set) => match set.field() {
                 Field::EthDst => {

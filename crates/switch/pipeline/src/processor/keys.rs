@@ -131,8 +131,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.scratch.unread &= !(1 << i);
     }
 
-    /// Decides, after a burst of `len` packets that was looked up by header columns, whether the next bursts have
-    /// their keys read first.
+    /// Decides, after a burst of `len` packets that was looked up by header columns, if the keys of the next bursts
+    /// are read first.
     #[inline]
     pub(crate) fn weigh_columns(&mut self, len: usize) {
         let unread = core::mem::take(&mut self.scratch.unread);

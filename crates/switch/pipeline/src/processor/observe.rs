@@ -13,37 +13,37 @@ pub(crate) trait Observer<P> {
     /// True if the observer needs every step, which excludes short cuts.
     const IS_WATCHING: bool;
 
-    /// The packet was looked up.
+    /// Notes that the packet was looked up.
     fn lookup(&mut self, table: TableId, entry: Option<&FlowEntry>) {
         let _ = (table, entry);
     }
 
-    /// An action is about to be executed.
+    /// Notes that an action is about to be executed.
     fn action(&mut self, action: &Action, from_set: bool) {
         let _ = (action, from_set);
     }
 
-    /// The bucket of this index is about to be executed.
+    /// Notes that the bucket of this index is about to be executed.
     fn bucket(&mut self, group: &Group, bucket: usize) {
         let _ = (group, bucket);
     }
 
-    /// The packet passed a meter, and the band of this index was applied to it.
+    /// Notes that the packet passed a meter, and that the band of this index was applied to it.
     fn meter(&mut self, meter: &Meter, band: Option<usize>) {
         let _ = (meter, band);
     }
 
-    /// The action was executed, and this is the packet.
+    /// Notes the packet after an action.
     fn packet(&mut self, packet: &P) {
         let _ = packet;
     }
 
-    /// The packet, or a copy, was dropped.
+    /// Notes that the packet, or a copy, was dropped.
     fn dropped(&mut self, reason: DropReason) {
         let _ = reason;
     }
 
-    /// NORMAL looked the destination up: its port, if it is known.
+    /// Notes that NORMAL looked the destination up, and the port that it found.
     fn mac_lookup(&mut self, port: Option<PortNo>) {
         let _ = port;
     }

@@ -21,12 +21,12 @@ pub(crate) const STEPS_MAX: usize = 2 * (KEPT_MAX - HEAD);
 /// The words before those of the slots.
 const HEAD: usize = 3;
 
-/// Returns the number of words that a traversal of so many tables takes.
+/// Returns the number of words that a traversal of this many tables takes.
 pub(crate) fn words(tables: usize) -> usize {
     HEAD + tables.clamp(1, STEPS_MAX).div_ceil(2)
 }
 
-/// Returns the most entries of a traversal that takes so many words.
+/// Returns the most entries of a traversal that takes this many words.
 pub(crate) fn steps(words: usize) -> usize {
     2 * words.saturating_sub(HEAD)
 }

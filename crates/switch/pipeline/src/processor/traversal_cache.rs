@@ -18,7 +18,7 @@ use crate::{Counters, FlowCachePolicy, Forwarding};
 const SHAPES: usize = 64;
 /// The most traversals that are recorded in one burst.
 const NOTES: usize = 8;
-/// One in so many new traversals is recorded where that would evict another. With more flows than room, cached flows
+/// One in this many new traversals is recorded where that would evict another. With more flows than room, cached flows
 /// stay cached, and most others do not cost a recording each (bimodal insertion, Qureshi et al., ISCA 2007).
 const DISPLACING: u32 = 8;
 

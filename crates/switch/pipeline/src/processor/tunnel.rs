@@ -137,7 +137,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.forget_ingress();
     }
 
-    /// State that is kept from packet to packet depends on the ingress port, which is another now.
+    /// Resets state that is kept from packet to packet and depends on the ingress port, which is another now.
     fn forget_ingress(&mut self) {
         self.flush();
         self.port_batches = core::array::from_fn(|_| PortBatch::none());

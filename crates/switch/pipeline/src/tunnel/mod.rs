@@ -48,7 +48,6 @@ pub struct Tunnel {
     pub remote: IpAddr,
     /// The packets that belong to it.
     pub key: TunnelKey,
-    /// The underlay.
     pub underlay: PortNo,
     /// The local MAC address on the underlay's link.
     pub local_mac: Mac,

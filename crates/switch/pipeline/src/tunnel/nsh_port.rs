@@ -19,7 +19,6 @@ pub enum NshPath {
 pub struct NshPort {
     /// The number of the port.
     pub port: PortNo,
-    /// The underlay.
     pub underlay: PortNo,
     /// The local MAC address on the underlay's link.
     pub local_mac: Mac,

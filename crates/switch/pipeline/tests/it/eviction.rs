@@ -117,7 +117,7 @@ fn what_was_evicted_in_a_bundle_that_fails_comes_back() {
     let fails = FlowMod::new(FlowModCommand::Add, TableId(200), Priority(1), matching("udp"));
     bridge.bundle(vec![entry(3, 0, 0), fails], false).unwrap_err();
     assert_eq!(cookies(&bridge), [1, 2]);
-    // It is the first to be evicted again.
+    // The entry is the first to be evicted again.
     bridge.flow_mod(entry(4, 0, 0)).unwrap();
     assert_eq!(cookies(&bridge), [2, 4]);
 }

@@ -345,12 +345,12 @@ fn normal_learns_floods_and_then_forwards_to_one_port() {
     let from_a = frame("arp,dl_src=02:00:00:00:00:0a,dl_dst=ff:ff:ff:ff:ff:ff");
     let many = bridge.receive(1, &vec![from_a.clone(); 9]);
     let learned = many.iter().filter(|event| matches!(event, Event::Learn(_)));
-    assert_eq!(learned.count(), 1, "a burst from one station tells of it once");
+    assert_eq!(learned.count(), 1, "a burst from one host reports it once");
     let to_a = frame("tcp,dl_src=02:00:00:00:00:0b,dl_dst=02:00:00:00:00:0a");
     let events = bridge.one(1, &from_a);
     assert_eq!(ports(&events), [2, 3]);
     let Event::Learn(learn) = events[0] else {
-        panic!("a station to learn");
+        panic!("a host to learn");
     };
     let now = bridge.now;
     bridge.change(|control, ops| control.learn(learn, now, ops));

@@ -238,9 +238,9 @@ fn what_comes_to_the_underlay_for_others_is_a_packet_like_others() {
         4,
         "{events:?}"
     );
-    let mut stranger = envelope;
-    stranger[29] = 9;
-    let _dropped = bridge.receive(1, &[stranger]);
+    let mut foreign = envelope;
+    foreign[29] = 9;
+    let _dropped = bridge.receive(1, &[foreign]);
     assert_eq!(
         bridge.processor.counters().drops.read(DropReason::TunnelUnknown),
         1

@@ -26,10 +26,10 @@ impl Bed {
     }
 
     fn dial(&self) -> (Control, Vec<u8>) {
-        let stranger = Identity::generate().unwrap();
-        let mut client = Control::new(&stranger, false, SILENCE, None).unwrap();
+        let unknown = Identity::generate().unwrap();
+        let mut client = Control::new(&unknown, false, SILENCE, None).unwrap();
         client
-            .connect(self.now, &stranger, address(7_800), self.key)
+            .connect(self.now, &unknown, address(7_800), self.key)
             .unwrap();
         let (_, first) = client.poll_transmit(self.now).unwrap();
         (client, first)
@@ -54,10 +54,10 @@ impl Bed {
 }
 
 #[test]
-fn any_number_of_strangers_that_dial_leave_no_state_until_their_address_is_validated() {
+fn any_number_of_unknown_peers_that_dial_leave_no_state_until_their_address_is_validated() {
     let mut bed = Bed::new();
     let mut last = None;
-    // More than there may be links.
+    // One peer more than the largest number of links dials.
     for port in 1..=2 * LINKS_MAX as u16 {
         let (client, first) = bed.dial();
         let retry = bed.answers(address(port), &first);

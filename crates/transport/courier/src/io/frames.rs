@@ -16,8 +16,6 @@ use super::{Burst, DatagramIo};
 const LINK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Datagrams of one call; as many frames may wait for a neighbour's MAC address.
 const SEGMENTS_MAX: usize = 64;
-/// An MTU that every backend is expected to have.
-const USUAL_MTU: u16 = 1_500;
 
 /// A link that carries Ethernet frames. One thread owns it, and nothing in it blocks.
 pub trait FrameLink: FrameWriter + Send {
@@ -205,7 +203,7 @@ impl<L: FrameLink> DatagramIo for FrameIo<L> {
         let (now, port) = (self.now(), self.address.port());
         let sent = self.endpoint.send(now, port, to, parts, segment, &mut self.link);
         if let Err(error) = sent {
-            // As with a socket, a path that refuses a datagram loses it.
+            // A path that refuses a datagram loses it, as a socket does.
             tracing::debug!(%error, "datagrams were not sent");
         }
         self.drain()
@@ -248,7 +246,7 @@ impl<L: FrameLink> DatagramIo for FrameIo<L> {
         self.drain()
     }
 
-    fn path_mtu(&self, to: SocketAddr) -> Option<u16> {
-        Some(self.endpoint.path_mtu(to.ip())).filter(|mtu| *mtu < USUAL_MTU)
+    fn path_mtu(&self, to: SocketAddr) -> u16 {
+        self.endpoint.path_mtu(to.ip().to_canonical())
     }
 }

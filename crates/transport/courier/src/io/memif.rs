@@ -86,7 +86,7 @@ enum State {
     Up(Box<Up>),
 }
 
-/// The link.
+/// The driver of a memif connection, which connects again when the switch restarts.
 pub struct MemifLink {
     config: MemifConfig,
     state: State,
@@ -152,7 +152,7 @@ impl MemifLink {
         self.lost
     }
 
-    /// Connects, goes on with the handshake, or looks whether the switch is still there.
+    /// Advances the connection: connects, continues the handshake, or checks that the switch is still there.
     fn drive(&mut self, now: Instant) -> io::Result<()> {
         self.check_at = now + CHECK_INTERVAL;
         match std::mem::replace(&mut self.state, State::Waiting) {

@@ -112,9 +112,6 @@ pub trait DatagramIo: Send {
         ))
     }
 
-    /// Returns the largest IP packet that passes to a peer, if the backend knows one that is smaller than 1,500 bytes.
-    fn path_mtu(&self, to: SocketAddr) -> Option<u16> {
-        let _ = to;
-        None
-    }
+    /// Returns the largest IP packet that may pass to a peer, in bytes: what the interface sends, or less if a router reported it.
+    fn path_mtu(&self, to: SocketAddr) -> u16;
 }

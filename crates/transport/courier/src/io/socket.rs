@@ -1,13 +1,15 @@
 //! UDP sockets of the kernel: datagrams of one size in one call each way (UDP_SEGMENT, UDP_GRO).
 
 use super::{Burst, DatagramIo};
+use millrace_transport::flow::USUAL_MTU;
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, SockaddrStorage, bind,
     recvmsg, sendmsg, setsockopt, socket, sockopt,
 };
+use rustix::net::sockopt as mtu_options;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// Segments of one send at most (UDP_MAX_SEGMENTS of Linux is 128; 64 before version 6.9).
@@ -15,6 +17,8 @@ const SEGMENTS_MAX: usize = 64;
 /// Bytes that the kernel is asked to queue in each direction.
 const BUFFER_SIZE: usize = 16 << 20;
 const RECEIVE_SIZE: usize = 65_536;
+/// Bytes of the headers of IPv4 and UDP.
+const PACKET_HEADERS: usize = 28;
 
 /// A UDP socket with segmentation and receive offload if the kernel has them.
 #[derive(Debug)]
@@ -53,6 +57,7 @@ impl UdpIo {
         }
         let _ = setsockopt(&socket, sockopt::SndBuf, &(4 << 20));
         let _ = setsockopt(&socket, sockopt::UdpGroSegment, &true);
+        probe_path_mtu(&socket);
         Ok(UdpIo {
             socket,
             segments: true,
@@ -98,6 +103,12 @@ impl DatagramIo for UdpIo {
             );
             return match result {
                 Ok(_) => Ok(()),
+                // The interface's MTU fell: the segments are lost, as those of a path are.
+                Err(Errno::EINVAL)
+                    if usize::from(segment) + PACKET_HEADERS > usize::from(self.path_mtu(to)) =>
+                {
+                    Ok(())
+                }
                 // The device or the kernel cannot cut: we do.
                 Err(Errno::EINVAL | Errno::EIO) if self.segments && size > usize::from(segment) => {
                     self.segments = false;
@@ -163,6 +174,41 @@ impl DatagramIo for UdpIo {
         socket.connect(peer)?;
         Ok(Box::new(UdpIo::with(socket)?))
     }
+
+    fn path_mtu(&self, to: SocketAddr) -> u16 {
+        let local = self
+            .socket
+            .local_addr()
+            .map(|address| address.ip().to_canonical());
+        let mtu =
+            local.and_then(|local| route_mtu(local, SocketAddr::new(to.ip().to_canonical(), to.port())));
+        mtu.unwrap_or(USUAL_MTU)
+    }
+}
+
+/// Lets a socket send packets up to the MTU of the interface, and no fragments: the flow finds the path MTU (RFC 8899), and the kernel
+/// need not (`IP_PMTUDISC_PROBE`, ip(7)). A socket of IPv6 may send IPv4, too.
+fn probe_path_mtu(socket: &UdpSocket) {
+    let _ = mtu_options::set_ip_mtu_discover(socket, mtu_options::Ipv4PathMtuDiscovery::PROBE);
+    let _ = mtu_options::set_ipv6_mtu_discover(socket, mtu_options::Ipv6PathMtuDiscovery::PROBE);
+}
+
+/// Returns the MTU of the route to an address, in bytes: that of the interface, or what a router reported lately.
+fn route_mtu(local: IpAddr, to: SocketAddr) -> io::Result<u16> {
+    // A socket of many peers has no route; this one sends nothing.
+    let local = match (local.is_unspecified(), to.ip()) {
+        (true, IpAddr::V4(_)) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        (true, IpAddr::V6(_)) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        (false, _) => local,
+    };
+    let socket = UdpSocket::bind(SocketAddr::new(local, 0))?;
+    socket.connect(to)?;
+    let mtu = if to.is_ipv4() {
+        mtu_options::ip_mtu(&socket)?
+    } else {
+        mtu_options::ipv6_mtu(&socket)?
+    };
+    Ok(u16::try_from(mtu).unwrap_or(u16::MAX))
 }
 
 /// Returns a socket that others of this user may share the address with.
@@ -249,6 +295,19 @@ mod tests {
         assert_eq!(drain(&mut daemon), vec![b"other".to_vec(); 20]);
         connected.send(peer.local_address().unwrap(), b"back").unwrap();
         assert_eq!(peer.receive().unwrap().unwrap().from, address);
+    }
+
+    #[test]
+    fn the_mtu_of_the_loopback_interface_is_known_over_both_versions() {
+        let v4 = UdpIo::bind("0.0.0.0:0".parse().unwrap()).unwrap();
+        let v6 = UdpIo::bind("[::]:0".parse().unwrap()).unwrap();
+        for (io, to) in [
+            (&v4, "127.0.0.1:9"),
+            (&v6, "[::ffff:127.0.0.1]:9"),
+            (&v6, "[::1]:9"),
+        ] {
+            assert_eq!(io.path_mtu(to.parse().unwrap()), u16::MAX, "{to}");
+        }
     }
 
     #[test]

@@ -52,7 +52,6 @@ pub enum Device {
 /// An interface for transfers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Via {
-    /// The device.
     pub device: Device,
     /// Own addresses, at least one.
     pub addresses: Vec<InterfaceAddress>,
@@ -82,7 +81,6 @@ pub enum ViaError {
     Value {
         /// The option.
         key: String,
-        /// The value.
         value: String,
         /// The form that is expected.
         expected: &'static str,
@@ -94,10 +92,7 @@ pub enum ViaError {
     #[error(
         "`{option}` is no option of a memif; expected address=, gateway=, mtu=, vlan=, mac=, id= or queues="
     )]
-    Unknown {
-        /// The option.
-        option: String,
-    },
+    Unknown { option: String },
     /// There is no address.
     #[error("no address is given; expected for instance address=192.0.2.1/24")]
     NoAddress,

@@ -14,7 +14,7 @@ pub(crate) const REQUESTS_MAX: usize = 32;
 
 /// The peer for which a task is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Asker {
+pub(crate) struct Requester {
     /// The index of the peer.
     pub(crate) peer: usize,
     /// The number of its link; answers to an earlier one are ignored.
@@ -27,17 +27,17 @@ pub(crate) enum Read {
     Seal(SealRequest, Option<Slab>),
     /// Compares an extent of a receiver with the source.
     CheckHave {
-        asker: Asker,
+        requester: Requester,
         extent: u64,
         value: Value,
     },
     GroupValues {
-        asker: Asker,
+        requester: Requester,
         extent: u64,
     },
     /// Asks for the value of everything.
     Root {
-        asker: Asker,
+        requester: Requester,
     },
 }
 
@@ -48,17 +48,17 @@ pub(crate) enum ReadReply {
     Value(u64, Value),
     Withdrawn(u64, String),
     Have {
-        asker: Asker,
+        requester: Requester,
         extent: u64,
         equal: bool,
     },
     GroupValues {
-        asker: Asker,
+        requester: Requester,
         extent: u64,
         values: Vec<Value>,
     },
     Root {
-        asker: Asker,
+        requester: Requester,
         root: Option<Value>,
     },
     /// The source cannot be read; the transfer ends.
@@ -106,11 +106,19 @@ fn act(source: &mut dyn Source, sealer: &mut Sealer<ContentKey>, task: Read) -> 
             };
             ReadReply::Sealed(sealer.seal(request, old, read)?)
         }
-        Read::CheckHave { asker, extent, value } => {
+        Read::CheckHave {
+            requester,
+            extent,
+            value,
+        } => {
             let equal = extent < source.layout().extents() && source.check_have(extent, &value)?;
-            ReadReply::Have { asker, extent, equal }
+            ReadReply::Have {
+                requester,
+                extent,
+                equal,
+            }
         }
-        Read::GroupValues { asker, extent } => {
+        Read::GroupValues { requester, extent } => {
             if extent >= source.layout().extents() {
                 return Err(
                     FilesError("a receiver asks for an extent that the session has not".into()).into(),
@@ -118,13 +126,13 @@ fn act(source: &mut dyn Source, sealer: &mut Sealer<ContentKey>, task: Read) -> 
             }
             let values = source.group_values(extent)?;
             ReadReply::GroupValues {
-                asker,
+                requester,
                 extent,
                 values,
             }
         }
-        Read::Root { asker } => ReadReply::Root {
-            asker,
+        Read::Root { requester } => ReadReply::Root {
+            requester,
             root: source.root(),
         },
     })

@@ -52,12 +52,7 @@ impl Default for ReceiveOptions {
 pub enum ReceiveError {
     /// The address cannot be used.
     #[error("cannot listen at {address}: {error}; give another one with --listen")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// The cause.
-        error: io::Error,
-    },
+    Listen { address: SocketAddr, error: io::Error },
     /// The socket fails.
     #[error("the UDP socket failed: {0}")]
     Socket(#[from] io::Error),

@@ -36,6 +36,7 @@ impl Server<'_, '_, '_> {
                 rtt_ms: rtt.as_secs_f64() * 1e3,
                 loss: 0.0,
                 limit: Limit::Network,
+                mtu: None,
             });
         }
     }

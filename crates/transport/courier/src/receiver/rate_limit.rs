@@ -1,14 +1,14 @@
 //! The rate limit of a session, kept by credit: a sender that has used its credit waits, whatever it is. Sessions that share a rate
-//! take turns at it, and each byte of credit is paid for by a turn.
+//! share it in time slots, and each byte of credit is paid for out of a slot.
 //!
 //! ```text
 //!   written bytes ──┐
-//!                   ├─> unpaid ── turns at the shared rate ──> credit
+//!                   ├─> unpaid ── slots at the shared rate ──> credit
 //!   pool, once ─────┘
 //! ```
 
 use crate::clock::Clock;
-use crate::shared_rate::{RateTurns, SharedRate, packet_bytes};
+use crate::shared_rate::{RateSlots, SharedRate, packet_bytes};
 use millrace_transport::receiver::Receiver;
 use millrace_types::Time;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const POOL_MIN: u64 = 64 << 10;
 #[derive(Debug)]
 pub(super) struct RateLimit {
     clock: Clock,
-    turns: RateTurns,
+    slots: RateSlots,
     /// Bytes of the pool that the sender has credit for, and bytes that it gets credit for next.
     pool: u64,
     unpaid_pool: u64,
@@ -35,7 +35,7 @@ impl RateLimit {
     pub(super) fn new(rate: Arc<SharedRate>, clock: Clock) -> RateLimit {
         RateLimit {
             clock,
-            turns: RateTurns::new(rate),
+            slots: RateSlots::new(rate),
             pool: 0,
             unpaid_pool: 0,
             unpaid: 0,
@@ -44,12 +44,12 @@ impl RateLimit {
 
     /// Returns true if there is a limit now.
     pub(super) fn is_limited(&self) -> bool {
-        self.turns.rate().is_some()
+        self.slots.rate().is_some()
     }
 
     /// Opens a session that lacks so many bytes; returns the first credit. `unlimited`: the pool without a rate.
     pub(super) fn open(&mut self, now: Time, missing: u64, unlimited: u64) -> u64 {
-        self.unpaid_pool = match self.turns.rate() {
+        self.unpaid_pool = match self.slots.rate() {
             Some(rate) => SharedRate::bytes_in(rate, POOL)
                 .max(POOL_MIN)
                 .min(unlimited)
@@ -64,15 +64,15 @@ impl RateLimit {
         self.unpaid += bytes;
     }
 
-    /// Pays for as much as the present turns allow; returns the bytes of the pool and the written bytes that are paid for.
+    /// Pays for as much as the present slots allow; returns the bytes of the pool and the written bytes that are paid for.
     fn pay(&mut self, now: Time) -> (u64, u64) {
         let (mut pool, mut written) = (0, 0);
         let now = self.clock.instant(now);
-        while self.unpaid_pool + self.unpaid > 0 && self.turns.opens(now).is_none() {
-            let left = self.turns.left();
+        while self.unpaid_pool + self.unpaid > 0 && self.slots.opens(now).is_none() {
+            let left = self.slots.left();
             let from_pool = self.unpaid_pool.min(left);
             let from_written = self.unpaid.min(left - from_pool);
-            self.turns.spend(packet_bytes(from_pool + from_written));
+            self.slots.spend(packet_bytes(from_pool + from_written));
             self.unpaid_pool -= from_pool;
             self.unpaid -= from_written;
             (pool, written) = (pool + from_pool, written + from_written);
@@ -97,13 +97,13 @@ impl RateLimit {
 
     /// Gives bytes of credit back that were paid for and not used.
     pub(super) fn give_back(&mut self, bytes: u64) {
-        self.turns.give_back(packet_bytes(bytes));
+        self.slots.give_back(packet_bytes(bytes));
     }
 
     /// Returns when credit is released next.
     pub(super) fn next_timeout(&self) -> Option<Time> {
         let waits = self.unpaid_pool + self.unpaid > 0;
-        let begins = self.turns.begins().filter(|_| waits)?;
+        let begins = self.slots.begins().filter(|_| waits)?;
         Some(self.clock.time(begins))
     }
 }
@@ -172,7 +172,7 @@ mod tests {
                 session.step(Time::from_millis(millis));
             }
             let sum: u64 = sessions.iter().map(|session| session.bytes).sum();
-            // 84.27 Mbit/s of IP packets carry 10 kB of payload a millisecond; 10 ms are saved up, and turns are 4 ms long.
+            // 84.27 Mbit/s of IP packets carry 10 kB of payload a millisecond; 10 ms are saved up, and slots are 4 ms long.
             assert!(sum <= (millis + 30) * 10_000, "{sum} bytes in {millis} ms");
         }
         let bytes = sessions.map(|session| session.bytes);

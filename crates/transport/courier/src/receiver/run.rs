@@ -18,10 +18,15 @@ use millrace_transport::packet::Head;
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The number of bursts read before the other side of the loop has its turn.
 const BATCH: usize = 64;
+/// The time for which packets gather before they are read, while data flow. It is small beside the round-trip times of the paths
+/// that bulk data take, and holds 250 kB at 10 Gbit/s: less than the socket's buffer.
+const GATHERING: Duration = Duration::from_micros(200);
+/// The time after a data packet for which data count as flowing.
+const FLOWING: Duration = Duration::from_millis(5);
 
 /// Receives files into a store; returns how it ended for each sender that was admitted. `stop`: readable when the user stops it.
 ///
@@ -127,6 +132,7 @@ impl ReceiverSpec<'_> {
                 jobs: Jobs::default(),
                 fetching: None,
                 drained_at: None,
+                data_at: None,
                 events,
             };
             if let Some(fetch) = fetch {
@@ -187,6 +193,7 @@ impl Server<'_, '_, '_> {
                 Some(progress_at),
             ];
             let until = next.into_iter().flatten().min().unwrap_or(progress_at);
+            self.gather_packets(now, until);
             self.waker.arm();
             // Replies from before are not announced.
             self.serve(Instant::now())?;
@@ -209,6 +216,16 @@ impl Server<'_, '_, '_> {
                 self.stop();
                 return self.send_control();
             }
+        }
+    }
+
+    /// Sleeps for a moment while data flow, at most until a time, so that one wake-up serves several packets.
+    fn gather_packets(&self, now: Instant, until: Instant) {
+        if self
+            .data_at
+            .is_some_and(|at| now.saturating_duration_since(at) < FLOWING)
+        {
+            std::thread::sleep(GATHERING.min(until.saturating_duration_since(now)));
         }
     }
 
@@ -255,6 +272,7 @@ impl Server<'_, '_, '_> {
                     };
                 }
                 if let Some((_, session)) = &mut current {
+                    self.data_at = Some(now);
                     session.datagram(time, head.packet_type, datagram, marked);
                 }
             }

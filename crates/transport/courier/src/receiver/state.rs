@@ -106,6 +106,8 @@ pub(super) struct Server<'a, 'scope, 'env> {
     pub(super) fetching: Option<Fetching>,
     /// When the receiver ends at the latest, once it begins no further transfer.
     pub(super) drained_at: Option<Instant>,
+    /// The time of the last data packet.
+    pub(super) data_at: Option<Instant>,
     pub(super) events: &'a mut dyn FnMut(Event),
 }
 

@@ -1,7 +1,7 @@
 //! Packets: datagrams that arrive, and quanta, reports and values that leave.
 
 use super::options::SendError;
-use super::state::{Peer, Sender, Stage, Turns};
+use super::state::{Peer, Sender, SharedPacing, Stage};
 use crate::event::Event;
 use crate::files::Value;
 use crate::message::Message;
@@ -37,7 +37,7 @@ impl Sender<'_> {
             let (now, from) = (Instant::now(), burst.from);
             for datagram in burst.datagrams() {
                 if datagram[0] & 0xc0 == 0 {
-                    // Anything that is not valid feedback is dropped; a receiver that violates the protocol has left the group.
+                    // Invalid feedback is dropped; a receiver that violates the protocol has left the group.
                     if let Err(error) = self.group.handle_feedback(self.clock.now(), datagram) {
                         tracing::debug!(%error, "a datagram was dropped");
                     }
@@ -55,7 +55,7 @@ impl Sender<'_> {
         for round in 0..BATCH {
             let mut outgoing = std::mem::take(&mut self.outgoing);
             outgoing.clear();
-            self.take_turn();
+            self.take_slot();
             let member = self.group.poll(self.clock.now(), &self.cache, &mut outgoing);
             self.account(member, &outgoing);
             let result = member.map_or(Ok(()), |member| self.send_quantum(member, &outgoing));
@@ -74,34 +74,34 @@ impl Sender<'_> {
         Ok(more)
     }
 
-    /// Holds the group while other transfers have their turns at the rate that all share.
-    fn take_turn(&mut self) {
-        let Some(Turns {
-            turns,
+    /// Holds the group while other transfers have their slots at the rate that all share.
+    fn take_slot(&mut self) {
+        let Some(SharedPacing {
+            slots,
             uplink,
             packet_size,
-        }) = &mut self.turns
+        }) = &mut self.pacing
         else {
             return;
         };
-        let (now, rate) = (Instant::now(), turns.rate());
+        let (now, rate) = (Instant::now(), slots.rate());
         let time = self.clock.time(now);
         if *uplink != rate {
             *uplink = rate;
             self.group.set_uplink(rate, *packet_size, time);
         }
-        let opens = turns.opens(now).map(|at| self.clock.time(at));
+        let opens = slots.opens(now).map(|at| self.clock.time(at));
         self.group.hold(opens.unwrap_or(time));
     }
 
     /// Accounts for the packets of a quantum at the rate that several transfers share.
     fn account(&mut self, member: Option<MemberId>, outgoing: &[Outgoing]) {
         let overhead = member.and_then(|member| Some(self.group.flow(member)?.overhead()));
-        if let (Some(turns), Some(overhead)) = (&mut self.turns, overhead) {
+        if let (Some(pacing), Some(overhead)) = (&mut self.pacing, overhead) {
             let bytes = outgoing
                 .iter()
                 .map(|packet| u64::from(packet.piece.len) + overhead);
-            turns.turns.spend(bytes.sum());
+            pacing.slots.spend(bytes.sum());
         }
     }
 

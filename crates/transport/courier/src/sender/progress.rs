@@ -13,6 +13,7 @@ const STALLED: Duration = Duration::from_secs(10);
 impl Sender<'_> {
     /// Reports the progress of all running peers since the last call, and lends their rates to the control links.
     pub(super) fn progress(&mut self, now: Instant) {
+        self.limit_mtus();
         let interval = PROGRESS.as_secs_f64();
         let total = self.layout.bytes();
         let busy = PROGRESS.saturating_sub(self.waiting);
@@ -24,18 +25,20 @@ impl Sender<'_> {
                 continue;
             };
             let stats = flow.stats();
-            let packet = f64::from(self.offer.payload) + flow.overhead() as f64;
-            let payload = (flow.delivered() as f64 * f64::from(self.offer.payload) / packet) as u64;
-            let rate_bps = (payload.saturating_sub(peer.last.0) as f64 * 8.0 / interval) as u64;
+            let share = f64::from(flow.payload()) / flow.path_mtu() as f64;
+            let delivered = flow.delivered().saturating_sub(peer.last.0) as f64;
+            let rate_bps = (delivered * share * 8.0 / interval) as u64;
             let (sent, lost) = (stats.sent - peer.last.1, stats.lost.saturating_sub(peer.last.2));
             let rate = flow.controller().bandwidth().map_or(0, |rate| rate.bps() / 8);
             if let Some(link) = peer.link {
                 self.control.lend(link, rate, flow.rtt());
             }
-            peer.last = (payload, stats.sent, stats.lost);
+            peer.last = (flow.delivered(), stats.sent, stats.lost);
             let left = total.saturating_sub(peer.verified_bytes);
             let limit = match flow.limit() {
                 flow::Limit::Peer => Limit::PeerDisk,
+                // Everything has arrived; the receiver writes, verifies and names files.
+                flow::Limit::Nothing if left > 0 => Limit::PeerDisk,
                 flow::Limit::Nothing => Limit::Nothing,
                 flow::Limit::Source => Limit::OwnDisk,
                 flow::Limit::Network if busy * 20 > PROGRESS * 19 => Limit::Cpu,
@@ -57,6 +60,7 @@ impl Sender<'_> {
                     (lost as f64 / sent as f64).min(1.0)
                 },
                 limit,
+                mtu: Some(flow.path_mtu()),
             });
             let silent = now.saturating_duration_since(peer.progress_at);
             if silent >= STALLED && peer.stalled.is_none() {

@@ -2,7 +2,7 @@
 
 use super::options::{SendError, SendOptions, Stragglers, Target};
 use super::progress::PROGRESS;
-use super::state::{Peer, Reader, Sender, Stage, Turns};
+use super::state::{Peer, Reader, Sender, SharedPacing, Stage};
 use crate::clock::{Clock, precise_timers, wait};
 use crate::control::Control;
 use crate::event::{Event, Outcome};
@@ -12,7 +12,8 @@ use crate::inbox::{Command, Inbox};
 use crate::io::{DatagramIo, UdpIo, headers};
 use crate::message::Offer;
 use crate::pool::reader;
-use crate::shared_rate::{RateTurns, SharedRate};
+use crate::shared_rate::{RateSlots, SharedRate};
+use millrace_transport::flow::{USUAL_MTU, initial_payload};
 use millrace_transport::packet::DATA_OVERHEAD;
 use millrace_transport::seal::{Algorithm, ContentKey};
 use millrace_transport::sender::{CACHE_SIZE, Group, Sealer, SlabCache};
@@ -25,8 +26,6 @@ use std::time::{Duration, Instant};
 
 /// The time that closed links get to tell their peers.
 const LINGER: Duration = Duration::from_secs(1);
-/// Payload of a full packet at an MTU of 1,500 bytes, a multiple of 16.
-const PAYLOAD: [(u16, u16); 2] = [(28, 1_424), (48, 1_408)];
 
 /// Sends the files of a source to all targets; returns how it ended for each. `stop`: readable when the user stops it.
 ///
@@ -108,10 +107,9 @@ impl SenderSpec<'_> {
         let addresses = || targets.iter().flat_map(|target| &target.addresses);
         let only_v4 = io.local_address()?.is_ipv4();
         let headers = addresses().map(headers).max().unwrap_or(28);
-        let payload = PAYLOAD
-            .iter()
-            .find(|(known, _)| *known == headers)
-            .map_or(1_408, |(_, payload)| *payload);
+        // Larger packets are tried on the way to each receiver.
+        let mtu = addresses().map(|address| io.path_mtu(*address)).min();
+        let payload = initial_payload(mtu.unwrap_or(USUAL_MTU), headers);
         let chacha = !has_aes();
         let secret = random()?;
         let algorithm = if chacha {
@@ -128,8 +126,8 @@ impl SenderSpec<'_> {
         let clock = Clock::start();
         let packet_size = u64::from(payload) + u64::from(headers) + DATA_OVERHEAD as u64;
         group.set_uplink(options.rate, packet_size, clock.now());
-        let turns = shared_rate.map(|rate| Turns {
-            turns: RateTurns::new(rate),
+        let pacing = shared_rate.map(|rate| SharedPacing {
+            slots: RateSlots::new(rate),
             uplink: None,
             packet_size,
         });
@@ -145,8 +143,8 @@ impl SenderSpec<'_> {
             manifest,
             layout,
             group,
-            turns,
-            cache: SlabCache::new(layout, payload, headers, CACHE_SIZE),
+            pacing,
+            cache: SlabCache::new(layout, CACHE_SIZE),
             reader: Reader {
                 tasks,
                 replies,
@@ -239,7 +237,7 @@ impl Sender<'_> {
             while let Some(command) = inbox.take() {
                 match command {
                     Command::Add(target) => self.add(target)?,
-                    // No other transfer begins here anyway.
+                    // A sender begins no further transfer anyway.
                     Command::Drain(_) => {}
                     Command::Stop => stopped = true,
                 }

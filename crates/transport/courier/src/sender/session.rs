@@ -14,7 +14,7 @@ use millrace_transport::congestion::Controller;
 use millrace_transport::congestion::background::Background;
 use millrace_transport::congestion::bbr::{Bbr, BbrConfig, Hint};
 use millrace_transport::congestion::fixed::Fixed;
-use millrace_transport::flow::FlowConfig;
+use millrace_transport::flow::{FlowConfig, USUAL_MTU};
 use millrace_transport::packet::DATA_OVERHEAD;
 use millrace_transport::ranges::RangeSet;
 use millrace_transport::sender::Connection;
@@ -185,8 +185,8 @@ impl Sender<'_> {
                 }
             }
             (Message::NeedGroupValues(extent), Some(_)) => {
-                let asker = self.asker(at);
-                self.ask(Read::GroupValues { asker, extent })?;
+                let requester = self.requester(at);
+                self.ask(Read::GroupValues { requester, extent })?;
             }
             (Message::Committed { file }, _) => (self.events)(Event::File {
                 peer: self.peers[at].target.name.clone(),
@@ -200,8 +200,8 @@ impl Sender<'_> {
                         self.group.leave(member);
                     }
                     self.peers[at].stage = Stage::Receipt(root);
-                    let asker = self.asker(at);
-                    self.ask(Read::Root { asker })?;
+                    let requester = self.requester(at);
+                    self.ask(Read::Root { requester })?;
                 } else {
                     let reason = "the receiver's signature of the receipt is wrong".into();
                     self.end(at, Outcome::Integrity { reason });
@@ -222,24 +222,28 @@ impl Sender<'_> {
                 ReadReply::Sealed(slab) => self.on_sealed(slab),
                 ReadReply::Value(extent, value) => self.on_value(extent, value),
                 ReadReply::Withdrawn(file, reason) => self.on_withdrawn(file, &reason),
-                ReadReply::Have { asker, extent, equal } if asker == self.asker(asker.peer) => {
-                    let peer = &mut self.peers[asker.peer];
+                ReadReply::Have {
+                    requester,
+                    extent,
+                    equal,
+                } if requester == self.requester(requester.peer) => {
+                    let peer = &mut self.peers[requester.peer];
                     peer.checks = peer.checks.saturating_sub(1);
                     if equal {
                         peer.kept.insert(extent..extent + 1);
                     }
                 }
                 ReadReply::GroupValues {
-                    asker,
+                    requester,
                     extent,
                     values,
-                } if asker == self.asker(asker.peer) => {
-                    if let Some(link) = self.peers[asker.peer].link {
+                } if requester == self.requester(requester.peer) => {
+                    if let Some(link) = self.peers[requester.peer].link {
                         self.control.send(link, &Message::GroupValues { extent, values });
                     }
                 }
-                ReadReply::Root { asker, root } if asker == self.asker(asker.peer) => {
-                    self.on_root(asker.peer, root);
+                ReadReply::Root { requester, root } if requester == self.requester(requester.peer) => {
+                    self.on_root(requester.peer, root);
                 }
                 ReadReply::Failed(error) => return Err(error),
                 ReadReply::Have { .. } | ReadReply::GroupValues { .. } | ReadReply::Root { .. } => {}
@@ -269,8 +273,12 @@ impl Sender<'_> {
                 let Some((extent, value)) = self.peers[at].haves.pop_front() else {
                     break;
                 };
-                let asker = self.asker(at);
-                self.ask(Read::CheckHave { asker, extent, value })?;
+                let requester = self.requester(at);
+                self.ask(Read::CheckHave {
+                    requester,
+                    extent,
+                    value,
+                })?;
                 self.peers[at].checks += 1;
             }
             let peer = &mut self.peers[at];
@@ -317,6 +325,24 @@ impl Sender<'_> {
         }
     }
 
+    /// Returns the largest IP packet that may pass to the peer of a link, in bytes.
+    fn path_mtu(&self, link: LinkId) -> u16 {
+        let address = self.control.remote(link);
+        address.map_or(USUAL_MTU, |address| self.io.path_mtu(address))
+    }
+
+    /// Tells the flows what interfaces and routers let pass: both may have changed.
+    pub(super) fn limit_mtus(&mut self) {
+        for at in 0..self.peers.len() {
+            if let (Stage::Running(member), Some(link)) = (&self.peers[at].stage, self.peers[at].link) {
+                let (member, mtu) = (*member, self.path_mtu(link));
+                if let Some(flow) = self.group.flow_mut(member) {
+                    flow.set_mtu_limit(mtu);
+                }
+            }
+        }
+    }
+
     /// Lets an accepted receiver join the group.
     fn join(&mut self, at: usize, link: LinkId, connection: u32, pool: u64, have: RangeSet) {
         let logged = (connection, self.offer.chacha, &self.offer.secret[..]);
@@ -338,6 +364,8 @@ impl Sender<'_> {
                 have: have.clone(),
                 start: start.unwrap_or(0),
                 payload: self.offer.payload,
+                mtu: self.path_mtu(link),
+                initial_rtt: self.control.rtt(link),
                 headers: self.headers,
                 credit: pool,
                 controller: self.controller(link, seed),

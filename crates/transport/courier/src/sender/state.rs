@@ -9,8 +9,8 @@ use crate::identity::Identity;
 use crate::io::DatagramIo;
 use crate::message::Offer;
 use crate::pool::Waker;
-use crate::pool::reader::{Asker, Read, ReadReply};
-use crate::shared_rate::RateTurns;
+use crate::pool::reader::{Read, ReadReply, Requester};
+use crate::shared_rate::RateSlots;
 use millrace_transport::extent::Layout;
 use millrace_transport::flow::Outgoing;
 use millrace_transport::ranges::RangeSet;
@@ -63,7 +63,7 @@ pub(super) struct Peer {
     pub(super) accepted_at: Instant,
     pub(super) progress_at: Instant,
     pub(super) stalled: Option<u64>,
-    /// Payload bytes delivered, and packets sent and lost, at the last progress event.
+    /// Bytes delivered, and packets sent and lost, at the last progress event.
     pub(super) last: (u64, u64, u64),
     pub(super) sent_bytes: u64,
 }
@@ -122,10 +122,10 @@ pub(super) struct Reader {
     pub(super) spare: Vec<Slab>,
 }
 
-/// The turns of this transfer at a rate that it shares with others.
-pub(super) struct Turns {
-    pub(super) turns: RateTurns,
-    /// The rate at which packets leave within a turn: that of all transfers together.
+/// The time slots of this transfer at a rate that it shares with others, and its pacing within them.
+pub(super) struct SharedPacing {
+    pub(super) slots: RateSlots,
+    /// The rate at which packets leave within a slot: that of all transfers together.
     pub(super) uplink: Option<BitRate>,
     /// Bytes of a full IP packet.
     pub(super) packet_size: u64,
@@ -141,7 +141,7 @@ pub(super) struct Sender<'a> {
     pub(super) layout: Layout,
     pub(super) options: SendOptions,
     pub(super) group: Group,
-    pub(super) turns: Option<Turns>,
+    pub(super) pacing: Option<SharedPacing>,
     pub(super) cache: SlabCache,
     pub(super) reader: Reader,
     pub(super) waker: Arc<Waker>,
@@ -163,9 +163,9 @@ pub(super) struct Sender<'a> {
 
 impl Sender<'_> {
     /// Returns the name under which the reader answers a peer.
-    pub(super) fn asker(&self, at: usize) -> Asker {
+    pub(super) fn requester(&self, at: usize) -> Requester {
         let round = self.peers[at].round;
-        Asker { peer: at, round }
+        Requester { peer: at, round }
     }
 
     /// Ends the transfer to all peers that have not ended.

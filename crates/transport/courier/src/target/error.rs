@@ -13,28 +13,17 @@ pub enum TargetError {
     Expired,
     /// A name is not known.
     #[error("cannot resolve {address}: {error}")]
-    Resolve {
-        /// The address.
-        address: String,
-        /// The cause.
-        error: io::Error,
-    },
+    Resolve { address: String, error: io::Error },
     /// The key of a receiver is not known.
     #[error(
         "the key of {address} is not known; use the ticket that `millrace receive` prints there, or KEY@{address}"
     )]
-    UnknownKey {
-        /// The address.
-        address: String,
-    },
+    UnknownKey { address: String },
     /// A word is no path of a daemon.
     #[error(
         "`{word}` is no path of a daemon; expected millrace://HOST/GRANT/PATH or millrace://KEY@HOST:PORT/GRANT/PATH"
     )]
-    Url {
-        /// The word.
-        word: String,
-    },
+    Url { word: String },
     /// A key cannot be read.
     #[error(transparent)]
     Key(#[from] KeyTextError),

@@ -29,30 +29,30 @@ fn a_sender_without_the_right_ticket_is_refused_by_name() {
     };
     let receiver = ReceiverThread::start(store.clone(), spec);
     let mut source = MemorySource::new(content(1 << 20, 1));
-    let stranger = Identity::generate().unwrap();
+    let unknown = Identity::generate().unwrap();
     let mut target = receiver.target("a");
     target.secret = Some([1; 16]);
     let send = |source: &mut MemorySource, identity, target| {
         send_all(source, identity, vec![target], SendOptions::default()).0
     };
     refused(
-        &send(&mut source, &stranger, target.clone()),
+        &send(&mut source, &unknown, target.clone()),
         "not of this receiver",
     );
     target.secret = None;
     refused(
-        &send(&mut source, &stranger, target.clone()),
+        &send(&mut source, &unknown, target.clone()),
         "not on the receiver's list",
     );
     assert!(
         store.0.lock().unwrap().bytes.is_empty(),
-        "strangers write nothing"
+        "unknown peers write nothing"
     );
     assert_eq!(send(&mut source, &known, target), [Outcome::Delivered]);
     assert_eq!(
         receiver.join(),
         [Outcome::Delivered],
-        "refused strangers do not end --once"
+        "refused peers do not end --once"
     );
 }
 
@@ -107,9 +107,9 @@ fn a_receiver_with_another_key_gets_nothing() {
 }
 
 /// Garbage, data packets of no connection, and the start of a connection that nobody can open: nothing, or at most three bytes for
-/// one of each datagram. `control::tests` has handshakes of strangers.
+/// one of each datagram. `control::tests` has handshakes of unknown peers.
 #[test]
-fn strangers_get_at_most_three_bytes_for_one() {
+fn unknown_peers_get_at_most_three_bytes_for_one() {
     let receiver = ReceiverThread::start(MemoryStore::default(), ReceiverSpec::default());
     let mut state = 9;
     let mut datagrams: Vec<Vec<u8>> = (0..=255_u8)
@@ -127,7 +127,7 @@ fn strangers_get_at_most_three_bytes_for_one() {
     initial.resize(1_200, 0x5a);
     datagrams.push(initial);
     // The port of each socket tells which datagram an answer is to.
-    let strangers: Vec<(UdpSocket, usize)> = datagrams
+    let unknown: Vec<(UdpSocket, usize)> = datagrams
         .iter()
         .map(|datagram| {
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -146,9 +146,9 @@ fn strangers_get_at_most_three_bytes_for_one() {
     );
     assert_eq!(outcomes, [Outcome::Delivered]);
     receiver.join();
-    // All answers were sent before those to the sender.
+    // The answers to unknown peers were sent before those to the sender.
     let mut buffer = [0; 2_000];
-    for (socket, sent) in strangers {
+    for (socket, sent) in unknown {
         socket.set_nonblocking(true).unwrap();
         let mut received = 0;
         while let Ok(size) = socket.recv(&mut buffer) {

@@ -30,7 +30,7 @@ struct State {
     recorded: Vec<(SocketAddr, SocketAddr, Vec<u8>)>,
 }
 
-/// The network.
+/// Emulated paths between the ends of a test, which run in real time.
 #[derive(Clone)]
 pub(crate) struct Network {
     started: Instant,
@@ -241,6 +241,10 @@ impl DatagramIo for End {
 
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
+    }
+
+    fn path_mtu(&self, _: SocketAddr) -> u16 {
+        1_500
     }
 
     fn next_timeout(&self) -> Option<Instant> {

@@ -178,7 +178,7 @@ fn an_address_that_another_host_has_is_not_used() {
             std::thread::sleep(Duration::from_millis(1));
         }
     });
-    // One address gives one MAC address, unless another is asked for.
+    // The MAC address follows from the IP address, unless another is asked for.
     let mut second = via(folder.path(), "b", &["192.0.2.1/24"]);
     second.mac = Some(millrace_types::Mac([2, 0, 0, 0, 0, 2]));
     let error = second.open_memif(1).err().unwrap().to_string();

@@ -144,7 +144,8 @@ fn replayed_and_spoofed_datagrams_change_nothing_and_earn_nothing() {
     let mut replayed = 0;
     let (equal, _) = transfer(&network, 6 << 20, |event| {
         if matches!(event, Event::Progress { .. }) && replayed < 50_000 {
-            // Everything again, in both directions, and the same from an address that never asked for anything.
+            // Every datagram is sent again, in both directions, and also from an address that never asked for
+            // anything.
             for datagram in network.sent_to(address(RECEIVER)).iter().take(2_000) {
                 network.spoof(victim, address(RECEIVER), datagram);
             }

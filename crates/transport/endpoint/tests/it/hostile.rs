@@ -20,7 +20,7 @@ fn valid_frames() -> Vec<Vec<u8>> {
     ] {
         link.send(1, to, &[&[7; 64]], 100).unwrap();
     }
-    // Those to the first host, and those to all.
+    // These frames are addressed to the first host, or to all.
     link.seen
         .retain(|frame| frame[..6] == mac(1).0 || frame[0] & 1 != 0);
     // Two questions, two datagrams for each version.

@@ -159,7 +159,7 @@ fn forged_errors_change_nothing() {
             refused
         );
     }
-    // Not below the size of the packet, and not below the floor again.
+    // The path MTU falls neither below the size of the packet nor below the floor.
     assert_eq!(
         link.inject(0, &icmp4(3, 4, [0, 0, 5, 148], &packet[..28])),
         refused

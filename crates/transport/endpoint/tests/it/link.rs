@@ -67,7 +67,7 @@ impl Link {
         }
     }
 
-    /// Two hosts that have probed their addresses: 192.0.2.1 and 2001:db8::1, and those that end with 2.
+    /// Returns two hosts that have probed their addresses: 192.0.2.1 and 2001:db8::1, and those that end with 2.
     pub(crate) fn pair() -> Link {
         let mut link = Link::new([
             config(1, &["192.0.2.1/24", "2001:db8::1/64"]),

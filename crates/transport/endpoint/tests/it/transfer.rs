@@ -19,7 +19,7 @@ fn the_first_datagrams_wait_for_the_mac_address_and_arrive_in_order() {
         let expected: Vec<Vec<u8>> = bytes.chunks(1_400).map(<[u8]>::to_vec).collect();
         assert_eq!(link.hosts[1].arrived[0].0, from.parse().unwrap());
         assert_eq!(link.payloads(1), expected);
-        // One question, one answer, four datagrams.
+        // The link carried one solicitation, one advertisement and four datagrams.
         assert_eq!(link.seen.len(), 6);
         // The answer goes the other way without a question: who asked is known.
         link.seen.clear();

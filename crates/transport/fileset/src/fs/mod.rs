@@ -10,12 +10,11 @@ use crate::entry::{Segment, Timestamp, Xattr};
 use crate::path::RelativePath;
 use std::io;
 
-/// The type of a file.
+/// The type of a directory entry, as `lstat(2)` reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileType {
     /// A regular file.
     File,
-    /// A directory.
     Directory,
     /// A symbolic link.
     Symlink,
@@ -26,7 +25,6 @@ pub enum FileType {
 /// Metadata of a file (inode(7)).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metadata {
-    /// The type.
     pub file_type: FileType,
     /// Bytes.
     pub size: u64,

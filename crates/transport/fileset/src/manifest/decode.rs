@@ -16,7 +16,6 @@ const ENTRY_SIZE_MAX: usize = 2 * PATH_MAX + XATTRS_SIZE_MAX + 20 * SEGMENTS_MAX
 /// Limits on the manifest that a peer sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ManifestLimits {
-    /// Entries.
     pub entries: usize,
     /// Segments of all files.
     pub segments: usize,
@@ -89,7 +88,6 @@ pub enum ManifestError {
     Limit {
         /// The thing limited.
         name: &'static str,
-        /// The limit.
         limit: u64,
     },
     /// The number of entries or the digest at the end does not match.

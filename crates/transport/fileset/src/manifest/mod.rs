@@ -50,7 +50,6 @@ pub enum EntryError {
     Mode {
         /// The entry.
         path: RelativePath,
-        /// The mode.
         mode: u32,
     },
     /// The nanoseconds of a time are 10^9 or more.

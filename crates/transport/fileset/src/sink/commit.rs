@@ -15,7 +15,7 @@ const SYNC_ONE_BY_ONE: usize = 8;
 const READY_MAX: usize = 4_096;
 
 impl<F: FileSystem> Sink<F> {
-    /// Syncs, records and commits what is due. Call it at [`Sink::next_timeout`], and after events.
+    /// Syncs, records and commits the files that are due. Call it at [`Sink::next_timeout`], and after events.
     ///
     /// # Errors
     /// If bytes cannot be synced. A file that cannot be renamed is an event.

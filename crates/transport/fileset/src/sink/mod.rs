@@ -43,7 +43,7 @@ pub enum Commit {
     All,
 }
 
-/// Options of a sink.
+/// Settings for writing a set of files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SinkOptions {
     /// The time at which files get their final names.
@@ -90,7 +90,6 @@ pub enum SinkError {
     Io {
         /// The path below the receiver's directory.
         path: RelativePath,
-        /// The error.
         error: io::Error,
     },
     /// A file exists and must not be replaced.
@@ -117,7 +116,6 @@ pub enum SinkError {
     Unknown {
         /// "extent" or "file".
         name: &'static str,
-        /// The number.
         number: u64,
     },
     /// The values of the groups of an extent do not merge to the extent's value.
@@ -128,7 +126,7 @@ pub enum SinkError {
     ChangedLocally(u64),
 }
 
-/// An event of a sink.
+/// The result of a step, for the courier that drives the sink.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SinkEvent {
     /// The digest of an extent is right.
@@ -137,7 +135,6 @@ pub enum SinkEvent {
     NeedGroupValues(u64),
     /// Addresses with wrong bytes are needed again.
     Rejected {
-        /// The extent.
         extent: u64,
         /// The addresses.
         wrong: Vec<Range<u64>>,
@@ -151,12 +148,7 @@ pub enum SinkEvent {
     /// A file was withdrawn by the sender; nothing of it is kept.
     Withdrawn(u32),
     /// An entry could not be put into place; the others go on.
-    Failed {
-        /// The path.
-        path: RelativePath,
-        /// The reason.
-        reason: String,
-    },
+    Failed { path: RelativePath, reason: String },
     /// Every entry is in place, has failed or was withdrawn.
     Complete,
 }
@@ -174,7 +166,7 @@ pub struct Progress {
     pub rejected_groups: u64,
 }
 
-/// The state of a file.
+/// The progress of a file towards its final name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum FileState {
     /// Bytes are missing, or it is not renamed.

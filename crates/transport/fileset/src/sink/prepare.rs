@@ -2,9 +2,9 @@
 
 use super::{FileProgress, FileState, Progress, Sink, SinkError, SinkEvent, SinkOptions, journal_path, line};
 use crate::digest::{HaveEntry, extent_value};
-use crate::entry::EntryKind;
+use crate::entry::{Entry, EntryKind};
 use crate::fs::{Access, FileSystem, FileType, optional};
-use crate::journal::{self, Journal};
+use crate::journal;
 use crate::manifest::Manifest;
 use crate::path::RelativePath;
 use millrace_transport::ranges::RangeSet;
@@ -27,10 +27,11 @@ pub(super) enum Existing {
 }
 
 impl<F: FileSystem> Sink<F> {
-    /// Returns a sink: makes directories and reads the journal of an earlier run.
+    /// Returns a sink: reads the journal of an earlier run. Nothing but an empty journal is made before [`Sink::start`], and
+    /// [`Sink::discard`] removes that.
     ///
     /// # Errors
-    /// If a path of the set is taken by something else, or a file exists that must not be replaced.
+    /// If a path of the set is taken by something else, or a file exists that must not be replaced. Nothing is left behind.
     pub fn open(fs: F, manifest: Arc<Manifest>, options: SinkOptions) -> Result<Sink<F>, SinkError> {
         let root = RelativePath::root();
         let journal_path = journal_path(&manifest);
@@ -79,9 +80,39 @@ impl<F: FileSystem> Sink<F> {
             events: VecDeque::new(),
             progress: Progress::default(),
         };
-        sink.prepare_journal()?;
-        sink.prepare_directories()?;
-        Ok(sink)
+        let extents = sink.manifest.layout().extents();
+        sink.earlier.extents.retain(|extent, _| *extent < extents);
+        match sink.check_entries() {
+            Ok(()) => Ok(sink),
+            Err(error) => {
+                sink.discard();
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes the journal of a sink that did not start, unless it is that of an earlier run.
+    pub fn discard(self) {
+        if !self.started && self.journal_size == 0 {
+            // A journal that stays is empty, and the next run takes it.
+            let _removed = self.fs.remove(&journal_path(&self.manifest));
+        }
+    }
+
+    /// Returns the bytes of files that have no temporary file yet: the space that their data take in the file system.
+    ///
+    /// # Errors
+    /// If a file cannot be examined.
+    pub fn needed_space(&mut self) -> Result<u64, SinkError> {
+        let mut bytes = 0;
+        for file in 0..self.manifest.files() {
+            if self.existing(file)? == Existing::None
+                && let Some((_, content)) = self.manifest.file(file)
+            {
+                bytes += content.data_len();
+            }
+        }
+        Ok(bytes)
     }
 
     /// Returns the next extent whose bytes are here already; `None` after the last.
@@ -118,7 +149,7 @@ impl<F: FileSystem> Sink<F> {
         Ok(())
     }
 
-    /// Ends the preparation: bytes that are kept are copied into place. From now on bytes may be written.
+    /// Ends the preparation: makes directories, and copies bytes that are kept into place. From now on bytes may be written.
     ///
     /// # Errors
     /// If a file cannot be written, or a local file changed since the have-map.
@@ -128,6 +159,8 @@ impl<F: FileSystem> Sink<F> {
                 self.values[extent as usize] = None;
             }
         }
+        self.prepare_journal()?;
+        self.make_directories()?;
         for file in 0..self.manifest.files() {
             self.start_file(file)?;
         }
@@ -166,19 +199,36 @@ impl<F: FileSystem> Sink<F> {
             self.fs.set_size(&self.journal, 0).map_err(io)?;
             self.fs.write_at(&self.journal, 0, &header).map_err(io)?;
             self.journal_size = header.len() as u64;
-            self.earlier = Journal::default();
         } else {
             self.fs.set_size(&self.journal, self.journal_size).map_err(io)?;
         }
-        let extents = self.manifest.layout().extents();
-        self.earlier.extents.retain(|extent, _| *extent < extents);
         Ok(())
     }
 
-    fn prepare_directories(&mut self) -> Result<(), SinkError> {
+    /// Makes the directories that are missing.
+    fn make_directories(&mut self) -> Result<(), SinkError> {
         let manifest = Arc::clone(&self.manifest);
+        let directories = manifest
+            .entries()
+            .iter()
+            .filter(|entry| matches!(entry.kind, EntryKind::Directory));
+        for Entry { path, .. } in directories {
+            let io = |error| SinkError::Io {
+                path: path.clone(),
+                error,
+            };
+            if optional(self.fs.metadata(path)).map_err(io)?.is_none() {
+                self.fs.create_directory(path).map_err(io)?;
+                self.dirty_directories.insert(path.split().0, ());
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that no path of the set is taken by something else, and that no file exists that must not be replaced.
+    fn check_entries(&self) -> Result<(), SinkError> {
         let mut file = 0;
-        for entry in manifest.entries() {
+        for entry in self.manifest.entries() {
             let path = &entry.path;
             let io = |error| SinkError::Io {
                 path: path.clone(),
@@ -188,11 +238,7 @@ impl<F: FileSystem> Sink<F> {
                 .map_err(io)?
                 .map(|metadata| metadata.file_type);
             match (&entry.kind, found) {
-                (EntryKind::Directory, Some(FileType::Directory)) => {}
-                (EntryKind::Directory, None) => {
-                    self.fs.create_directory(path).map_err(io)?;
-                    self.dirty_directories.insert(path.split().0, ());
-                }
+                (EntryKind::Directory, Some(FileType::Directory) | None) => {}
                 (EntryKind::Directory, Some(_)) => return Err(SinkError::NotDirectory(path.clone())),
                 (_, Some(FileType::Directory)) => return Err(SinkError::IsDirectory(path.clone())),
                 (kind, Some(_)) if !self.options.overwrite => {

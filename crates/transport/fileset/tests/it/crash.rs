@@ -27,7 +27,7 @@ fn durable(report: &Report) -> u64 {
     extents.count() as u64 * (1 << 20)
 }
 
-/// Every file under a final name has the bytes of the source.
+/// Asserts that every file under a final name has the bytes of the source.
 fn assert_nothing_wrong(expected: &BTreeMap<String, Found>, found: &BTreeMap<String, Found>, moment: &str) {
     for (path, content) in found {
         if !path.contains(".millrace-") {

@@ -1,6 +1,5 @@
 //! Transfers between a source and a sink: in the crash model, with forged bytes, and on Linux.
 #![allow(
-    missing_docs,
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,

@@ -39,7 +39,7 @@ pub(crate) fn contents() -> Vec<Argument> {
     }]
 }
 
-/// Scans, and reads the encoded manifest in pieces of odd sizes.
+/// Scans a tree, and reads the encoded manifest in pieces of odd sizes.
 pub(crate) fn scan<F: FileSystem>(
     fs: &F,
     arguments: &[Argument],
@@ -67,7 +67,8 @@ pub(crate) fn scan<F: FileSystem>(
     (Arc::new(manifest), paths)
 }
 
-/// A tree with files of all types: nested, empty, packed, over several extents, sparse; a symlink and a hard link.
+/// Returns a tree with files of all types: nested, empty, packed, over several extents, sparse; a symlink and a hard
+/// link.
 pub(crate) fn tree() -> MemoryFs {
     let fs = MemoryFs::new();
     fs.put(&path("a"), None).unwrap();
@@ -134,7 +135,7 @@ pub(crate) struct Report {
     pub(crate) events: Vec<SinkEvent>,
 }
 
-/// The fate of a packet on its way.
+/// Changes a packet on its way, by its number.
 pub(crate) type Tamper<'a> = &'a mut dyn FnMut(u64, &mut Vec<u8>);
 
 /// Carries a set from a source to a sink until it is complete.

@@ -137,6 +137,10 @@ impl Controller for Background {
         self.advance_slowdown(sample.now);
     }
 
+    fn set_packet_size(&mut self, packet_size: u64) {
+        self.packet_size = packet_size;
+    }
+
     fn on_breaker(&mut self, now: Time) {
         self.window = self.smallest();
         self.recovery = now;

@@ -36,11 +36,15 @@ impl Controller for Fixed {
         self.ramp += sample.acked as f64;
     }
 
+    fn set_packet_size(&mut self, packet_size: u64) {
+        self.packet_size = packet_size;
+    }
+
     fn on_breaker(&mut self, _: Time) {
         self.ramp = (INITIAL_WINDOW * self.packet_size) as f64;
     }
 
-    /// Two bandwidth-delay products, so that late feedback does not interrupt the sender.
+    /// Returns two bandwidth-delay products, so that late feedback does not interrupt the sender.
     fn window(&self) -> u64 {
         let product = self.rate * (self.rtt + Duration::from_millis(50)).as_secs_f64();
         bytes((2.0 * product).min(self.ramp)).max(INITIAL_WINDOW * self.packet_size)

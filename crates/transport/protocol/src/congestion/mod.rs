@@ -141,6 +141,11 @@ pub trait Controller: Send {
     /// Starts from the initial window again: half of what was sent did not arrive.
     fn on_breaker(&mut self, now: Time);
 
+    /// Learns the bytes of a full IP packet, which follow the path MTU. A controller without a window in packets needs nothing.
+    fn set_packet_size(&mut self, packet_size: u64) {
+        let _ = packet_size;
+    }
+
     /// Returns the bytes that may be in flight.
     fn window(&self) -> u64;
 

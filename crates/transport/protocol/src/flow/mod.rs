@@ -9,13 +9,13 @@
 mod delivery;
 mod loss;
 mod mtu;
+mod packet_size;
 mod plan;
 mod reports;
 mod sent;
 mod stats;
 
-pub use mtu::BASE_MTU;
-pub(crate) use mtu::base_payload;
+pub use mtu::{BASE_MTU, USUAL_MTU, initial_payload};
 pub use plan::Piece;
 pub use sent::ProtocolViolation;
 pub use stats::{FlowStats, Limit};
@@ -41,6 +41,8 @@ use sent::{PacketState, Quantum, SentPackets};
 const PROBE_PACKETS: u64 = 2;
 /// The longest time between probes of a silent path, unless two probe timeouts are longer.
 const PROBE_INTERVAL_MAX: Duration = Duration::from_secs(1);
+/// Slabs that are sealed ahead while the packet size may change.
+const AHEAD_OF_PROBE: usize = 1;
 /// One packet number in so many is skipped, on average.
 const SKIP_EVERY: u64 = 4_096;
 
@@ -52,10 +54,14 @@ pub struct FlowConfig {
     pub have: RangeSet,
     /// The extent to begin with.
     pub start: u64,
-    /// Bytes of payload of a full packet; a multiple of 16.
+    /// Bytes of payload of a full packet at the start; a multiple of 16.
     pub payload: u16,
+    /// The largest IP packet that the interface sends to the receiver, in bytes: sizes up to it are tried.
+    pub mtu: u16,
     /// Bytes of IP and UDP headers.
     pub headers: u16,
+    /// The round-trip time of the control channel's handshake, if it is known.
+    pub initial_rtt: Option<Duration>,
     /// Bytes that may be sent before the first feedback.
     pub credit: u64,
     /// Decides how fast.
@@ -83,6 +89,8 @@ pub struct Flow {
     pacer: Pacer,
     rtt: RttEstimator,
     mtu: PathMtu,
+    /// The grid of packets that are no probes of the path MTU.
+    grid: Grid,
     delivery: Delivery,
     random: Random,
     overhead: u64,
@@ -91,8 +99,8 @@ pub struct Flow {
     window_limited: bool,
     /// Nothing of what may leave is sealed.
     starved: bool,
-    /// The piece of the next probe of the path MTU, until it is sealed.
-    mtu_probe: Option<Piece>,
+    /// The piece of the next probe of the path MTU and its grid, until it is sealed.
+    mtu_probe: Option<(Grid, Piece)>,
     /// The piece of the next probe of a silent path, until it is sealed.
     duplicate: Option<Piece>,
     /// The newest acknowledged packet: its number, and when it was sent.
@@ -121,8 +129,13 @@ impl Flow {
             controller: config.controller,
             breaker: Breaker::new(now),
             pacer: Pacer::new(u64::from(config.payload) + overhead, now),
-            rtt: RttEstimator::default(),
-            mtu: PathMtu::new(config.payload, u16::try_from(overhead).unwrap_or(u16::MAX)),
+            rtt: RttEstimator::new(config.initial_rtt),
+            mtu: PathMtu::new(
+                config.payload,
+                config.mtu,
+                u16::try_from(overhead).unwrap_or(u16::MAX),
+            ),
+            grid: Grid::new(config.layout, config.payload),
             delivery: Delivery::new(now),
             random: Random::new(config.seed),
             overhead,
@@ -244,7 +257,7 @@ impl Flow {
             return self.emit(now, packets, u64::MAX, ready, out);
         }
         self.pacer.set_rate(self.controller.pacing_rate(), now);
-        let has_piece = self.plan.peek(self.grid(), ready).is_some();
+        let has_piece = self.plan.peek(self.grid, ready).is_some();
         if !has_piece {
             self.starved = self.plan.has_piece();
             self.pacer.rest(now);
@@ -262,33 +275,21 @@ impl Flow {
         self.emit(now, self.pacer.quantum(), room, ready, out)
     }
 
-    /// Returns the grid of packets that are no probes of the path MTU.
-    fn grid(&self) -> Grid {
-        Grid::new(self.layout, self.mtu.payload())
-    }
-
     /// Appends requests for what is to be sealed next and is not cached: repairs, and `ahead` slabs from the cursor on.
     pub fn wanted(&self, cache: &SlabCache, ahead: usize, out: &mut Vec<SealRequest>) {
-        self.plan.wanted(self.grid(), cache, ahead, out);
-        for piece in [self.mtu_probe, self.duplicate].into_iter().flatten() {
+        // Packets of a size that is given up are sealed again.
+        let ahead = if self.mtu.is_about_to_change() {
+            ahead.min(AHEAD_OF_PROBE)
+        } else {
+            ahead
+        };
+        self.plan.wanted(self.grid, cache, ahead, out);
+        let duplicate = self.duplicate.map(|piece| (self.grid, piece));
+        for (grid, piece) in [self.mtu_probe, duplicate].into_iter().flatten() {
             if cache.get(piece).is_none() {
-                out.extend(cache.request(piece));
+                out.push(grid.request(piece));
             }
         }
-    }
-
-    /// Returns the piece with which to try the full packet size, if that is due and the piece is ready. Its bytes may be known.
-    fn mtu_probe(&mut self, now: Time, ready: &dyn Fn(Piece) -> bool) -> Option<Piece> {
-        let grid = Grid::new(self.layout, self.mtu.probe(now)?);
-        let next = self.plan.next_address()?;
-        let piece = *self.mtu_probe.get_or_insert_with(|| grid.piece_at(next));
-        if !ready(piece) {
-            return None;
-        }
-        self.mtu_probe = None;
-        self.mtu.on_probe(now);
-        self.plan.take(piece);
-        Some(piece)
     }
 
     /// Sends up to `packets` packets within `room` bytes, one at least.
@@ -335,7 +336,7 @@ impl Flow {
             }
             let piece = self
                 .mtu_probe(now, ready)
-                .or_else(|| self.plan.next(self.grid(), ready))
+                .or_else(|| self.plan.next(self.grid, ready))
                 .or_else(|| self.duplicate(room, ready));
             let Some(piece) = piece else { break };
             let number = self.sent.push(piece.address, piece.len);
@@ -355,7 +356,7 @@ impl Flow {
             return None;
         }
         let (_, packet, _) = self.sent.oldest_in_flight()?;
-        let piece = self.grid().piece_at(packet.address);
+        let piece = self.grid.piece_at(packet.address);
         let is_ready = ready(piece);
         self.duplicate = (!is_ready).then_some(piece);
         is_ready.then_some(piece)
@@ -398,6 +399,7 @@ impl Flow {
             sample.rate = self.delivery.sample(now - feedback.delay, &quantum, least);
         }
         self.detect_losses(now, &mut sample);
+        self.resize();
         let retention = 2 * self.rtt.smoothed() + self.detector.window(self.rtt.smoothed());
         self.sent.forget(now - retention);
         if !newly.is_empty() {
@@ -454,7 +456,7 @@ impl Flow {
             }
             packet.state = PacketState::Acked;
             self.pacer.resolve(number - quantum.first, quantum.len, false);
-            self.mtu.on_acked(now, packet.len);
+            self.mtu.on_acked(now, number, packet.len);
             sample.acked += bytes;
             newest = Some(*quantum);
         }
@@ -488,23 +490,28 @@ impl Flow {
         let mut previous = None;
         let (plan, pacer, overhead) = (&mut self.plan, &mut self.pacer, self.overhead);
         let (stats, in_flight, lost) = (&mut self.stats, &mut self.in_flight, &mut self.delivery.lost);
+        let mtu = &mut self.mtu;
         self.sent.judge_holes(|number, packet, quantum| {
             if !detector.is_lost((number, quantum.sent_at), newest, rtt) {
                 return false;
             }
             packet.state = PacketState::Lost;
             let bytes = u64::from(packet.len) + overhead;
+            plan.repair(Piece {
+                address: packet.address,
+                len: packet.len,
+            });
+            *in_flight = in_flight.saturating_sub(bytes);
+            if mtu.on_lost(now, number) {
+                stats.mtu_probes_lost += 1;
+                return true;
+            }
             let outcome = &mut sample.outcomes[quantum.tag.index()];
             outcome.lost += 1;
             outcome.runs += u32::from(previous != Some(number.wrapping_sub(1)));
             previous = Some(number);
             pacer.resolve(number - quantum.first, quantum.len, true);
-            plan.repair(Piece {
-                address: packet.address,
-                len: packet.len,
-            });
             stats.lost += 1;
-            *in_flight = in_flight.saturating_sub(bytes);
             *lost += bytes;
             sample.lost += bytes;
             sample.lost_sent_at = Some(quantum.sent_at);
@@ -560,6 +567,7 @@ impl Flow {
             // A path that loses everything, feedback too, says nothing about sizes.
             if self.stats.feedback > self.feedback_at_ack {
                 self.mtu.on_timeout(self.barren_probes);
+                self.resize();
             }
             if self.breaker.on_timeout(now) {
                 self.trip(now);

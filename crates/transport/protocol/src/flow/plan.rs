@@ -119,7 +119,7 @@ impl Plan {
         if is_repair {
             let end = piece.address + u64::from(piece.len);
             if let Some(repair) = self.repairs.pop_front() {
-                // Another grid may have cut the lost piece.
+                // The lost piece may have been cut by another grid.
                 let rest = (repair.address + u64::from(repair.len)).saturating_sub(end);
                 if let Some(len) = u16::try_from(rest).ok().filter(|len| *len > 0) {
                     self.repairs.push_front(Piece { address: end, len });

@@ -30,7 +30,7 @@ pub(super) enum PacketState {
     Skipped,
 }
 
-/// A packet.
+/// A sent packet: the address of its bytes, and the quantum that it left in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
     pub(super) address: u64,
@@ -63,17 +63,13 @@ pub enum ProtocolViolation {
         "the receiver acknowledges packet {number}, but {next} is the next one to be sent; end the connection"
     )]
     AckOfUnsent {
-        /// The number.
         number: u64,
         /// The next number.
         next: u64,
     },
     /// The number was skipped to catch optimistic acknowledgements (RFC 9000, section 21.4).
     #[error("the receiver acknowledges packet {number}, which was never sent; end the connection")]
-    AckOfSkipped {
-        /// The number.
-        number: u64,
-    },
+    AckOfSkipped { number: u64 },
 }
 
 /// The packets of one flow that are not resolved yet.

@@ -28,6 +28,8 @@ pub struct FlowStats {
     pub probes: u64,
     /// Times that the breaker tripped.
     pub breaks: u64,
+    /// Probes of the path MTU that were lost; they do not count as lost packets.
+    pub mtu_probes_lost: u64,
     /// Feedback packets that arrived.
     pub feedback: u64,
 }

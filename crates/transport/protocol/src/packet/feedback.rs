@@ -279,7 +279,7 @@ mod tests {
             acknowledged: vec![74..79, 80..81, 90..100],
         };
         assert_eq!(Feedback::decode(&body), Ok(feedback.clone()));
-        // Ours takes the bitmap, which is shorter here.
+        // Our encoder takes the bitmap, which is shorter here.
         let (ours, from) = feedback.encode();
         assert_eq!((Feedback::decode(&ours), from), (Ok(feedback), 74));
         assert!(ours.len() <= body.len());

@@ -61,7 +61,6 @@ pub enum PacketError {
     Short {
         /// Bytes of the datagram.
         size: usize,
-        /// The field.
         field: &'static str,
     },
     /// The datagram is longer than any packet.
@@ -81,7 +80,6 @@ pub enum PacketError {
     /// A number is outside of its range.
     #[error("the field {field} is {value}, beyond its limit")]
     Range {
-        /// The field.
         field: &'static str,
         /// The value of the field.
         value: u64,
@@ -97,7 +95,6 @@ pub enum PacketError {
 /// The head of a packet, before its MAC is checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Head {
-    /// The type of the packet.
     pub packet_type: PacketType,
     /// The content key that seals the packet: one of two, which alternate.
     pub key_phase: bool,

@@ -306,7 +306,7 @@ impl Receiver {
         self.acks.on_report(report);
     }
 
-    /// Notes that so many bytes are written: the sender gets credit for as many.
+    /// Notes that this many bytes are written: the sender gets credit for as many.
     pub fn written(&mut self, bytes: u64) {
         self.written = (self.written + bytes).min(self.arrived);
         // A sender that is short of credit must not wait for the next packet.

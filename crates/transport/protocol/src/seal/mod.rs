@@ -33,10 +33,7 @@ pub const SUBKEY_BITS: u32 = 20;
 pub enum SealError {
     /// All 2^40 seal counters of the content key are used.
     #[error("seal counter {counter} is beyond 2^40 − 1; start a new key phase")]
-    Exhausted {
-        /// The counter.
-        counter: u64,
-    },
+    Exhausted { counter: u64 },
     /// The secret is too short.
     #[error("a content secret of {size} bytes is too short; 32 are needed")]
     ShortSecret {
@@ -45,10 +42,7 @@ pub enum SealError {
     },
     /// The tag is not that of the packet.
     #[error("the packet under seal counter {counter} does not match its tag")]
-    Forged {
-        /// The counter.
-        counter: u64,
-    },
+    Forged { counter: u64 },
 }
 
 /// Seals and opens the shared part of packets.

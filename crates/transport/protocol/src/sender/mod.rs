@@ -31,7 +31,7 @@ use thiserror::Error;
 
 /// The default size of the slab cache.
 pub const CACHE_SIZE: usize = 256 << 20;
-/// A receiver that joins is led to a running cursor that is at most so many bytes away.
+/// A receiver that joins is led to a running cursor that is at most this many bytes away.
 const JOIN_DISTANCE: u64 = 2 << 30;
 /// Bytes that a member may send in its turn while the uplink is shared (deficit round robin, Shreedhar and Varghese 1995).
 const TURN_BYTES: i64 = 65_536;
@@ -77,23 +77,14 @@ pub enum FeedbackError {
     Packet(#[from] PacketError),
     /// No member has this connection.
     #[error("no receiver of this group has connection {connection:#010x}; the datagram is dropped")]
-    UnknownConnection {
-        /// The connection.
-        connection: u32,
-    },
+    UnknownConnection { connection: u32 },
     /// The MAC does not match.
     #[error("the MAC of feedback on connection {connection:#010x} does not match; the datagram is dropped")]
-    Mac {
-        /// The connection.
-        connection: u32,
-    },
+    Mac { connection: u32 },
     /// The number was seen.
     #[error("feedback {number} arrived before; the datagram is dropped")]
-    Replay {
-        /// The number.
-        number: u64,
-    },
-    /// The receiver lies.
+    Replay { number: u64 },
+    /// The receiver acknowledges packets that were not sent to it.
     #[error(transparent)]
     Violation(#[from] ProtocolViolation),
 }
@@ -228,7 +219,7 @@ impl Group {
                 }
                 return Some(MemberId(id));
             }
-            // Who has nothing to send saves nothing up.
+            // A member with nothing to send saves no deficit for later.
             member.deficit = member.deficit.min(0);
             self.turn += 1;
         }

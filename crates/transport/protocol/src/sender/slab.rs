@@ -1,4 +1,4 @@
-//! Slabs: sealed packets of 64 neighbouring pieces, and the cache of them, for receivers that are a little behind, for repairs, and
+//! Slabs: sealed packets of neighbouring pieces, and the cache of them, for receivers that are a little behind, for repairs, and
 //! between the thread that seals and the one that sends.
 //!
 //! ```text
@@ -6,24 +6,29 @@
 //!  slab    ├──────── pieces 0 to 63 ───────┼─────── 64 to 127 ──── … ─┤
 //! ```
 //!
-//! A group has two grids: packets of the full size, and those of the base size for a path whose MTU shrank.
+//! A slab has 64 pieces at an MTU of 1,500 bytes, and fewer larger ones, so that all slabs have about the same size. A group has a
+//! grid for each packet size that the paths of its members pass; members on the same grid share its slabs.
 
 use super::SealPieceError;
 use crate::extent::Layout;
-use crate::flow::{Piece, base_payload};
-use crate::packet::{ADDRESS_SIZE, COUNTER_SIZE, DATA_OVERHEAD, SHARED_OVERHEAD, SealedPart, TAG_SIZE};
+use crate::flow::Piece;
+use crate::packet::{ADDRESS_SIZE, COUNTER_SIZE, SHARED_OVERHEAD, SealedPart, TAG_SIZE};
 use crate::seal::Seal;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Pieces of one slab.
-const PIECES: u64 = 64;
+/// Pieces of one slab at most: a request has a bit for each.
+const PIECES_MAX: u64 = 64;
+/// Bytes of the largest slab, unless a single packet has more.
+const SLAB_SIZE: usize = 64 * 1_456;
 
 /// The pieces of a session that have one payload size: each extent is cut at multiples of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grid {
     layout: Layout,
     payload: u16,
+    /// Pieces of one slab.
+    pieces: u64,
     slabs_per_extent: u64,
 }
 
@@ -37,7 +42,6 @@ pub struct SlabId {
 /// Pieces of a slab that are to be sealed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SealRequest {
-    /// The slab.
     pub slab: SlabId,
     /// Bit *i* stands for piece *i* of the slab.
     pub pieces: u64,
@@ -47,12 +51,19 @@ impl Grid {
     /// Returns the grid of a payload size in bytes, which is at least 1.
     pub fn new(layout: Layout, payload: u16) -> Grid {
         let payload = payload.max(1);
-        let pieces = layout.extent_size().div_ceil(u64::from(payload));
+        let pieces = ((SLAB_SIZE / (usize::from(payload) + SHARED_OVERHEAD)) as u64).clamp(1, PIECES_MAX);
+        let in_extent = layout.extent_size().div_ceil(u64::from(payload));
         Grid {
             layout,
             payload,
-            slabs_per_extent: pieces.div_ceil(PIECES),
+            pieces,
+            slabs_per_extent: in_extent.div_ceil(pieces),
         }
+    }
+
+    /// Returns the payload of all pieces but the last one of an extent, in bytes.
+    pub fn payload(&self) -> u16 {
+        self.payload
     }
 
     /// Returns the piece that holds an address of the session.
@@ -76,6 +87,9 @@ impl Grid {
 
     /// Returns slab and index of a piece as [`Grid::locate`] does, if it lies on this grid.
     fn locate_if_on(&self, piece: Piece) -> Option<(SlabId, usize)> {
+        if piece.len > self.payload {
+            return None;
+        }
         let extent = self.layout.extent_of(piece.address);
         let (start, end) = self.layout.bounds(extent);
         let (offset, payload) = (piece.address.checked_sub(start)?, u64::from(self.payload));
@@ -89,9 +103,9 @@ impl Grid {
     fn position(&self, extent: u64, number: u64) -> (SlabId, usize) {
         let id = SlabId {
             payload: self.payload,
-            index: extent * self.slabs_per_extent + number / PIECES,
+            index: extent * self.slabs_per_extent + number / self.pieces,
         };
-        (id, usize::try_from(number % PIECES).unwrap_or(0))
+        (id, usize::try_from(number % self.pieces).unwrap_or(0))
     }
 
     /// Returns the request for one piece.
@@ -110,7 +124,7 @@ impl Grid {
             slab.index % self.slabs_per_extent,
         );
         let (start, end) = self.layout.bounds(extent);
-        let size = PIECES * u64::from(self.payload);
+        let size = self.pieces * u64::from(self.payload);
         let from = start.saturating_add(within * size).min(end);
         (from, from.saturating_add(size).min(end))
     }
@@ -124,7 +138,7 @@ impl Grid {
     pub fn pieces(&self, request: SealRequest) -> impl Iterator<Item = (usize, Piece)> + use<> {
         let (from, to) = self.bounds(request.slab);
         let payload = u64::from(self.payload);
-        let addresses = (0..PIECES).map(move |index| (index, from + index * payload));
+        let addresses = (0..self.pieces).map(move |index| (index, from + index * payload));
         addresses
             .take_while(move |(_, address)| *address < to)
             .filter(move |(index, _)| request.pieces >> index & 1 == 1)
@@ -196,7 +210,7 @@ impl<S: Seal> Sealer<S> {
         let mut bytes = old.map(|slab| slab.bytes).unwrap_or_default();
         bytes.clear();
         let slot_size = usize::from(request.slab.payload) + SHARED_OVERHEAD;
-        bytes.reserve_exact(slot_size * usize::try_from(PIECES).unwrap_or(0));
+        bytes.reserve_exact(slot_size * usize::try_from(grid.pieces).unwrap_or(0));
         for (index, piece) in grid.pieces(request) {
             let start = index * slot_size;
             bytes.resize(start, 0);
@@ -251,7 +265,9 @@ impl Hasher for SlabHasher {
 /// The slabs of a group. A slab that nobody needs any more makes room for a new one, else the oldest does.
 #[derive(Clone, Debug)]
 pub struct SlabCache {
-    grids: [Grid; 2],
+    /// The grids of the slabs, the one that was used last in front.
+    grids: Vec<Grid>,
+    layout: Layout,
     /// Slabs, and when each was cached.
     slabs: Vec<(u64, Slab)>,
     capacity: usize,
@@ -264,17 +280,13 @@ pub struct SlabCache {
 }
 
 impl SlabCache {
-    /// Returns an empty cache for slabs of about `size` bytes together. `payload`: bytes of a full packet; `headers`: bytes of IP and
-    /// UDP headers.
-    pub fn new(layout: Layout, payload: u16, headers: u16, size: usize) -> SlabCache {
-        let overhead = headers.saturating_add(u16::try_from(DATA_OVERHEAD).unwrap_or(u16::MAX));
-        let payloads = [payload, base_payload(payload, overhead)];
-        let grids = payloads.map(|payload| Grid::new(layout, payload));
-        let slab = (usize::from(payload) + SHARED_OVERHEAD) * usize::try_from(PIECES).unwrap_or(1);
+    /// Returns an empty cache for slabs of about `size` bytes together.
+    pub fn new(layout: Layout, size: usize) -> SlabCache {
         SlabCache {
-            grids,
+            grids: Vec::new(),
+            layout,
             slabs: Vec::new(),
-            capacity: (size / slab).max(2),
+            capacity: (size / SLAB_SIZE).max(2),
             order: VecDeque::new(),
             free: Vec::new(),
             age: 0,
@@ -282,7 +294,7 @@ impl SlabCache {
         }
     }
 
-    /// Returns slab and index of a piece that lies on a grid.
+    /// Returns slab and index of a piece, on each grid that it lies on.
     fn locate(&self, piece: Piece) -> impl Iterator<Item = (SlabId, usize)> {
         self.grids.iter().filter_map(move |grid| grid.locate_if_on(piece))
     }
@@ -296,19 +308,12 @@ impl SlabCache {
         })
     }
 
-    /// Returns the request for a piece.
-    pub fn request(&self, piece: Piece) -> Option<SealRequest> {
-        let (slab, index) = self.locate(piece).next()?;
-        let pieces = 1 << index;
-        Some(SealRequest { slab, pieces })
-    }
-
     /// Returns the request for all pieces of the slab that holds an address, less those that are cached.
     pub(crate) fn missing(&self, grid: Grid, address: u64) -> Option<SealRequest> {
         let (slab, _) = grid.locate(grid.piece_at(address));
         let (from, to) = grid.bounds(slab);
         let len = (to - from).div_ceil(u64::from(grid.payload));
-        let all = u64::MAX.checked_shr(u32::try_from(PIECES - len.min(PIECES)).unwrap_or(0));
+        let all = u64::MAX.checked_shr(u32::try_from(PIECES_MAX - len.min(PIECES_MAX)).unwrap_or(0));
         let pieces = all.unwrap_or(0);
         self.missing_of(SealRequest { slab, pieces })
     }
@@ -324,7 +329,7 @@ impl SlabCache {
     /// Forgets the packets of an extent: its digest was wrong at a receiver, so that they are read and sealed again, or no receiver
     /// needs them any more. Their memory is the first to be used again.
     pub fn forget(&mut self, extent: u64) {
-        for grid in self.grids {
+        for grid in &self.grids {
             let first = extent.saturating_mul(grid.slabs_per_extent);
             for index in first..first.saturating_add(grid.slabs_per_extent) {
                 let payload = grid.payload;
@@ -336,6 +341,10 @@ impl SlabCache {
     /// Caches a slab; returns one that is not needed any more, for its memory.
     pub fn insert(&mut self, slab: Slab) -> Option<Slab> {
         let id = slab.request.slab;
+        match self.grids.iter().position(|grid| grid.payload == id.payload) {
+            Some(at) => self.grids.swap(0, at),
+            None => self.grids.insert(0, Grid::new(self.layout, id.payload)),
+        }
         if let Some(at) = self.index.get(&id) {
             let mut known = std::mem::replace(&mut self.slabs[*at].1, slab);
             let merged = &mut self.slabs[*at].1;
@@ -412,9 +421,9 @@ mod tests {
 
     #[test]
     fn the_pieces_of_all_slabs_are_the_session_and_each_opens_to_its_address() {
-        for payload in [1_424, 1_120] {
+        for payload in [1_424, 1_120, 8_928] {
             let (mut sealer, grid) = (sealer(), Grid::new(layout(), payload));
-            let mut cache = SlabCache::new(layout(), payload, 28, 8 << 20);
+            let mut cache = SlabCache::new(layout(), 8 << 20);
             let mut address = 0;
             while address < layout().bytes() {
                 let request = cache.missing(grid, address).unwrap();
@@ -446,8 +455,7 @@ mod tests {
     #[test]
     fn what_is_oldest_makes_room_and_single_pieces_join_their_slab() {
         let grid = Grid::new(layout(), 1_000);
-        let size = 3 * 64 * (1_000 + SHARED_OVERHEAD);
-        let (mut sealer, mut cache) = (sealer(), SlabCache::new(layout(), 1_000, 28, size));
+        let (mut sealer, mut cache) = (sealer(), SlabCache::new(layout(), 3 * SLAB_SIZE));
         let slabs: Vec<u64> = (0..5).map(|index| index * 64_000).collect();
         for address in &slabs {
             let request = cache.missing(grid, *address).unwrap();
@@ -482,14 +490,13 @@ mod tests {
             address: 7,
             len: 1_000,
         };
-        assert!(cache.get(off_grid).is_none() && cache.request(off_grid).is_none());
+        assert!(cache.get(off_grid).is_none());
     }
 
     #[test]
     fn the_memory_of_an_extent_that_nobody_needs_is_used_first_and_the_order_of_ages_holds() {
         let grid = Grid::new(layout(), 1_000);
-        let size = 20 * 64 * (1_000 + SHARED_OVERHEAD);
-        let (mut sealer, mut cache) = (sealer(), SlabCache::new(layout(), 1_000, 28, size));
+        let (mut sealer, mut cache) = (sealer(), SlabCache::new(layout(), 20 * SLAB_SIZE));
         let mut insert = |cache: &mut SlabCache, address: u64| {
             let request = cache.missing(grid, address).unwrap();
             cache
@@ -513,7 +520,7 @@ mod tests {
             cache.forget(2);
         }
         assert!(cache.get(grid.piece_at(0)).is_some() && cache.order.len() <= 6);
-        // Nothing is free any more once the cache is full: the oldest goes.
+        // A full cache has no free slot any more: the oldest seal is replaced.
         let rest: Vec<u64> = (2..17).map(|index| index * 64_000).collect();
         for address in rest.iter().copied().chain([2 << 20, (2 << 20) + 64_000, 1 << 20]) {
             insert(&mut cache, address);

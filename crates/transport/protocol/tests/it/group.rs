@@ -39,7 +39,7 @@ struct Sending {
 fn sending() -> Sending {
     Sending {
         group: Group::new(layout()),
-        cache: SlabCache::new(layout(), PAYLOAD, 28, 1 << 20),
+        cache: SlabCache::new(layout(), 1 << 20),
         sealer: Sealer::new(layout(), content()),
     }
 }
@@ -51,6 +51,8 @@ fn join(group: &mut Group, connection: u32) -> (MemberId, Receiver) {
             have: RangeSet::new(),
             start: 0,
             payload: PAYLOAD,
+            mtu: 1_500,
+            initial_rtt: None,
             headers: 28,
             credit: BYTES,
             controller: Box::new(Fixed::new(BitRate::from_kbps(8_000_000), 1_496)),

@@ -126,7 +126,7 @@ impl Bbr1 {
     }
 
     fn probe_bandwidth(&mut self, now: Time) {
-        // Any phase but the draining one; time is the source of chance.
+        // The first phase is any but the draining one; the clock supplies the randomness.
         let phase = [0, 2, 3, 4, 5, 6, 7][usize::try_from(now.nanos() / 1_000 % 7).unwrap_or(0)];
         self.state = State::ProbeBandwidth { phase, since: now };
     }

@@ -8,7 +8,7 @@ use millrace_types::{BitRate, Duration, Time};
 const C: f64 = 0.4;
 const BETA: f64 = 0.7;
 
-/// CUBIC.
+/// The CUBIC congestion controller (RFC 9438).
 #[derive(Clone, Debug)]
 pub struct Cubic {
     packet: f64,

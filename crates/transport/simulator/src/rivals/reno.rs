@@ -4,7 +4,7 @@ use super::{Recovery, whole, window_rate};
 use millrace_transport::congestion::{Controller, Departure, INITIAL_WINDOW, Sample, Tag};
 use millrace_types::{BitRate, Duration, Time};
 
-/// Reno.
+/// The Reno congestion controller (RFC 5681, RFC 6582).
 #[derive(Clone, Debug)]
 pub struct Reno {
     packet: f64,

@@ -42,7 +42,7 @@ fn rates(
     Ok((rates, simulation.packets()))
 }
 
-/// T8: equal flows, and flows with round-trip times 10:1.
+/// Measures row T8: equal flows, and flows with round-trip times 10:1.
 pub(super) fn sharing(report: &mut dyn FnMut(Measured)) -> Result<(), RowError> {
     for count in [2, 4, 8] {
         let flows = (0..count)
@@ -77,7 +77,7 @@ pub(super) fn sharing(report: &mut dyn FnMut(Measured)) -> Result<(), RowError> 
     Ok(())
 }
 
-/// T8: the queue of one flow in four BDP of buffer.
+/// Measures row T8: the queue of one flow in four BDP of buffer.
 pub(super) fn queue(report: &mut dyn FnMut(Measured)) -> Result<(), RowError> {
     for rtt_ms in [20, 100] {
         let (delay, queue) = (format!("{}ms", rtt_ms / 2), format!("{}ms", 4 * rtt_ms));
@@ -103,7 +103,7 @@ pub(super) fn queue(report: &mut dyn FnMut(Measured)) -> Result<(), RowError> {
     Ok(())
 }
 
-/// T8: harm to CUBIC; the gate is the harm that BBR version 1 does in the same place.
+/// Measures row T8: harm to CUBIC; the gate is the harm that BBR version 1 does in the same place.
 pub(super) fn harm(report: &mut dyn FnMut(Measured)) -> Result<(), RowError> {
     let rtt_ms = 40;
     for (buffer, name) in [(0.1, "0.1 BDP"), (1.0, "1 BDP"), (4.0, "4 BDP")] {

@@ -66,7 +66,7 @@ fn rate(
     Ok((simulation.report(0).goodput.rate(from, to), simulation.packets()))
 }
 
-/// T1.
+/// Measures row T1: goodput over paths with random loss, bursts and jitter.
 pub(super) fn goodput(size: Size, report: &mut dyn FnMut(Measured)) -> Result<(), RowError> {
     let rtts: &[f64] = match size {
         Size::Full => &[0.2, 10.0, 50.0, 100.0, 200.0, 400.0],
@@ -93,7 +93,7 @@ pub(super) fn goodput(size: Size, report: &mut dyn FnMut(Measured)) -> Result<()
     Ok(())
 }
 
-/// T2.
+/// Measures row T2: goodput beside CUBIC, Reno and BBR version 1.
 pub(super) fn rivals(size: Size, report: &mut dyn FnMut(Measured)) -> Result<(), RowError> {
     let cubic = || -> Box<dyn Controller> { Box::new(rivals::Cubic::new(PACKET)) };
     let reno = || -> Box<dyn Controller> { Box::new(rivals::Reno::new(PACKET)) };
@@ -162,7 +162,7 @@ pub(super) fn rivals(size: Size, report: &mut dyn FnMut(Measured)) -> Result<(),
     Ok(())
 }
 
-/// T6 in part: bytes of feedback over bytes of data.
+/// Measures a part of row T6: bytes of feedback over bytes of data.
 pub(super) fn feedback(report: &mut dyn FnMut(Measured)) -> Result<(), RowError> {
     for (link_rate, rtt_ms, seconds) in [("1Gbps", 10.0, 3), ("100Mbps", 100.0, 12), ("200Mbps", 400.0, 12)] {
         for (loss, gate) in [("0%", 0.1), ("2%", 0.5)] {

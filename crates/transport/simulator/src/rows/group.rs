@@ -4,6 +4,7 @@ use super::{Gate, Measured, RowError, Size};
 use crate::LinkSpec;
 use crate::session::{Change, Session, SessionSpec, Site};
 use millrace_transport::extent::{ExtentSize, Layout};
+use millrace_transport::flow::USUAL_MTU;
 use millrace_types::{BitRate, Duration, Time};
 use millrace_wan_emulator::PathConfig;
 
@@ -16,6 +17,7 @@ fn site(forward: PathConfig, delay: &str) -> Result<Site, RowError> {
     Ok(Site {
         forward,
         back: LinkSpec::new(&[("delay", delay)])?.path,
+        handshake_rtt: None,
         joins: Time::ZERO,
         pool: 8 << 20,
         disk: 1 << 30,
@@ -50,6 +52,7 @@ fn run(
         seed: 23,
         layout,
         payload: PAYLOAD,
+        mtu: USUAL_MTU,
         cache: 8 << 20,
         uplink,
         sites,
@@ -75,7 +78,7 @@ fn run(
     })
 }
 
-/// T4.
+/// Measures row T4: the slowest of ten receivers, and the work that they share.
 pub(super) fn ten_receivers(size: Size, report: &mut dyn FnMut(Measured)) -> Result<(), RowError> {
     let bytes = if size == Size::Full { 32 << 20 } else { 6 << 20 };
     for (name, rate, uplink) in [
@@ -126,7 +129,7 @@ pub(super) fn ten_receivers(size: Size, report: &mut dyn FnMut(Measured)) -> Res
     Ok(())
 }
 
-/// T5.
+/// Measures row T5: receivers beside one that is slow, stopped or late.
 pub(super) fn stragglers(report: &mut dyn FnMut(Measured)) -> Result<(), RowError> {
     let bytes = 16 << 20;
     let path = |rate: &str| LinkSpec::new(&[("rate", rate), ("delay", "20ms"), ("loss", "0.5%")]);

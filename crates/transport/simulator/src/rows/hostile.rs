@@ -5,7 +5,7 @@ use super::{Gate, Measured, RowError};
 use crate::{LinkSpec, PACKET, PolicerSpec, ideal_goodput, ideal_rate};
 use millrace_types::{BitRate, Duration, Time};
 
-/// T9.
+/// Measures row T9: policers, random loss, and a path that is cut.
 pub(super) fn hostile(report: &mut dyn FnMut(Measured)) -> Result<(), RowError> {
     policer(report)?;
     random_loss(report)?;

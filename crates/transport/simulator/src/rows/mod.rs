@@ -158,16 +158,10 @@ pub enum RowError {
     Audit(#[from] AuditError),
     /// A session broke a bound, or a file differs.
     #[error("{case}: {problem}")]
-    Session {
-        /// The case.
-        case: String,
-        /// The problem.
-        problem: String,
-    },
+    Session { case: String, problem: String },
     /// A time that was waited for never came.
     #[error("{case}: nothing within {seconds} s of virtual time")]
     Never {
-        /// The case.
         case: String,
         /// The time.
         seconds: u64,

@@ -40,6 +40,8 @@ pub struct Site {
     pub forward: PathConfig,
     /// The way back.
     pub back: PathConfig,
+    /// The round-trip time of the control channel's handshake, if it is known.
+    pub handshake_rtt: Option<Duration>,
     /// When it joins.
     pub joins: Time,
     /// Bytes that may have arrived and not be written.
@@ -70,8 +72,10 @@ pub struct SessionSpec {
     pub seed: u64,
     /// The address space.
     pub layout: Layout,
-    /// Bytes of payload of a full packet.
+    /// Bytes of payload of a full packet at the start.
     pub payload: u16,
+    /// The MTU of the sender's interface.
+    pub mtu: u16,
     /// Bytes of the slab cache.
     pub cache: usize,
     /// The rate that all receivers together get at most.
@@ -97,6 +101,8 @@ struct SiteState {
     done: Option<Time>,
     ended: Option<String>,
     discarded: ReceiverStats,
+    path_mtu: u64,
+    mtu_probes_lost: u64,
 }
 
 enum Event {
@@ -188,6 +194,8 @@ impl Session {
                 done: None,
                 ended: None,
                 discarded: ReceiverStats::default(),
+                path_mtu: 0,
+                mtu_probes_lost: 0,
                 site: site.clone(),
             });
             queue.schedule(site.joins, Event::Join(index));
@@ -203,7 +211,7 @@ impl Session {
         group.set_uplink(spec.uplink, u64::from(spec.payload) + PACKET_OVERHEAD, Time::ZERO);
         Ok(Session {
             group,
-            cache: SlabCache::new(spec.layout, spec.payload, HEADERS, spec.cache),
+            cache: SlabCache::new(spec.layout, spec.cache),
             sealer: Sealer::new(spec.layout, key(spec.seed)),
             spec,
             queue,
@@ -235,6 +243,11 @@ impl Session {
     /// Returns when a site had everything, and why it ended if it did not.
     pub fn outcome(&self, site: usize) -> (Option<Time>, Option<&str>) {
         (self.sites[site].done, self.sites[site].ended.as_deref())
+    }
+
+    /// Returns bytes of a full IP packet to a site at the last feedback, and how many probes of its path MTU were lost.
+    pub fn path_mtu(&self, site: usize) -> (u64, u64) {
+        (self.sites[site].path_mtu, self.sites[site].mtu_probes_lost)
     }
 
     /// Returns how many packets were sealed.
@@ -369,6 +382,8 @@ impl Session {
             have: have.clone(),
             start: start.unwrap_or(0),
             payload: self.spec.payload,
+            mtu: self.spec.mtu,
+            initial_rtt: site.site.handshake_rtt,
             headers: HEADERS,
             credit: site.site.pool,
             controller: Box::new(Bbr::new(BbrConfig::new(packet_size, self.random.next()), now)),
@@ -533,6 +548,10 @@ impl Session {
         if let Err(FeedbackError::Violation(violation)) = self.group.handle_feedback(now, bytes) {
             self.sites[index].ended = Some(violation.to_string());
             self.sites[index].member = None;
+        }
+        let site = &mut self.sites[index];
+        if let Some(flow) = site.member.and_then(|member| self.group.flow(member)) {
+            (site.path_mtu, site.mtu_probes_lost) = (flow.path_mtu(), flow.stats().mtu_probes_lost);
         }
         self.serve();
     }

@@ -31,7 +31,7 @@ impl Session {
             completes = delivery.completes;
         }
         site.discarded = receiver.stats();
-        if receiver.backlog() > site.site.pool + 3 * u64::from(self.spec.payload) {
+        if receiver.backlog() > site.site.pool + 3 * u64::from(self.spec.mtu) {
             let backlog = receiver.backlog();
             self.fail(format!(
                 "site {index}: a backlog of {backlog} bytes exceeds the pool"

@@ -12,6 +12,7 @@
 
 mod audit;
 mod budget;
+mod path_mtu;
 mod paths;
 mod policies;
 mod rows;

@@ -19,6 +19,7 @@ fn site(forward: PathConfig, delay: &str) -> Site {
     Site {
         forward,
         back: path(&[("delay", delay)]),
+        handshake_rtt: None,
         joins: Time::ZERO,
         pool: 1 << 20,
         disk: 1 << 30,
@@ -28,10 +29,17 @@ fn site(forward: PathConfig, delay: &str) -> Site {
 }
 
 fn session(seed: u64, sites: Vec<Site>, changes: Vec<Change>) -> Session {
+    // Half the senders have an interface for jumbo frames.
+    let mtu = if seed.is_multiple_of(2) { 1_500 } else { 9_000 };
+    session_with(seed, mtu, sites, changes)
+}
+
+fn session_with(seed: u64, mtu: u16, sites: Vec<Site>, changes: Vec<Change>) -> Session {
     Session::new(SessionSpec {
         seed,
         layout: Layout::new(BYTES, ExtentSize::Small).unwrap(),
         payload: 1_424,
+        mtu,
         cache: 1 << 20,
         uplink: None,
         sites,

@@ -9,7 +9,7 @@ use crate::text::{ByteSize, words};
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct DirectionConfig {
-    /// The path of frames of no class.
+    /// The path of frames that match no class.
     pub path: PathConfig,
     /// Classes with paths of their own; a frame belongs to the first that matches.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -31,7 +31,6 @@ pub struct ClassConfig {
     /// The match, in a syntax that is not this crate's: the caller classifies each frame that it offers.
     #[serde(rename = "match")]
     pub filter: String,
-    /// The path.
     pub path: PathConfig,
 }
 

@@ -129,12 +129,14 @@ impl FromStr for Rate {
             ("kbps", 1_000),
             ("bps", 1),
         ];
-        let bps = units
+        let items = Items::new(text, Rate::GRAMMAR);
+        let (number, scale) = units
             .iter()
             .find_map(|(unit, scale)| Some((text.strip_suffix(unit)?.trim_end(), *scale)))
-            .and_then(|(number, scale)| decimal(number, scale));
-        let items = Items::new(text, Rate::GRAMMAR);
-        let rate = BitRate::from_bps(bps.ok_or_else(|| items.error("no whole number of bits per second"))?);
+            .ok_or_else(|| items.error("it has no unit of a bit rate"))?;
+        let bps = decimal(number, scale)
+            .ok_or_else(|| items.error("the number is not a whole number of bits per second"))?;
+        let rate = BitRate::from_bps(bps);
         items
             .within("the rate", rate, Rate::MIN..=Rate::MAX)
             .map(Rate::Constant)
@@ -187,7 +189,7 @@ impl Queue {
 }
 
 impl Default for Queue {
-    /// A quarter of a second.
+    /// Returns a queue of a quarter of a second.
     fn default() -> Queue {
         Queue {
             depth: Depth::Time(Interval::from_millis(250)),

@@ -14,7 +14,7 @@ impl PathConfig {
             if ordered && jitter.correlation == Correlation::None {
                 warnings.push(
                     "jitter without correlation in ordered mode: a frame waits for slower ones before it, so the mean delay is \
-                     above the one asked for; compare `asked` with `given`, set a half-life, or `order = \"reordering\"`"
+                     above the one asked for; compare `asked` with `realised`, set a half-life, or `order = \"reordering\"`"
                         .to_owned(),
                 );
             }

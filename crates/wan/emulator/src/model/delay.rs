@@ -37,7 +37,7 @@ pub(crate) enum CorrelationModel {
     PerFrame(f64),
 }
 
-/// The state of the delay.
+/// The draws that the next delay depends on, and the position in a trace.
 #[derive(Debug, Clone)]
 pub(crate) struct DelayState {
     start: u64,

@@ -87,7 +87,7 @@ fn key(records: &impl Records, record: u32) -> Key {
     (records.release(record), records.sequence(record), record)
 }
 
-/// The wheel.
+/// A timer wheel in two resolutions: near slots for the current period, far slots for later ones.
 pub(crate) struct Wheel {
     near: Box<[Slot]>,
     far: Box<[Stacks]>,
@@ -243,7 +243,7 @@ impl Wheel {
 
     /// Moves one record of each stack to a near slot.
     fn move_records(&mut self, records: &mut impl Records) {
-        // All are popped before the first is placed, so that the processor fetches their memory side by side.
+        // All records are popped before the first is placed, so that the processor fetches their memory side by side.
         let popped = self.moving.0.each_mut().map(|top| pop(top, records));
         for record in popped.into_iter().flatten() {
             self.place(records, record);
@@ -334,7 +334,7 @@ impl Wheel {
         self.move_all(records);
         self.cursor = period << PERIOD;
         if period > next {
-            // Nothing was in the periods between; this one's records are still far.
+            // The periods between held no records; those of this period are still in far slots.
             self.moving = self.take_far(period);
             self.move_all(records);
         }

@@ -40,7 +40,7 @@ fn a_queue_in_packets_drops_at_exactly_the_depth() {
         .iter()
         .take_while(|outcome| matches!(outcome, Outcome::Released(_)))
         .count();
-    // One is being sent, ten wait.
+    // One frame is being sent, and ten wait.
     assert_eq!(released, 11);
     assert_eq!(outcomes[11..], [Outcome::Dropped(DropReason::QueueFull); 4]);
     // 1000 bytes take 8 ms: after the first is sent there is room for one.

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, reason = "a test")]
-#![allow(missing_docs, unreachable_pub, reason = "the fields are those of the headers")]
+#![allow(unreachable_pub, reason = "the fields are those of the headers")]
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -367,7 +367,7 @@ pub fn inside() -> impl Strategy<Value = InnerPacket> {
     prop_oneof![1 => arp, 8 => ip(), 2 => mpls, 1 => pbb, 2 => other()]
 }
 
-/// A frame with correct lengths and checksums.
+/// Returns a frame with correct lengths and checksums.
 pub fn recipe() -> impl Strategy<Value = Recipe> {
     let tag = (
         prop_oneof![Just(EtherType::VLAN), Just(EtherType::QINQ)],
@@ -385,7 +385,7 @@ pub fn recipe() -> impl Strategy<Value = Recipe> {
     })
 }
 
-/// A frame truncated, or with a few bytes changed, so that its lengths are plausible but wrong.
+/// Returns a frame truncated, or with a few bytes changed, so that its lengths are plausible but wrong.
 pub fn damaged_frame() -> impl Strategy<Value = Vec<u8>> {
     let change = (any::<prop::sample::Index>(), any::<u8>());
     (

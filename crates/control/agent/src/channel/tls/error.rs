@@ -19,7 +19,6 @@ pub(in crate::channel) enum TlsFilesError {
     Unreadable {
         /// The key of the configuration.
         key: &'static str,
-        /// The file.
         path: PathBuf,
         /// The error of the kernel.
         source: io::Error,
@@ -29,7 +28,6 @@ pub(in crate::channel) enum TlsFilesError {
     NoPem {
         /// The key of the configuration.
         key: &'static str,
-        /// The file.
         path: PathBuf,
         /// The expected PEM label.
         expected: &'static str,
@@ -47,7 +45,6 @@ pub(in crate::channel) enum TlsFilesError {
     /// A certificate of an authority cannot be used.
     #[error("ca_certificate {}: certificate {number} in it cannot be used: {source}", path.display())]
     Authority {
-        /// The file.
         path: PathBuf,
         /// The position of the certificate in the file, from 1.
         number: usize,
@@ -57,7 +54,6 @@ pub(in crate::channel) enum TlsFilesError {
     /// The contents of a file cannot be used.
     #[error("{}: cannot be used: {source}", path.display())]
     Unusable {
-        /// The file.
         path: PathBuf,
         /// The error of the TLS library.
         source: Error,

@@ -26,7 +26,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// Time after which an event that must not happen counts as absent.
 pub(crate) const SILENCE: Duration = Duration::from_millis(100);
 
-/// A switch.
+/// A switch in this process, with memory devices and a control runtime of its own.
 pub(crate) struct TestSwitch {
     pub(crate) switch: Arc<Switch<HeapBackend>>,
     pub(crate) backend: Arc<HeapBackend>,

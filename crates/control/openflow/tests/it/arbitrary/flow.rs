@@ -8,7 +8,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
-/// One field with a value and perhaps a mask, both valid.
+/// Returns one field with a value and perhaps a mask, both valid.
 fn field(field: Field) -> BoxedStrategy<(Field, u128, Option<u128>)> {
     let max = field.max_value();
     let mask = if field.is_maskable() {
@@ -73,7 +73,7 @@ fn family(fixed: Vec<(Field, u128)>) -> BoxedStrategy<Match> {
         .boxed()
 }
 
-/// Any valid match.
+/// Returns any valid match.
 pub(crate) fn flow_match() -> BoxedStrategy<Match> {
     use Field::{EthType, Icmpv6Type, InPort, IpProto, VlanVid};
     let families = [
@@ -94,7 +94,7 @@ pub(crate) fn flow_match() -> BoxedStrategy<Match> {
     proptest::strategy::Union::new(families.map(family)).boxed()
 }
 
-/// Any valid action.
+/// Returns any valid action.
 pub(crate) fn action() -> BoxedStrategy<Action> {
     let settable: Vec<Field> = Field::ALL
         .into_iter()
@@ -131,12 +131,12 @@ pub(crate) fn action() -> BoxedStrategy<Action> {
     .boxed()
 }
 
-/// Any list of valid actions.
+/// Returns any list of valid actions.
 pub(crate) fn actions() -> impl Strategy<Value = Box<[Action]>> {
     vec(action(), 0..6).prop_map(Vec::into_boxed_slice)
 }
 
-/// Any set of valid instructions.
+/// Returns any set of valid instructions.
 pub(crate) fn instructions() -> impl Strategy<Value = Instructions> {
     (
         option::of(any::<u32>()),

@@ -290,7 +290,7 @@ fn features() -> impl Strategy<Value = SwitchFeatures> {
     })
 }
 
-/// A message that changes the switch, or sends a packet.
+/// Returns a message that changes the switch, or sends a packet.
 fn write() -> impl Strategy<Value = Message> {
     prop_oneof![
         3 => flow_mod().prop_map(Message::FlowMod),
@@ -322,7 +322,7 @@ fn bundle_add() -> impl Strategy<Value = BundleAdd> {
     })
 }
 
-/// Any message.
+/// Returns any message.
 pub(crate) fn message() -> impl Strategy<Value = Message> {
     let symmetric = prop_oneof![
         any::<Option<u32>>().prop_map(|versions| Message::Hello(Hello { versions })),

@@ -111,7 +111,7 @@ fn table_features() -> impl Strategy<Value = TableFeatures> {
     })
 }
 
-/// Any multipart request.
+/// Returns any multipart request.
 pub(crate) fn request() -> impl Strategy<Value = MultipartRequest> {
     let group = any::<u32>().prop_map(|group| GroupStatsRequest {
         group: GroupId(group),
@@ -238,7 +238,7 @@ fn meters() -> impl Strategy<Value = ReplyBody> {
     ]
 }
 
-/// Any multipart reply.
+/// Returns any multipart reply.
 pub(crate) fn reply() -> impl Strategy<Value = MultipartReply> {
     let table = any::<(u8, u32, u64, u64)>().prop_map(|n| TableStats {
         table: TableId(n.0),

@@ -25,7 +25,7 @@ use super::places::type_of;
 use super::problem::IxProblem;
 use super::query::{FilterParams, Filters};
 use super::services::{CancellationPolicy, path_id};
-use super::view::{State, Stated, id as identifier, invalid, nullable};
+use super::view::{State, Stateful, id as identifier, invalid, nullable};
 use crate::access::Principal;
 use crate::app::App;
 use crate::problem::{Problem, ProblemKind};
@@ -189,7 +189,7 @@ async fn change(
     check_assignments(app, principal, &billed.role_assignments)?;
     order(app, principal, conditions, operations, &given).await?;
     facts.billed = Some(billed);
-    put_extra(app, id, &facts)?;
+    put_extra(app, principal, id, &facts).await?;
     let principal = renewed(app, principal);
     addresses::link(app, &principal, id, &added)?;
     view(app, &principal, id).map(Json)
@@ -243,7 +243,7 @@ pub(crate) async fn delete(
     )
     .await?;
     super::features::forget(&app, id)?;
-    gone.base_mut().stated = Stated::plain(State::DecommissionRequested);
+    gone.base_mut().stateful = Stateful::plain(State::DecommissionRequested);
     Ok(Json(gone))
 }
 

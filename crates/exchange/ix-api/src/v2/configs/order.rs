@@ -250,7 +250,7 @@ pub(crate) async fn create(
         facts.product_offering = Some(order.product_offering.clone());
         addresses::assign(&app, id).await;
     }
-    put_extra(&app, id, &facts)?;
+    put_extra(&app, &principal, id, &facts).await?;
     let principal = renewed(&app, &principal);
     addresses::link(&app, &principal, id, &macs)?;
     Ok((StatusCode::CREATED, Json(view(&app, &principal, id)?)))

@@ -10,7 +10,7 @@ use crate::app::App;
 use crate::problem::Problem;
 use crate::v2::orders::{end_state, extra};
 use crate::v2::places::offering_id;
-use crate::v2::view::{Billed, Owned, Stated};
+use crate::v2::view::{Billed, Owned, Stateful};
 use crate::v2::{addresses, features};
 
 /// The parts that all configs have.
@@ -19,7 +19,7 @@ pub(crate) struct ConfigBase {
     /// The identifier.
     id: String,
     #[serde(flatten)]
-    pub(super) stated: Stated,
+    pub(super) stateful: Stateful,
     #[serde(flatten)]
     owned: Owned,
     #[serde(flatten)]
@@ -124,7 +124,7 @@ pub(super) fn view(app: &App, principal: &Principal, id: ConfigId) -> Result<Net
     let facts = extra(app, id);
     let base = ConfigBase {
         id: id.to_string(),
-        stated: end_state(app, principal, id, config),
+        stateful: end_state(app, principal, id, config),
         owned: facts.owned(config.account, config.external_ref.as_ref()),
         billed: facts.billed(config.account),
         network_service: config.service.to_string(),

@@ -10,11 +10,7 @@ use crate::support::Api;
 async fn tokens_come_from_an_api_key_rotate_and_end_with_it() {
     let api = Api::new();
     let ann = api.key("ann");
-    let body = json!({ "name": "pyixapi", "scope": "write" });
-    let made = api
-        .send(Method::POST, "/api/v1/api-keys", &ann, &[], Some(body))
-        .await
-        .json();
+    let made = api.made_key("ann", "pyixapi", "write").await;
     let (key, secret) = (made["key"]["id"].clone(), made["secret"].clone());
     let headers = [("content-type", "application/json;")];
     let token =

@@ -28,11 +28,11 @@ fn a_path_is_ordered_by_one_member_and_completed_by_the_other() {
     // A third end has no place, whoever asks.
     let refusal = world.refused(&a, end(service, world.connections[0][1], tag(None)));
     assert_eq!(refusal.code, RefusalCode::Conflict);
-    // Both see it, a third does not, in the same words as for one that is absent.
+    // Both parties see the service. A third one is refused in the same words as for an absent service.
     assert!(world.exchange.may_read(&b, service.into()));
-    let stranger = world.members[2].clone();
+    let third = world.members[2].clone();
     let foreign = world.refused(
-        &stranger,
+        &third,
         Operation::RenameService {
             service,
             name: "x".to_owned(),
@@ -40,7 +40,7 @@ fn a_path_is_ordered_by_one_member_and_completed_by_the_other() {
     );
     let absent = ServiceId(9999);
     let absent = world.refused(
-        &stranger,
+        &third,
         Operation::RenameService {
             service: absent,
             name: "x".to_owned(),

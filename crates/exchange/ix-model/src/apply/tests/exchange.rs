@@ -209,7 +209,15 @@ fn references_are_unique_in_an_account_and_names_are_names() {
         Some("external_ref")
     );
     world.apply(&b, with_ref("one")).unwrap();
-    for name in ["", " x", "x\n", &"x".repeat(101)] {
+    for name in [
+        "",
+        " x",
+        "x\n",
+        &"x".repeat(101),
+        "Aoba\u{202e}tset",
+        "a\u{200b}b",
+        "a\u{2067}b",
+    ] {
         assert_eq!(
             world.refused(&a, order_p2p(name, None)).field.as_deref(),
             Some("name"),

@@ -1,4 +1,4 @@
-//! Ways over trunks: admission of contracted rates, transit, and other ways around trunks that are down or drained.
+//! Paths over trunks: admission of contracted rates, transit, and other paths around trunks that are down or drained.
 
 use super::*;
 
@@ -95,7 +95,7 @@ fn a_rate_that_exceeds_the_trunk_is_refused_with_both_numbers() {
     };
     assert_eq!(world.refused(&actor, rate(4001)).code, RefusalCode::Exhausted);
     world.apply(&actor, rate(1000)).unwrap();
-    // Both directions count apart: 6,000 and 4,000 in one, 6,000 and 1,000 in the other.
+    // Each direction counts apart: 6,000 and 4,000 in one, 6,000 and 1,000 in the other.
     let contracts: Vec<u64> = crate::path::contracts_of(&world.exchange).into_values().collect();
     assert_eq!(contracts, [7000, 10_000]);
     // A circuit without a rate reserves nothing, and neither does one at a single switch.
@@ -118,13 +118,13 @@ fn circuits_go_through_a_third_switch_where_no_trunk_joins_two() {
     assert_eq!(after.via, [third]);
     assert_eq!(after.generation, before.generation + 1);
     assert_ne!(after.wire_id, before.wire_id);
-    // It stays there when the trunk is back: a way changes only when it is broken, drained, or asked for.
+    // The circuit stays there when the trunk is back: a route changes only when it is broken, drained, or asked for.
     world.order(Operation::ReportTrunksDown { trunks: Vec::new() });
     assert_eq!(world.exchange.services[&direct], after);
     // A second report changes nothing.
     let same = world.order(Operation::ReportTrunksDown { trunks });
     assert_eq!(same, Applied::default());
-    // Draining a trunk of the way moves it back.
+    // Draining a trunk of the path moves it back.
     let contracts = crate::path::contracts_of(&world.exchange);
     assert_eq!(contracts.len(), 4, "two hops in both directions: {contracts:?}");
     world.order(Operation::DrainTrunk {
@@ -162,7 +162,7 @@ fn the_last_trunk_of_a_way_cannot_be_deleted_under_a_circuit() {
         .unwrap();
     let refusal = world.refused(&bob, Operation::Approve { approval });
     assert!(refusal.message.contains("no trunk joins"), "{refusal}");
-    // With another way, the circuit moves.
+    // With another path, the circuit moves.
     let (third, _) = world.third_site();
     world.apply(&bob, Operation::Approve { approval }).unwrap();
     assert!(!world.exchange.trunks.contains_key(&trunk));

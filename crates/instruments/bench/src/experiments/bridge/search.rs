@@ -1,7 +1,7 @@
 //! Searches for the largest number that passes. RFC 2889, section 5.7.3, asks for a binary search and leaves the start
 //! open: with a good estimate, two trials suffice.
 
-/// The result of a search.
+/// The largest number that a system carries, found by trials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SearchResult {
     /// The largest number that passed; 0 if none did.

@@ -25,7 +25,6 @@ pub enum ChainBenchError {
     /// A file cannot be read or written.
     #[error("{}: {source}", .path.display())]
     File {
-        /// The path of the file.
         path: PathBuf,
         /// The error of the system.
         source: std::io::Error,

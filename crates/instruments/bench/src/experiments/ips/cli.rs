@@ -12,8 +12,8 @@ use crate::gated::recorder::{Output, rows_of};
 ///
 /// The function is driven in memory by `millrace nf rate`, with connections that are new on every pass; rows compare it
 /// with links of 2 x 1 Gbit/s, with gates for 64-byte frames, and with the function `monitor`. Further rows have HTTP
-/// connections as RFC 9411 asks for, latency at half load, twice the load, a reload of all rules under load, and two lanes; and
-/// the engine alone over four mixes of connections.
+/// connections and open connections as RFC 9411 asks for, latency at half load, twice the load, a reload of all rules under
+/// load, and lanes; and the engine alone over four mixes of connections.
 #[derive(Debug, Clone, Args)]
 pub struct IpsArgs {
     /// The number of rounds, of which medians are judged

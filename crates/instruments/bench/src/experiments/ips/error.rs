@@ -12,7 +12,6 @@ pub enum IpsBenchError {
     /// `millrace nf rate` failed.
     #[error("{command}: {reason}")]
     Rate {
-        /// The command.
         command: String,
         /// The output of the program.
         reason: String,

@@ -1,5 +1,5 @@
 //! The rows beside E7: HTTP connections by the size of objects (RFC 9411, sections 7.2 and 7.3), latency at half load (section
-//! 7.4), twice the load, a reload of all rules under load, and two lanes.
+//! 7.4), connections that are open at a time (section 7.5), twice the load, a reload of all rules under load, and lanes.
 
 use serde_json::Value as Json;
 
@@ -21,8 +21,12 @@ const OVERLOADED: f64 = 95.0;
 const RELOAD: f64 = 30.0;
 /// The part of the largest rate that is offered during a reload.
 const RELOAD_LOAD: f64 = 0.4;
-/// The rate of two lanes over that of one.
-const TWO_LANES: f64 = 1.8;
+/// Numbers of lanes, and the rates over that of one lane that the design asks for.
+const LANES: [(usize, f64); 2] = [(2, 1.8), (4, 3.4)];
+/// Connections that are open at a time.
+const OPEN: u32 = 32_768;
+/// Segments with data of each of them, and all of its segments.
+const OPEN_SEGMENTS: [u32; 2] = [2, 8];
 
 impl Experiment {
     /// Measures connections with an HTTP request and a response.
@@ -97,18 +101,25 @@ impl Experiment {
                 "% of its rate",
             );
             recorder.value(&row, round, carried)?;
-            let gate = if profile == "closed" {
-                Gate::Exactly(0.0)
-            } else {
-                Gate::None
+            // Closed: each packet that leaves was inspected. Open: those that were not are counted.
+            let (carried, inspected) = (number(&json, "/packets")?, counter(&json, "frames")?);
+            let uninspected = counter(&json, "uninspected")?;
+            let rows = match profile {
+                "closed" => vec![("not inspected", carried - inspected)],
+                _ => vec![
+                    ("neither inspected nor counted", carried - inspected - uninspected),
+                    ("not inspected", uninspected),
+                ],
             };
-            let row = case(
-                name(&format!("{what}, not inspected")),
-                asked.clone(),
-                gate,
-                "packets",
-            );
-            recorder.value(&row, round, counter(&json, "uninspected")?)?;
+            for (place, (of, value)) in rows.into_iter().enumerate() {
+                let gate = if place == 0 {
+                    Gate::Exactly(0.0)
+                } else {
+                    Gate::None
+                };
+                let row = case(name(&format!("{what}, {of}")), asked.clone(), gate, "packets");
+                recorder.value(&row, round, value)?;
+            }
         }
         Ok(())
     }
@@ -193,40 +204,67 @@ impl Experiment {
         Ok(())
     }
 
-    /// Measures two lanes, each on a core of its own, beside one.
+    /// Measures connections that are open at the same time: the share of them that is followed, and the rate.
+    pub(super) fn open_connections(
+        &self,
+        recorder: &mut Recorder<'_>,
+        round: usize,
+        system: &System,
+    ) -> Result<(), IpsBenchError> {
+        let name = |what: &str| format!("RFC 9411 7.5, {}: {what}", system.name);
+        let asked = format!("{OPEN} open at a time");
+        let [data, all] = OPEN_SEGMENTS;
+        let arguments = ["--connections".to_owned(), OPEN.to_string()];
+        let arguments = [&arguments[..], &["--data".to_owned(), data.to_string()]].concat();
+        let json = match self.measure(system, Some(self.core), recorder.length.seconds, &arguments) {
+            Ok(json) => json,
+            Err(error) => return recorder.missing(&name("followed"), &asked, &error.to_string()),
+        };
+        let followed = counter(&json, "tcp_sessions")? * f64::from(all) / number(&json, "/packets")? * 100.0;
+        let row = case(name("followed"), asked.clone(), Gate::AtLeast(100.0), "%");
+        recorder.value(&row, round, followed)?;
+        let row = case(name("one core"), asked, Gate::None, "Mpps");
+        recorder.value(&row, round, number(&json, "/packets_per_second")? / 1e6)
+    }
+
+    /// Measures lanes, each on a core of its own, beside one.
     pub(super) fn lanes(
         &self,
         recorder: &mut Recorder<'_>,
         round: usize,
         system: &System,
     ) -> Result<(), IpsBenchError> {
-        let name = format!("lanes, {}: two over one", system.name);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        if cores < 2 {
-            return recorder.missing(&name, "", "this machine has one core");
-        }
         let seconds = recorder.length.seconds;
         let arguments = ["--frame".to_owned(), FRAME.to_string()];
-        let one = number(
-            &self.measure(system, Some(self.core), seconds, &arguments)?,
-            "/packets_per_second",
-        )?;
-        let lane = |core: usize| {
-            let mut command = self.command(system, Some(core), seconds, &arguments);
-            command
-                .stdout(std::process::Stdio::piped())
-                .stderr(std::process::Stdio::piped())
-                .spawn()
-        };
-        let other = (self.core + 1) % cores;
-        let lanes = [lane(self.core), lane(other)];
-        let mut sum = 0.0;
-        for lane in lanes {
-            let output = lane.and_then(std::process::Child::wait_with_output);
-            sum += number(&parsed(system, output)?, "/packets_per_second")?;
+        for (count, gate) in LANES {
+            let name = format!("lanes, {}: {count} over one", system.name);
+            let asked = format!("{FRAME} B");
+            if cores < count {
+                recorder.missing(&name, &asked, &format!("this machine has {cores} cores"))?;
+                continue;
+            }
+            let one = number(
+                &self.measure(system, Some(self.core), seconds, &arguments)?,
+                "/packets_per_second",
+            )?;
+            let lane = |number: usize| {
+                let mut command =
+                    self.command(system, Some((self.core + number) % cores), seconds, &arguments);
+                command
+                    .stdout(std::process::Stdio::piped())
+                    .stderr(std::process::Stdio::piped())
+                    .spawn()
+            };
+            let lanes: Vec<_> = (0..count).map(lane).collect();
+            let mut sum = 0.0;
+            for lane in lanes {
+                let output = lane.and_then(std::process::Child::wait_with_output);
+                sum += number(&parsed(system, output)?, "/packets_per_second")?;
+            }
+            recorder.value(&case(name, asked, Gate::AtLeast(gate), "times"), round, sum / one)?;
         }
-        let row = case(name, format!("{FRAME} B"), Gate::AtLeast(TWO_LANES), "times");
-        recorder.value(&row, round, sum / one)
+        Ok(())
     }
 }
 

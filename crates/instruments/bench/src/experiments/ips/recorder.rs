@@ -6,7 +6,7 @@ use crate::gated::Item;
 use crate::gated::recorder::{self, GatedRecord};
 use crate::record::Record;
 
-/// The length of a run.
+/// The number of rounds and the duration of each measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct RunLength {
     /// Rounds, of which medians are judged.

@@ -29,7 +29,6 @@ pub enum LanError {
     /// The hosts do not reach each other.
     #[error("h1 does not reach h2 over {system} within {} s", .within.as_secs())]
     Unreachable {
-        /// The system.
         system: &'static str,
         /// The time limit.
         within: Duration,
@@ -37,7 +36,6 @@ pub enum LanError {
     /// A counter of an interface cannot be read.
     #[error("{host}: {path} contains {text:?}: expected a number")]
     Counter {
-        /// The host.
         host: &'static str,
         /// The path of the counter.
         path: String,
@@ -50,7 +48,6 @@ pub enum LanError {
     /// A result cannot be written.
     #[error("{}: {source}", .path.display())]
     Write {
-        /// The path of the file.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 /// A transfer through a switch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Transfer {
-    /// The system.
     pub system: String,
     /// The number of the run, from 0.
     pub round: usize,

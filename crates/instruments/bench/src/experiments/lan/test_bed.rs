@@ -101,7 +101,8 @@ impl TestBed {
         TestBed::between(system, millraced, None)
     }
 
-    /// As [`TestBed::up`]; with a path, each host has a switch of its own, and the path is between the switches.
+    /// Sets up the test bed as [`TestBed::up`] does; with a path, each host has a switch of its own, and the path is
+    /// between the switches.
     ///
     /// # Errors
     /// [`LanError`]; the lab is removed then.

@@ -28,7 +28,6 @@ impl Mechanism {
 /// A configured rate and the measured one.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RateResult {
-    /// The mechanism.
     pub mechanism: Mechanism,
     /// The number of workers that share the mechanism.
     pub workers: usize,

@@ -24,12 +24,7 @@ pub enum TransportBenchError {
     LabFile(String),
     /// A program's output has not what was expected.
     #[error("{program}: {problem}")]
-    Output {
-        /// The program.
-        program: String,
-        /// The problem.
-        problem: String,
-    },
+    Output { program: String, problem: String },
     /// A file cannot be read or written.
     #[error(transparent)]
     File(#[from] FileError),

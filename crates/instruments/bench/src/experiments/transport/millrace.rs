@@ -64,6 +64,11 @@ impl Receiver {
         })
     }
 
+    /// Returns the address and port, by which events name the receiver.
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
     /// Sends a signal to the process.
     pub(super) fn signal(&self, signal: Signal) {
         if let Ok(pid) = i32::try_from(self.running.pid()) {
@@ -116,7 +121,7 @@ fn events(log: &str) -> impl Iterator<Item = Value> + '_ {
 }
 
 /// Returns the rates of a peer's progress events in bit/s.
-fn rates(log: &str, peer: &str) -> Vec<f64> {
+pub(super) fn rates(log: &str, peer: &str) -> Vec<f64> {
     events(log)
         .filter(|event| event["event"] == "progress" && event["peer"].as_str() == Some(peer))
         .filter_map(|event| event["rate_bps"].as_f64())
@@ -281,7 +286,7 @@ mod tests {
         let delivered = transfer.delivered(&log, "a:1", 9).unwrap();
         assert_eq!((delivered.steady_bps, delivered.sent_bytes), (105.0, 1010.0));
         assert_eq!(delivered.average_bps, 3200.0);
-        // Another receiver ended earlier.
+        // The second receiver ended earlier.
         assert_eq!(transfer.delivered(&log, "a:1", 4).unwrap().steady_bps, 100.0);
         assert_eq!(transfer.delivered(&log, "b:1", 9), None);
     }

@@ -26,7 +26,7 @@ const SRT: u16 = 9000;
 /// The time limit of a peer's transfer.
 pub(super) const LIMIT_S: &str = "300";
 
-/// The systems, with their versions.
+/// Returns the systems, with their versions.
 pub(super) fn systems() -> Vec<(String, Option<String>, String)> {
     let versions = [
         ("iperf3", "memory to memory; -C cubic, -C bbr; 1 and 8 streams"),
@@ -324,7 +324,7 @@ pub(super) struct Background {
 }
 
 impl Background {
-    /// Starts a TCP stream to a receiver, for so many seconds.
+    /// Starts a TCP stream to a receiver, for this many seconds.
     pub(super) fn start(
         test_bed: &TestBed,
         receiver: usize,

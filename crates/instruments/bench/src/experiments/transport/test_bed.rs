@@ -266,6 +266,15 @@ impl TestBed {
     }
 }
 
+impl TestBed {
+    /// Returns the bytes of frames that a host received.
+    pub(super) fn received(&self, host: &str) -> Result<f64, TransportBenchError> {
+        let path = "/sys/class/net/eth0/statistics/rx_bytes";
+        let text = self.run(host, &["cat", path])?;
+        text.parse().map_err(|_| output(path, text))
+    }
+}
+
 impl Drop for TestBed {
     fn drop(&mut self) {
         // `millrace lab status` lists the parts that could not be removed.

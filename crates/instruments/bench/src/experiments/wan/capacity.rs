@@ -37,7 +37,7 @@ struct Offered<'a> {
 /// The outcome of a measurement.
 struct Passed {
     elapsed_s: f64,
-    /// Frames that were dropped, by any stage or for want of memory.
+    /// Frames that were dropped, by any stage or because the memory was full.
     dropped: u64,
     /// The resident memory of this process while the path was full, in bytes.
     resident: u64,

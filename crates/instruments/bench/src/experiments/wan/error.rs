@@ -34,7 +34,6 @@ pub enum WanBenchError {
     Socket {
         /// The operation.
         doing: &'static str,
-        /// The interface.
         interface: String,
         /// The network namespace.
         namespace: String,
@@ -49,7 +48,6 @@ pub enum WanBenchError {
     NoFrames {
         /// The number of frames that were sent.
         sent: usize,
-        /// The system.
         system: String,
         /// The time limit.
         within: Duration,

@@ -69,7 +69,6 @@ pub enum WanRecord {
     Value(Value),
     /// The error of the delay in one run.
     Delay(DelayError),
-    /// A rate.
     Rate(RealisedRate),
     /// Lengths of losses.
     Runs(LossRuns),

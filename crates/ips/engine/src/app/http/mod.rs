@@ -73,6 +73,8 @@ struct Pairing {
     is_tunnel: bool,
     /// True if the response refuses a body for which the request waits (status 4xx after "Expect: 100-continue").
     refuses_body: bool,
+    /// True once a message is refused: its framing is invalid, or recipients disagree where it ends.
+    is_refused: bool,
 }
 
 heap!(Pairing { waiting });
@@ -127,6 +129,9 @@ impl Http {
                 ],
             };
         }
+        if self.pairing.is_refused {
+            return Outcome::Failed;
+        }
         Outcome::Continue
     }
 }
@@ -136,6 +141,7 @@ impl Parser for Http {
         match chunk.direction {
             Direction::ToServer => {
                 if chunk.gap_before > 0 {
+                    self.request.end_connect(&mut self.pairing, out, &self.settings);
                     self.request.gap(chunk.gap_before, out);
                 }
                 self.request
@@ -160,6 +166,9 @@ impl Parser for Http {
         if waiting > LINE_SIZE || waiting > 0 && self.request.pending.is_empty() {
             self.pairing.is_tunnel = true;
         }
+        if self.pairing.is_tunnel {
+            self.request.end_connect(&mut self.pairing, out, &self.settings);
+        }
         self.outcome()
     }
 
@@ -168,6 +177,10 @@ impl Parser for Http {
             Direction::ToServer => self.request.end(&mut self.pairing, out, &self.settings),
             Direction::ToClient => self.response.end(&mut self.pairing, out, &self.settings),
         }
+    }
+
+    fn is_strict(&self) -> bool {
+        self.pairing.is_refused
     }
 }
 

@@ -15,16 +15,7 @@ const UP: Direction = Direction::ToServer;
 const DOWN: Direction = Direction::ToClient;
 
 fn feed(http: &mut Http, out: &mut Transactions, direction: Direction, bytes: &[u8]) -> Outcome {
-    http.data(
-        StreamChunk {
-            direction,
-            offset: 0,
-            bytes,
-            gap_before: 0,
-            is_end: false,
-        },
-        out,
-    )
+    http.data(StreamChunk::of(direction, bytes), out)
 }
 
 /// Parses messages in turn, each cut into segments of `step` bytes.
@@ -41,7 +32,7 @@ fn parsed(messages: &[(Direction, &[u8])], step: usize) -> Transactions {
     out
 }
 
-/// Everything of a transaction that segmentation must not change.
+/// Returns everything of a transaction that segmentation must not change.
 fn essence(out: &Transactions) -> String {
     let of = |transaction: &Transaction| {
         let mut text = format!("{:?} {:?}\n", transaction.progress, transaction.events);
@@ -224,6 +215,30 @@ fn a_response_to_head_has_no_body() {
 }
 
 #[test]
+fn a_response_that_only_its_boundaries_end_is_refused() {
+    let response_with = |status: &str, headers: &str| {
+        let mut http = Http::new(AppSettings::default());
+        let mut out = Transactions::default();
+        feed(&mut http, &mut out, UP, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let head =
+            format!("HTTP/1.1 {status}\r\nContent-Type: multipart/byteranges; boundary=b\r\n{headers}\r\n");
+        (feed(&mut http, &mut out, DOWN, head.as_bytes()), http.is_strict())
+    };
+    let response = |headers| response_with("206 Partial Content", headers);
+    assert_eq!(
+        response_with("304 Not Modified", ""),
+        (Outcome::Continue, false),
+        "it has no body"
+    );
+    assert_eq!(response(""), (Outcome::Failed, true));
+    assert_eq!(response("Content-Length: 9\r\n"), (Outcome::Continue, false));
+    assert_eq!(
+        response("Transfer-Encoding: chunked\r\n"),
+        (Outcome::Continue, false)
+    );
+}
+
+#[test]
 fn an_accepted_connect_changes_the_protocol_and_a_refused_one_does_not() {
     let mut http = Http::new(AppSettings::default());
     let mut out = Transactions::default();
@@ -246,6 +261,40 @@ fn an_accepted_connect_changes_the_protocol_and_a_refused_one_does_not() {
         8,
     );
     assert_eq!(text(&out, 1, Buffer::HttpUri, UP), "/direct");
+}
+
+#[test]
+fn headers_of_connect_count_with_the_response_beside_the_path_and_before_it_in_line() {
+    let connect = b"CONNECT a.example:443 HTTP/1.1\r\nHost: a.example\r\n\r\n";
+    for is_inline in [false, true] {
+        let settings = AppSettings {
+            is_inline,
+            ..AppSettings::default()
+        };
+        let (mut http, mut out) = (Http::new(settings), Transactions::default());
+        let has_headers = |out: &Transactions| out.list[0].buffer(Buffer::HttpHeaderNames, UP).is_some();
+        feed(&mut http, &mut out, UP, connect);
+        assert_eq!(has_headers(&out), is_inline);
+        feed(
+            &mut http,
+            &mut out,
+            DOWN,
+            b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n",
+        );
+        assert_eq!(
+            has_headers(&out),
+            is_inline,
+            "a refused tunnel waits for the client"
+        );
+        feed(
+            &mut http,
+            &mut out,
+            UP,
+            b"GET /direct HTTP/1.1\r\nHost: a\r\n\r\n",
+        );
+        assert!(has_headers(&out));
+        assert_eq!(text(&out, 1, Buffer::HttpUri, UP), "/direct");
+    }
 }
 
 #[test]

@@ -10,7 +10,6 @@ pub(super) enum Encoding {
     Identity,
     /// base64.
     Base64,
-    /// quoted-printable.
     QuotedPrintable,
 }
 
@@ -31,17 +30,39 @@ pub(super) struct Decoder {
 
 heap!(Decoder { line_end, escape });
 
+/// The entry of [`DIGITS`] for bytes that are no digits; it has a bit that digits do not have.
+const NO_DIGIT: u8 = 0x80;
+
+/// Values of base64 digits, by their byte (RFC 4648, section 4).
+const DIGITS: [u8; 256] = {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut digits = [NO_DIGIT; 256];
+    let mut value = 0;
+    while value < ALPHABET.len() {
+        digits[ALPHABET[value] as usize] = value as u8;
+        value += 1;
+    }
+    digits
+};
+
 /// Returns the value of a base64 digit.
 fn digit(byte: u8) -> Option<u32> {
-    let value = match byte {
-        b'A'..=b'Z' => byte - b'A',
-        b'a'..=b'z' => byte - b'a' + 26,
-        b'0'..=b'9' => byte - b'0' + 52,
-        b'+' => 62,
-        b'/' => 63,
-        _ => return None,
-    };
-    Some(u32::from(value))
+    let value = DIGITS[usize::from(byte)];
+    (value != NO_DIGIT).then_some(u32::from(value))
+}
+
+/// Decodes whole groups of four digits up to the first other byte, and returns the rest.
+fn whole_groups<'a>(text: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
+    let mut rest = text;
+    while let Some((group, after)) = rest.split_first_chunk::<4>() {
+        let [a, b, c, d] = group.map(|byte| DIGITS[usize::from(byte)]);
+        if (a | b | c | d) & NO_DIGIT != 0 {
+            break;
+        }
+        out.extend_from_slice(&[a << 2 | b >> 4, b << 4 | c >> 2, c << 6 | d]);
+        rest = after;
+    }
+    rest
 }
 
 impl Decoder {
@@ -78,7 +99,11 @@ impl Decoder {
     fn base64(&mut self, text: &[u8]) -> (Vec<u8>, Option<AppEvent>) {
         let mut out = Vec::with_capacity(text.len() / 4 * 3 + 3);
         let mut problem = None;
-        for &byte in text {
+        let rest = match self.count == 0 && !self.is_padded {
+            true => whole_groups(text, &mut out),
+            false => text,
+        };
+        for &byte in rest {
             match digit(byte) {
                 Some(value) => {
                     if core::mem::take(&mut self.is_padded) {
@@ -194,5 +219,29 @@ mod tests {
     #[test]
     fn the_last_line_end_belongs_to_the_boundary() {
         assert_eq!(decoded(Encoding::Identity, &[b"a", b"b"]).0, b"a\r\nb");
+    }
+
+    #[test]
+    fn base64_in_two_pieces_is_what_it_is_in_single_bytes() {
+        for text in [
+            &b"AAECAwQFBgcICQoL+/8A"[..],
+            b"TWFueSBo YW5kcyBt\tYWtl",
+            b"bGlnaHQgdw==bGlnaHQgdw==",
+            b"TWFu!TWFuTW=FuTWFu",
+        ] {
+            let bytes: Vec<&[u8]> = text.chunks(1).collect();
+            let expected = decoded(Encoding::Base64, &bytes).0;
+            for at in 0..=text.len() {
+                let (first, second) = text.split_at(at);
+                assert_eq!(
+                    decoded(Encoding::Base64, &[first, second]).0,
+                    expected,
+                    "{}",
+                    text.escape_ascii()
+                );
+            }
+        }
+        let text: &[&[u8]] = &[b"AAEC/++A"];
+        assert_eq!(decoded(Encoding::Base64, text).0, [0, 1, 2, 0xff, 0xef, 0x80]);
     }
 }

@@ -353,13 +353,7 @@ mod tests {
             let (mut imap, mut out) = (Imap::new(AppSettings::default()), Transactions::default());
             for (direction, bytes) in messages {
                 for bytes in bytes.chunks(step) {
-                    let chunk = StreamChunk {
-                        direction: *direction,
-                        offset: 0,
-                        bytes,
-                        gap_before: 0,
-                        is_end: false,
-                    };
+                    let chunk = StreamChunk::of(*direction, bytes);
                     assert_eq!(imap.data(chunk, &mut out), Outcome::Continue);
                 }
             }
@@ -386,13 +380,7 @@ mod tests {
         for cut in [bytes.len(), bytes.len() - 40] {
             let (mut imap, mut out) = (Imap::new(AppSettings::default()), Transactions::default());
             for bytes in bytes[..cut].chunks(7) {
-                let chunk = StreamChunk {
-                    direction: Direction::ToClient,
-                    offset: 0,
-                    bytes,
-                    gap_before: 0,
-                    is_end: false,
-                };
+                let chunk = StreamChunk::of(Direction::ToClient, bytes);
                 assert_eq!(imap.data(chunk, &mut out), Outcome::Continue);
             }
             imap.end(Direction::ToClient, &mut out);
@@ -421,13 +409,7 @@ mod tests {
         ];
         let (mut imap, mut out) = (Imap::new(AppSettings::default()), Transactions::default());
         for (direction, bytes) in messages {
-            let chunk = StreamChunk {
-                direction: *direction,
-                offset: 0,
-                bytes,
-                gap_before: 0,
-                is_end: false,
-            };
+            let chunk = StreamChunk::of(*direction, bytes);
             assert_eq!(imap.data(chunk, &mut out), Outcome::Continue);
         }
         assert_eq!(out.list.len(), 2);
@@ -439,13 +421,7 @@ mod tests {
     fn tls_begins_behind_the_response_to_starttls() {
         let (mut imap, mut out) = (Imap::new(AppSettings::default()), Transactions::default());
         let mut send = |direction, bytes| {
-            let chunk = StreamChunk {
-                direction,
-                offset: 0,
-                bytes,
-                gap_before: 0,
-                is_end: false,
-            };
+            let chunk = StreamChunk::of(direction, bytes);
             imap.data(chunk, &mut out)
         };
         assert_eq!(send(Direction::ToServer, b"a STARTTLS\r\n"), Outcome::Continue);

@@ -128,7 +128,7 @@ impl Pop3 {
             }
             COMMANDS => out.raise("pop3.too_many_commands"),
             PIPELINE.. => {
-                // Later replies cannot be told apart.
+                // Replies from here on cannot be told apart.
                 self.has_failed = [true; 2];
                 return;
             }
@@ -307,13 +307,7 @@ mod tests {
         let mut outcomes = Vec::new();
         for (direction, bytes) in messages {
             for bytes in bytes.chunks(step) {
-                let chunk = StreamChunk {
-                    direction: *direction,
-                    offset: 0,
-                    bytes,
-                    gap_before: 0,
-                    is_end: false,
-                };
+                let chunk = StreamChunk::of(*direction, bytes);
                 outcomes.push(pop3.data(chunk, &mut out));
             }
         }

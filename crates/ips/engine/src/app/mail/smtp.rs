@@ -42,7 +42,7 @@ enum State {
     WaitTls,
     /// In a mail that ends with a line of one full stop.
     Data,
-    /// In a chunk of BDAT with so many bytes left; true if it is the last.
+    /// In a chunk of BDAT with this many bytes left; true if it is the last.
     Bdat(u64, bool),
     Failed,
 }

@@ -28,13 +28,7 @@ fn run(messages: &[(Direction, &[u8])], step: usize) -> (Transactions, Vec<Outco
     let mut outcomes = Vec::new();
     for (direction, bytes) in messages {
         for bytes in bytes.chunks(step) {
-            let chunk = StreamChunk {
-                direction: *direction,
-                offset: 0,
-                bytes,
-                gap_before: 0,
-                is_end: false,
-            };
+            let chunk = StreamChunk::of(*direction, bytes);
             outcomes.push(smtp.data(chunk, &mut out));
         }
     }
@@ -89,13 +83,7 @@ fn a_client_that_sends_on_behind_starttls_is_parsed_and_not_kept() {
     let mut smtp = Smtp::new(AppSettings::default());
     let mut out = Transactions::default();
     let mut feed = |bytes: &[u8]| {
-        let chunk = StreamChunk {
-            direction: UP,
-            offset: 0,
-            bytes,
-            gap_before: 0,
-            is_end: false,
-        };
+        let chunk = StreamChunk::of(UP, bytes);
         smtp.data(chunk, &mut out);
         smtp.pending_size()
     };

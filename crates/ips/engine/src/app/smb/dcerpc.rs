@@ -17,6 +17,8 @@ const STUB_SIZE: usize = 1 << 20;
 
 const REQUEST: u8 = 0;
 const RESPONSE: u8 = 2;
+/// Types of the PDUs that begin, accept, refuse or change a context (C706, section 12.6.3).
+const CONTEXTS: core::ops::RangeInclusive<u8> = 11..=15;
 const LAST_FRAGMENT: u8 = 2;
 const HAS_OBJECT: u8 = 0x80;
 
@@ -91,6 +93,8 @@ pub(super) struct Calls {
     /// last fragment of the answer to the call before.
     open: [Option<(u64, usize)>; 2],
     has_failed: [bool; 2],
+    /// True if a PDU of a context ended since the parser was asked.
+    has_context: bool,
 }
 
 heap!(Calls { pending });
@@ -138,6 +142,7 @@ impl Calls {
 
     fn add(&mut self, pdu: Pdu<'_>, direction: Direction, app: AppProtocol, out: &mut Transactions) {
         if pdu.kind != REQUEST && pdu.kind != RESPONSE {
+            self.has_context |= CONTEXTS.contains(&pdu.kind);
             return;
         }
         let side = direction.index();
@@ -202,6 +207,10 @@ impl Parser for Dcerpc {
     }
 
     fn end(&mut self, _direction: Direction, _out: &mut Transactions) {}
+
+    fn ends_message(&mut self) -> bool {
+        core::mem::take(&mut self.calls.has_context)
+    }
 }
 
 #[cfg(test)]
@@ -228,16 +237,7 @@ pub(super) mod tests {
             let mut out = Transactions::default();
             for (direction, bytes) in [(Direction::ToServer, &call), (Direction::ToClient, &answer)] {
                 for bytes in bytes.chunks(step) {
-                    dcerpc.data(
-                        StreamChunk {
-                            direction,
-                            offset: 0,
-                            bytes,
-                            gap_before: 0,
-                            is_end: false,
-                        },
-                        &mut out,
-                    );
+                    dcerpc.data(StreamChunk::of(direction, bytes), &mut out);
                 }
             }
             assert_eq!(out.list.len(), 1);
@@ -251,6 +251,17 @@ pub(super) mod tests {
                 Some(&b"three"[..])
             );
             assert!(transaction.is_complete());
+        }
+    }
+
+    #[test]
+    fn a_pdu_of_a_context_ends_a_message_and_a_call_does_not() {
+        let mut dcerpc = Dcerpc::default();
+        for (kind, ends) in [(11, true), (12, true), (REQUEST, false), (14, true)] {
+            let bytes = message(kind, 3, b"");
+            let chunk = StreamChunk::of(Direction::ToServer, &bytes);
+            dcerpc.data(chunk, &mut Transactions::default());
+            assert_eq!((dcerpc.ends_message(), dcerpc.ends_message()), (ends, false));
         }
     }
 

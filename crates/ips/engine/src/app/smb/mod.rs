@@ -279,13 +279,7 @@ mod tests {
             let mut smb = Smb::default();
             let mut out = Transactions::default();
             for bytes in bytes.chunks(step) {
-                let chunk = StreamChunk {
-                    direction: Direction::ToServer,
-                    offset: 0,
-                    bytes,
-                    gap_before: 0,
-                    is_end: false,
-                };
+                let chunk = StreamChunk::of(Direction::ToServer, bytes);
                 smb.data(chunk, &mut out);
             }
             let first = |index: usize, buffer| out.list[index].buffer(buffer, Direction::ToServer);
@@ -310,13 +304,7 @@ mod tests {
             let mut out = Transactions::default();
             for data in [bait, &call] {
                 let bytes = session(&command(9, &write(data), false));
-                let chunk = StreamChunk {
-                    direction: Direction::ToServer,
-                    offset: 0,
-                    bytes: &bytes,
-                    gap_before: 0,
-                    is_end: false,
-                };
+                let chunk = StreamChunk::of(Direction::ToServer, &bytes);
                 smb.data(chunk, &mut out);
             }
             assert_eq!(out.list.len(), 1);

@@ -61,16 +61,7 @@ fn parsed(messages: &[(Direction, Vec<u8>)], step: usize) -> Transactions {
     let mut out = Transactions::default();
     for (direction, bytes) in messages {
         for bytes in bytes.chunks(step) {
-            tls.data(
-                StreamChunk {
-                    direction: *direction,
-                    offset: 0,
-                    bytes,
-                    gap_before: 0,
-                    is_end: false,
-                },
-                &mut out,
-            );
+            tls.data(StreamChunk::of(*direction, bytes), &mut out);
         }
     }
     out
@@ -198,13 +189,7 @@ fn data_behind_the_handshake_are_skipped_and_mark_the_flow_as_encrypted() {
         records(23, &[0; 3000], 1000),
     ];
     for bytes in up.concat().chunks(77) {
-        let chunk = StreamChunk {
-            direction: UP,
-            offset: 0,
-            bytes,
-            gap_before: 0,
-            is_end: false,
-        };
+        let chunk = StreamChunk::of(UP, bytes);
         assert_eq!(tls.data(chunk, &mut out), Outcome::Continue);
     }
     assert!(tls.is_encrypted());

@@ -21,7 +21,7 @@ use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::files::{Class, Threshold};
 use millrace_ips_rules::options::words::Transform;
 use millrace_ips_rules::variables::Ranges;
-use millrace_ips_rules::{Refusal, RuleSet, Variables};
+use millrace_ips_rules::{Refusal, RuleSet, Variables, limits};
 use millrace_ips_scan::Backend;
 
 use super::prefilter::Prefilter;
@@ -60,7 +60,6 @@ impl Default for CompileSettings {
 /// A buffer with transforms: the unit that is fetched and scanned once for all rules.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Hook {
-    /// The buffer.
     pub buffer: Buffer,
     /// The changes before it is inspected.
     pub transforms: Vec<Transform>,
@@ -134,9 +133,15 @@ impl Interner {
         *self.counters.entry(name.to_owned()).or_insert(next)
     }
 
-    fn hook(&mut self, hook: Hook) -> u16 {
-        let next = self.hooks.len() as u16;
-        *self.hooks.entry(hook).or_insert(next)
+    /// Returns the number of a hook; none if the rule set has too many.
+    fn hook(&mut self, hook: Hook) -> Option<u16> {
+        if let Some(known) = self.hooks.get(&hook) {
+            return Some(*known);
+        }
+        let next = u16::try_from(self.hooks.len()).ok();
+        let next = next.filter(|next| usize::from(*next) < limits::HOOKS)?;
+        self.hooks.insert(hook, next);
+        Some(next)
     }
 }
 

@@ -260,20 +260,21 @@ impl Detector {
             ..
         } = context;
         let is_app = rule.protocol.app.is_empty() || app.is_some_and(|app| rule.protocol.app.contains(&app));
+        // The tests that take least time come first: those of addresses take most.
         is_app
-            && conditions::header(rule, packet)
             && conditions::flow(rule, packet, flow, direction)
             && (!packet.is_pseudo || rule.packet.iter().all(is_of_stream))
             && rule
                 .packet
                 .iter()
                 .all(|test| conditions::packet(test, packet, flow) && !(has_stream_data && is_empty(test)))
+            && conditions::header(rule, packet)
             && rule.app.iter().all(|test| match test {
                 AppTest::Protocol {
                     protocols,
                     is_negated,
                 } => app.is_some_and(|app| protocols.contains(&app) != *is_negated),
-                // The others are of transactions.
+                // Fields and numbers belong to transactions, where they are tested.
                 AppTest::Field(..) | AppTest::Number(..) => true,
             })
             && rule

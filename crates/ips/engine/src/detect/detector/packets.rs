@@ -64,7 +64,7 @@ impl Detector {
                 let known = candidates.list.len();
                 let sample = self.begin_sample();
                 let candidates = &mut self.memory.0;
-                group.scan(packet.payload, &mut |rule| {
+                group.scan(packet.payload, 0, &mut |rule| {
                     candidates.add_if(rule, is_possible);
                 });
                 let hits = candidates.list.len() - known;
@@ -134,7 +134,7 @@ fn scan_stream(
         .saturating_sub(group.look_back())
         .min(window.bytes.len());
     let Some(pending) = pending.filter(|pending| pending.len() < PENDING) else {
-        group.scan(window.bytes, &mut |rule| {
+        group.scan(window.bytes, 0, &mut |rule| {
             candidates.add_if(rule, &is_possible);
         });
         return;
@@ -142,7 +142,8 @@ fn scan_stream(
     pending.retain(|(_, offset)| *offset > window.offset);
     pending.iter().for_each(|(rule, _)| candidates.add(*rule));
     let end = window.offset + window.bytes.len() as u64;
-    group.scan(&window.bytes[from..], &mut |rule| {
+    let known = window.new_from.min(window.bytes.len()) - from;
+    group.scan(&window.bytes[from..], known, &mut |rule| {
         match pending.iter().position(|(known, _)| *known == rule) {
             Some(at) => pending[at].1 = end,
             None if !is_possible(rule) => return,

@@ -65,7 +65,6 @@ pub enum GroupId {
 pub struct Costs {
     /// Rules by their index.
     pub rules: BTreeMap<u32, Cost>,
-    /// Groups.
     pub groups: BTreeMap<GroupId, Cost>,
 }
 

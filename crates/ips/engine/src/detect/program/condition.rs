@@ -9,11 +9,8 @@ use crate::flow::Direction;
 /// The side of `stream_size`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// The client.
     Client,
-    /// The server.
     Server,
-    /// Both.
     Both,
     /// One of them.
     Either,
@@ -37,7 +34,6 @@ pub enum BitMode {
 pub enum PacketTest {
     /// A field of the headers, or the size of the payload.
     Number(NumberField, Comparison),
-    /// TCP flags.
     TcpFlags {
         /// The way to compare.
         mode: BitMode,
@@ -50,18 +46,14 @@ pub enum PacketTest {
     FragBits {
         /// The way to compare.
         mode: BitMode,
-        /// The bits.
         bits: u8,
     },
-    /// The protocol of IP.
     IpProtocol(Comparison),
     /// Source and destination address are equal.
     SameIp,
     /// Bytes of a direction of the stream.
     StreamSize {
-        /// The side.
         side: Side,
-        /// The comparison.
         comparison: Comparison,
     },
 }
@@ -73,7 +65,6 @@ pub struct FlowTest {
     pub is_needed: bool,
     /// Established or not.
     pub is_established: Option<bool>,
-    /// The direction.
     pub direction: Option<Direction>,
     /// Reassembled data only.
     pub only_stream: bool,

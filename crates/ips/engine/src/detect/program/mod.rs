@@ -72,7 +72,6 @@ pub struct Endpoint {
 /// The part of a pattern that the prefilter searches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FastPattern {
-    /// The bytes.
     pub bytes: Vec<u8>,
     /// True if ASCII letters match in upper and lower case.
     pub nocase: bool,
@@ -95,11 +94,8 @@ pub struct Rule {
     pub class: Option<Arc<str>>,
     /// Priority; 1 is the highest, 3 the default.
     pub priority: u32,
-    /// Action.
     pub action: Action,
-    /// Type.
     pub kind: RuleType,
-    /// Protocols.
     pub protocol: ProtocolTest,
     /// The sender.
     pub source: Endpoint,
@@ -150,13 +146,10 @@ pub struct Tag {
     pub unit: TagUnit,
 }
 
-/// The unit of a tag.
+/// The unit in which the duration of `tag` counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TagUnit {
-    /// Packets.
     Packets,
-    /// Seconds.
     Seconds,
-    /// Bytes.
     Bytes,
 }

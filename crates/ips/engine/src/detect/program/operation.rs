@@ -11,7 +11,6 @@ use millrace_ips_rules::options::words::Transform;
 /// A number of a rule: known when it is loaded, or read from the traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operand {
-    /// A number.
     Number(i64),
     /// The variable with this index.
     Variable(u8),
@@ -89,7 +88,6 @@ pub struct NumberSource {
     pub offset: Operand,
     /// True if the place counts from the end of the last match.
     pub is_relative: bool,
-    /// The form.
     pub form: NumberForm,
     /// Bits that are kept, and shifted to the right until the lowest is one of them; 0 keeps all.
     pub bitmask: u64,
@@ -98,11 +96,8 @@ pub struct NumberSource {
 /// An operator of `byte_test`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TestOperator {
-    /// Less.
     Less,
-    /// Greater.
     Greater,
-    /// Equal.
     Equal,
     /// Less or equal.
     LessOrEqual,
@@ -153,11 +148,9 @@ pub enum Operation {
     ByteTest {
         /// The number.
         source: NumberSource,
-        /// The operator.
         operator: TestOperator,
         /// True if the comparison must fail.
         is_negated: bool,
-        /// The value.
         value: Operand,
     },
     /// Move the cursor by a number.
@@ -188,7 +181,6 @@ pub enum Operation {
     ByteMath {
         /// The number.
         source: NumberSource,
-        /// The operator.
         operator: MathOperator,
         /// The other value.
         value: Operand,
@@ -241,11 +233,9 @@ impl Operation {
 /// Operations over a buffer of a transaction. They match if they match an instance of it.
 #[derive(Debug)]
 pub struct BufferTest {
-    /// The buffer.
     pub buffer: Buffer,
     /// Changes of the bytes before the operations.
     pub transforms: Vec<Transform>,
-    /// The operations.
     pub operations: Vec<Operation>,
     /// Index of the hook, which is a buffer with transforms.
     pub hook: u16,

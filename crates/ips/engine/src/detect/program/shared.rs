@@ -6,10 +6,9 @@ use millrace_ips_rules::header::Action;
 use millrace_ips_rules::options::state::{Rate, Track};
 use millrace_ips_rules::variables::Ranges;
 
-/// The table of a bit.
+/// The object that has a bit: flow, address, or pair of addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BitTable {
-    /// The flow.
     Flow,
     /// The source address.
     Source,
@@ -24,9 +23,7 @@ pub enum BitTable {
 pub enum StateTest {
     /// Bits are set.
     Bits {
-        /// The table.
         table: BitTable,
-        /// The bits.
         bits: Vec<u32>,
         /// True if all are meant, false if any is.
         is_all: bool,
@@ -35,7 +32,6 @@ pub enum StateTest {
     },
     /// A counter compares with a value.
     Counter {
-        /// The counter.
         counter: u32,
         /// The comparison.
         test: CounterTest,
@@ -45,7 +41,6 @@ pub enum StateTest {
 /// The value of a counter operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CounterValue {
-    /// A number.
     Number(u32),
     /// Another counter.
     Counter(u32),
@@ -56,15 +51,11 @@ pub enum CounterValue {
 pub enum CounterTest {
     /// The counter exists or not.
     IsSet(bool),
-    /// Equal.
     Equal(CounterValue),
-    /// Not equal.
     NotEqual(CounterValue),
-    /// Less.
     Less(CounterValue),
     /// Less or equal.
     LessOrEqual(CounterValue),
-    /// Greater.
     Greater(CounterValue),
     /// Greater or equal.
     GreaterOrEqual(CounterValue),
@@ -75,9 +66,7 @@ pub enum CounterTest {
 pub enum Effect {
     /// Bits are set, unset or inverted.
     Bits {
-        /// The table.
         table: BitTable,
-        /// The bits.
         bits: Vec<u32>,
         /// The new value; none inverts.
         value: Option<bool>,
@@ -86,11 +75,9 @@ pub enum Effect {
     },
     /// A counter is set or changed.
     Counter {
-        /// The counter.
         counter: u32,
         /// The operator: `=`, `+` or `-`.
         operator: CounterOperator,
-        /// The value.
         value: CounterValue,
     },
 }
@@ -98,11 +85,8 @@ pub enum Effect {
 /// A change of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CounterOperator {
-    /// Set.
     Set,
-    /// Add.
     Add,
-    /// Subtract.
     Subtract,
 }
 
@@ -115,7 +99,6 @@ pub enum ThresholdTest {
     Limit(Rate),
     /// Another action while a rate is exceeded.
     RateFilter {
-        /// The rate.
         rate: Rate,
         /// The other action.
         new_action: Action,

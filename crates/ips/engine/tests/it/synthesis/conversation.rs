@@ -46,6 +46,17 @@ impl Default for Fields {
     }
 }
 
+/// The end whose port is another in each flow.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Varies {
+    Client,
+    Server,
+    Neither,
+}
+
+/// A message, with true if the server sends it.
+pub(crate) type Message = (bool, Vec<u8>);
+
 /// The messages of a flow, with true for those of the server.
 #[derive(Debug, Clone)]
 pub(crate) struct Conversation {
@@ -53,9 +64,10 @@ pub(crate) struct Conversation {
     pub(crate) client: (Ipv4Addr, u16),
     pub(crate) server: (Ipv4Addr, u16),
     pub(crate) fields: Fields,
-    pub(crate) messages: Vec<(bool, Vec<u8>)>,
-    /// Number of flows with these messages; each has another port of the client.
+    pub(crate) messages: Vec<Message>,
+    /// Number of flows with these messages.
     pub(crate) count: u16,
+    pub(crate) varies: Varies,
 }
 
 /// Bytes of a segment.
@@ -80,8 +92,14 @@ impl Conversation {
     }
 
     fn ports(&self, is_reply: bool, flow: u16) -> [u8; 4] {
-        let client = self.client.1.wrapping_add(flow).to_be_bytes();
-        let server = self.server.1.to_be_bytes();
+        // The port that the rule does not name is another in each flow.
+        let (of_client, of_server) = match self.varies {
+            Varies::Client => (flow, 0),
+            Varies::Server => (0, flow),
+            Varies::Neither => (0, 0),
+        };
+        let client = self.client.1.wrapping_add(of_client).to_be_bytes();
+        let server = self.server.1.wrapping_add(of_server).to_be_bytes();
         match is_reply {
             true => [server[0], server[1], client[0], client[1]],
             false => [client[0], client[1], server[0], server[1]],
@@ -162,8 +180,8 @@ impl Conversation {
     }
 }
 
-/// Returns true if a rule raises an alert on the frames; other rules of the set are evaluated, too.
-pub(crate) fn raises(rules: &Ruleset, sid: u32, frames: &[Vec<u8>], mode: Mode) -> bool {
+/// Returns the rules that raise an alert on the frames.
+pub(crate) fn raised(rules: &Ruleset, frames: &[Vec<u8>], mode: Mode) -> Vec<u32> {
     let settings = Settings {
         mode,
         flows: 1024,
@@ -186,6 +204,9 @@ pub(crate) fn raises(rules: &Ruleset, sid: u32, frames: &[Vec<u8>], mode: Mode) 
         engine.frame(rules, frame, &mut events);
     }
     engine.finish(rules, &mut events);
-    let is_it = |event: &Event| matches!(event, Event::Alert(alert) if alert.sid == sid);
-    events.list.iter().any(is_it)
+    let sid = |event: &Event| match event {
+        Event::Alert(alert) => Some(alert.sid),
+        _ => None,
+    };
+    events.list.iter().filter_map(sid).collect()
 }

@@ -27,10 +27,19 @@ pub(crate) fn holds(operations: &[Operation], bytes: &[u8]) -> bool {
 }
 
 /// Returns bytes that all of the lists match. Bytes that no operation asks for are those of `base`, then a letter.
-pub(crate) fn fill(lists: &[&[Operation]], base: &[u8], random: &mut Random) -> Option<Vec<u8>> {
+///
+/// Contents without a place lie behind one of the first so many bytes of the base, chosen from `starts`.
+pub(crate) fn fill(
+    lists: &[&[Operation]],
+    base: &[u8],
+    starts: &[usize],
+    random: &mut Random,
+) -> Option<Vec<u8>> {
     for attempt in 0..DRAFTS {
+        let start = random.choose(starts);
         let mut draft = Draft {
-            bytes: Vec::new(),
+            start,
+            bytes: vec![None; start],
             cursor: 0,
             variables: [0; 256],
             exact: exact_size(lists, random),
@@ -132,6 +141,8 @@ fn exact_size(lists: &[&[Operation]], random: &mut Random) -> Option<usize> {
 }
 
 struct Draft<'a> {
+    /// Bytes of the base in front of contents without a place.
+    start: usize,
     bytes: Vec<Option<u8>>,
     cursor: usize,
     variables: [i64; 256],
@@ -298,7 +309,7 @@ impl Draft<'_> {
                 then,
                 ..
             } => {
-                let inside = fill(&[then], &[], self.random)?;
+                let inside = fill(&[then], &[], &[0], self.random)?;
                 let text = base64(&inside);
                 let at = *offset as usize + if *is_relative { self.cursor } else { 0 };
                 self.fits(at, &text, false).then_some(())?;
@@ -371,10 +382,25 @@ impl Draft<'_> {
             self.cursor = at + size;
             return Some(());
         }
+        // The base may have the pattern already.
+        let is_of_base = |at: &usize| {
+            let place = self.base.get(*at..*at + size);
+            place.is_some_and(|place| place == &pattern[..]) && self.fits(*at, pattern, content.nocase)
+        };
+        let reach = last.unwrap_or(self.base.len()).min(self.base.len());
+        if self.start > 0
+            && !is_at_end
+            && let Some(at) = (first..=reach).find(is_of_base)
+        {
+            self.put(at, &pattern.clone());
+            self.cursor = at + size;
+            return Some(());
+        }
         let is_free = !content.is_relative() && last.is_none();
         let start = match is_free {
             true => first.max(self.bytes.len() + self.gap),
-            false => first + if last.is_none() { self.gap } else { 0 },
+            false if last.is_none() => first.max(self.start) + self.gap,
+            false => first,
         };
         let end = last.unwrap_or(start + LONGEST).min(start + LONGEST);
         let at = (start..=end)
@@ -472,7 +498,7 @@ impl Draft<'_> {
                 text.into_bytes()
             }
         };
-        // No number of digits means as many as there are.
+        // Size 0 stands for as many digits as the text has.
         let size = if size == 0 { text.len() } else { size };
         let is_free = self
             .bytes

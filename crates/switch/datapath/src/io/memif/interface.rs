@@ -55,8 +55,8 @@ impl Interface {
             frame_size: usize::from(mtu) + FRAME_OVERHEAD,
             connection: AtomicU64::new(0),
             connections: AtomicU64::new(0),
-            // Each queue finds at most one in each connection, and there may be two: one that is closed, and the
-            // current one.
+            // Each queue finds at most one violation in each connection, and two connections may exist: a closed one
+            // and the current one.
             violations: ArrayQueue::new(2 * (usize::from(queues) + 1)),
             wake,
             close_log: CloseLog::default(),

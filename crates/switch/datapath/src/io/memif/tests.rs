@@ -36,7 +36,7 @@ fn open(backend: &HeapBackend, spec: &DeviceSpec, queues: u16) -> Result<Opened<
     backend.open(spec, options)
 }
 
-/// A server and its client, each with an MTU.
+/// Opens a server and its client, each with an MTU.
 fn open_both(path: &Path, mtus: [u16; 2]) -> [Opened<Frame>; 2] {
     let backend = HeapBackend::new();
     let pair = [(true, mtus[0]), (false, mtus[1])].map(|(is_server, mtu)| {

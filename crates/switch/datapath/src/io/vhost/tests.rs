@@ -127,7 +127,7 @@ impl Driver {
         self.say(&message, &[kick.as_fd()]);
     }
 
-    /// Sends all messages of a driver before packets flow, for so many pairs of queues.
+    /// Sends all messages of a driver before packets flow, for this many pairs of queues.
     fn run(mut self, pairs: u16) -> Driver {
         self.say(&Message::SetOwner, &[]);
         let offered = Features::from_bits(self.ask(&Message::GetFeatures));

@@ -93,7 +93,7 @@ impl Device for WanDevice {
         }
     }
 
-    /// The link is up when both ends are open; nobody else decides.
+    /// Does nothing: the link is up while both ends are open.
     fn set_link(&mut self, _up: bool) {}
 }
 

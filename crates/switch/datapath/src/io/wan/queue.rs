@@ -123,7 +123,8 @@ impl<P: Packet> TxQueue<P> for Tx {
         if self.end.peer_is_open() { 0 } else { left }
     }
 
-    /// The model sees segments, which [`Tx`] makes itself: no more than one of them has a buffer.
+    /// Returns false: the model sees segments, which [`Tx`] makes itself, so that no more than one of them has a
+    /// buffer.
     fn takes_gso(&mut self, _: &P, _: &GsoLayout) -> bool {
         true
     }

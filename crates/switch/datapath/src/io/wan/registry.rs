@@ -146,7 +146,7 @@ impl End {
         if self.number == 0 { a } else { b }
     }
 
-    /// The end is no port any more.
+    /// Closes the end, which is no port any more.
     pub(super) fn close(&self) {
         self.flag().store(false, Ordering::Release);
     }

@@ -29,7 +29,7 @@ impl Tuple {
         }
     }
 
-    /// Same as [`Tuple::search`] for `WORDS` words, or for any number of words if that is zero.
+    /// Searches as [`Tuple::search`] does for `WORDS` words, or for any number of words if that is zero.
     ///
     /// Each step processes all packets that the step before left, and has no branch that depends on a packet: a
     /// mispredicted branch costs more than a step.

@@ -66,7 +66,7 @@ impl Cycle {
         }
     }
 
-    /// ProbeRTT begins: the probe is over.
+    /// Ends the probe, because ProbeRTT begins.
     pub(super) fn stop(&mut self) {
         self.ack_phase = AckPhase::Stopping;
     }

@@ -262,7 +262,8 @@ impl Bbr {
         self.ce_in_round |= sample.ce > 0;
     }
 
-    /// Yields, once a round, to loss above the floor (section 5.5.10.3); the draft yields to any.
+    /// Yields, once a round, to loss above the floor (draft-ietf-ccwg-bbr, section 5.5.10.3); the draft yields to any
+    /// loss.
     fn adapt_to_round(&mut self) {
         if !self.bounds.round_starts {
             return;
@@ -394,6 +395,10 @@ impl Controller for Bbr {
         self.set_pacing_rate();
         self.set_window(sample);
         self.update_ramp(sample);
+    }
+
+    fn set_packet_size(&mut self, packet_size: u64) {
+        self.config.packet_size = packet_size;
     }
 
     fn on_breaker(&mut self, now: Time) {

@@ -26,7 +26,8 @@ impl Bbr {
         (PROBE_RTT_CWND_GAIN * self.bdp(self.usable_bandwidth())).max(self.min_window())
     }
 
-    /// Enters, runs and leaves ProbeRTT; `due`: no round-trip time was near the minimum for [`PROBE_RTT_INTERVAL`].
+    /// Enters, runs and leaves ProbeRTT, which is due after [`PROBE_RTT_INTERVAL`] without a round-trip time near the
+    /// minimum.
     pub(super) fn check_probe_rtt(&mut self, sample: &Sample, due: bool) {
         let drained = matches!(self.state, State::Down | State::Cruise);
         if drained && sample.rtt.is_some() && self.min_rtt.is_near(NEAR, Duration::ZERO) {

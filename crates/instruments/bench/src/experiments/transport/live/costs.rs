@@ -27,7 +27,7 @@ const MIB: f64 = 1_048_576.0;
 const CACHE: f64 = 256.0 * MIB;
 
 impl Live {
-    /// T6: CPU seconds for each gigabyte at both ends, beside others, and frames that came back.
+    /// Measures row T6: CPU seconds for each gigabyte at both ends, beside others, and frames that came back.
     pub(super) fn costs(&self, recorder: &mut Recorder<'_>, round: usize) -> Result<(), TransportBenchError> {
         let mut ours = 0.0;
         for (loss, gate) in [(0.0, 0.1), (2.0, 0.5)] {
@@ -135,7 +135,7 @@ impl Live {
         }
     }
 
-    /// T14: the receive path by the courier's example, which prints a JSON object for each path.
+    /// Measures row T14: the receive path by the courier's example, which prints a JSON object for each path.
     pub(super) fn receive_path(
         &self,
         experiment: &Experiment,
@@ -180,7 +180,7 @@ impl Live {
         recorder.value(&case(name, "10 runs", Gate::AtMost(0.05), ""), round, cv)
     }
 
-    /// T15: resident memory for a large sparse file at 400 ms.
+    /// Measures row T15: resident memory for a large sparse file at 400 ms.
     pub(super) fn memory(
         &self,
         recorder: &mut Recorder<'_>,

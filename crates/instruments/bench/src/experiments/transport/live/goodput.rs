@@ -22,7 +22,7 @@ fn gate(loss: f64) -> f64 {
 }
 
 impl Live {
-    /// T1.
+    /// Measures row T1: goodput over the grid of loss and round-trip time.
     pub(super) fn goodput(
         &self,
         recorder: &mut Recorder<'_>,
@@ -68,7 +68,7 @@ impl Live {
         Ok(())
     }
 
-    /// T2.
+    /// Measures row T2: goodput beside other transports on the same path.
     pub(super) fn rivals(
         &self,
         recorder: &mut Recorder<'_>,
@@ -105,7 +105,8 @@ impl Live {
             let seconds = recorder.length.seconds as f64 + ramp_s(&path) / 2.0;
             let bytes = (self.test_bed.link_bps / 8.0 * seconds) as u64 / 8;
             super::files::write(&source, bytes, round as u64)?;
-            // These report the duration of a transfer: ours has the same bytes, and counts from end to end.
+            // SRT's program reports the duration of a whole transfer, so ours is measured from end to end over the
+            // same bytes.
             let ours = self.transfer_bytes(recorder, round, &path, 1, &[], bytes)?;
             let ours = ours.complete().map(|each| each.average_bps).sum::<f64>();
             let row = case(
@@ -174,7 +175,7 @@ impl Live {
         recorder.value(row, round, ours / result.goodput_bps.max(1.0))
     }
 
-    /// T8 live: harm to CUBIC beside BBR's, in a buffer of twice the BDP.
+    /// Measures row T8: harm to CUBIC beside the harm of BBR, in a buffer of twice the BDP.
     pub(super) fn fairness(
         &self,
         recorder: &mut Recorder<'_>,

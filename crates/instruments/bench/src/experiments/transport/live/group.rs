@@ -14,7 +14,7 @@ use millrace_process::is_installed;
 use nix::sys::signal::Signal;
 
 impl Live {
-    /// T3: three receivers beside uftp, NORM and PGM.
+    /// Measures row T3: three receivers beside uftp, NORM and PGM.
     pub(super) fn multicast(
         &mut self,
         recorder: &mut Recorder<'_>,
@@ -74,7 +74,7 @@ impl Live {
         self.multicast_libraries(recorder, round)
     }
 
-    /// T3: three receivers beside NORM and PGM, told a rate, and beside NORM with its congestion control.
+    /// Measures row T3 for libraries: NORM and PGM at a given rate, and NORM with its congestion control.
     fn multicast_libraries(
         &mut self,
         recorder: &mut Recorder<'_>,
@@ -124,7 +124,7 @@ impl Live {
         Ok(())
     }
 
-    /// T4: ten receivers beside one.
+    /// Measures row T4: ten receivers beside one.
     pub(super) fn ten_receivers(
         &self,
         recorder: &mut Recorder<'_>,
@@ -158,7 +158,7 @@ impl Live {
         recorder.value(&row.target(0.55), round, per_byte(&ten) / per_byte(&one))
     }
 
-    /// T5: two receivers beside one that is stopped by SIGSTOP at a third of the time.
+    /// Measures row T5: two receivers beside one that is stopped by SIGSTOP at a third of the time.
     pub(super) fn straggler(
         &self,
         recorder: &mut Recorder<'_>,

@@ -1,6 +1,7 @@
 //! Rows over the test bed. A row whose cases need one path shares it; a failure is recorded, and the others go on.
 
 mod costs;
+mod dynamics;
 mod goodput;
 mod group;
 mod robust;
@@ -21,22 +22,12 @@ const PAYLOAD_SHARE: f64 = 1_424.0 / 1_514.0;
 /// Round trips of the ramp (row T7).
 const RAMP_RTTS: f64 = 18.0;
 
-/// The rows that have live cases.
-fn is_live(row: RowNumber) -> bool {
-    !matches!(row, RowNumber::T7 | RowNumber::T9)
-}
-
 /// Measures the live rows.
 pub(super) fn measure(
     experiment: &Experiment,
     recorder: &mut Recorder<'_>,
 ) -> Result<(), TransportBenchError> {
-    let rows: Vec<RowNumber> = experiment
-        .rows
-        .iter()
-        .copied()
-        .filter(|row| is_live(*row))
-        .collect();
+    let rows = &experiment.rows;
     if rows.is_empty() {
         return Ok(());
     }
@@ -52,7 +43,7 @@ pub(super) fn measure(
         Err(error) if error.ends_the_run() => return Err(error),
         Err(error) => return missing(recorder, &error.to_string()),
     };
-    for row in rows {
+    for row in rows.iter().copied() {
         (recorder.progress)(&format!("{row:?}, live"));
         // Rows of many transfers, or of one bound, are measured once.
         let rounds = match row {
@@ -103,16 +94,23 @@ impl Live {
             RowNumber::T2 => self.rivals(recorder, round),
             RowNumber::T3 => self.multicast(recorder, round),
             RowNumber::T4 => self.ten_receivers(recorder, round),
-            RowNumber::T5 => self.straggler(recorder, round),
+            RowNumber::T5 => {
+                self.straggler(recorder, round)?;
+                self.late_joiner(recorder, round)
+            }
             RowNumber::T6 => self.costs(recorder, round),
-            RowNumber::T8 => self.fairness(recorder, round),
+            RowNumber::T7 => self.ramp(recorder, round),
+            RowNumber::T8 => {
+                self.fairness(recorder, round)?;
+                self.shares(recorder, round)
+            }
+            RowNumber::T9 => self.policers(recorder, round),
             RowNumber::T10 => self.small_files(recorder, round),
             RowNumber::T11 => self.kills(recorder, round),
             RowNumber::T12 => self.bit_errors(recorder, round),
             RowNumber::T13 => self.unknown_peers(recorder, round),
             RowNumber::T14 => self.receive_path(experiment, recorder, round),
             RowNumber::T15 => self.memory(recorder, round),
-            RowNumber::T7 | RowNumber::T9 => Ok(()),
         }
     }
 

@@ -23,14 +23,14 @@ const SMALL: f64 = 4_096.0;
 /// Files that scp copies: it takes several round trips for each.
 const SCP_FILES: usize = 40;
 /// Datagrams of row T13.
-const STRANGERS: u32 = 400;
+const UNKNOWN_PEERS: u32 = 400;
 /// The size of each in bytes: QUIC answers to no shorter ones.
-const STRANGER_SIZE: usize = 1_200;
+const DATAGRAM_SIZE: usize = 1_200;
 /// The start of a packet of QUIC with a version that nobody has, to which a server answers (RFC 9000, section 6).
 const UNKNOWN_VERSION: &[u8] = b"\xc0\x1a\x2a\x3a\x4a\x08abcdefgh\x08ijklmnop";
 
 impl Live {
-    /// T10: many files of 4 KiB, beside rsync and scp.
+    /// Measures row T10: many files of 4 KiB, beside rsync and scp.
     pub(super) fn small_files(
         &self,
         recorder: &mut Recorder<'_>,
@@ -80,7 +80,7 @@ impl Live {
         Ok(())
     }
 
-    /// T11: kills either end at random moments, and sends again until the transfer is complete.
+    /// Measures row T11: kills either end at random moments, and sends again until the transfer is complete.
     pub(super) fn kills(&self, recorder: &mut Recorder<'_>, round: usize) -> Result<(), TransportBenchError> {
         let path = PathSettings::new(20.0, 0.1);
         self.test_bed.set_path(&path)?;
@@ -142,7 +142,7 @@ impl Live {
         recorder.value(&row, round, again_max / 1_048_576.0)
     }
 
-    /// T12: bit errors that pass every checksum of the network.
+    /// Measures row T12: bit errors that pass every checksum of the network.
     pub(super) fn bit_errors(
         &self,
         recorder: &mut Recorder<'_>,
@@ -181,40 +181,40 @@ impl Live {
         recorder.value(&row, round, different as f64)
     }
 
-    /// T13: datagrams of unknown peers: what comes back, and the memory that they take.
+    /// Measures row T13: answers to datagrams of unknown peers, and the memory that these take.
     pub(super) fn unknown_peers(
         &self,
         recorder: &mut Recorder<'_>,
         round: usize,
     ) -> Result<(), TransportBenchError> {
         self.test_bed.set_path(&PathSettings::new(0.2, 0.0))?;
-        let directory = self.test_bed.directory("strangers")?;
+        let directory = self.test_bed.directory("unknown-peers")?;
         let receivers = self.receivers(&directory, 1, &[])?;
         let memory = || peak_memory(receivers[0].running.pid()).unwrap_or_default() as f64;
         let (before, peak) = (self.test_bed.frames()?, memory());
         let to = address(0);
         let packet = directory.join("packet");
         let mut bytes = UNKNOWN_VERSION.to_vec();
-        bytes.resize(STRANGER_SIZE, 0);
+        bytes.resize(DATAGRAM_SIZE, 0);
         std::fs::write(&packet, bytes).map_err(file(&packet))?;
         // Each command writes once, which is one datagram.
         let script = format!(
-            "for i in $(seq {STRANGERS}); do\n  head -c {STRANGER_SIZE} /dev/urandom > /dev/udp/{to}/7800\n  \
+            "for i in $(seq {UNKNOWN_PEERS}); do\n  head -c {DATAGRAM_SIZE} /dev/urandom > /dev/udp/{to}/7800\n  \
              cat {} > /dev/udp/{to}/7800\ndone",
             packet.display()
         );
         self.test_bed
-            .start("strangers", SENDER, &["bash", "-c", &script])?
+            .start("unknown-peers", SENDER, &["bash", "-c", &script])?
             .finish()?;
         pause(Duration::from_millis(500))?;
         let after = self.test_bed.frames()?;
         let (back, sent) = (after[0] - before[0], after[1] - before[1]);
-        if sent < f64::from(STRANGERS) * 2_000.0 {
+        if sent < f64::from(UNKNOWN_PEERS) * 2_000.0 {
             return Err(output("bash", format!("only {sent} bytes were sent")));
         }
         let asked = format!(
             "{} datagrams: random bytes, and QUIC of an unknown version",
-            2 * STRANGERS
+            2 * UNKNOWN_PEERS
         );
         let row = case(
             "T13 live: bytes back / bytes of unknown peers",
@@ -224,7 +224,7 @@ impl Live {
         );
         recorder.value(&row, round, back / sent)?;
         let row = case(
-            "T13 live: memory that they take",
+            "T13 live: memory for unknown peers",
             &asked,
             Gate::AtMost(1.0),
             "MiB",

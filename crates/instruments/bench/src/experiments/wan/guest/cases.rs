@@ -19,7 +19,6 @@ const JITTER_MS: f64 = 5.0;
 const CORRELATION: f64 = 0.5;
 /// Every so many delays of a correlated jitter are judged as independent ones: the correlation of these is 0.5^20.
 const INDEPENDENT: usize = 20;
-/// The loss.
 const LOSS: f64 = 0.05;
 /// The transitions of the Gilbert-Elliott model: the begin and the end of a burst, in which all frames are lost.
 const BURST_BEGIN: f64 = 0.01;
@@ -28,7 +27,7 @@ const BURST_END: f64 = 0.1;
 /// The settings without delay, of which the median is the time that the test bed takes.
 pub(super) const BASELINE: &str = "delay 0ms";
 
-/// A case.
+/// Options that netem and `millrace-wan` both get, and the figures that are compared.
 pub(super) struct Case {
     /// The options of netem (tc-netem(8)), for `tc` and for `millrace-wan --netem`.
     pub(super) netem: &'static str,
@@ -72,7 +71,6 @@ pub(super) enum Figure {
     Bursts,
 }
 
-/// The cases.
 pub(super) const CASES: [Case; 9] = [
     Case {
         netem: "delay 50ms",

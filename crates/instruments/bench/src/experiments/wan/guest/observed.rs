@@ -43,7 +43,7 @@ impl Observed {
             .filter_map(|(entered, left)| Some((left.as_ref()? - entered) as f64 / 1e6))
     }
 
-    /// Returns, for each frame, true if it was lost.
+    /// Returns true for each frame that was lost, in the order of sending.
     pub(super) fn lost(&self) -> Vec<bool> {
         self.frames.iter().map(|(_, left)| left.is_none()).collect()
     }

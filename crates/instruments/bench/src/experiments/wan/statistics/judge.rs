@@ -142,7 +142,7 @@ mod tests {
         let n = 100_000;
         let mut even: Vec<f64> = (0..n).map(|i| (f64::from(i) + 0.5) / f64::from(n)).collect();
         assert!(kolmogorov_smirnov(&mut even, |x| x) < 0.01);
-        // One percent narrower.
+        // The distribution is one percent narrower than the model's.
         let mut narrow: Vec<f64> = even.iter().map(|x| 0.5 + (x - 0.5) * 0.98).collect();
         assert!(kolmogorov_smirnov(&mut narrow, |x| x.clamp(0.0, 1.0)) > KS_CRITICAL);
         let shares: Vec<f64> = (0..40).map(|k| 0.25 * 0.75_f64.powi(k)).collect();

@@ -16,7 +16,7 @@ const LENGTHS: usize = 10_000;
 /// The time between two frames in nanoseconds.
 const GAP: u64 = 100_000;
 
-/// Returns, for each frame, true if it was lost.
+/// Returns true for each frame that was lost, in the order of sending.
 fn losses(
     settings: &[(&str, &str)],
     frames: u64,

@@ -40,8 +40,12 @@ enum State {
     Trailer,
     Sized(u64),
     Chunked(Chunked),
-    /// Behind CONNECT, until the response is known.
+    /// Behind the headers of CONNECT, until the response is known.
     Connect,
+    /// The same beside the path, where the headers count as complete when the response is known: at once if it opens the
+    /// tunnel, otherwise when the client goes on or ends. This was observed. In line they count before the request is
+    /// forwarded, so that a rule can drop it.
+    ConnectHeld,
     /// Behind the headers of an accepted CONNECT: the first bytes of the tunnel.
     Tunnel,
     Failed,
@@ -93,14 +97,15 @@ impl RequestSide {
         while let Step::Consumed(size) = self.step(&data[at..], pairing, out, settings) {
             at += size;
         }
-        let limit = if self.state == State::Connect {
+        let limit = if matches!(self.state, State::Connect | State::ConnectHeld) {
             TUNNEL_WAIT
         } else {
             LINE_SIZE
         };
         if self.state != State::Failed && data.len() - at > limit {
+            self.end_connect(pairing, out, settings);
             self.raise(out, "http.request_field_too_long");
-            self.fail(out);
+            self.refuse(pairing, out);
         }
         if self.state != State::Failed {
             if owned.is_empty() {
@@ -142,6 +147,7 @@ impl RequestSide {
                 self.block.extend_from_slice(&rest);
                 self.end_headers(pairing, out, settings);
             }
+            State::ConnectHeld => self.end_connect(pairing, out, settings),
             _ => {}
         }
         if self.is_open {
@@ -156,6 +162,12 @@ impl RequestSide {
             Some(transaction) => transaction.raise(event),
             None => out.raise(event),
         }
+    }
+
+    /// Stops parsing of the connection: what follows has no defined meaning.
+    fn refuse(&mut self, pairing: &mut Pairing, out: &mut Transactions) {
+        pairing.is_refused = true;
+        self.fail(out);
     }
 
     /// Stops parsing of this side.
@@ -186,6 +198,16 @@ impl RequestSide {
                     Step::Consumed(0)
                 }
             },
+            State::ConnectHeld
+                if pairing.connect.is_none() || pairing.connect == Some(false) && data.is_empty() =>
+            {
+                Step::NeedMore
+            }
+            State::ConnectHeld => {
+                self.end_connect(pairing, out, settings);
+                self.state = State::Connect;
+                Step::Consumed(0)
+            }
             _ if data.is_empty() => Step::NeedMore,
             State::Line => self.first_line(data, pairing, out),
             State::Http09 => self.http_09(data, out),
@@ -220,7 +242,7 @@ impl RequestSide {
                     }
                     Part::Invalid(size) => {
                         self.raise(out, "http.invalid_request_chunk_len");
-                        self.fail(out);
+                        self.refuse(pairing, out);
                         Step::Consumed(size)
                     }
                 }
@@ -354,14 +376,29 @@ impl RequestSide {
         };
         if self.block.len() + next > HEADERS_SIZE {
             self.raise(out, "http.request_field_too_long");
-            self.fail(out);
+            self.refuse(pairing, out);
             return Step::Consumed(next);
         }
         self.block.extend_from_slice(&data[..next]);
-        if end == 0 {
+        let is_held = !settings.is_inline && self.state == State::Headers && self.line.method == b"CONNECT";
+        if end == 0 && is_held {
+            self.state = State::ConnectHeld;
+        } else if end == 0 {
             self.end_headers(pairing, out, settings);
         }
         Step::Consumed(next)
+    }
+
+    /// Completes a CONNECT request that is held until its response.
+    pub(super) fn end_connect(
+        &mut self,
+        pairing: &mut Pairing,
+        out: &mut Transactions,
+        settings: &AppSettings,
+    ) {
+        if self.state == State::ConnectHeld {
+            self.end_headers(pairing, out, settings);
+        }
     }
 
     /// Publishes the header buffers and decides how the body ends.

@@ -46,9 +46,7 @@ impl ResponseSide {
         if (400..500).contains(&status) && current.expects_continue {
             pairing.refuses_body = true;
         }
-        let has_no_body = current.method == Method::Head
-            || (!has_framing && ((100..200).contains(&status) || status == 204 || status == 304));
-        if has_no_body {
+        if has_no_body(current.method, status, has_framing) {
             self.finish(out, true);
             return;
         }
@@ -70,8 +68,7 @@ impl ResponseSide {
                 Some(size) => state = State::Sized(size),
                 None => {
                     transaction.raise("http.invalid_content_length_field_in_response");
-                    self.fail(out);
-                    return;
+                    return self.refuse(pairing, out);
                 }
             }
         }
@@ -80,7 +77,26 @@ impl ResponseSide {
         self.open_body(out, settings);
     }
 
-    /// Opens the body.
+    /// Returns true if only the boundaries of the media type `multipart/byteranges` tell where the body ends.
+    ///
+    /// Recipients disagree on such a response: RFC 2616, section 4.4 ends the body with the last boundary, and RFC 9112,
+    /// section 6.3 with the connection.
+    pub(super) fn needs_boundary(&self) -> bool {
+        let has_framing = self.headers.find(b"content-length").is_some()
+            || self.headers.value(b"transfer-encoding").is_some();
+        let media_type = self.headers.value(b"content-type").unwrap_or_default();
+        let current = self.current.as_ref();
+        let has_body = current
+            .is_some_and(|current| !has_no_body(current.method, self.status.unwrap_or(0), has_framing));
+        has_body
+            && !has_framing
+            && media_type
+                .get(..BYTE_RANGES.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(BYTE_RANGES))
+    }
+
+    /// Begins the body of the current response: advances its transaction, and opens a file with the name that headers
+    /// or URI give.
     pub(super) fn open_body(&mut self, out: &mut Transactions, settings: &AppSettings) {
         let Some(current) = &self.current else { return };
         let Some(transaction) = out.by_id(current.transaction) else {
@@ -129,6 +145,15 @@ impl ResponseSide {
         self.state = State::Idle;
     }
 }
+
+/// Returns true if a response ends with its headers (RFC 9112, section 6.3); one with framing has a body in spite of its status.
+fn has_no_body(method: Method, status: u16, has_framing: bool) -> bool {
+    method == Method::Head
+        || (!has_framing && ((100..200).contains(&status) || status == 204 || status == 304))
+}
+
+/// The media type whose boundaries end a body in RFC 2616.
+const BYTE_RANGES: &[u8] = b"multipart/byteranges";
 
 /// Returns true if a Transfer-Encoding value has the coding "chunked".
 fn contains_chunked(value: &[u8]) -> bool {

@@ -92,7 +92,7 @@ impl ResponseSide {
         }
         if !matches!(self.state, State::Failed | State::Tunnel) && data.len() - at > LINE_SIZE {
             self.raise(out, "http.response_field_too_long");
-            self.fail(out);
+            self.refuse(pairing, out);
         }
         if self.state != State::Failed {
             if owned.is_empty() {
@@ -175,6 +175,12 @@ impl ResponseSide {
         }
     }
 
+    /// Stops parsing of the connection: what follows has no defined meaning.
+    fn refuse(&mut self, pairing: &mut Pairing, out: &mut Transactions) {
+        pairing.is_refused = true;
+        self.fail(out);
+    }
+
     fn fail(&mut self, out: &mut Transactions) {
         if self.current.is_some() {
             self.finish(out, false);
@@ -212,7 +218,7 @@ impl ResponseSide {
                 };
                 if self.block.len() + next > HEADERS_SIZE {
                     self.raise(out, "http.response_field_too_long");
-                    self.fail(out);
+                    self.refuse(pairing, out);
                     return Step::Consumed(next);
                 }
                 self.block.extend_from_slice(&data[..next]);
@@ -319,6 +325,9 @@ impl ResponseSide {
         } else {
             Vec::new()
         };
+        if !is_trailer && self.needs_boundary() {
+            return self.refuse(pairing, out);
+        }
         raw.extend_from_slice(&block);
         transaction.replace(Buffer::HttpHeaderRaw, SIDE, raw);
         publish_headers(transaction, &self.headers);

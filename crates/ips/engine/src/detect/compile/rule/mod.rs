@@ -6,13 +6,14 @@ mod resolve;
 use millrace_ips_rules::header::{self, Protocol};
 use millrace_ips_rules::options::RuleOption;
 use millrace_ips_rules::set::Loaded;
-use millrace_ips_rules::{Position, Reason, Refusal};
+use millrace_ips_rules::{Position, Reason, Refusal, limits};
 
 use super::super::program::{
     AppTest, BufferTest, Effect, Endpoint, FlowTest, Operation, PacketTest, Rule, RuleType, StateTest, Tag,
 };
 use super::fast_pattern::{self, Candidate};
 use super::{CompileSettings, Hook, Interner, bytes, protocols};
+use crate::app::AppProtocol;
 use options::keyword;
 use resolve::{endpoints, thresholds};
 
@@ -98,33 +99,9 @@ pub(super) fn compile(
     }
     let mut protocol = protocols::header(rule.header.protocol);
     if protocol.app.is_empty() {
-        let of_buffers = |test: &BufferTest| protocols::of_buffer(test.buffer);
-        // A buffer of one protocol says more than one of files.
-        let fewest = builder.buffers.iter().map(of_buffers).min_by_key(|all| all.len());
-        protocol.app = fewest.unwrap_or_default().to_vec();
-        if protocol.app.is_empty() {
-            let of_field = |test: &AppTest| match test {
-                AppTest::Field(field, value) => protocols::of_field(*field, value),
-                AppTest::Protocol { .. } | AppTest::Number(..) => Vec::new(),
-            };
-            protocol.app = builder
-                .app
-                .iter()
-                .map(of_field)
-                .max_by_key(Vec::len)
-                .unwrap_or_default();
-        }
+        protocol.app = builder.implied_protocols();
     }
-    let common =
-        protocols::common_direction(builder.buffers.iter().map(|test| test.buffer)).map_err(whole)?;
-    if let (Some(common), Some(asked)) = (common, builder.flow.direction)
-        && common != asked
-    {
-        return Err(whole(Reason::Invalid {
-            problem: "buffers of one direction with flow of the other".to_owned(),
-            expected: "to_server with buffers of requests, to_client with those of responses",
-        }));
-    }
+    builder.check_direction().map_err(whole)?;
     builder.assign_hooks().map_err(whole)?;
     let ends = match &rule.header.endpoints {
         Some(ends) => endpoints(ends, settings, builder.interner).map_err(whole)?,
@@ -137,14 +114,7 @@ pub(super) fn compile(
         .as_ref()
         .is_some_and(|ends| ends.direction == header::Direction::Both);
     let (on_packets, on_stream) = builder.targets(rule.header.protocol, &protocol.app);
-    // The buffers of a transaction rule decide when it is evaluated, so that its pattern is one of theirs.
-    if builder
-        .candidates
-        .iter()
-        .any(|it| it.test.is_some() && !it.content.is_negated)
-    {
-        builder.candidates.retain(|it| it.test.is_some());
-    }
+    builder.retain_transaction_patterns();
     let fast_pattern = fast_pattern::choose(&builder.candidates);
     let class = rule.options.iter().find_map(|option| match option {
         RuleOption::Classtype(class) => Some(class.as_str()),
@@ -163,24 +133,8 @@ pub(super) fn compile(
     });
     let thresholds = thresholds(rule.gid(), rule.sid().unwrap_or_default(), settings).map_err(whole)?;
     let has_ports = source.ports.is_some() || destination.ports.is_some();
-    let is_free = builder.payload.is_empty()
-        && builder.packet.is_empty()
-        && builder.state.is_empty()
-        && builder.flow == FlowTest::default()
-        && !has_ports;
-    let kind = if !builder.buffers.is_empty() || builder.app.iter().any(is_of_transaction) {
-        RuleType::Transaction
-    } else if !builder.payload.is_empty() && on_stream && on_packets {
-        RuleType::PacketStream
-    } else if !builder.payload.is_empty() && on_stream {
-        RuleType::Stream
-    } else if !protocol.app.is_empty() || !builder.app.is_empty() {
-        RuleType::AppLayer
-    } else if is_free {
-        RuleType::IpOnly
-    } else {
-        RuleType::Packet
-    };
+    let has_protocol = !protocol.app.is_empty();
+    let kind = builder.rule_type(has_protocol, has_ports, (on_packets, on_stream));
     Ok(Rule {
         sid: rule.sid().unwrap_or_default(),
         gid: rule.gid(),
@@ -212,6 +166,63 @@ pub(super) fn compile(
     })
 }
 
+impl Builder<'_> {
+    /// Returns the application protocols that the buffers of a rule imply, or its fields; none if neither does.
+    fn implied_protocols(&self) -> Vec<AppProtocol> {
+        // A buffer of one protocol says more than one of files.
+        let of_buffers = self.buffers.iter().map(|test| protocols::of_buffer(test.buffer));
+        let fewest = of_buffers.min_by_key(|all| all.len()).unwrap_or_default();
+        if !fewest.is_empty() {
+            return fewest.to_vec();
+        }
+        let of_field = |test: &AppTest| match test {
+            AppTest::Field(field, value) => protocols::of_field(*field, value),
+            AppTest::Protocol { .. } | AppTest::Number(..) => Vec::new(),
+        };
+        let of_fields = self.app.iter().map(of_field);
+        of_fields.max_by_key(Vec::len).unwrap_or_default()
+    }
+
+    /// Refuses buffers of both directions, and buffers of one direction with `flow` of the other.
+    fn check_direction(&self) -> Result<(), Reason> {
+        let common = protocols::common_direction(self.buffers.iter().map(|test| test.buffer))?;
+        match (common, self.flow.direction) {
+            (Some(common), Some(asked)) if common != asked => Err(Reason::Invalid {
+                problem: "buffers of one direction with flow of the other".to_owned(),
+                expected: "to_server with buffers of requests, to_client with those of responses",
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Leaves only patterns of buffers as candidates for the fast pattern of a rule that has some: the buffers of a
+    /// transaction rule decide when it is evaluated.
+    fn retain_transaction_patterns(&mut self) {
+        let mut positive = self.candidates.iter().filter(|it| !it.content.is_negated);
+        if positive.any(|it| it.test.is_some()) {
+            self.candidates.retain(|it| it.test.is_some());
+        }
+    }
+
+    /// Returns the type of the rule, which says when it is evaluated. `targets`: it looks at packets, and at the stream.
+    fn rule_type(&self, has_protocol: bool, has_ports: bool, targets: (bool, bool)) -> RuleType {
+        let has_payload = !self.payload.is_empty();
+        let has_conditions = has_payload
+            || has_ports
+            || !self.packet.is_empty()
+            || !self.state.is_empty()
+            || self.flow != FlowTest::default();
+        match targets {
+            _ if !self.buffers.is_empty() || self.app.iter().any(is_of_transaction) => RuleType::Transaction,
+            (true, true) if has_payload => RuleType::PacketStream,
+            (false, true) if has_payload => RuleType::Stream,
+            _ if has_protocol || !self.app.is_empty() => RuleType::AppLayer,
+            _ if !has_conditions => RuleType::IpOnly,
+            _ => RuleType::Packet,
+        }
+    }
+}
+
 /// Returns true if a condition is on a transaction and not on the flow.
 fn is_of_transaction(test: &AppTest) -> bool {
     !matches!(test, AppTest::Protocol { .. })
@@ -227,10 +238,14 @@ impl Builder<'_> {
             });
         }
         for test in &mut self.buffers {
-            test.hook = self.interner.hook(Hook {
+            let hook = Hook {
                 buffer: test.buffer,
                 transforms: test.transforms.clone(),
-            });
+            };
+            test.hook = self.interner.hook(hook).ok_or(Reason::Limit {
+                unit: "buffers with different transforms in a rule set",
+                limit: limits::HOOKS,
+            })?;
         }
         Ok(())
     }
@@ -250,7 +265,7 @@ impl Builder<'_> {
             _ if is_of_packet => (true, false),
             _ if self.flow.only_stream => (false, true),
             _ if self.payload.is_empty() => (true, false),
-            // As observed: contents beside `stream_size` are looked for in packets, too.
+            // As observed: contents beside `stream_size` are searched in packets, too.
             _ => (self.is_anchored || !self.packet.is_empty(), true),
         }
     }

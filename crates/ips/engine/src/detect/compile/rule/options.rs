@@ -251,7 +251,7 @@ impl Builder<'_> {
             None => {
                 let regex = Regex::new(pcre.pattern.as_bytes(), flags).map_err(|error| Reason::Invalid {
                     problem: error.to_string(),
-                    expected: "an expression that PCRE2 compiles",
+                    expected: "an expression in the syntax of PCRE2, within its limits",
                 })?;
                 let regex = Arc::new(regex);
                 self.interner.regexes.insert(key, Arc::clone(&regex));

@@ -30,7 +30,6 @@ pub struct Condition {
 /// The unit that a rule is evaluated on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TracePlace {
-    /// A packet.
     Packet,
     /// A packet, with stream data from this offset on.
     Stream {
@@ -39,7 +38,6 @@ pub enum TracePlace {
         /// Number of bytes.
         size: usize,
     },
-    /// A transaction.
     Transaction {
         /// Number in the flow.
         id: u64,

@@ -1,0 +1,74 @@
+//! The function of the process: found by its name, checked, and made after rights were dropped.
+
+use std::fs::File;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, anyhow};
+use millrace_builtin::CATALOGUE;
+use millrace_loader::{ANY_LIBRARY, ANY_LOADERS, WASM};
+use millrace_nf::{Catalogue, Function, Kind, Limits, Settings, Setup};
+
+use crate::options::Options;
+use crate::sandbox::{self, PacketSource};
+
+/// The functions that this program runs.
+pub(crate) const FUNCTIONS: Catalogue = CATALOGUE.with_loaders(ANY_LOADERS);
+
+/// The timer slack of sleeps, in nanoseconds (prctl(2), `PR_SET_TIMERSLACK`).
+const TIMER_SLACK_NANOS: u64 = 1000;
+
+/// Sets niceness and timer slack of this process.
+pub(crate) fn set_scheduling(nice: i32) {
+    if nice != 0 {
+        // Without root a negative niceness fails, and the process keeps the ordinary one.
+        let _unchanged = rustix::process::nice(nice);
+    }
+    // The default slack of 50 µs would double the shortest sleep. If this fails, sleeps are longer.
+    let _default = nix::sys::prctl::set_timerslack(TIMER_SLACK_NANOS);
+}
+
+/// Checks function and settings, as far as that is possible without running code of a file.
+pub(crate) fn check(options: &Options) -> Result<()> {
+    let settings = Settings::parse(&options.settings)?;
+    let function = || format!("function {}", options.function);
+    match options.function.split_once(':') {
+        Some((prefix, path)) if [WASM.prefix, ANY_LIBRARY.prefix].contains(&prefix) => {
+            File::open(path).map(drop).with_context(function)
+        }
+        _ => FUNCTIONS
+            .find(&options.function)?
+            .check(&settings)
+            .with_context(function),
+    }
+}
+
+/// Drops the rights that loading the function does not need, and creates the function.
+pub(crate) fn load(
+    options: &Options,
+    source: PacketSource,
+) -> Result<(&'static Kind, Box<dyn Function>, Setup)> {
+    // The engine limits the memory of a module. Its compilation takes more.
+    let memory = options
+        .memory_limit
+        .filter(|_| !options.function.starts_with(WASM.prefix));
+    let sandbox = sandbox::before_loading(options.user, memory, source);
+    sandbox.context("the rights of this process cannot be dropped")?;
+    let kind = FUNCTIONS.find(&options.function)?;
+    let settings = Settings::parse(&options.settings)?;
+    // The clock of the function begins with its poll loop.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut setup = kind.setup(&settings, options.seed, now.as_millis() as u64);
+    setup.limits = Limits {
+        memory: options.memory_limit,
+        fuel: options.fuel,
+    };
+    if let (Some(shared), PacketSource::Socket { .. }) = (kind.shared, source) {
+        // A process that an operator starts reads the files itself, while it may.
+        let value = || (shared.compile)(&(shared.read)(&settings)?.bytes, None);
+        let compiled = value().map_err(|reason| anyhow!("function {}: {reason}", options.function))?;
+        eprintln!("millrace-nf: {}", compiled.summary);
+        setup.shared = Some(compiled.value);
+    }
+    let function = kind.make_function(&setup)?;
+    Ok((kind, function, setup))
+}

@@ -1,0 +1,163 @@
+//! Facts of one account that another one learns, and entries of the audit chain about writes beside the model.
+
+use axum::http::Method;
+use serde_json::{Value, json};
+
+use crate::support::Api;
+
+/// Orders a path from one of Aoba's connections as ann, to the account of another user.
+async fn invite(api: &Api, ann: &str, peer: &str) -> String {
+    let connections = api.get(ann, "/api/v1/connections").await.json();
+    let connection = connections["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|found| found["name"] == "aoba-tokyo")
+        .unwrap()["id"]
+        .clone();
+    let peer = api.get(peer, "/api/v1/session").await.json()["account"]["id"].clone();
+    let body = json!({ "name": "private path", "peer": peer, "end": { "connection": connection, "vlan": { "type": "dot1q", "vlan": null } } });
+    let made = api
+        .send(Method::POST, "/api/v1/services", ann, &[], Some(body))
+        .await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    made.json()["created"][0].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn the_journal_names_the_other_account_and_none_of_its_people() {
+    let api = Api::new();
+    let (ann, bob, ops) = (api.key("ann"), api.key("bob"), api.key("ops"));
+    let service = invite(&api, &ann, &bob).await;
+    let path = format!("/api/v1/changes?object={service}");
+    let actor = async |key: &str| {
+        let list = api.get(key, &path).await.json();
+        assert_eq!(list["items"].as_array().unwrap().len(), 1, "{list}");
+        list["items"][0]["actor"].clone()
+    };
+    assert_eq!(actor(&ann).await, "ann");
+    assert_eq!(actor(&ops).await, "ann");
+    assert_eq!(actor(&bob).await, "Aoba Networks");
+    let one = api.get(&bob, &path).await.json()["items"][0]["id"].clone();
+    let one = api
+        .get(&bob, &format!("/api/v1/changes/{}", one.as_str().unwrap()))
+        .await;
+    assert!(
+        one.status == 200 && !one.text().contains("\"ann\""),
+        "{}",
+        one.text()
+    );
+}
+
+#[tokio::test]
+async fn changes_of_a_foreign_object_are_those_of_an_absent_one() {
+    let api = Api::new();
+    let (ann, bob, dan) = (api.key("ann"), api.key("bob"), api.key("dan"));
+    let service = invite(&api, &ann, &bob).await;
+    let list = async |object: &str| {
+        let answer = api.get(&dan, &format!("/api/v1/changes?object={object}")).await;
+        (answer.status, answer.json())
+    };
+    let empty = (200, json!({ "items": [], "next": null, "total": 0 }));
+    assert_eq!(list(&service).await, empty);
+    assert_eq!(list("sv-999999").await, empty);
+    assert_eq!(list("nothing").await, empty);
+}
+
+/// Returns the entries of the audit chain about an object, newest first.
+async fn entries(api: &Api, object: &str) -> Vec<Value> {
+    let ops = api.key("ops");
+    let list = api
+        .get(&ops, &format!("/api/v1/audit?object={object}"))
+        .await
+        .json();
+    list["items"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_service_that_is_opened_to_all_by_ix_api_is_in_the_audit_chain() {
+    let api = Api::new();
+    let ann = api.key("ann");
+    let account = api.get(&ann, "/api/v2/account").await.json()["id"].clone();
+    let body = json!({
+        "type": "mp2mp_vc", "name": "community", "public": false, "product_offering": "offering-mp2mp_vc",
+        "managing_account": account, "consuming_account": account, "billing_account": account, "role_assignments": [],
+    });
+    let made = api
+        .send(Method::POST, "/api/v2/network-services", &ann, &[], Some(body))
+        .await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let service = made.json()["id"].as_str().unwrap().to_owned();
+    let before = entries(&api, &service).await.len();
+    let path = format!("/api/v2/network-services/{service}");
+    for body in [json!({ "public": true }), json!({ "public": true })] {
+        let changed = api.send(Method::PATCH, &path, &ann, &[], Some(body)).await;
+        assert_eq!(changed.status, 200, "{}", changed.text());
+    }
+    let entries = entries(&api, &service).await;
+    assert_eq!(entries.len(), before + 1, "one entry for one change: {entries:?}");
+    assert_eq!(
+        (&entries[0]["actor"], &entries[0]["action"]),
+        (&json!("ann"), &json!("set_properties"))
+    );
+    assert_eq!(entries[0]["detail"]["public"], json!(true));
+}
+
+#[tokio::test]
+async fn facts_about_an_account_are_in_the_audit_chain_by_name_and_without_addresses() {
+    let api = Api::new();
+    let ann = api.key("ann");
+    let account = api.get(&ann, "/api/v2/account").await.json()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let path = format!("/api/v2/accounts/{account}");
+    let body = json!({ "legal_name": "Aoba Networks KK", "address": {
+        "country": "JP", "locality": "Tokyo", "postal_code": "100-0004", "street_address": "Secret Street 1" } });
+    let changed = api.send(Method::PATCH, &path, &ann, &[], Some(body)).await;
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    let entries = entries(&api, &account).await;
+    let newest = entries
+        .iter()
+        .find(|entry| entry["action"] == "set_properties")
+        .unwrap_or_else(|| panic!("{entries:?}"));
+    assert_eq!(newest["detail"]["changed"], json!(["address", "legal_name"]));
+    assert!(!newest.to_string().contains("Secret Street"), "{newest}");
+}
+
+#[tokio::test]
+async fn a_look_of_the_staff_at_webhooks_ports_and_exports_is_in_the_audit_chain() {
+    let api = Api::new();
+    let ops = api.key("ops");
+    for (path, object) in [
+        ("/api/v1/webhooks", "webhooks"),
+        ("/api/v1/changes", "changes"),
+        ("/api/v1/bgp-sessions", "bgp-sessions"),
+        ("/api/v1/exports/arouteserver-clients.json", "exports"),
+        ("/api/v2/ports", "ports"),
+        ("/api/v2/port-reservations", "port-reservations"),
+    ] {
+        assert_eq!(api.get(&ops, path).await.status, 200, "{path}");
+        let entries = entries(&api, object).await;
+        assert!(
+            entries.iter().any(|entry| entry["action"] == "read"),
+            "{path}: {entries:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn checks_of_the_registry_that_a_member_asks_for_have_a_pause() {
+    let api = Api::new();
+    let (ann, bob) = (api.key("ann"), api.key("bob"));
+    let recheck = async |key: &str| {
+        let account = api.get(key, "/api/v1/session").await.json()["account"]["id"].clone();
+        let path = format!("/api/v1/accounts/{}/recheck", account.as_str().unwrap());
+        api.send(Method::POST, &path, key, &[], None).await
+    };
+    assert_eq!(recheck(&ann).await.status, 204);
+    let again = recheck(&ann).await;
+    assert_eq!(again.status, 429, "{}", again.text());
+    assert!(again.headers.contains_key("retry-after"));
+    assert_eq!(recheck(&bob).await.status, 204, "another account need not wait");
+}

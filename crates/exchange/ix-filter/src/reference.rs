@@ -1,0 +1,43 @@
+//! External references of the rules that peers announce.
+
+use core::fmt::Write as _;
+use core::net::IpAddr;
+
+use millrace_bgp::RouteKey;
+
+/// The bytes of a rule that its reference shows; of longer ones it shows a hash.
+const SHOWN_MAX: usize = 64;
+/// The beginning of every reference of a BGP rule.
+pub(crate) const PREFIX: &str = "bgp:";
+
+/// Returns the external reference of a rule: unique for its peer, and the same in every run.
+pub(crate) fn reference(peer: IpAddr, route: &RouteKey) -> String {
+    match route {
+        RouteKey::Unicast(prefix, path) => format!("{PREFIX}{peer}|{prefix}|{path}"),
+        RouteKey::Flowspec(rule, path) => {
+            let family = if rule.is_ipv6() { 6 } else { 4 };
+            let mut text = format!("{PREFIX}{peer}|flow{family}|{path}|");
+            let bytes = rule.as_bytes();
+            for byte in bytes.iter().take(SHOWN_MAX) {
+                let _infallible = write!(text, "{byte:02x}");
+            }
+            if bytes.len() > SHOWN_MAX {
+                let _infallible = write!(text, "+{}:{:016x}", bytes.len(), fnv(bytes));
+            }
+            text
+        }
+    }
+}
+
+/// Returns the peer of a reference.
+pub(crate) fn peer_of(reference: &str) -> Option<IpAddr> {
+    let (peer, _) = reference.strip_prefix(PREFIX)?.split_once('|')?;
+    peer.parse().ok()
+}
+
+/// Returns the FNV-1a hash, 64 bits: the same in every run, unlike the hash of the standard library.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}

@@ -1,0 +1,164 @@
+//! The index of an exchange, as data: the ends of a service and of a connection, the numbers in use, and the contracted
+//! rates. `lookup` makes it of the objects of an exchange, and answers from it.
+
+use core::fmt;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::allocate::Taken;
+use crate::id::{ConfigId, ConnectionId, ServiceId, SwitchId};
+use crate::persistent::{Numbered, PersistentMap};
+use crate::service::{Config, PoolKind};
+
+/// The contracted rate in Mbit/s from one switch to another one that is joined with it.
+pub type Contracts = BTreeMap<(SwitchId, SwitchId), u64>;
+
+/// The answers for one version of an exchange. A copy shares most of it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Index {
+    ends_of: PersistentMap<ServiceId, BTreeSet<ConfigId>>,
+    ends_on: PersistentMap<ConnectionId, BTreeSet<ConfigId>>,
+    /// The numbers in use; no pool is empty.
+    taken: BTreeMap<PoolKind, Taken>,
+    contracts: PersistentMap<ServiceId, Contracts>,
+    /// The sum of the contracts of all services.
+    total: Contracts,
+}
+
+impl Index {
+    /// Returns the ends of a service.
+    pub(crate) fn ends_of(&self, service: ServiceId) -> impl Iterator<Item = ConfigId> + '_ {
+        self.ends_of.get(&service).into_iter().flatten().copied()
+    }
+
+    /// Returns the ends on a connection.
+    pub(crate) fn ends_on(&self, connection: ConnectionId) -> impl Iterator<Item = ConfigId> + '_ {
+        self.ends_on.get(&connection).into_iter().flatten().copied()
+    }
+
+    /// Returns the numbers of a pool that objects use.
+    pub(crate) fn taken(&self, kind: PoolKind) -> Taken {
+        self.taken.get(&kind).cloned().unwrap_or_default()
+    }
+
+    /// Returns the contracted rates of a service.
+    pub(crate) fn contracts(&self, service: ServiceId) -> Contracts {
+        self.contracts.get(&service).cloned().unwrap_or_default()
+    }
+
+    /// Returns the contracted rates of all services.
+    pub(crate) fn total(&self) -> &Contracts {
+        &self.total
+    }
+
+    /// Notes an end.
+    pub(crate) fn add_end(&mut self, id: ConfigId, config: &Config) {
+        note(&mut self.ends_of, config.service, id);
+        note(&mut self.ends_on, config.connection, id);
+    }
+
+    /// Forgets an end.
+    pub(crate) fn remove_end(&mut self, id: ConfigId, config: &Config) {
+        forget(&mut self.ends_of, config.service, id);
+        forget(&mut self.ends_on, config.connection, id);
+    }
+
+    /// Notes one more use of a number.
+    pub(crate) fn add_number(&mut self, kind: PoolKind, number: u32) {
+        self.taken.entry(kind).or_default().add(number);
+    }
+
+    /// Notes the end of one use of a number.
+    pub(crate) fn remove_number(&mut self, kind: PoolKind, number: u32) {
+        if let Some(pool) = self.taken.get_mut(&kind) {
+            pool.remove(number);
+            if pool.is_empty() {
+                self.taken.remove(&kind);
+            }
+        }
+    }
+
+    /// Replaces the contracted rates of a service.
+    pub(crate) fn set_contracts(&mut self, id: ServiceId, contracts: Contracts) {
+        let before = self.contracts.remove(&id).unwrap_or_default();
+        adjust(&mut self.total, &before, &contracts);
+        if !contracts.is_empty() {
+            self.contracts.insert(id, contracts);
+        }
+    }
+}
+
+fn note<K: Numbered>(ends: &mut PersistentMap<K, BTreeSet<ConfigId>>, at: K, id: ConfigId) {
+    match ends.get_mut(&at) {
+        Some(found) => {
+            found.insert(id);
+        }
+        None => {
+            ends.insert(at, BTreeSet::from([id]));
+        }
+    }
+}
+
+fn forget<K: Numbered>(ends: &mut PersistentMap<K, BTreeSet<ConfigId>>, at: K, id: ConfigId) {
+    let is_empty = ends.get_mut(&at).is_some_and(|found| {
+        found.remove(&id);
+        found.is_empty()
+    });
+    if is_empty {
+        ends.remove(&at);
+    }
+}
+
+/// Takes the rates `before` out of a sum, and those `after` in. A sum has no pair of switches without a rate.
+pub(crate) fn adjust(total: &mut Contracts, before: &Contracts, after: &Contracts) {
+    for (pair, rate) in after {
+        *total.entry(*pair).or_default() += rate;
+    }
+    for (pair, rate) in before {
+        if let Some(sum) = total.get_mut(pair) {
+            *sum = sum.saturating_sub(*rate);
+            if *sum == 0 {
+                total.remove(pair);
+            }
+        }
+    }
+}
+
+/// The stamps of the collections that an index is made of.
+pub(crate) type Stamps = [u64; 4];
+
+/// The place of an index in its exchange. It is no part of the value: all places are equal.
+#[derive(Default)]
+pub(crate) struct IndexCell(Mutex<Option<(Stamps, Arc<Index>)>>);
+
+impl IndexCell {
+    /// Returns the index, and the stamps that the collections had.
+    pub(crate) fn get(&self) -> Option<(Stamps, Arc<Index>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces the index, and returns the one before.
+    pub(crate) fn set(&self, index: Option<(Stamps, Arc<Index>)>) -> Option<(Stamps, Arc<Index>)> {
+        core::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), index)
+    }
+}
+
+impl Clone for IndexCell {
+    fn clone(&self) -> IndexCell {
+        IndexCell(Mutex::new(self.get()))
+    }
+}
+
+impl PartialEq for IndexCell {
+    fn eq(&self, _: &IndexCell) -> bool {
+        true
+    }
+}
+
+impl Eq for IndexCell {}
+
+impl fmt::Debug for IndexCell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("IndexCell")
+    }
+}

@@ -1,0 +1,116 @@
+//! The writer, the fields that all events have, and objects of several events.
+
+use std::sync::Arc;
+
+use millrace_ips_engine::app::file::FileState;
+use millrace_ips_engine::event::{FileSummary, FlowSummary, Subject};
+
+use crate::community_id::community_id;
+use crate::object::Object;
+use crate::text::hex;
+use crate::timestamp::timestamp;
+use crate::{Layout, RuleTables};
+
+/// Writes events as lines of JSON.
+#[derive(Debug, Clone, Default)]
+pub struct Writer {
+    pub(crate) layout: Layout,
+    pub(crate) rules: Arc<RuleTables>,
+    /// The name of the capture; empty for live traffic.
+    capture: String,
+}
+
+impl Writer {
+    /// Returns a writer for the events of a rule set.
+    pub fn new(layout: Layout, rules: impl Into<Arc<RuleTables>>) -> Writer {
+        Writer {
+            layout,
+            rules: rules.into(),
+            capture: String::new(),
+        }
+    }
+
+    /// Sets the name of the capture that the next events are from.
+    pub fn set_capture(&mut self, name: &str) {
+        name.clone_into(&mut self.capture);
+    }
+
+    /// Begins a line with the fields that all events have.
+    pub(crate) fn begin<'a>(&self, subject: &Subject, kind: &str, out: &'a mut Vec<u8>) -> Object<'a> {
+        let mut line = Object::begin(out);
+        line.field("timestamp", timestamp(subject.time));
+        if subject.flow != 0 {
+            line.field("flow_id", subject.flow);
+        }
+        if subject.packet != 0 {
+            line.field("pcap_cnt", subject.packet);
+        }
+        line.field("event_type", kind)
+            .field("src_ip", subject.src.to_string());
+        if let Some((source, _)) = subject.ports.filter(|_| has_ports(subject.protocol)) {
+            line.field("src_port", source);
+        }
+        line.field("dest_ip", subject.dst.to_string());
+        if let Some((_, destination)) = subject.ports.filter(|_| has_ports(subject.protocol)) {
+            line.field("dest_port", destination);
+        }
+        line.field("proto", subject.protocol_name().as_ref());
+        line.field(
+            "ip_v",
+            match subject.src.is_ipv4() {
+                true => 4,
+                false => 6,
+            },
+        );
+        let (source, destination) = subject.ports.unwrap_or_default();
+        let ends = ((subject.src, source), (subject.dst, destination));
+        if let Some(id) = community_id(ends.0, ends.1, subject.protocol) {
+            line.field("community_id", id);
+        }
+        line
+    }
+
+    /// Ends a line.
+    pub(crate) fn end(&self, mut line: Object<'_>) {
+        if !self.capture.is_empty() {
+            line.field("pcap_filename", &self.capture);
+        }
+        line.end_line();
+    }
+}
+
+/// Writes the packets and bytes of a flow.
+pub(crate) fn counters(out: &mut Object<'_>, flow: &FlowSummary) {
+    let [to_server, to_client] = flow.counters;
+    out.field("pkts_toserver", to_server.packets)
+        .field("pkts_toclient", to_client.packets)
+        .field("bytes_toserver", to_server.bytes)
+        .field("bytes_toclient", to_client.bytes);
+}
+
+/// Writes a file.
+pub(crate) fn file(out: &mut Object<'_>, file: &FileSummary) {
+    out.bytes("filename", &file.name);
+    if let Some(magic) = file.magic {
+        out.field("magic", magic);
+    }
+    out.field("gaps", file.has_gaps).field(
+        "state",
+        match file.state {
+            FileState::Open => "UNKNOWN",
+            FileState::Closed => "CLOSED",
+            FileState::Truncated => "TRUNCATED",
+        },
+    );
+    if let Some(hashes) = &file.hashes {
+        out.field("md5", hex(&hashes.md5))
+            .field("sha1", hex(&hashes.sha1))
+            .field("sha256", hex(&hashes.sha256));
+    }
+    out.field("stored", false).field("size", file.size);
+}
+
+/// Returns true for TCP, UDP and SCTP.
+pub(crate) fn has_ports(protocol: u8) -> bool {
+    matches!(protocol, 6 | 17 | 132)
+}

@@ -1,0 +1,85 @@
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+
+import { peopleOrder, useOrder, users as usersQuery } from "../api/queries";
+import { useMe } from "../app/shell";
+import { useText } from "../i18n/text";
+import { ConfirmedAct } from "../ui/dialog";
+import { Choices, TextField } from "../ui/fields";
+import { InvalidField } from "../ui/invalid";
+import { explain, Loaded } from "../ui/loaded";
+import { Empty, Panel } from "../ui/parts";
+import { roleWord } from "../ui/words";
+import type { MessageId } from "../i18n/messages";
+
+/** The roles that a member gives, with what each may do. */
+const ROLES: { id: string; about: MessageId }[] = [
+  { id: "member_admin", about: "people.adminAbout" },
+  { id: "member_tech", about: "people.techAbout" },
+  { id: "member_noc", about: "people.nocAbout" },
+  { id: "member_billing", about: "people.billingAbout" },
+];
+
+/** The people of the account with their roles. */
+export function People() {
+  const t = useText();
+  const me = useMe();
+  const query = useQuery(usersQuery);
+  const [name, setName] = useState("");
+  const [email, setEmail] = useState("");
+  const [role, setRole] = useState("member_tech");
+  const add = useOrder(peopleOrder.add);
+  const own = (query.data ?? []).filter((user) => user.account.id === me.account.id);
+  return (
+    <Panel
+      title={t("members.people")}
+      flush
+      actions={
+        me.can.includes("create_user") && !me.operator ? (
+          <ConfirmedAct
+            label={t("people.add")}
+            title={t("people.add")}
+            sentence={t("people.addAbout")}
+            explain={(error) => explain(t, error)}
+            onOpen={() => {
+              setName("");
+              setEmail("");
+            }}
+            act={() => (name.trim() === "" ? Promise.reject(new InvalidField(t("signin.nameMissing"))) : add.mutateAsync([{ name: name.trim(), email: email.trim() === "" ? null : email.trim(), roles: [role] }]))}
+          >
+            <TextField label={t("signin.name")} value={name} onChange={setName} inputProps={{ autoCapitalize: "none", spellCheck: false, autoComplete: "off" }} />
+            <TextField label={t("members.mail")} type="email" value={email} onChange={setEmail} inputProps={{ autoComplete: "off" }} />
+            <Choices label={t("people.role")} value={role} onChange={setRole} options={ROLES.map(({ id, about }) => ({ id, name: roleWord(t, id), hint: t(about) }))} />
+          </ConfirmedAct>
+        ) : null
+      }
+    >
+      <div className={query.data && own.length > 0 ? "table-wrap" : "panel-body"}>
+        <Loaded query={query} lines={3} empty={{ when: () => own.length === 0, show: <Empty title={t("members.noPeople")}>{t("people.noneAbout")}</Empty> }}>
+          {() => (
+            <table className="table cards">
+              <thead>
+                <tr>
+                  <th scope="col">{t("signin.name")}</th>
+                  <th scope="col">{t("members.roles")}</th>
+                  <th scope="col">{t("members.mail")}</th>
+                </tr>
+              </thead>
+              <tbody>
+                {own.map((user) => (
+                  <tr key={user.id}>
+                    <th scope="row">
+                      {user.name} {user.id === me.user ? <span className="quiet">{t("lan.you")}</span> : null}
+                    </th>
+                    <td data-label={t("members.roles")}>{user.roles.map((one) => roleWord(t, one)).join(", ")}</td>
+                    <td data-label={t("members.mail")}>{user.email}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          )}
+        </Loaded>
+      </div>
+    </Panel>
+  );
+}

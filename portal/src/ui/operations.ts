@@ -1,0 +1,86 @@
+// The operations of journal and audit chain in words. They stand apart from the words for states, which every screen loads.
+
+import type { MessageId } from "../i18n/messages";
+import type { Translate } from "../i18n/text";
+
+const OPERATIONS: Record<string, MessageId> = {
+  create_service: "op.createService",
+  configure_end: "op.configureEnd",
+  accept: "op.accept",
+  refuse: "op.refuse",
+  move_end: "op.moveEnd",
+  set_rate: "op.setRate",
+  shut_down: "op.shutDown",
+  lock: "op.lock",
+  unlock: "op.unlock",
+  delete: "op.delete",
+  create_service_key: "op.createKey",
+  redeem_service_key: "op.redeemKey",
+  add_mac: "op.addMac",
+  remove_mac: "op.removeMac",
+  create_filter: "op.createFilter",
+  drain_trunk: "op.drainTrunk",
+  create_connection: "op.createConnection",
+  revert: "op.revert",
+  confirm: "op.confirm",
+  sign_in: "op.signIn",
+  sign_out: "op.signOut",
+  apply: "op.apply",
+  approve: "op.approve",
+  create_account: "op.createAccount",
+  update_account: "op.updateAccount",
+  create_user: "op.createUser",
+  update_user: "op.updateUser",
+  set_connection_ports: "op.setConnectionPorts",
+  rename_service: "op.renameService",
+  waive_quarantine: "op.waiveQuarantine",
+  set_mac_end: "op.setMacEnd",
+  add_ip: "op.addIp",
+  remove_ip: "op.removeIp",
+  create_policy: "op.createPolicy",
+  update_policy: "op.updatePolicy",
+  update_filter: "op.updateFilter",
+  delete_filter: "op.deleteFilter",
+  revoke_service_key: "op.revokeKey",
+  create_site: "op.createSite",
+  create_switch: "op.createSwitch",
+  set_ports: "op.setPorts",
+  create_trunk: "op.createTrunk",
+  set_properties: "op.setProperties",
+  sign_in_failed: "op.signInFailed",
+  change_password: "op.changePassword",
+  create_api_key: "op.createApiKey",
+  delete_api_key: "op.deleteApiKey",
+  create_webhook: "op.createWebhook",
+  delete_webhook: "op.deleteWebhook",
+  replay_webhook: "op.replayWebhook",
+  create_contact: "op.createContact",
+  update_contact: "op.updateContact",
+  delete_contact: "op.deleteContact",
+  assign_role: "op.assignRole",
+  unassign_role: "op.unassignRole",
+  create_joining_rule: "op.createJoiningRule",
+  update_joining_rule: "op.updateJoiningRule",
+  delete_joining_rule: "op.deleteJoiningRule",
+  create_route_server_session: "op.createRouteServerSession",
+  update_route_server_session: "op.updateRouteServerSession",
+  delete_route_server_session: "op.deleteRouteServerSession",
+  read: "op.read",
+  read_audit: "op.readAudit",
+  read_traffic: "op.readTraffic",
+  read_samples: "op.readSamples",
+  report_quarantine: "op.reportQuarantine",
+  expire: "op.expire",
+  create_mac: "op.addMac",
+  update_mac: "op.setMacEnd",
+  delete_mac: "op.removeMac",
+};
+
+export function operationWord(t: Translate, operation: string): string {
+  // The audit chain joins the operations of one order.
+  const words = operation.split("+").map((part) => {
+    const known = OPERATIONS[part];
+    return known ? t(known) : part.replaceAll("_", " ");
+  });
+  return [...new Set(words)].join(", ");
+}

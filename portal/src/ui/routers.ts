@@ -1,0 +1,102 @@
+// The configuration of a member's router for one end, in three dialects. People paste this text into routers, so that nothing of it
+// comes from another account but what is reduced to plain characters.
+
+import type { Vlan } from "../api/types";
+
+export type Dialect = "ios-xr" | "junos" | "linux";
+
+export const DIALECTS: { id: Dialect; name: string; port: string }[] = [
+  { id: "ios-xr", name: "Cisco IOS XR", port: "TenGigE0/0/0/0" },
+  { id: "junos", name: "Juniper Junos", port: "xe-0/0/0" },
+  { id: "linux", name: "Linux (FRR, BIRD)", port: "eth0" },
+];
+
+export type RouterEnd = {
+  vlan: Vlan;
+  /** Words that say what the interface leads to. */
+  about: string;
+  /** The contracted rate, to which the router limits what it sends; null for the speed of the port. */
+  rateMbps: number | null;
+  /** Addresses with the length of their network, of an end of a peering LAN. */
+  addresses: string[];
+  /** True for a peering LAN, in which a router must not be heard with more than IPv4, ARP and IPv6. */
+  lan: boolean;
+};
+
+/** Returns a text as plain characters: no quote, no line, no character that a shell or a router understands. */
+export function plain(text: string): string {
+  return text.replace(/[^A-Za-z0-9 ._-]/g, "").replace(/\s+/g, " ").trim().slice(0, 60);
+}
+
+/** Returns the addresses with the length of the network that they lie in. */
+export function withLengths(addresses: readonly string[], networks: readonly string[]): string[] {
+  return addresses.map((address) => {
+    const family = address.includes(":");
+    const candidates = networks.filter((network) => network.includes(":") === family);
+    const shared = (network: string) => [...address].findIndex((char, at) => network[at] !== char);
+    const found = [...candidates].sort((a, b) => shared(b) - shared(a))[0];
+    return found ? `${address}/${found.split("/")[1]}` : address;
+  });
+}
+
+const number = (vid: number | null | undefined) => (typeof vid === "number" ? String(vid) : "<vid>");
+
+/** Returns the tags of an end as texts, the outer one first. */
+function tags(vlan: Vlan): string[] {
+  if (vlan.type === "port") return [];
+  return vlan.type === "dot1q" ? [number(vlan.vlan)] : [number(vlan.outer), number(vlan.inner)];
+}
+
+function iosXr(end: RouterEnd, port: string): string[] {
+  const [outer, inner] = tags(end.vlan);
+  const name = outer === undefined ? port : `${port}.${inner ?? outer}`;
+  const policy = `rate-${end.rateMbps}m`;
+  return [
+    ...(end.rateMbps === null ? [] : [`policy-map ${policy}`, " class class-default", `  shape average ${end.rateMbps} mbps`, " !", " end-policy-map", "!"]),
+    `interface ${name}`,
+    ` description ${end.about}`,
+    ...(outer === undefined ? [] : [inner === undefined ? ` encapsulation dot1q ${outer}` : ` encapsulation dot1ad ${outer} dot1q ${inner}`]),
+    ...end.addresses.map((address) => ` ipv${address.includes(":") ? 6 : 4} address ${address}`),
+    ...(end.lan ? [" ipv6 nd suppress-ra"] : []),
+    ...(end.rateMbps === null ? [] : [` service-policy output ${policy}`]),
+    "!",
+  ];
+}
+
+function junos(end: RouterEnd, port: string): string[] {
+  const [outer, inner] = tags(end.vlan);
+  const unit = outer === undefined ? "0" : (inner ?? outer);
+  const at = `set interfaces ${port}`;
+  return [
+    ...(outer === undefined ? [] : [`${at} flexible-vlan-tagging`]),
+    ...(inner === undefined ? [] : [`${at} gigether-options ethernet-switch-profile tag-protocol-id [ 0x8100 0x88a8 ]`]),
+    `${at} unit ${unit} description "${end.about}"`,
+    ...(outer === undefined ? [] : [inner === undefined ? `${at} unit ${unit} vlan-id ${outer}` : `${at} unit ${unit} vlan-tags outer 0x88a8.${outer} inner 0x8100.${inner}`]),
+    ...end.addresses.map((address) => `${at} unit ${unit} family inet${address.includes(":") ? "6" : ""} address ${address}`),
+    ...(end.lan ? [`${at} unit ${unit} family inet no-redirects`, `set protocols lldp interface ${port} disable`] : []),
+    ...(end.rateMbps === null ? [] : [`${at} per-unit-scheduler`, `set class-of-service interfaces ${port} unit ${unit} shaping-rate ${end.rateMbps}m`]),
+  ];
+}
+
+function linux(end: RouterEnd, port: string): string[] {
+  const [outer, inner] = tags(end.vlan);
+  const first = outer === undefined ? port : `${port}.${outer}`;
+  const name = inner === undefined ? first : `${first}.${inner}`;
+  const key = (family: number) => `net/ipv${family}/conf/${name}`;
+  return [
+    ...(outer === undefined ? [] : [`ip link add link ${port} name ${first} type vlan${inner === undefined ? "" : " proto 802.1ad"} id ${outer}`]),
+    ...(inner === undefined ? [] : [`ip link add link ${first} name ${name} type vlan id ${inner}`]),
+    `ip link set ${name} alias "${end.about}"`,
+    ...(end.lan ? [`sysctl -w ${key(4)}/arp_ignore=1 ${key(4)}/arp_announce=2 ${key(4)}/send_redirects=0`, `sysctl -w ${key(6)}/accept_ra=0 ${key(6)}/router_solicitations=0`] : []),
+    ...end.addresses.map((address) => `ip address add ${address} dev ${name}`),
+    ...(end.rateMbps === null ? [] : [`tc qdisc replace dev ${name} root tbf rate ${end.rateMbps}mbit burst 256kb latency 50ms`]),
+    `ip link set ${name} up`,
+  ];
+}
+
+/** Returns the lines for a router. The interface is an example: the exchange does not know the member's. */
+export function routerConfig(dialect: Dialect, end: RouterEnd): string {
+  const port = DIALECTS.find((known) => known.id === dialect)?.port ?? "";
+  const safe = { ...end, about: plain(end.about) };
+  return { "ios-xr": iosXr, junos, linux }[dialect](safe, port).join("\n");
+}

@@ -1,0 +1,162 @@
+"""Frames of many tenants from several interfaces, each of which names its tenant, and their receipt: a frame that arrives where its
+tenant has no end is a leak. `python tenants.py send` and `python tenants.py receive` take their lanes as a line of JSON on standard
+input, run until it ends, and then print what they saw as a line of JSON.
+
+A lane is an interface, a VLAN and a tenant. A frame has its lane, its tenant and a number behind MAGIC.
+"""
+
+import json
+import mmap
+import select
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+MAGIC = b"MR-TENNT"
+# Tenant, lane, number.
+STAMP = struct.Struct("!IIQ")
+ETHERTYPE = b"\x88\xb5"
+ETH_P_ALL = 3
+SOL_PACKET, PACKET_RX_RING, PACKET_STATISTICS, PACKET_VERSION, PACKET_IGNORE_OUTGOING = 263, 5, 6, 10, 23
+# struct tpacket2_hdr (linux/if_packet.h): status, length, captured length, offsets of both headers, time, tag.
+HEADER = struct.Struct("=IIIHHIIHH")
+STATUS_USER = 1
+FRAME_SIZE, FRAMES, BLOCK_SIZE = 256, 1 << 16, 1 << 16
+
+
+def is_over(seconds=0.0):
+    """Returns true if standard input has ended."""
+    ready, _, _ = select.select([0], [], [], seconds)
+    return bool(ready) and not sys.stdin.buffer.read1(1)
+
+
+def send(order):
+    """Sends frames of all lanes in turn, at `rate` frames a second, and prints the number for each lane."""
+    sockets, lanes = {}, []
+    for number, (interface, vlan, tenant) in enumerate(order["lanes"]):
+        if interface not in sockets:
+            sockets[interface] = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+            sockets[interface].bind((interface, 0))
+        macs = bytes([2, 0, tenant >> 8, tenant & 255, 0, 2, 2, 0, tenant >> 8, tenant & 255, 0, 1])
+        head = macs + struct.pack("!HH", 0x8100, vlan) + ETHERTYPE + MAGIC
+        lanes.append((sockets[interface].send, head, tenant, number))
+    sent, pack, padding = [0] * len(lanes), STAMP.pack, bytes(12)
+    start, number, at = time.monotonic(), 0, 0
+    print("ready", flush=True)
+    while not is_over():
+        due = int((time.monotonic() - start) * order["rate"])
+        # A process that did not run for a while does not send all that it owes at once.
+        if due - number > order["rate"] / 50:
+            start += (due - number) / order["rate"]
+            due = number + order["rate"] // 50
+        for _ in range(due - number):
+            transmit, head, tenant, lane = lanes[at]
+            try:
+                transmit(head + pack(tenant, lane, sent[lane]) + padding)
+            except OSError as error:
+                if error.errno != 105:  # ENOBUFS: the queue is full, and the frame is due once more
+                    raise
+                break
+            sent[lane] += 1
+            number += 1
+            at = at + 1 if at + 1 < len(lanes) else 0
+        time.sleep(0.0005)
+    print(json.dumps({"sent": sent, "seconds": time.monotonic() - start}), flush=True)
+
+
+class Ring:
+    """A receive ring of an interface (linux/if_packet.h, TPACKET_V2), in which a busy receiver loses nothing for a second."""
+
+    def __init__(self, interface):
+        self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+        self.socket.setsockopt(SOL_PACKET, PACKET_VERSION, 1)
+        self.socket.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
+        request = struct.pack("=IIII", BLOCK_SIZE, FRAMES * FRAME_SIZE // BLOCK_SIZE, FRAME_SIZE, FRAMES)
+        self.socket.setsockopt(SOL_PACKET, PACKET_RX_RING, request)
+        self.memory = mmap.mmap(self.socket.fileno(), FRAMES * FRAME_SIZE)
+        self.socket.bind((interface, ETH_P_ALL))
+        self.at = 0
+
+    def frames(self):
+        """Returns VLAN and bytes of the frames that have arrived."""
+        memory, at, found = self.memory, self.at, []
+        while True:
+            offset = at * FRAME_SIZE
+            status, _, size, mac, _, _, _, vlan, _ = HEADER.unpack_from(memory, offset)
+            if not status & STATUS_USER:
+                break
+            found.append((vlan & 0xFFF, memory[offset + mac : offset + mac + size]))
+            memory[offset : offset + 4] = b"\0\0\0\0"
+            at = (at + 1) % FRAMES
+        self.at = at
+        return found
+
+    def lost(self):
+        """Returns the number of frames that found the ring full."""
+        return struct.unpack("=II", self.socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))[1]
+
+
+def receive(order):
+    """Receives frames until standard input ends, and prints what arrived: the number of each lane, those at a wrong tenant's end,
+    and those that came twice or too late."""
+    owner = {(interface, vlan): tenant for interface, vlan, tenant in order["lanes"]}
+    rings = {interface: Ring(interface) for interface, _, _ in order["lanes"]}
+    received, last = [0] * len(order["lanes"]), [-1] * len(order["lanes"])
+    wrong, disordered, others, examples = 0, 0, 0, []
+    unpack, begin = STAMP.unpack_from, 14 + len(MAGIC)
+    print("ready", flush=True)
+    until = None
+    while until is None or time.monotonic() < until:
+        busy = False
+        for interface, ring in rings.items():
+            for vlan, frame in ring.frames():
+                busy = True
+                if frame[14:begin] != MAGIC:
+                    others += 1
+                    continue
+                tenant, lane, number = unpack(frame, begin)
+                if owner.get((interface, vlan)) != tenant:
+                    wrong += 1
+                    examples += [(interface, vlan, tenant, lane, number)] if len(examples) < 5 else []
+                    continue
+                received[lane] += 1
+                disordered += number <= last[lane]
+                last[lane] = number
+        if until is None and is_over(0 if busy else 0.002):
+            until = time.monotonic() + order["rest"]
+        elif not busy:
+            time.sleep(0.002)
+    print(json.dumps({"received": received, "wrong": wrong, "examples": examples, "disordered": disordered, "others": others,
+                      "ring_full": sum(ring.lost() for ring in rings.values())}), flush=True)
+
+
+class Process:
+    """A sender or a receiver, which works when the constructor returns."""
+
+    def __init__(self, what, **order):
+        self.process = subprocess.Popen([sys.executable, __file__, what], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process.stdin.write(json.dumps(order) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        assert line == "ready\n", line
+
+    def end(self):
+        """Ends the process, and returns what it saw."""
+        self.process.stdin.close()
+        line = self.process.stdout.readline()
+        assert self.process.wait(timeout=60) == 0 and line
+        return json.loads(line)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(timeout=20)
+
+
+if __name__ == "__main__":
+    {"send": send, "receive": receive}[sys.argv[1]](json.loads(sys.stdin.buffer.raw.readline()))
