@@ -69,8 +69,8 @@ all)
     python=$!
     rust 2>&1 | tee "$times/rust.out" || status=1
     wait "$python" || status=1
-    # Print the summaries last; for Rust, only the results and the failures.
-    grep -hE '^test result:|FAILED|^failures:|^error: ' "$times/rust.out" || true
+    # Print the summaries last; for Rust, only the results, and what failed tests printed.
+    awk '/^failures:$/ { failures = 1 } failures || /^test result:|FAILED|^error: /; /^test result:/ { failures = 0 }' "$times/rust.out"
     sed '/slowest durations/,/^=* *short test summary\|^[0-9]* \(passed\|failed\)/{/^[0-9.]*s \|slowest durations/d}' "$times/python.log"
     ;;
 esac

@@ -83,6 +83,8 @@ pub(crate) fn run(session: &Session, wanted: &Rate) -> Result<()> {
         number: run.number,
         ..Passes::default()
     };
+    // Functions write their counters with each tick.
+    function.tick(run.now);
     let before = setup.counters.read();
     let mut under_load = None;
     match wanted.offered {
@@ -206,7 +208,7 @@ mod tests {
         std::fs::write(&rules, rule).unwrap();
         let kind = CATALOGUE.find("ips").unwrap();
         let (setup, loaded) = prepared(kind, &[format!("rules={}", rules.display())]).unwrap();
-        assert!(loaded.starts_with("1 rules"), "{loaded}");
+        assert!(loaded.starts_with("1 rule from"), "{loaded}");
         (kind, setup)
     }
 
@@ -233,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_does_not_wait_is_carried_or_lost_and_a_reload_comes_to_its_end() {
+    fn packets_that_arrive_at_a_rate_are_carried_lost_or_wait_and_a_reload_comes_to_its_end() {
         let folder = tempfile::tempdir().unwrap();
         let (kind, setup) = ips(
             folder.path(),
@@ -247,11 +249,14 @@ mod tests {
             .unwrap();
         let json = serde_json::to_value(&outcome.summary).unwrap();
         let lost = json["lost"].as_u64().unwrap();
-        let all = outcome.elapsed.as_secs_f64() * 20_000.0;
-        let known = (outcome.carried + lost) as f64;
-        assert!(known <= all + 1.0 && known >= all - 5000.0, "{known} of {all}");
+        assert!(outcome.arrived >= 6000, "{}", outcome.arrived);
+        assert_eq!(outcome.carried + lost + outcome.waiting, outcome.arrived);
         assert!(json["reload"]["seconds"].as_f64().unwrap() > 0.0, "{json}");
-        assert!(json["latency_us"]["p50"].as_f64().unwrap() > 0.0, "{json}");
+        // A busy machine may carry all packets before the reload, or all during it.
+        let latency = ["/latency_us/p50", "/reload/latency_us/p50"]
+            .iter()
+            .find_map(|pointer| json.pointer(pointer)?.as_f64());
+        assert!(latency.unwrap() > 0.0, "{json}");
     }
 
     #[test]
@@ -265,7 +270,7 @@ mod tests {
         .unwrap();
         let kind = CATALOGUE.find("ips").unwrap();
         let (setup, loaded) = prepared(kind, &[format!("rules={}", rules.display())]).unwrap();
-        assert!(loaded.starts_with("1 rules"), "{loaded}");
+        assert!(loaded.starts_with("1 rule from"), "{loaded}");
         let mut function = kind.make_function(&setup).unwrap();
         let mut load = Traffic::new(10, 7, 128);
         let mut passes = Passes::default();

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use millrace_nf::{Buffer, Compiled, Context, Effects, Function, Setup, SharedKind, Verdict};
+use millrace_process::{OtherCores, claim_core};
 use millrace_types::Time;
 use serde::Serialize;
 
@@ -43,7 +44,10 @@ pub(super) struct Offered {
 
 /// The result.
 pub(super) struct Outcome {
+    /// Packets that arrived: carried, lost, or still in the queue at the end.
+    pub(super) arrived: u64,
     pub(super) carried: u64,
+    pub(super) waiting: u64,
     pub(super) dropped: u64,
     pub(super) elapsed: Duration,
     pub(super) now: Time,
@@ -56,7 +60,8 @@ pub(super) struct Summary {
     offered_per_second: f64,
     /// Packets that found the queue full.
     lost: u64,
-    latency_us: Latency,
+    /// `None` if no packet was carried outside of the reload.
+    latency_us: Option<Latency>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reload: Option<Reload>,
 }
@@ -70,7 +75,8 @@ struct Reload {
     lost: u64,
     /// Longest time that the exchange took, in microseconds.
     exchange_us: f64,
-    latency_us: Latency,
+    /// `None` if no packet was carried meanwhile.
+    latency_us: Option<Latency>,
 }
 
 /// Percentiles in microseconds.
@@ -89,13 +95,19 @@ impl fmt::Display for Latency {
     }
 }
 
+/// Returns the text of a latency that may be unknown.
+fn text(latency: Option<&Latency>) -> String {
+    latency.map_or_else(|| "unknown".to_owned(), Latency::to_string)
+}
+
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mpps = self.offered_per_second / 1e6;
         writeln!(
             f,
             "offered {mpps:.3} Mpps, {} lost, latency {}",
-            self.lost, self.latency_us
+            self.lost,
+            text(self.latency_us.as_ref())
         )?;
         if let Some(reload) = &self.reload {
             let Reload {
@@ -106,7 +118,8 @@ impl fmt::Display for Summary {
             } = reload;
             writeln!(
                 f,
-                "reload in {seconds:.1} s, {lost} lost, exchanged in {exchange_us:.1} us, latency {latency_us}"
+                "reload in {seconds:.1} s, {lost} lost, exchanged in {exchange_us:.1} us, latency {}",
+                text(latency_us.as_ref())
             )?;
         }
         Ok(())
@@ -153,13 +166,13 @@ impl Histogram {
         0.0
     }
 
-    fn latency(&self) -> Latency {
-        Latency {
+    fn latency(&self) -> Option<Latency> {
+        (self.max > 0).then(|| Latency {
             p50: self.quantile(0.5),
             p99: self.quantile(0.99),
             p999: self.quantile(0.999),
             max: self.max as f64 / 1e3,
-        }
+        })
     }
 }
 
@@ -192,7 +205,8 @@ impl Offered {
         }
     }
 
-    /// Offers packets to a function for the time, and loads its shared value again if `reload` says how.
+    /// Offers packets to a function for the time, and loads its shared value again if `reload` says how. It ends later if the
+    /// value is not there by then.
     pub(super) fn run(
         &self,
         function: &mut dyn Function,
@@ -211,13 +225,12 @@ impl Offered {
         let (mut quiet, mut busy) = (Histogram::new(), Histogram::new());
         let (mut reloading, mut reloaded): (Option<Reloading>, Option<(Reload, Duration)>) = (None, None);
         let mut pending = reload;
+        // As in a switch, the value is compiled on other cores than that of the function.
+        let others = reload.and_then(|_| claim_core());
         let mut next_tick = Duration::ZERO;
         let len = load.frames.len() as u64;
         loop {
             let now = clock.now();
-            if now >= self.limit && reloading.is_none() {
-                break;
-            }
             let due = (now.as_secs_f64() * self.rate) as u64;
             if due > arrived {
                 let new = due - arrived;
@@ -232,6 +245,9 @@ impl Offered {
                 lost += new - fits;
                 arrived = due;
             }
+            if now >= self.limit && pending.is_none() && reloading.is_none() {
+                break;
+            }
             let time = self.start + millrace_types::Duration::from_nanos(now.as_nanos() as u64);
             if now >= next_tick {
                 next_tick = now + Duration::from_nanos(TICK.as_nanos() as u64);
@@ -242,7 +258,7 @@ impl Offered {
             }
             if pending.is_some() && now >= self.limit / RELOAD_AFTER {
                 reloading = pending.take().map(|kind| Reloading {
-                    compiled: compile(kind, setup),
+                    compiled: compile(kind, setup, others),
                     since: now,
                     lost,
                 });
@@ -254,7 +270,7 @@ impl Offered {
                 let began = Instant::now();
                 let old = function.share(value);
                 let exchange_us = began.elapsed().as_secs_f64() * 1e6;
-                std::thread::spawn(move || drop(old));
+                spawn_on(others, move || drop(old));
                 let latency_us = busy.latency();
                 let seconds = (now - current.since).as_secs_f64();
                 let lost = lost - current.lost;
@@ -319,7 +335,9 @@ impl Offered {
             ..reload
         });
         Ok(Outcome {
+            arrived,
             carried,
+            waiting,
             dropped,
             elapsed,
             now: self.start + millrace_types::Duration::from_nanos(elapsed.as_nanos() as u64),
@@ -333,11 +351,25 @@ impl Offered {
     }
 }
 
+/// Starts a thread on cores, if there are some; otherwise on those of the caller.
+fn spawn_on(cores: Option<OtherCores>, work: impl FnOnce() + Send + 'static) {
+    std::thread::spawn(move || {
+        if let Some(cores) = cores {
+            cores.enter();
+        }
+        work();
+    });
+}
+
 /// Compiles the shared value again, in a thread.
-fn compile(kind: &'static SharedKind, setup: &Setup) -> Receiver<Result<Compiled, String>> {
+fn compile(
+    kind: &'static SharedKind,
+    setup: &Setup,
+    cores: Option<OtherCores>,
+) -> Receiver<Result<Compiled, String>> {
     let (sender, receiver) = mpsc::channel();
     let (settings, previous) = (setup.settings.clone(), setup.shared.clone());
-    std::thread::spawn(move || {
+    spawn_on(cores, move || {
         let compiled =
             (kind.read)(&settings).and_then(|source| (kind.compile)(&source.bytes, previous.as_ref()));
         // Without a receiver the measurement has ended.
