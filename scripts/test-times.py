@@ -44,8 +44,8 @@ def show(title, timed):
 
 def main():
     """Prints the times that exist, or an error if there are none."""
-    read = [("build units", "build.html", build_units), ("tests in Rust", "rust.log", rust_tests),
-            ("tests in Python", "python.log", python_tests)]
+    read = [("build units of programs", "build.html", build_units), ("build units of tests", "build-tests.html", build_units),
+            ("tests in Rust", "rust.log", rust_tests), ("tests in Python", "python.log", python_tests)]
     found = [(title, parse((TIMES / name).read_text())) for title, name, parse in read if (TIMES / name).exists()]
     if not found:
         sys.exit(f"test-times: {TIMES} has nothing: run `make test` first")

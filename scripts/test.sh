@@ -1,6 +1,12 @@
 #!/usr/bin/env bash
-# Builds all tests once, then runs Rust and Python tests side by side, because both mostly wait. Python tests run on several
-# workers, each in namespaces of its own. `test.sh rust` and `test.sh python` run one half.
+# Builds the programs, starts the tests in Python, which need nothing else, and builds and runs those in Rust beside them,
+# because both mostly wait:
+#
+#   programs (both cores) ─┬─▶ tests in Python: several workers, each in namespaces of its own ──────┐
+#                          └─▶ test programs (in idle time) ─▶ tests in Rust, one program at a time ─┴─▶ three at a time
+#
+# Both builds resolve the same features, so the second leaves the files of the first as they are. `test.sh rust` and
+# `test.sh python` run one half.
 #
 # `make test-times` prints the slowest tests and build units from target/test-times.
 set -euo pipefail
@@ -15,6 +21,8 @@ workers=${MILLRACE_TEST_WORKERS:-$((2 * $(nproc)))}
 export CARGO_INCREMENTAL=0
 host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
 tests=(--workspace --locked --lib --bins --tests)
+# An example makes cargo resolve the features of development dependencies, as it does for tests; tests/interop runs it.
+programs=(--workspace --locked --lib --bins --example plan_cases)
 
 # The number of programs in Rust that run at once.
 tokens=2
@@ -42,16 +50,21 @@ rm -rf "$times"
 mkdir -p "$times/rust"
 mkfifo "$times/rust/tokens"
 exec 8<>"$times/rust/tokens"
-cargo test "${tests[@]}" --no-run --timings
-# tests/interop runs it; `cargo test --tests` builds no examples.
-cargo build --workspace --locked --example plan_cases
+# Builds all test programs. Beside tests a compiler gets only the time in which nothing else wants to run.
+build_tests() {
+    "$@" cargo test "${tests[@]}" --no-run --timings
+    cp "$target"/cargo-timings/cargo-timing.html "$times/build-tests.html"
+}
+
+cargo build "${programs[@]}" --timings
 cp "$target"/cargo-timings/cargo-timing.html "$times/build.html"
 # Ends what still runs when the script is interrupted.
-trap 'kill "${python:-}" 2>/dev/null || true
+trap '[ -z "${python:-}" ] || { pkill -KILL -P "$python"; kill "$python"; } 2>/dev/null || true
     while read -r program; do pkill -KILL -P "$program" || true; done 2>/dev/null <"$times/rust/started" || true' EXIT
 status=0
 case $which in
 rust)
+    build_tests
     printf '  ' >&8
     rust 2>&1 | tee "$times/rust.out" || status=1
     ;;
@@ -67,6 +80,7 @@ all)
         exit $code
     } &
     python=$!
+    build_tests chrt --idle 0
     rust 2>&1 | tee "$times/rust.out" || status=1
     wait "$python" || status=1
     # Print the summaries last; for Rust, only the results, and what failed tests printed.

@@ -1,18 +1,18 @@
-//! Measures one worker and two, with packets from one queue and from two: how much faster are two, and what does a
-//! handoff cost?
+//! Measures one worker beside two, four and eight, with packets from one queue and from one for each worker: how much faster
+//! are several, and what does a handoff cost?
 //!
 //! ```text
 //! cargo run --release -p millrace-datapath --features dpdk --example scaling -- [ROUNDS [SECONDS [CASE]]]
 //! ```
 //! Cases are measured by turns, and medians over the rounds are printed, so that a noisy machine disturbs all alike.
-//! Packets are replayed (`net_pcap`, 10,000 flows) and discarded (`net_null`), by workers on cores 0 and 1 that never
-//! sleep; the result holds for two cores only. *1* is one worker; *auto* and *always* are two with the packets of one
-//! queue; *queues* are two with a queue each, which is the best that RSS can do.
+//! Packets are replayed (`net_pcap`, 10,000 flows for each queue) and discarded (`net_null`), by workers that never sleep, each on
+//! a core of its own; cases for which the machine has too few cores are left out. *1* is one worker; *auto* and *always* are
+//! several with the packets of one queue; *queues* are several with a queue each, which is the best that RSS can do.
 
 #![allow(clippy::print_stdout)]
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -44,40 +44,85 @@ enum Work {
     Heavy,
 }
 
+/// Numbers of workers.
+const WORKERS: [usize; 4] = [1, 2, 4, 8];
+
+/// Number of packet buffers for each queue: its packets, and those on their way.
+const BUFFERS: u32 = 1 << 15;
+
+/// How packets reach the workers.
+#[derive(Clone, Copy)]
+enum Source {
+    /// One queue; flows are handed off as the balancer decides.
+    Auto,
+    /// One queue; flows are handed off from the start.
+    Always,
+    /// A queue for each worker.
+    Queues,
+}
+
 /// A case to measure.
 #[derive(Clone, Copy)]
 struct Case {
-    name: &'static str,
     work: Work,
     workers: usize,
-    queues: u16,
-    spread: Spread,
+    source: Source,
 }
 
-const fn case(name: &'static str, work: Work, workers: usize, queues: u16, spread: Spread) -> Case {
-    Case {
-        name,
-        work,
-        workers,
-        queues,
-        spread,
+impl Case {
+    /// Returns all cases for a number of cores.
+    fn all(cores: usize) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for work in [Work::Light, Work::Medium, Work::Heavy] {
+            for workers in WORKERS.into_iter().filter(|workers| *workers <= cores) {
+                let sources: &[Source] = match workers {
+                    1 => &[Source::Queues],
+                    _ => &[Source::Auto, Source::Always, Source::Queues],
+                };
+                cases.extend(sources.iter().map(|&source| Case {
+                    work,
+                    workers,
+                    source,
+                }));
+            }
+        }
+        cases
+    }
+
+    fn name(self) -> String {
+        let work = match self.work {
+            Work::Light => "light",
+            Work::Medium => "medium",
+            Work::Heavy => "heavy",
+        };
+        match (self.workers, self.source) {
+            (1, _) => format!("{work}-1"),
+            (workers, Source::Auto) => format!("{work}-{workers}-auto"),
+            (workers, Source::Always) => format!("{work}-{workers}-always"),
+            (workers, Source::Queues) => format!("{work}-{workers}-queues"),
+        }
+    }
+
+    fn queues(self) -> u16 {
+        match self.source {
+            Source::Auto | Source::Always => 1,
+            Source::Queues => self.workers as u16,
+        }
+    }
+
+    fn spread(self) -> Spread {
+        match self.source {
+            Source::Auto => Spread::Auto,
+            Source::Always => Spread::Always,
+            Source::Queues => Spread::Off,
+        }
+    }
+
+    /// Returns the cores of the workers. One worker runs on the core that the system uses least.
+    fn cores(self, cores: usize) -> Vec<Option<usize>> {
+        (1..=self.workers).map(|worker| Some(cores - worker)).collect()
     }
 }
-
-const CASES: [Case; 12] = [
-    case("light-1", Work::Light, 1, 1, Spread::Auto),
-    case("light-2-auto", Work::Light, 2, 1, Spread::Auto),
-    case("light-2-always", Work::Light, 2, 1, Spread::Always),
-    case("light-2-queues", Work::Light, 2, 2, Spread::Off),
-    case("medium-1", Work::Medium, 1, 1, Spread::Auto),
-    case("medium-2-auto", Work::Medium, 2, 1, Spread::Auto),
-    case("medium-2-always", Work::Medium, 2, 1, Spread::Always),
-    case("medium-2-queues", Work::Medium, 2, 2, Spread::Off),
-    case("heavy-1", Work::Heavy, 1, 1, Spread::Auto),
-    case("heavy-2-auto", Work::Heavy, 2, 1, Spread::Auto),
-    case("heavy-2-always", Work::Heavy, 2, 1, Spread::Always),
-    case("heavy-2-queues", Work::Heavy, 2, 2, Spread::Off),
-];
 
 /// The results of a measurement.
 #[derive(Clone, Copy, Default)]
@@ -101,40 +146,43 @@ fn main() -> Outcome<()> {
     let rounds: usize = arguments.next().map_or(Ok(5), |text| text.parse())?;
     let seconds: f64 = arguments.next().map_or(Ok(1.0), |text| text.parse())?;
     let only = arguments.next().unwrap_or_default();
+    let cores = std::thread::available_parallelism()?.get();
+    let cases: Vec<_> = Case::all(cores)
+        .into_iter()
+        .filter(|case| case.name().contains(&only))
+        .collect();
+    let queues = cases.iter().map(|case| case.queues()).max().unwrap_or(1);
     let folder = tempfile::tempdir()?;
-    let files = [folder.path().join("one.pcap"), folder.path().join("two.pcap")];
-    for (file, flows) in files.iter().zip([0..FLOWS, 0..FLOWS]) {
-        write_packets(file, flows)?;
-    }
+    let file = folder.path().join("flows.pcap");
+    write_packets(&file, 0..FLOWS)?;
+    let buffers = BUFFERS * u32::from(queues.max(2)) - 1;
     let eal = Eal::init(&EalConfig {
         file_prefix: "scaling".into(),
-        memory_mib: 384,
+        // A buffer takes less than 3 KiB.
+        memory_mib: 192 + buffers * 3 / 1024,
         ..EalConfig::default()
     })?;
-    let backend = Arc::new(DpdkBackend::new(eal, (1 << 16) - 1)?);
-    let cases: Vec<_> = CASES
-        .into_iter()
-        .filter(|case| case.name.contains(&only))
-        .collect();
+    let backend = Arc::new(DpdkBackend::new(eal, buffers)?);
     let mut figures = vec![Vec::new(); cases.len()];
     for _ in 0..rounds {
         for (case, figures) in cases.iter().zip(&mut figures) {
             figures.push(measure(
                 &backend,
                 *case,
-                &files,
+                cores,
+                &file,
                 Duration::from_secs_f64(seconds),
             )?);
         }
     }
     println!(
-        "case              Mpps  (least..most)  handed off  spreading ns  dropped  busy       processing ns"
+        "case               Mpps  (least..most)  handed off  spreading ns  dropped  busy       processing ns"
     );
     for (case, figures) in cases.iter().zip(figures) {
         let rates = sorted(&figures, |figures| figures.mpps);
         println!(
-            "{:<16} {:>5.2}  ({:.2}..{:.2})     {:>4.0} %       {:>5.1}       {:.2} %  {:.2} {:.2}  {:.0} {:.0}",
-            case.name,
+            "{:<16} {:>6.2}  ({:.2}..{:.2})     {:>4.0} %       {:>5.1}       {:.2} %  {:.2} {:.2}  {:.0} {:.0}",
+            case.name(),
             rates[rates.len() / 2],
             rates[0],
             rates[rates.len() - 1],
@@ -161,12 +209,17 @@ fn median(figures: &[Figures], of: impl Fn(&Figures) -> f64) -> f64 {
     sorted(figures, of)[figures.len() / 2]
 }
 
-fn measure(backend: &Arc<DpdkBackend>, case: Case, files: &[PathBuf; 2], time: Duration) -> Outcome<Figures> {
+fn measure(
+    backend: &Arc<DpdkBackend>,
+    case: Case,
+    cores: usize,
+    file: &Path,
+    time: Duration,
+) -> Outcome<Figures> {
     let workers = Workers {
-        // One worker runs on the core that the system uses least.
-        cores: [Some(1), Some(0)][..case.workers].to_vec(),
+        cores: case.cores(cores),
         idle: Idle::Busy,
-        spread: case.spread,
+        spread: case.spread(),
     };
     let datapath = Datapath::start(Arc::clone(backend), &workers)?;
     let mut control = Control::new(ControlConfig {
@@ -181,16 +234,17 @@ fn measure(backend: &Arc<DpdkBackend>, case: Case, files: &[PathBuf; 2], time: D
     let mut bridge = datapath.bridge(setup)?;
     let mut ops = Vec::new();
     add_entries(&mut control, case.work, &mut ops)?;
-    let replayed: Vec<_> = files[..usize::from(case.queues)]
-        .iter()
-        .map(|file| format!("rx_pcap={}", file.display()))
-        .collect();
+    let replayed = vec![format!("rx_pcap={}", file.display()); case.queues().into()];
     let replay = format!("net_pcap0,{},infinite_rx=1", replayed.join(","));
     for (port, device) in [(SINK, "net_null1,no-rx=1".to_owned()), (SOURCE, replay)] {
         control.set_port(Port::new(port), &mut ops);
         bridge.publish(&mut ops);
         let options = DeviceOptions {
-            queues: if port == SINK { 2 } else { case.queues },
+            queues: if port == SINK {
+                case.workers as u16
+            } else {
+                case.queues()
+            },
             ..DeviceOptions::PLAIN
         };
         bridge.add_port(port, &DeviceSpec::Vdev(device), options)?;

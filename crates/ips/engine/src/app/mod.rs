@@ -26,6 +26,7 @@ pub mod record;
 mod sip;
 mod smb;
 mod ssh;
+mod text;
 pub mod tls;
 pub mod transaction;
 

@@ -8,6 +8,7 @@ use millrace_ips_rules::buffers::Buffer;
 use super::AppProtocol;
 use super::file::File;
 use super::record::Record;
+use super::text::{Piece, Span};
 use crate::app::heap::{Heap, heap};
 use crate::detect;
 use crate::flow::Direction;
@@ -46,7 +47,8 @@ struct Stored {
     /// A second name of the same bytes, as `file.data` is for the body of an HTTP response.
     alias: Option<Buffer>,
     direction: Direction,
-    bytes: Vec<u8>,
+    /// Bytes of a buffer that grows are in memory of its own, those of others in the text of the transaction.
+    bytes: Piece,
     is_complete: bool,
     /// Bytes that an incomplete buffer must have before it is inspected.
     minimum: usize,
@@ -91,6 +93,8 @@ pub struct Transaction {
     /// The version for which the memory was computed, and the memory in bytes.
     charged: (u32, usize),
     stored: Vec<Stored>,
+    /// The bytes of short buffers.
+    text: Vec<u8>,
 }
 
 impl Transaction {
@@ -109,6 +113,7 @@ impl Transaction {
             replaced: [0; 2],
             charged: (0, 0),
             stored: Vec::new(),
+            text: Vec::new(),
         }
     }
 
@@ -133,12 +138,14 @@ impl Transaction {
             stored.direction == direction
                 && !stored.is_removed
                 && (stored.buffer == buffer || stored.alias == Some(buffer))
-                && (stored.is_complete || stored.bytes.len() >= stored.minimum)
         };
-        self.stored.iter().filter(is_it).map(|stored| BufferView {
-            bytes: &stored.bytes,
-            offset: 0,
-            is_complete: stored.is_complete,
+        self.stored.iter().filter(is_it).filter_map(|stored| {
+            let bytes = stored.bytes.of(&self.text);
+            (stored.is_complete || bytes.len() >= stored.minimum).then_some(BufferView {
+                bytes,
+                offset: 0,
+                is_complete: stored.is_complete,
+            })
         })
     }
 
@@ -155,7 +162,8 @@ impl Transaction {
     /// Returns the bytes that the transaction has allocated.
     fn heap(&mut self) -> usize {
         if self.charged.0 != self.version {
-            let heap = self.stored.heap() + self.events.heap() + self.files.heap() + self.record.heap();
+            let buffers = self.stored.heap() + self.text.heap();
+            let heap = buffers + self.events.heap() + self.files.heap() + self.record.heap();
             self.charged = (self.version, heap);
         }
         self.charged.1 + self.detect.heap()
@@ -163,12 +171,21 @@ impl Transaction {
 
     /// Returns the size in bytes of all buffers.
     pub fn size(&self) -> usize {
-        self.stored.iter().map(|stored| stored.bytes.len()).sum()
+        let sizes = self.stored.iter().map(|stored| stored.bytes.of(&self.text).len());
+        sizes.sum()
     }
 
     /// Publishes a complete buffer.
-    pub(super) fn publish(&mut self, buffer: Buffer, direction: Direction, bytes: impl Into<Vec<u8>>) {
-        self.store(buffer, None, direction, bytes.into(), true, 0);
+    pub(super) fn publish(
+        &mut self,
+        buffer: Buffer,
+        direction: Direction,
+        bytes: impl Into<Vec<u8>> + AsRef<[u8]>,
+    ) {
+        if self.has_room() {
+            let bytes = Piece::new(&mut self.text, bytes);
+            self.store(buffer, None, direction, bytes, true, 0);
+        }
     }
 
     /// Opens a buffer to which bytes are appended later, and returns its index. Detection sees it once it has `minimum`
@@ -180,7 +197,7 @@ impl Transaction {
         direction: Direction,
         minimum: usize,
     ) -> usize {
-        self.store(buffer, alias, direction, Vec::new(), false, minimum)
+        self.store(buffer, alias, direction, Piece::Own(Vec::new()), false, minimum)
     }
 
     /// Appends bytes to an open buffer, up to a size, and returns how many were taken.
@@ -188,8 +205,9 @@ impl Transaction {
         let Some(stored) = self.stored.get_mut(index).filter(|stored| !stored.is_complete) else {
             return 0;
         };
-        let room = limit.saturating_sub(stored.bytes.len()).min(bytes.len());
-        stored.bytes.extend_from_slice(&bytes[..room]);
+        let known = stored.bytes.to_mut(&self.text);
+        let room = limit.saturating_sub(known.len()).min(bytes.len());
+        known.extend_from_slice(&bytes[..room]);
         room
     }
 
@@ -201,20 +219,63 @@ impl Transaction {
     }
 
     /// Replaces the bytes of the only instance of a buffer, or publishes it.
-    pub(super) fn replace(&mut self, buffer: Buffer, direction: Direction, bytes: impl Into<Vec<u8>>) {
-        let bytes = bytes.into();
-        match self
-            .stored
-            .iter_mut()
-            .find(|stored| stored.buffer == buffer && stored.direction == direction && !stored.is_removed)
-        {
-            Some(stored) => {
-                let is_longer = bytes.starts_with(&stored.bytes);
-                stored.bytes = bytes;
-                self.replaced[direction.index()] += u32::from(!is_longer);
-            }
+    pub(super) fn replace(
+        &mut self,
+        buffer: Buffer,
+        direction: Direction,
+        bytes: impl Into<Vec<u8>> + AsRef<[u8]>,
+    ) {
+        match self.only(buffer, direction) {
+            Some(index) => self.replace_at(index, bytes.into()),
             None => self.publish(buffer, direction, bytes),
         }
+    }
+
+    /// Replaces the bytes of the only instance of a buffer, or publishes it: those of another buffer, and what `write` appends.
+    pub(super) fn compose(
+        &mut self,
+        buffer: Buffer,
+        direction: Direction,
+        first: Option<Buffer>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let known = self.only(buffer, direction);
+        if known.is_none() && !self.has_room() {
+            return;
+        }
+        let start = self.text.len();
+        let first = first.and_then(|first| self.only(first, direction));
+        match first.map(|index| &self.stored[index].bytes) {
+            Some(Piece::In(span)) => self.text.extend_from_within(span.range()),
+            Some(Piece::Own(bytes)) => self.text.extend_from_slice(bytes),
+            None => {}
+        }
+        write(&mut self.text);
+        match known {
+            Some(index) => {
+                let bytes = self.text.split_off(start);
+                self.replace_at(index, bytes);
+            }
+            None => {
+                let bytes = Piece::In(Span::behind(&self.text, start));
+                self.store(buffer, None, direction, bytes, true, 0);
+            }
+        }
+    }
+
+    /// Returns the index of the only instance of a buffer.
+    fn only(&self, buffer: Buffer, direction: Direction) -> Option<usize> {
+        self.stored
+            .iter()
+            .position(|stored| stored.buffer == buffer && stored.direction == direction && !stored.is_removed)
+    }
+
+    fn replace_at(&mut self, index: usize, bytes: Vec<u8>) {
+        let stored = &mut self.stored[index];
+        let is_longer = bytes.starts_with(stored.bytes.of(&self.text));
+        self.replaced[stored.direction.index()] += u32::from(!is_longer);
+        // The bytes before stay in the text: they are as many as the buffer had when it was published.
+        stored.bytes = Piece::Own(bytes);
     }
 
     /// Removes the buffers of a direction but some (an interim response precedes the final one). The indices of the other
@@ -227,11 +288,14 @@ impl Transaction {
         {
             stored.is_removed = true;
             stored.is_complete = true;
-            stored.bytes = Vec::new();
+            stored.bytes = Piece::In(Span::default());
         }
         while self.stored.last().is_some_and(|stored| stored.is_removed) {
             self.stored.pop();
         }
+        // Any number of interim responses takes the memory of one.
+        let end = self.stored.iter().map(|stored| stored.bytes.end()).max();
+        self.text.truncate(end.unwrap_or(0));
         self.replaced[direction.index()] += 1;
     }
 
@@ -267,15 +331,12 @@ impl Transaction {
         buffer: Buffer,
         alias: Option<Buffer>,
         direction: Direction,
-        bytes: Vec<u8>,
+        bytes: Piece,
         is_complete: bool,
         minimum: usize,
     ) -> usize {
-        if self.stored.len() >= BUFFERS_PER_TRANSACTION {
+        if !self.has_room() {
             return usize::MAX;
-        }
-        if self.stored.is_empty() && self.app == AppProtocol::Http {
-            self.stored.reserve_exact(HTTP_BUFFERS);
         }
         self.stored.push(Stored {
             buffer,
@@ -288,10 +349,17 @@ impl Transaction {
         });
         self.stored.len() - 1
     }
+
+    /// Returns true if another buffer can be stored.
+    fn has_room(&self) -> bool {
+        self.stored.len() < BUFFERS_PER_TRANSACTION
+    }
 }
 
 /// Buffers of an HTTP transaction for which memory is taken at once: those of a usual request and its response.
-const HTTP_BUFFERS: usize = 20;
+const HTTP_BUFFERS: usize = 28;
+/// The same for their bytes.
+const HTTP_TEXT: usize = 2048;
 
 /// Largest number of transactions of a flow that are kept at a time.
 pub const LIVE_TRANSACTIONS: usize = 512;
@@ -342,7 +410,12 @@ impl Transactions {
             // Most flows have one transaction at a time.
             self.list.reserve_exact(1);
         }
-        self.list.push(Transaction::new(self.next, app));
+        let mut transaction = Transaction::new(self.next, app);
+        if app == AppProtocol::Http {
+            transaction.stored.reserve_exact(HTTP_BUFFERS);
+            transaction.text.reserve_exact(HTTP_TEXT);
+        }
+        self.list.push(transaction);
         self.next += 1;
         let last = self.list.len() - 1;
         &mut self.list[last]

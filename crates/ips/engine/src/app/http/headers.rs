@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
+use memchr::{memchr, memchr2};
+
 use crate::app::heap::heap;
+use crate::app::text::{Piece, Span};
 use crate::app::transaction::AppEvent;
 use crate::flow::Direction;
 
@@ -11,35 +14,48 @@ pub(super) const HEADERS_PER_MESSAGE: usize = 1024;
 /// Number of headers from which names are found by their hashes: a block has room for 65,000 lines, and each would be compared
 /// with a thousand names.
 const INDEXED: usize = 32;
+/// Number of headers for which memory is taken at once.
+const USUAL: usize = 12;
 /// Largest number of times that repetitions of headers are joined in a message.
 const REPETITIONS: usize = 64;
 
-/// One header, with folded lines joined and repetitions appended.
+/// One header, with folded lines joined and repetitions appended. Its bytes are in the text of [`Headers`], as long as they are
+/// as they came.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) name: Vec<u8>,
-    pub(super) value: Vec<u8>,
+struct Header {
+    name: Span,
+    value: Piece,
+    is_repeated: bool,
+    is_folded: bool,
+}
+
+heap!(Header { value });
+
+/// A header that was found.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Found<'a> {
+    pub(super) value: &'a [u8],
     pub(super) is_repeated: bool,
     pub(super) is_folded: bool,
 }
 
-heap!(Header { name, value });
-
 /// The headers of a message in the order of their first occurrence.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Headers {
-    pub(super) list: Vec<Header>,
+    list: Vec<Header>,
+    /// The blocks of lines.
+    text: Vec<u8>,
     /// The places in `list` by name in lower case, from [`INDEXED`] headers on.
     index: HashMap<Vec<u8>, usize>,
 }
 
-heap!(Headers { list });
+heap!(Headers { list, text });
 
 /// Returns the end of the first line of `data` without its terminator, and where the next line begins; `None` if the
 /// line is not complete. Responses also end lines with a carriage return alone, as browsers accept it.
 pub(super) fn line(data: &[u8], direction: Direction, is_end: bool) -> Option<(usize, usize)> {
     if direction == Direction::ToServer {
-        let end = data.iter().position(|&byte| byte == b'\n')?;
+        let end = memchr(b'\n', data)?;
         let without_cr = if end > 0 && data[end - 1] == b'\r' {
             end - 1
         } else {
@@ -47,7 +63,7 @@ pub(super) fn line(data: &[u8], direction: Direction, is_end: bool) -> Option<(u
         };
         return Some((without_cr, end + 1));
     }
-    let end = data.iter().position(|byte| b"\r\n".contains(byte))?;
+    let end = memchr2(b'\r', b'\n', data)?;
     match (data[end], data.get(end + 1)) {
         (b'\n', _) => Some((end, end + 1)),
         (_, Some(b'\n')) => Some((end, end + 2)),
@@ -87,6 +103,13 @@ const RESPONSE: Names = Names {
 };
 
 impl Headers {
+    /// Forgets all headers, and keeps the memory of the list.
+    pub(super) fn clear(&mut self) {
+        self.list.clear();
+        self.text.clear();
+        self.index.clear();
+    }
+
     /// Adds the headers of a block of lines, and appends the anomalies that it finds.
     pub(super) fn add_block(&mut self, block: &[u8], direction: Direction, events: &mut Vec<AppEvent>) {
         let names = if direction == Direction::ToServer {
@@ -94,6 +117,10 @@ impl Headers {
         } else {
             &RESPONSE
         };
+        if self.list.capacity() == 0 {
+            self.list.reserve_exact(USUAL);
+        }
+        self.text.reserve(block.len());
         let mut repetitions = 0;
         let mut pending: Option<Header> = None;
         let mut rest = block;
@@ -108,33 +135,60 @@ impl Headers {
                 && let Some(header) = &mut pending
             {
                 header.is_folded = true;
-                if header.value.is_empty() {
-                    header.value.extend_from_slice(text.trim_ascii());
+                let value = header.value.to_mut(&self.text);
+                if value.is_empty() {
+                    value.extend_from_slice(text.trim_ascii());
                 } else {
-                    header.value.push(text[0]);
-                    header.value.extend_from_slice(text[1..].trim_ascii_end());
+                    value.push(text[0]);
+                    value.extend_from_slice(text[1..].trim_ascii_end());
                 }
                 continue;
             }
             if let Some(header) = pending.take() {
                 self.add(header, names, &mut repetitions, events);
             }
-            pending = Some(header(text, names, events));
+            pending = Some(self.header(text, names, events));
         }
         if let Some(header) = pending {
             self.add(header, names, &mut repetitions, events);
         }
     }
 
+    /// Returns the header of a line. A line without colon is the value of a header without name.
+    fn header(&mut self, line: &[u8], names: &Names, events: &mut Vec<AppEvent>) -> Header {
+        let (name, value) = match line.iter().position(|&byte| byte == b':') {
+            Some(colon) => (&line[..colon], &line[colon + 1..]),
+            None => {
+                events.push(names.missing_colon);
+                (&line[..0], line)
+            }
+        };
+        if name.first().is_some_and(u8::is_ascii_whitespace) {
+            events.push(names.folding);
+        }
+        let trimmed = name.trim_ascii();
+        let is_valid =
+            trimmed.len() == name.len() && !trimmed.is_empty() && trimmed.iter().all(|&byte| is_token(byte));
+        if !is_valid && name.len() + value.len() != line.len() {
+            events.push(names.invalid);
+        }
+        Header {
+            name: Span::append(&mut self.text, trimmed),
+            value: Piece::new(&mut self.text, value.trim_ascii()),
+            is_repeated: false,
+            is_folded: false,
+        }
+    }
+
     fn add(&mut self, header: Header, names: &Names, repetitions: &mut usize, events: &mut Vec<AppEvent>) {
-        let place = self.place(&header.name);
-        let Some(known) = place.and_then(|place| self.list.get_mut(place)) else {
-            if self.list.len() < HEADERS_PER_MESSAGE {
-                if self.list.len() >= INDEXED {
-                    self.index
-                        .insert(header.name.to_ascii_lowercase(), self.list.len());
+        let Headers { list, text, index } = self;
+        let name = header.name.of(text);
+        let Some(known) = place(list, text, index, name).and_then(|place| list.get_mut(place)) else {
+            if list.len() < HEADERS_PER_MESSAGE {
+                if list.len() >= INDEXED {
+                    index.insert(name.to_ascii_lowercase(), list.len());
                 }
-                self.list.push(header);
+                list.push(header);
             }
             return;
         };
@@ -146,77 +200,87 @@ impl Headers {
         }
         known.is_repeated = true;
         events.push(names.repetition);
-        if header.name.eq_ignore_ascii_case(b"content-length") {
-            if content_length(&known.value) != content_length(&header.value)
-                || content_length(&header.value).is_none()
-            {
+        let value = header.value.of(text);
+        if name.eq_ignore_ascii_case(b"content-length") {
+            let length = content_length(value);
+            if content_length(known.value.of(text)) != length || length.is_none() {
                 events.push(names.ambiguous_length);
             }
         } else {
-            known.value.extend_from_slice(b", ");
-            known.value.extend_from_slice(&header.value);
+            let joined = known.value.to_mut(text);
+            joined.extend_from_slice(b", ");
+            joined.extend_from_slice(value);
         }
-    }
-
-    /// Returns the place in the list of the header with a name, in either case.
-    fn place(&mut self, name: &[u8]) -> Option<usize> {
-        if self.list.len() < INDEXED {
-            return self
-                .list
-                .iter()
-                .position(|known| known.name.eq_ignore_ascii_case(name));
-        }
-        if self.index.is_empty() {
-            let names = self.list.iter().map(|known| known.name.to_ascii_lowercase());
-            self.index = names.zip(0..).collect();
-        }
-        self.index.get(&name.to_ascii_lowercase()).copied()
     }
 
     /// Returns a header by its name in lower case; zero bytes in the name of a header do not count.
-    pub(super) fn find(&self, name: &[u8]) -> Option<&Header> {
+    pub(super) fn find(&self, name: &[u8]) -> Option<Found<'_>> {
         let is_it = |header: &&Header| {
-            let bytes = header
-                .name
-                .iter()
-                .filter(|&&byte| byte != 0)
-                .map(u8::to_ascii_lowercase);
-            bytes.eq(name.iter().copied())
+            let bytes = header.name.of(&self.text);
+            if bytes.len() < name.len() {
+                return false;
+            }
+            if bytes.len() == name.len() && !bytes.contains(&0) {
+                return bytes.eq_ignore_ascii_case(name);
+            }
+            let letters = bytes.iter().filter(|&&byte| byte != 0);
+            bytes.contains(&0) && letters.map(u8::to_ascii_lowercase).eq(name.iter().copied())
         };
-        self.list.iter().find(is_it)
+        self.list.iter().find(is_it).map(|header| Found {
+            value: header.value.of(&self.text),
+            is_repeated: header.is_repeated,
+            is_folded: header.is_folded,
+        })
     }
 
     /// Returns the value of a header by its name in lower case.
     pub(super) fn value(&self, name: &[u8]) -> Option<&[u8]> {
-        self.find(name).map(|header| header.value.as_slice())
+        self.find(name).map(|header| header.value)
     }
 
-    /// Returns "Name: value" lines of all headers but one.
-    pub(super) fn lines(&self, without: &[u8]) -> Vec<u8> {
-        let mut out = Vec::new();
-        for header in self
-            .list
+    /// Returns the names and the values.
+    fn pairs(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.list
             .iter()
-            .filter(|header| !header.name.eq_ignore_ascii_case(without))
+            .map(|header| (header.name.of(&self.text), header.value.of(&self.text)))
+    }
+
+    /// Appends "Name: value" lines of all headers but one.
+    pub(super) fn write_lines(&self, without: &[u8], out: &mut Vec<u8>) {
+        for (name, value) in self
+            .pairs()
+            .filter(|(name, _)| !name.eq_ignore_ascii_case(without))
         {
-            out.extend_from_slice(&header.name);
+            out.extend_from_slice(name);
             out.extend_from_slice(b": ");
-            out.extend_from_slice(&header.value);
+            out.extend_from_slice(value);
             out.extend_from_slice(b"\r\n");
         }
-        out
     }
 
-    /// Returns the names of the headers, each after a line end, and two line ends behind the last.
-    pub(super) fn names(&self) -> Vec<u8> {
-        let mut out = b"\r\n".to_vec();
-        for header in &self.list {
-            out.extend_from_slice(&header.name);
+    /// Appends the names of the headers, each after a line end, and two line ends behind the last.
+    pub(super) fn write_names(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"\r\n");
+        for (name, _) in self.pairs() {
+            out.extend_from_slice(name);
             out.extend_from_slice(b"\r\n");
         }
         out.extend_from_slice(b"\r\n");
-        out
     }
+}
+
+/// Returns the place in the list of the header with a name, in either case.
+fn place(list: &[Header], text: &[u8], index: &mut HashMap<Vec<u8>, usize>, name: &[u8]) -> Option<usize> {
+    if list.len() < INDEXED {
+        return list
+            .iter()
+            .position(|known| known.name.of(text).eq_ignore_ascii_case(name));
+    }
+    if index.is_empty() {
+        let names = list.iter().map(|known| known.name.of(text).to_ascii_lowercase());
+        *index = names.zip(0..).collect();
+    }
+    index.get(&name.to_ascii_lowercase()).copied()
 }
 
 /// Returns true for a line that continues the value of the header before it. In a response, a line that begins with
@@ -231,32 +295,6 @@ fn is_continuation(text: &[u8], direction: Direction) -> bool {
     let body = text.trim_ascii_start();
     let token = body.iter().take_while(|&&byte| is_token(byte)).count();
     !(token > 0 && body[token..].trim_ascii_start().first() == Some(&b':'))
-}
-
-/// Returns the header of a line. A line without colon is the value of a header without name.
-fn header(text: &[u8], names: &Names, events: &mut Vec<AppEvent>) -> Header {
-    let (name, value) = match text.iter().position(|&byte| byte == b':') {
-        Some(colon) => (&text[..colon], &text[colon + 1..]),
-        None => {
-            events.push(names.missing_colon);
-            (&text[..0], text)
-        }
-    };
-    if name.first().is_some_and(u8::is_ascii_whitespace) {
-        events.push(names.folding);
-    }
-    let trimmed = name.trim_ascii();
-    let is_valid =
-        trimmed.len() == name.len() && !trimmed.is_empty() && trimmed.iter().all(|&byte| is_token(byte));
-    if !is_valid && name.len() + value.len() != text.len() {
-        events.push(names.invalid);
-    }
-    Header {
-        name: trimmed.to_vec(),
-        value: value.trim_ascii().to_vec(),
-        is_repeated: false,
-        is_folded: false,
-    }
 }
 
 /// Returns the number in a Content-Length value; characters before and after the digits are accepted.
@@ -284,9 +322,8 @@ mod tests {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (
             headers
-                .list
-                .iter()
-                .map(|header| (text(&header.name), text(&header.value)))
+                .pairs()
+                .map(|(name, value)| (text(name), text(value)))
                 .collect(),
             events,
         )

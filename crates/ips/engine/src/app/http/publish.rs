@@ -22,16 +22,17 @@ impl MessageHeaders {
     /// Publishes what consists of the headers of a message.
     pub(super) fn publish(&self, transaction: &mut Transaction, headers: &Headers) {
         let side = self.side;
-        transaction.replace(Buffer::HttpHeader, side, headers.lines(self.cookie));
-        transaction.replace(Buffer::HttpHeaderNames, side, headers.names());
-        let mut start = transaction
-            .buffer(self.first_line, side)
-            .unwrap_or_default()
-            .to_vec();
-        start.extend_from_slice(b"\r\n");
-        start.extend_from_slice(&headers.lines(b""));
-        start.extend_from_slice(b"\r\n");
-        transaction.replace(Buffer::HttpStart, side, start);
+        transaction.compose(Buffer::HttpHeader, side, None, |text| {
+            headers.write_lines(self.cookie, text);
+        });
+        transaction.compose(Buffer::HttpHeaderNames, side, None, |text| {
+            headers.write_names(text)
+        });
+        transaction.compose(Buffer::HttpStart, side, Some(self.first_line), |text| {
+            text.extend_from_slice(b"\r\n");
+            headers.write_lines(b"", text);
+            text.extend_from_slice(b"\r\n");
+        });
         let cookies = [
             (self.cookie, Buffer::HttpCookie),
             (self.cookie, Buffer::HttpCookieRaw),

@@ -17,7 +17,7 @@ impl RequestSide {
         let Some(transaction) = self.transaction.and_then(|id| out.by_id(id)) else {
             return;
         };
-        if self.line.method == b"CONNECT" {
+        if self.line.method() == b"CONNECT" {
             self.state = State::Connect;
             self.complete(out);
             return;
@@ -30,7 +30,7 @@ impl RequestSide {
                 .windows(7)
                 .any(|window| window == b"chunked")
             {
-                if length.is_some() || !self.line.protocol.as_deref().is_some_and(is_http_11) {
+                if length.is_some() || !self.line.protocol().is_some_and(is_http_11) {
                     transaction.raise("http.invalid_transfer_encoding_value_in_request");
                 }
                 state = State::Chunked(Chunked::Size);
@@ -41,7 +41,7 @@ impl RequestSide {
             if header.is_repeated || header.is_folded {
                 transaction.raise("http.invalid_content_length_field_in_request");
             }
-            match content_length(&header.value) {
+            match content_length(header.value) {
                 Some(0) => {}
                 Some(size) => state = State::Sized(size),
                 None => transaction.raise("http.invalid_content_length_field_in_request"),

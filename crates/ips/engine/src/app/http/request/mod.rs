@@ -259,8 +259,9 @@ impl RequestSide {
             return Step::Consumed(next);
         }
         if let Some(previous) = self.transaction {
-            let parsed = RequestLine::parse(text);
-            if parsed.protocol.is_none() && !METHODS.contains(&parsed.method.as_slice()) {
+            let mut parsed = RequestLine::default();
+            parsed.parse(text);
+            if parsed.protocol().is_none() && !METHODS.contains(&parsed.method()) {
                 if let Some(transaction) = out.by_id(previous) {
                     transaction.raise("http.request_body_unexpected");
                 }
@@ -274,8 +275,8 @@ impl RequestSide {
     /// Begins a request with its first line.
     fn start(&mut self, text: &[u8], pairing: &mut Pairing, out: &mut Transactions) {
         let text = text.strip_suffix(b"\r").unwrap_or(text);
-        self.line = RequestLine::parse(text);
-        self.headers = Headers::default();
+        self.line.parse(text);
+        self.headers.clear();
         self.block.clear();
         self.body = None;
         self.is_open = true;
@@ -283,12 +284,12 @@ impl RequestSide {
         let transaction = out.start(AppProtocol::Http);
         self.transaction = Some(transaction.id);
         transaction.publish(Buffer::HttpRequestLine, SIDE, text);
-        transaction.publish(Buffer::HttpMethod, SIDE, request.method.as_slice());
-        let uri = request.uri.as_deref().unwrap_or_default();
-        if request.uri.is_some() {
+        transaction.publish(Buffer::HttpMethod, SIDE, request.method());
+        let uri = request.uri().unwrap_or_default();
+        if request.uri().is_some() {
             transaction.publish(Buffer::HttpUriRaw, SIDE, uri);
         }
-        let method = match request.method.as_slice() {
+        let method = match request.method() {
             b"HEAD" => Method::Head,
             b"CONNECT" => Method::Connect,
             _ => Method::Other,
@@ -306,8 +307,8 @@ impl RequestSide {
         if let Some(normal) = &normal {
             transaction.publish(Buffer::HttpUri, SIDE, normal.as_slice());
         }
-        if let Some(protocol) = &request.protocol {
-            transaction.publish(Buffer::HttpProtocol, SIDE, protocol.as_slice());
+        if let Some(protocol) = request.protocol() {
+            transaction.publish(Buffer::HttpProtocol, SIDE, protocol);
         }
         if request.has_leading_space {
             transaction.raise("http.request_line_leading_whitespace");
@@ -323,9 +324,9 @@ impl RequestSide {
         }
         transaction.advance(SIDE, Progress::Started);
         update_record(transaction, |record| {
-            record.method = request.method.clone();
+            record.method = request.method().to_vec();
             record.url = uri.to_vec();
-            record.protocol = request.protocol.clone().unwrap_or_default();
+            record.protocol = request.protocol().unwrap_or_default().to_vec();
         });
         // A file is named after the last segment of the path.
         let path = normal
@@ -342,11 +343,11 @@ impl RequestSide {
         pairing.push(Waiting {
             transaction: transaction.id,
             method,
-            is_http_09: self.line.protocol.is_none(),
+            is_http_09: self.line.protocol().is_none(),
             expects_continue: false,
             file_name,
         });
-        self.state = if self.line.protocol.is_some() {
+        self.state = if self.line.protocol().is_some() {
             State::Headers
         } else {
             State::Http09
@@ -380,7 +381,7 @@ impl RequestSide {
             return Step::Consumed(next);
         }
         self.block.extend_from_slice(&data[..next]);
-        let is_held = !settings.is_inline && self.state == State::Headers && self.line.method == b"CONNECT";
+        let is_held = !settings.is_inline && self.state == State::Headers && self.line.method() == b"CONNECT";
         if end == 0 && is_held {
             self.state = State::ConnectHeld;
         } else if end == 0 {

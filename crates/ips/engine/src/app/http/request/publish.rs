@@ -13,8 +13,8 @@ use crate::app::transaction::Transaction;
 impl RequestSide {
     /// Publishes the host of a request, which its URI or its header names.
     pub(super) fn publish_host(&self, transaction: &mut Transaction) {
-        let uri = self.line.uri.as_deref().unwrap_or_default();
-        let is_connect = self.line.method == b"CONNECT";
+        let uri = self.line.uri().unwrap_or_default();
+        let is_connect = self.line.method() == b"CONNECT";
         let of_uri = if is_connect {
             Uri::parse_host(uri)
         } else {
@@ -24,7 +24,7 @@ impl RequestSide {
         let of_header = header.map(Uri::parse_host);
         let header_host = of_header.as_ref().and_then(|host| host.host);
         match (of_uri.host, header_host) {
-            (None, None) if self.line.protocol.as_deref().is_some_and(is_http_11) && header.is_none() => {
+            (None, None) if self.line.protocol().is_some_and(is_http_11) && header.is_none() => {
                 transaction.raise("http.missing_host_header");
             }
             (Some(uri), Some(header)) if !uri.eq_ignore_ascii_case(header) => {

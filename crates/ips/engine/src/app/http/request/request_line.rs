@@ -1,6 +1,7 @@
 //! The first line of a request.
 
 use crate::app::heap::heap;
+use crate::app::text::Span;
 
 /// Methods that begin a request behind another one (RFC 9110, RFC 3253, RFC 4918).
 pub(super) const METHODS: &[&[u8]] = &[
@@ -37,19 +38,16 @@ pub(super) const METHODS: &[&[u8]] = &[
 /// The parts of a request line.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct RequestLine {
-    pub(super) method: Vec<u8>,
-    pub(super) uri: Option<Vec<u8>>,
-    pub(super) protocol: Option<Vec<u8>>,
+    text: Vec<u8>,
+    method: Span,
+    uri: Option<Span>,
+    protocol: Option<Span>,
     pub(super) has_odd_delimiter: bool,
     pub(super) has_odd_uri: bool,
     pub(super) has_leading_space: bool,
 }
 
-heap!(RequestLine {
-    method,
-    uri,
-    protocol
-});
+heap!(RequestLine { text });
 
 /// Returns true for white space between the parts of a request line.
 pub(super) fn is_space(byte: u8) -> bool {
@@ -78,35 +76,47 @@ fn split(text: &[u8], at: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
 }
 
 impl RequestLine {
-    pub(super) fn parse(text: &[u8]) -> RequestLine {
-        let start = text
+    /// Reads a line, in place of the one before.
+    pub(super) fn parse(&mut self, line: &[u8]) {
+        let mut text = core::mem::take(&mut self.text);
+        text.clear();
+        let start = line
             .iter()
             .position(|&byte| !is_space(byte))
-            .unwrap_or(text.len());
-        let body = &text[start..];
+            .unwrap_or(line.len());
+        let body = &line[start..];
         let method_size = body.iter().position(|&byte| is_space(byte)).unwrap_or(body.len());
         let rest = &body[method_size..];
         let delimiter = rest.iter().take_while(|&&byte| is_space(byte)).count();
-        let mut line = RequestLine {
-            method: body[..method_size].to_vec(),
-            has_leading_space: start > 0,
-            has_odd_delimiter: rest[..delimiter].iter().any(|&byte| byte != b' '),
-            ..RequestLine::default()
-        };
+        let has_odd_delimiter = rest[..delimiter].iter().any(|&byte| byte != b' ');
+        let method = Span::append(&mut text, &body[..method_size]);
         let rest = trimmed(rest);
-        if rest.is_empty() {
-            return line;
-        }
         let (mut uri, mut protocol) = split(rest, |byte| byte == b' ');
-        if uri.iter().any(|&byte| is_space(byte)) {
-            line.has_odd_uri = true;
-            if uri.len() == rest.len() {
-                (uri, protocol) = split(rest, is_space);
-            }
+        let has_odd_uri = uri.iter().any(|&byte| is_space(byte));
+        if has_odd_uri && uri.len() == rest.len() {
+            (uri, protocol) = split(rest, is_space);
         }
-        line.uri = Some(uri.to_vec());
-        line.protocol = (!protocol.is_empty()).then(|| protocol.to_vec());
-        line
+        *self = RequestLine {
+            method,
+            uri: (!rest.is_empty()).then(|| Span::append(&mut text, uri)),
+            protocol: (!protocol.is_empty()).then(|| Span::append(&mut text, protocol)),
+            has_odd_delimiter,
+            has_odd_uri,
+            has_leading_space: start > 0,
+            text,
+        };
+    }
+
+    pub(super) fn method(&self) -> &[u8] {
+        self.method.of(&self.text)
+    }
+
+    pub(super) fn uri(&self) -> Option<&[u8]> {
+        Some(self.uri?.of(&self.text))
+    }
+
+    pub(super) fn protocol(&self) -> Option<&[u8]> {
+        Some(self.protocol?.of(&self.text))
     }
 }
 

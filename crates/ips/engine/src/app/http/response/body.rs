@@ -60,7 +60,7 @@ impl ResponseSide {
             }
             state = State::Chunked(Chunked::Size);
         } else if let Some(header) = length {
-            match content_length(&header.value) {
+            match content_length(header.value) {
                 Some(0) => {
                     self.finish(out, true);
                     return;

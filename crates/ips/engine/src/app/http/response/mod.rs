@@ -275,7 +275,7 @@ impl ResponseSide {
         if self.current.is_some() {
             return;
         }
-        self.headers = Headers::default();
+        self.headers.clear();
         self.has_continued = false;
         self.block.clear();
         let waiting = pairing.waiting.pop_front().unwrap_or_else(|| {
@@ -346,7 +346,7 @@ impl ResponseSide {
             }
             transaction.remove_direction(SIDE, &[Buffer::HttpResponseLine, Buffer::HttpProtocol]);
             self.has_continued = true;
-            self.headers = Headers::default();
+            self.headers.clear();
             self.state = State::Line;
             return;
         }
