@@ -248,9 +248,10 @@ mod tests {
             .run(&mut *function, &mut load, &setup, kind.shared)
             .unwrap();
         let json = serde_json::to_value(&outcome.summary).unwrap();
-        let lost = json["lost"].as_u64().unwrap();
-        assert!(outcome.arrived >= 6000, "{}", outcome.arrived);
-        assert_eq!(outcome.carried + lost + outcome.waiting, outcome.arrived);
+        let [arrived, lost, waiting] =
+            ["arrived", "lost", "waiting"].map(|name| json[name].as_u64().unwrap());
+        assert!(arrived >= 6000, "{arrived}");
+        assert_eq!(outcome.carried + lost + waiting, arrived);
         assert!(json["reload"]["seconds"].as_f64().unwrap() > 0.0, "{json}");
         // A busy machine may carry all packets before the reload, or all during it.
         let latency = ["/latency_us/p50", "/reload/latency_us/p50"]

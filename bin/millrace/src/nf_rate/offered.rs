@@ -44,10 +44,7 @@ pub(super) struct Offered {
 
 /// The result.
 pub(super) struct Outcome {
-    /// Packets that arrived: carried, lost, or still in the queue at the end.
-    pub(super) arrived: u64,
     pub(super) carried: u64,
-    pub(super) waiting: u64,
     pub(super) dropped: u64,
     pub(super) elapsed: Duration,
     pub(super) now: Time,
@@ -58,6 +55,10 @@ pub(super) struct Outcome {
 #[derive(Serialize)]
 pub(super) struct Summary {
     offered_per_second: f64,
+    /// Packets that arrived: carried, lost, or still in the queue at the end.
+    arrived: u64,
+    /// Packets in the queue at the end.
+    waiting: u64,
     /// Packets that found the queue full.
     lost: u64,
     /// `None` if no packet was carried outside of the reload.
@@ -335,14 +336,14 @@ impl Offered {
             ..reload
         });
         Ok(Outcome {
-            arrived,
             carried,
-            waiting,
             dropped,
             elapsed,
             now: self.start + millrace_types::Duration::from_nanos(elapsed.as_nanos() as u64),
             summary: Summary {
                 offered_per_second: self.rate,
+                arrived,
+                waiting,
                 lost,
                 latency_us: quiet.latency(),
                 reload,
