@@ -33,6 +33,10 @@ use clap::Parser;
 use cli::{Cli, Command};
 use output::{Failure, Session};
 
+/// The allocator of the daemon, so that `millrace nf rate` and `millrace ips rate` measure functions as they run there.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     match run(cli) {
