@@ -6,7 +6,8 @@
 //! with little load leaves packets with the worker that receives them. When the whole load fits one worker again,
 //! buckets return to the receiving worker. A flow that fills a worker alone stays: it cannot be divided, so the other
 //! flows move away from it. A worker that is kept from its core ([`Exclusions`]) gets nothing and loses its buckets:
-//! all of them return to the receiving worker.
+//! all of them return to the receiving worker. They return, too, if all workers together process no more packets than the
+//! receiving one did alone ([`Trial`]).
 
 use core::time::Duration;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +19,7 @@ use super::excluded::Exclusions;
 use super::load::Load;
 use super::policy::Spread;
 use super::reta::{BUCKETS, Reta, Urgency};
+use super::trial::{Permission, Trial};
 use crate::counters::WorkerCounters;
 
 /// Interval of samples: long compared with a burst and a sleep, short compared with what people notice.
@@ -62,9 +64,13 @@ fn return_home(reta: &Traffic, excluded: &[bool]) -> Option<Advice> {
     (!moves.is_empty()).then_some(Advice::Move(moves, Urgency::Urgent))
 }
 
-/// Returns the request to each queue, if any. `may_switch_off` allows hashing to be switched off. `excluded` says, by
-/// worker, which ones get no buckets.
-fn advise(loads: &[Load], retas: &[Traffic], may_switch_off: bool, excluded: &[bool]) -> Vec<Option<Advice>> {
+/// Returns the request to each queue, if any. `excluded` says, by worker, which ones get no buckets.
+fn advise(
+    loads: &[Load],
+    retas: &[Traffic],
+    permission: Permission,
+    excluded: &[bool],
+) -> Vec<Option<Advice>> {
     debug_assert!(
         retas.iter().all(|reta| reta.owners.len() == reta.packets.len()),
         "each bucket has an owner and a count"
@@ -74,7 +80,8 @@ fn advise(loads: &[Load], retas: &[Traffic], may_switch_off: bool, excluded: &[b
         return advice;
     }
     let total: f64 = loads.iter().map(|load| load.busy).sum();
-    if may_switch_off && total < LOW_LOAD {
+    let is_low = permission != Permission::Always && total < LOW_LOAD;
+    if is_low || permission == Permission::Return {
         for (reta, advice) in retas.iter().zip(&mut advice).filter(|(reta, _)| reta.is_on) {
             let receiver = reta.worker as u16;
             let away = (0..).zip(&reta.owners).filter(|(_, owner)| **owner != receiver);
@@ -114,7 +121,7 @@ fn advise(loads: &[Load], retas: &[Traffic], may_switch_off: bool, excluded: &[b
         let mut is_off = false;
         for (reta, advice) in retas.iter().zip(&mut advice) {
             if reta.worker == full && !reta.is_on {
-                if loads[full].packet_nanos >= HANDOFF_NANOS_MIN {
+                if permission != Permission::Stay && loads[full].packet_nanos >= HANDOFF_NANOS_MIN {
                     // The traffic of its buckets is known at the next sample.
                     *advice = Some(Advice::Switch(true));
                 }
@@ -179,6 +186,7 @@ impl Balancer {
         let stopped = Arc::clone(&stop);
         let mut monitor = LoadMonitor {
             spread,
+            trial: Trial::new(),
             excluded: Exclusions::none(workers.len()),
             refused: vec![0; workers.len()],
             workers: workers.into_iter().map(|counters| (counters, [0; 3])).collect(),
@@ -220,6 +228,7 @@ struct LoadMonitor {
     /// Number of packets that the rings of each worker refused, by worker.
     refused: Vec<u64>,
     excluded: Exclusions,
+    trial: Trial,
     at: Instant,
 }
 
@@ -278,7 +287,11 @@ impl LoadMonitor {
         }
         self.refused = refused;
         let excluded = self.excluded.sample(&loads);
-        let advice = advise(&loads, &traffic, self.spread == Spread::Auto, &excluded);
+        let permission = match self.spread {
+            Spread::Auto => self.trial.sample(&loads, traffic.iter().any(|reta| reta.is_on)),
+            Spread::Always | Spread::Off => Permission::Always,
+        };
+        let advice = advise(&loads, &traffic, permission, &excluded);
         for (reta, advice) in live.iter().zip(advice) {
             match advice {
                 Some(Advice::Switch(on)) => reta.switch(on),
@@ -338,7 +351,12 @@ mod tests {
 
     #[test]
     fn nothing_moves_while_no_worker_is_full() {
-        let advice = advise(&loads(&[0.6, 0.0]), &[reta(0, &[10; 8])], true, &[]);
+        let advice = advise(
+            &loads(&[0.6, 0.0]),
+            &[reta(0, &[10; 8])],
+            Permission::AsRequired,
+            &[],
+        );
         assert_eq!(advice, [None]);
     }
 
@@ -346,8 +364,23 @@ mod tests {
     fn a_full_worker_begins_to_hash_before_anything_moves() {
         let mut quiet = reta(0, &[0; 8]);
         quiet.is_on = false;
-        let advice = advise(&loads(&[1.0, 0.1]), &[quiet], true, &[]);
+        let advice = advise(&loads(&[1.0, 0.1]), &[quiet], Permission::AsRequired, &[]);
         assert_eq!(advice, [Some(Advice::Switch(true))]);
+    }
+
+    #[test]
+    fn nothing_begins_to_hash_while_it_may_not_and_all_returns_if_it_does_not_pay() {
+        let mut quiet = reta(0, &[0; 8]);
+        quiet.is_on = false;
+        let full = loads(&[1.0, 0.1]);
+        assert_eq!(advise(&full, &[quiet], Permission::Stay, &[]), [None]);
+        let mut away = reta(0, &[10; 8]);
+        away.owners[3] = 1;
+        let advice = advise(&full, &[away.clone()], Permission::Return, &[]);
+        assert_eq!(moves(&advice[0]), [(3, 0)]);
+        away.owners[3] = 0;
+        let advice = advise(&full, &[away], Permission::Return, &[]);
+        assert_eq!(advice, [Some(Advice::Switch(false))]);
     }
 
     #[test]
@@ -356,12 +389,17 @@ mod tests {
         quiet.is_on = false;
         let mut loads = loads(&[1.0, 0.1]);
         loads[0].packet_nanos = 30.0;
-        assert_eq!(advise(&loads, &[quiet], true, &[]), [None]);
+        assert_eq!(advise(&loads, &[quiet], Permission::AsRequired, &[]), [None]);
     }
 
     #[test]
     fn about_half_of_a_full_workers_load_moves_to_an_idle_one() {
-        let advice = advise(&loads(&[1.0, 0.0]), &[reta(0, &[10; 100])], true, &[]);
+        let advice = advise(
+            &loads(&[1.0, 0.0]),
+            &[reta(0, &[10; 100])],
+            Permission::AsRequired,
+            &[],
+        );
         assert!((35..=50).contains(&moves(&advice[0]).len()), "{advice:?}");
         assert!(moves(&advice[0]).iter().all(|(_, to)| *to == 1));
     }
@@ -370,14 +408,24 @@ mod tests {
     fn a_flow_that_fills_its_worker_stays_and_the_others_leave() {
         let mut packets = [1; 50];
         packets[7] = 450;
-        let advice = advise(&loads(&[1.0, 0.0]), &[reta(0, &packets)], true, &[]);
+        let advice = advise(
+            &loads(&[1.0, 0.0]),
+            &[reta(0, &packets)],
+            Permission::AsRequired,
+            &[],
+        );
         assert!(moves(&advice[0]).iter().all(|(bucket, _)| *bucket != 7));
         assert_eq!(moves(&advice[0]).len(), 49);
     }
 
     #[test]
     fn several_idle_workers_share_what_one_has_too_much() {
-        let advice = advise(&loads(&[1.0, 0.0, 0.0, 0.0]), &[reta(0, &[10; 100])], true, &[]);
+        let advice = advise(
+            &loads(&[1.0, 0.0, 0.0, 0.0]),
+            &[reta(0, &[10; 100])],
+            Permission::AsRequired,
+            &[],
+        );
         let got = |worker| moves(&advice[0]).iter().filter(|(_, to)| *to == worker).count();
         assert!((1..4).all(|worker| got(worker) >= 5), "{advice:?}");
         assert!(moves(&advice[0]).len() <= 80);
@@ -394,7 +442,12 @@ mod tests {
         };
         let idle = Load::default();
         // Processing takes a tenth of the worker's time, so all of it moves.
-        let advice = advise(&[receiving, idle], &[reta(0, &[10; 20])], true, &[]);
+        let advice = advise(
+            &[receiving, idle],
+            &[reta(0, &[10; 20])],
+            Permission::AsRequired,
+            &[],
+        );
         assert_eq!(moves(&advice[0]).len(), 20);
     }
 
@@ -403,13 +456,16 @@ mod tests {
         let mut away = reta(0, &[1; 8]);
         away.owners[3] = 1;
         let little = loads(&[0.1, 0.1]);
-        assert_eq!(moves(&advise(&little, &[away.clone()], true, &[])[0]), [(3, 0)]);
+        assert_eq!(
+            moves(&advise(&little, &[away.clone()], Permission::AsRequired, &[])[0]),
+            [(3, 0)]
+        );
         away.owners[3] = 0;
         assert_eq!(
-            advise(&little, &[away.clone()], true, &[]),
+            advise(&little, &[away.clone()], Permission::AsRequired, &[]),
             [Some(Advice::Switch(false))]
         );
-        assert_eq!(advise(&little, &[away], false, &[]), [None]);
+        assert_eq!(advise(&little, &[away], Permission::Always, &[]), [None]);
     }
 
     #[test]
@@ -417,10 +473,15 @@ mod tests {
         let mut away = reta(0, &[10; 8]);
         (away.owners[3], away.owners[5]) = (1, 2);
         let loads = loads(&[1.0, 0.0, 0.5]);
-        let advice = advise(&loads, &[away.clone()], true, &[false, true, false]);
+        let advice = advise(
+            &loads,
+            &[away.clone()],
+            Permission::AsRequired,
+            &[false, true, false],
+        );
         assert_eq!(advice, [Some(Advice::Move(vec![(3, 0)], Urgency::Urgent))]);
         away.owners[3] = 0;
-        let advice = advise(&loads, &[away], true, &[false, true, false]);
+        let advice = advise(&loads, &[away], Permission::AsRequired, &[false, true, false]);
         assert!(moves(&advice[0]).iter().all(|(_, to)| *to == 2), "{advice:?}");
         assert!(!moves(&advice[0]).is_empty());
     }
@@ -442,7 +503,7 @@ mod tests {
         };
         loop {
             let now = loads(&[load_of(&traffic, 0), load_of(&traffic, 1)]);
-            let advice = advise(&now, std::slice::from_ref(&traffic), true, &[]);
+            let advice = advise(&now, std::slice::from_ref(&traffic), Permission::AsRequired, &[]);
             if moves(&advice[0]).is_empty() {
                 break;
             }

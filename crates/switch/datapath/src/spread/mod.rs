@@ -31,6 +31,7 @@ mod load;
 mod policy;
 pub(crate) mod reta;
 pub mod ring;
+mod trial;
 
 pub use hash::FlowHash;
 pub use policy::{Spread, SpreadStats};
