@@ -11,7 +11,7 @@
 //!    └───────────────────────── all queues have ceased to hash, as the load is low ────────────────┘
 //! ```
 //!
-//! Whether a hand-off pays depends on the machine: it moves a packet from one core's caches to another's, which was measured as
+//! The price of a hand-off depends on the machine: it moves a packet from one core's caches to another's, which was measured as
 //! 30 ns on a machine with two cores, and as several hundred on one with sixteen (docs/scaling.md).
 
 use super::load::Load;
