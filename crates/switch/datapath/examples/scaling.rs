@@ -118,6 +118,14 @@ impl Case {
         }
     }
 
+    /// Returns the time until the balancer has settled; with `auto`, its trial is judged by then.
+    fn settling(self) -> Duration {
+        match self.source {
+            Source::Auto => Duration::from_secs(3),
+            Source::Always | Source::Queues => Duration::from_millis(700),
+        }
+    }
+
     /// Returns the cores of the workers. One worker runs on the core that the system uses least.
     fn cores(self, cores: usize) -> Vec<Option<usize>> {
         (1..=self.workers).map(|worker| Some(cores - worker)).collect()
@@ -249,8 +257,7 @@ fn measure(
         };
         bridge.add_port(port, &DeviceSpec::Vdev(device), options)?;
     }
-    // Long enough for the balancer to settle.
-    std::thread::sleep(Duration::from_millis(700));
+    std::thread::sleep(case.settling());
     let sample = |bridge: &Bridge<DpdkBackend>| {
         let stats = |port| bridge.port_stats(port).unwrap_or_default();
         let dropped = control.drops(DropReason::WorkerFull);
