@@ -19,6 +19,8 @@ const V6_LISTENER_REPORT_2: u8 = 143;
 const V6_NEIGHBOUR_DISCOVERY_LAST: u8 = 137;
 /// Size of type, code and checksum.
 const V6_CHECKSUM_END: usize = 4;
+/// Bytes at the end of a message of discovery that no rule sees.
+const V6_DISCOVERY_TAIL: usize = 8;
 /// "Fragmentation needed", a code of ICMP unreachable (RFC 1191).
 const FRAGMENTATION_NEEDED: u8 = 4;
 
@@ -61,10 +63,11 @@ pub(super) fn decode(packet: &mut Packet<'_>) -> Result<(), Undecoded> {
             let view = icmpv4::View::new(bytes).map_err(invalid)?;
             packet.icmp = Some(icmp6(view.kind(), view.code(), view.rest()));
             // Listener and neighbour discovery have fields of their own behind the checksum (RFC 2710, section 3; RFC 4861,
-            // section 4), and the reference shows them to rules.
+            // section 4). As observed, the reference shows them to rules, but not the last bytes of the message.
             packet.payload = match view.kind() {
                 V6_LISTENER_DISCOVERY_FIRST..=V6_NEIGHBOUR_DISCOVERY_LAST | V6_LISTENER_REPORT_2 => {
-                    &bytes[V6_CHECKSUM_END..]
+                    let end = bytes.len().saturating_sub(V6_DISCOVERY_TAIL);
+                    bytes.get(V6_CHECKSUM_END..end).unwrap_or_default()
                 }
                 _ => view.payload(),
             };
