@@ -86,6 +86,8 @@ pub struct Transaction {
     pub files: Vec<File>,
     /// True by [`Direction::index`] if detection has seen the direction in its last state.
     pub is_inspected: [bool; 2],
+    /// True by [`Direction::index`] from the trailer of a message, which adds to its headers, until detection has seen it.
+    pub(crate) has_new_trailer: [bool; 2],
     /// A number that changes whenever a parser may have changed the transaction.
     version: u32,
     /// How often bytes of buffers were replaced by others, by [`Direction::index`].
@@ -109,6 +111,7 @@ impl Transaction {
             record: Record::None,
             files: Vec::new(),
             is_inspected: [false; 2],
+            has_new_trailer: [false; 2],
             version: 1,
             replaced: [0; 2],
             charged: (0, 0),

@@ -25,6 +25,22 @@ pub(super) struct Candidate {
     pub(super) is_done: bool,
 }
 
+impl Candidate {
+    fn of(rule: u32) -> Candidate {
+        Candidate {
+            rule,
+            matched: 0,
+            evaluated: 0,
+            is_done: false,
+        }
+    }
+
+    /// Forgets what was evaluated.
+    pub(super) fn begin(&mut self) {
+        *self = Candidate::of(self.rule);
+    }
+}
+
 /// Bytes of an instance of a buffer that were scanned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Scanned {
@@ -93,12 +109,7 @@ impl DirectionState {
             self.lost += 1;
             return;
         }
-        self.candidates.push(Candidate {
-            rule,
-            matched: 0,
-            evaluated: 0,
-            is_done: false,
-        });
+        self.candidates.push(Candidate::of(rule));
     }
 
     /// Keeps the candidates whose rules stay, and scans all buffers again for rules of a new set.

@@ -1,5 +1,7 @@
 //! The rules over the transactions of a flow.
 
+use millrace_ips_rules::buffers::Buffer;
+
 use super::{Context, Detector, GroupId};
 use crate::app::{Progress, Transaction};
 use crate::detect::compile::Ruleset;
@@ -53,6 +55,9 @@ impl Detector {
         }
         state.seen = now;
         state.has_varying = false;
+        if std::mem::take(&mut transaction.has_new_trailer[direction.index()]) {
+            repeat_headers(rules, &mut state.candidates);
+        }
         for candidate in state.candidates.iter_mut().filter(|candidate| !candidate.is_done) {
             let Some(rule) = rules.rules.get(candidate.rule as usize) else {
                 continue;
@@ -154,5 +159,15 @@ impl Detector {
         let is_match = all && self.payload(rule, context, Some(flow));
         self.note_limit(candidate.rule);
         is_match
+    }
+}
+
+/// Lets rules over `http.header` match once more: as observed, they are evaluated again with the trailer of a message.
+fn repeat_headers(rules: &Ruleset, candidates: &mut [Candidate]) {
+    let is_over_headers = |rule: &Rule| rule.buffers.iter().any(|test| test.buffer == Buffer::HttpHeader);
+    for candidate in candidates {
+        if rules.rules.get(candidate.rule as usize).is_some_and(is_over_headers) {
+            candidate.begin();
+        }
     }
 }

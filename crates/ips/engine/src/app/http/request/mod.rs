@@ -423,6 +423,7 @@ impl RequestSide {
             raw.extend_from_slice(&block);
             transaction.replace(Buffer::HttpHeaderRaw, SIDE, raw);
             publish_headers(transaction, &self.headers);
+            transaction.has_new_trailer[SIDE.index()] = true;
             self.finish(out);
             return;
         }

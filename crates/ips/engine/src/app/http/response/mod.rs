@@ -332,6 +332,7 @@ impl ResponseSide {
         transaction.replace(Buffer::HttpHeaderRaw, SIDE, raw);
         publish_headers(transaction, &self.headers);
         if is_trailer {
+            transaction.has_new_trailer[SIDE.index()] = true;
             self.finish(out, true);
             return;
         }
