@@ -102,7 +102,8 @@ pub(super) fn packet(test: &PacketTest, packet: &Packet<'_>, flow: Option<&Flow>
                 .into_iter()
                 .filter(|(is_set, _)| *is_set)
                 .fold(0, |all, (_, bit)| all | bit);
-            has_bits(*mode, present, u16::from(*bits))
+            // The bits are those of IPv4.
+            ip.version == IpVersion::V4 && has_bits(*mode, present, u16::from(*bits))
         }
         PacketTest::IpProtocol(comparison) => compare(*comparison, u64::from(packet.protocol)),
         PacketTest::SameIp => packet.src == packet.dst,

@@ -22,7 +22,7 @@ pub struct Tunnels {
     pub teredo: u16,
     /// VXLAN (RFC 7348), at the destination port.
     pub vxlan: u16,
-    /// Geneve (RFC 8926), at the destination port.
+    /// Geneve (RFC 8926), at either port.
     pub geneve: u16,
     /// GTP-U (3GPP TS 29.281), at either port.
     pub gtp_u: u16,
@@ -135,7 +135,8 @@ fn udp(packet: &Packet<'_>, tunnels: &Tunnels) -> Option<(Next, usize)> {
         let header = packet.payload.first_chunk::<8>()?;
         return (header[0] & 0x08 != 0).then_some((Next::Ethernet, 8));
     }
-    if is(dst, tunnels.geneve) {
+    // As observed, an answer from the port of Geneve carries a packet, too.
+    if is(dst, tunnels.geneve) || is(src, tunnels.geneve) {
         let header = packet.payload.first_chunk::<8>()?;
         let size = 8 + usize::from(header[0] & 0x3f) * 4;
         let protocol = EtherType(u16::from_be_bytes([header[2], header[3]]));

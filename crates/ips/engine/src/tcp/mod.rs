@@ -19,6 +19,7 @@ use crate::settings::Mode;
 
 pub use normalize::{Normalizer, TcpProblem};
 pub use session::Session;
+pub(crate) use stream::LOOK_BACK;
 pub use stream::Stream;
 
 /// In-order bytes of one direction: each byte once, as it becomes inspectable.

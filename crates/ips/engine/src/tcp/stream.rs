@@ -15,7 +15,9 @@ use crate::settings::Mode;
 use super::{Direction, StreamChunk, StreamWindow, TcpSettings};
 
 /// Bytes that are kept before the bytes that were inspected.
-const LOOK_BACK: usize = 2560;
+pub(crate) const LOOK_BACK: usize = 2619;
+/// Those of them that mode `ids` inspects again with a chunk.
+const CHUNK_LOOK_BACK: usize = 2560;
 
 /// One direction of a connection.
 #[derive(Debug)]
@@ -366,9 +368,13 @@ impl InspectionBuffer {
     ///
     /// Bytes before the look-back may be there for retransmissions; inspecting them again would cost time with each segment.
     pub(crate) fn window(&self) -> StreamWindow<'_> {
+        let look_back = match self.is_chunk {
+            true => CHUNK_LOOK_BACK,
+            false => LOOK_BACK,
+        };
         let from = self
             .new_from
-            .saturating_sub(LOOK_BACK)
+            .saturating_sub(look_back)
             .max(self.message.min(self.new_from));
         StreamWindow {
             offset: self.offset + from as u64,

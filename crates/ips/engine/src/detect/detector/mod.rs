@@ -27,14 +27,15 @@ use crate::app::AppProtocol;
 use crate::event::Events;
 use crate::flow::{Direction, Flow};
 use crate::packet::Packet;
-use crate::tcp::StreamWindow;
+use crate::tcp::{LOOK_BACK, StreamWindow};
 use crate::verdict::Action;
 
 /// Largest number of alerts of a packet, as in the default configuration of Suricata.
 const ALERTS: usize = 15;
 
-/// Bytes of a stream, with the new ones, in which a match is repeated.
-const WINDOW: usize = 2560;
+/// Size in bytes of the part of a stream, with the new bytes, that mode `ips` inspects with each packet. Suricata documents
+/// 2,560, of which up to a tenth is random; this size fits the recorded answers.
+const WINDOW: usize = LOOK_BACK;
 
 /// A set of rules that is emptied without touching all of it.
 #[derive(Debug, Default)]
@@ -308,27 +309,24 @@ impl Detector {
     /// inspected before do not match alone.
     fn window(&mut self, rule: &Rule, window: &StreamWindow<'_>) -> bool {
         let StreamWindow { bytes, new_from, .. } = *window;
-        // As observed in mode `ids`, `depth` and `offset` count from the first byte of a chunk; in mode `ips`, a match in
-        // the last bytes is repeated with the next packet.
-        let (from, offset) = match window.is_chunk {
-            true => (new_from, 0),
-            false => {
-                let from = bytes.len().saturating_sub(WINDOW).min(new_from);
-                (from, window.offset + from as u64)
-            }
+        // As observed, `depth` and `offset` count from the first byte of the last part: in mode `ids` a chunk, in mode `ips`
+        // the packet with the bytes before it, so that a match in them is repeated with the next packet.
+        let from = match window.is_chunk {
+            true => new_from,
+            false => bytes.len().saturating_sub(WINDOW).min(new_from),
         };
         let subject = |bytes, offset, is_complete| Subject {
             bytes,
             offset,
             is_complete,
         };
-        let last = subject(&bytes[from..], offset, window.is_end);
+        let last = subject(&bytes[from..], 0, window.is_end);
         if evaluate::matches(&rule.payload, &last, &mut self.scratch) {
             return true;
         }
         let all = subject(bytes, window.offset, window.is_end);
         let before = subject(&bytes[..new_from], window.offset, false);
-        from > 0
+        (from > 0 || window.offset > 0)
             && evaluate::matches(&rule.payload, &all, &mut self.scratch)
             && !evaluate::matches(&rule.payload, &before, &mut self.scratch)
     }
