@@ -25,6 +25,7 @@ mod quic;
 pub mod record;
 mod sip;
 mod smb;
+mod snmp;
 mod ssh;
 mod text;
 pub mod tls;
@@ -456,6 +457,7 @@ fn parser_of(protocol: AppProtocol, key: &FlowKey, settings: AppSettings) -> Opt
         AppProtocol::Ssh => Some(Box::<ssh::Ssh>::default()),
         AppProtocol::Ftp => Some(Box::new(ftp::Ftp::new(*key))),
         AppProtocol::Ldap => Some(Box::new(ldap::Ldap::new(transport))),
+        AppProtocol::Snmp => Some(Box::<snmp::Snmp>::default()),
         AppProtocol::Quic => Some(Box::new(quic::Quic)),
         AppProtocol::Tls => Some(Box::new(tls::Tls::new(settings))),
         AppProtocol::Dns => Some(Box::new(dns::Dns::new(key.protocol == TCP))),

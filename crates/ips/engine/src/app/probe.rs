@@ -270,7 +270,7 @@ fn by_port(data: &[u8], direction: Direction, transport: Transport, ports: (u16,
                 );
             }
             if is_port(161) || is_port(162) {
-                return yes(AppProtocol::Snmp, data.first() == Some(&0x30));
+                return yes(AppProtocol::Snmp, super::snmp::is_message(data));
             }
             if is_port(88) {
                 return yes(

@@ -1,0 +1,230 @@
+//! SNMP (RFC 1157, RFC 3416, RFC 3412): whether the structure of a message is valid. Its values are not parsed.
+//!
+//! ```text
+//!  versions 1, 2c   SEQUENCE { version, community, PDU }
+//!  version 3        SEQUENCE { version, header SEQUENCE, security parameters, scoped PDU or its encryption }
+//!  PDU              [n] { three integers, or the header of a trap of version 1; SEQUENCE OF SEQUENCE { name, value } }
+//! ```
+
+use super::parser::{Outcome, Parser};
+use super::transaction::Transactions;
+use crate::app::heap::heap;
+use crate::flow::Direction;
+use crate::tcp::StreamChunk;
+
+/// Tags of BER (ITU-T X.690, section 8.1.2).
+const INTEGER: u8 = 0x02;
+const OCTET_STRING: u8 = 0x04;
+const SEQUENCE: u8 = 0x30;
+/// The first and the last PDU (RFC 3416, section 3), and the trap of version 1 (RFC 1157, section 4.1.6).
+const PDU_FIRST: u8 = 0xa0;
+const PDU_TRAP_1: u8 = 0xa4;
+const PDU_LAST: u8 = 0xa8;
+/// Fields of a trap of version 1 before its variables: enterprise, address, two numbers, time.
+const TRAP_1_FIELDS: usize = 5;
+/// The user-based security model (RFC 3414), whose parameters are a sequence.
+const USER_BASED: &[u8] = &[3];
+
+/// The parser of a flow.
+#[derive(Debug, Default)]
+pub(super) struct Snmp;
+
+heap!(Snmp {});
+
+/// Takes an element, its tag and its content, from the front of `bytes`.
+fn element<'a>(bytes: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
+    let (&tag, rest) = bytes.split_first()?;
+    let (&first, rest) = rest.split_first()?;
+    let (size, rest) = match first {
+        0..=0x7f => (usize::from(first), rest),
+        // A datagram has at most 64 KiB.
+        0x81..=0x84 => {
+            let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
+            let size = digits
+                .iter()
+                .fold(0u64, |size, digit| size << 8 | u64::from(*digit));
+            (usize::try_from(size).ok()?, rest)
+        }
+        _ => return None,
+    };
+    let (content, rest) = rest.split_at_checked(size)?;
+    *bytes = rest;
+    Some((tag, content))
+}
+
+/// Takes an element with a tag.
+fn tagged<'a>(bytes: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
+    let (found, content) = element(bytes)?;
+    (found == tag).then_some(content)
+}
+
+/// Checks a PDU.
+fn pdu(bytes: &mut &[u8]) -> Option<()> {
+    let (tag, mut content) = element(bytes)?;
+    match tag {
+        PDU_TRAP_1 => {
+            for _ in 0..TRAP_1_FIELDS {
+                element(&mut content)?;
+            }
+        }
+        PDU_FIRST..=PDU_LAST => {
+            for _ in 0..3 {
+                tagged(&mut content, INTEGER)?;
+            }
+        }
+        _ => return None,
+    }
+    let mut variables = tagged(&mut content, SEQUENCE)?;
+    while !variables.is_empty() {
+        let mut variable = tagged(&mut variables, SEQUENCE)?;
+        element(&mut variable)?;
+        element(&mut variable)?;
+    }
+    Some(())
+}
+
+/// Checks the rest of a message of version 3.
+fn version_3(message: &mut &[u8]) -> Option<()> {
+    let mut header = tagged(message, SEQUENCE)?;
+    tagged(&mut header, INTEGER)?;
+    tagged(&mut header, INTEGER)?;
+    tagged(&mut header, OCTET_STRING)?;
+    let model = tagged(&mut header, INTEGER)?;
+    let mut parameters = tagged(message, OCTET_STRING)?;
+    if model == USER_BASED {
+        tagged(&mut parameters, SEQUENCE)?;
+    }
+    match element(message)? {
+        // Encrypted.
+        (OCTET_STRING, _) => Some(()),
+        (SEQUENCE, mut scoped) => {
+            tagged(&mut scoped, OCTET_STRING)?;
+            tagged(&mut scoped, OCTET_STRING)?;
+            pdu(&mut scoped)
+        }
+        _ => None,
+    }
+}
+
+/// Checks a message; versions that do not exist are not looked into.
+fn message(mut bytes: &[u8]) -> Option<()> {
+    let mut message = tagged(&mut bytes, SEQUENCE)?;
+    match tagged(&mut message, INTEGER)? {
+        [0 | 1] => {
+            tagged(&mut message, OCTET_STRING)?;
+            pdu(&mut message)
+        }
+        [3] => version_3(&mut message),
+        _ => Some(()),
+    }
+}
+
+/// Returns true if a datagram begins with a whole sequence, as a message does.
+pub(super) fn is_message(mut bytes: &[u8]) -> bool {
+    tagged(&mut bytes, SEQUENCE).is_some()
+}
+
+impl Parser for Snmp {
+    fn data(&mut self, chunk: StreamChunk<'_>, _out: &mut Transactions) -> Outcome {
+        match message(chunk.bytes) {
+            Some(()) => Outcome::Continue,
+            None => Outcome::Failed,
+        }
+    }
+
+    fn end(&mut self, _direction: Direction, _out: &mut Transactions) {}
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A request of version 2c for the name of the system.
+    const GET: &[u8] = b"\x30\x26\x02\x01\x01\x04\x06public\xa0\x19\x02\x01\x01\x02\x01\0\x02\x01\0\x30\x0e\x30\x0c\x06\x08\x2b\x06\x01\x02\x01\x01\x05\0\x05\0";
+
+    fn outcome(bytes: &[u8]) -> Outcome {
+        Snmp.data(
+            StreamChunk::of(Direction::ToServer, bytes),
+            &mut Transactions::default(),
+        )
+    }
+
+    /// Returns an element.
+    fn of(tag: u8, content: &[&[u8]]) -> Vec<u8> {
+        let content = content.concat();
+        [&[tag, content.len() as u8][..], &content].concat()
+    }
+
+    fn integer(value: u8) -> Vec<u8> {
+        of(INTEGER, &[&[value]])
+    }
+
+    #[test]
+    fn valid_messages_are_accepted() {
+        assert_eq!(outcome(GET), Outcome::Continue);
+        let variables = of(SEQUENCE, &[]);
+        let trap = of(
+            PDU_TRAP_1,
+            &[
+                b"\x06\x01\x2b\x40\x04\x0a\0\0\x01\x02\x01\x06\x02\x01\x01\x43\x01\0",
+                &variables,
+            ],
+        );
+        let version_1 = of(SEQUENCE, &[&integer(0), &of(OCTET_STRING, &[b"x"]), &trap]);
+        assert_eq!(outcome(&version_1), Outcome::Continue);
+    }
+
+    #[test]
+    fn version_3_has_a_header_parameters_and_a_pdu_or_its_encryption() {
+        let header = of(
+            SEQUENCE,
+            &[&integer(1), &integer(99), &of(OCTET_STRING, &[&[4]]), &integer(3)],
+        );
+        let parameters = of(OCTET_STRING, &[&of(SEQUENCE, &[])]);
+        let with = |parameters: &[u8], data: &[u8]| {
+            outcome(&of(SEQUENCE, &[&integer(3), &header, parameters, data]))
+        };
+        let request = of(
+            PDU_FIRST,
+            &[&integer(1), &integer(0), &integer(0), &of(SEQUENCE, &[])],
+        );
+        let text = of(OCTET_STRING, &[]);
+        assert_eq!(
+            with(&parameters, &of(SEQUENCE, &[&text, &text, &request])),
+            Outcome::Continue
+        );
+        assert_eq!(
+            with(&parameters, &of(OCTET_STRING, &[b"encrypted"])),
+            Outcome::Continue
+        );
+        assert_eq!(with(&parameters, &of(SEQUENCE, &[&text, &text])), Outcome::Failed);
+        // The parameters are longer than what contains them.
+        assert_eq!(with(b"\x04\x02\x30\x09", &text), Outcome::Failed);
+    }
+
+    #[test]
+    fn no_message_is_accepted_in_part() {
+        assert!(is_message(GET));
+        for size in 0..GET.len() {
+            assert_eq!(outcome(&GET[..size]), Outcome::Failed, "{size}");
+            assert!(!is_message(&GET[..size]), "{size}");
+        }
+    }
+
+    #[test]
+    fn variables_are_pairs_and_a_pdu_has_a_tag_of_its_own() {
+        // A name and a value that no sequence holds.
+        let flat = of(SEQUENCE, &[b"\x06\x01\x2b\x05\0"]);
+        let request = |tag, variables: &[u8]| {
+            let pdu = of(tag, &[&integer(1), &integer(0), &integer(0), variables]);
+            outcome(&of(SEQUENCE, &[&integer(1), &of(OCTET_STRING, &[b"x"]), &pdu]))
+        };
+        assert_eq!(request(PDU_FIRST, &flat), Outcome::Failed);
+        assert_eq!(request(PDU_FIRST, &of(SEQUENCE, &[])), Outcome::Continue);
+        assert_eq!(request(0x63, &of(SEQUENCE, &[])), Outcome::Failed);
+    }
+}
