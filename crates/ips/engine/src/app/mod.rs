@@ -301,12 +301,19 @@ impl AppState {
     }
 
     /// Returns a number that grows whenever a message is complete after which raw stream data are inspected: requests and
-    /// responses, and the hello of TLS.
+    /// responses, and the hello and the certificates of TLS.
     fn completed(&self, direction: Direction) -> usize {
         let steps = |transaction: &Transaction| {
             let progress = transaction.progress[direction.index()];
-            let has_hello = transaction.app == AppProtocol::Tls && progress >= Progress::Headers;
-            usize::from(progress == Progress::Complete) + usize::from(has_hello)
+            let is_complete = usize::from(progress == Progress::Complete);
+            match transaction.app {
+                AppProtocol::Tls => {
+                    let (has_hello, has_certificate) =
+                        (progress >= Progress::Headers, progress >= Progress::Body);
+                    usize::from(has_hello) + usize::from(has_certificate) + is_complete
+                }
+                _ => is_complete,
+            }
         };
         self.transactions.list.iter().map(steps).sum()
     }

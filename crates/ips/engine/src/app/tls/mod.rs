@@ -389,6 +389,8 @@ impl Tls {
             };
             transaction.publish(Buffer::TlsCerts, direction, der);
             if core::mem::take(&mut is_first) {
+                // As observed, raw stream data are inspected behind the certificates, as behind the hello.
+                transaction.advance(direction, Progress::Body);
                 publish_certificate(transaction, der, direction);
             }
         }
