@@ -119,15 +119,16 @@ pub(crate) fn smb(bytes: &[u8]) {
     parse(AppProtocol::Smb, bytes);
 }
 
-/// Parses the bytes as POP3, IMAP, SIP, Modbus, DNP3 or LDAP; the first byte chooses one of them.
+/// Parses the bytes as POP3, IMAP, SIP, Modbus, DNP3, LDAP or SNMP; the first byte chooses one of them.
 pub(crate) fn others(bytes: &[u8]) {
-    const PROTOCOLS: [AppProtocol; 6] = [
+    const PROTOCOLS: [AppProtocol; 7] = [
         AppProtocol::Pop3,
         AppProtocol::Imap,
         AppProtocol::Sip,
         AppProtocol::Modbus,
         AppProtocol::Dnp3,
         AppProtocol::Ldap,
+        AppProtocol::Snmp,
     ];
     if let Some((first, rest)) = bytes.split_first() {
         parse(PROTOCOLS[usize::from(*first) % PROTOCOLS.len()], rest);

@@ -344,6 +344,19 @@ pub(crate) fn vxlan(packet: &[u8]) -> Vec<u8> {
     ip((src, dst), IpProto::UDP, &out)
 }
 
+/// Returns a packet inside Geneve, between these ports.
+pub(crate) fn geneve(ports: (u16, u16), packet: &[u8]) -> Vec<u8> {
+    let (src, dst) = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
+    let payload = [&[0, 0, 8, 0, 0, 0, 7, 0], packet].concat();
+    let mut out = Vec::new();
+    udp::Repr {
+        src: ports.0,
+        dst: ports.1,
+    }
+    .emit(&Pseudo::V4 { src, dst }, &payload, &mut out);
+    ip((src, dst), IpProto::UDP, &out)
+}
+
 /// Returns a UDP datagram over IPv6 inside IPv4.
 pub(crate) fn six_in_four(payload: &[u8]) -> Vec<u8> {
     let (src, dst) = ("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap());

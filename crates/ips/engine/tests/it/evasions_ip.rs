@@ -3,7 +3,9 @@
 use millrace_ips_engine::{Mode, Settings};
 use millrace_types::Duration;
 
-use crate::bed::{ATTACK, TestBed, datagram, fragment, fragments, gre, six_in_four, vxlan, with_ident};
+use crate::bed::{
+    ATTACK, TestBed, datagram, fragment, fragments, geneve, gre, six_in_four, vxlan, with_ident,
+};
 
 /// Returns a datagram whose word lies across the fragments of 8 bytes.
 fn attack() -> Vec<u8> {
@@ -85,10 +87,12 @@ fn a_missing_fragment_that_comes_late() {
 }
 
 #[test]
-fn attacks_inside_gre_vxlan_and_six_in_four() {
+fn attacks_inside_gre_vxlan_geneve_and_six_in_four() {
     let packets = [
         gre(&attack()),
         vxlan(&attack()),
+        geneve((50_000, 6081), &attack()),
+        geneve((6081, 50_000), &attack()),
         six_in_four(b"0123 attack 0123456789"),
     ];
     for packet in packets {

@@ -149,3 +149,46 @@ fn beside_the_path_messages_of_imap_wait_for_a_chunk_or_the_end() {
     bed.finish();
     assert!(bed.is_attack_found());
 }
+
+#[test]
+fn in_line_depth_counts_from_the_beginning_of_the_last_bytes() {
+    /// Size in bytes of what is inspected with each packet.
+    const WINDOW: usize = 2619;
+    let rule = r#"alert tcp-stream any any -> any any (msg:"a"; content:"X"; depth:1; sid:1;)"#;
+    for (before, is_found) in [(0, true), (100, true), (101, false)] {
+        let mut bed = TestBed::new(Mode::Ips, rule);
+        bed.handshake();
+        let mut stream = vec![b'x'; WINDOW + 100];
+        stream[before] = b'X';
+        for (at, part) in stream.chunks(1400).enumerate() {
+            bed.send(data(at as u32 * 1400, part));
+        }
+        assert_eq!(bed.is_attack_found(), is_found, "{before}");
+    }
+}
+
+#[test]
+fn a_trailer_repeats_rules_over_the_headers() {
+    let rule = r#"alert http any any -> any any (msg:"a"; http.header; content:"attack"; sid:1;)
+        alert http any any -> any any (msg:"b"; http.stat_code; content:"200"; sid:2;)"#;
+    let head = "HTTP/1.1 200 OK\r\nX: attack\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n";
+    for (rest, alerts) in [("1\r\nb\r\n", 2), ("0\r\n\r\n", 3)] {
+        let mut bed = TestBed::new(Mode::Ips, rule);
+        bed.handshake();
+        let request = b"GET / HTTP/1.1\r\nHost: host\r\n\r\n";
+        bed.send(data(0, request));
+        let mut sent = 0;
+        for part in [head, rest] {
+            let segment = Segment {
+                from_client: false,
+                seq: SERVER + 1 + sent,
+                ack: CLIENT + 1 + request.len() as u32,
+                data: part.as_bytes(),
+                ..Segment::default()
+            };
+            sent += part.len() as u32;
+            bed.send(segment.packet());
+        }
+        assert_eq!(bed.alerts(), alerts, "{rest:?}");
+    }
+}

@@ -7,7 +7,7 @@ use super::Tls;
 use crate::app::AppSettings;
 use crate::app::parser::{Outcome, Parser};
 use crate::app::record::{Record, TlsRecord};
-use crate::app::transaction::Transactions;
+use crate::app::transaction::{Progress, Transactions};
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
 
@@ -170,6 +170,8 @@ fn a_certificate_gives_its_fields() {
             59
         );
         assert_eq!(transaction.buffers(Buffer::TlsCerts, DOWN).count(), 2);
+        // Raw stream data are inspected behind them.
+        assert_eq!(transaction.progress[DOWN.index()], Progress::Body);
         assert_eq!(record(&out).alternative_names, [b"alt.example"]);
         assert_eq!(
             transaction.buffer(Buffer::Ja3sString, DOWN),

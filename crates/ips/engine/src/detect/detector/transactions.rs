@@ -166,7 +166,11 @@ impl Detector {
 fn repeat_headers(rules: &Ruleset, candidates: &mut [Candidate]) {
     let is_over_headers = |rule: &Rule| rule.buffers.iter().any(|test| test.buffer == Buffer::HttpHeader);
     for candidate in candidates {
-        if rules.rules.get(candidate.rule as usize).is_some_and(is_over_headers) {
+        if rules
+            .rules
+            .get(candidate.rule as usize)
+            .is_some_and(is_over_headers)
+        {
             candidate.begin();
         }
     }
